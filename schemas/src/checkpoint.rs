@@ -1,0 +1,87 @@
+//! Checkpoint header, kept as the metadata entry `feedline` of a safetensors file.
+//!
+//! The file's tensors are `parameter.<name>` (f32), `optimizer.<bucket>.first_moment` and `.second_moment` (f32), and,
+//! when they differ from the current ones, `best.<name>` (f32). The file is complete or absent: temporary name, sync,
+//! rename. `tensor_hash` covers the tensor bytes and `header_hash` the header, so a damaged file is refused and the
+//! previous one is taken.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    format::{CHECKPOINT, versioned},
+    ids::{Epoch, Hash128, Seed, Step},
+    loader_state::LoaderState,
+    manifest::Layout,
+};
+
+/// The header.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CheckpointHeader {
+    /// `feedline.checkpoint`.
+    pub format: String,
+    /// Format version.
+    pub version: u32,
+    /// Optimizer steps taken.
+    pub step: Step,
+    /// Epoch in progress.
+    pub epoch: Epoch,
+    /// Seed of initialization, dropout and order.
+    pub seed: Seed,
+    /// Where the loader goes on.
+    pub loader: LoaderState,
+    /// Fingerprint of the dataset's manifest.
+    pub fingerprint: Hash128,
+    /// Layout the model was built for.
+    pub layout: Layout,
+    /// Resolved training configuration.
+    pub config: crate::config::TrainConfig,
+    /// Early-stopping state.
+    pub early_stopping: EarlyStopping,
+    /// Sums of the epoch in progress, so that its mean loss is exact after a resume.
+    pub running: RunningLoss,
+    /// xxh3-128 over the tensors' names and bytes, in name order.
+    pub tensor_hash: Hash128,
+    /// xxh3-128 of the header with this field zero.
+    pub header_hash: Hash128,
+}
+versioned!(CheckpointHeader, CHECKPOINT);
+
+/// What early stopping remembers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EarlyStopping {
+    /// Best validation loss so far and the epoch after which it was measured.
+    pub best: Option<BestEpoch>,
+    /// Evaluations since the best.
+    pub evaluations_since_best: u32,
+    /// Whether training has ended.
+    pub finished: bool,
+}
+
+/// The best epoch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BestEpoch {
+    /// Epoch, from 0.
+    pub epoch: Epoch,
+    /// Step after which it was measured.
+    pub step: Step,
+    /// Validation loss.
+    pub loss: f64,
+    /// Validation metrics.
+    pub metrics: BTreeMap<String, f64>,
+}
+
+/// Sum of losses since the epoch began.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunningLoss {
+    /// Sum of loss times samples.
+    pub loss_sum: f64,
+    /// Samples.
+    pub samples: u64,
+}

@@ -1,0 +1,150 @@
+//! Commit log of a source: `log/<sequence, 20 digits>.json`, one object per committed batch.
+//!
+//! An entry names the batch's files and carries the state to go on from, so data and state move in one atomic step:
+//! the creation of the entry. Files are written (and made durable) before the entry that names them; a file no entry
+//! names is garbage. Entries are created only if absent, contiguous from sequence 0, and chained by `prev_hash`.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    format::{COMMIT, versioned},
+    ids::{Hash128, Name, Sequence, WriterEpoch},
+    record::RecordSchema,
+};
+
+/// One entry.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CommitEntry {
+    /// `feedline.commit`.
+    pub format: String,
+    /// Format version.
+    pub version: u32,
+    /// The source.
+    pub source: Name,
+    /// Position in the log.
+    pub sequence: Sequence,
+    /// xxh3-128 of the previous entry's bytes; absent in the first.
+    pub prev_hash: Option<Hash128>,
+    /// Epoch of the writer; a writer that finds a higher one than its own stops.
+    pub epoch: WriterEpoch,
+    /// Unique id of the process run that wrote the entry.
+    pub run_id: String,
+    /// Unique id of this write; by it a writer recognises its own entry after an unknown outcome.
+    pub batch_id: String,
+    /// Hash of the part of the source's configuration that decides what is fetched and how it is parsed.
+    pub config_hash: Hash128,
+    /// Schema the files of this batch have.
+    pub schema: RecordSchema,
+    /// Landed data files (Parquet); empty when the batch had no rows to land.
+    pub files: Vec<DataFile>,
+    /// Files of rejected records (Parquet).
+    pub rejects: Vec<DataFile>,
+    /// Counts of this batch alone.
+    pub counts: BatchCounts,
+    /// State after this batch.
+    pub state: SourceState,
+}
+versioned!(CommitEntry, COMMIT);
+
+/// A file of the landing zone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DataFile {
+    /// Path relative to the source's landing folder.
+    pub path: String,
+    /// Rows.
+    pub rows: u64,
+    /// File size in bytes.
+    pub bytes: u64,
+    /// xxh3-128 of the file.
+    pub hash: Hash128,
+}
+
+/// What happened to the records of one batch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BatchCounts {
+    /// Records landed.
+    pub rows: u64,
+    /// Records left out because an identical one had landed shortly before.
+    pub duplicates: u64,
+    /// Records set aside.
+    pub rejected: u64,
+    /// Rejected records by reason.
+    pub rejected_by_reason: BTreeMap<String, u64>,
+    /// Values converted without loss to the column's type (such as `"12"` in an integer column), by column.
+    pub coerced: BTreeMap<String, u64>,
+    /// Values that did not fit their column and were landed as null (contract `null_value`), by column.
+    #[serde(default)]
+    pub nulled: BTreeMap<String, u64>,
+    /// Pages (or files' parts) read.
+    pub pages: u64,
+}
+
+/// Where a source stands.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SourceState {
+    /// Totals of all batches so far.
+    pub totals: BatchCounts,
+    /// Where reading goes on.
+    pub position: Position,
+}
+
+/// Where reading goes on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "at")]
+pub enum Position {
+    /// Nothing has been read yet.
+    #[default]
+    Start,
+    /// In a run of pages.
+    Page {
+        /// Number of the next page, from 0: how many have been committed.
+        page: u64,
+        /// Cursor to ask for it with, for cursor pagination.
+        cursor: Option<String>,
+    },
+    /// In a list of files.
+    File {
+        /// Files read to their end, by URL, in order.
+        done: Vec<FileMark>,
+        /// File being read and records already committed from it.
+        current: Option<FileProgress>,
+    },
+    /// Everything has been read.
+    Done {
+        /// Pages read, in total.
+        pages: u64,
+        /// Files read, for a `files` source; a later run reads only files that are not listed.
+        files: Vec<FileMark>,
+    },
+}
+
+/// A file that was read to its end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FileMark {
+    /// URL.
+    pub url: String,
+    /// Size in bytes when it was read.
+    pub bytes: u64,
+    /// xxh3-128 of its bytes.
+    pub hash: Hash128,
+}
+
+/// A file that is being read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FileProgress {
+    /// URL.
+    pub url: String,
+    /// Records committed from it (landed, duplicate or rejected).
+    pub records: u64,
+    /// xxh3-128 of the file's bytes: a changed file is not continued.
+    pub hash: Hash128,
+}

@@ -1,0 +1,178 @@
+//! `[dataset]`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    ids::{Name, Seed},
+    transform::CategoryEncoding,
+    units::ByteSize,
+};
+
+/// The dataset.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct DatasetConfig {
+    /// Sources whose rows are put under one another. Default: all sources of the pipeline.
+    pub sources: Vec<Name>,
+    /// Column to predict. Absent: shards without a target.
+    pub target: Option<String>,
+    /// `regression` (default) or `classification`.
+    pub task: Task,
+    /// Columns that are features. Default: every column but target, key, dropped and system columns.
+    pub features: Vec<String>,
+    /// Columns that are left out of the features.
+    pub drop: Vec<String>,
+    /// Columns read as categories although they hold numbers.
+    pub categorical: Vec<String>,
+    /// Text values read as missing, compared after trimming spaces. Default `[]`. The empty text is always missing.
+    pub null_values: Vec<String>,
+    /// Numbers read as missing, such as `-200`. Default `[]`.
+    pub missing_values: Vec<f64>,
+    /// `exact` (default): of rows with equal content the first landed is kept. `none`: all are kept.
+    pub dedup: DedupMode,
+    /// How rows are split.
+    pub split: SplitConfig,
+    /// Steps, in the order they are applied. Default: impute by the median, winsorize at 1 and 99 %, standardize, and
+    /// categories one-hot. Each is fitted on the training split, on the output of the step before.
+    pub step: Option<Vec<StepConfig>>,
+    /// Whether a regression target is stored standardized (inverted in every report). Default true.
+    pub scale_target: Option<bool>,
+    /// Shards.
+    pub shards: ShardConfig,
+    /// Largest share of rows that may be set aside, 0 to 1; above it the build stops. Default 0.05.
+    pub max_reject_share: Option<f64>,
+}
+
+/// What is predicted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Task {
+    /// A number.
+    #[default]
+    Regression,
+    /// A class.
+    Classification,
+}
+
+/// Treatment of equal rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DedupMode {
+    /// Rows with equal content (the columns feedline adds do not count) are one row.
+    #[default]
+    Exact,
+    /// All rows are kept. Copies still share a split unless a `key` says otherwise.
+    None,
+}
+
+/// `[dataset.split]`. Shares must add up to 1.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SplitConfig {
+    /// Share of the training split, above 0 and at most 1. Default 0.8.
+    pub train: f64,
+    /// Share of the validation split, 0 to 1. Default 0.1.
+    pub validation: f64,
+    /// Share of the test split, 0 to 1. Default 0.1.
+    pub test: f64,
+    /// Columns whose values decide the split: rows with equal values share one. Default: the row's content.
+    /// Name the entity (customer, patient, device) so that it never stands on both sides.
+    pub key: Vec<String>,
+    /// Text mixed into the hash. Another salt makes another split; adding rows never moves old ones.
+    pub salt: String,
+}
+
+impl Default for SplitConfig {
+    fn default() -> Self {
+        Self {
+            train: 0.8,
+            validation: 0.1,
+            test: 0.1,
+            key: Vec::new(),
+            salt: "feedline".into(),
+        }
+    }
+}
+
+/// `[[dataset.step]]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StepConfig {
+    /// `impute`, `winsorize`, `standardize`, `min_max` or `categories`.
+    pub r#type: StepKind,
+    /// Columns it applies to. Default: every numeric (for `categories` every categorical) feature.
+    #[serde(default)]
+    pub columns: Vec<String>,
+    /// `impute`: `median` (default), `mean`, `most_frequent` or `constant`.
+    pub strategy: Option<ImputeStrategy>,
+    /// `impute` with `constant`: the value.
+    pub value: Option<f64>,
+    /// `impute`: whether to add a column `<name>__missing` of 0 and 1. Default false.
+    pub indicator: Option<bool>,
+    /// `winsorize`: lower percentile, 0 to 1. Default 0.01.
+    pub lower: Option<f64>,
+    /// `winsorize`: upper percentile, 0 to 1. Default 0.99.
+    pub upper: Option<f64>,
+    /// `categories`: `one_hot` (default) or `ordinal`.
+    pub encoding: Option<CategoryEncoding>,
+    /// `categories`: most known values, 1 to 100,000; rarer ones become unknown. Default 100.
+    pub max_values: Option<u32>,
+}
+
+/// Kind of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StepKind {
+    /// Fill missing numbers.
+    Impute,
+    /// Clip to percentiles.
+    Winsorize,
+    /// Subtract the mean, divide by the deviation.
+    Standardize,
+    /// Scale to 0 to 1.
+    MinMax,
+    /// Encode categories.
+    Categories,
+}
+
+/// What a missing number becomes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ImputeStrategy {
+    /// The median of the observed values.
+    #[default]
+    Median,
+    /// Their mean.
+    Mean,
+    /// The most frequent one; the smallest of several.
+    MostFrequent,
+    /// `value`.
+    Constant,
+}
+
+/// `[dataset.shards]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ShardConfig {
+    /// Size of a shard, 64 KiB to 4 GiB; a shard ends with the block that reaches it. Default 64 MiB.
+    pub shard_bytes: ByteSize,
+    /// Size of a block, 4 KiB to 64 MiB; the unit of checksums, reads and shuffling. Default 1 MiB; smaller blocks
+    /// shuffle a small dataset better.
+    pub block_bytes: ByteSize,
+    /// Whether rows are written in a keyed random order. Default true; false keeps the landing order.
+    pub shuffle: bool,
+    /// Seed of that order. Default 0.
+    pub seed: Seed,
+}
+
+impl Default for ShardConfig {
+    fn default() -> Self {
+        Self {
+            shard_bytes: ByteSize::mib(64),
+            block_bytes: ByteSize::mib(1),
+            shuffle: true,
+            seed: Seed::new(0),
+        }
+    }
+}

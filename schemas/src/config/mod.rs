@@ -1,0 +1,64 @@
+//! A pipeline's configuration: one TOML file with `[pipeline]`, `[[source]]`, `[dataset]` and `[train]`.
+//!
+//! [`load`] is the first layer, what the user typed; each stage resolves its section into checked values of its own.
+//! Unknown keys are refused with the nearest known one, and errors name file, line and key.
+
+mod dataset;
+mod load;
+mod secret;
+mod source;
+mod train;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use self::{
+    dataset::{
+        DatasetConfig, DedupMode, ImputeStrategy, ShardConfig, SplitConfig, StepConfig, StepKind,
+        Task,
+    },
+    load::{ConfigError, Loaded, Override, load},
+    secret::SecretRef,
+    source::{
+        BatchConfig, ContractConfig, CsvConfig, FileFormat, PaginationConfig, PaginationKind,
+        RetryConfig, SourceConfig, SourceKind, TextOrSecret, TypeContract,
+    },
+    train::{CheckpointConfig, LossKind, ModelConfig, ModelKind, TrainConfig},
+};
+use crate::ids::Name;
+
+/// A whole pipeline.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PipelineConfig {
+    /// Name and place of the pipeline.
+    pub pipeline: PipelineSection,
+    /// Sources to ingest.
+    #[serde(default)]
+    pub source: Vec<SourceConfig>,
+    /// Dataset to build from them.
+    pub dataset: Option<DatasetConfig>,
+    /// Model to train on the dataset.
+    pub train: Option<TrainConfig>,
+}
+
+/// `[pipeline]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PipelineSection {
+    /// Name: 1 to 64 of `a-z`, `0-9`, `_`, `-`.
+    pub name: Name,
+    /// Where everything lands, as a URL or path; `landing/`, `dataset/` and `train/` are made below it.
+    /// Default `feedline-data/<name>` in the working folder. Change it to land in a bucket (`s3://bucket/prefix`).
+    pub root: Option<String>,
+}
+
+impl PipelineSection {
+    /// Where everything lands.
+    #[must_use]
+    pub fn root(&self) -> String {
+        self.root
+            .clone()
+            .unwrap_or_else(|| format!("feedline-data/{}", self.name))
+    }
+}

@@ -1,0 +1,251 @@
+//! `[[source]]`.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::SecretRef;
+use crate::{ids::Name, units::ByteSize};
+
+/// One source.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SourceConfig {
+    /// Name, unique in the pipeline; the landing folder is called after it.
+    pub name: Name,
+    /// `rest` (a JSON API) or `files`.
+    pub r#type: SourceKind,
+    /// `rest`: URL of the first page; `demo://market` starts the embedded API. `files`: a path, URL or glob
+    /// (`data/*.csv.gz`); files are read in the order of their names.
+    pub url: String,
+    /// `rest`: path of the list of records in a page, keys joined with `.`; empty when the page is the list itself.
+    #[serde(default)]
+    pub records: String,
+    /// `rest`: query parameters of each request.
+    #[serde(default)]
+    pub params: BTreeMap<String, String>,
+    /// `rest`: headers of each request; a secret is given as `{ env = "NAME" }` or `{ file = "PATH" }`.
+    #[serde(default)]
+    pub headers: BTreeMap<String, TextOrSecret>,
+    /// `rest`: how to get from page to page.
+    #[serde(default)]
+    pub pagination: PaginationConfig,
+    /// `rest`: retries and time limits.
+    #[serde(default)]
+    pub retry: RetryConfig,
+    /// `files`: format; default `auto`, by the file's name.
+    #[serde(default)]
+    pub format: FileFormat,
+    /// `files`: details of CSV.
+    #[serde(default)]
+    pub csv: CsvConfig,
+    /// What to do when records change their shape.
+    #[serde(default)]
+    pub contract: ContractConfig,
+    /// How much goes into one commit.
+    #[serde(default)]
+    pub batch: BatchConfig,
+    /// Licence of the data; recorded in the dataset's manifest.
+    pub licence: Option<String>,
+}
+
+/// Kind of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceKind {
+    /// A JSON API.
+    Rest,
+    /// Files: CSV, JSON, NDJSON, Parquet; plain, gzip or zstd.
+    Files,
+}
+
+/// A header's value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum TextOrSecret {
+    /// Plain text.
+    Text(String),
+    /// A secret.
+    Secret(SecretRef),
+}
+
+/// `[source.pagination]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PaginationConfig {
+    /// `none` (default), `page` or `cursor`.
+    pub r#type: PaginationKind,
+    /// `page`: query parameter of the page number. Default `page`.
+    pub page_param: String,
+    /// `page`: number of the first page. Default 1.
+    pub first_page: u64,
+    /// `page`: the run ends at the first page with fewer records than this; 0 (default) ends it at the first empty page.
+    pub page_size: u64,
+    /// Query parameter that asks for `page_size` records; not sent by default.
+    pub size_param: Option<String>,
+    /// `cursor`: query parameter the cursor is sent in. Default `cursor`.
+    pub cursor_param: String,
+    /// `cursor`: path of the next cursor in the body. Null, absent or empty ends the run. Default `next_cursor`.
+    pub cursor_path: String,
+    /// Most pages of a run, at least 1. Default 1,000,000: a guard against an API that never ends.
+    pub max_pages: u64,
+}
+
+impl Default for PaginationConfig {
+    fn default() -> Self {
+        Self {
+            r#type: PaginationKind::None,
+            page_param: "page".into(),
+            first_page: 1,
+            page_size: 0,
+            size_param: None,
+            cursor_param: "cursor".into(),
+            cursor_path: "next_cursor".into(),
+            max_pages: 1_000_000,
+        }
+    }
+}
+
+/// Kind of pagination.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PaginationKind {
+    /// One request.
+    #[default]
+    None,
+    /// A page number in the query.
+    Page,
+    /// A cursor in the body.
+    Cursor,
+}
+
+/// `[source.retry]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RetryConfig {
+    /// Most tries of one request, 1 to 100. Default 8.
+    pub max_tries: u32,
+    /// First backoff in milliseconds; try n waits a random time up to `base_ms * 2^n` (full jitter). Default 500.
+    pub base_ms: u64,
+    /// Longest backoff in milliseconds. Default 60,000.
+    pub cap_ms: u64,
+    /// Longest wait a server may ask for with Retry-After, in seconds; asked for more, the run ends as deferred
+    /// (exit code 4) and a later one goes on. Default 300.
+    pub max_wait_s: u64,
+    /// Time to connect, in milliseconds. Default 10,000.
+    pub connect_timeout_ms: u64,
+    /// Longest silence while reading, in milliseconds. Default 30,000.
+    pub read_timeout_ms: u64,
+    /// Whole time of one request, in milliseconds. Default 300,000.
+    pub total_timeout_ms: u64,
+    /// Largest response body, decompressed. Default 64 MiB.
+    pub max_body_bytes: ByteSize,
+}
+
+impl Default for RetryConfig {
+    fn default() -> Self {
+        Self {
+            max_tries: 8,
+            base_ms: 500,
+            cap_ms: 60_000,
+            max_wait_s: 300,
+            connect_timeout_ms: 10_000,
+            read_timeout_ms: 30_000,
+            total_timeout_ms: 300_000,
+            max_body_bytes: ByteSize::mib(64),
+        }
+    }
+}
+
+/// Format of files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FileFormat {
+    /// By the file's name: `.csv`, `.tsv`, `.json`, `.ndjson` or `.jsonl`, `.parquet`; `.gz` and `.zst` behind it.
+    #[default]
+    Auto,
+    /// Comma-separated values with a header line.
+    Csv,
+    /// One JSON document: a list of objects, or an object with the list at `records`.
+    Json,
+    /// One JSON object per line.
+    Ndjson,
+    /// Parquet.
+    Parquet,
+}
+
+/// `[source.csv]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CsvConfig {
+    /// Field separator, one ASCII character. Default `,` (a tab for `.tsv`).
+    pub delimiter: Option<String>,
+    /// Cells read as missing besides the empty one, compared after trimming spaces. Default `[]`.
+    pub null_values: Vec<String>,
+}
+
+/// `[source.contract]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ContractConfig {
+    /// When a value does not fit its column: `quarantine_row` (default), `null_value`, `widen` or `freeze` (stop).
+    /// A value that converts without loss (`"12"` in an integer column) is converted and counted in every mode.
+    pub types: TypeContract,
+    /// Most columns of a source, 1 to 10,000. Default 1,000: keys used as data must not explode the schema.
+    pub max_columns: u32,
+    /// Deepest nesting that becomes columns, 1 to 64; deeper values are kept as JSON text. Default 8.
+    pub max_depth: u32,
+    /// Largest share of rejected records, 0 to 1; above it the run stops. Default 0.2.
+    pub max_reject_share: f64,
+}
+
+impl Default for ContractConfig {
+    fn default() -> Self {
+        Self {
+            types: TypeContract::QuarantineRow,
+            max_columns: 1_000,
+            max_depth: 8,
+            max_reject_share: 0.2,
+        }
+    }
+}
+
+/// What to do with a value that does not fit its column.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TypeContract {
+    /// Set the record aside in `rejects/`.
+    #[default]
+    QuarantineRow,
+    /// Land the record with a null in that column; counted.
+    NullValue,
+    /// Make a new schema version with a wider type (integer, float, text).
+    Widen,
+    /// Stop the run.
+    Freeze,
+}
+
+/// `[source.batch]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct BatchConfig {
+    /// A batch is committed at the end of the page that reaches this many records, 1 to 1,000,000. Default 10,000.
+    /// Smaller batches lose less work in a crash, larger ones make fewer files.
+    pub rows: u64,
+    /// A batch is committed after this many pages at the latest, at least 1. Default 100.
+    pub pages: u64,
+    /// An identical record (same content) among this many landed ones before it is left out as a duplicate; 0 keeps
+    /// all. Default 100,000; 16 bytes of memory each.
+    pub dedup_window: u64,
+}
+
+impl Default for BatchConfig {
+    fn default() -> Self {
+        Self {
+            rows: 10_000,
+            pages: 100,
+            dedup_window: 100_000,
+        }
+    }
+}

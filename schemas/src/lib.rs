@@ -1,0 +1,23 @@
+//! Contracts between the stages of feedline: configuration, record schema, commit-log entry, transform artefact,
+//! shard manifest, loader state, checkpoint header, and the ids and units they are made of.
+//!
+//! No I/O happens here, and nothing here knows a runtime or a device. Every format carries `format` and `version`;
+//! formats evolve by adding optional fields, and a reader refuses a version it does not know by name.
+//! The JSON Schema files under `schemas/json/` are generated from these types; a test compares them.
+
+mod check;
+pub mod checkpoint;
+pub mod commit;
+pub mod config;
+pub mod format;
+pub mod ids;
+pub mod json_schema;
+pub mod loader_state;
+pub mod manifest;
+pub mod progress;
+pub mod record;
+pub mod report;
+pub mod transform;
+pub mod units;
+
+pub use check::{ContractError, Versioned, decode, encode};

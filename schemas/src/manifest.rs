@@ -1,0 +1,204 @@
+//! Shard manifest, `manifest-<generation, 6 digits>.json`, immutable; `CURRENT` holds the name of the one to read.
+//!
+//! Shards are Arrow IPC files, uncompressed, buffers aligned to 64 bytes, one record batch per block. Order of writes:
+//! shards, transform artefact, manifest, `CURRENT`; a crash in between leaves only files that nothing names.
+//!
+//! Dense layout: `x: fixed_size_list<float32>[features]`, `y: float32` (regression) or `int32` (class id; absent
+//! without a target), `key: uint64` (first 8 bytes of the content hash), `origin: uint64` ([`crate::ids::Origin`]).
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    format::{MANIFEST, versioned},
+    ids::{Hash128, Name, Seed, Sequence},
+    transform::TransformReference,
+};
+
+/// Manifest of a dataset.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// `feedline.manifest`.
+    pub format: String,
+    /// Format version.
+    pub version: u32,
+    /// xxh3-128 of the document with this field zero; every resume state carries it.
+    pub fingerprint: Hash128,
+    /// Dataset name.
+    pub dataset: Name,
+    /// xxh3-128 over the inputs (log positions, configuration); equal inputs need no new build.
+    pub input_hash: Hash128,
+    /// Layout of the shards.
+    pub layout: Layout,
+    /// The fitted transform.
+    pub transform: TransformReference,
+    /// Key of the shuffle the rows were written in; absent when order was kept.
+    pub shuffle_seed: Option<Seed>,
+    /// What was read.
+    pub sources: Vec<SourceReference>,
+    /// What became of the rows.
+    pub counts: DatasetCounts,
+    /// Splits, in the order train, validation, test.
+    pub splits: Vec<SplitShards>,
+    /// Files of rejected rows (JSON lines), relative to the dataset folder.
+    pub rejects: Vec<String>,
+}
+versioned!(Manifest, MANIFEST);
+
+/// Layout of the shards.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "kind", deny_unknown_fields)]
+pub enum Layout {
+    /// Rows of numbers.
+    Dense {
+        /// Elements of `x`.
+        features: u32,
+        /// Type of `y`.
+        target: TargetKind,
+    },
+}
+
+/// Type of the target column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "kind", deny_unknown_fields)]
+pub enum TargetKind {
+    /// No `y` column.
+    None,
+    /// `float32`.
+    Regression,
+    /// `int32` class ids from 0.
+    Classification {
+        /// Number of classes.
+        classes: u32,
+    },
+}
+
+/// A source at a log position.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SourceReference {
+    /// Source name.
+    pub name: Name,
+    /// Last log entry that was read.
+    pub sequence: Sequence,
+    /// xxh3-128 of that entry.
+    pub entry_hash: Hash128,
+    /// Licence of the data, as configured.
+    pub licence: Option<String>,
+}
+
+/// What became of the rows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DatasetCounts {
+    /// Rows read.
+    pub rows_in: u64,
+    /// Rows dropped as copies of a kept row.
+    pub duplicates: u64,
+    /// Rows set aside, by reason.
+    pub rejected: std::collections::BTreeMap<String, u64>,
+    /// Rows in the training split.
+    pub train: u64,
+    /// Rows in the validation split.
+    pub validation: u64,
+    /// Rows in the test split.
+    pub test: u64,
+}
+
+/// A split.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Split {
+    /// Rows that models and transforms are fitted on.
+    Train,
+    /// Rows that choose among models.
+    Validation,
+    /// Rows read once, at the end.
+    Test,
+}
+
+impl Split {
+    /// All splits, in manifest order.
+    pub const ALL: [Self; 3] = [Self::Train, Self::Validation, Self::Test];
+
+    /// The split's name in paths and reports.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Train => "train",
+            Self::Validation => "validation",
+            Self::Test => "test",
+        }
+    }
+}
+
+impl std::fmt::Display for Split {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The shards of a split.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SplitShards {
+    /// Split.
+    pub split: Split,
+    /// Rows.
+    pub rows: u64,
+    /// Shards in order; every shard but the last has full blocks only.
+    pub shards: Vec<Shard>,
+}
+
+/// One shard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Shard {
+    /// Path relative to the dataset folder; it contains the file's hash.
+    pub path: String,
+    /// Rows.
+    pub rows: u64,
+    /// File size in bytes.
+    pub bytes: u64,
+    /// xxh3-128 of the file.
+    pub hash: Hash128,
+    /// Blocks in order.
+    pub blocks: Vec<Block>,
+}
+
+/// One block: a record batch's message in the file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Block {
+    /// Offset of the message in the file.
+    pub offset: u64,
+    /// Length of the message's metadata, padding included.
+    pub metadata_bytes: u32,
+    /// Length of the body that follows.
+    pub body_bytes: u64,
+    /// Rows.
+    pub rows: u32,
+    /// CRC32C of metadata and body.
+    pub crc32c: u32,
+}
+
+impl Manifest {
+    /// The shards of `split`, or none when the manifest lacks it.
+    #[must_use]
+    pub fn split(&self, split: Split) -> Option<&SplitShards> {
+        self.splits.iter().find(|s| s.split == split)
+    }
+
+    /// Computes the fingerprint this manifest should carry.
+    #[must_use]
+    pub fn compute_fingerprint(&self) -> Hash128 {
+        let zeroed = Self {
+            fingerprint: Hash128::new(0),
+            ..self.clone()
+        };
+        Hash128::of(&crate::encode(&zeroed))
+    }
+}

@@ -1,0 +1,170 @@
+//! What commands report with `--json`. The names are a contract; fields may be added.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Report of `run`: sections that did not run are absent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunReport {
+    /// Ingest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ingest: Option<IngestReport>,
+    /// Dataset.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dataset: Option<DatasetReport>,
+    /// Training.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub train: Option<TrainReport>,
+}
+
+/// Report of ingest, over all sources.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct IngestReport {
+    /// Rows in the landing zone (all runs).
+    pub rows: u64,
+    /// Records left out as identical to a landed one (all runs).
+    pub duplicates: u64,
+    /// Records set aside (all runs).
+    pub rejected: u64,
+    /// HTTP requests of this run, retries included.
+    pub requests: u64,
+    /// Requests of this run that were repeated.
+    pub retries: u64,
+    /// Batches committed (all runs).
+    pub batches: u64,
+    /// Landing zone.
+    pub url: String,
+    /// Per source.
+    pub sources: Vec<SourceReport>,
+}
+
+/// Report of one source.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SourceReport {
+    /// Source name.
+    pub name: String,
+    /// `complete`, `partial` or `empty`.
+    pub status: String,
+    /// Rows landed.
+    pub rows: u64,
+    /// Duplicates left out.
+    pub duplicates: u64,
+    /// Records set aside.
+    pub rejected: u64,
+    /// Rejected records by reason.
+    pub rejected_by_reason: BTreeMap<String, u64>,
+    /// One rejected record and why.
+    pub reject_sample: Option<String>,
+    /// Values converted without loss to their column's type.
+    pub coerced: u64,
+    /// Values that did not fit their column and were landed as null.
+    pub nulled: u64,
+    /// Batches committed.
+    pub batches: u64,
+    /// Pages or files read.
+    pub pages: u64,
+    /// Requests of this run.
+    pub requests: u64,
+    /// Retries of this run.
+    pub retries: u64,
+    /// Bytes landed.
+    pub bytes: u64,
+    /// Version of the record schema.
+    pub schema_version: u32,
+    /// Landing folder.
+    pub url: String,
+}
+
+/// Report of a shard build.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DatasetReport {
+    /// Rows read.
+    pub rows_in: u64,
+    /// Rows dropped as duplicates.
+    pub duplicates: u64,
+    /// Rows set aside.
+    pub rejected: u64,
+    /// Rejected rows by reason.
+    pub rejected_by_reason: BTreeMap<String, u64>,
+    /// One rejected row and why.
+    pub reject_sample: Option<String>,
+    /// Training rows.
+    pub train: u64,
+    /// Validation rows.
+    pub validation: u64,
+    /// Test rows.
+    pub test: u64,
+    /// Shards written or found.
+    pub shards: u64,
+    /// Bytes of the shards.
+    pub bytes: u64,
+    /// Whether the shards of an earlier build with the same inputs were found and kept.
+    pub up_to_date: bool,
+    /// Manifest fingerprint.
+    pub fingerprint: String,
+    /// Dataset folder.
+    pub url: String,
+}
+
+/// Report of training.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TrainReport {
+    /// Optimizer steps taken.
+    pub steps: u64,
+    /// Seed.
+    pub seed: u64,
+    /// Epochs finished.
+    pub epochs: u64,
+    /// Epoch whose weights were kept, from 0.
+    pub best_epoch: u64,
+    /// Trainable parameters.
+    pub parameters: u64,
+    /// Metrics on the test split, in the target's units.
+    pub test: BTreeMap<String, f64>,
+    /// The same metrics of the baseline: always the training mean, or the most frequent training class.
+    pub baseline: BTreeMap<String, f64>,
+    /// Metrics on the validation split of the kept weights.
+    pub validation: BTreeMap<String, f64>,
+    /// Share of the training time the trainer waited for batches, 0 to 1.
+    pub data_wait_share: f64,
+    /// Checkpoint with the kept weights.
+    pub checkpoint: String,
+    /// Metrics file (JSON lines).
+    pub metrics: String,
+}
+
+/// Report of `eval`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EvalReport {
+    /// Split.
+    pub split: String,
+    /// Rows.
+    pub rows: u64,
+    /// Metrics in the target's units.
+    pub metrics: BTreeMap<String, f64>,
+    /// Metrics of the baseline.
+    pub baseline: BTreeMap<String, f64>,
+    /// Checkpoint.
+    pub checkpoint: String,
+}
+
+/// Report of `shards verify`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct VerifyReport {
+    /// Dataset folder.
+    pub url: String,
+    /// Manifest fingerprint.
+    pub fingerprint: String,
+    /// Shards checked.
+    pub shards: u64,
+    /// Blocks checked.
+    pub blocks: u64,
+    /// Rows counted.
+    pub rows: u64,
+    /// Keys found in more than one split.
+    pub leaked_keys: u64,
+    /// What is wrong; empty when all is well.
+    pub problems: Vec<String>,
+}

@@ -1,0 +1,250 @@
+//! Transform artefact, `transform.json`: every fitted number, and nothing else, needed to turn a raw row into features.
+//!
+//! Steps are applied in order to the columns they name. Applying is a pure function of the artefact and the row, the
+//! same in the batch build, the loader and prediction. `hash` is the xxh3-128 of the document with `hash` set to zero.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    format::{TRANSFORM, versioned},
+    ids::{Hash128, Name},
+};
+
+/// The artefact.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TransformArtefact {
+    /// `feedline.transform`.
+    pub format: String,
+    /// Format version.
+    pub version: u32,
+    /// Hash of the document with this field zero.
+    pub hash: Hash128,
+    /// Rows of the training split the numbers were fitted on.
+    pub fitted_rows: u64,
+    /// Text values read as missing, compared after trimming spaces.
+    pub null_values: Vec<String>,
+    /// Numbers read as missing (such as `-200`).
+    pub missing_values: Vec<f64>,
+    /// Input columns in order.
+    pub inputs: Vec<InputColumn>,
+    /// Fitted steps in the order they are applied.
+    pub steps: Vec<FittedStep>,
+    /// Feature vector: name and origin of each element of `x`, in order.
+    pub features: Vec<Feature>,
+    /// Target, when the dataset has one.
+    pub target: Option<FittedTarget>,
+}
+versioned!(TransformArtefact, TRANSFORM);
+
+/// A raw column the transform reads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InputColumn {
+    /// Column name.
+    pub name: String,
+    /// How it is read.
+    pub kind: InputKind,
+}
+
+/// How a raw column is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum InputKind {
+    /// As a 64-bit float; text is parsed.
+    Numeric,
+    /// As text.
+    Categorical,
+}
+
+/// One fitted step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "type", deny_unknown_fields)]
+pub enum FittedStep {
+    /// Fills missing cells; adds an indicator column `<name>__missing` where asked.
+    Impute {
+        /// Per column.
+        columns: Vec<FittedImpute>,
+    },
+    /// Clips to caps.
+    Winsorize {
+        /// Per column.
+        columns: Vec<FittedWinsorize>,
+    },
+    /// `(x - mean) / scale`.
+    Standardize {
+        /// Per column.
+        columns: Vec<FittedStandardize>,
+    },
+    /// `(x - min) / (max - min)`.
+    MinMax {
+        /// Per column.
+        columns: Vec<FittedMinMax>,
+    },
+    /// Category ids: 0 is unknown, 1 is null, known values follow by falling count, then by bytes.
+    Categories {
+        /// Per column.
+        columns: Vec<FittedCategories>,
+    },
+}
+
+/// Fitted imputation of a column.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FittedImpute {
+    /// Column.
+    pub name: String,
+    /// Value put in place of a missing numeric cell.
+    pub value: f64,
+    /// Statistic the value is.
+    pub statistic: ImputeStatistic,
+    /// Missing cells in the training split.
+    pub missing: u64,
+    /// Whether an indicator column is added.
+    pub indicator: bool,
+}
+
+/// What an imputed value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ImputeStatistic {
+    /// Median of the observed values: the mean of the two middle ones when their count is even.
+    Median,
+    /// Mean of the observed values.
+    Mean,
+    /// A value from the configuration.
+    Constant,
+    /// The most frequent observed value; the smallest of several.
+    MostFrequent,
+}
+
+/// Fitted caps of a column.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FittedWinsorize {
+    /// Column.
+    pub name: String,
+    /// Lower percentile, 0 to 1.
+    pub lower: f64,
+    /// Upper percentile, 0 to 1.
+    pub upper: f64,
+    /// Lower cap: smaller values become it. Percentiles are interpolated linearly (numpy's default).
+    pub low: f64,
+    /// Upper cap.
+    pub high: f64,
+    /// Training values below the lower cap.
+    pub clipped_low: u64,
+    /// Training values above the upper cap.
+    pub clipped_high: u64,
+}
+
+/// Fitted standardization of a column.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FittedStandardize {
+    /// Column.
+    pub name: String,
+    /// Mean of the training values.
+    pub mean: f64,
+    /// Standard deviation (dividing by n).
+    pub deviation: f64,
+    /// What is divided by: `deviation`, or 1 for a constant column.
+    pub scale: f64,
+    /// Whether the column is constant or nearly so in the training split.
+    pub constant: bool,
+}
+
+/// Fitted range of a column.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FittedMinMax {
+    /// Column.
+    pub name: String,
+    /// Smallest training value.
+    pub min: f64,
+    /// Largest training value; a constant column becomes 0.
+    pub max: f64,
+}
+
+/// Fitted categories of a column.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FittedCategories {
+    /// Column.
+    pub name: String,
+    /// Known values; the first has id 2.
+    pub values: Vec<String>,
+    /// Training rows of each known value.
+    pub counts: Vec<u64>,
+    /// How the id enters the feature vector.
+    pub encoding: CategoryEncoding,
+}
+
+/// Reserved id of a category not seen in the training split.
+pub const UNKNOWN_ID: u32 = 0;
+/// Reserved id of a missing category.
+pub const NULL_ID: u32 = 1;
+/// Id of the first known category.
+pub const FIRST_KNOWN_ID: u32 = 2;
+
+/// How a category id enters the feature vector.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CategoryEncoding {
+    /// One element per id, the reserved ones included.
+    #[default]
+    OneHot,
+    /// One element: the id as a number.
+    Ordinal,
+}
+
+/// One element of the feature vector.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Feature {
+    /// Feature name: a column, `<column>__missing`, or `<column>=<value>`.
+    pub name: String,
+    /// Column it comes from.
+    pub column: String,
+    /// Category id it stands for, for a one-hot element.
+    pub category: Option<u32>,
+}
+
+/// Fitted target.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "task", deny_unknown_fields)]
+pub enum FittedTarget {
+    /// A number, stored as `(y - mean) / scale`.
+    Regression {
+        /// Column.
+        column: String,
+        /// Mean over the training split, in the target's units; what the baseline predicts.
+        mean: f64,
+        /// Standard deviation over the training split (dividing by n); 1 when it is 0 or scaling is off.
+        scale: f64,
+        /// Subtracted before dividing: `mean`, or 0 when scaling is off.
+        offset: f64,
+    },
+    /// A class id, from 0.
+    Classification {
+        /// Column.
+        column: String,
+        /// Class names by id, by falling training count, then by bytes.
+        classes: Vec<String>,
+        /// Training rows of each class.
+        counts: Vec<u64>,
+    },
+}
+
+/// Where a dataset's fit came from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TransformReference {
+    /// Path relative to the dataset folder.
+    pub path: String,
+    /// The artefact's `hash`.
+    pub hash: Hash128,
+    /// Dataset name.
+    pub dataset: Name,
+}
