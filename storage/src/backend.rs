@@ -1,0 +1,38 @@
+//! What a kind of store must be able to do.
+
+use std::{fmt::Debug, ops::Range};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use crate::{Error, Listed};
+
+/// Outcome of one attempt to create an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Created {
+    /// It was absent and is now there.
+    Yes,
+    /// The store says that it was there already; after a lost answer it may be our own.
+    AlreadyThere,
+}
+
+/// A flat store of objects by path; paths are relative to the backend's root and never begin with `/`.
+#[async_trait]
+pub(crate) trait Backend: Debug + Send + Sync {
+    /// URL of a path, without credentials.
+    fn url_of(&self, path: &str) -> String;
+    /// The whole object.
+    async fn get(&self, path: &str) -> Result<Bytes, Error>;
+    /// A range of it; may return fewer bytes, which the caller checks.
+    async fn get_range(&self, path: &str, range: Range<u64>) -> Result<Bytes, Error>;
+    /// Its size in bytes.
+    async fn size(&self, path: &str) -> Result<u64, Error>;
+    /// Replaces it atomically and durably.
+    async fn put(&self, path: &str, bytes: Bytes) -> Result<(), Error>;
+    /// Creates it if absent, atomically and durably.
+    async fn create(&self, path: &str, bytes: Bytes) -> Result<Created, Error>;
+    /// All objects below a folder (the empty one is everything), in any order.
+    async fn list(&self, folder: &str) -> Result<Vec<Listed>, Error>;
+    /// Removes it; an absent one is fine.
+    async fn delete(&self, path: &str) -> Result<(), Error>;
+}

@@ -1,0 +1,151 @@
+//! What can go wrong with a store.
+
+use std::io;
+
+/// An error of a store. Its URLs carry no credentials.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no such object.
+    #[error("`{url}` does not exist; check the path, and that whatever writes it has run")]
+    NotFound {
+        /// URL of the object.
+        url: String,
+    },
+    /// The disk is full or a quota is used up.
+    #[error(
+        "no space left to write `{url}`; what was committed before is intact: free space and run the same command again"
+    )]
+    Full {
+        /// URL of the object.
+        url: String,
+        /// Cause.
+        #[source]
+        source: io::Error,
+    },
+    /// Access was refused.
+    #[error(
+        "access to `{url}` was refused; check the folder's permissions or the store's credentials"
+    )]
+    Denied {
+        /// URL of the object.
+        url: String,
+        /// Cause.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The URL cannot be used.
+    #[error(
+        "cannot use `{url}` as a location: {reason}; use a path, file://, s3://, gs://, az:// or http(s)://"
+    )]
+    Location {
+        /// URL as given.
+        url: String,
+        /// Why not.
+        reason: String,
+    },
+    /// Fewer bytes came than were asked for.
+    #[error(
+        "`{url}` gave {got} bytes where {wanted} were asked for; the object is shorter than its manifest says or the transfer was cut"
+    )]
+    Short {
+        /// URL of the object.
+        url: String,
+        /// Bytes asked for.
+        wanted: u64,
+        /// Bytes received.
+        got: u64,
+    },
+    /// A local file operation failed.
+    #[error("cannot {operation} `{url}`")]
+    Io {
+        /// What was tried.
+        operation: &'static str,
+        /// URL of the object.
+        url: String,
+        /// Cause.
+        #[source]
+        source: io::Error,
+    },
+    /// A request to the store failed.
+    #[error("cannot {operation} `{url}`")]
+    Remote {
+        /// What was tried.
+        operation: &'static str,
+        /// URL of the object.
+        url: String,
+        /// Cause.
+        #[source]
+        source: object_store::Error,
+    },
+    /// A fault asked for by a test.
+    #[error("injected fault: {operation} of `{url}` {when} it was applied")]
+    Injected {
+        /// What was tried.
+        operation: &'static str,
+        /// URL of the object.
+        url: String,
+        /// `before` or `after`.
+        when: &'static str,
+    },
+}
+
+impl Error {
+    /// Whether the object is absent.
+    #[must_use]
+    pub const fn is_not_found(&self) -> bool {
+        matches!(self, Self::NotFound { .. })
+    }
+
+    /// Whether the same call may succeed later.
+    #[must_use]
+    pub const fn is_retryable(&self) -> bool {
+        matches!(
+            self,
+            Self::Remote { .. } | Self::Short { .. } | Self::Injected { .. }
+        )
+    }
+
+    /// Whether space ran out.
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        matches!(self, Self::Full { .. })
+    }
+
+    /// Sorts an I/O error by what the caller can do.
+    pub(crate) fn io(operation: &'static str, url: String, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::NotFound => Self::NotFound { url },
+            io::ErrorKind::StorageFull
+            | io::ErrorKind::QuotaExceeded
+            | io::ErrorKind::FileTooLarge => Self::Full { url, source },
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Self::Denied {
+                url,
+                source: Box::new(source),
+            },
+            _ => Self::Io {
+                operation,
+                url,
+                source,
+            },
+        }
+    }
+
+    /// Sorts a store's error by what the caller can do.
+    pub(crate) fn remote(
+        operation: &'static str,
+        url: String,
+        source: object_store::Error,
+    ) -> Self {
+        match source {
+            object_store::Error::NotFound { .. } => Self::NotFound { url },
+            object_store::Error::PermissionDenied { source, .. }
+            | object_store::Error::Unauthenticated { source, .. } => Self::Denied { url, source },
+            source => Self::Remote {
+                operation,
+                url,
+                source,
+            },
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Faults for tests: a wrapper that fails before or after a call is applied, delays it, or cuts a read short.
+
+use std::{
+    fmt,
+    ops::Range,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use crate::{
+    Error, Listed,
+    backend::{Backend, Created},
+};
+
+/// Which calls a rule is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// `get` and `get_range`.
+    Read,
+    /// `put`.
+    Put,
+    /// `put_new`.
+    Create,
+    /// `delete`.
+    Delete,
+}
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// The call fails and has not been applied.
+    FailBefore,
+    /// The call has been applied, and fails: its answer is lost.
+    FailAfter,
+    /// The call takes this much longer.
+    Delay(Duration),
+    /// A read returns at most this many bytes.
+    ShortRead(usize),
+    /// A write finds the disk full.
+    Full,
+    /// A read returns its bytes with this bit (counted from the first byte's lowest) flipped.
+    FlipBit(usize),
+}
+
+/// One fault.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// Calls it is about.
+    pub operation: Operation,
+    /// Only paths that contain this text; the empty one is every path.
+    pub path_contains: String,
+    /// Matching calls to let through first.
+    pub skip: u64,
+    /// Matching calls to hit after that.
+    pub times: u64,
+    /// What happens to them.
+    pub effect: Effect,
+}
+
+/// A list of faults, shared with the stores it was given to; rules may be added while they are in use.
+#[derive(Default)]
+pub struct Faults {
+    rules: Mutex<Vec<Rule>>,
+}
+
+impl fmt::Debug for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Faults")
+    }
+}
+
+impl Faults {
+    /// Makes a list of `rules`.
+    #[must_use]
+    pub fn new(rules: Vec<Rule>) -> Arc<Self> {
+        Arc::new(Self {
+            rules: Mutex::new(rules),
+        })
+    }
+
+    /// Adds a rule.
+    pub fn add(&self, rule: Rule) {
+        self.rules
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(rule);
+    }
+
+    /// The effect of the first rule that hits this call.
+    fn hit(&self, operation: Operation, path: &str) -> Option<Effect> {
+        let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        for rule in rules
+            .iter_mut()
+            .filter(|r| r.operation == operation && path.contains(&r.path_contains))
+        {
+            if rule.skip > 0 {
+                rule.skip -= 1;
+            } else if rule.times > 0 {
+                rule.times -= 1;
+                return Some(rule.effect);
+            }
+        }
+        None
+    }
+}
+
+/// A backend whose calls meet faults.
+#[derive(Debug)]
+pub(crate) struct FaultyBackend {
+    pub(crate) inner: Arc<dyn Backend>,
+    pub(crate) faults: Arc<Faults>,
+}
+
+impl FaultyBackend {
+    async fn run<T>(
+        &self,
+        operation: Operation,
+        name: &'static str,
+        path: &str,
+        call: impl Future<Output = Result<T, Error>> + Send,
+    ) -> Result<(T, Option<Effect>), Error> {
+        let effect = self.faults.hit(operation, path);
+        let injected = |when| Error::Injected {
+            operation: name,
+            url: self.inner.url_of(path),
+            when,
+        };
+        match effect {
+            Some(Effect::FailBefore) => Err(injected("before")),
+            Some(Effect::Full) => Err(Error::io(
+                name,
+                self.inner.url_of(path),
+                std::io::ErrorKind::StorageFull.into(),
+            )),
+            Some(Effect::FailAfter) => {
+                call.await?;
+                Err(injected("after"))
+            }
+            Some(Effect::Delay(time)) => {
+                tokio::time::sleep(time).await;
+                Ok((call.await?, None))
+            }
+            effect => Ok((call.await?, effect)),
+        }
+    }
+
+    async fn read(
+        &self,
+        path: &str,
+        call: impl Future<Output = Result<Bytes, Error>> + Send,
+    ) -> Result<Bytes, Error> {
+        let (bytes, effect) = self.run(Operation::Read, "read", path, call).await?;
+        Ok(match effect {
+            Some(Effect::ShortRead(most)) => bytes.slice(..bytes.len().min(most)),
+            Some(Effect::FlipBit(bit)) if !bytes.is_empty() => {
+                let mut flipped = bytes.to_vec();
+                let byte = bit / 8 % flipped.len();
+                flipped[byte] ^= 1 << (bit % 8);
+                flipped.into()
+            }
+            _ => bytes,
+        })
+    }
+}
+
+#[async_trait]
+impl Backend for FaultyBackend {
+    fn url_of(&self, path: &str) -> String {
+        self.inner.url_of(path)
+    }
+    async fn get(&self, path: &str) -> Result<Bytes, Error> {
+        self.read(path, self.inner.get(path)).await
+    }
+    async fn get_range(&self, path: &str, range: Range<u64>) -> Result<Bytes, Error> {
+        self.read(path, self.inner.get_range(path, range)).await
+    }
+    async fn size(&self, path: &str) -> Result<u64, Error> {
+        self.inner.size(path).await
+    }
+    async fn put(&self, path: &str, bytes: Bytes) -> Result<(), Error> {
+        self.run(Operation::Put, "write", path, self.inner.put(path, bytes))
+            .await
+            .map(|(done, _)| done)
+    }
+    async fn create(&self, path: &str, bytes: Bytes) -> Result<Created, Error> {
+        self.run(
+            Operation::Create,
+            "create",
+            path,
+            self.inner.create(path, bytes),
+        )
+        .await
+        .map(|(done, _)| done)
+    }
+    async fn list(&self, folder: &str) -> Result<Vec<Listed>, Error> {
+        self.inner.list(folder).await
+    }
+    async fn delete(&self, path: &str) -> Result<(), Error> {
+        self.run(Operation::Delete, "delete", path, self.inner.delete(path))
+            .await
+            .map(|(done, _)| done)
+    }
+}

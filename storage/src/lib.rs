@@ -1,0 +1,17 @@
+//! Object stores by URL, durable local files, and create-if-absent that knows what became of a write.
+//!
+//! A [`Store`] is a folder in some store; every path given to it is relative to that folder and `/`-separated.
+//! Writes are atomic and durable: an object is there complete or not at all. [`Store::put_new`] creates an object only
+//! if it is absent, and when the answer is lost it reads back what is stored instead of guessing.
+
+mod backend;
+pub mod clock;
+mod error;
+mod faults;
+mod local;
+mod object;
+mod store;
+
+pub use error::Error;
+pub use faults::{Effect, Faults, Operation, Rule};
+pub use store::{Listed, PutNew, Store, StoreOptions};

@@ -1,0 +1,204 @@
+//! The local disk.
+//!
+//! Order of a write: temporary file beside the target, write, fsync of the file, rename (replace) or hard link
+//! (create), fsync of the folder. A crash leaves at most a file named `.tmp-*`, which no listing shows.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    ops::Range,
+    path::{Path, PathBuf},
+    process,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use crate::{
+    Error, Listed,
+    backend::{Backend, Created},
+};
+
+const TEMPORARY: &str = ".tmp-";
+
+/// A folder of the local disk.
+#[derive(Clone, Debug)]
+pub(crate) struct LocalBackend {
+    root: PathBuf,
+}
+
+impl LocalBackend {
+    pub(crate) const fn new(root: PathBuf) -> Self {
+        Self { root }
+    }
+
+    pub(crate) fn path_of(&self, path: &str) -> PathBuf {
+        if path.is_empty() {
+            self.root.clone()
+        } else {
+            self.root.join(path)
+        }
+    }
+
+    /// Runs `work` where blocking is allowed.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        path: &str,
+        work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, Error> {
+        let target = self.path_of(path);
+        let result = tokio::task::spawn_blocking(move || work(&target)).await;
+        let result = result.unwrap_or_else(|e| Err(io::Error::other(e)));
+        result.map_err(|source| Error::io(operation, self.url_of(path), source))
+    }
+}
+
+#[async_trait]
+impl Backend for LocalBackend {
+    fn url_of(&self, path: &str) -> String {
+        self.path_of(path).display().to_string()
+    }
+
+    async fn get(&self, path: &str) -> Result<Bytes, Error> {
+        self.blocking("read", path, |target| fs::read(target).map(Bytes::from))
+            .await
+    }
+
+    async fn get_range(&self, path: &str, range: Range<u64>) -> Result<Bytes, Error> {
+        self.blocking("read", path, move |target| {
+            let mut file = File::open(target)?;
+            file.seek(SeekFrom::Start(range.start))?;
+            let mut bytes = Vec::new();
+            file.take(range.end.saturating_sub(range.start))
+                .read_to_end(&mut bytes)?;
+            Ok(Bytes::from(bytes))
+        })
+        .await
+    }
+
+    async fn size(&self, path: &str) -> Result<u64, Error> {
+        self.blocking("read", path, |target| fs::metadata(target).map(|m| m.len()))
+            .await
+    }
+
+    async fn put(&self, path: &str, bytes: Bytes) -> Result<(), Error> {
+        self.blocking("write", path, move |target| {
+            let temporary = write_temporary(target, &bytes)?;
+            fs::rename(&temporary, target).inspect_err(|_| remove(&temporary))?;
+            sync_folder(target)
+        })
+        .await
+    }
+
+    async fn create(&self, path: &str, bytes: Bytes) -> Result<Created, Error> {
+        self.blocking("create", path, move |target| {
+            let temporary = write_temporary(target, &bytes)?;
+            let linked = fs::hard_link(&temporary, target);
+            remove(&temporary);
+            match linked {
+                Ok(()) => sync_folder(target).map(|()| Created::Yes),
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(Created::AlreadyThere),
+                Err(e) => Err(e),
+            }
+        })
+        .await
+    }
+
+    async fn list(&self, folder: &str) -> Result<Vec<Listed>, Error> {
+        let prefix = folder.to_owned();
+        self.blocking("list", folder, move |target| {
+            let mut found = Vec::new();
+            match walk(target, &prefix, &mut found) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+                Err(e) => Err(e),
+                Ok(()) => Ok(found),
+            }
+        })
+        .await
+    }
+
+    async fn delete(&self, path: &str) -> Result<(), Error> {
+        self.blocking("delete", path, |target| match fs::remove_file(target) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+            _ => Ok(()),
+        })
+        .await
+    }
+}
+
+fn write_temporary(target: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let parent = target.parent().unwrap_or_else(|| Path::new("."));
+    create_folders(parent)?;
+    let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+    let temporary = parent.join(format!("{TEMPORARY}{}-{number}", process::id()));
+    let written = File::create(&temporary).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
+    // After a failed fsync the kernel may have dropped the pages: the file is given up, never synced again.
+    written.inspect_err(|_| remove(&temporary))?;
+    Ok(temporary)
+}
+
+/// Creates missing folders and makes each durable in its parent.
+fn create_folders(folder: &Path) -> io::Result<()> {
+    if folder.as_os_str().is_empty() || folder.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = folder.parent() {
+        create_folders(parent)?;
+    }
+    match fs::create_dir(folder) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
+        _ => sync_folder(folder),
+    }
+}
+
+/// Makes the directory entry of `target` durable.
+fn sync_folder(target: &Path) -> io::Result<()> {
+    let parent = target
+        .parent()
+        .filter(|p| !p.as_os_str().is_empty())
+        .unwrap_or_else(|| Path::new("."));
+    File::open(parent)?.sync_all()
+}
+
+/// Removes a temporary file; one that cannot be removed is invisible to readers anyway.
+fn remove(temporary: &Path) {
+    if let Err(error) = fs::remove_file(temporary) {
+        tracing::debug!(path = %temporary.display(), %error, "temporary file left behind");
+    }
+}
+
+fn walk(folder: &Path, prefix: &str, found: &mut Vec<Listed>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().into_string() else {
+            continue;
+        };
+        if name.starts_with(TEMPORARY) {
+            continue;
+        }
+        let path = if prefix.is_empty() {
+            name
+        } else {
+            format!("{prefix}/{name}")
+        };
+        let metadata = match fs::metadata(entry.path()) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            other => other?,
+        };
+        if metadata.is_dir() {
+            walk(&entry.path(), &path, found)?;
+        } else {
+            found.push(Listed {
+                path,
+                bytes: metadata.len(),
+            });
+        }
+    }
+    Ok(())
+}

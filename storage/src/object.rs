@@ -1,0 +1,125 @@
+//! Object stores: S3, Google Cloud Storage, Azure, HTTP, and memory.
+
+use std::{ops::Range, sync::Arc};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::TryStreamExt as _;
+use object_store::{ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, path::Path};
+
+use crate::{
+    Error, Listed,
+    backend::{Backend, Created},
+};
+
+/// A folder of an object store.
+#[derive(Clone, Debug)]
+pub(crate) struct ObjectBackend {
+    store: Arc<dyn ObjectStore>,
+    root: Path,
+    /// `scheme://host`, without credentials.
+    base: String,
+}
+
+impl ObjectBackend {
+    pub(crate) const fn new(store: Arc<dyn ObjectStore>, root: Path, base: String) -> Self {
+        Self { store, root, base }
+    }
+
+    pub(crate) fn store(&self) -> Arc<dyn ObjectStore> {
+        Arc::clone(&self.store)
+    }
+
+    pub(crate) fn location(&self, path: &str) -> Path {
+        path.split('/')
+            .filter(|part| !part.is_empty())
+            .fold(self.root.clone(), Path::join_part)
+    }
+
+    fn error(&self, operation: &'static str, path: &str, source: object_store::Error) -> Error {
+        Error::remote(operation, self.url_of(path), source)
+    }
+}
+
+/// `Path::join` by reference, for folding.
+trait JoinPart {
+    fn join_part(self, part: &str) -> Self;
+}
+
+impl JoinPart for Path {
+    fn join_part(self, part: &str) -> Self {
+        self.join(part)
+    }
+}
+
+#[async_trait]
+impl Backend for ObjectBackend {
+    fn url_of(&self, path: &str) -> String {
+        format!("{}/{}", self.base, self.location(path))
+    }
+
+    async fn get(&self, path: &str) -> Result<Bytes, Error> {
+        let read = async { self.store.get(&self.location(path)).await?.bytes().await };
+        read.await.map_err(|e| self.error("read", path, e))
+    }
+
+    async fn get_range(&self, path: &str, range: Range<u64>) -> Result<Bytes, Error> {
+        let result = self.store.get_range(&self.location(path), range).await;
+        result.map_err(|e| self.error("read", path, e))
+    }
+
+    async fn size(&self, path: &str) -> Result<u64, Error> {
+        let meta = self.store.head(&self.location(path)).await;
+        meta.map(|m| m.size)
+            .map_err(|e| self.error("look up", path, e))
+    }
+
+    async fn put(&self, path: &str, bytes: Bytes) -> Result<(), Error> {
+        let put = self.store.put(&self.location(path), bytes.into()).await;
+        put.map(drop).map_err(|e| self.error("write", path, e))
+    }
+
+    async fn create(&self, path: &str, bytes: Bytes) -> Result<Created, Error> {
+        let options = PutOptions::from(PutMode::Create);
+        match self
+            .store
+            .put_opts(&self.location(path), bytes.into(), options)
+            .await
+        {
+            Ok(_) => Ok(Created::Yes),
+            Err(
+                object_store::Error::AlreadyExists { .. }
+                | object_store::Error::Precondition { .. },
+            ) => Ok(Created::AlreadyThere),
+            Err(e) => Err(self.error("create", path, e)),
+        }
+    }
+
+    async fn list(&self, folder: &str) -> Result<Vec<Listed>, Error> {
+        let prefix = self.location(folder);
+        let found: Result<Vec<_>, _> = self.store.list(Some(&prefix)).try_collect().await;
+        let found = found.map_err(|e| self.error("list", folder, e))?;
+        let root = if self.root.as_ref().is_empty() {
+            0
+        } else {
+            self.root.as_ref().len() + 1
+        };
+        let listed = |meta: object_store::ObjectMeta| Listed {
+            path: meta
+                .location
+                .as_ref()
+                .get(root..)
+                .unwrap_or_default()
+                .to_owned(),
+            bytes: meta.size,
+        };
+        Ok(found.into_iter().map(listed).collect())
+    }
+
+    async fn delete(&self, path: &str) -> Result<(), Error> {
+        match self.store.delete(&self.location(path)).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(e) => Err(self.error("delete", path, e)),
+        }
+    }
+}

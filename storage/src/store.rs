@@ -1,0 +1,539 @@
+//! A folder in a store.
+
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    path::{self, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use object_store::{
+    ObjectStore, local::LocalFileSystem, memory::InMemory, parse_url_opts, path::Path,
+};
+use url::Url;
+
+use crate::{
+    Error, Faults,
+    backend::{Backend, Created},
+    faults::FaultyBackend,
+    local::LocalBackend,
+    object::ObjectBackend,
+};
+
+/// Tries of a create whose outcome stays unknown, and the first wait between them.
+const CREATE_TRIES: u32 = 5;
+const CREATE_WAIT: Duration = Duration::from_millis(100);
+
+/// What the environment says about stores: `AWS_*`, `GOOGLE_*`, `AZURE_*` variables by name.
+#[derive(Clone, Default)]
+pub struct StoreOptions {
+    /// Variables by name, as object stores' own tools use them (`AWS_ENDPOINT_URL`, `AWS_REGION`, ...).
+    pub vars: BTreeMap<String, String>,
+}
+
+impl std::fmt::Debug for StoreOptions {
+    /// Names only: the values hold credentials.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.vars.keys()).finish()
+    }
+}
+
+/// An object found by [`Store::list`].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Listed {
+    /// Path relative to the store's folder.
+    pub path: String,
+    /// Size in bytes.
+    pub bytes: u64,
+}
+
+/// Outcome of [`Store::put_new`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PutNew {
+    /// The object is there and it is ours.
+    Created,
+    /// Another one was there first; these are its bytes.
+    Taken(Bytes),
+}
+
+/// A folder in a store. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Store {
+    backend: Arc<dyn Backend>,
+    place: Place,
+    /// Folder below the backend's root; empty or without a slash at either end.
+    folder: String,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    Local(LocalBackend),
+    Object { base: Url, backend: ObjectBackend },
+}
+
+impl Store {
+    /// Opens a folder by URL or path. Nothing is created or requested yet.
+    ///
+    /// # Errors
+    /// [`Error::Location`] when the URL's scheme is unknown or the store's settings do not fit together.
+    pub fn open(url: &str, options: &StoreOptions) -> Result<Self, Error> {
+        let location = |reason: String| Error::Location {
+            url: redacted(url),
+            reason,
+        };
+        let Some((scheme, rest)) = url.split_once("://") else {
+            return Self::local(PathBuf::from(url)).map_err(|e| location(e.to_string()));
+        };
+        match scheme {
+            "file" => {
+                let path = Url::parse(url).ok().and_then(|u| u.to_file_path().ok());
+                let path = path.ok_or_else(|| {
+                    location("a file URL is `file:///` and an absolute path".into())
+                })?;
+                Self::local(path).map_err(|e| location(e.to_string()))
+            }
+            "memory" => Ok(Self::memory()),
+            "s3" | "s3a" | "gs" | "az" | "abfs" | "abfss" | "http" | "https" => {
+                if rest.is_empty() {
+                    return Err(location("the bucket or host is missing".into()));
+                }
+                let parsed = Url::parse(url).map_err(|e| location(e.to_string()))?;
+                let vars = options.vars.iter().map(|(k, v)| (k.as_str(), v.as_str()));
+                let (store, root) =
+                    parse_url_opts(&parsed, vars).map_err(|e| location(e.to_string()))?;
+                let base = Url::parse(&format!(
+                    "{scheme}://{}",
+                    parsed.authority().rsplit('@').next().unwrap_or_default()
+                ));
+                Ok(Self::object(
+                    store.into(),
+                    root,
+                    base.map_err(|e| location(e.to_string()))?,
+                ))
+            }
+            _ => Err(location(format!("unknown scheme `{scheme}`"))),
+        }
+    }
+
+    /// A new, empty store in memory.
+    ///
+    /// # Panics
+    /// Never: the URL is a constant.
+    #[must_use]
+    pub fn memory() -> Self {
+        let base = Url::parse("memory:///").expect("a constant that is a URL");
+        Self::object(Arc::new(InMemory::new()), Path::default(), base)
+    }
+
+    fn local(root: PathBuf) -> std::io::Result<Self> {
+        let backend = LocalBackend::new(path::absolute(root)?);
+        Ok(Self {
+            backend: Arc::new(backend.clone()),
+            place: Place::Local(backend),
+            folder: String::new(),
+        })
+    }
+
+    fn object(store: Arc<dyn ObjectStore>, root: Path, base: Url) -> Self {
+        let name = base.as_str().trim_end_matches('/').to_owned();
+        let backend = ObjectBackend::new(store, root, name);
+        Self {
+            backend: Arc::new(backend.clone()),
+            place: Place::Object { base, backend },
+            folder: String::new(),
+        }
+    }
+
+    /// A folder below this one.
+    #[must_use]
+    pub fn child(&self, path: &str) -> Self {
+        Self {
+            folder: self.full(path),
+            ..self.clone()
+        }
+    }
+
+    /// The same folder, with faults.
+    #[must_use]
+    pub fn with_faults(&self, faults: Arc<Faults>) -> Self {
+        Self {
+            backend: Arc::new(FaultyBackend {
+                inner: Arc::clone(&self.backend),
+                faults,
+            }),
+            ..self.clone()
+        }
+    }
+
+    /// URL of this folder, without credentials; a plain path on the local disk.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.backend.url_of(&self.folder)
+    }
+
+    /// URL of an object in it.
+    #[must_use]
+    pub fn url_of(&self, path: &str) -> String {
+        self.backend.url_of(&self.full(path))
+    }
+
+    /// The folder's path, when it is on the local disk.
+    #[must_use]
+    pub fn local_path(&self) -> Option<PathBuf> {
+        match &self.place {
+            Place::Local(local) => Some(local.path_of(&self.folder)),
+            Place::Object { .. } => None,
+        }
+    }
+
+    /// Reads a whole object.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when it is absent, otherwise what the store said.
+    pub async fn get(&self, path: &str) -> Result<Bytes, Error> {
+        self.backend.get(&self.full(path)).await
+    }
+
+    /// Reads a whole object, or `None` when it is absent.
+    ///
+    /// # Errors
+    /// What the store said.
+    pub async fn get_opt(&self, path: &str) -> Result<Option<Bytes>, Error> {
+        match self.get(path).await {
+            Err(e) if e.is_not_found() => Ok(None),
+            other => other.map(Some),
+        }
+    }
+
+    /// Reads exactly the bytes of `range`.
+    ///
+    /// # Errors
+    /// [`Error::Short`] when fewer come, [`Error::NotFound`], or what the store said.
+    pub async fn get_range(&self, path: &str, range: Range<u64>) -> Result<Bytes, Error> {
+        let wanted = range.end.saturating_sub(range.start);
+        if wanted == 0 {
+            return Ok(Bytes::new());
+        }
+        let bytes = self.backend.get_range(&self.full(path), range).await?;
+        let got = bytes.len() as u64;
+        if got == wanted {
+            Ok(bytes)
+        } else {
+            Err(Error::Short {
+                url: self.url_of(path),
+                wanted,
+                got,
+            })
+        }
+    }
+
+    /// Size of an object in bytes.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when it is absent, otherwise what the store said.
+    pub async fn size(&self, path: &str) -> Result<u64, Error> {
+        self.backend.size(&self.full(path)).await
+    }
+
+    /// Writes an object, replacing one that is there. Atomic and durable when it returns.
+    ///
+    /// # Errors
+    /// [`Error::Full`], [`Error::Denied`], or what the store said; the old object is then still there.
+    pub async fn put(&self, path: &str, bytes: Bytes) -> Result<(), Error> {
+        self.backend.put(&self.full(path), bytes).await
+    }
+
+    /// Creates an object if it is absent. Atomic and durable when it returns.
+    ///
+    /// When the store's answer is lost, or it says that the object exists, the object is read back: bytes equal to
+    /// ours mean that our write landed. So `bytes` must hold an id no other writer uses. Waits at most about 1.5 s
+    /// in all between tries.
+    ///
+    /// # Errors
+    /// What the store said, when the outcome stays unknown after 5 tries; the write may then have landed, and calling
+    /// again with the same bytes finds out.
+    pub async fn put_new(&self, path: &str, bytes: Bytes) -> Result<PutNew, Error> {
+        let full = self.full(path);
+        let mut wait = CREATE_WAIT;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let outcome = self.backend.create(&full, bytes.clone()).await;
+            let lost = match outcome {
+                Ok(Created::Yes) => return Ok(PutNew::Created),
+                Ok(Created::AlreadyThere) => None,
+                Err(e) if e.is_retryable() => Some(e),
+                Err(e) => return Err(e),
+            };
+            match self.get_opt(path).await {
+                Ok(Some(found)) if found == bytes => return Ok(PutNew::Created),
+                Ok(Some(found)) => return Ok(PutNew::Taken(found)),
+                // Absent: the write did not land (S3 answers 409 to a conflict that it then lets nobody win).
+                Ok(None) if tries < CREATE_TRIES => {}
+                Err(e) if e.is_retryable() && tries < CREATE_TRIES => {}
+                Ok(None) => {
+                    return Err(lost.unwrap_or_else(|| Error::Location {
+                        url: self.url_of(path),
+                        reason: "the store says that the object exists and that it does not".into(),
+                    }));
+                }
+                Err(e) => return Err(e),
+            }
+            tokio::time::sleep(wait).await;
+            wait *= 2;
+        }
+    }
+
+    /// All objects below `prefix` (a folder; empty for all), sorted by path.
+    ///
+    /// # Errors
+    /// What the store said. A folder that does not exist is an empty one.
+    pub async fn list(&self, prefix: &str) -> Result<Vec<Listed>, Error> {
+        let mut found = self.backend.list(&self.full(prefix)).await?;
+        let cut = if self.folder.is_empty() {
+            0
+        } else {
+            self.folder.len() + 1
+        };
+        for listed in &mut found {
+            listed.path = listed.path.get(cut..).unwrap_or_default().to_owned();
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// Removes an object; an absent one is fine.
+    ///
+    /// # Errors
+    /// What the store said.
+    pub async fn delete(&self, path: &str) -> Result<(), Error> {
+        self.backend.delete(&self.full(path)).await
+    }
+
+    /// This folder for a query engine: the URL to register the store under, the store, and the folder's path in it.
+    ///
+    /// # Panics
+    /// Never: an absolute path is a valid store path.
+    #[must_use]
+    pub fn object_store(&self) -> (Url, Arc<dyn ObjectStore>, Path) {
+        match &self.place {
+            Place::Local(local) => {
+                let base = Url::parse("file:///").expect("a constant that is a URL");
+                let path =
+                    Path::from_absolute_path(local.path_of(&self.folder)).unwrap_or_default();
+                (base, Arc::new(LocalFileSystem::new()), path)
+            }
+            Place::Object { base, backend } => (
+                base.clone(),
+                backend.store(),
+                backend.location(&self.folder),
+            ),
+        }
+    }
+
+    fn full(&self, path: &str) -> String {
+        let path = path.trim_matches('/');
+        match (self.folder.as_str(), path) {
+            ("", path) => path.to_owned(),
+            (folder, "") => folder.to_owned(),
+            (folder, path) => format!("{folder}/{path}"),
+        }
+    }
+}
+
+/// `url` without user, password and query.
+fn redacted(url: &str) -> String {
+    match Url::parse(url) {
+        Ok(parsed) if parsed.has_host() => {
+            format!(
+                "{}://{}{}",
+                parsed.scheme(),
+                parsed.host_str().unwrap_or_default(),
+                parsed.path()
+            )
+        }
+        _ => url.split('?').next().unwrap_or_default().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Effect, Operation, Rule};
+
+    fn rule(operation: Operation, effect: Effect, times: u64) -> Rule {
+        Rule {
+            operation,
+            path_contains: String::new(),
+            skip: 0,
+            times,
+            effect,
+        }
+    }
+
+    /// What every kind of store must do.
+    async fn check(store: Store) {
+        let store = store.child("a/b");
+        assert!(store.get("x").await.unwrap_err().is_not_found());
+        assert_eq!(store.get_opt("x").await.unwrap(), None);
+        assert_eq!(store.list("").await.unwrap(), []);
+        store.put("d/x", "one".into()).await.unwrap();
+        store.put("d/x", "two!".into()).await.unwrap();
+        assert_eq!(store.get("d/x").await.unwrap(), "two!");
+        assert_eq!(store.get_range("d/x", 1..3).await.unwrap(), "wo");
+        assert!(matches!(
+            store.get_range("d/x", 2..9).await,
+            Err(Error::Short {
+                got: 2,
+                wanted: 7,
+                ..
+            })
+        ));
+        assert_eq!(store.size("d/x").await.unwrap(), 4);
+        assert_eq!(
+            store.put_new("d/y", "mine".into()).await.unwrap(),
+            PutNew::Created
+        );
+        assert_eq!(
+            store.put_new("d/y", "mine".into()).await.unwrap(),
+            PutNew::Created
+        );
+        assert_eq!(
+            store.put_new("d/y", "theirs".into()).await.unwrap(),
+            PutNew::Taken("mine".into())
+        );
+        let listed = store.list("").await.unwrap();
+        assert_eq!(
+            listed.iter().map(|l| l.path.as_str()).collect::<Vec<_>>(),
+            ["d/x", "d/y"]
+        );
+        assert_eq!(
+            store.child("d").list("").await.unwrap()[1],
+            Listed {
+                path: "y".into(),
+                bytes: 4
+            }
+        );
+        store.delete("d/x").await.unwrap();
+        store.delete("d/x").await.unwrap();
+        assert_eq!(store.list("d").await.unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn memory_keeps_the_contract() {
+        check(Store::memory()).await;
+    }
+
+    #[tokio::test]
+    async fn the_local_disk_keeps_the_contract_and_leaves_no_temporary_files() {
+        let folder = tempfile::tempdir().unwrap();
+        check(Store::open(folder.path().to_str().unwrap(), &StoreOptions::default()).unwrap())
+            .await;
+        let url = Url::from_file_path(folder.path().join("url")).unwrap();
+        check(Store::open(url.as_str(), &StoreOptions::default()).unwrap()).await;
+        let names: Vec<_> = std::fs::read_dir(folder.path().join("a/b/d"))
+            .unwrap()
+            .collect();
+        assert_eq!(names.len(), 1, "{names:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lost_answer_is_resolved_by_reading_back() {
+        let plain = Store::memory();
+        let faulty = plain.with_faults(Faults::new(vec![rule(
+            Operation::Create,
+            Effect::FailAfter,
+            1,
+        )]));
+        assert_eq!(
+            faulty.put_new("log/0", "mine".into()).await.unwrap(),
+            PutNew::Created
+        );
+        assert_eq!(plain.get("log/0").await.unwrap(), "mine");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_did_not_land_is_made_again() {
+        let faulty = Store::memory().with_faults(Faults::new(vec![rule(
+            Operation::Create,
+            Effect::FailBefore,
+            2,
+        )]));
+        assert_eq!(
+            faulty.put_new("log/0", "mine".into()).await.unwrap(),
+            PutNew::Created
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_outcome_that_stays_unknown_is_an_error() {
+        let faulty = Store::memory().with_faults(Faults::new(vec![rule(
+            Operation::Create,
+            Effect::FailBefore,
+            99,
+        )]));
+        let error = faulty.put_new("log/0", "mine".into()).await.unwrap_err();
+        assert!(
+            matches!(error, Error::Injected { when: "before", .. }),
+            "{error}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_full_disk_is_named_and_the_old_object_stays() {
+        let plain = Store::memory();
+        plain.put("x", "old".into()).await.unwrap();
+        let faulty = plain.with_faults(Faults::new(vec![rule(Operation::Put, Effect::Full, 1)]));
+        assert!(faulty.put("x", "new".into()).await.unwrap_err().is_full());
+        assert_eq!(plain.get("x").await.unwrap(), "old");
+    }
+
+    #[tokio::test]
+    async fn concurrent_creators_have_one_winner_per_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path().to_str().unwrap(), &StoreOptions::default()).unwrap();
+        let mut tasks = tokio::task::JoinSet::new();
+        for writer in 0..8 {
+            let store = store.clone();
+            tasks.spawn(async move {
+                let mut won = 0;
+                for name in 0..25 {
+                    let bytes = Bytes::from(format!("writer {writer}"));
+                    won += u32::from(
+                        store.put_new(&format!("log/{name}"), bytes).await.unwrap()
+                            == PutNew::Created,
+                    );
+                }
+                won
+            });
+        }
+        let won: u32 = tasks.join_all().await.into_iter().sum();
+        assert_eq!(won, 25);
+    }
+
+    #[test]
+    fn a_bad_location_says_what_to_write() {
+        let open = |url| {
+            Store::open(url, &StoreOptions::default())
+                .unwrap_err()
+                .to_string()
+        };
+        assert_eq!(
+            open("ftp://user:secret@host/x"),
+            "cannot use `ftp://host/x` as a location: unknown scheme `ftp`; use a path, file://, s3://, gs://, az:// or http(s)://"
+        );
+        assert!(open("s3://").contains("the bucket or host is missing"));
+    }
+
+    #[test]
+    fn urls_never_show_credentials() {
+        let options = StoreOptions {
+            vars: [("AWS_SECRET_ACCESS_KEY".to_owned(), "hush".to_owned())].into(),
+        };
+        let store = Store::open("s3://bucket/some/prefix", &options).unwrap();
+        assert_eq!(store.url_of("x/y"), "s3://bucket/some/prefix/x/y");
+        assert!(!format!("{store:?}{options:?}").contains("hush"));
+    }
+}
