@@ -1,0 +1,237 @@
+//! The commit log of a source: reading it whole, and appending to it.
+//!
+//! A batch lands in this order: its files are written and durable, then one log entry that names them is created if its
+//! position is free. A crash before the entry leaves files that nothing names (the next run writes the same names with
+//! the same bytes); after it, everything is there. When the position is taken by an entry that is not ours, another
+//! process writes to this log, and we stop. See [`feedline_schemas::commit`] for the format.
+
+use bytes::Bytes;
+use feedline_schemas::{
+    commit::{BatchCounts, CommitEntry, DataFile, SourceState},
+    decode, encode,
+    format::COMMIT,
+    ids::{Hash128, Name, Sequence, WriterEpoch},
+    record::RecordSchema,
+};
+use feedline_storage::{PutNew, Store};
+use futures::{StreamExt, TryStreamExt};
+
+use crate::error::Error;
+
+/// Entries read at the same time.
+const READS: usize = 16;
+
+/// What a source has landed, verified: entries are contiguous and each names the hash of the one before.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Landed {
+    /// Position of the last entry: the version of the landed data.
+    pub sequence: Sequence,
+    /// xxh3-128 of the last entry's bytes; through the chain it stands for the whole log.
+    pub entry_hash: Hash128,
+    /// Schema of the last entry.
+    pub schema: RecordSchema,
+    /// All entries in order, at least one.
+    pub entries: Vec<CommitEntry>,
+}
+
+/// Reads what `source` has landed below the pipeline's root folder; `None` when it has committed nothing yet.
+///
+/// # Errors
+/// [`Error::Log`] when entries are missing or the hash chain is broken, [`Error::Contract`] for an entry that cannot be
+/// read, [`Error::Storage`].
+pub async fn landed(root: &Store, source: &Name) -> Result<Option<Landed>, Error> {
+    let (entries, last_hash) = read(&landing(root, source), source).await?;
+    let last = entries
+        .last()
+        .map(|entry| (entry.sequence, entry.schema.clone()));
+    Ok(last
+        .zip(last_hash)
+        .map(|((sequence, schema), entry_hash)| Landed {
+            sequence,
+            entry_hash,
+            schema,
+            entries,
+        }))
+}
+
+/// Landing folder of a source.
+pub(crate) fn landing(root: &Store, source: &Name) -> Store {
+    root.child(&format!("landing/{source}"))
+}
+
+/// A log opened for writing by one run.
+#[derive(Debug)]
+pub(crate) struct CommitLog {
+    landing: Store,
+    source: Name,
+    run_id: String,
+    epoch: WriterEpoch,
+    config_hash: Hash128,
+    entries: Vec<CommitEntry>,
+    last_hash: Option<Hash128>,
+}
+
+/// What a batch puts into its entry.
+#[derive(Clone, Debug)]
+pub(crate) struct Commit {
+    pub(crate) schema: RecordSchema,
+    pub(crate) files: Vec<DataFile>,
+    pub(crate) rejects: Vec<DataFile>,
+    pub(crate) counts: BatchCounts,
+    pub(crate) state: SourceState,
+}
+
+impl CommitLog {
+    /// Reads and verifies the log and takes the next writer epoch.
+    ///
+    /// # Errors
+    /// As [`landed`], and [`Error::Config`] when the log was written with other settings (`config_hash`).
+    pub(crate) async fn open(
+        root: &Store,
+        source: &Name,
+        run_id: &str,
+        config_hash: Hash128,
+    ) -> Result<Self, Error> {
+        let landing = landing(root, source);
+        let (entries, last_hash) = read(&landing, source).await?;
+        if entries
+            .last()
+            .is_some_and(|last| last.config_hash != config_hash)
+        {
+            return Err(Error::config(
+                "url",
+                format!(
+                    "`{}` was landed with other settings of what to fetch and how to parse it (url, records, params, headers, pagination, format or csv); going on would mix two sources: put the settings back, give the source another name, or remove that folder to read everything again",
+                    landing.url()
+                ),
+            ));
+        }
+        let epoch = entries
+            .last()
+            .map_or(WriterEpoch::new(1), |last| last.epoch.next());
+        Ok(Self {
+            landing,
+            source: source.clone(),
+            run_id: run_id.to_owned(),
+            epoch,
+            config_hash,
+            entries,
+            last_hash,
+        })
+    }
+
+    /// The source's landing folder.
+    pub(crate) fn landing(&self) -> &Store {
+        &self.landing
+    }
+
+    /// All entries.
+    pub(crate) fn entries(&self) -> &[CommitEntry] {
+        &self.entries
+    }
+
+    /// The newest entry.
+    pub(crate) fn last(&self) -> Option<&CommitEntry> {
+        self.entries.last()
+    }
+
+    /// Position of the next entry.
+    pub(crate) fn next_sequence(&self) -> Sequence {
+        Sequence::new(self.entries.len() as u64)
+    }
+
+    /// Appends an entry. Its files must be durable already.
+    ///
+    /// # Errors
+    /// [`Error::Fenced`] when another run took the position, [`Error::Storage`]; after the latter the entry may have
+    /// landed, which the next run finds out by reading the log.
+    pub(crate) async fn append(&mut self, commit: Commit) -> Result<(), Error> {
+        let sequence = self.next_sequence();
+        let entry = CommitEntry {
+            format: COMMIT.format.to_owned(),
+            version: COMMIT.version,
+            source: self.source.clone(),
+            sequence,
+            prev_hash: self.last_hash,
+            epoch: self.epoch,
+            run_id: self.run_id.clone(),
+            batch_id: format!("{}-{}-{sequence}", self.run_id, self.epoch),
+            config_hash: self.config_hash,
+            schema: commit.schema,
+            files: commit.files,
+            rejects: commit.rejects,
+            counts: commit.counts,
+            state: commit.state,
+        };
+        let bytes = Bytes::from(encode(&entry));
+        let hash = Hash128::of(&bytes);
+        if let PutNew::Taken(found) = self.landing.put_new(&path(sequence), bytes).await? {
+            let found: CommitEntry = decode(&self.landing.url_of(&path(sequence)), &found)?;
+            if found.batch_id != entry.batch_id {
+                return Err(Error::Fenced {
+                    source: self.source.to_string(),
+                    sequence,
+                    other_run: found.run_id,
+                    other_epoch: found.epoch.get(),
+                    epoch: self.epoch.get(),
+                });
+            }
+        }
+        self.last_hash = Some(hash);
+        self.entries.push(entry);
+        Ok(())
+    }
+}
+
+fn path(sequence: Sequence) -> String {
+    format!("log/{:020}.json", sequence.get())
+}
+
+/// All entries, verified, and the hash of the last one's bytes.
+async fn read(
+    landing: &Store,
+    source: &Name,
+) -> Result<(Vec<CommitEntry>, Option<Hash128>), Error> {
+    let damaged = |reason: String| Error::Log {
+        url: landing.url_of("log"),
+        reason,
+    };
+    let listed = landing.list("log").await?;
+    for (i, file) in listed.iter().enumerate() {
+        let wanted = path(Sequence::new(i as u64));
+        if file.path != wanted {
+            return Err(damaged(format!(
+                "`{}` was found where `{wanted}` should be",
+                file.path
+            )));
+        }
+    }
+    let bodies: Vec<Bytes> = futures::stream::iter(&listed)
+        .map(|file| landing.get(&file.path))
+        .buffered(READS)
+        .try_collect()
+        .await?;
+    let mut entries: Vec<CommitEntry> = Vec::with_capacity(bodies.len());
+    let mut last_hash = None;
+    for (file, body) in listed.iter().zip(bodies) {
+        let entry: CommitEntry = decode(&landing.url_of(&file.path), &body)?;
+        if entry.sequence.get() != entries.len() as u64 || entry.source != *source {
+            let CommitEntry {
+                source, sequence, ..
+            } = entry;
+            return Err(damaged(format!(
+                "`{}` says that it is entry {sequence} of source `{source}`",
+                file.path
+            )));
+        }
+        if entry.prev_hash != last_hash {
+            return Err(damaged(format!(
+                "the entry before `{}` is not the one it was written after",
+                file.path
+            )));
+        }
+        last_hash = Some(Hash128::of(&body));
+        entries.push(entry);
+    }
+    Ok((entries, last_hash))
+}

@@ -1,0 +1,43 @@
+//! What a run is given from outside.
+
+use std::{fmt::Debug, sync::Arc};
+
+use feedline_schemas::{config::SecretRef, progress::Progress};
+use feedline_storage::{Store, StoreOptions, clock::Clock};
+use tokio::sync::watch;
+
+/// Components of an ingest run. Settings are in the pipeline's configuration.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// The pipeline's root folder; sources land in `landing/<name>/` below it.
+    pub root: Store,
+    /// Options for stores that `files` sources read from.
+    pub store_options: StoreOptions,
+    /// Receiver of progress.
+    pub progress: Arc<dyn Progress>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Resolver of secrets.
+    pub secrets: Arc<dyn Secrets>,
+    /// Unique id of this process run, recorded in each commit.
+    pub run_id: String,
+    /// Becomes true when the run should stop. It is looked at between pages and in every wait; the open batch is
+    /// dropped, committed batches stay, and a later run goes on from them.
+    pub cancel: watch::Receiver<bool>,
+}
+
+impl Context {
+    /// Whether the run should stop.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        *self.cancel.borrow()
+    }
+}
+
+/// Resolver of secret references.
+pub trait Secrets: Debug + Send + Sync {
+    /// The secret's text, with the reference's prefix in front.
+    ///
+    /// # Errors
+    /// A message that names the reference and says what to do, never the secret.
+    fn resolve(&self, reference: &SecretRef) -> Result<String, String>;
+}

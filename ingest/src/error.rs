@@ -1,0 +1,194 @@
+//! Why an ingest run stopped.
+
+use feedline_schemas::{ContractError, ids::Sequence};
+
+/// Why an ingest run stopped. Committed batches are never undone by an error.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The configuration asks for something that cannot be done.
+    #[error("`{key}`: {reason}")]
+    Config {
+        /// Key path. A source names it relative to its `[[source]]` table (such as `pagination.page_size`);
+        /// [`crate::ingest`] puts `source.<index>.` in front.
+        key: String,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+    /// A request failed for good: not retryable, or out of tries.
+    #[error("cannot fetch `{url}`: {what}; {advice}")]
+    Http {
+        /// URL with everything secret taken out.
+        url: String,
+        /// What happened.
+        what: String,
+        /// What to do.
+        advice: String,
+    },
+    /// A body arrived whole but is not what the configuration says.
+    #[error("cannot use the body of `{url}`: {reason}")]
+    Body {
+        /// URL with everything secret taken out.
+        url: String,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+    /// The server asks to wait longer than `retry.max_wait_s`.
+    #[error(
+        "source `{source}` is deferred until {}: {reason}; run the same command again after that, it goes on from the last committed page",
+        when(*.until_unix_s)
+    )]
+    Deferred {
+        /// Source name.
+        r#source: String,
+        /// When to come back, Unix time in seconds.
+        until_unix_s: u64,
+        /// What the server said.
+        reason: String,
+    },
+    /// The run was asked to stop.
+    #[error(
+        "stopped as asked; committed batches are kept, run the same command again to go on from them"
+    )]
+    Cancelled,
+    /// A file cannot be read or parsed.
+    #[error("cannot read file `{url}`: {reason}")]
+    File {
+        /// URL.
+        url: String,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+    /// Too many records were rejected; the batch that crossed the limit was not committed.
+    #[error(
+        "source `{source}`: {rejected} of {records} records were rejected, more than `contract.max_reject_share` = {max_share} allows; most often for `{reason}`, such as {sample}; mend the source or its contract, or raise the share, then run again: it goes on from the last committed batch"
+    )]
+    TooManyRejects {
+        /// Source name.
+        r#source: String,
+        /// Records rejected so far, all runs.
+        rejected: u64,
+        /// Records read so far, all runs.
+        records: u64,
+        /// The limit, 0 to 1.
+        max_share: f64,
+        /// The most frequent reason.
+        reason: String,
+        /// A rejected record and why.
+        sample: String,
+    },
+    /// A value does not fit its column and the contract is `freeze`.
+    #[error(
+        "source `{source}`: {detail}, and `contract.types` is `freeze`; the batch was not committed; mend the source or choose `quarantine_row`, `null_value` or `widen`; the record is {record}"
+    )]
+    Frozen {
+        /// Source name.
+        r#source: String,
+        /// Column, types and value.
+        detail: String,
+        /// The record, shortened.
+        record: String,
+    },
+    /// Another process committed to the same log.
+    #[error(
+        "source `{source}`: log entry {sequence} was written by another run (`{other_run}`, epoch {other_epoch}) while this one (epoch {epoch}) was at work; nothing of this batch was committed; let one run at a time work on a source and start again"
+    )]
+    Fenced {
+        /// Source name.
+        r#source: String,
+        /// The contested position.
+        sequence: Sequence,
+        /// Run id found there.
+        other_run: String,
+        /// Epoch found there.
+        other_epoch: u64,
+        /// Our epoch.
+        epoch: u64,
+    },
+    /// A commit log is not whole.
+    #[error(
+        "the commit log at `{url}` is damaged: {reason}; nothing was changed; restore the folder from a copy, or remove the source's landing folder to read everything again"
+    )]
+    Log {
+        /// Log folder.
+        url: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A landed file is not as its log entry says.
+    #[error(
+        "landed file `{url}` is damaged: {reason}; restore it from a copy, or remove the source's landing folder to read everything again"
+    )]
+    Landed {
+        /// File.
+        url: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A batch could not be encoded.
+    #[error("cannot write {what} as Parquet")]
+    Encode {
+        /// What was being written.
+        what: String,
+        /// Cause.
+        #[source]
+        cause: parquet::errors::ParquetError,
+    },
+    /// The object store or disk failed.
+    #[error(transparent)]
+    Storage(#[from] feedline_storage::Error),
+    /// A stored document was refused.
+    #[error(transparent)]
+    Contract(#[from] ContractError),
+}
+
+/// What the caller does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// Mend the configuration.
+    Config,
+    /// Come back later.
+    Deferred,
+    /// Nothing: it was asked for.
+    Cancelled,
+    /// Read the message.
+    Other,
+}
+
+impl Error {
+    /// What the caller does next.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Config { .. } => ErrorKind::Config,
+            Self::Deferred { .. } => ErrorKind::Deferred,
+            Self::Cancelled => ErrorKind::Cancelled,
+            _ => ErrorKind::Other,
+        }
+    }
+
+    pub(crate) fn config(key: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::Config {
+            key: key.into(),
+            reason: reason.into(),
+        }
+    }
+
+    /// Puts `prefix` in front of the key of a configuration error.
+    pub(crate) fn under(self, prefix: &str) -> Self {
+        match self {
+            Self::Config { key, reason } => Self::Config {
+                key: format!("{prefix}.{key}"),
+                reason,
+            },
+            other => other,
+        }
+    }
+}
+
+fn when(unix_s: u64) -> String {
+    i64::try_from(unix_s)
+        .ok()
+        .and_then(|s| jiff::Timestamp::from_second(s).ok())
+        .map_or_else(|| format!("Unix time {unix_s}"), |time| time.to_string())
+}

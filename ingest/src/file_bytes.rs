@@ -1,0 +1,212 @@
+//! The bytes of a file in any store, for parsers that read synchronously.
+//!
+//! A file of up to 64 MiB is fetched once and kept; a larger one is read in chunks, once to hash it and once to parse it,
+//! so memory does not grow with its size. Parsers run on the blocking pool, where waiting for a chunk is allowed.
+
+use std::io::{self, Read};
+
+use bytes::Bytes;
+use feedline_schemas::{commit::FileMark, ids::Hash128};
+use feedline_storage::{Error, Store};
+use parquet::{
+    errors::ParquetError,
+    file::reader::{ChunkReader, Length},
+};
+use tokio::runtime::Handle;
+use xxhash_rust::xxh3::Xxh3;
+
+/// Files up to this size are kept in memory.
+const WHOLE: u64 = 64 << 20;
+/// Bytes of one read of a larger file.
+const CHUNK: u64 = 8 << 20;
+
+/// An opened file. Its methods block, and must not be called on a thread that drives async tasks.
+#[derive(Clone, Debug)]
+pub(crate) struct FileBytes {
+    store: Store,
+    path: String,
+    /// URL, size and hash as they were when it was opened.
+    pub(crate) mark: FileMark,
+    whole: Option<Bytes>,
+    runtime: Handle,
+}
+
+impl FileBytes {
+    /// Opens and hashes the file.
+    pub(crate) async fn open(store: &Store, path: &str, url: &str) -> Result<Self, Error> {
+        Self::open_with(store, path, url, WHOLE).await
+    }
+
+    async fn open_with(store: &Store, path: &str, url: &str, most: u64) -> Result<Self, Error> {
+        let mut bytes = store.size(path).await?;
+        let (whole, hash) = if bytes <= most {
+            let whole = store.get(path).await?;
+            bytes = whole.len() as u64;
+            let hash = Hash128::of(&whole);
+            (Some(whole), hash)
+        } else {
+            let mut hasher = Xxh3::new();
+            let mut at = 0;
+            while at < bytes {
+                let end = bytes.min(at + CHUNK);
+                hasher.update(&store.get_range(path, at..end).await?);
+                at = end;
+            }
+            (None, Hash128::new(hasher.digest128()))
+        };
+        let mark = FileMark {
+            url: url.to_owned(),
+            bytes,
+            hash,
+        };
+        Ok(Self {
+            store: store.clone(),
+            path: path.to_owned(),
+            mark,
+            whole,
+            runtime: Handle::current(),
+        })
+    }
+
+    /// Bytes `start..end`; both are inside the file.
+    fn range(&self, start: u64, end: u64) -> io::Result<Bytes> {
+        let index = |at: u64| usize::try_from(at).map_err(io::Error::other);
+        match &self.whole {
+            Some(whole) => Ok(whole.slice(index(start)?..index(end)?)),
+            None => self
+                .runtime
+                .block_on(self.store.get_range(&self.path, start..end))
+                .map_err(io::Error::other),
+        }
+    }
+
+    /// Reads from `start` to the end. Read from the beginning, it ends in an error if the file has changed since it was
+    /// opened.
+    pub(crate) fn reader(&self, start: u64) -> FileReader {
+        let hasher = (start == 0).then(|| Box::new(Xxh3::new()));
+        FileReader {
+            file: self.clone(),
+            at: start,
+            chunk: Bytes::new(),
+            hasher,
+        }
+    }
+}
+
+/// Reads a file from some place to its end.
+pub(crate) struct FileReader {
+    file: FileBytes,
+    /// Where the next chunk begins.
+    at: u64,
+    chunk: Bytes,
+    hasher: Option<Box<Xxh3>>,
+}
+
+impl Read for FileReader {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.chunk.is_empty() && self.at < self.file.mark.bytes {
+            let end = self.file.mark.bytes.min(self.at + CHUNK);
+            self.chunk = self.file.range(self.at, end)?;
+            self.at = end;
+            self.check()?;
+        }
+        let count = self.chunk.len().min(out.len());
+        out[..count].copy_from_slice(&self.chunk.split_to(count));
+        Ok(count)
+    }
+}
+
+impl FileReader {
+    /// Hashes the new chunk; the last one shows whether all of them are what was opened.
+    fn check(&mut self) -> io::Result<()> {
+        let Some(hasher) = &mut self.hasher else {
+            return Ok(());
+        };
+        hasher.update(&self.chunk);
+        if self.at == self.file.mark.bytes
+            && Hash128::new(hasher.digest128()) != self.file.mark.hash
+        {
+            return Err(io::Error::other(
+                "it changed while it was read; let it be finished first, then run again",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Length for FileBytes {
+    fn len(&self) -> u64 {
+        self.mark.bytes
+    }
+}
+
+impl ChunkReader for FileBytes {
+    type T = FileReader;
+
+    fn get_read(&self, start: u64) -> Result<FileReader, ParquetError> {
+        // Parquet reads parts in any order: nothing to hash in one go.
+        Ok(FileReader {
+            hasher: None,
+            ..self.reader(start)
+        })
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        let end = start
+            .checked_add(length as u64)
+            .filter(|end| *end <= self.mark.bytes);
+        let end =
+            end.ok_or_else(|| ParquetError::EOF("a part lies beyond the end of the file".into()))?;
+        Ok(self.range(start, end)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn read(file: FileBytes) -> io::Result<Vec<u8>> {
+        let read = move || {
+            let mut bytes = Vec::new();
+            file.reader(0).read_to_end(&mut bytes).map(|_| bytes)
+        };
+        tokio::task::spawn_blocking(read).await.unwrap()
+    }
+
+    fn content() -> Bytes {
+        (0..20_000_000_u32)
+            .map(|i| (i % 251) as u8)
+            .collect::<Vec<u8>>()
+            .into()
+    }
+
+    #[tokio::test]
+    async fn a_large_file_reads_the_same_in_chunks() {
+        let store = Store::memory();
+        store.put("x", content()).await.unwrap();
+        let whole = FileBytes::open_with(&store, "x", "x", u64::MAX)
+            .await
+            .unwrap();
+        let chunks = FileBytes::open_with(&store, "x", "x", 1000).await.unwrap();
+        assert_eq!(whole.mark, chunks.mark);
+        assert!(read(whole).await.unwrap() == content());
+        assert!(read(chunks).await.unwrap() == content());
+    }
+
+    #[tokio::test]
+    async fn a_file_that_changes_under_the_reader_is_noticed() {
+        let store = Store::memory();
+        store.put("x", content()).await.unwrap();
+        let file = FileBytes::open_with(&store, "x", "x", 1000).await.unwrap();
+        let mut other = content().to_vec();
+        other[5] ^= 1;
+        store.put("x", other.into()).await.unwrap();
+        let error = read(file).await.unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .starts_with("it changed while it was read"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,185 @@
+//! Finding the files of a source: one file, a folder, or a pattern, in any store.
+
+use feedline_schemas::{commit::Position, config::SourceConfig};
+use feedline_storage::{Store, StoreOptions};
+use tracing::{info, warn};
+
+use crate::{error::Error, file_format, glob, rows::Layout};
+
+/// A file that the configuration names.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) store: Store,
+    pub(crate) path: String,
+    /// As the configuration writes it: a pipeline moved with its files still knows them.
+    pub(crate) url: String,
+    pub(crate) bytes: u64,
+    pub(crate) layout: Layout,
+}
+
+/// The files that a configuration names.
+#[derive(Clone, Debug)]
+pub(crate) struct FileList {
+    pub(crate) config: SourceConfig,
+    pub(crate) options: StoreOptions,
+}
+
+impl FileList {
+    /// Looks for the files. When there are none any more but all of them had been read, there is nothing to do.
+    pub(crate) async fn look(&self, at: &Position) -> Result<Vec<Found>, Error> {
+        match self.list().await {
+            Err(Error::Config { reason, .. }) if matches!(at, Position::Done { .. }) => {
+                warn!(source = %self.config.name, reason, "all files had been read, and now they are gone");
+                Ok(Vec::new())
+            }
+            found => found,
+        }
+    }
+
+    async fn list(&self) -> Result<Vec<Found>, Error> {
+        let url = self.config.url.as_str();
+        let (scheme, place) = url.split_once("://").unwrap_or(("", url));
+        if scheme.starts_with("http") {
+            if place.contains('?') {
+                let reason = "a query cannot be part of a file's URL; download the file, or use `type = \"rest\"` for an API";
+                return Err(Error::config("url", reason));
+            }
+        } else if let Some(wildcard) = place.find(['*', '?']) {
+            let folder = place[..wildcard].rfind('/').map_or(0, |slash| slash + 1)
+                + (url.len() - place.len());
+            return self.matching(&url[..folder], &url[folder..]).await;
+        }
+        match place.rfind('/') {
+            Some(slash) if slash + 1 == place.len() => self.folder(url).await,
+            None if !scheme.is_empty() => self.folder(&format!("{url}/")).await,
+            slash => {
+                self.single(slash.map_or(0, |slash| slash + 1 + (url.len() - place.len())))
+                    .await
+            }
+        }
+    }
+
+    fn store(&self, folder: &str) -> Result<Store, Error> {
+        let folder = if folder.is_empty() { "." } else { folder };
+        Store::open(folder, &self.options).map_err(|e| Error::config("url", e.to_string()))
+    }
+
+    /// The file called by the configured URL, or the folder. Its name begins at `name`.
+    async fn single(&self, name: usize) -> Result<Vec<Found>, Error> {
+        let url = self.config.url.as_str();
+        let store = self.store(&url[..name])?;
+        let path = &url[name..];
+        let is_folder = store
+            .local_path()
+            .is_some_and(|folder| folder.join(path).is_dir());
+        match store.size(path).await {
+            Ok(bytes) if !is_folder => {
+                let layout = self.layout(path)?.ok_or_else(|| unknown(url))?;
+                Ok(vec![Found {
+                    path: path.to_owned(),
+                    url: url.to_owned(),
+                    bytes,
+                    layout,
+                    store,
+                }])
+            }
+            Err(e) if !e.is_not_found() => Err(e.into()),
+            Ok(_) => self.folder(&format!("{url}/")).await,
+            Err(_) if store.local_path().is_none() => self.folder(&format!("{url}/")).await,
+            Err(_) => Err(Error::config(
+                "url",
+                format!(
+                    "there is no file or folder `{url}` (looked for `{}`); check the path, a relative one begins at the folder the command is run in",
+                    store.url_of(path)
+                ),
+            )),
+        }
+    }
+
+    /// All files below `folder` whose names tell their format.
+    async fn folder(&self, folder: &str) -> Result<Vec<Found>, Error> {
+        let (known, others): (Vec<_>, Vec<_>) = self
+            .below(folder, "**")
+            .await?
+            .into_iter()
+            .partition(|(_, _, layout)| layout.is_some());
+        if known.is_empty() {
+            let reason = format!(
+                "there is no file `{}` and, below it, none that ends in .csv, .tsv, .json, .ndjson, .jsonl or .parquet (with .gz or .zst behind); check the path or set `format`",
+                self.config.url
+            );
+            return Err(Error::config("url", reason));
+        }
+        if !others.is_empty() {
+            info!(source = %self.config.name, folder, files = others.len(), "files of no known format are left alone");
+        }
+        self.found(folder, known)
+    }
+
+    /// All files below `folder` that match `pattern`.
+    async fn matching(&self, folder: &str, pattern: &str) -> Result<Vec<Found>, Error> {
+        let listed = self.below(folder, pattern).await?;
+        if listed.is_empty() {
+            let reason = format!(
+                "no file matches `{}`; check the path, `*` stays inside one folder, `**` does not",
+                self.config.url
+            );
+            return Err(Error::config("url", reason));
+        }
+        self.found(folder, listed)
+    }
+
+    async fn below(
+        &self,
+        folder: &str,
+        pattern: &str,
+    ) -> Result<Vec<(String, u64, Option<Layout>)>, Error> {
+        let mut listed = self.store(folder)?.list("").await?;
+        listed.retain(|file| glob::matches(pattern, &file.path));
+        listed
+            .into_iter()
+            .map(|file| {
+                let layout = self.layout(&file.path)?;
+                Ok((file.path, file.bytes, layout))
+            })
+            .collect()
+    }
+
+    fn found(
+        &self,
+        folder: &str,
+        listed: Vec<(String, u64, Option<Layout>)>,
+    ) -> Result<Vec<Found>, Error> {
+        let store = self.store(folder)?;
+        let found = listed.into_iter().map(|(path, bytes, layout)| {
+            let url = format!("{folder}{path}");
+            let layout = layout.ok_or_else(|| unknown(&url))?;
+            Ok(Found {
+                store: store.clone(),
+                path,
+                url,
+                bytes,
+                layout,
+            })
+        });
+        found.collect()
+    }
+
+    fn layout(&self, path: &str) -> Result<Option<Layout>, Error> {
+        let SourceConfig { csv, records, .. } = &self.config;
+        let format = file_format::of(path, &self.config)?;
+        Ok(format.map(|(kind, packing)| Layout {
+            kind,
+            packing,
+            csv: csv.clone(),
+            records: records.clone(),
+        }))
+    }
+}
+
+fn unknown(url: &str) -> Error {
+    let reason = format!(
+        "the name of `{url}` does not tell its format (.csv, .tsv, .json, .ndjson, .jsonl or .parquet, with .gz or .zst behind); set `format`"
+    );
+    Error::config("format", reason)
+}

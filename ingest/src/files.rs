@@ -1,0 +1,579 @@
+//! The `files` source: files by path, URL or pattern, in the order of their names.
+//!
+//! A page is up to a few thousand records of one file, so it can be continued inside a file: the position names the file
+//! with its hash and the number of records committed from it. A file that was read to its end is listed with size and
+//! hash, and never read again; one that has changed since is an error, because landed rows cannot be taken back.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use feedline_schemas::{
+    commit::{FileMark, FileProgress, Position},
+    config::SourceConfig,
+};
+
+use crate::{
+    blocking::blocking,
+    context::Context,
+    error::Error,
+    file_bytes::FileBytes,
+    file_format,
+    file_list::{FileList, Found},
+    rows::{self, Rows},
+    source::{Page, Record, Source},
+};
+
+/// Most records of a page.
+const PAGE: u64 = 4096;
+
+/// Opens the files that `config` names. They are looked for when the first page is asked for.
+///
+/// # Errors
+/// [`Error::Config`] for a setting that cannot work.
+pub(crate) fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn Source>, Error> {
+    file_format::of("", config)?;
+    let list = FileList {
+        config: config.clone(),
+        options: context.store_options.clone(),
+    };
+    Ok(Box::new(Files {
+        list,
+        found: None,
+        open: None,
+    }))
+}
+
+struct Files {
+    list: FileList,
+    /// Files in reading order, once looked for.
+    found: Option<Vec<Found>>,
+    open: Option<OpenFile>,
+}
+
+#[async_trait]
+impl Source for Files {
+    async fn next_page(&mut self, at: &Position) -> Result<Page, Error> {
+        let (mut done, current, pages) = split(at)?;
+        let found = match self.found.take() {
+            Some(found) => found,
+            None => self.list.look(at).await?,
+        };
+        let found = &*self.found.insert(found);
+        let Some(file) = pick(found, &done, current.as_ref())? else {
+            return Ok(Page {
+                records: Vec::new(),
+                next: Position::Done { pages, files: done },
+            });
+        };
+        let skip = current.map_or(0, |current| current.records);
+        let open = match self.open.take() {
+            Some(open) if open.mark().url == file.url && open.read == skip => open,
+            _ => OpenFile::open(file, skip, at).await?,
+        };
+        let most = PAGE.min(self.list.config.batch.rows);
+        let (open, records) = blocking(move || open.page(most)).await?;
+        let next = if open.ahead.is_some() {
+            let FileMark { url, hash, .. } = open.mark().clone();
+            let current = Some(FileProgress {
+                url,
+                records: open.read,
+                hash,
+            });
+            self.open = Some(open);
+            Position::File { done, current }
+        } else {
+            done.push(open.mark().clone());
+            match pick(found, &done, None)? {
+                Some(_) => Position::File {
+                    done,
+                    current: None,
+                },
+                None => Position::Done { pages, files: done },
+            }
+        };
+        Ok(Page { records, next })
+    }
+}
+
+type State = (Vec<FileMark>, Option<FileProgress>, u64);
+
+fn split(at: &Position) -> Result<State, Error> {
+    match at.clone() {
+        Position::Start => Ok((Vec::new(), None, 0)),
+        Position::File { done, current } => Ok((done, current, 0)),
+        Position::Done { files, pages } => Ok((files, None, pages)),
+        Position::Page { .. } => Err(Error::config(
+            "type",
+            "this source has been read as `rest` before; put that back or give the source another name",
+        )),
+    }
+}
+
+/// The file to go on with: the one begun, or the first that has not been read.
+fn pick<'f>(
+    found: &'f [Found],
+    done: &[FileMark],
+    current: Option<&FileProgress>,
+) -> Result<Option<&'f Found>, Error> {
+    let done: HashMap<&str, u64> = done
+        .iter()
+        .map(|mark| (mark.url.as_str(), mark.bytes))
+        .collect();
+    if let Some(current) = current {
+        let file = found.iter().find(|file| file.url == current.url);
+        let reason = || {
+            format!(
+                "{} of its records have landed, and now it is gone; put it back",
+                current.records
+            )
+        };
+        return file.map(Some).ok_or_else(|| Error::File {
+            url: current.url.clone(),
+            reason: reason(),
+        });
+    }
+    for file in found {
+        match done.get(file.url.as_str()) {
+            None => return Ok(Some(file)),
+            Some(bytes) if *bytes != file.bytes => return Err(changed(&file.url)),
+            Some(_) => {}
+        }
+    }
+    Ok(None)
+}
+
+fn changed(url: &str) -> Error {
+    let reason = "it has changed since its records landed; put the old content back and give new data a new file name, or use another source name to read everything again";
+    Error::File {
+        url: url.to_owned(),
+        reason: reason.into(),
+    }
+}
+
+/// A file that is being read.
+struct OpenFile {
+    bytes: FileBytes,
+    rows: Box<dyn Rows>,
+    /// Records handed out, from the beginning of the file.
+    read: u64,
+    /// The record after them: without one, the file is over.
+    ahead: Option<Record>,
+}
+
+impl OpenFile {
+    async fn open(file: &Found, skip: u64, at: &Position) -> Result<Self, Error> {
+        let bytes = FileBytes::open(&file.store, &file.path, &file.url).await?;
+        if let Position::File {
+            current: Some(current),
+            ..
+        } = at
+            && current.hash != bytes.mark.hash
+        {
+            return Err(changed(&file.url));
+        }
+        let layout = file.layout.clone();
+        blocking(move || {
+            let unreadable = |reason| Error::File {
+                url: bytes.mark.url.clone(),
+                reason,
+            };
+            let mut rows = rows::open(&bytes, &layout, skip).map_err(unreadable)?;
+            let ahead = rows.next().map_err(unreadable)?;
+            Ok(Self {
+                bytes,
+                rows,
+                read: skip,
+                ahead,
+            })
+        })
+        .await
+    }
+
+    fn mark(&self) -> &FileMark {
+        &self.bytes.mark
+    }
+
+    fn page(mut self, most: u64) -> Result<(Self, Vec<Record>), Error> {
+        let mut records = Vec::new();
+        while (records.len() as u64) < most
+            && let Some(record) = self.ahead.take()
+        {
+            records.push(record);
+            let next = self.rows.next();
+            self.ahead = next.map_err(|reason| Error::File {
+                url: self.bytes.mark.url.clone(),
+                reason,
+            })?;
+        }
+        self.read += records.len() as u64;
+        Ok((self, records))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::io::Write;
+
+    use feedline_schemas::config::load;
+
+    use super::*;
+
+    /// A `files` source called `s`.
+    pub(crate) fn source(url: &str) -> SourceConfig {
+        let text = format!(
+            "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"files\"\nurl = '{url}'\n"
+        );
+        load("p", &text, &[]).unwrap().config.source.remove(0)
+    }
+
+    struct Folder(tempfile::TempDir);
+
+    impl Folder {
+        fn new(files: &[(&str, &[u8])]) -> Self {
+            let folder = Self(tempfile::tempdir().unwrap());
+            files
+                .iter()
+                .for_each(|(name, content)| folder.write(name, content));
+            folder
+        }
+
+        fn write(&self, name: &str, content: &[u8]) {
+            let path = self.0.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, content).unwrap();
+        }
+
+        fn source(&self, name: &str) -> SourceConfig {
+            source(&format!("{}/{name}", self.0.path().display()))
+        }
+    }
+
+    fn files(config: &SourceConfig) -> Files {
+        let list = FileList {
+            config: config.clone(),
+            options: feedline_storage::StoreOptions::default(),
+        };
+        Files {
+            list,
+            found: None,
+            open: None,
+        }
+    }
+
+    /// All pages from `at`: records for a reader, and the position after each page.
+    async fn pages(
+        config: &SourceConfig,
+        at: Position,
+    ) -> Result<Vec<(Vec<String>, Position)>, Error> {
+        let mut files = files(config);
+        let mut at = at;
+        let mut pages = Vec::new();
+        loop {
+            let page = files.next_page(&at).await?;
+            at = page.next.clone();
+            let show = |record: &Record| match record {
+                Record::Value(value) => value.canonical(),
+                Record::Bad {
+                    raw,
+                    reason,
+                    detail,
+                } => format!("{reason} | {detail} | {raw}"),
+            };
+            pages.push((page.records.iter().map(show).collect(), page.next));
+            if matches!(at, Position::Done { .. }) {
+                return Ok(pages);
+            }
+        }
+    }
+
+    async fn records(config: &SourceConfig) -> Vec<String> {
+        pages(config, Position::Start)
+            .await
+            .unwrap()
+            .into_iter()
+            .flat_map(|(records, _)| records)
+            .collect()
+    }
+
+    async fn refused(config: &SourceConfig) -> String {
+        pages(config, Position::Start)
+            .await
+            .unwrap_err()
+            .to_string()
+    }
+
+    fn gzip(content: &[u8]) -> Vec<u8> {
+        let mut writer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        writer.write_all(content).unwrap();
+        writer.finish().unwrap()
+    }
+
+    #[tokio::test]
+    async fn csv_gives_cells_as_written_and_nulls() {
+        let folder = Folder::new(&[(
+            "a.csv",
+            b"\xef\xbb\xbfid,name,\n007, NA ,1.50\n,\"x, \"\"y\"\"\",\n",
+        )]);
+        let mut config = folder.source("a.csv");
+        config.csv.null_values = vec!["NA".into()];
+        let expected = [
+            r#"{"column_3":"1.50","id":"007","name":null}"#,
+            r#"{"column_3":null,"id":null,"name":"x, \"y\""}"#,
+        ];
+        assert_eq!(records(&config).await, expected);
+    }
+
+    #[tokio::test]
+    async fn ragged_and_broken_rows_are_bad_records_with_their_line() {
+        let folder = Folder::new(&[("a.csv", b"a,b\n1,2\n3\n4,5,\"6,7\"\n8,\xff\n9,10\n")]);
+        let expected = [
+            r#"{"a":"1","b":"2"}"#,
+            "ragged_row | line 3: 1 fields, the header has 2 | 3",
+            "ragged_row | line 4: 3 fields, the header has 2 | 4,5,\"6,7\"",
+            "invalid_utf8 | line 5: column `b` is not UTF-8 | 8,\u{fffd}",
+            r#"{"a":"9","b":"10"}"#,
+        ];
+        assert_eq!(records(&folder.source("a.csv")).await, expected);
+    }
+
+    #[tokio::test]
+    async fn tsv_and_other_delimiters_are_read() {
+        let folder = Folder::new(&[("a.tsv", b"a\tb\n1,5\t2\n"), ("b.csv", b"a;b\n1;2\n")]);
+        assert_eq!(
+            records(&folder.source("a.tsv")).await,
+            [r#"{"a":"1,5","b":"2"}"#]
+        );
+        let mut config = folder.source("b.csv");
+        config.csv.delimiter = Some(";".into());
+        assert_eq!(records(&config).await, [r#"{"a":"1","b":"2"}"#]);
+    }
+
+    #[tokio::test]
+    async fn a_header_with_a_name_twice_is_refused() {
+        let folder = Folder::new(&[("a.csv", b"a,b,a\n")]);
+        assert!(
+            refused(&folder.source("a.csv"))
+                .await
+                .ends_with("its header line has `a` twice; give every column a name of its own")
+        );
+    }
+
+    #[tokio::test]
+    async fn ndjson_sets_bad_lines_aside_with_their_line() {
+        let folder = Folder::new(&[(
+            "a.ndjson",
+            b"{\"a\":1}\r\n\n{\"a\":\n[1]\n{\"a\":1,\"a\":2}\n{\"a\":2}",
+        )]);
+        let expected = [
+            r#"{"a":1}"#,
+            "malformed_line | line 3: the document ends at byte 5, where a value should be | {\"a\":",
+            "not_an_object | line 4: a list where an object should be | [1]",
+            "malformed_line | line 5: key `a` twice in one object at byte 7 | {\"a\":1,\"a\":2}",
+            r#"{"a":2}"#,
+        ];
+        assert_eq!(records(&folder.source("a.ndjson")).await, expected);
+    }
+
+    #[tokio::test]
+    async fn json_gives_the_elements_of_its_list() {
+        let folder = Folder::new(&[
+            ("a.json", br#"[{"a":1},2]"#),
+            ("b.json", br#"{"x":{"y":[{"a":1}]},"n":0}"#),
+        ]);
+        let expected = [
+            r#"{"a":1}"#,
+            "not_an_object | element 2: an integer where an object should be | 2",
+        ];
+        assert_eq!(records(&folder.source("a.json")).await, expected);
+        let mut config = folder.source("b.json");
+        config.records = "x.y".into();
+        assert_eq!(records(&config).await, [r#"{"a":1}"#]);
+        config.records = "x".into();
+        assert!(
+            refused(&config)
+                .await
+                .ends_with("set `records` to the path of the list (lists in it: `y`)")
+        );
+        config.records = "z".into();
+        assert!(
+            refused(&config)
+                .await
+                .ends_with("there is no `z` where `records` = `z` points, only `x`, `n`")
+        );
+        config.records = "n.a".into();
+        assert!(
+            refused(&config)
+                .await
+                .ends_with("`a` of `records` = `n.a` is looked for in an integer")
+        );
+    }
+
+    #[tokio::test]
+    async fn packed_files_read_as_plain_ones() {
+        let plain = b"{\"a\":1}\n{\"a\":2}\n";
+        // Two gzip members and two zstd frames are one file.
+        let gz = [gzip(&plain[..8]), gzip(&plain[8..])].concat();
+        let zst = [
+            zstd::encode_all(&plain[..3], 1).unwrap(),
+            zstd::encode_all(&plain[3..], 1).unwrap(),
+        ]
+        .concat();
+        let folder = Folder::new(&[("a.jsonl.gz", &gz), ("a.jsonl.zst", &zst)]);
+        let expected = [r#"{"a":1}"#, r#"{"a":2}"#];
+        assert_eq!(records(&folder.source("a.jsonl.gz")).await, expected);
+        assert_eq!(records(&folder.source("a.jsonl.zst")).await, expected);
+    }
+
+    #[tokio::test]
+    async fn a_packed_file_that_was_cut_is_an_error_and_not_an_end() {
+        let content: String = (0..5000).map(|i| format!("{{\"a\":{i}}}\n")).collect();
+        let gz = gzip(content.as_bytes());
+        let zst = zstd::encode_all(content.as_bytes(), 1).unwrap();
+        let folder = Folder::new(&[
+            ("a.jsonl.gz", &gz[..gz.len() - 9]),
+            ("a.jsonl.zst", &zst[..zst.len() - 2]),
+        ]);
+        assert!(
+            refused(&folder.source("a.jsonl.gz"))
+                .await
+                .contains("cannot read file")
+        );
+        assert!(
+            refused(&folder.source("a.jsonl.zst"))
+                .await
+                .contains("cannot read file")
+        );
+    }
+
+    #[tokio::test]
+    async fn files_are_read_in_the_order_of_their_names() {
+        let line = |i: u32| format!("{{\"a\":{i}}}\n").into_bytes();
+        let (one, two, three) = (line(1), line(2), line(3));
+        let folder = Folder::new(&[
+            ("d/b.ndjson", &two),
+            ("d/c/x.ndjson", &three),
+            ("d/a.ndjson", &one),
+            ("d/README", b""),
+        ]);
+        assert_eq!(
+            records(&folder.source("d/*.ndjson")).await,
+            [r#"{"a":1}"#, r#"{"a":2}"#]
+        );
+        for url in ["d", "d/", "d/**/*.ndjson", "**/*.ndjson", "*/?.ndjson"] {
+            let expected = [r#"{"a":1}"#, r#"{"a":2}"#, r#"{"a":3}"#];
+            assert_eq!(
+                records(&folder.source(url)).await[..2],
+                expected[..2],
+                "{url}"
+            );
+        }
+        assert_eq!(records(&folder.source("d")).await.len(), 3);
+    }
+
+    #[tokio::test]
+    async fn reading_goes_on_at_every_page_as_if_it_had_never_stopped() {
+        let lines = |from: u32, to: u32| {
+            (from..to)
+                .map(|i| format!("{{\"a\":{i}}}\n"))
+                .collect::<String>()
+        };
+        let csv: String = std::iter::once("a\n".to_owned())
+            .chain((0..7).map(|i| format!("{i}\n")))
+            .collect();
+        let array = format!("[{}]", lines(0, 5).trim().replace('\n', ","));
+        let folder = Folder::new(&[
+            ("1.ndjson", lines(0, 10).as_bytes()),
+            ("2.csv", csv.as_bytes()),
+            ("3.csv", b""),
+            ("4.json", array.as_bytes()),
+            ("5.parquet", &crate::parquet_rows::tests::numbers(11)),
+        ]);
+        let mut config = folder.source("*");
+        config.batch.rows = 3;
+        let whole = pages(&config, Position::Start).await.unwrap();
+        assert_eq!(whole.len(), 4 + 3 + 1 + 2 + 4);
+        for (i, (_, position)) in whole.iter().enumerate().take(whole.len() - 1) {
+            assert_eq!(
+                pages(&config, position.clone()).await.unwrap(),
+                whole[i + 1..],
+                "after page {i}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_later_run_reads_only_new_files() {
+        let folder = Folder::new(&[("b.ndjson", b"{\"a\":1}\n")]);
+        let config = folder.source("*.ndjson");
+        let (_, done) = pages(&config, Position::Start)
+            .await
+            .unwrap()
+            .pop()
+            .unwrap();
+        assert_eq!(
+            pages(&config, done.clone()).await.unwrap(),
+            [(vec![], done.clone())]
+        );
+        folder.write("a.ndjson", b"{\"a\":2}\n");
+        let (records, later) = pages(&config, done.clone()).await.unwrap().pop().unwrap();
+        assert_eq!(records, [r#"{"a":2}"#]);
+        let Position::Done { files, .. } = later else {
+            panic!("{later:?}")
+        };
+        assert_eq!(files.len(), 2);
+        std::fs::remove_file(folder.0.path().join("a.ndjson")).unwrap();
+        std::fs::remove_file(folder.0.path().join("b.ndjson")).unwrap();
+        assert_eq!(
+            pages(&config, done.clone()).await.unwrap(),
+            [(vec![], done)]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_file_that_changed_after_it_was_read_is_refused() {
+        let folder = Folder::new(&[("a.ndjson", b"{\"a\":1}\n{\"a\":2}\n")]);
+        let mut config = folder.source("a.ndjson");
+        config.batch.rows = 1;
+        let whole = pages(&config, Position::Start).await.unwrap();
+        folder.write("a.ndjson", b"{\"a\":1}\n{\"a\":2}\n{\"a\":3}\n");
+        for (_, position) in whole {
+            let error = pages(&config, position).await.unwrap_err().to_string();
+            assert!(
+                error.contains("it has changed since its records landed"),
+                "{error}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_missing_file_is_one_clear_error() {
+        let folder = Folder::new(&[("x.txt", b"")]);
+        let place = folder.0.path().display().to_string();
+        assert_eq!(
+            refused(&folder.source("no.csv")).await,
+            format!(
+                "`url`: there is no file or folder `{place}/no.csv` (looked for `{place}/no.csv`); check the path, a relative one begins at the folder the command is run in"
+            )
+        );
+        assert!(
+            refused(&folder.source("*.csv"))
+                .await
+                .starts_with(&format!("`url`: no file matches `{place}/*.csv`"))
+        );
+        assert!(
+            refused(&folder.source("x.txt"))
+                .await
+                .contains("does not tell its format")
+        );
+        assert!(
+            refused(&folder.source(""))
+                .await
+                .contains("none that ends in .csv")
+        );
+        assert!(
+            refused(&source("ftp://x/y.csv"))
+                .await
+                .contains("unknown scheme")
+        );
+    }
+}

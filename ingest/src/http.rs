@@ -1,0 +1,645 @@
+//! One try of one HTTP request: redirects, limits, decompression, and what a failure means.
+//!
+//! The client follows redirects itself, since the library re-sends custom headers to other hosts and names the previous
+//! URL (with its query) in `Referer`. It decompresses itself, since the library knows no limit. It never repeats
+//! anything: see [`crate::retry`].
+
+mod gzip;
+mod headers;
+mod redact;
+mod redirect;
+#[cfg(test)]
+pub(crate) mod testing;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use feedline_schemas::config::{RetryConfig, TextOrSecret};
+use feedline_storage::clock::Clock;
+use reqwest::{
+    Client, Response, StatusCode,
+    header::{
+        ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, DATE, HeaderMap, HeaderValue, RETRY_AFTER,
+    },
+};
+use url::{Host, Origin, Url};
+
+use self::gzip::gunzip;
+use self::redact::Secretive;
+pub(crate) use self::redact::redacted;
+use crate::{
+    context::Context,
+    error::Error,
+    retry::{Again, Failure, retry_after},
+};
+
+/// Who we are and where to complain.
+const USER_AGENT: &str = concat!(
+    "feedline/",
+    env!("CARGO_PKG_VERSION"),
+    " (+",
+    env!("CARGO_PKG_REPOSITORY"),
+    ")"
+);
+const MAX_REDIRECTS: usize = 5;
+/// What is read of the body of an error, in bytes, to show its beginning.
+const EXCERPT_BYTES: usize = 2_048;
+
+/// A client for one source.
+#[derive(Debug)]
+pub(crate) struct Http {
+    client: Client,
+    /// Sent to `origin` only.
+    headers: HeaderMap,
+    origin: Origin,
+    limits: RetryConfig,
+    clock: Arc<dyn Clock>,
+    secretive: Secretive,
+    requests: AtomicU64,
+}
+
+impl Http {
+    /// A client that sends `headers` to the origin of `base`.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a header that cannot be sent or a secret that cannot be found.
+    pub(crate) fn new(
+        base: &Url,
+        headers: &BTreeMap<String, TextOrSecret>,
+        limits: &RetryConfig,
+        context: &Context,
+    ) -> Result<Self, Error> {
+        let mut secretive = Secretive::default();
+        secretive.add_url(base);
+        let headers = headers::resolve(headers, context, &mut secretive)?;
+        let ms = Duration::from_millis;
+        let mut client = Client::builder()
+            .user_agent(USER_AGENT)
+            .redirect(reqwest::redirect::Policy::none())
+            .referer(false)
+            .connect_timeout(ms(limits.connect_timeout_ms))
+            .read_timeout(ms(limits.read_timeout_ms));
+        if is_loopback(base) {
+            client = client.no_proxy();
+        }
+        let client = client.build().map_err(|e| {
+            Error::config("url", format!("cannot set up a client: {}", root_cause(&e)))
+        })?;
+        Ok(Self {
+            client,
+            headers,
+            origin: base.origin(),
+            limits: limits.clone(),
+            clock: Arc::clone(&context.clock),
+            secretive,
+            requests: AtomicU64::new(0),
+        })
+    }
+
+    /// Requests sent so far, each hop of a redirect counted.
+    pub(crate) fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Fetches the whole body of `url`, decompressed; one try.
+    pub(crate) async fn get(&self, url: &Url) -> Result<Bytes, Failure> {
+        let total = Duration::from_millis(self.limits.total_timeout_ms);
+        let body = tokio::time::timeout(total, self.follow(url)).await;
+        body.unwrap_or_else(|_| {
+            let limit = self.limits.total_timeout_ms;
+            Err(transient(
+                url,
+                format!("it took longer than `retry.total_timeout_ms` = {limit}"),
+            ))
+        })
+    }
+
+    async fn follow(&self, url: &Url) -> Result<Bytes, Failure> {
+        let mut at = url.clone();
+        for _ in 0..=MAX_REDIRECTS {
+            let response = self.send(&at).await?;
+            match redirect::target(&at, response.status(), response.headers())? {
+                Some(next) => at = next,
+                None => return self.read(&at, response).await,
+            }
+        }
+        let what = format!(
+            "it redirects more than {MAX_REDIRECTS} times, lastly to `{}`",
+            redacted(&at)
+        );
+        Err(terminal(
+            url,
+            what,
+            "give the final URL as the source's `url`",
+        ))
+    }
+
+    async fn send(&self, url: &Url) -> Result<Response, Failure> {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        if url.origin() == self.origin {
+            headers.extend(self.headers.clone());
+        }
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let response = self.client.get(url.clone()).headers(headers).send().await;
+        response.map_err(|e| self.broken(url, e))
+    }
+
+    async fn read(&self, url: &Url, response: Response) -> Result<Bytes, Failure> {
+        if !response.status().is_success() {
+            return Err(self.refused(url, response).await);
+        }
+        let limit = self.limits.max_body_bytes.bytes();
+        let is_gzip = match response
+            .headers()
+            .get(CONTENT_ENCODING)
+            .map(HeaderValue::as_bytes)
+        {
+            None | Some(b"" | b"identity") => false,
+            Some(b"gzip" | b"x-gzip") => true,
+            Some(other) => {
+                let what = format!(
+                    "the body is encoded as `{}`",
+                    String::from_utf8_lossy(other).escape_debug()
+                );
+                return Err(terminal(
+                    url,
+                    what,
+                    "only gzip is understood; ask the server's owner",
+                ));
+            }
+        };
+        let body = self.body(url, response, limit).await?;
+        if !is_gzip {
+            return Ok(body);
+        }
+        gunzip(&body, limit).map(Bytes::from).map_err(|e| match e {
+            gzip::Error::Damaged(reason) => transient(
+                url,
+                format!("the gzip body cannot be decompressed: {reason}"),
+            ),
+            gzip::Error::Bomb(bytes) => terminal(
+                url,
+                format!(
+                    "the gzip body of {} bytes inflates to more than {bytes} bytes",
+                    body.len()
+                ),
+                BODY_ADVICE,
+            ),
+        })
+    }
+
+    /// The body as it is sent. A body shorter than announced is a failure of the connection.
+    async fn body(&self, url: &Url, mut response: Response, limit: u64) -> Result<Bytes, Failure> {
+        let announced = response.content_length();
+        let mut body = Vec::new();
+        loop {
+            if (body.len() as u64).max(announced.unwrap_or(0)) > limit {
+                let what = format!("the body is larger than `retry.max_body_bytes` = {limit}");
+                return Err(terminal(url, what, BODY_ADVICE));
+            }
+            match response.chunk().await {
+                Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+                Ok(None) => return Ok(body.into()),
+                Err(e) => return Err(self.broken(url, e)),
+            }
+        }
+    }
+
+    /// What an answer other than success means.
+    async fn refused(&self, url: &Url, mut response: Response) -> Failure {
+        let status = response.status();
+        let text = |name| {
+            response
+                .headers()
+                .get(name)
+                .and_then(|value: &HeaderValue| value.to_str().ok())
+        };
+        let asked = text(RETRY_AFTER).and_then(|v| retry_after(v, text(DATE), self.clock.unix()));
+        let mut start = Vec::new();
+        while start.len() < EXCERPT_BYTES
+            && let Ok(Some(chunk)) = response.chunk().await
+        {
+            start.extend_from_slice(&chunk[..chunk.len().min(EXCERPT_BYTES)]);
+        }
+        let what = format!(
+            "the server answered {status}{}",
+            self.secretive.excerpt(&start)
+        );
+        if !is_transient(status) {
+            return terminal(url, what, advice(status));
+        }
+        let again = asked.map_or(Again::Backoff, Again::After);
+        Failure {
+            again,
+            ..transient(url, what)
+        }
+    }
+
+    /// What a failure below HTTP means.
+    fn broken(&self, url: &Url, error: reqwest::Error) -> Failure {
+        let RetryConfig {
+            connect_timeout_ms,
+            read_timeout_ms,
+            ..
+        } = self.limits;
+        let cause = root_cause(&error);
+        let what = match () {
+            () if error.is_timeout() && error.is_connect() => {
+                format!(
+                    "connecting took longer than `retry.connect_timeout_ms` = {connect_timeout_ms}"
+                )
+            }
+            () if error.is_timeout() => {
+                format!(
+                    "the server was silent for longer than `retry.read_timeout_ms` = {read_timeout_ms}"
+                )
+            }
+            // The one failure to connect that does not heal by itself.
+            () if cause.contains("invalid peer certificate") => {
+                return terminal(
+                    url,
+                    cause,
+                    "check the server's certificate and this machine's clock and root certificates",
+                );
+            }
+            () if error.is_builder() => return terminal(url, cause, "check the source's `url`"),
+            () if error.is_connect() => format!("cannot connect: {cause}"),
+            () if error.is_body() || error.is_decode() => {
+                format!("the body was cut short: {cause}")
+            }
+            () => format!("the connection failed: {cause}"),
+        };
+        transient(url, what)
+    }
+}
+
+/// A failure that may be gone at the next try.
+fn transient(url: &Url, what: String) -> Failure {
+    let advice = "check that the server is up and reachable, or run again later: it goes on from the last committed page";
+    Failure {
+        again: Again::Backoff,
+        ..terminal(url, what, advice)
+    }
+}
+
+/// A failure that stays.
+fn terminal(url: &Url, what: impl Into<String>, advice: impl Into<String>) -> Failure {
+    let error = Error::Http {
+        url: redacted(url),
+        what: what.into(),
+        advice: advice.into(),
+    };
+    Failure {
+        error: Box::new(error),
+        again: Again::Never,
+    }
+}
+
+const BODY_ADVICE: &str =
+    "ask for smaller pages, or raise `retry.max_body_bytes` if it is what you want";
+
+fn advice(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        401 | 403 | 407 => {
+            "check the credentials in the source's `headers` and what they are allowed to read"
+        }
+        404 | 410 => "check the source's `url`",
+        _ => "check the source's `url`, `params`, `headers` and `pagination`",
+    }
+}
+
+fn is_transient(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 408 | 429)
+        || status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED
+}
+
+/// Whether `url` stays on this machine: then a proxy from the environment would be wrong.
+fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
+    }
+}
+
+/// The innermost cause, which says what happened; the layers above only say where. None of them shows the URL.
+fn root_cause(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    if std::ptr::addr_eq(cause, error) {
+        "no further details".into()
+    } else {
+        cause.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::{config::SecretRef, units::ByteSize};
+
+    use super::{
+        testing::{Scripted, Step, answer, context, gzip, ok, raw},
+        *,
+    };
+
+    fn client(base: &Url, limits: &RetryConfig) -> Http {
+        let key = SecretRef {
+            env: Some("KEY".into()),
+            file: None,
+            prefix: "Bearer ".into(),
+        };
+        let headers = BTreeMap::from([("X-Api-Key".to_owned(), TextOrSecret::Secret(key))]);
+        Http::new(base, &headers, limits, &context()).unwrap()
+    }
+
+    /// One try against a server that answers with `step`.
+    async fn try_of(step: Step) -> Result<Bytes, Failure> {
+        let server = Scripted::start([step]).await;
+        client(&server.url, &RetryConfig::default())
+            .get(&server.url)
+            .await
+    }
+
+    async fn check_failure(step: Step, again: Again, part: &str) {
+        let what = format!("{step:?}");
+        let failure = try_of(step).await.expect_err(&what);
+        let message = failure.error.to_string();
+        assert_eq!(failure.again, again, "{message}");
+        assert!(message.contains(part), "{message}");
+    }
+
+    #[tokio::test]
+    async fn a_body_arrives_with_our_name_and_headers_in_the_request() {
+        let server = Scripted::start([ok("[1]")]).await;
+        let http = client(&server.url, &RetryConfig::default());
+        assert_eq!(http.get(&server.url).await.unwrap(), "[1]");
+        let head = &server.heads()[0];
+        for part in [
+            "user-agent: feedline/",
+            "+https://",
+            "accept-encoding: gzip\r\n",
+            "x-api-key: Bearer secret-KEY",
+        ] {
+            assert!(head.contains(part), "{head}");
+        }
+        assert!(!head.contains("referer"));
+        assert_eq!(http.requests(), 1);
+    }
+
+    #[tokio::test]
+    async fn statuses_are_transient_or_final() {
+        for status in [408, 429, 500, 502, 503, 504, 599] {
+            let text = format!("answered {status}");
+            check_failure(
+                answer(&format!("{status} Oops"), "{}"),
+                Again::Backoff,
+                &text,
+            )
+            .await;
+        }
+        for status in [304, 400, 401, 403, 404, 410, 418, 451, 501] {
+            let text = format!("answered {status}");
+            check_failure(answer(&format!("{status} Oops"), ""), Again::Never, &text).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn retry_after_is_taken_in_both_forms_and_garbage_is_not() {
+        let asked = |status: &str, header: &str| answer(&format!("{status} X\r\n{header}"), "{}");
+        let after = |seconds| Again::After(Duration::from_secs(seconds));
+        check_failure(asked("429", "Retry-After: 7"), after(7), "429").await;
+        check_failure(
+            asked("503", "Retry-After: 1000000000000"),
+            after(1_000_000_000_000),
+            "503",
+        )
+        .await;
+        let date = "Retry-After: Sun, 06 Nov 1994 08:49:57 GMT";
+        check_failure(asked("429", date), after(20), "429").await;
+        let both = format!("{date}\r\nDate: Sun, 06 Nov 1994 08:48:57 GMT");
+        check_failure(asked("503", &both), after(60), "503").await;
+        for own in ["-1", "soon", "Sun, 06 Nov 1994 08:00:00 GMT", "0"] {
+            check_failure(
+                asked("429", &format!("Retry-After: {own}")),
+                Again::Backoff,
+                "429",
+            )
+            .await;
+        }
+        check_failure(asked("404", "Retry-After: 7"), Again::Never, "404").await;
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_cut_short_is_transient() {
+        let cut = "cut short";
+        check_failure(
+            raw("200 OK\r\nContent-Length: 100", b"[1, 2"),
+            Again::Backoff,
+            cut,
+        )
+        .await;
+        let chunked = "200 OK\r\nTransfer-Encoding: chunked";
+        check_failure(raw(chunked, b"5\r\n[1, 2\r\n"), Again::Backoff, cut).await;
+        check_failure(raw(chunked, b"50\r\n[1"), Again::Backoff, cut).await;
+        check_failure(
+            raw("200 OK\r\nContent-Encoding: gzip", &gzip(b"[1, 2]")[..12]),
+            Again::Backoff,
+            "gzip",
+        )
+        .await;
+        check_failure(Step::Send(vec![]), Again::Backoff, "connection failed").await;
+        check_failure(
+            Step::Send(b"SSH-2.0-OpenSSH\r\n".to_vec()),
+            Again::Backoff,
+            "connection failed",
+        )
+        .await;
+    }
+
+    #[tokio::test]
+    async fn nobody_listening_is_transient_and_named() {
+        let free = std::net::TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        let url = Url::parse(&format!("http://{free}/")).unwrap();
+        let failure = client(&url, &RetryConfig::default())
+            .get(&url)
+            .await
+            .unwrap_err();
+        assert_eq!(failure.again, Again::Backoff);
+        assert!(
+            failure.error.to_string().contains("refused"),
+            "{}",
+            failure.error
+        );
+    }
+
+    #[tokio::test]
+    async fn compressed_bodies_are_read_and_bombs_are_not() {
+        let zipped = |body: &[u8]| raw("200 OK\r\nContent-Encoding: gzip", &gzip(body));
+        assert_eq!(try_of(zipped(b"[1]")).await.unwrap(), "[1]");
+        check_failure(
+            zipped(&vec![b' '; 70 << 20]),
+            Again::Never,
+            "inflates to more than",
+        )
+        .await;
+        check_failure(
+            raw("200 OK\r\nContent-Encoding: br", b"x"),
+            Again::Never,
+            "encoded as `br`",
+        )
+        .await;
+    }
+
+    #[tokio::test]
+    async fn a_body_over_the_limit_is_refused_announced_or_not() {
+        let limits = RetryConfig {
+            max_body_bytes: ByteSize::new(10),
+            ..RetryConfig::default()
+        };
+        for step in [
+            ok("[1, 2, 3, 4]"),
+            raw("200 OK", b"[1, 2, 3, 4]"),
+            raw("200 OK\r\nContent-Length: 999999999", b""),
+        ] {
+            let server = Scripted::start([step]).await;
+            let failure = client(&server.url, &limits)
+                .get(&server.url)
+                .await
+                .unwrap_err();
+            assert_eq!(failure.again, Again::Never);
+            assert!(
+                failure
+                    .error
+                    .to_string()
+                    .contains("`retry.max_body_bytes` = 10"),
+                "{}",
+                failure.error
+            );
+        }
+    }
+
+    fn to(place: &str) -> Step {
+        answer(&format!("302 Found\r\nLocation: {place}"), "")
+    }
+
+    #[tokio::test]
+    async fn redirects_on_the_same_origin_keep_the_headers() {
+        let server = Scripted::start([to("/b?x=1"), to("c"), ok("[]")]).await;
+        let http = client(&server.url, &RetryConfig::default());
+        assert_eq!(http.get(&server.url).await.unwrap(), "[]");
+        assert_eq!(server.targets(), ["/", "/b?x=1", "/c"]);
+        assert!(
+            server
+                .heads()
+                .iter()
+                .all(|head| head.contains("secret-KEY") && !head.contains("referer"))
+        );
+        assert_eq!(http.requests(), 3);
+    }
+
+    #[tokio::test]
+    async fn a_redirect_to_another_origin_loses_the_headers() {
+        let other = Scripted::start([to("/there"), ok("[]")]).await;
+        let home = Scripted::start([to(other.url.as_str())]).await;
+        let http = client(&home.url, &RetryConfig::default());
+        assert_eq!(
+            http.get(&home.url.join("/?key=hidden").unwrap())
+                .await
+                .unwrap(),
+            "[]"
+        );
+        assert!(home.heads()[0].contains("secret-KEY"));
+        assert_eq!(other.targets(), ["/", "/there"]);
+        for head in other.heads() {
+            assert!(
+                !head.contains("secret-KEY") && !head.contains("hidden"),
+                "{head}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_redirect_loop_ends_after_five_hops() {
+        let server = Scripted::start([to("/?token=hidden")]).await;
+        let failure = client(&server.url, &RetryConfig::default())
+            .get(&server.url)
+            .await
+            .unwrap_err();
+        assert_eq!((failure.again, server.heads().len()), (Again::Never, 6));
+        let message = failure.error.to_string();
+        assert!(
+            message.contains("more than 5 times") && message.contains("token=***"),
+            "{message}"
+        );
+    }
+
+    // In paused time every wait for the network lets the next time limit pass: here that is what should happen.
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_server_runs_into_the_read_timeout() {
+        check_failure(
+            Step::Hang,
+            Again::Backoff,
+            "`retry.read_timeout_ms` = 30000",
+        )
+        .await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_exchange_runs_into_the_total_timeout_whatever_it_is_at() {
+        let limits = RetryConfig {
+            read_timeout_ms: 900_000,
+            connect_timeout_ms: 900_000,
+            ..RetryConfig::default()
+        };
+        let server = Scripted::start([Step::Hang]).await;
+        let failure = client(&server.url, &limits)
+            .get(&server.url)
+            .await
+            .unwrap_err();
+        assert_eq!(failure.again, Again::Backoff);
+        assert!(
+            failure
+                .error
+                .to_string()
+                .contains("`retry.total_timeout_ms` = 300000"),
+            "{}",
+            failure.error
+        );
+    }
+
+    #[tokio::test]
+    async fn errors_show_no_secret_even_when_the_server_echoes_it() {
+        let echo = "no access for secret-KEY\nwith hunter22, see page 12345";
+        let server = Scripted::start([answer("403 Forbidden", echo)]).await;
+        let base = server.url.join("/v1?api_key=hunter22&page=12345").unwrap();
+        let message = client(&base, &RetryConfig::default())
+            .get(&base)
+            .await
+            .unwrap_err()
+            .error
+            .to_string();
+        let shown = redacted(&base);
+        assert_eq!(
+            message,
+            format!(
+                "cannot fetch `{shown}`: the server answered 403 Forbidden: `no access for *** with ***, see page 12345`; check the credentials in the source's `headers` and what they are allowed to read"
+            )
+        );
+        assert!(shown.ends_with("/v1?api_key=***&page=12345"));
+    }
+}

@@ -1,0 +1,85 @@
+//! Headers of the configuration, checked and with their secrets in.
+
+use std::collections::BTreeMap;
+
+use feedline_schemas::config::TextOrSecret;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+
+use super::redact::Secretive;
+use crate::{context::Context, error::Error};
+
+/// Headers that the client must set itself for the exchange to work.
+const OWN_HEADERS: [&str; 6] = [
+    "accept-encoding",
+    "connection",
+    "content-length",
+    "host",
+    "range",
+    "transfer-encoding",
+];
+
+/// The headers to send; what may be secret in them is added to `secretive`.
+///
+/// # Errors
+/// [`Error::Config`] for a header that cannot be sent or a secret that cannot be found.
+pub(super) fn resolve(
+    headers: &BTreeMap<String, TextOrSecret>,
+    context: &Context,
+    secretive: &mut Secretive,
+) -> Result<HeaderMap, Error> {
+    let mut resolved = HeaderMap::new();
+    for (name, value) in headers {
+        let wrong = |reason: String| Error::config(format!("headers.{name}"), reason);
+        let text = match value {
+            TextOrSecret::Text(text) => text.clone(),
+            TextOrSecret::Secret(reference) => {
+                let text = context.secrets.resolve(reference).map_err(wrong)?;
+                secretive.add(text.strip_prefix(&reference.prefix).unwrap_or(&text));
+                text
+            }
+        };
+        text.split_whitespace().for_each(|word| secretive.add(word));
+        let header =
+            HeaderName::try_from(name).map_err(|_| wrong("is not a header's name".into()))?;
+        if OWN_HEADERS.contains(&header.as_str()) {
+            return Err(wrong("is set by feedline itself; remove it".into()));
+        }
+        let mut value = HeaderValue::try_from(text).map_err(|_| {
+            wrong("its value has characters a header cannot carry, such as a line end".into())
+        })?;
+        value.set_sensitive(true);
+        resolved.insert(header, value);
+    }
+    Ok(resolved)
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::config::SecretRef;
+
+    use super::*;
+    use crate::http::testing::context;
+
+    #[test]
+    fn headers_that_cannot_be_sent_name_their_key() {
+        let file = SecretRef {
+            env: None,
+            file: Some("x".into()),
+            prefix: String::new(),
+        };
+        for (name, value) in [
+            ("a b", TextOrSecret::Text("x".into())),
+            ("X-Key", TextOrSecret::Text("line\nend".into())),
+            ("Accept-Encoding", TextOrSecret::Text("br".into())),
+            ("X-Key", TextOrSecret::Secret(file)),
+        ] {
+            let headers = BTreeMap::from([(name.to_owned(), value)]);
+            let error = resolve(&headers, &context(), &mut Secretive::default()).unwrap_err();
+            assert!(
+                matches!(&error, Error::Config { key, .. } if *key == format!("headers.{name}")),
+                "{error}"
+            );
+            assert!(!error.to_string().contains("line\nend"));
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Keeping secrets out of messages.
+
+use url::{Url, form_urlencoded};
+
+use crate::value::shorten;
+
+/// Shorter values are not taken out of texts: they would be found everywhere.
+const MIN_SECRET_BYTES: usize = 4;
+const MASK: &str = "***";
+
+/// `url` for people: without user, password and fragment, and with the values of its query masked.
+///
+/// Which parameter is a secret cannot be known by its name, so only numbers of up to nine digits are shown.
+pub(crate) fn redacted(url: &Url) -> String {
+    let mut shown = format!("{}://{}", url.scheme(), url.host_str().unwrap_or_default());
+    if let Some(port) = url.port() {
+        shown += &format!(":{port}");
+    }
+    shown += url.path();
+    for (i, pair) in url
+        .query()
+        .into_iter()
+        .flat_map(|query| query.split('&'))
+        .enumerate()
+    {
+        shown.push(if i == 0 { '?' } else { '&' });
+        match pair.split_once('=') {
+            Some((_, value)) if is_plain_number(value) => shown += pair,
+            Some((key, _)) => shown += &format!("{key}={MASK}"),
+            None => shown += MASK,
+        }
+    }
+    shown
+}
+
+fn is_plain_number(value: &str) -> bool {
+    value.len() <= 9 && value.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// Texts that must not be shown, even when a server sends them back.
+#[derive(Default)]
+pub(super) struct Secretive(Vec<String>);
+
+impl std::fmt::Debug for Secretive {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Secretive({} texts)", self.0.len())
+    }
+}
+
+impl Secretive {
+    pub(super) fn add(&mut self, text: &str) {
+        if text.len() >= MIN_SECRET_BYTES {
+            self.0.push(text.to_owned());
+            // The longest first: one may be part of another.
+            self.0
+                .sort_unstable_by_key(|text| std::cmp::Reverse(text.len()));
+        }
+    }
+
+    /// Adds what [`redacted`] masks in `url`, as it is written there and decoded.
+    pub(super) fn add_url(&mut self, url: &Url) {
+        self.add(url.password().unwrap_or_default());
+        self.add(url.username());
+        for pair in url.query().into_iter().flat_map(|query| query.split('&')) {
+            let value = pair.split_once('=').map_or(pair, |(_, value)| value);
+            if !is_plain_number(value) {
+                self.add(value);
+                form_urlencoded::parse(pair.as_bytes()).for_each(|(_, value)| self.add(&value));
+            }
+        }
+    }
+
+    /// ``: `start of the body` `` on one line, or nothing when there is nothing to read.
+    pub(super) fn excerpt(&self, body: &[u8]) -> String {
+        let mut text = String::from_utf8_lossy(body).into_owned();
+        for secret in &self.0 {
+            text = text.replace(secret, MASK);
+        }
+        let is_readable = !text.contains(['\u{fffd}', '\0']);
+        let line = text
+            .split(|c: char| c.is_whitespace() || c.is_control())
+            .filter(|word| !word.is_empty())
+            .collect::<Vec<_>>()
+            .join(" ");
+        if is_readable && !line.is_empty() {
+            format!(": `{}`", shorten(&line, 200))
+        } else {
+            String::new()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(url: &str, shown: &str) {
+        assert_eq!(redacted(&Url::parse(url).unwrap()), shown);
+    }
+
+    #[test]
+    fn urls_are_shown_without_anything_that_may_be_secret() {
+        check(
+            "http://user:pw@api.example:81/v1?page=3&api_key=abc#x",
+            "http://api.example:81/v1?page=3&api_key=***",
+        );
+        check(
+            "https://api.example/v1?k=1234567890&s3cr3t&a=",
+            "https://api.example/v1?k=***&***&a=",
+        );
+        check("https://api.example", "https://api.example/");
+    }
+
+    #[test]
+    fn excerpts_mask_what_a_server_echoes() {
+        let mut secretive = Secretive::default();
+        secretive.add_url(&Url::parse("http://u:passw@h/?key=a%2Fbcd&page=12345").unwrap());
+        secretive.add("t0ken");
+        let body = b"bad key a/bcd\n or a%2Fbcd,\x1b[31m t0ken, passw on page 12345";
+        assert_eq!(
+            secretive.excerpt(body),
+            ": `bad key *** or ***, [31m ***, *** on page 12345`"
+        );
+        assert_eq!(secretive.excerpt(b" \n"), "");
+        assert_eq!(secretive.excerpt(&[0x1f, 0x8b, 0xff]), "");
+    }
+}

@@ -1,0 +1,101 @@
+//! Where a redirect leads.
+
+use reqwest::{
+    StatusCode,
+    header::{HeaderMap, LOCATION},
+};
+use url::Url;
+
+use super::terminal;
+use crate::retry::Failure;
+
+/// The place that an answer of `from` redirects to; `None` when it is no redirect.
+///
+/// A redirect from https to http is refused: what was asked for in secret is not asked for in public.
+pub(super) fn target(
+    from: &Url,
+    status: StatusCode,
+    headers: &HeaderMap,
+) -> Result<Option<Url>, Failure> {
+    if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
+        return Ok(None);
+    }
+    let refused = |what: String| terminal(from, what, "give the final URL as the source's `url`");
+    let location = headers.get(LOCATION).and_then(|value| value.to_str().ok());
+    let Some(next) = location.and_then(|location| from.join(location).ok()) else {
+        return Err(refused("it redirects to no readable place".into()));
+    };
+    match (from.scheme(), next.scheme()) {
+        (_, "https") | ("http", "http") => Ok(Some(next)),
+        (from, to) => Err(refused(format!(
+            "it redirects from `{from}` to `{to}`, which is not followed"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(
+        from: &str,
+        status: u16,
+        location: Option<&str>,
+        expected: Result<Option<&str>, &str>,
+    ) {
+        let headers = location.map(|location| (LOCATION, location.parse().unwrap()));
+        let headers = HeaderMap::from_iter(headers);
+        match target(
+            &Url::parse(from).unwrap(),
+            StatusCode::from_u16(status).unwrap(),
+            &headers,
+        ) {
+            Ok(next) => assert_eq!(Ok(next.as_ref().map(Url::as_str)), expected),
+            Err(failure) => {
+                let part = expected.expect_err("a refusal");
+                assert!(
+                    failure.error.to_string().contains(part),
+                    "{}",
+                    failure.error
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn redirects_lead_on_within_http_and_never_from_https_to_http() {
+        let secure = "https://a.example/v1/x?k=1";
+        check(secure, 200, Some("/y"), Ok(None));
+        check(secure, 304, Some("/y"), Ok(None));
+        check(secure, 301, Some("y"), Ok(Some("https://a.example/v1/y")));
+        check(
+            secure,
+            302,
+            Some("//b.example"),
+            Ok(Some("https://b.example/")),
+        );
+        check(
+            "http://a.example",
+            303,
+            Some("https://a.example/"),
+            Ok(Some("https://a.example/")),
+        );
+        check(
+            "http://a.example",
+            307,
+            Some("http://b.example/"),
+            Ok(Some("http://b.example/")),
+        );
+        check(
+            secure,
+            308,
+            Some("http://a.example/"),
+            Err("from `https` to `http`"),
+        );
+        for place in ["file:///etc/passwd", "ftp://host/", "data:text/plain,x"] {
+            check(secure, 302, Some(place), Err("which is not followed"));
+        }
+        check(secure, 302, Some("http://"), Err("no readable place"));
+        check(secure, 302, None, Err("no readable place"));
+    }
+}

@@ -1,0 +1,225 @@
+//! A scripted server and what else the tests of requests share.
+
+use std::{
+    collections::BTreeMap,
+    io::Write,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use feedline_schemas::{
+    commit::Position,
+    config::{PaginationConfig, PaginationKind, RetryConfig, SecretRef, SourceConfig, SourceKind},
+    ids::Name,
+    progress::Silent,
+};
+use feedline_storage::{Store, StoreOptions, clock::Clock};
+use flate2::{Compression, write::GzEncoder};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::watch,
+};
+use url::Url;
+
+use crate::{
+    context::{Context, Secrets},
+    error::Error,
+    rest,
+    source::{Record, Requests},
+};
+
+/// Sun, 06 Nov 1994 08:49:37 GMT, as long as the test runs.
+#[derive(Debug)]
+struct Frozen;
+
+impl Clock for Frozen {
+    fn monotonic(&self) -> Duration {
+        Duration::ZERO
+    }
+    fn unix(&self) -> Duration {
+        Duration::from_secs(784_111_777)
+    }
+}
+
+/// Resolves `{ env = "NAME" }` to `secret-NAME`, and nothing else.
+#[derive(Debug)]
+struct Echo;
+
+impl Secrets for Echo {
+    fn resolve(&self, reference: &SecretRef) -> Result<String, String> {
+        let name = reference
+            .env
+            .as_ref()
+            .ok_or("there are no files in this test")?;
+        Ok(format!("{}secret-{name}", reference.prefix))
+    }
+}
+
+pub(crate) fn context() -> Context {
+    Context {
+        root: Store::memory(),
+        store_options: StoreOptions::default(),
+        progress: Arc::new(Silent),
+        clock: Arc::new(Frozen),
+        secrets: Arc::new(Echo),
+        run_id: "run".into(),
+        cancel: watch::channel(false).1,
+    }
+}
+
+/// A source with records at `items`, cursors at `next` and next to no backoff.
+pub(crate) fn config(url: &str, r#type: PaginationKind) -> SourceConfig {
+    SourceConfig {
+        name: Name::new("quotes").unwrap(),
+        r#type: SourceKind::Rest,
+        url: url.into(),
+        records: "items".into(),
+        params: BTreeMap::new(),
+        headers: BTreeMap::new(),
+        pagination: PaginationConfig {
+            r#type,
+            cursor_path: "next".into(),
+            ..PaginationConfig::default()
+        },
+        retry: RetryConfig {
+            base_ms: 1,
+            cap_ms: 2,
+            max_tries: 5,
+            ..RetryConfig::default()
+        },
+        format: Default::default(),
+        csv: Default::default(),
+        contract: Default::default(),
+        batch: Default::default(),
+        licence: None,
+    }
+}
+
+/// Reads a source to its end, or to the first error; opens it anew after each `reopen_every` pages.
+pub(crate) async fn read_all(
+    config: &SourceConfig,
+    reopen_every: usize,
+) -> Result<(Vec<String>, Requests), Error> {
+    let mut source = rest::open(config, &context()).await?;
+    let (mut at, mut records) = (Position::Start, Vec::new());
+    for page in 1.. {
+        let read = source.next_page(&at).await?;
+        records.extend(read.records.iter().map(|record| match record {
+            Record::Value(value) => value.canonical(),
+            Record::Bad { reason, raw, .. } => format!("{reason} {raw}"),
+        }));
+        at = read.next;
+        if matches!(at, Position::Done { .. }) {
+            break;
+        }
+        if page % reopen_every == 0 {
+            source = rest::open(config, &context()).await?;
+        }
+    }
+    Ok((records, source.requests()))
+}
+
+pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// An answer's bytes; `head` is the status line and any headers, lines ended by `\r\n`.
+pub(crate) fn raw(head: &str, body: &[u8]) -> Step {
+    let mut bytes = format!("HTTP/1.1 {head}\r\nConnection: close\r\n\r\n").into_bytes();
+    bytes.extend_from_slice(body);
+    Step::Send(bytes)
+}
+
+/// An answer with the right length.
+pub(crate) fn answer(head: &str, body: &str) -> Step {
+    raw(
+        &format!("{head}\r\nContent-Length: {}", body.len()),
+        body.as_bytes(),
+    )
+}
+
+pub(crate) fn ok(body: &str) -> Step {
+    answer("200 OK", body)
+}
+
+/// What a [`Scripted`] server does with a request.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    /// Sends these bytes and closes the connection.
+    Send(Vec<u8>),
+    /// Says nothing.
+    Hang,
+}
+
+/// A server on loopback that takes one step of its script for each request, the last one again and again.
+#[derive(Debug)]
+pub(crate) struct Scripted {
+    /// Address, with `/`.
+    pub url: Url,
+    heads: Arc<Mutex<Vec<String>>>,
+    server: tokio::task::JoinHandle<()>,
+}
+
+impl Scripted {
+    pub(crate) async fn start(script: impl IntoIterator<Item = Step>) -> Self {
+        let script: Vec<Step> = script.into_iter().collect();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = Url::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();
+        let heads = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&heads);
+        let server = tokio::spawn(async move {
+            for number in 0.. {
+                let (mut socket, _) = listener.accept().await.unwrap();
+                let head = head(&mut socket).await;
+                seen.lock().unwrap().push(head);
+                let step = script[number.min(script.len() - 1)].clone();
+                tokio::spawn(async move { take(step, socket).await });
+            }
+        });
+        Self { url, heads, server }
+    }
+
+    /// Heads of the requests so far, header names in lower case.
+    pub(crate) fn heads(&self) -> Vec<String> {
+        self.heads.lock().unwrap().clone()
+    }
+
+    /// Request targets so far.
+    pub(crate) fn targets(&self) -> Vec<String> {
+        self.heads()
+            .iter()
+            .map(|head| head.split(' ').nth(1).unwrap().to_owned())
+            .collect()
+    }
+}
+
+impl Drop for Scripted {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+async fn head(socket: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    while !bytes.ends_with(b"\r\n\r\n") {
+        match socket.read_u8().await {
+            Ok(byte) => bytes.push(byte),
+            Err(_) => break,
+        }
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+async fn take(step: Step, mut socket: TcpStream) {
+    match step {
+        Step::Send(bytes) => {
+            // The client may leave before the end: that is its business.
+            drop(socket.write_all(&bytes).await);
+            drop(socket.shutdown().await);
+        }
+        Step::Hang => std::future::pending().await,
+    }
+}

@@ -1,0 +1,49 @@
+//! Reading back what has landed.
+
+use arrow::array::RecordBatch;
+use feedline_schemas::{commit::DataFile, ids::Hash128};
+use feedline_storage::Store;
+use parquet::{
+    arrow::{ProjectionMask, arrow_reader::ParquetRecordBatchReaderBuilder},
+    errors::ParquetError,
+};
+
+use crate::error::Error;
+
+/// The named `columns` of a landed file, all rows or the first `limit`. The whole file is checked against its hash first.
+///
+/// # Errors
+/// [`Error::Landed`] when the file is absent or not as its log entry says, [`Error::Storage`].
+pub(crate) async fn read(
+    landing: &Store,
+    file: &DataFile,
+    columns: &[&str],
+    limit: Option<usize>,
+) -> Result<Vec<RecordBatch>, Error> {
+    let damaged = |reason: String| Error::Landed {
+        url: landing.url_of(&file.path),
+        reason,
+    };
+    let bytes = match landing.get(&file.path).await {
+        Err(e) if e.is_not_found() => return Err(damaged("it is absent".into())),
+        bytes => bytes?,
+    };
+    let hash = Hash128::of(&bytes);
+    if hash != file.hash {
+        return Err(damaged(format!(
+            "its hash is {hash}, its log entry says {}",
+            file.hash
+        )));
+    }
+    let decode = || {
+        let builder = ParquetRecordBatchReaderBuilder::try_new(bytes)?;
+        let mask = ProjectionMask::columns(builder.parquet_schema(), columns.iter().copied());
+        let builder = builder.with_projection(mask);
+        let reader = match limit {
+            Some(limit) => builder.with_limit(limit).build()?,
+            None => builder.build()?,
+        };
+        Ok::<Vec<RecordBatch>, ParquetError>(reader.collect::<Result<_, _>>()?)
+    };
+    decode().map_err(|e| damaged(e.to_string()))
+}

@@ -1,0 +1,41 @@
+//! Sources -> landing zone: immutable Parquet files and one append-only commit log per source.
+//!
+//! [`ingest`] runs the sources of a pipeline one after another. Pages of a source are gathered into batches; a batch is
+//! landed by writing its files first and then one log entry that names them together with the position to go on from.
+//! So data and position move in one atomic step, and a run that dies at any instant is continued without a record lost
+//! or doubled: batches are a pure function of the pages, and files are a pure function of the batch.
+
+mod batch;
+mod blocking;
+mod commit_log;
+mod context;
+mod contract;
+mod dedup;
+pub mod demo;
+mod error;
+mod file_bytes;
+mod file_format;
+mod file_list;
+mod files;
+mod flatten;
+mod glob;
+mod http;
+mod json;
+mod landed_file;
+mod pagination;
+mod parquet_rows;
+mod report;
+mod rest;
+mod retry;
+mod rows;
+mod run;
+mod settings;
+mod source;
+mod value;
+
+pub use self::{
+    commit_log::{Landed, landed},
+    context::{Context, Secrets},
+    error::{Error, ErrorKind},
+    run::{ingest, status},
+};

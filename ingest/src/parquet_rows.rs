@@ -1,0 +1,281 @@
+//! The rows of a Parquet file as records.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::Arc,
+};
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, RecordBatch},
+    compute::cast,
+    datatypes::{
+        DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+        UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    },
+    error::ArrowError,
+    util::display::{ArrayFormatter, FormatOptions},
+};
+use parquet::{
+    arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder},
+    file::reader::ChunkReader,
+};
+
+use crate::{rows::Rows, source::Record, value::Value};
+
+/// Rows converted at a time.
+const BATCH: usize = 1024;
+
+/// Reads rows; a row is an object of its columns.
+pub(crate) struct ParquetRows {
+    reader: ParquetRecordBatchReader,
+    ready: VecDeque<Record>,
+}
+
+impl ParquetRows {
+    /// Opens a file and goes to row `skip` without decoding the rows before.
+    pub(crate) fn boxed(
+        file: impl ChunkReader + 'static,
+        skip: u64,
+    ) -> Result<Box<dyn Rows>, String> {
+        let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| e.to_string())?;
+        let mut seen = HashSet::new();
+        if let Some(field) = builder
+            .schema()
+            .fields()
+            .iter()
+            .find(|field| !seen.insert(field.name()))
+        {
+            return Err(format!(
+                "it has column `{}` twice; give every column a name of its own",
+                field.name()
+            ));
+        }
+        let skip = usize::try_from(skip).map_err(|e| e.to_string())?;
+        let reader = builder
+            .with_batch_size(BATCH)
+            .with_offset(skip)
+            .build()
+            .map_err(|e| e.to_string())?;
+        Ok(Box::new(Self {
+            reader,
+            ready: VecDeque::new(),
+        }))
+    }
+}
+
+impl Rows for ParquetRows {
+    fn next(&mut self) -> Result<Option<Record>, String> {
+        while self.ready.is_empty() {
+            let Some(batch) = self.reader.next() else {
+                return Ok(None);
+            };
+            self.ready.extend(
+                batch
+                    .and_then(|batch| records(&batch))
+                    .map_err(|e| e.to_string())?,
+            );
+        }
+        Ok(self.ready.pop_front())
+    }
+}
+
+fn records(batch: &RecordBatch) -> Result<Vec<Record>, ArrowError> {
+    let names: Vec<&str> = batch
+        .schema_ref()
+        .fields()
+        .iter()
+        .map(|field| field.name().as_str())
+        .collect();
+    Ok(objects(&names, batch.columns(), batch.num_rows())?
+        .into_iter()
+        .map(Record::Value)
+        .collect())
+}
+
+fn objects(names: &[&str], columns: &[ArrayRef], rows: usize) -> Result<Vec<Value>, ArrowError> {
+    let mut objects: Vec<Vec<(String, Value)>> =
+        (0..rows).map(|_| Vec::with_capacity(names.len())).collect();
+    for (name, column) in names.iter().zip(columns) {
+        for (object, value) in objects.iter_mut().zip(values(column)?) {
+            object.push(((*name).to_owned(), value));
+        }
+    }
+    Ok(objects.into_iter().map(Value::Object).collect())
+}
+
+/// A column as values. Whatever JSON has no type for (dates, decimals, bytes) is its text.
+fn values(array: &ArrayRef) -> Result<Vec<Value>, ArrowError> {
+    macro_rules! primitive {
+        ($type:ty, $value:expr) => {
+            array
+                .as_primitive::<$type>()
+                .iter()
+                .map(|v| v.map_or(Value::Null, $value))
+                .collect()
+        };
+    }
+    let text = |text: Option<&str>| text.map_or(Value::Null, |text| Value::Text(text.to_owned()));
+    Ok(match array.data_type() {
+        DataType::Null => vec![Value::Null; array.len()],
+        DataType::Boolean => array
+            .as_boolean()
+            .iter()
+            .map(|v| v.map_or(Value::Null, Value::Bool))
+            .collect(),
+        DataType::Int8 => primitive!(Int8Type, |v| Value::Int(v.into())),
+        DataType::Int16 => primitive!(Int16Type, |v| Value::Int(v.into())),
+        DataType::Int32 => primitive!(Int32Type, |v| Value::Int(v.into())),
+        DataType::Int64 => primitive!(Int64Type, Value::Int),
+        DataType::UInt8 => primitive!(UInt8Type, |v| Value::Int(v.into())),
+        DataType::UInt16 => primitive!(UInt16Type, |v| Value::Int(v.into())),
+        DataType::UInt32 => primitive!(UInt32Type, |v| Value::Int(v.into())),
+        DataType::UInt64 => primitive!(UInt64Type, |v| match i64::try_from(v) {
+            Ok(v) => Value::Int(v),
+            Err(_) => Value::Text(v.to_string()),
+        }),
+        DataType::Float16 => primitive!(Float16Type, |v| Value::Float(v.into())),
+        DataType::Float32 => primitive!(Float32Type, |v| Value::Float(v.into())),
+        DataType::Float64 => primitive!(Float64Type, Value::Float),
+        DataType::Utf8 => array.as_string::<i32>().iter().map(text).collect(),
+        DataType::LargeUtf8 => array.as_string::<i64>().iter().map(text).collect(),
+        DataType::Utf8View => array.as_string_view().iter().map(text).collect(),
+        DataType::Dictionary(_, inner) => values(&cast(array, inner)?)?,
+        DataType::Struct(fields) => {
+            let names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
+            let objects = objects(&names, array.as_struct().columns(), array.len())?;
+            objects
+                .into_iter()
+                .enumerate()
+                .map(|(i, v)| if array.is_null(i) { Value::Null } else { v })
+                .collect()
+        }
+        DataType::List(_) => lists(array.as_list::<i32>().iter())?,
+        DataType::LargeList(_) => lists(array.as_list::<i64>().iter())?,
+        DataType::FixedSizeList(..) => lists(array.as_fixed_size_list().iter())?,
+        DataType::Map(..) => {
+            let entry = |i: usize| {
+                let entries: ArrayRef = Arc::new(array.as_map().value(i));
+                if array.is_null(i) {
+                    Ok(Value::Null)
+                } else {
+                    values(&entries).map(Value::List)
+                }
+            };
+            (0..array.len()).map(entry).collect::<Result<_, _>>()?
+        }
+        _ => {
+            let formatter = ArrayFormatter::try_new(array, &FormatOptions::default())?;
+            let cell = |i: usize| match array.is_null(i) {
+                true => Ok(Value::Null),
+                false => formatter.value(i).try_to_string().map(Value::Text),
+            };
+            (0..array.len()).map(cell).collect::<Result<_, _>>()?
+        }
+    })
+}
+
+fn lists(lists: impl Iterator<Item = Option<ArrayRef>>) -> Result<Vec<Value>, ArrowError> {
+    lists
+        .map(|list| list.map_or(Ok(Value::Null), |items| values(&items).map(Value::List)))
+        .collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use arrow::{
+        array::{
+            BinaryArray, Date32Array, Decimal128Array, DictionaryArray, Float32Array, Int32Array,
+            Int64Array, ListArray, StringArray, StructArray, TimestampMillisecondArray,
+            UInt64Array,
+        },
+        datatypes::Int32Type,
+    };
+    use parquet::arrow::ArrowWriter;
+
+    use super::*;
+
+    fn file(columns: Vec<(&str, ArrayRef)>) -> Vec<u8> {
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
+        writer.write(&batch).unwrap();
+        writer.into_inner().unwrap()
+    }
+
+    /// A file with rows `{"n":0}`, `{"n":1}` and so on.
+    pub(crate) fn numbers(rows: i64) -> Vec<u8> {
+        file(vec![("n", Arc::new(Int64Array::from_iter_values(0..rows)))])
+    }
+
+    fn read(bytes: Vec<u8>, skip: u64) -> Vec<String> {
+        let mut rows = ParquetRows::boxed(bytes::Bytes::from(bytes), skip).unwrap();
+        let mut records = Vec::new();
+        while let Some(Record::Value(value)) = rows.next().unwrap() {
+            records.push(value.canonical());
+        }
+        records
+    }
+
+    #[test]
+    fn every_type_becomes_its_value() {
+        let inner: ArrayRef = Arc::new(Int32Array::from(vec![Some(1), None]));
+        let columns: Vec<(&str, ArrayRef)> = vec![
+            ("a", Arc::new(StringArray::from(vec![Some("x"), None]))),
+            ("b", Arc::new(UInt64Array::from(vec![u64::MAX, 7]))),
+            ("c", Arc::new(Float32Array::from(vec![0.5, f32::NAN]))),
+            ("d", Arc::new(Date32Array::from(vec![0, 19_000]))),
+            (
+                "e",
+                Arc::new(TimestampMillisecondArray::from(vec![1, 2]).with_timezone("UTC")),
+            ),
+            (
+                "f",
+                Arc::new(
+                    Decimal128Array::from(vec![12_345, -5])
+                        .with_precision_and_scale(10, 2)
+                        .unwrap(),
+                ),
+            ),
+            (
+                "g",
+                Arc::new(BinaryArray::from(vec![&b"\x00\xff"[..], b""])),
+            ),
+            (
+                "h",
+                Arc::new(DictionaryArray::<Int32Type>::from_iter(["u", "v"])),
+            ),
+            (
+                "i",
+                Arc::new(StructArray::from(vec![(
+                    Arc::new(arrow::datatypes::Field::new("j", DataType::Int32, true)),
+                    inner,
+                )])),
+            ),
+            (
+                "k",
+                Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>([
+                    Some(vec![Some(1), None]),
+                    None,
+                ])),
+            ),
+        ];
+        let expected = [
+            r#"{"a":"x","b":"18446744073709551615","c":0.5,"d":"1970-01-01","e":"1970-01-01T00:00:00.001Z","f":"123.45","g":"00ff","h":"u","i":{"j":1},"k":[1,null]}"#,
+            r#"{"a":null,"b":7,"c":NaN,"d":"2022-01-08","e":"1970-01-01T00:00:00.002Z","f":"-0.05","g":"","h":"v","i":{"j":null},"k":null}"#,
+        ];
+        assert_eq!(read(file(columns), 0), expected);
+    }
+
+    #[test]
+    fn rows_are_skipped_without_being_read() {
+        assert_eq!(
+            read(numbers(3000), 2998),
+            [r#"{"n":2998}"#, r#"{"n":2999}"#]
+        );
+        assert!(read(numbers(3), 3).is_empty());
+    }
+
+    #[test]
+    fn a_file_that_is_not_parquet_is_refused() {
+        assert!(ParquetRows::boxed(bytes::Bytes::from_static(b"not parquet at all"), 0).is_err());
+    }
+}

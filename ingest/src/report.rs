@@ -1,0 +1,103 @@
+//! What a run or `status` tells about a source.
+
+use arrow::array::{Array, AsArray};
+use feedline_schemas::{
+    commit::{CommitEntry, Position},
+    ids::Name,
+    report::{IngestReport, SourceReport},
+};
+use feedline_storage::Store;
+
+use crate::{
+    batch::{describe, rejects},
+    error::Error,
+    landed_file,
+    source::Requests,
+};
+
+/// Adds a source to the pipeline's sums.
+pub(crate) fn add(report: &mut IngestReport, source: SourceReport) {
+    report.rows += source.rows;
+    report.duplicates += source.duplicates;
+    report.rejected += source.rejected;
+    report.requests += source.requests;
+    report.retries += source.retries;
+    report.batches += source.batches;
+    report.sources.push(source);
+}
+
+/// What the log says about a source, with the requests of this run.
+pub(crate) async fn source_report(
+    name: &Name,
+    landing: &Store,
+    entries: &[CommitEntry],
+    requests: Requests,
+) -> SourceReport {
+    let last = entries.last();
+    let totals = last
+        .map(|entry| entry.state.totals.clone())
+        .unwrap_or_default();
+    let status = match last.map(|entry| &entry.state.position) {
+        None => "empty",
+        Some(Position::Done { .. }) => "complete",
+        Some(_) => "partial",
+    };
+    // The counts are worth having even if the sample cannot be read.
+    let sample = reject_sample(landing, entries)
+        .await
+        .unwrap_or_else(|e| Some(e.to_string()));
+    SourceReport {
+        name: name.to_string(),
+        status: status.to_owned(),
+        rows: totals.rows,
+        duplicates: totals.duplicates,
+        rejected: totals.rejected,
+        rejected_by_reason: totals.rejected_by_reason,
+        reject_sample: sample,
+        coerced: totals.coerced.values().sum(),
+        nulled: totals.nulled.values().sum(),
+        batches: entries.len() as u64,
+        pages: totals.pages,
+        requests: requests.requests,
+        retries: requests.retries,
+        bytes: entries
+            .iter()
+            .flat_map(|entry| &entry.files)
+            .map(|file| file.bytes)
+            .sum(),
+        schema_version: last.map_or(0, |entry| entry.schema.version.get()),
+        url: landing.url(),
+    }
+}
+
+/// The first record of the newest rejects file, for a person.
+pub(crate) async fn reject_sample(
+    landing: &Store,
+    entries: &[CommitEntry],
+) -> Result<Option<String>, Error> {
+    let Some(file) = entries.iter().rev().find_map(|entry| entry.rejects.last()) else {
+        return Ok(None);
+    };
+    let rows = landed_file::read(
+        landing,
+        file,
+        &[rejects::REASON, rejects::DETAIL, rejects::RAW],
+        Some(1),
+    )
+    .await?;
+    let text = |name: &str| {
+        let column = rows
+            .first()
+            .and_then(|batch| batch.column_by_name(name))
+            .and_then(|c| c.as_string_opt::<i32>());
+        column
+            .filter(|c| !c.is_empty())
+            .map(|c| c.value(0))
+            .unwrap_or_default()
+    };
+    Ok(Some(describe(
+        text(rejects::REASON),
+        text(rejects::DETAIL),
+        text(rejects::RAW),
+    )))
+}

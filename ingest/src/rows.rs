@@ -1,0 +1,331 @@
+//! The records of one file, one after another, in the order of the file. Bad ones are records too, with their place.
+
+use std::{
+    collections::HashSet,
+    io::{BufRead, BufReader, Read},
+};
+
+use feedline_schemas::{config::CsvConfig, record::split_path};
+use flate2::read::MultiGzDecoder;
+
+use crate::{
+    file_bytes::FileBytes,
+    file_format::{Kind, Packing},
+    parquet_rows::ParquetRows,
+    source::Record,
+    value::{Value, shorten},
+};
+
+/// Longest line of an NDJSON file, in bytes.
+const LINE: u64 = 64 << 20;
+/// Largest JSON document, or packed Parquet file, in bytes after unpacking; it is held in memory whole.
+const DOCUMENT: u64 = 1 << 30;
+
+/// Reads one record after another. Blocking.
+pub(crate) trait Rows: Send {
+    /// The next record; `None` at the end of the file.
+    ///
+    /// # Errors
+    /// What makes the rest of the file unreadable, and what to do.
+    fn next(&mut self) -> Result<Option<Record>, String>;
+}
+
+/// How to read a file.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    pub(crate) kind: Kind,
+    pub(crate) packing: Packing,
+    pub(crate) csv: CsvConfig,
+    /// JSON: path of the list of records.
+    pub(crate) records: String,
+}
+
+/// Opens the records of `file`, without the first `skip`.
+pub(crate) fn open(file: &FileBytes, layout: &Layout, skip: u64) -> Result<Box<dyn Rows>, String> {
+    let reader: Box<dyn Read + Send> = match layout.packing {
+        Packing::Plain => Box::new(file.reader(0)),
+        Packing::Gzip => Box::new(MultiGzDecoder::new(file.reader(0))),
+        Packing::Zstd => Box::new(zstd::Decoder::new(file.reader(0)).map_err(|e| e.to_string())?),
+    };
+    let mut rows: Box<dyn Rows> = match layout.kind {
+        Kind::Csv { delimiter } => {
+            Box::new(CsvRows::new(reader, delimiter, &layout.csv.null_values)?)
+        }
+        Kind::Ndjson => Box::new(Lines {
+            reader: BufReader::new(reader),
+            number: 0,
+        }),
+        Kind::Json => Box::new(Elements::new(reader, &layout.records)?),
+        Kind::Parquet if layout.packing == Packing::Plain => {
+            return ParquetRows::boxed(file.clone(), skip);
+        }
+        Kind::Parquet => return ParquetRows::boxed(bytes::Bytes::from(read_whole(reader)?), skip),
+    };
+    for _ in 0..skip {
+        rows.next()?;
+    }
+    Ok(rows)
+}
+
+fn read_whole(reader: impl Read) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    reader
+        .take(DOCUMENT + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|e| e.to_string())?;
+    if bytes.len() as u64 > DOCUMENT {
+        return Err(
+            "it holds more than 1 GiB and has to fit in memory; split it, or write it as NDJSON"
+                .into(),
+        );
+    }
+    Ok(bytes)
+}
+
+/// CSV: an object for each row, with the header's names and [`Value::Cell`]s. Blank lines are no rows; the line of a bad
+/// row is where the reader began to look for it, so blank lines in front of it count as its own.
+struct CsvRows<R> {
+    reader: csv::Reader<R>,
+    header: Vec<String>,
+    null_values: Vec<String>,
+    delimiter: u8,
+    row: csv::ByteRecord,
+}
+
+impl<R: Read> CsvRows<R> {
+    fn new(reader: R, delimiter: u8, null_values: &[String]) -> Result<Self, String> {
+        let mut reader = csv::ReaderBuilder::new()
+            .delimiter(delimiter)
+            .has_headers(false)
+            .flexible(true)
+            .from_reader(reader);
+        let mut row = csv::ByteRecord::new();
+        reader
+            .read_byte_record(&mut row)
+            .map_err(|e| e.to_string())?;
+        let header = header(&row)?;
+        let null_values = null_values
+            .iter()
+            .map(|value| value.trim().to_owned())
+            .collect();
+        Ok(Self {
+            reader,
+            header,
+            null_values,
+            delimiter,
+            row,
+        })
+    }
+
+    fn cell(&self, text: &str) -> Value {
+        let trimmed = text.trim();
+        if trimmed.is_empty() || self.null_values.iter().any(|null| null == trimmed) {
+            Value::Null
+        } else {
+            Value::Cell(text.to_owned())
+        }
+    }
+
+    /// The row as an object, or the reason and detail of why it is none.
+    fn record(&self) -> Result<Value, (&'static str, String)> {
+        if self.row.len() != self.header.len() {
+            let detail = format!(
+                "{} fields, the header has {}",
+                self.row.len(),
+                self.header.len()
+            );
+            return Err(("ragged_row", detail));
+        }
+        let cell = |(name, bytes): (&String, &[u8])| match std::str::from_utf8(bytes) {
+            Ok(text) => Ok((name.clone(), self.cell(text))),
+            Err(_) => Err(("invalid_utf8", format!("column `{name}` is not UTF-8"))),
+        };
+        self.header
+            .iter()
+            .zip(&self.row)
+            .map(cell)
+            .collect::<Result<_, _>>()
+            .map(Value::Object)
+    }
+
+    /// The row as CSV again.
+    fn raw(&self) -> String {
+        let mut writer = csv::WriterBuilder::new()
+            .delimiter(self.delimiter)
+            .flexible(true)
+            .from_writer(Vec::new());
+        let written = writer
+            .write_byte_record(&self.row)
+            .ok()
+            .and_then(|()| writer.into_inner().ok());
+        String::from_utf8_lossy(&written.unwrap_or_default())
+            .trim_end_matches('\n')
+            .to_owned()
+    }
+}
+
+impl<R: Read + Send> Rows for CsvRows<R> {
+    fn next(&mut self) -> Result<Option<Record>, String> {
+        if !self
+            .reader
+            .read_byte_record(&mut self.row)
+            .map_err(|e| e.to_string())?
+        {
+            return Ok(None);
+        }
+        Ok(Some(self.record().map_or_else(
+            |(reason, detail)| {
+                let line = self.row.position().map_or(0, csv::Position::line);
+                Record::Bad {
+                    raw: self.raw(),
+                    reason,
+                    detail: format!("line {line}: {detail}"),
+                }
+            },
+            Record::Value,
+        )))
+    }
+}
+
+/// Names of the columns; a nameless one (a comma at the end of each line makes it) is called `column_<number>`.
+fn header(row: &csv::ByteRecord) -> Result<Vec<String>, String> {
+    let mut names = Vec::with_capacity(row.len());
+    for (i, bytes) in row.iter().enumerate() {
+        let name = std::str::from_utf8(bytes)
+            .map_err(|_| "its header line is not UTF-8; convert the file".to_owned())?;
+        let name = if i == 0 {
+            name.trim_start_matches('\u{feff}')
+        } else {
+            name
+        };
+        names.push(if name.trim().is_empty() {
+            format!("column_{}", i + 1)
+        } else {
+            name.to_owned()
+        });
+    }
+    let mut seen = HashSet::new();
+    match names.iter().find(|name| !seen.insert(name.as_str())) {
+        None => Ok(names),
+        Some(name) => Err(format!(
+            "its header line has `{name}` twice; give every column a name of its own"
+        )),
+    }
+}
+
+/// NDJSON: one document per line; blank lines are no records.
+struct Lines<R> {
+    reader: BufReader<R>,
+    number: u64,
+}
+
+impl<R: Read + Send> Rows for Lines<R> {
+    fn next(&mut self) -> Result<Option<Record>, String> {
+        loop {
+            let mut line = Vec::new();
+            self.number += 1;
+            let number = self.number;
+            (&mut self.reader)
+                .take(LINE)
+                .read_until(b'\n', &mut line)
+                .map_err(|e| format!("line {number}: {e}"))?;
+            match line.trim_ascii() {
+                _ if line.is_empty() => return Ok(None),
+                _ if line.len() as u64 == LINE => {
+                    return Err(format!("line {number} is longer than 64 MiB; split it"));
+                }
+                b"" => {}
+                text => return Ok(Some(self.record(text))),
+            }
+        }
+    }
+}
+
+impl<R> Lines<R> {
+    fn record(&self, line: &[u8]) -> Record {
+        let place = || format!("line {}", self.number);
+        Value::parse(line).map_or_else(
+            |e| Record::Bad {
+                raw: String::from_utf8_lossy(line).into_owned(),
+                reason: "malformed_line",
+                detail: format!("{}: {e}", place()),
+            },
+            |value| Record::of(value, place),
+        )
+    }
+}
+
+/// JSON: the elements of one list.
+struct Elements {
+    elements: std::vec::IntoIter<Value>,
+    number: u64,
+}
+
+impl Elements {
+    fn new(reader: impl Read, records: &str) -> Result<Self, String> {
+        let document =
+            Value::parse(&read_whole(reader)?).map_err(|e| format!("it is not JSON: {e}"))?;
+        let elements = list_at(document, records)?.into_iter();
+        Ok(Self {
+            elements,
+            number: 0,
+        })
+    }
+}
+
+impl Rows for Elements {
+    fn next(&mut self) -> Result<Option<Record>, String> {
+        self.number += 1;
+        Ok(self
+            .elements
+            .next()
+            .map(|value| Record::of(value, || format!("element {}", self.number))))
+    }
+}
+
+/// The list at `path`.
+fn list_at(document: Value, path: &str) -> Result<Vec<Value>, String> {
+    let mut at = document;
+    let keys = if path.is_empty() {
+        Vec::new()
+    } else {
+        split_path(path)
+    };
+    for key in keys {
+        let Value::Object(entries) = at else {
+            return Err(format!(
+                "`{key}` of `records` = `{path}` is looked for in {}",
+                at.kind()
+            ));
+        };
+        let names: Vec<&str> = entries.iter().map(|(name, _)| name.as_str()).collect();
+        let names = names.join("`, `");
+        let found = entries
+            .into_iter()
+            .find(|(name, _)| *name == key)
+            .map(|(_, value)| value);
+        at = found.ok_or_else(|| {
+            format!(
+                "there is no `{key}` where `records` = `{path}` points, only `{}`",
+                shorten(&names, 200)
+            )
+        })?;
+    }
+    match at {
+        Value::List(elements) => Ok(elements),
+        Value::Object(entries) => {
+            let lists = entries
+                .iter()
+                .filter(|(_, value)| matches!(value, Value::List(_)));
+            let lists: Vec<&str> = lists.map(|(name, _)| name.as_str()).collect();
+            Err(format!(
+                "there is an object where the list of records should be; set `records` to the path of the list (lists in it: `{}`)",
+                lists.join("`, `")
+            ))
+        }
+        other => Err(format!(
+            "there is {} where the list of records should be; set `records`",
+            other.kind()
+        )),
+    }
+}

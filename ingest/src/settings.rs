@@ -1,0 +1,232 @@
+//! Checking the settings that all kinds of sources share.
+
+use feedline_schemas::{
+    config::{PaginationConfig, PipelineConfig, SourceConfig, SourceKind, TextOrSecret},
+    ids::{Hash128, Name},
+};
+
+use crate::error::Error;
+
+/// The sources to run, with their index in the configuration.
+pub(crate) fn choose<'a>(
+    config: &'a PipelineConfig,
+    only: Option<&Name>,
+) -> Result<Vec<(usize, &'a SourceConfig)>, Error> {
+    let names: Vec<&str> = config
+        .source
+        .iter()
+        .map(|source| source.name.as_str())
+        .collect();
+    for (i, source) in config.source.iter().enumerate() {
+        if names[..i].contains(&source.name.as_str()) {
+            let reason = format!(
+                "`{}` is the name of another source already, choose a name of its own",
+                source.name
+            );
+            return Err(Error::config(format!("source.{i}.name"), reason));
+        }
+        check(source).map_err(|e| e.under(&format!("source.{i}")))?;
+    }
+    let chosen: Vec<_> = config
+        .source
+        .iter()
+        .enumerate()
+        .filter(|(_, source)| only.is_none_or(|only| *only == source.name))
+        .collect();
+    match only {
+        _ if names.is_empty() => Err(Error::config(
+            "source",
+            "the pipeline has no `[[source]]` to ingest, add one",
+        )),
+        Some(only) if chosen.is_empty() => Err(Error::config(
+            "source",
+            format!(
+                "no source is called `{only}`; there are: {}",
+                names.join(", ")
+            ),
+        )),
+        _ => Ok(chosen),
+    }
+}
+
+/// Ranges that every kind of source shares.
+fn check(source: &SourceConfig) -> Result<(), Error> {
+    let range = |key: &str, value: u64, most: u64| {
+        let reason = || format!("{value} is out of range: use 1 to {most}");
+        if (1..=most).contains(&value) {
+            Ok(())
+        } else {
+            Err(Error::config(key, reason()))
+        }
+    };
+    range("batch.rows", source.batch.rows, 1_000_000)?;
+    range("batch.pages", source.batch.pages, u64::MAX)?;
+    range(
+        "contract.max_columns",
+        source.contract.max_columns.into(),
+        10_000,
+    )?;
+    range("contract.max_depth", source.contract.max_depth.into(), 64)?;
+    let share = source.contract.max_reject_share;
+    if !(0.0..=1.0).contains(&share) {
+        return Err(Error::config(
+            "contract.max_reject_share",
+            format!("{share} is out of range: use 0 to 1"),
+        ));
+    }
+    Ok(())
+}
+
+/// Hash of the settings that decide what is fetched and how it is parsed. Settings that only bound, retry or batch may
+/// change between runs, and so may secrets.
+pub(crate) fn config_hash(config: &SourceConfig) -> Hash128 {
+    let SourceConfig { url, records, .. } = config;
+    // Tuples: their order is fixed here, and a new setting must not change the hash of those who do not use it.
+    let decisive = match config.r#type {
+        SourceKind::Rest => {
+            let headers: Vec<_> = config
+                .headers
+                .iter()
+                .filter(|(_, value)| matches!(value, TextOrSecret::Text(_)))
+                .collect();
+            let PaginationConfig {
+                r#type,
+                page_param,
+                first_page,
+                page_size,
+                size_param,
+                ..
+            } = &config.pagination;
+            let PaginationConfig {
+                cursor_param,
+                cursor_path,
+                ..
+            } = &config.pagination;
+            let pages = (
+                r#type,
+                page_param,
+                first_page,
+                page_size,
+                size_param,
+                cursor_param,
+                cursor_path,
+            );
+            serde_json::to_vec(&("rest", url, records, &config.params, headers, pages))
+        }
+        SourceKind::Files => {
+            let csv = (&config.csv.delimiter, &config.csv.null_values);
+            serde_json::to_vec(&("files", url, records, config.format, csv))
+        }
+    };
+    Hash128::of(&decisive.expect("settings have string keys and finite numbers"))
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::config::load;
+
+    use super::*;
+
+    const TWO: &str = "[pipeline]\nname = \"p\"\n[[source]]\nname = \"a\"\ntype = \"files\"\nurl = \"x\"\n[[source]]\nname = \"b\"\ntype = \"rest\"\nurl = \"http://h/\"\n";
+
+    fn pipeline(overrides: &[&str]) -> PipelineConfig {
+        let overrides: Vec<_> = overrides.iter().map(|text| text.parse().unwrap()).collect();
+        load("p", TWO, &overrides).unwrap().config
+    }
+
+    fn refused(overrides: &[&str], only: Option<&str>) -> String {
+        let only = only.map(|name| Name::new(name).unwrap());
+        choose(&pipeline(overrides), only.as_ref())
+            .unwrap_err()
+            .to_string()
+    }
+
+    #[test]
+    fn sources_are_chosen_by_name_in_order() {
+        let config = pipeline(&[]);
+        let chosen = |only: Option<&str>| {
+            let only = only.map(|name| Name::new(name).unwrap());
+            choose(&config, only.as_ref())
+                .unwrap()
+                .into_iter()
+                .map(|(i, _)| i)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(chosen(None), [0, 1]);
+        assert_eq!(chosen(Some("b")), [1]);
+    }
+
+    #[test]
+    fn what_cannot_be_run_names_its_key() {
+        assert_eq!(
+            refused(&[], Some("c")),
+            "`source`: no source is called `c`; there are: a, b"
+        );
+        assert_eq!(
+            refused(&["source.1.name=a"], None),
+            "`source.1.name`: `a` is the name of another source already, choose a name of its own"
+        );
+        assert_eq!(
+            refused(&["source.0.batch.rows=0"], None),
+            "`source.0.batch.rows`: 0 is out of range: use 1 to 1000000"
+        );
+        assert_eq!(
+            refused(&["source.1.contract.max_reject_share=1.5"], None),
+            "`source.1.contract.max_reject_share`: 1.5 is out of range: use 0 to 1"
+        );
+        assert_eq!(
+            refused(&["source=[]"], None),
+            "`source`: the pipeline has no `[[source]]` to ingest, add one"
+        );
+    }
+
+    #[test]
+    fn the_hash_covers_what_is_fetched_and_nothing_else() {
+        let hash =
+            |index: usize, overrides: &[&str]| config_hash(&pipeline(overrides).source[index]);
+        for other in ["url=y", "records=r", "format=csv", "csv.null_values=['NA']"] {
+            assert_ne!(
+                hash(0, &[]),
+                hash(0, &[&format!("source.0.{other}")]),
+                "{other}"
+            );
+        }
+        for same in [
+            "batch.rows=3",
+            "contract.types=widen",
+            "pagination.type=page",
+            "licence=MIT",
+        ] {
+            assert_eq!(
+                hash(0, &[]),
+                hash(0, &[&format!("source.0.{same}")]),
+                "{same}"
+            );
+        }
+        for other in [
+            "url=http://i/",
+            "params.q='1'",
+            "headers.h=v",
+            "pagination.type=page",
+            "pagination.page_size=7",
+        ] {
+            assert_ne!(
+                hash(1, &[]),
+                hash(1, &[&format!("source.1.{other}")]),
+                "{other}"
+            );
+        }
+        for same in [
+            "headers.h={env='H'}",
+            "pagination.max_pages=3",
+            "retry.max_tries=2",
+            "format=csv",
+        ] {
+            assert_eq!(
+                hash(1, &[]),
+                hash(1, &[&format!("source.1.{same}")]),
+                "{same}"
+            );
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The contract between the loop of a run and a source.
+
+use async_trait::async_trait;
+use feedline_schemas::commit::Position;
+
+use crate::{error::Error, value::Value};
+
+/// What a source found where a record should be.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Record {
+    /// A record.
+    Value(Value),
+    /// Something that is no record; it goes to `rejects/` as it is.
+    Bad {
+        /// As it came.
+        raw: String,
+        /// One of a few fixed words, counted in the log, such as `malformed_line`.
+        reason: &'static str,
+        /// Where and what exactly, such as `line 7: 3 fields, the header has 5`.
+        detail: String,
+    },
+}
+
+impl Record {
+    /// A record if `value` is an object, otherwise a bad one found at `place` (such as `line 7`).
+    pub(crate) fn of(value: Value, place: impl FnOnce() -> String) -> Self {
+        match value {
+            Value::Object(_) => Self::Value(value),
+            other => Self::Bad {
+                raw: other.canonical(),
+                reason: "not_an_object",
+                detail: format!("{}: {} where an object should be", place(), other.kind()),
+            },
+        }
+    }
+}
+
+/// Some records and where to go on after them.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Page {
+    /// Records in the source's order.
+    pub records: Vec<Record>,
+    /// Where the next page begins; [`Position::Done`] when there is none.
+    pub next: Position,
+}
+
+/// Requests of this process run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Requests {
+    /// All requests, retries included.
+    pub requests: u64,
+    /// Those that repeated an earlier one.
+    pub retries: u64,
+}
+
+/// Something that gives pages.
+///
+/// A page is a pure function of its position: asked again, by this process or another, a source gives the same records
+/// and the same next position (as far as the other side allows). A run resumes by asking from the committed position.
+#[async_trait]
+pub(crate) trait Source: Send {
+    /// The page at `at`. Waits and retries as configured; [`Error::Cancelled`] when the run should stop meanwhile.
+    async fn next_page(&mut self, at: &Position) -> Result<Page, Error>;
+
+    /// Requests so far; none for a source that makes no requests.
+    fn requests(&self) -> Requests {
+        Requests::default()
+    }
+}
