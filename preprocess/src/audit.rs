@@ -1,0 +1,237 @@
+//! What was written, read back: shards against their manifest entries, keys against the other splits.
+
+use std::ops::Range;
+
+use arrow::{
+    array::{AsArray, RecordBatch},
+    datatypes::{SchemaRef, UInt64Type},
+    error::ArrowError,
+    ipc::reader::FileReader,
+};
+use feedline_schemas::{
+    ids::Hash128,
+    manifest::{Shard, Split, SplitShards},
+};
+use feedline_storage::Store;
+
+use crate::{
+    Error,
+    shard::{block_bytes, footer_blocks},
+};
+
+/// Keys held in memory at a time: 512 MiB. More rows than this are audited in several passes, each over a range of
+/// keys.
+const KEYS_AT_A_TIME: u64 = 64 << 20;
+
+/// Leaked keys that are named.
+const SAMPLES: usize = 5;
+
+/// What reading every shard found.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    pub(crate) shards: u64,
+    pub(crate) blocks: u64,
+    pub(crate) rows: u64,
+    /// Keys found in more than one split.
+    pub(crate) leaked: u64,
+    /// Some of them.
+    pub(crate) leaks: Vec<String>,
+    /// What is wrong with shards.
+    pub(crate) problems: Vec<String>,
+}
+
+/// Reads every shard of `splits` from `dataset`. `schema` says what the shards of a split should look like; `seen` is
+/// told the rows of each shard.
+pub(crate) async fn audit(
+    dataset: &Store,
+    splits: &[SplitShards],
+    schema: impl Fn(Split) -> SchemaRef,
+    seen: impl Fn(u64),
+) -> Result<Findings, Error> {
+    let rows: u64 = splits.iter().map(|s| s.rows).sum();
+    let passes = rows.div_ceil(KEYS_AT_A_TIME).max(1);
+    let mut findings = Findings::default();
+    for pass in 0..passes {
+        let mut keys: Vec<(u64, u8)> = Vec::new();
+        for split in splits {
+            let expected = schema(split.split);
+            for shard in &split.shards {
+                let mut shard_keys = Vec::new();
+                let found = check(dataset, shard, &expected, &mut shard_keys).await?;
+                if pass == 0 {
+                    findings.shards += 1;
+                    findings.blocks += shard.blocks.len() as u64;
+                    findings.rows += shard_keys.len() as u64;
+                    findings.problems.extend(
+                        found
+                            .into_iter()
+                            .map(|p| format!("shard `{}`: {p}", shard.path)),
+                    );
+                    seen(shard.rows);
+                }
+                let range = range(pass, passes);
+                let here = shard_keys
+                    .into_iter()
+                    .filter(|key| range.contains(&u128::from(*key)));
+                keys.extend(here.map(|key| (key, crate::split::code(split.split))));
+            }
+        }
+        find_leaks(keys, &mut findings);
+    }
+    Ok(findings)
+}
+
+/// The part of all 64-bit keys that `pass` of `passes` looks at.
+fn range(pass: u64, passes: u64) -> Range<u128> {
+    let edge = |pass: u64| (u128::from(pass) << 64) / u128::from(passes);
+    edge(pass)..edge(pass + 1)
+}
+
+fn find_leaks(mut keys: Vec<(u64, u8)>, findings: &mut Findings) {
+    keys.sort_unstable();
+    for group in keys.chunk_by(|a, b| a.0 == b.0) {
+        let (first, last) = (group[0], group[group.len() - 1]);
+        if first.1 == last.1 {
+            continue;
+        }
+        findings.leaked += 1;
+        if findings.leaks.len() < SAMPLES {
+            let name = |code: u8| Split::ALL[usize::from(code)];
+            findings.leaks.push(format!(
+                "key `{:016x}` in {} and {}",
+                first.0,
+                name(first.1),
+                name(last.1)
+            ));
+        }
+    }
+}
+
+/// What is wrong with one shard; its keys are added to `keys` when the file is whole.
+async fn check(
+    dataset: &Store,
+    shard: &Shard,
+    schema: &SchemaRef,
+    keys: &mut Vec<u64>,
+) -> Result<Vec<String>, Error> {
+    let bytes = match dataset.get(&shard.path).await {
+        Ok(bytes) => bytes,
+        Err(e) if e.is_not_found() => return Ok(vec!["the file does not exist".into()]),
+        Err(e) => return Err(e.into()),
+    };
+    let mut problems = Vec::new();
+    if bytes.len() as u64 != shard.bytes {
+        problems.push(format!(
+            "the file has {} bytes, the manifest says {}",
+            bytes.len(),
+            shard.bytes
+        ));
+    }
+    for (i, block) in shard.blocks.iter().enumerate() {
+        let found = block_bytes(&bytes, block.offset, block.metadata_bytes, block.body_bytes)
+            .map(crc32c::crc32c);
+        if found != Some(block.crc32c) {
+            problems.push(format!(
+                "block {i} at offset {} is damaged: its checksum differs",
+                block.offset
+            ));
+        }
+    }
+    let hash = Hash128::of(&bytes);
+    if hash != shard.hash {
+        problems.push(format!(
+            "the file's hash is {hash}, the manifest says {}",
+            shard.hash
+        ));
+    }
+    if problems.is_empty() {
+        problems.extend(check_table(&bytes, shard)?);
+        match read(&bytes, shard, schema, keys) {
+            Ok(found) => problems.extend(found),
+            Err(e) => problems.push(format!("the file is not a readable Arrow file: {e}")),
+        }
+    }
+    Ok(problems)
+}
+
+/// The footer's block table against the manifest's.
+fn check_table(bytes: &[u8], shard: &Shard) -> Result<Option<String>, Error> {
+    let expected: Vec<_> = shard
+        .blocks
+        .iter()
+        .map(|b| (b.offset, b.metadata_bytes, b.body_bytes))
+        .collect();
+    let differs = footer_blocks(bytes)? != expected;
+    Ok(differs.then(|| "the footer's block table differs from the manifest's".to_owned()))
+}
+
+/// Reads all blocks as any Arrow reader would.
+fn read(
+    bytes: &[u8],
+    shard: &Shard,
+    schema: &SchemaRef,
+    keys: &mut Vec<u64>,
+) -> Result<Vec<String>, ArrowError> {
+    let mut problems = Vec::new();
+    let reader = FileReader::try_new(std::io::Cursor::new(bytes), None)?;
+    if reader.schema() != *schema {
+        problems.push("its schema is not the one the manifest describes".into());
+        return Ok(problems);
+    }
+    let mut rows = Vec::new();
+    for batch in reader {
+        let batch: RecordBatch = batch?;
+        rows.push(batch.num_rows() as u64);
+        let column = batch
+            .column_by_name("key")
+            .ok_or_else(|| ArrowError::SchemaError("no column `key`".into()))?;
+        keys.extend_from_slice(column.as_primitive::<UInt64Type>().values());
+    }
+    let expected: Vec<u64> = shard.blocks.iter().map(|b| u64::from(b.rows)).collect();
+    if rows != expected || rows.iter().sum::<u64>() != shard.rows {
+        problems.push("the rows of its blocks are not those the manifest says".into());
+    }
+    Ok(problems)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leaks(passes: u64, keys: &[(u64, u8)]) -> (u64, Vec<String>) {
+        let mut findings = Findings::default();
+        for pass in 0..passes {
+            let range = range(pass, passes);
+            let here = keys
+                .iter()
+                .copied()
+                .filter(|(key, _)| range.contains(&u128::from(*key)));
+            find_leaks(here.collect(), &mut findings);
+        }
+        (findings.leaked, findings.leaks)
+    }
+
+    #[test]
+    fn leaks_are_found_in_any_number_of_passes() {
+        let keys: Vec<(u64, u8)> = vec![
+            (0, 0),
+            (7, 0),
+            (7, 0),
+            (u64::MAX, 2),
+            (1 << 63, 1),
+            (0, 2),
+            (u64::MAX, 1),
+            ((1 << 63) - 1, 0),
+        ];
+        let expected = [
+            "key `0000000000000000` in train and test",
+            "key `ffffffffffffffff` in validation and test",
+        ];
+        for passes in [1, 2, 3, 7] {
+            assert_eq!(
+                leaks(passes, &keys),
+                (2, expected.map(str::to_owned).to_vec())
+            );
+        }
+    }
+}

@@ -1,0 +1,512 @@
+//! One build, from landing zone to published dataset.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{AsArray, RecordBatch},
+    datatypes::UInt64Type,
+};
+use datafusion::{error::DataFusionError, prelude::SessionContext};
+use feedline_schemas::{
+    config::{DatasetConfig, PipelineConfig, SourceConfig},
+    format::MANIFEST,
+    ids::{Hash128, Name},
+    manifest::{DatasetCounts, Layout, Manifest, SourceReference, Split, SplitShards, TargetKind},
+    report::DatasetReport,
+    transform::{FittedTarget, TransformArtefact},
+};
+use feedline_storage::Store;
+use futures::TryStreamExt;
+use serde::Serialize;
+
+use crate::{
+    Context, Error, TrainSplit, Transform,
+    audit::audit,
+    columns::{self, DatasetSpec, nearest, system},
+    content::key_of,
+    fit::fit,
+    landing::Landed,
+    manifest::{publish, put_transform, up_to_date},
+    meter::Meter,
+    plan,
+    rejects::{self, RejectWriter, Rejects},
+    scratch::Scratch,
+    shard::{Row, ShardLayout, SplitWriter},
+    split::ShuffleKey,
+    stage::{Staged, column, stage},
+    transform::Applied,
+    typing::{Reason, reason},
+};
+
+/// Raised when the same inputs give other shards than before, so that an older dataset is not taken for this one.
+const BUILD_VERSION: u32 = 1;
+
+/// Builds the dataset of `config` from what its sources have landed, or finds that it is built already.
+///
+/// The result depends on the landed data and the configuration alone: any number of partitions, any memory limit and
+/// a build that was killed and run again give the same bytes. Until the end nothing that a reader sees changes.
+/// Dropping the future stops the build; what it wrote stays unnamed and is written over by the next one.
+///
+/// # Errors
+/// [`Error::Config`] when the configuration does not fit the data, [`Error::Input`] for absent or damaged input,
+/// [`Error::TooManyRejects`], [`Error::EmptySplit`], [`Error::Leak`], and failures of the store, the scratch folder
+/// or the engine.
+pub async fn build(config: &PipelineConfig, context: &Context) -> Result<DatasetReport, Error> {
+    let dataset = config.dataset.as_ref().ok_or_else(|| {
+        Error::config(
+            "dataset",
+            "the pipeline has no `[dataset]` section, add one",
+        )
+    })?;
+    let mut sources = Vec::new();
+    for source in chosen(dataset, &config.source)? {
+        sources.push(Landed::read(&context.root, source).await?);
+    }
+    let merged = columns::merge(
+        sources
+            .iter()
+            .flat_map(|s| &s.generations)
+            .map(|g| &g.schema),
+    );
+    let spec = columns::resolve(dataset, &merged)?;
+    let build = Build {
+        name: &config.pipeline.name,
+        input_hash: input_hash(&config.pipeline.name, &spec.config, &sources),
+        store: context.root.child("dataset"),
+        names: sources.iter().map(|s| s.reference.name.clone()).collect(),
+        rows: sources.iter().map(Landed::rows).sum(),
+        sources,
+        spec,
+        context,
+    };
+    if let Some(manifest) = up_to_date(&build.store, build.input_hash).await? {
+        tracing::info!(dataset = %build.name, fingerprint = %manifest.fingerprint, "dataset is up to date");
+        let sample = rejects::sample(&build.store, &manifest.rejects).await?;
+        return Ok(build.report(&manifest, true, sample));
+    }
+    Box::pin(build.run()).await
+}
+
+/// The sources a dataset is made of, in its order.
+fn chosen<'a>(
+    dataset: &DatasetConfig,
+    sources: &'a [SourceConfig],
+) -> Result<Vec<&'a SourceConfig>, Error> {
+    const KEY: &str = "dataset.sources";
+    if sources.is_empty() {
+        return Err(Error::config(
+            "source",
+            "the pipeline has no `[[source]]`, so there is nothing to build from",
+        ));
+    }
+    let all: Vec<Name> = sources.iter().map(|s| s.name.clone()).collect();
+    let wanted = if dataset.sources.is_empty() {
+        &all
+    } else {
+        &dataset.sources
+    };
+    if wanted.len() > 256 {
+        return Err(Error::config(
+            KEY,
+            "a dataset is made of at most 256 sources",
+        ));
+    }
+    let mut found: Vec<&SourceConfig> = Vec::new();
+    for name in wanted {
+        if found.iter().any(|s| s.name == *name) {
+            return Err(Error::config(KEY, format!("`{name}` is listed twice")));
+        }
+        found.push(sources.iter().find(|s| s.name == *name).ok_or_else(|| {
+            let nearest = nearest(name.as_str(), all.iter().map(Name::as_str));
+            let names: Vec<&str> = all.iter().map(Name::as_str).collect();
+            Error::config(
+                KEY,
+                format!(
+                    "there is no source `{name}` among {}{nearest}",
+                    names.join(", ")
+                ),
+            )
+        })?);
+    }
+    Ok(found)
+}
+
+fn input_hash(dataset: &Name, config: &DatasetConfig, sources: &[Landed]) -> Hash128 {
+    #[derive(Serialize)]
+    struct Inputs<'a> {
+        build: u32,
+        dataset: &'a Name,
+        config: &'a DatasetConfig,
+        sources: Vec<&'a SourceReference>,
+    }
+    let sources = sources.iter().map(|s| &s.reference).collect();
+    let inputs = Inputs {
+        build: BUILD_VERSION,
+        dataset,
+        config,
+        sources,
+    };
+    Hash128::of(
+        &serde_json::to_vec(&inputs)
+            .expect("a checked configuration has finite numbers and text keys"),
+    )
+}
+
+struct Build<'a> {
+    context: &'a Context,
+    name: &'a Name,
+    input_hash: Hash128,
+    /// The dataset's folder.
+    store: Store,
+    /// Sources by the index in an origin.
+    names: Vec<Name>,
+    sources: Vec<Landed>,
+    /// Rows landed.
+    rows: u64,
+    spec: DatasetSpec,
+}
+
+/// What the write pass leaves.
+struct Written {
+    splits: Vec<SplitShards>,
+    rejects: Rejects,
+}
+
+impl Build<'_> {
+    async fn run(&self) -> Result<DatasetReport, Error> {
+        let started = self.context.clock.monotonic();
+        self.verify_sources().await?;
+        let scratch = Scratch::claim(&self.context.scratch)?;
+        let session = plan::session(
+            self.context,
+            &scratch.path("spill"),
+            self.spec.inputs.len() + 1,
+        )?;
+        let frame = plan::frame(&session, &self.sources, &self.spec)?;
+        let meter = Arc::new(Meter::new(
+            &self.context.progress,
+            "shards: clean and split",
+            self.rows,
+        ));
+        let (staged, mut rejects) = stage(&session, frame, &self.spec, &scratch, meter).await?;
+        let distinct = staged.total() + rejects.total();
+        self.check_target(&staged, &rejects)?;
+        self.check_rejects(&session, &rejects, distinct).await?;
+        self.check_splits(Split::ALL.map(|split| staged.rows(split)))?;
+        self.check_groups(&staged).await?;
+
+        let transform = Arc::new(self.fit(&staged).await?);
+        let artefact = transform.artefact();
+        let target = target_kind(artefact);
+        let features = u32::try_from(transform.features()).expect("fewer than 2^32 features");
+        let sizes = &self.spec.config.shards;
+        let layout = ShardLayout::new(self.name, artefact.hash, features, target, sizes);
+        let written = self.write(&staged, &transform, &layout, &scratch).await?;
+        rejects.merge(written.rejects);
+        self.check_rejects(&session, &rejects, distinct).await?;
+        let rows = [0, 1, 2].map(|i: usize| written.splits[i].rows);
+        self.check_splits(rows)?;
+        self.audit(&written.splits, &layout).await?;
+
+        let mut manifest = Manifest {
+            format: MANIFEST.format.to_owned(),
+            version: MANIFEST.version,
+            fingerprint: Hash128::new(0),
+            dataset: self.name.clone(),
+            input_hash: self.input_hash,
+            layout: Layout::Dense { features, target },
+            transform: put_transform(&self.store, artefact, self.name).await?,
+            shuffle_seed: sizes.shuffle.then_some(sizes.seed),
+            sources: self.sources.iter().map(|s| s.reference.clone()).collect(),
+            counts: DatasetCounts {
+                rows_in: self.rows,
+                duplicates: self.rows.saturating_sub(distinct),
+                rejected: rejects.by_reason.clone(),
+                train: rows[0],
+                validation: rows[1],
+                test: rows[2],
+            },
+            splits: written.splits,
+            rejects: rejects.publish(&session, &self.store, &self.names).await?,
+        };
+        manifest.fingerprint = manifest.compute_fingerprint();
+        publish(&self.store, &manifest).await?;
+        let seconds = self
+            .context
+            .clock
+            .monotonic()
+            .saturating_sub(started)
+            .as_secs_f64();
+        tracing::info!(dataset = %self.name, fingerprint = %manifest.fingerprint, seconds, "dataset was built");
+        Ok(self.report(&manifest, false, rejects.sample(&self.names)))
+    }
+
+    async fn verify_sources(&self) -> Result<(), Error> {
+        let meter = Meter::new(
+            &self.context.progress,
+            "shards: verify landed files",
+            self.rows,
+        );
+        for source in &self.sources {
+            source.verify_files(|rows| meter.add(rows)).await?;
+        }
+        Ok(())
+    }
+
+    async fn fit(&self, staged: &Staged) -> Result<Transform, Error> {
+        let train = TrainSplit::of(staged)?;
+        let meter = Meter::new(&self.context.progress, "shards: fit", train.rows());
+        let artefact = fit(&train, &self.spec.fit_spec(&staged.identifiers())).await?;
+        meter.add(train.rows());
+        Transform::new(artefact)
+    }
+
+    /// A target of which no value is a number is a mistake in the configuration, not in every row.
+    fn check_target(&self, staged: &Staged, rejects: &Rejects) -> Result<(), Error> {
+        let Some(sample) = rejects
+            .first_of(reason::TARGET_NOT_NUMERIC)
+            .filter(|_| staged.total() == 0)
+        else {
+            return Ok(());
+        };
+        Err(Error::config(
+            "dataset.target",
+            format!(
+                "column `{}` is not numeric, its first value is `{}`; name a column of numbers, or set \
+                 `dataset.task = \"classification\"` to predict it as a class",
+                sample.column, sample.value
+            ),
+        ))
+    }
+
+    async fn check_rejects(
+        &self,
+        session: &SessionContext,
+        rejects: &Rejects,
+        rows: u64,
+    ) -> Result<(), Error> {
+        let limit = self.spec.max_reject_share;
+        #[expect(clippy::cast_precision_loss, reason = "a share needs no 53 bits")]
+        let share = rejects.total() as f64 / rows.max(1) as f64;
+        if share <= limit {
+            return Ok(());
+        }
+        let files = rejects.publish(session, &self.store, &self.names).await?;
+        Err(Error::TooManyRejects {
+            rejected: rejects.total(),
+            rows,
+            limit,
+            by_reason: rejects.by_reason.clone(),
+            sample: rejects.sample(&self.names).unwrap_or_default(),
+            file: files
+                .first()
+                .map_or_else(String::new, |path| self.store.url_of(path)),
+        })
+    }
+
+    fn check_splits(&self, rows: [u64; 3]) -> Result<(), Error> {
+        let config = &self.spec.config.split;
+        let shares = [config.train, config.validation, config.test];
+        let [train, validation, test] = rows;
+        for ((split, share), found) in Split::ALL.into_iter().zip(shares).zip(rows) {
+            if share > 0.0 && found == 0 {
+                let advice = match config.key.as_slice() {
+                    [] => "land more rows, or give this split a larger share or none".to_owned(),
+                    key => format!(
+                        "`{}` has too few distinct values to fill every split: split by a finer key, land more, or give \
+                         this split a share of 0",
+                        key.join("`, `")
+                    ),
+                };
+                let rows = train + validation + test;
+                return Err(Error::EmptySplit {
+                    split,
+                    share,
+                    rows,
+                    train,
+                    validation,
+                    test,
+                    advice,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// With a split key, rows of one key must share a split; content is audited in the shards.
+    async fn check_groups(&self, staged: &Staged) -> Result<(), Error> {
+        if self.spec.config.split.key.is_empty() {
+            return Ok(());
+        }
+        match staged.leaked_groups().await? {
+            (0, _) => Ok(()),
+            (keys, samples) => Err(Error::Leak { keys, samples }),
+        }
+    }
+
+    async fn write(
+        &self,
+        staged: &Staged,
+        transform: &Arc<Transform>,
+        layout: &ShardLayout,
+        scratch: &Scratch,
+    ) -> Result<Written, Error> {
+        let meter = Meter::new(&self.context.progress, "shards: write", staged.total());
+        let mut rejects = RejectWriter::new(scratch.path("rejects-transform.parquet"));
+        let mut splits = Vec::with_capacity(3);
+        for split in Split::ALL {
+            let writer = SplitWriter::new(&self.store, layout, split);
+            let shards = self
+                .write_split(staged, split, transform, writer, &mut rejects, &meter)
+                .await?;
+            splits.push(shards);
+        }
+        Ok(Written {
+            splits,
+            rejects: rejects.finish()?,
+        })
+    }
+
+    async fn write_split(
+        &self,
+        staged: &Staged,
+        split: Split,
+        transform: &Arc<Transform>,
+        mut writer: SplitWriter<'_>,
+        rejects: &mut RejectWriter,
+        meter: &Meter,
+    ) -> Result<SplitShards, Error> {
+        let sizes = &self.spec.config.shards;
+        let shuffle = sizes.shuffle.then(|| ShuffleKey::new(sizes.seed));
+        let applied = staged
+            .ordered(split, shuffle)
+            .await?
+            .map_err(Error::from)
+            .map_ok(|batch| {
+                let transform = Arc::clone(transform);
+                async move {
+                    let work = move || transform.apply(&batch).map(|applied| (batch, applied));
+                    let joined = tokio::task::spawn_blocking(work).await;
+                    joined
+                        .map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))))?
+                }
+            });
+        let mut applied = std::pin::pin!(applied.try_buffered(self.context.partitions.max(1)));
+        let mut rows = 0;
+        while let Some((batch, values)) = applied.try_next().await? {
+            rows +=
+                write_batch(&batch, &values, transform.features(), &mut writer, rejects).await?;
+            meter.add(batch.num_rows() as u64);
+        }
+        Ok(SplitShards {
+            split,
+            rows,
+            shards: writer.finish().await?,
+        })
+    }
+
+    /// Reads back what was written, before anything names it.
+    async fn audit(&self, splits: &[SplitShards], layout: &ShardLayout) -> Result<(), Error> {
+        let total = splits.iter().map(|s| s.rows).sum();
+        let meter = Meter::new(&self.context.progress, "shards: audit", total);
+        let findings = audit(
+            &self.store,
+            splits,
+            |split| layout.schema(split),
+            |rows| meter.add(rows),
+        )
+        .await?;
+        if let Some(problem) = findings.problems.first() {
+            return Err(Error::input(
+                format!("the shards just written to `{}`", self.store.url()),
+                problem.clone(),
+                "the store does not return what was stored: check it, then build again",
+            ));
+        }
+        if findings.leaked > 0 {
+            return Err(Error::Leak {
+                keys: findings.leaked,
+                samples: findings.leaks,
+            });
+        }
+        Ok(())
+    }
+
+    fn report(
+        &self,
+        manifest: &Manifest,
+        up_to_date: bool,
+        reject_sample: Option<String>,
+    ) -> DatasetReport {
+        let counts = &manifest.counts;
+        let shards = || manifest.splits.iter().flat_map(|s| &s.shards);
+        DatasetReport {
+            rows_in: counts.rows_in,
+            duplicates: counts.duplicates,
+            rejected: counts.rejected.values().sum(),
+            rejected_by_reason: counts.rejected.clone(),
+            reject_sample,
+            train: counts.train,
+            validation: counts.validation,
+            test: counts.test,
+            shards: shards().count() as u64,
+            bytes: shards().map(|s| s.bytes).sum(),
+            up_to_date,
+            fingerprint: manifest.fingerprint.to_string(),
+            url: self.store.url(),
+        }
+    }
+}
+
+/// Writes the good rows of one batch, sets aside the bad ones, and returns how many were written.
+async fn write_batch(
+    batch: &RecordBatch,
+    applied: &Applied,
+    features: usize,
+    writer: &mut SplitWriter<'_>,
+    rejects: &mut RejectWriter,
+) -> Result<u64, Error> {
+    let hashes = column(batch, system::HASH).as_fixed_size_binary();
+    let origins = column(batch, system::ORIGIN).as_primitive::<UInt64Type>();
+    let mut bad = vec![false; batch.num_rows()];
+    let mut set_aside = Vec::new();
+    for (row, reason, detail) in &applied.bad {
+        if !std::mem::replace(&mut bad[*row], true) {
+            let reason = Reason {
+                reason: (*reason).to_owned(),
+                column: String::new(),
+                value: detail.clone(),
+            };
+            set_aside.push((origins.value(*row), reason.to_json()));
+        }
+    }
+    rejects.push(set_aside)?;
+    let mut written = 0;
+    for row in (0..batch.num_rows()).filter(|row| !bad[*row]) {
+        let x = &applied.x[row * features..(row + 1) * features];
+        let y = applied.y.as_ref().map(|y| (y, row));
+        writer
+            .push(Row {
+                x,
+                y,
+                key: key_of(hashes.value(row)),
+                origin: origins.value(row),
+            })
+            .await?;
+        written += 1;
+    }
+    Ok(written)
+}
+
+fn target_kind(artefact: &TransformArtefact) -> TargetKind {
+    match &artefact.target {
+        None => TargetKind::None,
+        Some(FittedTarget::Regression { .. }) => TargetKind::Regression,
+        Some(FittedTarget::Classification { classes, .. }) => TargetKind::Classification {
+            classes: u32::try_from(classes.len()).expect("fewer than 2^32 classes"),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

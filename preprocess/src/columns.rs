@@ -1,0 +1,613 @@
+//! What each landed column is to the dataset: the configuration resolved against the columns that are there.
+
+use std::collections::BTreeSet;
+
+use feedline_schemas::{
+    config::{DatasetConfig, ImputeStrategy, ShardConfig, SplitConfig, StepConfig, StepKind, Task},
+    record::{ColumnType, RecordSchema},
+    transform::{InputColumn, InputKind},
+    units::ByteSize,
+};
+
+use crate::{
+    Error,
+    fit::{FitSpec, TargetSpec},
+};
+
+/// Columns the plan adds; a column of these names cannot be a feature or target.
+pub(crate) mod system {
+    /// `u64`, [`feedline_schemas::ids::Origin`].
+    pub(crate) const ORIGIN: &str = "_origin";
+    /// `fixed_size_binary(16)`, content hash.
+    pub(crate) const HASH: &str = "_hash";
+    /// `u8`, position in [`feedline_schemas::manifest::Split::ALL`].
+    pub(crate) const SPLIT: &str = "_split";
+    /// `utf8`, why the row is set aside; null when it is not.
+    pub(crate) const REJECT: &str = "_reject";
+    /// `fixed_size_binary(16)`, hash of the split's key columns.
+    pub(crate) const GROUP: &str = "_group";
+    pub(super) const ALL: [&str; 5] = [ORIGIN, HASH, SPLIT, REJECT, GROUP];
+}
+
+const MAX_REJECT_SHARE: f64 = 0.05;
+const LOWER: f64 = 0.01;
+const UPPER: f64 = 0.99;
+const MAX_VALUES: u32 = 100;
+const SHARE_TOLERANCE: f64 = 1e-9;
+
+/// A landed column over all sources and schema versions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MergedColumn {
+    pub(crate) name: String,
+    pub(crate) r#type: ColumnType,
+}
+
+/// A feature column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Input {
+    pub(crate) column: InputColumn,
+    /// Whether it is a feature only because nothing said otherwise; such a text column is left out when it turns out
+    /// to name rows rather than to sort them.
+    pub(crate) by_default: bool,
+}
+
+/// The dataset, resolved: every check that needs no data has passed.
+#[derive(Clone, Debug)]
+pub(crate) struct DatasetSpec {
+    pub(crate) inputs: Vec<Input>,
+    pub(crate) target: Option<TargetSpec>,
+    pub(crate) steps: Vec<StepConfig>,
+    pub(crate) config: DatasetConfig,
+    pub(crate) max_reject_share: f64,
+}
+
+impl DatasetSpec {
+    /// What to fit, without the columns in `left_out`.
+    pub(crate) fn fit_spec(&self, left_out: &BTreeSet<String>) -> FitSpec {
+        let stays = |name: &String| !left_out.contains(name);
+        let steps = self.steps.iter().cloned().map(|mut step| {
+            step.columns.retain(stays);
+            step
+        });
+        FitSpec {
+            inputs: self
+                .inputs
+                .iter()
+                .map(|i| i.column.clone())
+                .filter(|c| stays(&c.name))
+                .collect(),
+            steps: steps.filter(|step| !step.columns.is_empty()).collect(),
+            target: self.target.clone(),
+            null_values: self.config.null_values.clone(),
+            missing_values: self.config.missing_values.clone(),
+        }
+    }
+}
+
+/// The columns of all schema versions, in order of first appearance, each of the type that holds all of its values.
+pub(crate) fn merge<'a>(schemas: impl IntoIterator<Item = &'a RecordSchema>) -> Vec<MergedColumn> {
+    let mut merged: Vec<MergedColumn> = Vec::new();
+    for column in schemas.into_iter().flat_map(|schema| &schema.columns) {
+        match merged.iter_mut().find(|m| m.name == column.name) {
+            Some(found) => found.r#type = widest(found.r#type, column.r#type),
+            None => merged.push(MergedColumn {
+                name: column.name.clone(),
+                r#type: column.r#type,
+            }),
+        }
+    }
+    merged
+}
+
+fn widest(a: ColumnType, b: ColumnType) -> ColumnType {
+    use ColumnType::{Float64, Int64, Json, Null, Utf8};
+    match (a.min(b), a.max(b)) {
+        (narrow, wide) if narrow == wide || narrow == Null => wide,
+        (Int64, Float64) => Float64,
+        (_, Json) => Json,
+        _ => Utf8,
+    }
+}
+
+/// Resolves `config` against the landed columns.
+pub(crate) fn resolve(
+    config: &DatasetConfig,
+    columns: &[MergedColumn],
+) -> Result<DatasetSpec, Error> {
+    check_numbers(config)?;
+    check_names(config, columns)?;
+    let target = target(config, columns)?;
+    let steps = config.step.clone().unwrap_or_else(default_steps);
+    let inputs = inputs(config, &steps, columns)?;
+    let steps = resolve_steps(steps, config.step.is_some(), &inputs)?;
+    let mut config = config.clone();
+    config.step = Some(steps.clone());
+    Ok(DatasetSpec {
+        inputs,
+        target,
+        steps,
+        max_reject_share: config.max_reject_share.unwrap_or(MAX_REJECT_SHARE),
+        config,
+    })
+}
+
+fn check_numbers(config: &DatasetConfig) -> Result<(), Error> {
+    check_shares(&config.split)?;
+    check_shards(&config.shards)?;
+    if config
+        .max_reject_share
+        .is_some_and(|share| !(0.0..=1.0).contains(&share))
+    {
+        return Err(Error::config(
+            "dataset.max_reject_share",
+            "it is a share, from 0 to 1",
+        ));
+    }
+    if config.missing_values.iter().any(|v| !v.is_finite()) {
+        return Err(Error::config(
+            "dataset.missing_values",
+            "write finite numbers; NaN is always missing",
+        ));
+    }
+    Ok(())
+}
+
+fn check_shares(split: &SplitConfig) -> Result<(), Error> {
+    let shares = [
+        ("train", split.train),
+        ("validation", split.validation),
+        ("test", split.test),
+    ];
+    if let Some((name, share)) = shares
+        .into_iter()
+        .find(|(_, share)| !(0.0..=1.0).contains(share))
+    {
+        return Err(Error::config(
+            format!("dataset.split.{name}"),
+            format!("`{share}` is not a share from 0 to 1"),
+        ));
+    }
+    if split.train <= 0.0 {
+        return Err(Error::config(
+            "dataset.split.train",
+            "nothing can be fitted without training rows, use a share above 0",
+        ));
+    }
+    let sum = split.train + split.validation + split.test;
+    if (sum - 1.0).abs() > SHARE_TOLERANCE {
+        let reason = format!(
+            "train, validation and test are {} + {} + {} = {sum}, they must add up to 1",
+            split.train, split.validation, split.test
+        );
+        return Err(Error::config("dataset.split", reason));
+    }
+    Ok(())
+}
+
+fn check_shards(shards: &ShardConfig) -> Result<(), Error> {
+    let check = |key: &str, size: ByteSize, min: ByteSize, max: ByteSize| {
+        if (min..=max).contains(&size) {
+            Ok(())
+        } else {
+            Err(Error::config(
+                format!("dataset.shards.{key}"),
+                format!("{size} is out of range, use {min} to {max}"),
+            ))
+        }
+    };
+    check(
+        "shard_bytes",
+        shards.shard_bytes,
+        ByteSize::new(64 << 10),
+        ByteSize::mib(4096),
+    )?;
+    check(
+        "block_bytes",
+        shards.block_bytes,
+        ByteSize::new(4 << 10),
+        ByteSize::mib(64),
+    )
+}
+
+/// Every column the configuration names is there, and in one role.
+fn check_names(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<(), Error> {
+    let lists = [
+        ("dataset.target", config.target.as_slice()),
+        ("dataset.features", &config.features),
+        ("dataset.drop", &config.drop),
+        ("dataset.categorical", &config.categorical),
+        ("dataset.split.key", &config.split.key),
+    ];
+    for (key, names) in lists {
+        check_list(key, names, columns)?;
+    }
+    for (i, step) in config.step.iter().flatten().enumerate() {
+        check_list(&format!("dataset.step.{i}.columns"), &step.columns, columns)?;
+    }
+    let both = |name: &&String| config.features.contains(name);
+    if let Some(name) = config.drop.iter().find(both) {
+        return Err(Error::config(
+            "dataset.drop",
+            format!("`{name}` is also listed in `dataset.features`, remove it from one"),
+        ));
+    }
+    Ok(())
+}
+
+fn check_list(key: &str, names: &[String], columns: &[MergedColumn]) -> Result<(), Error> {
+    let mut seen = BTreeSet::new();
+    for name in names {
+        find(key, name, columns)?;
+        if !seen.insert(name) {
+            return Err(Error::config(key, format!("`{name}` is listed twice")));
+        }
+    }
+    Ok(())
+}
+
+fn find<'a>(key: &str, name: &str, columns: &'a [MergedColumn]) -> Result<&'a MergedColumn, Error> {
+    columns.iter().find(|c| c.name == name).ok_or_else(|| {
+        let nearest = nearest(name, columns.iter().map(|c| c.name.as_str()));
+        let names: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();
+        Error::config(
+            key,
+            format!(
+                "there is no column `{name}` among {}{nearest}",
+                names.join(", ")
+            ),
+        )
+    })
+}
+
+/// `; did you mean ...?` when something near is known.
+pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let scored = known.map(|k| {
+        (
+            strsim::jaro_winkler(&name.to_lowercase(), &k.to_lowercase()),
+            k,
+        )
+    });
+    match scored.max_by(|a, b| a.0.total_cmp(&b.0)) {
+        Some((score, k)) if score > 0.7 => format!("; did you mean `{k}`?"),
+        _ => String::new(),
+    }
+}
+
+fn target(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<Option<TargetSpec>, Error> {
+    const KEY: &str = "dataset.target";
+    let Some(name) = &config.target else {
+        let orphan = [
+            ("dataset.task", config.task == Task::Classification),
+            ("dataset.scale_target", config.scale_target.is_some()),
+        ];
+        return match orphan.into_iter().find(|(_, given)| *given) {
+            Some((key, _)) => Err(Error::config(
+                key,
+                "it says how to treat the target, but `dataset.target` is absent",
+            )),
+            None => Ok(None),
+        };
+    };
+    let column = find(KEY, name, columns)?;
+    if config.features.contains(name) {
+        return Err(Error::config(
+            "dataset.features",
+            format!("`{name}` is the target, a model would be given the answer; remove it"),
+        ));
+    }
+    if matches!(column.r#type, ColumnType::Null | ColumnType::Json) {
+        let what = if column.r#type == ColumnType::Null {
+            "holds no value in any row"
+        } else {
+            "holds lists"
+        };
+        return Err(Error::config(
+            KEY,
+            format!("column `{name}` {what}, so it cannot be a target"),
+        ));
+    }
+    check_reserved(KEY, name)?;
+    let scale = config
+        .scale_target
+        .unwrap_or(config.task == Task::Regression);
+    if scale && config.task == Task::Classification {
+        return Err(Error::config(
+            "dataset.scale_target",
+            "class ids are not scaled, remove this key",
+        ));
+    }
+    Ok(Some(TargetSpec {
+        column: name.clone(),
+        task: config.task,
+        scale,
+    }))
+}
+
+fn inputs(
+    config: &DatasetConfig,
+    steps: &[StepConfig],
+    columns: &[MergedColumn],
+) -> Result<Vec<Input>, Error> {
+    let mut inputs = Vec::new();
+    let in_order: Vec<&MergedColumn> = if config.features.is_empty() {
+        columns.iter().collect()
+    } else {
+        config
+            .features
+            .iter()
+            .map(|name| find("dataset.features", name, columns))
+            .collect::<Result<_, _>>()?
+    };
+    for column in in_order {
+        let asked = asks_for(config, steps, column);
+        if let Some(kind) = input_kind(config, column, &asked)? {
+            let by_default = config.features.is_empty() && asked.kind.is_none();
+            check_reserved("dataset.drop", &column.name)?;
+            inputs.push(Input {
+                column: InputColumn {
+                    name: column.name.clone(),
+                    kind,
+                },
+                by_default,
+            });
+        }
+    }
+    if inputs.is_empty() {
+        return Err(Error::config(
+            "dataset.features",
+            "no column is left to be a feature; list some, or drop and key fewer",
+        ));
+    }
+    Ok(inputs)
+}
+
+/// What the configuration says about one column's kind, and where.
+struct Asked {
+    kind: Option<InputKind>,
+    conflict: Option<String>,
+}
+
+fn asks_for(config: &DatasetConfig, steps: &[StepConfig], column: &MergedColumn) -> Asked {
+    let listed = |(i, step): (usize, &StepConfig)| {
+        let kind = if step.r#type == StepKind::Categories {
+            InputKind::Categorical
+        } else {
+            InputKind::Numeric
+        };
+        step.columns
+            .contains(&column.name)
+            .then(|| (format!("dataset.step.{i}.columns"), kind))
+    };
+    let mut kinds = config
+        .categorical
+        .contains(&column.name)
+        .then(|| ("dataset.categorical".to_owned(), InputKind::Categorical))
+        .into_iter()
+        .chain(steps.iter().enumerate().filter_map(listed));
+    let first = kinds.next();
+    let conflict = first
+        .as_ref()
+        .and_then(|(_, kind)| kinds.find(|(_, other)| other != kind))
+        .map(|(key, _)| key);
+    Asked {
+        kind: first.map(|(_, kind)| kind),
+        conflict,
+    }
+}
+
+/// The column's kind as a feature, or `None` when it is none.
+fn input_kind(
+    config: &DatasetConfig,
+    column: &MergedColumn,
+    asked: &Asked,
+) -> Result<Option<InputKind>, Error> {
+    let name = &column.name;
+    if let Some(key) = &asked.conflict {
+        return Err(Error::config(
+            key,
+            format!(
+                "`{name}` is read as a number in one place and as a category in another, choose one"
+            ),
+        ));
+    }
+    if config.target.as_ref() == Some(name) || config.drop.contains(name) {
+        return Ok(None);
+    }
+    let explicit = config.features.contains(name) || asked.kind.is_some();
+    if !explicit && config.split.key.contains(name) {
+        return Ok(None);
+    }
+    match column.r#type {
+        ColumnType::Null if explicit => Err(Error::config(
+            "dataset.features",
+            format!("column `{name}` holds no value in any row, leave it out"),
+        )),
+        ColumnType::Json if explicit => Err(Error::config(
+            "dataset.features",
+            format!("column `{name}` holds lists, which cannot be features yet; leave it out"),
+        )),
+        ColumnType::Null | ColumnType::Json => {
+            tracing::info!(column = %name, r#type = ?column.r#type, "column is not a feature: it holds no numbers or text");
+            Ok(None)
+        }
+        ColumnType::Utf8 => Ok(Some(asked.kind.unwrap_or(InputKind::Categorical))),
+        ColumnType::Bool | ColumnType::Int64 | ColumnType::Float64 => {
+            Ok(Some(asked.kind.unwrap_or(InputKind::Numeric)))
+        }
+    }
+}
+
+fn check_reserved(key: &str, name: &str) -> Result<(), Error> {
+    if system::ALL.contains(&name) {
+        return Err(Error::config(
+            key,
+            format!(
+                "column `{name}` has a name that the build itself uses; drop it, or rename it in the source"
+            ),
+        ));
+    }
+    Ok(())
+}
+
+fn step(kind: StepKind) -> StepConfig {
+    StepConfig {
+        r#type: kind,
+        columns: Vec::new(),
+        strategy: None,
+        value: None,
+        indicator: None,
+        lower: None,
+        upper: None,
+        encoding: None,
+        max_values: None,
+    }
+}
+
+fn default_steps() -> Vec<StepConfig> {
+    [
+        StepKind::Impute,
+        StepKind::Winsorize,
+        StepKind::Standardize,
+        StepKind::Categories,
+    ]
+    .map(step)
+    .to_vec()
+}
+
+/// Lists every step's columns and fills in defaults; categories no step encodes are encoded by one at the end.
+fn resolve_steps(
+    steps: Vec<StepConfig>,
+    given: bool,
+    inputs: &[Input],
+) -> Result<Vec<StepConfig>, Error> {
+    let of_kind = |kind: InputKind| {
+        inputs
+            .iter()
+            .map(|i| &i.column)
+            .filter(move |c| c.kind == kind)
+            .map(|c| c.name.clone())
+    };
+    let mut encoded: BTreeSet<String> = BTreeSet::new();
+    let mut resolved = Vec::new();
+    for (i, mut step) in steps.into_iter().enumerate() {
+        let key = |field: &str| format!("dataset.step.{i}.{field}");
+        check_step(&step, &key)?;
+        if let Some(name) = step
+            .columns
+            .iter()
+            .find(|name| !inputs.iter().any(|input| input.column.name == **name))
+        {
+            return Err(Error::config(
+                key("columns"),
+                format!(
+                    "`{name}` is not a feature of this dataset (see `dataset.features`, `dataset.drop`)"
+                ),
+            ));
+        }
+        if step.columns.is_empty() {
+            let kind = if step.r#type == StepKind::Categories {
+                InputKind::Categorical
+            } else {
+                InputKind::Numeric
+            };
+            step.columns = of_kind(kind)
+                .filter(|name| !encoded.contains(name))
+                .collect();
+        }
+        if step.r#type == StepKind::Categories {
+            for name in &step.columns {
+                if !encoded.insert(name.clone()) {
+                    return Err(Error::config(
+                        key("columns"),
+                        format!("`{name}` is already encoded by an earlier step"),
+                    ));
+                }
+            }
+        }
+        if !step.columns.is_empty() {
+            resolved.push(with_defaults(step));
+        }
+    }
+    let rest: Vec<String> = of_kind(InputKind::Categorical)
+        .filter(|name| !encoded.contains(name))
+        .collect();
+    if !rest.is_empty() {
+        if given {
+            tracing::info!(columns = ?rest, "no step encodes these categories, they become one-hot");
+        }
+        resolved.push(with_defaults(StepConfig {
+            columns: rest,
+            ..step(StepKind::Categories)
+        }));
+    }
+    Ok(resolved)
+}
+
+fn check_step(step: &StepConfig, key: &impl Fn(&str) -> String) -> Result<(), Error> {
+    let impute = step.r#type == StepKind::Impute;
+    let winsorize = step.r#type == StepKind::Winsorize;
+    let categories = step.r#type == StepKind::Categories;
+    let fields = [
+        ("strategy", step.strategy.is_some(), impute),
+        ("value", step.value.is_some(), impute),
+        ("indicator", step.indicator.is_some(), impute),
+        ("lower", step.lower.is_some(), winsorize),
+        ("upper", step.upper.is_some(), winsorize),
+        ("encoding", step.encoding.is_some(), categories),
+        ("max_values", step.max_values.is_some(), categories),
+    ];
+    if let Some((field, ..)) = fields.into_iter().find(|(_, given, fits)| *given && !*fits) {
+        return Err(Error::config(
+            key(field),
+            "this key does not belong to a step of this type, remove it",
+        ));
+    }
+    let constant = step.strategy == Some(ImputeStrategy::Constant);
+    if constant != step.value.is_some() || step.value.is_some_and(|v| !v.is_finite()) {
+        return Err(Error::config(
+            key("value"),
+            "a finite `value` goes with `strategy = \"constant\"`, and only with it",
+        ));
+    }
+    let (lower, upper) = (step.lower.unwrap_or(LOWER), step.upper.unwrap_or(UPPER));
+    if winsorize && !(0.0 <= lower && lower < upper && upper <= 1.0) {
+        return Err(Error::config(
+            key("lower"),
+            format!(
+                "percentiles are shares with 0 <= lower < upper <= 1, these are {lower} and {upper}"
+            ),
+        ));
+    }
+    if step
+        .max_values
+        .is_some_and(|max| !(1..=100_000).contains(&max))
+    {
+        return Err(Error::config(
+            key("max_values"),
+            "use 1 to 100,000 known values",
+        ));
+    }
+    Ok(())
+}
+
+fn with_defaults(mut step: StepConfig) -> StepConfig {
+    match step.r#type {
+        StepKind::Impute => {
+            step.strategy.get_or_insert_default();
+            step.indicator.get_or_insert(false);
+        }
+        StepKind::Winsorize => {
+            step.lower.get_or_insert(LOWER);
+            step.upper.get_or_insert(UPPER);
+        }
+        StepKind::Categories => {
+            step.encoding.get_or_insert_default();
+            step.max_values.get_or_insert(MAX_VALUES);
+        }
+        StepKind::Standardize | StepKind::MinMax => {}
+    }
+    step
+}
+
+#[cfg(test)]
+mod tests;

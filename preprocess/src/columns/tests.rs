@@ -1,0 +1,248 @@
+use feedline_schemas::{
+    ids::SchemaVersion,
+    record::Column,
+    record::ColumnType::{Bool, Float64, Int64, Json, Null, Utf8},
+};
+
+use super::*;
+use crate::testing::pipeline;
+
+const LANDED: [(&str, ColumnType); 8] = [
+    ("price", Float64),
+    ("rooms", Int64),
+    ("new", Bool),
+    ("town", Utf8),
+    ("code", Utf8),
+    ("tags", Json),
+    ("gone", Null),
+    ("owner", Int64),
+];
+
+fn resolved(dataset: &str) -> Result<DatasetSpec, Error> {
+    let columns = LANDED.map(|(name, r#type)| MergedColumn {
+        name: name.into(),
+        r#type,
+    });
+    resolve(pipeline(dataset).dataset.as_ref().unwrap(), &columns)
+}
+
+fn inputs_of(dataset: &str) -> String {
+    let input = |i: &Input| format!("{}:{:?}", i.column.name, i.column.kind);
+    resolved(dataset)
+        .unwrap()
+        .inputs
+        .iter()
+        .map(input)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn check_refused(dataset: &str, message: &str) {
+    let error = resolved(dataset).unwrap_err().to_string();
+    assert!(error.starts_with(message), "{error}");
+}
+
+#[test]
+fn columns_of_all_versions_are_merged_to_the_type_that_holds_them() {
+    let merged = |versions: &[&[ColumnType]]| {
+        let schema = |types: &&[ColumnType]| RecordSchema {
+            version: SchemaVersion::new(1),
+            columns: types
+                .iter()
+                .enumerate()
+                .map(|(i, r#type)| Column {
+                    field_id: 1,
+                    name: format!("c{i}"),
+                    r#type: *r#type,
+                })
+                .collect(),
+        };
+        let schemas: Vec<RecordSchema> = versions.iter().map(schema).collect();
+        merge(&schemas)
+            .into_iter()
+            .map(|c| c.r#type)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        merged(&[&[Int64, Null, Bool], &[Float64, Bool, Int64, Json]]),
+        [Float64, Bool, Utf8, Json]
+    );
+    assert_eq!(
+        merged(&[&[Float64, Json, Utf8], &[Int64, Utf8, Float64]]),
+        [Float64, Json, Utf8]
+    );
+}
+
+#[test]
+fn by_default_every_column_of_numbers_or_text_but_target_and_key_is_a_feature() {
+    assert_eq!(
+        inputs_of("target = \"price\"\nsplit = { key = [\"owner\"] }"),
+        "rooms:Numeric new:Numeric town:Categorical code:Categorical"
+    );
+}
+
+#[test]
+fn the_configuration_decides_the_kind() {
+    assert_eq!(
+        inputs_of(
+            "features = [\"town\", \"rooms\", \"code\"]\ncategorical = [\"rooms\"]\nstep = [{ type = \"impute\", columns = [\"code\"] }]"
+        ),
+        "town:Categorical rooms:Categorical code:Numeric"
+    );
+    check_refused(
+        "categorical = [\"rooms\"]\nstep = [{ type = \"impute\", columns = [\"rooms\"] }]",
+        "`dataset.step.0.columns`: `rooms` is read as a number in one place and as a category in another",
+    );
+}
+
+#[test]
+fn steps_get_their_columns_and_defaults() {
+    let spec = resolved("target = \"price\"\nfeatures = [\"rooms\", \"town\"]").unwrap();
+    let steps: Vec<_> = spec
+        .steps
+        .iter()
+        .map(|s| (s.r#type, s.columns.join(" ")))
+        .collect();
+    let expected = [StepKind::Impute, StepKind::Winsorize, StepKind::Standardize]
+        .map(|kind| (kind, "rooms".to_owned()));
+    assert_eq!(
+        steps,
+        [
+            expected.as_slice(),
+            &[(StepKind::Categories, "town".to_owned())]
+        ]
+        .concat()
+    );
+    assert_eq!(
+        (spec.steps[1].lower, spec.steps[1].upper),
+        (Some(0.01), Some(0.99))
+    );
+    assert_eq!(spec.steps[3].max_values, Some(100));
+}
+
+#[test]
+fn categories_no_step_names_are_encoded_at_the_end() {
+    let dataset = "features = [\"rooms\", \"town\", \"code\"]\n\
+         step = [{ type = \"categories\", columns = [\"code\"], encoding = \"ordinal\" }, { type = \"standardize\" }]";
+    let steps = resolved(dataset).unwrap().steps;
+    let listed: Vec<String> = steps.iter().map(|s| s.columns.join(" ")).collect();
+    assert_eq!(listed, ["code", "rooms", "town"]);
+}
+
+#[test]
+fn columns_left_out_leave_their_steps_too() {
+    let spec = resolved("target = \"price\"\nfeatures = [\"rooms\", \"town\"]").unwrap();
+    let fit = spec.fit_spec(&BTreeSet::from(["town".to_owned()]));
+    assert_eq!(fit.inputs.len(), 1);
+    assert_eq!(fit.steps.len(), 3);
+}
+
+#[test]
+fn a_column_that_is_not_there_is_refused_wherever_it_is_named() {
+    for (dataset, key) in [
+        ("target = \"prise\"", "dataset.target"),
+        ("features = [\"prise\"]", "dataset.features"),
+        ("drop = [\"prise\"]", "dataset.drop"),
+        ("categorical = [\"prise\"]", "dataset.categorical"),
+        ("split = { key = [\"prise\"] }", "dataset.split.key"),
+        (
+            "step = [{ type = \"impute\", columns = [\"prise\"] }]",
+            "dataset.step.0.columns",
+        ),
+    ] {
+        check_refused(
+            dataset,
+            &format!("`{key}`: there is no column `prise` among price, rooms,"),
+        );
+    }
+}
+
+#[test]
+fn numbers_out_of_range_are_refused() {
+    let train = "`dataset.split`: train, validation and test are 0.8 + 0.1 + 0.2";
+    check_refused("split = { test = 0.2 }", train);
+    check_refused(
+        "split = { train = 0.0, validation = 0.5, test = 0.5 }",
+        "`dataset.split.train`: nothing can be fitted",
+    );
+    check_refused(
+        "split = { train = 1.5 }",
+        "`dataset.split.train`: `1.5` is not a share",
+    );
+    check_refused(
+        "split = { train = nan }",
+        "`dataset.split.train`: `NaN` is not a share",
+    );
+    check_refused(
+        "shards = { block_bytes = 100 }",
+        "`dataset.shards.block_bytes`: 100 B is out of range",
+    );
+    check_refused(
+        "max_reject_share = 2.0",
+        "`dataset.max_reject_share`: it is a share",
+    );
+    check_refused(
+        "missing_values = [inf]",
+        "`dataset.missing_values`: write finite numbers",
+    );
+}
+
+#[test]
+fn steps_that_make_no_sense_are_refused() {
+    let step = |fields: &str| format!("step = [{{ {fields} }}]");
+    check_refused(
+        &step("type = \"winsorize\", lower = 0.9, upper = 0.1"),
+        "`dataset.step.0.lower`: percentiles are shares",
+    );
+    check_refused(
+        &step("type = \"impute\", lower = 0.1"),
+        "`dataset.step.0.lower`: this key does not belong",
+    );
+    check_refused(
+        &step("type = \"impute\", strategy = \"constant\""),
+        "`dataset.step.0.value`: a finite `value`",
+    );
+    check_refused(
+        &step("type = \"impute\", value = 1.0"),
+        "`dataset.step.0.value`: a finite `value`",
+    );
+    check_refused(
+        &step("type = \"categories\", max_values = 0"),
+        "`dataset.step.0.max_values`: use 1 to 100,000",
+    );
+    let twice =
+        "step = [{ type = \"categories\" }, { type = \"categories\", columns = [\"town\"] }]";
+    check_refused(twice, "`dataset.step.1.columns`: `town` is already encoded");
+}
+
+#[test]
+fn columns_in_two_roles_are_refused() {
+    check_refused(
+        "features = [\"town\"]\ndrop = [\"town\"]",
+        "`dataset.drop`: `town` is also listed in `dataset.features`",
+    );
+    check_refused(
+        "target = \"price\"\nfeatures = [\"price\"]",
+        "`dataset.features`: `price` is the target",
+    );
+    check_refused(
+        "features = [\"tags\"]",
+        "`dataset.features`: column `tags` holds lists",
+    );
+    check_refused(
+        "features = [\"gone\"]",
+        "`dataset.features`: column `gone` holds no value",
+    );
+    check_refused(
+        "target = \"gone\"",
+        "`dataset.target`: column `gone` holds no value",
+    );
+    check_refused(
+        "target = \"price\"\nstep = [{ type = \"impute\", columns = [\"price\"] }]",
+        "`dataset.step.0.columns`: `price` is not a feature",
+    );
+    check_refused(
+        "task = \"classification\"",
+        "`dataset.task`: it says how to treat the target, but `dataset.target` is absent",
+    );
+}

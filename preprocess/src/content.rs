@@ -1,0 +1,233 @@
+//! The content hash of a row: what makes two rows the same row.
+//!
+//! Layout hashed (xxh3-128, seed 0): for every column that is not null, in the order of their names by bytes,
+//! `name length u32 | name | tag u8 | value`, all numbers little endian. A null cell is left out, so a column that
+//! appears later changes no old row's hash. A float that is a whole number is hashed as that integer, so a column
+//! widened from integer to float changes none either, and -0.0 equals 0.0; all NaN are one value; a null is not an
+//! empty text.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{
+        Array, ArrayRef, AsArray, BooleanArray, FixedSizeBinaryBuilder, Float64Array, Int64Array,
+        StringArray,
+    },
+    datatypes::{DataType, Float64Type, Int64Type},
+};
+use datafusion::error::{DataFusionError, Result};
+use feedline_schemas::ids::Hash128;
+
+use crate::scalar::RowFunction;
+
+/// Bytes of a content hash.
+pub(crate) const HASH_BYTES: i32 = 16;
+
+/// How a cell enters the hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Cells {
+    /// By type and value.
+    Typed,
+    /// By its text, so that `5`, `5.0` and `"5"` are one: entities keep their identity when a source changes the
+    /// type of their id.
+    Text,
+}
+
+/// Content hash of the columns it is called with, which are `names`, sorted by bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ContentHash {
+    pub(crate) names: Vec<String>,
+    pub(crate) cells: Cells,
+}
+
+impl RowFunction for ContentHash {
+    const NAME: &'static str = "feedline_content_hash";
+    const RETURNS: DataType = DataType::FixedSizeBinary(HASH_BYTES);
+
+    fn call(&self, columns: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
+        assert_eq!(columns.len(), self.names.len(), "one name per column");
+        assert!(
+            self.names.is_sorted(),
+            "columns are hashed in the order of their names"
+        );
+        let cells = columns.iter().map(Cell::of).collect::<Result<Vec<_>>>()?;
+        let names: Vec<Vec<u8>> = self
+            .names
+            .iter()
+            .map(|name| framed(name.as_bytes()))
+            .collect();
+        let mut hashes = FixedSizeBinaryBuilder::with_capacity(rows, HASH_BYTES);
+        let mut bytes = Vec::new();
+        for row in 0..rows {
+            bytes.clear();
+            for ((cell, column), name) in cells.iter().zip(columns).zip(&names) {
+                if column.is_valid(row) {
+                    bytes.extend_from_slice(name);
+                    cell.write(row, self.cells, &mut bytes);
+                }
+            }
+            hashes.append_value(Hash128::of(&bytes).get().to_be_bytes())?;
+        }
+        Ok(Arc::new(hashes.finish()))
+    }
+}
+
+/// The first 8 bytes of a content hash: the sample key stored in shards.
+pub(crate) fn key_of(hash: &[u8]) -> u64 {
+    let first: [u8; 8] = hash[..8].try_into().expect("a content hash has 16 bytes");
+    u64::from_be_bytes(first)
+}
+
+/// A float that stands for exactly one 64-bit integer, as that integer.
+pub(crate) fn as_integer(value: f64) -> Option<i64> {
+    // -2^63 is a float, 2^63 is the first float past the range.
+    let in_range = (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&value);
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "whole and in range: the cast is exact"
+    )]
+    let integer = value as i64;
+    (in_range && value.fract() == 0.0).then_some(integer)
+}
+
+enum Cell<'a> {
+    Bool(&'a BooleanArray),
+    Int(&'a Int64Array),
+    Float(&'a Float64Array),
+    Text(&'a StringArray),
+}
+
+impl<'a> Cell<'a> {
+    fn of(column: &'a ArrayRef) -> Result<Self> {
+        Ok(match column.data_type() {
+            DataType::Boolean => Self::Bool(column.as_boolean()),
+            DataType::Int64 => Self::Int(column.as_primitive::<Int64Type>()),
+            DataType::Float64 => Self::Float(column.as_primitive::<Float64Type>()),
+            DataType::Utf8 => Self::Text(column.as_string()),
+            other => {
+                return Err(DataFusionError::Internal(format!(
+                    "no landed column is of type {other}"
+                )));
+            }
+        })
+    }
+
+    fn write(&self, row: usize, cells: Cells, bytes: &mut Vec<u8>) {
+        match (self, cells) {
+            (Self::Bool(values), Cells::Typed) => bytes.extend([b'b', u8::from(values.value(row))]),
+            (Self::Bool(values), Cells::Text) => {
+                text(if values.value(row) { "true" } else { "false" }, bytes)
+            }
+            (Self::Int(values), Cells::Typed) => integer(values.value(row), bytes),
+            (Self::Int(values), Cells::Text) => text(&values.value(row).to_string(), bytes),
+            (Self::Float(values), cells) => float(values.value(row), cells, bytes),
+            (Self::Text(values), _) => text(values.value(row), bytes),
+        }
+    }
+}
+
+fn integer(value: i64, bytes: &mut Vec<u8>) {
+    bytes.push(b'i');
+    bytes.extend(value.to_le_bytes());
+}
+
+fn float(value: f64, cells: Cells, bytes: &mut Vec<u8>) {
+    match (as_integer(value), cells) {
+        (Some(whole), Cells::Typed) => integer(whole, bytes),
+        (Some(whole), Cells::Text) => text(&whole.to_string(), bytes),
+        (None, Cells::Text) => text(&value.to_string(), bytes),
+        (None, Cells::Typed) => {
+            let value = if value.is_nan() { f64::NAN } else { value };
+            bytes.push(b'f');
+            bytes.extend(value.to_bits().to_le_bytes());
+        }
+    }
+}
+
+fn text(value: &str, bytes: &mut Vec<u8>) {
+    bytes.push(b't');
+    bytes.extend((value.len() as u64).to_le_bytes());
+    bytes.extend(value.as_bytes());
+}
+
+fn framed(name: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(name.len()).expect("a column name is shorter than 4 GiB");
+    [&length.to_le_bytes(), name].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash(cells: Cells, columns: &[(&str, ArrayRef)]) -> Vec<u8> {
+        let names = columns.iter().map(|c| c.0.to_owned()).collect();
+        let arrays: Vec<ArrayRef> = columns.iter().map(|c| Arc::clone(&c.1)).collect();
+        let hashes = ContentHash { names, cells }.call(&arrays, 1).unwrap();
+        hashes.as_fixed_size_binary().value(0).to_vec()
+    }
+
+    fn int(value: impl Into<Option<i64>>) -> ArrayRef {
+        Arc::new(Int64Array::from(vec![value.into()]))
+    }
+
+    fn float(value: f64) -> ArrayRef {
+        Arc::new(Float64Array::from(vec![value]))
+    }
+
+    fn text(value: &str) -> ArrayRef {
+        Arc::new(StringArray::from(vec![value]))
+    }
+
+    fn check(cells: Cells, a: ArrayRef, b: ArrayRef, same: bool) {
+        let (left, right) = (hash(cells, &[("c", a)]), hash(cells, &[("c", b)]));
+        assert_eq!(left == right, same);
+    }
+
+    #[test]
+    fn equal_numbers_hash_equally_whatever_their_type() {
+        check(Cells::Typed, int(5), float(5.0), true);
+        check(Cells::Typed, float(0.0), float(-0.0), true);
+        check(Cells::Typed, float(f64::NAN), float(-f64::NAN), true);
+        check(Cells::Typed, int(5), float(5.5), false);
+        check(
+            Cells::Typed,
+            int(i64::MAX),
+            float(9_223_372_036_854_775_808.0),
+            false,
+        );
+    }
+
+    #[test]
+    fn types_are_told_apart_unless_cells_are_read_as_text() {
+        let truth: ArrayRef = Arc::new(BooleanArray::from(vec![true]));
+        check(Cells::Typed, int(5), text("5"), false);
+        check(Cells::Typed, Arc::clone(&truth), text("true"), false);
+        check(Cells::Text, int(5), text("5"), true);
+        check(Cells::Text, float(5.0), text("5"), true);
+        check(Cells::Text, truth, text("true"), true);
+    }
+
+    #[test]
+    fn a_null_cell_counts_as_absent_and_not_as_empty_text() {
+        let nothing: ArrayRef = Arc::new(StringArray::from(vec![None::<&str>]));
+        check(Cells::Typed, Arc::clone(&nothing), text(""), false);
+        let with = hash(Cells::Typed, &[("a", int(1)), ("b", nothing)]);
+        assert_eq!(with, hash(Cells::Typed, &[("a", int(1))]));
+    }
+
+    #[test]
+    fn a_value_moved_to_another_column_is_another_row() {
+        let left = hash(Cells::Typed, &[("a", int(1)), ("b", int(None))]);
+        let right = hash(Cells::Typed, &[("a", int(None)), ("b", int(1))]);
+        assert_ne!(left, right);
+    }
+
+    #[test]
+    fn the_layout_does_not_change_in_silence() {
+        let row = hash(Cells::Typed, &[("a", int(1)), ("b", text("x"))]);
+        assert_eq!(
+            Hash128::new(u128::from_be_bytes(row.try_into().unwrap())).to_string(),
+            "775bb71d0f0a68513407a9c54ffdfcff"
+        );
+    }
+}

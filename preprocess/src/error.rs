@@ -1,0 +1,208 @@
+//! What can go wrong in a build, and what the caller does about it.
+
+use std::{collections::BTreeMap, path::Path};
+
+use arrow::error::ArrowError;
+use datafusion::error::DataFusionError;
+use feedline_schemas::{ContractError, manifest::Split};
+
+/// Why a build or a check stopped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The configuration cannot be right for this data.
+    #[error("`{key}`: {reason}")]
+    Config {
+        /// Key path, such as `dataset.target`.
+        key: String,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+    /// Something that was to be read is absent, damaged or unfit.
+    #[error("cannot use {what}: {reason}; {advice}")]
+    Input {
+        /// What was read, by name or URL.
+        what: String,
+        /// What is wrong with it.
+        reason: String,
+        /// What to do.
+        advice: String,
+    },
+    /// More rows were set aside than the configuration allows; nothing was published.
+    #[error(
+        "{rejected} of {rows} rows were set aside, more than `dataset.max_reject_share` = {limit} allows ({}); first: {sample}; \
+         they are listed in `{file}`, correct the source or raise the limit",
+        list(by_reason)
+    )]
+    TooManyRejects {
+        /// Rows set aside.
+        rejected: u64,
+        /// Rows that were left after copies had been dropped.
+        rows: u64,
+        /// The limit, 0 to 1.
+        limit: f64,
+        /// Rows set aside, by reason.
+        by_reason: BTreeMap<String, u64>,
+        /// One row and why.
+        sample: String,
+        /// Where all of them are listed.
+        file: String,
+    },
+    /// A split that should hold rows holds none.
+    #[error(
+        "the {split} split is empty although its share is {share}: {rows} rows fell as {train} train, {validation} validation, \
+         {test} test; {advice}"
+    )]
+    EmptySplit {
+        /// The empty split.
+        split: Split,
+        /// Share it should have, 0 to 1.
+        share: f64,
+        /// Rows that were split.
+        rows: u64,
+        /// Training rows.
+        train: u64,
+        /// Validation rows.
+        validation: u64,
+        /// Test rows.
+        test: u64,
+        /// What to do.
+        advice: String,
+    },
+    /// The audit found the same content in two splits; nothing was published.
+    #[error(
+        "{keys} keys stand in more than one split ({}); this is a defect of the build or of `dataset.split`, nothing was \
+         published", samples.join(", ")
+    )]
+    Leak {
+        /// Keys found in more than one split.
+        keys: u64,
+        /// Some of them, with the splits.
+        samples: Vec<String>,
+    },
+    /// Data on its way could not be kept on the local disk.
+    #[error(
+        "cannot use scratch file or folder `{path}`; free space there, or name another scratch folder, and build again"
+    )]
+    Scratch {
+        /// The file or folder.
+        path: String,
+        /// Cause.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The query engine failed.
+    #[error("the query engine failed while building the dataset{}", advice(.0))]
+    Engine(#[source] DataFusionError),
+    /// Columns could not be read or written.
+    #[error("cannot handle a column in memory")]
+    Arrow(#[from] ArrowError),
+    /// A store could not be read or written.
+    #[error("cannot read or write the dataset's store")]
+    Storage(#[from] feedline_storage::Error),
+    /// A document of ours was refused.
+    #[error(transparent)]
+    Contract(#[from] ContractError),
+}
+
+/// What the caller does about an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Correct the configuration at this key.
+    Config {
+        /// Key path.
+        key: String,
+    },
+    /// Correct the data.
+    Input,
+    /// Look at the cause.
+    Other,
+}
+
+impl Error {
+    /// What the caller does about it.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Config { key, .. } => ErrorKind::Config { key: key.clone() },
+            Self::Input { .. }
+            | Self::TooManyRejects { .. }
+            | Self::EmptySplit { .. }
+            | Self::Contract(_) => ErrorKind::Input,
+            _ => ErrorKind::Other,
+        }
+    }
+
+    pub(crate) fn config(key: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::Config {
+            key: key.into(),
+            reason: reason.into(),
+        }
+    }
+
+    pub(crate) fn scratch(
+        path: &Path,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self::Scratch {
+            path: path.display().to_string(),
+            source: source.into(),
+        }
+    }
+
+    pub(crate) fn input(
+        what: impl Into<String>,
+        reason: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Self {
+        Self::Input {
+            what: what.into(),
+            reason: reason.into(),
+            advice: advice.into(),
+        }
+    }
+}
+
+/// An error of ours that travelled through the engine comes out as it went in.
+impl From<DataFusionError> for Error {
+    fn from(error: DataFusionError) -> Self {
+        match error {
+            DataFusionError::External(inner) => match inner.downcast::<Self>() {
+                Ok(ours) => *ours,
+                Err(other) => Self::Engine(DataFusionError::External(other)),
+            },
+            DataFusionError::Context(_, inner)
+                if matches!(*inner, DataFusionError::External(_)) =>
+            {
+                Self::from(*inner)
+            }
+            other => Self::Engine(other),
+        }
+    }
+}
+
+impl From<Error> for DataFusionError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Engine(inner) => inner,
+            other => Self::External(Box::new(other)),
+        }
+    }
+}
+
+fn list(by_reason: &BTreeMap<String, u64>) -> String {
+    let parts: Vec<String> = by_reason
+        .iter()
+        .map(|(reason, rows)| format!("{reason}: {rows}"))
+        .collect();
+    parts.join(", ")
+}
+
+fn advice(error: &DataFusionError) -> &'static str {
+    match error.find_root() {
+        DataFusionError::ResourcesExhausted(_) => ": allow it more memory or fewer partitions",
+        DataFusionError::IoError(_) => ": free space in the scratch folder, or name another one",
+        _ => "",
+    }
+}

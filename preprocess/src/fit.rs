@@ -1,0 +1,460 @@
+//! Learns every number of a transform from the training split, and from nothing else.
+//!
+//! Steps run in the order written. Each is fitted on the output of the ones before: their operations are applied to the
+//! column inside the query, by the same code that transforms rows later ([`functions::cell`]). All columns of a step share
+//! its queries: imputing and winsorizing take one to four passes over the rows (see [`crate::quantile`]), standardizing
+//! and min-max one, the most frequent value and categories one per column.
+//!
+//! Results depend neither on the order of the rows nor on how they are partitioned: counts are integers, means and
+//! deviations are rounded once from exact sums, percentiles are exact. Infinities take no part in statistics; `winsorize`
+//! caps them. A missing value takes no part either; NaN is missing.
+
+mod aggregate;
+
+use datafusion::{
+    arrow::datatypes::DataType,
+    logical_expr::{Expr, ident},
+};
+use feedline_schemas::{
+    config::{ImputeStrategy, StepConfig, StepKind, Task},
+    format::TRANSFORM,
+    ids::Hash128,
+    transform::{
+        FittedCategories, FittedImpute, FittedMinMax, FittedStandardize, FittedStep, FittedTarget,
+        FittedWinsorize, ImputeStatistic, InputColumn, InputKind, TransformArtefact,
+    },
+};
+
+use self::aggregate::{Counted, Rows};
+use crate::{
+    Error, TrainSplit,
+    exact_sum::Summary,
+    functions::{self, Profile},
+    quantile::{Quantile, Wanted},
+    transform::{content_hash, layout, op_chain},
+};
+
+/// Most classes of a target, and most known values of a category.
+const MOST_VALUES: u32 = 100_000;
+/// Known values of a category unless the step says otherwise.
+const DEFAULT_VALUES: u32 = 100;
+/// Percentiles of `winsorize` unless the step says otherwise.
+const DEFAULT_CAPS: (f64, f64) = (0.01, 0.99);
+
+/// What to fit.
+#[derive(Clone, Debug)]
+pub(crate) struct FitSpec {
+    /// Input columns, in the order of the feature vector.
+    pub(crate) inputs: Vec<InputColumn>,
+    /// Steps with their columns listed; a step without columns does nothing.
+    pub(crate) steps: Vec<StepConfig>,
+    /// Target, if there is one.
+    pub(crate) target: Option<TargetSpec>,
+    /// Recorded in the artefact; the frame has made such texts null.
+    pub(crate) null_values: Vec<String>,
+    /// Recorded in the artefact; the frame has made such numbers null.
+    pub(crate) missing_values: Vec<f64>,
+}
+
+/// The column to predict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TargetSpec {
+    /// Column.
+    pub(crate) column: String,
+    /// What is predicted.
+    pub(crate) task: Task,
+    /// Whether a regression target is standardized.
+    pub(crate) scale: bool,
+}
+
+/// Fits the steps and the target of `spec`.
+///
+/// # Errors
+/// [`Error::Config`] when a step cannot be fitted to its columns or the target is of the wrong kind, [`Error::Input`]
+/// for an empty split, and failures of the engine.
+pub(crate) async fn fit(train: &TrainSplit, spec: &FitSpec) -> Result<TransformArtefact, Error> {
+    let rows = Rows::new(train.frame(), train.rows());
+    if rows.count() == 0 {
+        return Err(Error::input(
+            "the training split",
+            "it has no rows",
+            "land more rows or give it a larger share with `dataset.split.train`",
+        ));
+    }
+    check_spec(spec)?;
+    let mut fit = Fit {
+        rows,
+        steps: Vec::with_capacity(spec.steps.len()),
+    };
+    for step in &spec.steps {
+        let fitted = fit.step(step).await?;
+        fit.steps.push(fitted);
+    }
+    let target = match &spec.target {
+        Some(target) => Some(fit.target(target).await?),
+        None => None,
+    };
+    let mut artefact = TransformArtefact {
+        format: TRANSFORM.format.to_owned(),
+        version: TRANSFORM.version,
+        hash: Hash128::new(0),
+        fitted_rows: fit.rows.count(),
+        null_values: spec.null_values.clone(),
+        missing_values: spec.missing_values.clone(),
+        inputs: spec.inputs.clone(),
+        features: layout(&spec.inputs, &fit.steps).map_err(|reason| Error::config(STEP, reason))?,
+        steps: fit.steps,
+        target,
+    };
+    artefact.hash = content_hash(&artefact);
+    Ok(artefact)
+}
+
+const STEP: &str = "dataset.step";
+
+/// A fit in progress.
+#[derive(Debug)]
+struct Fit {
+    rows: Rows,
+    /// Steps fitted so far.
+    steps: Vec<FittedStep>,
+}
+
+impl Fit {
+    async fn step(&self, step: &StepConfig) -> Result<FittedStep, Error> {
+        Ok(match step.r#type {
+            StepKind::Impute => FittedStep::Impute {
+                columns: self.impute(step).await?,
+            },
+            StepKind::Winsorize => FittedStep::Winsorize {
+                columns: self.winsorize(step).await?,
+            },
+            StepKind::Standardize => FittedStep::Standardize {
+                columns: self.standardize(step).await?,
+            },
+            StepKind::MinMax => FittedStep::MinMax {
+                columns: self.min_max(step).await?,
+            },
+            StepKind::Categories => FittedStep::Categories {
+                columns: self.categories(step).await?,
+            },
+        })
+    }
+
+    async fn impute(&self, step: &StepConfig) -> Result<Vec<FittedImpute>, Error> {
+        let strategy = step.strategy.unwrap_or_default();
+        let mut fitted = Vec::with_capacity(step.columns.len());
+        if strategy == ImputeStrategy::Median {
+            let wanted = step
+                .columns
+                .iter()
+                .map(|name| (self.cell(name), vec![Wanted::Median]))
+                .collect();
+            for (name, found) in step.columns.iter().zip(self.rows.quantiles(wanted).await?) {
+                let median = found.quantiles.and_then(|q| q.first().copied());
+                let value = median
+                    .ok_or_else(|| self.nothing_to_fit("impute", name))?
+                    .value;
+                fitted.push(imputed(step, name, value, found.tally.missing));
+            }
+            return Ok(fitted);
+        }
+        for (name, profile) in step.columns.iter().zip(self.profiles(step).await?) {
+            let value = match strategy {
+                ImputeStrategy::Constant => step.value.map(|value| value + 0.0),
+                ImputeStrategy::Mean => profile.summary().map(|summary| summary.mean),
+                _ => self
+                    .rows
+                    .most_frequent(self.cell(name))
+                    .await?
+                    .map(|most| most.value),
+            };
+            let value = value.ok_or_else(|| self.nothing_to_fit("impute", name))?;
+            fitted.push(imputed(step, name, value, profile.tally().missing));
+        }
+        Ok(fitted)
+    }
+
+    async fn winsorize(&self, step: &StepConfig) -> Result<Vec<FittedWinsorize>, Error> {
+        let (lower, upper) = caps(step);
+        let wanted = || vec![Wanted::Percentile(lower), Wanted::Percentile(upper)];
+        let columns = step
+            .columns
+            .iter()
+            .map(|name| (self.cell(name), wanted()))
+            .collect();
+        let mut fitted = Vec::with_capacity(step.columns.len());
+        for (name, found) in step.columns.iter().zip(self.rows.quantiles(columns).await?) {
+            let Some([low, high]) = found
+                .quantiles
+                .as_deref()
+                .and_then(|q| <[Quantile; 2]>::try_from(q).ok())
+            else {
+                return Err(self.nothing_to_fit("winsorize", name));
+            };
+            if low.value >= high.value && found.tally.finite > 1 {
+                tracing::warn!(
+                    column = %name, cap = low.value, clipped = low.below + high.above,
+                    "the caps of a column are equal, so it becomes constant"
+                );
+            }
+            fitted.push(FittedWinsorize {
+                name: name.clone(),
+                lower,
+                upper,
+                low: low.value,
+                high: high.value,
+                clipped_low: low.below + found.tally.low_infinite,
+                clipped_high: high.above + found.tally.high_infinite,
+            });
+        }
+        Ok(fitted)
+    }
+
+    async fn standardize(&self, step: &StepConfig) -> Result<Vec<FittedStandardize>, Error> {
+        let mut fitted = Vec::with_capacity(step.columns.len());
+        for (name, profile) in step.columns.iter().zip(self.profiles(step).await?) {
+            let summary = profile
+                .summary()
+                .ok_or_else(|| self.nothing_to_fit("standardize", name))?;
+            let constant = is_constant(summary, profile.tally().finite);
+            let scale = if constant { 1.0 } else { summary.deviation };
+            let Summary { mean, deviation } = summary;
+            fitted.push(FittedStandardize {
+                name: name.clone(),
+                mean,
+                deviation,
+                scale,
+                constant,
+            });
+        }
+        Ok(fitted)
+    }
+
+    async fn min_max(&self, step: &StepConfig) -> Result<Vec<FittedMinMax>, Error> {
+        let mut fitted = Vec::with_capacity(step.columns.len());
+        for (name, profile) in step.columns.iter().zip(self.profiles(step).await?) {
+            let (min, max) = profile
+                .range()
+                .ok_or_else(|| self.nothing_to_fit("min_max", name))?;
+            fitted.push(FittedMinMax {
+                name: name.clone(),
+                min,
+                max,
+            });
+        }
+        Ok(fitted)
+    }
+
+    async fn categories(&self, step: &StepConfig) -> Result<Vec<FittedCategories>, Error> {
+        let limit = step.max_values.unwrap_or(DEFAULT_VALUES) as usize;
+        let mut fitted = Vec::with_capacity(step.columns.len());
+        for name in &step.columns {
+            let (values, counts) = unzip(self.rows.frequent_texts(name, limit).await?);
+            let encoding = step.encoding.unwrap_or_default();
+            fitted.push(FittedCategories {
+                name: name.clone(),
+                values,
+                counts,
+                encoding,
+            });
+        }
+        Ok(fitted)
+    }
+
+    async fn target(&self, target: &TargetSpec) -> Result<FittedTarget, Error> {
+        let column = target.column.clone();
+        let is_number = self.rows.data_type(&column)? == DataType::Float64;
+        match target.task {
+            Task::Regression if is_number => {
+                let profiles = self
+                    .rows
+                    .profiles(vec![functions::cell(ident(&column), &[])])
+                    .await?;
+                let summary = profiles
+                    .first()
+                    .and_then(|profile| Some((profile.summary()?, profile.tally().finite)));
+                let (summary, finite) = summary.ok_or_else(|| {
+                    Error::config(
+                        TARGET,
+                        format!("column `{column}` has no finite number in the training split"),
+                    )
+                })?;
+                Ok(regression(column, summary, finite, target.scale))
+            }
+            Task::Regression => {
+                let sample = self.rows.sample(&column).await?.unwrap_or_default();
+                Err(Error::config(
+                    TARGET,
+                    format!(
+                        "column `{column}` is not numeric, one of its values is `{sample}`; name a column of numbers, \
+                         or set `dataset.task = \"classification\"` to predict it as a class"
+                    ),
+                ))
+            }
+            Task::Classification if is_number => Err(Error::config(
+                TARGET,
+                format!("column `{column}` was read as numbers, classes are read as text"),
+            )),
+            Task::Classification => self.classes(column).await,
+        }
+    }
+
+    async fn classes(&self, column: String) -> Result<FittedTarget, Error> {
+        let found = self
+            .rows
+            .frequent_texts(&column, MOST_VALUES as usize + 1)
+            .await?;
+        if found.len() > MOST_VALUES as usize {
+            return Err(Error::config(
+                TARGET,
+                format!(
+                    "column `{column}` has more than {MOST_VALUES} classes in the training split; name a column of few \
+                     values, or set `dataset.task = \"regression\"` to predict it as a number"
+                ),
+            ));
+        }
+        let (classes, counts) = unzip(found);
+        Ok(FittedTarget::Classification {
+            column,
+            classes,
+            counts,
+        })
+    }
+
+    async fn profiles(&self, step: &StepConfig) -> Result<Vec<Profile>, Error> {
+        self.rows
+            .profiles(step.columns.iter().map(|name| self.cell(name)).collect())
+            .await
+    }
+
+    /// The column as the steps so far leave it.
+    fn cell(&self, column: &str) -> Expr {
+        functions::cell(ident(column), &op_chain(&self.steps, column))
+    }
+
+    fn nothing_to_fit(&self, step: &str, column: &str) -> Error {
+        let rows = self.rows.count();
+        Error::config(
+            STEP,
+            format!(
+                "cannot fit `{step}` to column `{column}`: none of its {rows} training rows has a finite value; fill it with \
+                 an `impute` step of `strategy = \"constant\"` and a `value`, or leave it out with `dataset.drop`"
+            ),
+        )
+    }
+}
+
+const TARGET: &str = "dataset.target";
+
+fn imputed(step: &StepConfig, name: &str, value: f64, missing: u64) -> FittedImpute {
+    let statistic = match step.strategy.unwrap_or_default() {
+        ImputeStrategy::Median => ImputeStatistic::Median,
+        ImputeStrategy::Mean => ImputeStatistic::Mean,
+        ImputeStrategy::MostFrequent => ImputeStatistic::MostFrequent,
+        ImputeStrategy::Constant => ImputeStatistic::Constant,
+    };
+    FittedImpute {
+        name: name.to_owned(),
+        value,
+        statistic,
+        missing,
+        indicator: step.indicator.unwrap_or(false),
+    }
+}
+
+fn regression(column: String, summary: Summary, finite: u64, scale: bool) -> FittedTarget {
+    let Summary { mean, deviation } = summary;
+    if !scale {
+        return FittedTarget::Regression {
+            column,
+            mean,
+            scale: 1.0,
+            offset: 0.0,
+        };
+    }
+    let scale = if is_constant(summary, finite) {
+        1.0
+    } else {
+        deviation
+    };
+    FittedTarget::Regression {
+        column,
+        mean,
+        scale,
+        offset: mean,
+    }
+}
+
+/// scikit-learn's rule (`_is_constant_feature` in `sklearn/preprocessing/_data.py`): the variance is at most
+/// `n·ε·variance + (n·mean·ε)²`. Written with the root of both sides, which cannot overflow.
+fn is_constant(summary: Summary, count: u64) -> bool {
+    #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]
+    let error = count as f64 * f64::EPSILON;
+    error >= 1.0 || summary.deviation * (1.0 - error).sqrt() <= error * summary.mean.abs()
+}
+
+fn caps(step: &StepConfig) -> (f64, f64) {
+    (
+        step.lower.unwrap_or(DEFAULT_CAPS.0),
+        step.upper.unwrap_or(DEFAULT_CAPS.1),
+    )
+}
+
+fn unzip<T>(counted: Vec<Counted<T>>) -> (Vec<T>, Vec<u64>) {
+    counted.into_iter().map(|c| (c.value, c.rows)).unzip()
+}
+
+/// Refuses columns that a step cannot work on; the numbers of the steps were checked where they were resolved.
+fn check_spec(spec: &FitSpec) -> Result<(), Error> {
+    if spec.inputs.is_empty() {
+        return Err(Error::config(
+            "dataset.features",
+            "no column is left to be a feature",
+        ));
+    }
+    if let Some(odd) = spec.missing_values.iter().find(|value| !value.is_finite()) {
+        let reason = format!(
+            "`{odd}` is not a finite number; NaN is always missing, and `winsorize` caps infinities"
+        );
+        return Err(Error::config("dataset.missing_values", reason));
+    }
+    spec.steps
+        .iter()
+        .try_for_each(|step| check_step(spec, step).map_err(|reason| Error::config(STEP, reason)))
+}
+
+fn check_step(spec: &FitSpec, step: &StepConfig) -> Result<(), String> {
+    let kind = if step.r#type == StepKind::Categories {
+        InputKind::Categorical
+    } else {
+        InputKind::Numeric
+    };
+    for (i, name) in step.columns.iter().enumerate() {
+        match spec.inputs.iter().find(|input| input.name == *name) {
+            None => {
+                return Err(format!(
+                    "column `{name}` is not a feature, so no step can change it"
+                ));
+            }
+            Some(input) if input.kind != kind && kind == InputKind::Numeric => {
+                return Err(format!(
+                    "column `{name}` is text; only a `categories` step applies to it"
+                ));
+            }
+            Some(input) if input.kind != kind => {
+                return Err(format!(
+                    "column `{name}` is numeric; add it to `dataset.categorical` to read it as a category"
+                ));
+            }
+            Some(_) if step.columns[..i].contains(name) => {
+                return Err(format!("column `{name}` is listed twice"));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,300 @@
+//! Questions to the training rows, answered by aggregations that stream: nothing here holds rows.
+
+use datafusion::{
+    arrow::{
+        array::{ArrayRef, AsArray, Float64Array, RecordBatch, StringArray},
+        compute::cast,
+        datatypes::{DataType, Float64Type, Int64Type},
+    },
+    execution::memory_pool::MemoryLimit,
+    functions_aggregate::count::count_all,
+    logical_expr::{Expr, ident, lit},
+    prelude::DataFrame,
+};
+
+use crate::{
+    Error,
+    functions::{self, Profile},
+    quantile::{PREFIX_BYTES, Quantile, Scan, Search, Tally, Wanted},
+};
+
+/// Memory that the states of one query may take over all partitions, in bytes; less where the engine has little.
+const STATE_BYTES: usize = 256 << 20;
+/// Memory that a profile takes at most per partition, in bytes.
+const PROFILE_BYTES: usize = 100 << 10;
+
+/// The training rows as something to ask.
+#[derive(Debug)]
+pub(super) struct Rows {
+    frame: DataFrame,
+    count: u64,
+    partitions: usize,
+    state_bytes: usize,
+}
+
+/// Quantiles of a column, in the order they were asked for; `None` when it has no finite value.
+#[derive(Clone, Debug)]
+pub(super) struct Quantiles {
+    pub(super) tally: Tally,
+    pub(super) quantiles: Option<Vec<Quantile>>,
+}
+
+/// A value and how many rows have it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Counted<T> {
+    pub(super) value: T,
+    pub(super) rows: u64,
+}
+
+impl Rows {
+    /// The rows of `frame`, of which there are `count`.
+    pub(super) fn new(frame: DataFrame, count: u64) -> Self {
+        let task = frame.task_ctx();
+        // States cannot spill, so most of a limited memory is left to what reads the rows.
+        let state_bytes = match task.memory_pool().memory_limit() {
+            MemoryLimit::Finite(bytes) => STATE_BYTES.min(bytes / 4),
+            _ => STATE_BYTES,
+        };
+        let partitions = task.session_config().target_partitions().max(1);
+        Self {
+            frame,
+            count,
+            partitions,
+            state_bytes,
+        }
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Type of `column`.
+    pub(super) fn data_type(&self, column: &str) -> Result<DataType, Error> {
+        Ok(self
+            .frame
+            .schema()
+            .field_with_unqualified_name(column)?
+            .data_type()
+            .clone())
+    }
+
+    /// The smallest non-null value of the text column `column`.
+    pub(super) async fn sample(&self, column: &str) -> Result<Option<String>, Error> {
+        let sorted = self
+            .values(ident(column))?
+            .sort(vec![ident(VALUE).sort(true, false)])?
+            .limit(0, Some(1))?;
+        let batches = Box::pin(sorted.collect()).await?;
+        Ok(texts(&batches)?.into_iter().next())
+    }
+
+    /// Profiles of numeric expressions, one query for as many as fit in memory.
+    pub(super) async fn profiles(&self, columns: Vec<Expr>) -> Result<Vec<Profile>, Error> {
+        let mut profiles = Vec::with_capacity(columns.len());
+        for columns in columns.chunks(self.per_query(PROFILE_BYTES)) {
+            let states = self
+                .aggregate(columns.iter().cloned().map(functions::profile).collect())
+                .await?;
+            for state in states {
+                let mut profile = Profile::default();
+                profile
+                    .merge_bytes(&state)
+                    .ok_or_else(|| changed("a profile is unreadable"))?;
+                self.check(profile.tally())?;
+                profiles.push(profile);
+            }
+        }
+        Ok(profiles)
+    }
+
+    /// Quantiles of numeric expressions; all columns advance together, a pass over the rows per round (see
+    /// [`crate::quantile`]).
+    pub(super) async fn quantiles(
+        &self,
+        columns: Vec<(Expr, Vec<Wanted>)>,
+    ) -> Result<Vec<Quantiles>, Error> {
+        let mut searches: Vec<(Expr, Search)> = columns
+            .into_iter()
+            .map(|(column, wanted)| (column, Search::new(wanted, self.count)))
+            .collect();
+        loop {
+            let open: Vec<&mut (Expr, Search)> = searches
+                .iter_mut()
+                .filter(|(_, search)| search.next_scan().is_some())
+                .collect();
+            if open.is_empty() {
+                break;
+            }
+            self.advance(open).await?;
+        }
+        let answer = |search: &Search| Quantiles {
+            tally: search.tally(),
+            quantiles: search.quantiles(),
+        };
+        Ok(searches.iter().map(|(_, search)| answer(search)).collect())
+    }
+
+    /// The `limit` most frequent values of the text column `column`, by falling count, then by bytes.
+    pub(super) async fn frequent_texts(
+        &self,
+        column: &str,
+        limit: usize,
+    ) -> Result<Vec<Counted<String>>, Error> {
+        let batches = self.frequent(self.values(ident(column))?, limit).await?;
+        Ok(texts(&batches)?
+            .into_iter()
+            .zip(counts(&batches))
+            .map(|(value, rows)| Counted { value, rows })
+            .collect())
+    }
+
+    /// The most frequent finite value of a numeric expression; the smallest of several.
+    ///
+    /// The engine groups by value, so memory grows with the number of distinct values.
+    pub(super) async fn most_frequent(&self, column: Expr) -> Result<Option<Counted<f64>>, Error> {
+        // NaN is greater than infinity in the engine's order, and the cell function has made it null anyway.
+        let finite = ident(VALUE)
+            .gt(lit(f64::NEG_INFINITY))
+            .and(ident(VALUE).lt(lit(f64::INFINITY)));
+        let batches = self
+            .frequent(self.values(column)?.filter(finite)?, 1)
+            .await?;
+        let values: Vec<f64> = batches
+            .iter()
+            .flat_map(|batch| floats(batch).values().to_vec())
+            .collect();
+        Ok(values
+            .into_iter()
+            .zip(counts(&batches))
+            .map(|(value, rows)| Counted { value, rows })
+            .next())
+    }
+
+    /// One round of each open search, in as few queries as memory allows.
+    async fn advance(&self, mut open: Vec<&mut (Expr, Search)>) -> Result<(), Error> {
+        while !open.is_empty() {
+            let mut specs = Vec::new();
+            let mut prefixes = 0;
+            for (_, search) in &open {
+                let Some(spec) = search.next_scan() else {
+                    continue;
+                };
+                prefixes += spec.prefixes.len();
+                if !specs.is_empty() && prefixes > self.per_query(PREFIX_BYTES) {
+                    break;
+                }
+                specs.push(spec);
+            }
+            let now = open.drain(..specs.len()).collect::<Vec<_>>();
+            let scans = now
+                .iter()
+                .zip(&specs)
+                .map(|((column, _), spec)| functions::scan(column.clone(), spec))
+                .collect();
+            let states = self.aggregate(scans).await?;
+            for (((_, search), spec), state) in now.into_iter().zip(specs).zip(states) {
+                let mut scan = Scan::new(spec);
+                scan.merge_bytes(&state)
+                    .ok_or_else(|| changed("a scan is unreadable"))?;
+                self.check(scan.tally())?;
+                search
+                    .absorb(scan)
+                    .map_err(|inconsistent| changed(&inconsistent.to_string()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How many states of `bytes` each fit into one query. A final merge holds one more than there are partitions.
+    fn per_query(&self, bytes: usize) -> usize {
+        (self.state_bytes / bytes / (self.partitions + 1)).max(1)
+    }
+
+    /// Results of binary aggregates over all rows.
+    async fn aggregate(&self, expressions: Vec<Expr>) -> Result<Vec<Vec<u8>>, Error> {
+        let named = expressions
+            .into_iter()
+            .enumerate()
+            .map(|(i, e)| e.alias(format!("r{i}")))
+            .collect();
+        let batches = Box::pin(self.frame.clone().aggregate(vec![], named)?.collect()).await?;
+        let row = batches
+            .iter()
+            .find(|batch| batch.num_rows() > 0)
+            .ok_or_else(|| changed("an aggregate gave no row"))?;
+        let cell = |column: &ArrayRef| column.as_binary::<i32>().value(0).to_vec();
+        Ok(row.columns().iter().map(cell).collect())
+    }
+
+    /// The non-null values of an expression, as column [`VALUE`].
+    fn values(&self, column: Expr) -> Result<DataFrame, Error> {
+        Ok(self
+            .frame
+            .clone()
+            .select(vec![column.alias(VALUE)])?
+            .filter(ident(VALUE).is_not_null())?)
+    }
+
+    async fn frequent(&self, values: DataFrame, limit: usize) -> Result<Vec<RecordBatch>, Error> {
+        let counted = values
+            .aggregate(vec![ident(VALUE)], vec![count_all().alias(ROWS)])?
+            .sort(vec![
+                ident(ROWS).sort(false, false),
+                ident(VALUE).sort(true, false),
+            ])?
+            .limit(0, Some(limit))?;
+        Ok(Box::pin(counted.collect()).await?)
+    }
+
+    fn check(&self, tally: Tally) -> Result<(), Error> {
+        let cells = tally.cells();
+        if cells == self.count {
+            return Ok(());
+        }
+        Err(changed(&format!(
+            "a pass saw {cells} rows, the split has {}",
+            self.count
+        )))
+    }
+}
+
+const VALUE: &str = "value";
+const ROWS: &str = "rows";
+
+fn texts(batches: &[RecordBatch]) -> Result<Vec<String>, Error> {
+    let mut values = Vec::new();
+    for batch in batches {
+        let text = cast(batch.column(0), &DataType::Utf8)?;
+        let text: &StringArray = text.as_string();
+        values.extend(text.iter().flatten().map(str::to_owned));
+    }
+    Ok(values)
+}
+
+fn floats(batch: &RecordBatch) -> &Float64Array {
+    batch.column(0).as_primitive::<Float64Type>()
+}
+
+fn counts(batches: &[RecordBatch]) -> Vec<u64> {
+    let count = |batch: &RecordBatch| {
+        batch
+            .column(1)
+            .as_primitive::<Int64Type>()
+            .values()
+            .to_vec()
+    };
+    batches
+        .iter()
+        .flat_map(count)
+        .map(|rows| u64::try_from(rows).expect("a count is not negative"))
+        .collect()
+}
+
+fn changed(what: &str) -> Error {
+    Error::input(
+        "the training split",
+        format!("its rows changed while it was read: {what}"),
+        "build again and leave the working folder alone meanwhile",
+    )
+}

@@ -1,0 +1,213 @@
+//! A source's landing zone at its newest log position: the log verified entry by entry, the files it names verified
+//! before anything reads them.
+
+use std::collections::BTreeMap;
+
+use feedline_schemas::{
+    commit::{CommitEntry, DataFile},
+    config::SourceConfig,
+    decode,
+    ids::{Hash128, Name, Origin, SchemaVersion, Sequence},
+    manifest::SourceReference,
+    record::RecordSchema,
+};
+use feedline_storage::Store;
+use futures::{StreamExt, TryStreamExt, stream};
+
+use crate::Error;
+
+/// Objects read at the same time.
+const READS: usize = 16;
+
+/// What a source has landed up to a log position.
+#[derive(Clone, Debug)]
+pub(crate) struct Landed {
+    /// Its landing folder.
+    pub(crate) store: Store,
+    /// The log position.
+    pub(crate) reference: SourceReference,
+    /// Data files by schema version.
+    pub(crate) generations: Vec<Generation>,
+}
+
+/// The data files of one schema version, in log order.
+#[derive(Clone, Debug)]
+pub(crate) struct Generation {
+    pub(crate) schema: RecordSchema,
+    pub(crate) files: Vec<DataFile>,
+}
+
+impl Landed {
+    /// Reads and verifies the commit log of `source`: contiguous from 0, chained by hash, all of this source.
+    pub(crate) async fn read(root: &Store, source: &SourceConfig) -> Result<Self, Error> {
+        let store = root.child(&format!("landing/{}", source.name));
+        let paths = log_paths(&store, &source.name).await?;
+        let mut entries = stream::iter(paths)
+            .map(|path| read_entry(&store, path))
+            .buffered(READS);
+        let mut generations = BTreeMap::new();
+        let mut last: Option<(Sequence, Hash128)> = None;
+        while let Some((path, entry, hash)) = entries.try_next().await? {
+            let expected = last.map_or(Sequence::new(0), |(sequence, _)| sequence.next());
+            check_link(&entry, &source.name, expected, last.map(|l| l.1))
+                .map_err(|reason| damaged(store.url_of(&path), reason))?;
+            add(&mut generations, entry).map_err(|reason| damaged(store.url_of(&path), reason))?;
+            last = Some((expected, hash));
+        }
+        drop(entries);
+        let (sequence, entry_hash) = last.ok_or_else(|| nothing(&source.name, &store))?;
+        let landed = Self {
+            reference: SourceReference {
+                name: source.name.clone(),
+                sequence,
+                entry_hash,
+                licence: source.licence.clone(),
+            },
+            generations: generations.into_values().collect(),
+            store,
+        };
+        if landed.rows() == 0 {
+            return Err(nothing(&landed.reference.name, &landed.store));
+        }
+        Ok(landed)
+    }
+
+    /// Rows in all files.
+    pub(crate) fn rows(&self) -> u64 {
+        self.files().map(|file| file.rows).sum()
+    }
+
+    /// Checks size and hash of every data file, reading each once; `seen` is told the rows of each.
+    pub(crate) async fn verify_files(&self, mut seen: impl FnMut(u64)) -> Result<(), Error> {
+        let mut checked = stream::iter(self.files())
+            .map(|file| verify_file(&self.store, file))
+            .buffer_unordered(READS);
+        while let Some(rows) = checked.try_next().await? {
+            seen(rows);
+        }
+        Ok(())
+    }
+
+    fn files(&self) -> impl Iterator<Item = &DataFile> {
+        self.generations.iter().flat_map(|g| &g.files)
+    }
+}
+
+async fn log_paths(store: &Store, name: &Name) -> Result<Vec<String>, Error> {
+    let listed = store.list("log").await?;
+    let mut paths = Vec::with_capacity(listed.len());
+    for (position, path) in listed
+        .into_iter()
+        .map(|l| l.path)
+        .filter(|p| is_entry(p))
+        .enumerate()
+    {
+        let expected = format!("log/{position:020}.json");
+        if path != expected {
+            return Err(damaged(
+                store.url(),
+                format!(
+                    "the commit log of source `{name}` goes on with `{path}` where `{expected}` should be"
+                ),
+            ));
+        }
+        paths.push(path);
+    }
+    Ok(paths)
+}
+
+fn is_entry(path: &str) -> bool {
+    let name = path
+        .strip_prefix("log/")
+        .and_then(|p| p.strip_suffix(".json"));
+    name.is_some_and(|n| n.len() == 20 && n.bytes().all(|b| b.is_ascii_digit()))
+}
+
+async fn read_entry(store: &Store, path: String) -> Result<(String, CommitEntry, Hash128), Error> {
+    let bytes = store.get(&path).await?;
+    let entry = decode(&store.url_of(&path), &bytes)?;
+    Ok((path, entry, Hash128::of(&bytes)))
+}
+
+fn check_link(
+    entry: &CommitEntry,
+    source: &Name,
+    sequence: Sequence,
+    previous: Option<Hash128>,
+) -> Result<(), String> {
+    if entry.source != *source || entry.sequence != sequence {
+        return Err(format!(
+            "it is entry {} of source `{}`, entry {sequence} of `{source}` should stand here",
+            entry.sequence, entry.source
+        ));
+    }
+    if entry.prev_hash != previous {
+        return Err("it does not continue the entry before it, whose hash is another".into());
+    }
+    let records = entry.counts.rows + entry.counts.duplicates + entry.counts.rejected;
+    // The last row of a batch must have an origin.
+    match Origin::pack(0, sequence.get(), records.saturating_sub(1)) {
+        Some(_) => Ok(()),
+        None => Err(format!(
+            "batch {sequence} of {records} records is beyond what a dataset can refer to"
+        )),
+    }
+}
+
+fn add(
+    generations: &mut BTreeMap<SchemaVersion, Generation>,
+    entry: CommitEntry,
+) -> Result<(), String> {
+    if entry.files.is_empty() {
+        return Ok(());
+    }
+    let version = entry.schema.version;
+    let generation = generations.entry(version).or_insert_with(|| Generation {
+        schema: entry.schema.clone(),
+        files: Vec::new(),
+    });
+    if generation.schema != entry.schema {
+        return Err(format!(
+            "its columns differ from those of an earlier entry with the same schema version {version}"
+        ));
+    }
+    generation.files.extend(entry.files);
+    Ok(())
+}
+
+async fn verify_file(store: &Store, file: &DataFile) -> Result<u64, Error> {
+    let bytes = store.get(&file.path).await?;
+    if bytes.len() as u64 != file.bytes {
+        let reason = format!(
+            "it has {} bytes, the commit log says {}",
+            bytes.len(),
+            file.bytes
+        );
+        return Err(damaged(store.url_of(&file.path), reason));
+    }
+    let hash = Hash128::of(&bytes);
+    if hash != file.hash {
+        let reason = format!(
+            "its content has hash {hash}, the commit log says {}",
+            file.hash
+        );
+        return Err(damaged(store.url_of(&file.path), reason));
+    }
+    Ok(file.rows)
+}
+
+fn damaged(url: String, reason: String) -> Error {
+    Error::input(
+        format!("`{url}`"),
+        reason,
+        "it was changed or damaged after it landed: restore it, or remove the source's landing folder and ingest again",
+    )
+}
+
+fn nothing(name: &Name, store: &Store) -> Error {
+    Error::input(
+        format!("source `{name}`"),
+        format!("no rows have landed in `{}`", store.url()),
+        "run `feedline ingest` first and look at its rejects",
+    )
+}

@@ -1,0 +1,46 @@
+//! Landed data to shards: reads sources at a log position, drops copies, splits, fits on the training split only,
+//! transforms, and writes shards, the transform artefact and the manifest that names them.
+//!
+//! The work is a DataFusion plan with functions of our own; the result is byte-equal for any number of partitions and
+//! for a build that was killed and run again. [`build`] is the entry point; [`verify`] checks what it left.
+//!
+//! Order of work: `landing` (commit logs, verified) → `columns` (what each column is) → `plan` (one typed frame
+//! with content hash, copies dropped, split) → `fit` (takes a [`TrainSplit`], nothing else) → [`Transform`] → `shard`
+//! → audit → `manifest`.
+
+mod audit;
+mod build;
+mod columns;
+mod content;
+mod context;
+mod error;
+mod exact_sum;
+mod fit;
+mod functions;
+mod landing;
+mod manifest;
+mod meter;
+mod plan;
+mod pool;
+mod quantile;
+mod rejects;
+mod scalar;
+mod scan;
+mod scratch;
+mod shard;
+mod split;
+mod stage;
+mod transform;
+mod typing;
+mod verify;
+
+#[cfg(test)]
+mod testing;
+
+pub use build::build;
+pub use context::Context;
+pub use error::{Error, ErrorKind};
+pub use manifest::{read_manifest, read_transform};
+pub use plan::TrainSplit;
+pub use transform::{Applied, TargetValues, Transform};
+pub use verify::verify;

@@ -1,0 +1,181 @@
+//! Publishing a dataset and finding it again.
+//!
+//! Order of writes: shards, rejects, transform artefact, `manifest-<generation>.json` (created, never replaced),
+//! `CURRENT` (replaced). Everything but `CURRENT` is named by content or generation, so a build that died anywhere
+//! leaves the previous dataset in place, and the next one repeats its writes with the same bytes.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use feedline_schemas::{
+    decode, encode,
+    ids::Hash128,
+    manifest::{Manifest, Shard},
+    transform::{TransformArtefact, TransformReference},
+};
+use feedline_storage::{PutNew, Store};
+
+use crate::{Error, transform::content_hash};
+
+/// Name of the pointer to the manifest to read.
+const CURRENT: &str = "CURRENT";
+
+/// Reads the dataset's current manifest and checks its fingerprint.
+///
+/// # Errors
+/// [`Error::Input`] when there is no dataset, or the pointer or the manifest is damaged; [`Error::Contract`] when the
+/// manifest is of another version.
+pub async fn read_manifest(dataset: &Store) -> Result<Manifest, Error> {
+    let Some(pointer) = dataset.get_opt(CURRENT).await? else {
+        return Err(Error::input(
+            format!("dataset `{}`", dataset.url()),
+            "it holds no finished build (`CURRENT` is absent)",
+            "run `feedline shards build` first, or check the location",
+        ));
+    };
+    let name = String::from_utf8_lossy(&pointer).trim().to_owned();
+    if generation_of(&name).is_none() {
+        let url = dataset.url_of(CURRENT);
+        return Err(damaged(
+            &url,
+            format!("it holds `{name}`, which is not the name of a manifest"),
+        ));
+    }
+    let url = dataset.url_of(&name);
+    let manifest: Manifest = decode(&url, &dataset.get(&name).await?)?;
+    match manifest.compute_fingerprint() {
+        found if found == manifest.fingerprint => Ok(manifest),
+        found => Err(damaged(
+            &url,
+            format!(
+                "its content has fingerprint {found}, it says {}",
+                manifest.fingerprint
+            ),
+        )),
+    }
+}
+
+/// Reads the transform artefact `manifest` names and checks its hash.
+///
+/// # Errors
+/// [`Error::Input`] when it is not the one the manifest names, [`Error::Storage`] when it is absent.
+pub async fn read_transform(
+    dataset: &Store,
+    manifest: &Manifest,
+) -> Result<TransformArtefact, Error> {
+    let url = dataset.url_of(&manifest.transform.path);
+    let artefact: TransformArtefact = decode(&url, &dataset.get(&manifest.transform.path).await?)?;
+    let found = content_hash(&artefact);
+    if found != artefact.hash || found != manifest.transform.hash {
+        return Err(damaged(
+            &url,
+            format!(
+                "its content has hash {found}, the manifest says {}",
+                manifest.transform.hash
+            ),
+        ));
+    }
+    Ok(artefact)
+}
+
+fn damaged(url: &str, reason: String) -> Error {
+    Error::input(
+        format!("`{url}`"),
+        reason,
+        "it was changed or damaged: restore it, or remove it and build again",
+    )
+}
+
+/// Writes the artefact and says how a manifest refers to it.
+pub(crate) async fn put_transform(
+    dataset: &Store,
+    artefact: &TransformArtefact,
+    name: &feedline_schemas::ids::Name,
+) -> Result<TransformReference, Error> {
+    let path = format!("transform-{}.json", artefact.hash.short());
+    dataset.put(&path, Bytes::from(encode(artefact))).await?;
+    Ok(TransformReference {
+        path,
+        hash: artefact.hash,
+        dataset: name.clone(),
+    })
+}
+
+/// Creates the next generation's manifest and points `CURRENT` at it. A manifest of equal content that an earlier,
+/// killed build left as the newest is taken instead.
+pub(crate) async fn publish(dataset: &Store, manifest: &Manifest) -> Result<(), Error> {
+    let bytes = Bytes::from(encode(manifest));
+    let newest = dataset
+        .list("")
+        .await?
+        .iter()
+        .filter_map(|l| generation_of(&l.path))
+        .max();
+    let mut generation = newest.unwrap_or(0);
+    let is_ours = match newest {
+        Some(newest) => dataset
+            .get_opt(&path_of(newest))
+            .await?
+            .is_some_and(|found| found == bytes),
+        None => false,
+    };
+    if !is_ours {
+        generation += 1;
+        while let PutNew::Taken(_) = dataset.put_new(&path_of(generation), bytes.clone()).await? {
+            generation += 1;
+        }
+    }
+    Ok(dataset
+        .put(CURRENT, Bytes::from(path_of(generation)))
+        .await?)
+}
+
+fn path_of(generation: u64) -> String {
+    format!("manifest-{generation:06}.json")
+}
+
+fn generation_of(path: &str) -> Option<u64> {
+    let digits = path.strip_prefix("manifest-")?.strip_suffix(".json")?;
+    let plain = digits.len() >= 6 && digits.bytes().all(|b| b.is_ascii_digit());
+    plain.then(|| digits.parse().ok()).flatten()
+}
+
+/// The current manifest, when it is of a build with these inputs and everything it names is there in full size.
+pub(crate) async fn up_to_date(
+    dataset: &Store,
+    input_hash: Hash128,
+) -> Result<Option<Manifest>, Error> {
+    let manifest = match read_manifest(dataset).await {
+        Ok(manifest) if manifest.input_hash == input_hash => manifest,
+        Ok(_) => return Ok(None),
+        Err(Error::Storage(e)) if !e.is_not_found() => return Err(e.into()),
+        Err(error) => {
+            tracing::debug!(%error, "there is no usable earlier build");
+            return Ok(None);
+        }
+    };
+    let there: BTreeMap<String, u64> = dataset
+        .list("shards")
+        .await?
+        .into_iter()
+        .map(|l| (l.path, l.bytes))
+        .collect();
+    let whole = |shard: &Shard| there.get(&shard.path) == Some(&shard.bytes);
+    let missing = manifest
+        .splits
+        .iter()
+        .flat_map(|s| &s.shards)
+        .find(|shard| !whole(shard));
+    if let Some(shard) = missing {
+        tracing::warn!(shard = %shard.path, "a shard of the current dataset is missing or cut, building again");
+        return Ok(None);
+    }
+    match read_transform(dataset, &manifest).await {
+        Ok(_) => Ok(Some(manifest)),
+        Err(Error::Storage(e)) if !e.is_not_found() => Err(e.into()),
+        Err(error) => {
+            tracing::warn!(%error, "building again");
+            Ok(None)
+        }
+    }
+}

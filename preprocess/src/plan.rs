@@ -1,0 +1,308 @@
+//! The dataset as one frame of typed rows with content hash, origin and split, copies dropped.
+
+use std::{ops::RangeInclusive, path::Path, sync::Arc};
+
+use arrow::datatypes::{DataType, Field, Schema};
+use datafusion::{
+    common::ScalarValue,
+    execution::{
+        disk_manager::{DiskManagerBuilder, DiskManagerMode},
+        object_store::ObjectStoreUrl,
+        runtime_env::RuntimeEnvBuilder,
+    },
+    functions_window::expr_fn::row_number,
+    logical_expr::{Expr, ExprFunctionExt, Partitioning, cast, ident, lit},
+    prelude::{DataFrame, SessionConfig, SessionContext},
+};
+use feedline_schemas::{
+    config::{DedupMode, Task},
+    ids::Hash128,
+    manifest::Split,
+    record::{self, ColumnType, RecordSchema},
+    transform::InputKind,
+};
+
+use crate::{
+    Context, Error,
+    columns::{DatasetSpec, system},
+    content::{Cells, ContentHash, HASH_BYTES},
+    functions,
+    landing::{Generation, Landed},
+    pool::BoundedPool,
+    scalar::RowFunction,
+    scan::{ParquetFiles, ScanFile},
+    split::Splitter,
+    stage::Staged,
+    typing::{Category, Judge, Judged, Missing, Numeric},
+};
+
+/// Name the landing zone's store is registered under.
+const LANDING: &str = "landing://root";
+
+/// Memory each partition of a sort keeps for merging, at most; the engine's own default.
+const SORT_RESERVE: usize = 10 << 20;
+
+/// Rows of a batch: the engine's own default, fewer under a tight memory limit.
+const BATCH_ROWS: RangeInclusive<usize> = 64..=8192;
+
+/// Rough size of a row's system columns and of another cell, in bytes, to choose the size of batches by.
+const SYSTEM_BYTES: usize = 64;
+const CELL_BYTES: usize = 16;
+
+/// The rows of the training split: the only thing statistics can be fitted on, and made only from what the splitter
+/// put there.
+#[derive(Clone, Debug)]
+pub struct TrainSplit {
+    frame: DataFrame,
+    rows: u64,
+}
+
+impl TrainSplit {
+    pub(crate) fn of(staged: &Staged) -> Result<Self, Error> {
+        Ok(Self {
+            frame: staged.frame(Split::Train)?,
+            rows: staged.rows(Split::Train),
+        })
+    }
+
+    /// A training split of a test's own making.
+    #[cfg(test)]
+    pub(crate) fn from_frame(frame: DataFrame, rows: u64) -> Self {
+        Self { frame, rows }
+    }
+
+    /// Numeric inputs as `Float64` (null = missing, infinities kept), categories as `Utf8` (null = missing), the target
+    /// (`Float64` or `Utf8`, never null), `_origin`, `_hash`, `_split`.
+    pub(crate) fn frame(&self) -> DataFrame {
+        self.frame.clone()
+    }
+
+    /// Rows of the split.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+}
+
+/// An engine session that spills to `spill` and reads the landing zone; its frames have about `columns` columns.
+pub(crate) fn session(
+    context: &Context,
+    spill: &Path,
+    columns: usize,
+) -> Result<SessionContext, Error> {
+    let partitions = context.partitions.max(1);
+    let mut config = SessionConfig::new()
+        .with_target_partitions(partitions)
+        .with_collect_statistics(false);
+    let disk = DiskManagerBuilder::default()
+        .with_mode(DiskManagerMode::Directories(vec![spill.to_owned()]))
+        .with_max_temp_directory_size(u64::MAX);
+    let mut runtime = RuntimeEnvBuilder::new().with_disk_manager_builder(disk);
+    if let Some(bytes) = context.memory_bytes {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        // The reserves of all partitions together must leave room for the rows, and every merge holds a batch of
+        // each of its inputs.
+        config.options_mut().execution.sort_spill_reservation_bytes =
+            SORT_RESERVE.min(bytes / (16 * partitions));
+        let batch_rows = bytes / (64 * partitions * (SYSTEM_BYTES + CELL_BYTES * columns));
+        config = config.with_batch_size(batch_rows.clamp(*BATCH_ROWS.start(), *BATCH_ROWS.end()));
+        runtime = runtime.with_memory_pool(Arc::new(BoundedPool::new(bytes)));
+    }
+    let session = SessionContext::new_with_config_rt(config, runtime.build_arc()?);
+    functions::register(&session);
+    let (_, store, _) = context.root.object_store();
+    session.register_object_store(ObjectStoreUrl::parse(LANDING)?.as_ref(), store);
+    Ok(session)
+}
+
+/// All rows: `_origin`, `_hash`, `_split`, `_reject`, `_group` where the split has a key, then inputs and target.
+pub(crate) fn frame(
+    session: &SessionContext,
+    sources: &[Landed],
+    spec: &DatasetSpec,
+) -> Result<DataFrame, Error> {
+    let mut all: Option<DataFrame> = None;
+    for (index, source) in sources.iter().enumerate() {
+        for generation in &source.generations {
+            let reading = Reading {
+                schema: &generation.schema,
+                spec,
+                missing: Missing::new(&spec.config.null_values, &spec.config.missing_values),
+            };
+            let rows = read(session, source, generation)?.select(reading.columns(index as u64))?;
+            all = Some(match all {
+                Some(above) => above.union(rows)?,
+                None => rows,
+            });
+        }
+    }
+    let all = all.expect("a landed source has at least one row, so at least one file");
+    match spec.config.dedup {
+        DedupMode::Exact => first_of_each_content(all),
+        DedupMode::None => {
+            let partitions = session.state().config().target_partitions();
+            Ok(all.repartition(Partitioning::RoundRobinBatch(partitions))?)
+        }
+    }
+}
+
+/// Keeps the row with the smallest origin of those with one content. The engine sorts by (hash, origin), spilling
+/// where it must, so the choice depends neither on memory nor on partitions.
+fn first_of_each_content(rows: DataFrame) -> Result<DataFrame, Error> {
+    const COPY: &str = "_copy";
+    let names: Vec<Expr> = rows
+        .schema()
+        .fields()
+        .iter()
+        .map(|f| ident(f.name()))
+        .collect();
+    let rank = row_number()
+        .partition_by(vec![ident(system::HASH)])
+        .order_by(vec![ident(system::ORIGIN).sort(true, false)])
+        .build()?
+        .alias(COPY);
+    Ok(rows
+        .window(vec![rank])?
+        .filter(ident(COPY).eq(lit(1u64)))?
+        .select(names)?)
+}
+
+fn read(
+    session: &SessionContext,
+    source: &Landed,
+    generation: &Generation,
+) -> Result<DataFrame, Error> {
+    let (_, _, folder) = source.store.object_store();
+    let file = |f: &feedline_schemas::commit::DataFile| ScanFile {
+        path: f
+            .path
+            .split('/')
+            .fold(folder.clone(), |path, part| path.join(part)),
+        bytes: f.bytes,
+    };
+    let table = ParquetFiles {
+        store: ObjectStoreUrl::parse(LANDING)?,
+        schema: Arc::new(landed_schema(&generation.schema)),
+        files: generation.files.iter().map(file).collect(),
+    };
+    Ok(session.read_table(Arc::new(table))?)
+}
+
+/// Columns of a landed file.
+pub(crate) fn landed_schema(schema: &RecordSchema) -> Schema {
+    let system = [
+        Field::new(record::system::SEQUENCE, DataType::UInt64, true),
+        Field::new(record::system::ROW, DataType::UInt32, true),
+    ];
+    let own = schema
+        .columns
+        .iter()
+        .map(|c| Field::new(&c.name, landed_type(c.r#type), true));
+    Schema::new(system.into_iter().chain(own).collect::<Vec<_>>())
+}
+
+fn landed_type(column: ColumnType) -> DataType {
+    match column {
+        ColumnType::Bool => DataType::Boolean,
+        ColumnType::Int64 => DataType::Int64,
+        ColumnType::Float64 => DataType::Float64,
+        ColumnType::Null | ColumnType::Utf8 | ColumnType::Json => DataType::Utf8,
+    }
+}
+
+/// Reads the columns of one schema version as the dataset wants them.
+struct Reading<'a> {
+    schema: &'a RecordSchema,
+    spec: &'a DatasetSpec,
+    missing: Missing,
+}
+
+impl Reading<'_> {
+    /// The frame's columns.
+    fn columns(&self, source: u64) -> Vec<Expr> {
+        let hash = content_hash(self.names(), Cells::Typed);
+        let group = self.group();
+        let split = Splitter::new(&self.spec.config.split);
+        let mut columns = vec![
+            origin(source).alias(system::ORIGIN),
+            hash.clone().alias(system::HASH),
+            split
+                .over(vec![group.clone().unwrap_or(hash)])
+                .alias(system::SPLIT),
+            self.judge().alias(system::REJECT),
+        ];
+        columns.extend(group.map(|group| group.alias(system::GROUP)));
+        let inputs = self.spec.inputs.iter().map(|i| &i.column);
+        columns.extend(inputs.map(|c| self.typed(&c.name, c.kind)));
+        let target = self.spec.target.as_ref();
+        columns.extend(target.map(|t| match t.task {
+            Task::Regression => self.typed(&t.column, InputKind::Numeric),
+            Task::Classification => self.typed(&t.column, InputKind::Categorical),
+        }));
+        columns
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.schema.columns.iter().map(|c| c.name.as_str())
+    }
+
+    /// Hash of the split's key columns; a column this version lacks counts as null.
+    fn group(&self) -> Option<Expr> {
+        let key = &self.spec.config.split.key;
+        let there = self.names().filter(|name| key.iter().any(|k| k == name));
+        (!key.is_empty()).then(|| content_hash(there, Cells::Text))
+    }
+
+    fn landed(&self, name: &str) -> Expr {
+        match self.names().any(|n| n == name) {
+            true => ident(name),
+            false => lit(ScalarValue::Utf8(None)),
+        }
+    }
+
+    fn typed(&self, name: &str, kind: InputKind) -> Expr {
+        let (cell, missing) = (vec![self.landed(name)], self.missing.clone());
+        let typed = match kind {
+            InputKind::Numeric => Numeric(missing).over(cell),
+            InputKind::Categorical => Category(missing).over(cell),
+        };
+        typed.alias(name)
+    }
+
+    fn judge(&self) -> Expr {
+        let target = self.spec.target.iter().map(|t| match t.task {
+            Task::Regression => (t.column.clone(), Judged::NumericTarget),
+            Task::Classification => (t.column.clone(), Judged::ClassTarget),
+        });
+        let inputs = self.spec.inputs.iter().map(|i| &i.column);
+        let numbers = inputs
+            .filter(|c| c.kind == InputKind::Numeric)
+            .map(|c| (c.name.clone(), Judged::Number));
+        let columns: Vec<(String, Judged)> = target.chain(numbers).collect();
+        if columns.is_empty() {
+            return lit(ScalarValue::Utf8(None));
+        }
+        let arguments = columns.iter().map(|(name, _)| self.landed(name)).collect();
+        let missing = self.missing.clone();
+        Judge { columns, missing }.over(arguments)
+    }
+}
+
+fn content_hash<'a>(names: impl Iterator<Item = &'a str>, cells: Cells) -> Expr {
+    let mut names: Vec<String> = names.map(str::to_owned).collect();
+    names.sort();
+    if names.is_empty() {
+        return lit(ScalarValue::FixedSizeBinary(
+            HASH_BYTES,
+            Some(Hash128::of(&[]).get().to_be_bytes().to_vec()),
+        ));
+    }
+    let arguments = names.iter().map(ident).collect();
+    ContentHash { names, cells }.over(arguments)
+}
+
+/// [`feedline_schemas::ids::Origin`] from the landed columns; the log was checked to hold no part that does not fit.
+fn origin(source: u64) -> Expr {
+    let row = cast(ident(record::system::ROW), DataType::UInt64);
+    lit(source << 56) + ident(record::system::SEQUENCE) * lit(1u64 << 24) + row
+}

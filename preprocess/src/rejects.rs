@@ -1,0 +1,213 @@
+//! Rows that were set aside: counted, kept in scratch, published as JSON lines in landing order.
+//!
+//! A line is `{"source", "sequence", "row", "reason", "column", "value"}`; the first three say where the row landed.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use arrow::{
+    array::{ArrayRef, AsArray, RecordBatch, StringArray, UInt64Array},
+    datatypes::{DataType, Field, Schema, SchemaRef, UInt64Type},
+};
+use bytes::Bytes;
+use datafusion::{
+    execution::object_store::ObjectStoreUrl, logical_expr::ident, prelude::SessionContext,
+};
+use feedline_schemas::ids::{Hash128, Name, Origin};
+use feedline_storage::Store;
+use futures::TryStreamExt;
+use serde::Serialize;
+
+use crate::{
+    Error,
+    scan::{ParquetFiles, ScanFile},
+    scratch::ScratchFile,
+    typing::Reason,
+};
+
+/// A published file ends with the line that reaches this many bytes.
+const FILE_BYTES: usize = 16 << 20;
+
+const ORIGIN: &str = "origin";
+const REASON: &str = "reason";
+
+fn schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![
+        Field::new(ORIGIN, DataType::UInt64, false),
+        Field::new(REASON, DataType::Utf8, false),
+    ]))
+}
+
+/// Rejected rows of one writer, or of several put together.
+#[derive(Debug, Default)]
+pub(crate) struct Rejects {
+    pub(crate) by_reason: BTreeMap<String, u64>,
+    /// The first in landing order of each reason.
+    first: BTreeMap<String, (u64, Reason)>,
+    files: Vec<ScanFile>,
+}
+
+impl Rejects {
+    pub(crate) fn total(&self) -> u64 {
+        self.by_reason.values().sum()
+    }
+
+    pub(crate) fn merge(&mut self, other: Self) {
+        for (reason, rows) in other.by_reason {
+            *self.by_reason.entry(reason).or_default() += rows;
+        }
+        for (_, (origin, reason)) in other.first {
+            self.see(origin, reason);
+        }
+        self.files.extend(other.files);
+    }
+
+    /// The first rejected row, as its line.
+    pub(crate) fn sample(&self, sources: &[Name]) -> Option<String> {
+        let first = self.first.values().min_by_key(|(origin, _)| *origin);
+        first.map(|(origin, reason)| line(*origin, reason.clone(), sources))
+    }
+
+    /// The first row rejected for this reason.
+    pub(crate) fn first_of(&self, reason: &str) -> Option<&Reason> {
+        self.first.get(reason).map(|(_, reason)| reason)
+    }
+
+    fn see(&mut self, origin: u64, reason: Reason) {
+        match self.first.get_mut(&reason.reason) {
+            Some(first) if first.0 <= origin => {}
+            Some(first) => *first = (origin, reason),
+            None => {
+                self.first.insert(reason.reason.clone(), (origin, reason));
+            }
+        }
+    }
+
+    /// Writes them to `dataset` and returns the paths, each named by its content.
+    pub(crate) async fn publish(
+        &self,
+        session: &SessionContext,
+        dataset: &Store,
+        sources: &[Name],
+    ) -> Result<Vec<String>, Error> {
+        if self.files.is_empty() {
+            return Ok(Vec::new());
+        }
+        let table = ParquetFiles {
+            store: ObjectStoreUrl::local_filesystem(),
+            schema: schema(),
+            files: self.files.clone(),
+        };
+        let order = vec![
+            ident(ORIGIN).sort(true, false),
+            ident(REASON).sort(true, false),
+        ];
+        let mut stream = session
+            .read_table(Arc::new(table))?
+            .sort(order)?
+            .execute_stream()
+            .await?;
+        let mut paths = Vec::new();
+        let mut text = String::new();
+        while let Some(batch) = stream.try_next().await? {
+            let origins = batch.column(0).as_primitive::<UInt64Type>();
+            let reasons = batch.column(1).as_string::<i32>();
+            for (origin, reason) in origins.values().iter().zip(reasons.iter().flatten()) {
+                text += &line(*origin, Reason::from_json(reason), sources);
+                text.push('\n');
+                if text.len() >= FILE_BYTES {
+                    paths.push(put(dataset, std::mem::take(&mut text)).await?);
+                }
+            }
+        }
+        if !text.is_empty() {
+            paths.push(put(dataset, text).await?);
+        }
+        Ok(paths)
+    }
+}
+
+/// Path of a file of rejects with this content.
+pub(crate) fn path_of(content: &[u8]) -> String {
+    format!("rejects/{}.jsonl", Hash128::of(content).short())
+}
+
+/// The first published reject.
+pub(crate) async fn sample(dataset: &Store, paths: &[String]) -> Result<Option<String>, Error> {
+    let Some(path) = paths.first() else {
+        return Ok(None);
+    };
+    let text = dataset.get_opt(path).await?.unwrap_or_default();
+    Ok(String::from_utf8_lossy(&text)
+        .lines()
+        .next()
+        .map(str::to_owned))
+}
+
+async fn put(dataset: &Store, text: String) -> Result<String, Error> {
+    let path = path_of(text.as_bytes());
+    dataset.put(&path, Bytes::from(text)).await?;
+    Ok(path)
+}
+
+fn line(origin: u64, reason: Reason, sources: &[Name]) -> String {
+    #[derive(Serialize)]
+    struct Line<'a> {
+        source: &'a str,
+        sequence: u64,
+        row: u64,
+        #[serde(flatten)]
+        reason: Reason,
+    }
+    let at = Origin::from_packed(origin);
+    let source = usize::try_from(at.source())
+        .ok()
+        .and_then(|i| sources.get(i))
+        .map_or("", Name::as_str);
+    let line = Line {
+        source,
+        sequence: at.sequence().get(),
+        row: at.row(),
+        reason,
+    };
+    serde_json::to_string(&line).expect("texts and integers are JSON")
+}
+
+/// Takes rejected rows, batch by batch.
+#[derive(Debug)]
+pub(crate) struct RejectWriter {
+    rejects: Rejects,
+    file: ScratchFile,
+}
+
+impl RejectWriter {
+    pub(crate) fn new(path: std::path::PathBuf) -> Self {
+        Self {
+            rejects: Rejects::default(),
+            file: ScratchFile::new(path, schema()),
+        }
+    }
+
+    /// Takes rows by origin; each reason is JSON of [`Reason`].
+    pub(crate) fn push(&mut self, rows: Vec<(u64, String)>) -> Result<(), Error> {
+        for (origin, json) in &rows {
+            let reason = Reason::from_json(json);
+            *self
+                .rejects
+                .by_reason
+                .entry(reason.reason.clone())
+                .or_default() += 1;
+            self.rejects.see(*origin, reason);
+        }
+        let (origins, reasons): (Vec<u64>, Vec<String>) = rows.into_iter().unzip();
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(UInt64Array::from(origins)),
+            Arc::new(StringArray::from(reasons)),
+        ];
+        self.file.write(&RecordBatch::try_new(schema(), columns)?)
+    }
+
+    pub(crate) fn finish(mut self) -> Result<Rejects, Error> {
+        self.rejects.files.extend(self.file.finish()?);
+        Ok(self.rejects)
+    }
+}

@@ -1,0 +1,315 @@
+//! One pass over the plan: good rows go to scratch files by split, bad rows to the rejects.
+//!
+//! Everything after this reads the files of one split. The training split's statistics cannot see another split's
+//! rows, because those are not in the files it reads.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch},
+    compute::{filter_record_batch, is_null},
+    datatypes::{SchemaRef, UInt8Type, UInt64Type},
+};
+use datafusion::{
+    error::DataFusionError,
+    execution::{SendableRecordBatchStream, object_store::ObjectStoreUrl},
+    functions_aggregate::expr_fn::{max, min},
+    logical_expr::ident,
+    prelude::{DataFrame, SessionContext},
+};
+use feedline_schemas::{manifest::Split, transform::InputKind};
+use futures::TryStreamExt;
+use tokio::task::JoinSet;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::{
+    Error,
+    columns::{DatasetSpec, system},
+    content::key_of,
+    meter::Meter,
+    rejects::{RejectWriter, Rejects},
+    scalar::RowFunction,
+    scan::{ParquetFiles, ScanFile},
+    scratch::{Scratch, ScratchFile},
+    split::{ShuffleKey, code},
+};
+
+/// A text column with more distinct values than this names rows rather than sorting them.
+const MANY_VALUES: usize = 1000;
+
+/// A text column with fewer distinct values than this is a category even in a tiny dataset.
+const FEW_VALUES: usize = 16;
+
+/// The typed rows of each split, in scratch.
+pub(crate) struct Staged {
+    session: SessionContext,
+    schema: SchemaRef,
+    splits: [Part; 3],
+    /// Distinct training values of the text columns that are features by default.
+    distinct: BTreeMap<String, Distinct>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Part {
+    files: Vec<ScanFile>,
+    rows: u64,
+}
+
+impl Staged {
+    pub(crate) fn rows(&self, split: Split) -> u64 {
+        self.splits[usize::from(code(split))].rows
+    }
+
+    pub(crate) fn total(&self) -> u64 {
+        self.splits.iter().map(|part| part.rows).sum()
+    }
+
+    /// The rows of `split`, in no particular order.
+    pub(crate) fn frame(&self, split: Split) -> Result<DataFrame, Error> {
+        let table = ParquetFiles {
+            store: ObjectStoreUrl::local_filesystem(),
+            schema: Arc::clone(&self.schema),
+            files: self.splits[usize::from(code(split))].files.clone(),
+        };
+        Ok(self.session.read_table(Arc::new(table))?)
+    }
+
+    /// The rows of `split` in the order they are written: shuffled by key, or as they landed. The order is total.
+    pub(crate) async fn ordered(
+        &self,
+        split: Split,
+        shuffle: Option<ShuffleKey>,
+    ) -> Result<SendableRecordBatchStream, Error> {
+        let by_origin = ident(system::ORIGIN).sort(true, false);
+        let order = match shuffle {
+            Some(key) => vec![
+                key.over(vec![ident(system::HASH)]).sort(true, false),
+                by_origin,
+            ],
+            None => vec![by_origin],
+        };
+        Ok(self.frame(split)?.sort(order)?.execute_stream().await?)
+    }
+
+    /// Groups whose rows stand in more than one split: how many, and some of them.
+    pub(crate) async fn leaked_groups(&self) -> Result<(u64, Vec<String>), Error> {
+        const SAMPLES: usize = 5;
+        let (first, last) = ("first", "last");
+        let (group, split) = (ident(system::GROUP), ident(system::SPLIT));
+        let mut rows = self.frame(Split::Train)?;
+        for other in [Split::Validation, Split::Test] {
+            rows = rows.union(self.frame(other)?)?;
+        }
+        let leaks = rows
+            .aggregate(
+                vec![group],
+                vec![min(split.clone()).alias(first), max(split).alias(last)],
+            )?
+            .filter(ident(first).lt(ident(last)))?;
+        let count = leaks.clone().count().await?;
+        let mut samples = Vec::new();
+        for batch in leaks.limit(0, Some(SAMPLES))?.collect().await? {
+            let groups = column(&batch, system::GROUP).as_fixed_size_binary();
+            samples.extend((0..batch.num_rows()).map(|row| {
+                let key = key_of(groups.value(row));
+                format!("rows of the split key with hash `{key:016x}`")
+            }));
+        }
+        Ok((count as u64, samples))
+    }
+
+    /// Text columns that nobody asked for and that hold (nearly) a value per row, such as names, ids and timestamps.
+    pub(crate) fn identifiers(&self) -> BTreeSet<String> {
+        let rows = usize::try_from(self.rows(Split::Train)).unwrap_or(usize::MAX);
+        let names_rows = |d: &Distinct| {
+            d.0.len() > MANY_VALUES || (d.0.len() > FEW_VALUES && d.0.len() > rows / 2)
+        };
+        let found: BTreeSet<String> = self
+            .distinct
+            .iter()
+            .filter(|(_, d)| names_rows(d))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for column in &found {
+            tracing::warn!(
+                %column,
+                "text column is left out of the features: it holds (nearly) a value per row; drop it, or list it in \
+                 `dataset.categorical` (as a category) or in a numeric step's `columns` (as a number) to keep it"
+            );
+        }
+        found
+    }
+}
+
+/// Hashes of distinct values, no more than tell that there are many.
+#[derive(Clone, Debug, Default)]
+struct Distinct(HashSet<u64>);
+
+impl Distinct {
+    fn add(&mut self, hash: u64) {
+        if self.0.len() <= MANY_VALUES {
+            self.0.insert(hash);
+        }
+    }
+}
+
+/// Runs the plan once.
+pub(crate) async fn stage(
+    session: &SessionContext,
+    frame: DataFrame,
+    spec: &DatasetSpec,
+    scratch: &Scratch,
+    meter: Arc<Meter>,
+) -> Result<(Staged, Rejects), Error> {
+    let kept: Vec<usize> = (0..frame.schema().fields().len())
+        .filter(|i| frame.schema().field(*i).name() != system::REJECT)
+        .collect();
+    let schema: SchemaRef = Arc::new(frame.schema().as_arrow().project(&kept)?);
+    let counted = spec
+        .inputs
+        .iter()
+        .filter(|i| i.by_default && i.column.kind == InputKind::Categorical);
+    let counted: Vec<String> = counted.map(|i| i.column.name.clone()).collect();
+    let mut tasks = JoinSet::new();
+    for (partition, stream) in frame
+        .execute_stream_partitioned()
+        .await?
+        .into_iter()
+        .enumerate()
+    {
+        let path = |name: &str| scratch.path(&format!("{name}-{partition}.parquet"));
+        let worker = Worker::new(&schema, &kept, &counted, path, Arc::clone(&meter));
+        tasks.spawn(worker.run(stream));
+    }
+    let mut staged = Staged {
+        session: session.clone(),
+        schema,
+        splits: Default::default(),
+        distinct: counted
+            .into_iter()
+            .map(|name| (name, Distinct::default()))
+            .collect(),
+    };
+    let mut rejects = Rejects::default();
+    while let Some(done) = tasks.join_next().await {
+        let done =
+            done.map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))))??;
+        for (part, (file, rows)) in staged.splits.iter_mut().zip(done.files) {
+            part.files.extend(file);
+            part.rows += rows;
+        }
+        for (all, (_, some)) in staged.distinct.values_mut().zip(done.distinct) {
+            some.0.into_iter().for_each(|hash| all.add(hash));
+        }
+        rejects.merge(done.rejects);
+    }
+    Ok((staged, rejects))
+}
+
+/// Stages one partition.
+struct Worker {
+    kept: Vec<usize>,
+    files: [ScratchFile; 3],
+    rows: [u64; 3],
+    rejects: RejectWriter,
+    distinct: BTreeMap<String, Distinct>,
+    meter: Arc<Meter>,
+}
+
+struct Done {
+    files: [(Option<ScanFile>, u64); 3],
+    rejects: Rejects,
+    distinct: BTreeMap<String, Distinct>,
+}
+
+impl Worker {
+    fn new(
+        schema: &SchemaRef,
+        kept: &[usize],
+        counted: &[String],
+        path: impl Fn(&str) -> PathBuf,
+        meter: Arc<Meter>,
+    ) -> Self {
+        Self {
+            kept: kept.to_vec(),
+            files: Split::ALL
+                .map(|split| ScratchFile::new(path(split.as_str()), Arc::clone(schema))),
+            rows: [0; 3],
+            rejects: RejectWriter::new(path("rejects")),
+            distinct: counted
+                .iter()
+                .map(|name| (name.clone(), Distinct::default()))
+                .collect(),
+            meter,
+        }
+    }
+
+    async fn run(mut self, mut stream: SendableRecordBatchStream) -> Result<Done, Error> {
+        while let Some(batch) = stream.try_next().await? {
+            self.take(&batch)?;
+            self.meter.add(batch.num_rows() as u64);
+        }
+        let rows = self.rows;
+        let mut files = Vec::with_capacity(3);
+        for (file, rows) in self.files.into_iter().zip(rows) {
+            files.push((file.finish()?, rows));
+        }
+        let files = files
+            .try_into()
+            .unwrap_or_else(|_| unreachable!("one file per split"));
+        Ok(Done {
+            files,
+            rejects: self.rejects.finish()?,
+            distinct: self.distinct,
+        })
+    }
+
+    fn take(&mut self, batch: &RecordBatch) -> Result<(), Error> {
+        let reasons = column(batch, system::REJECT).as_string::<i32>();
+        let origins = column(batch, system::ORIGIN).as_primitive::<UInt64Type>();
+        let bad = (0..batch.num_rows()).filter(|row| reasons.is_valid(*row));
+        self.rejects.push(
+            bad.map(|row| (origins.value(row), reasons.value(row).to_owned()))
+                .collect(),
+        )?;
+        let good = filter_record_batch(batch, &is_null(reasons)?)?;
+        let rows = good.project(&self.kept)?;
+        let codes = column(&good, system::SPLIT).as_primitive::<UInt8Type>();
+        for split in Split::ALL {
+            let at = usize::from(code(split));
+            let mask: BooleanArray = codes
+                .values()
+                .iter()
+                .map(|c| Some(*c == code(split)))
+                .collect();
+            let part = filter_record_batch(&rows, &mask)?;
+            if split == Split::Train {
+                self.count_distinct(&part);
+            }
+            self.files[at].write(&part)?;
+            self.rows[at] += part.num_rows() as u64;
+        }
+        Ok(())
+    }
+
+    fn count_distinct(&mut self, rows: &RecordBatch) {
+        for (name, distinct) in &mut self.distinct {
+            let values = column(rows, name).as_string::<i32>();
+            values
+                .iter()
+                .flatten()
+                .for_each(|value| distinct.add(xxh3_64(value.as_bytes())));
+        }
+    }
+}
+
+/// A column the plan made.
+pub(crate) fn column<'a>(batch: &'a RecordBatch, name: &str) -> &'a ArrayRef {
+    batch
+        .column_by_name(name)
+        .expect("the plan makes this column")
+}

@@ -1,0 +1,231 @@
+//! Landing zones made by hand, and what a build left in a dataset, for tests.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use arrow::{
+    array::{
+        ArrayRef, AsArray, BooleanArray, FixedSizeBinaryArray, Float64Array, Int64Array,
+        RecordBatch, StringArray, UInt32Array, UInt64Array,
+    },
+    datatypes::{DataType, Field, Schema, UInt64Type},
+    ipc::reader::FileReader,
+};
+use bytes::Bytes;
+use datafusion::parquet::arrow::ArrowWriter;
+use feedline_schemas::{
+    commit::{BatchCounts, CommitEntry, DataFile, SourceState},
+    config::{PipelineConfig, load},
+    encode,
+    format::COMMIT,
+    ids::{Hash128, Name, Origin, SchemaVersion, Sequence, WriterEpoch},
+    manifest::Split,
+    progress::Silent,
+    record::{Column, ColumnType, RecordSchema, system},
+};
+use feedline_storage::{Store, clock::SystemClock};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{Context, read_manifest};
+
+/// One landed row: a JSON value per column.
+pub(crate) type Cells = Vec<Value>;
+
+/// Writes batches as ingest would.
+pub(crate) struct LandingZone {
+    store: Store,
+    source: Name,
+    schema: RecordSchema,
+    sequence: Sequence,
+    prev_hash: Option<Hash128>,
+}
+
+impl LandingZone {
+    pub(crate) fn new(root: &Store, source: &str, columns: &[(&str, ColumnType)]) -> Self {
+        let mut zone = Self {
+            store: root.child(&format!("landing/{source}")),
+            source: Name::new(source).unwrap(),
+            schema: RecordSchema {
+                version: SchemaVersion::new(0),
+                columns: Vec::new(),
+            },
+            sequence: Sequence::new(0),
+            prev_hash: None,
+        };
+        zone.evolve(columns);
+        zone
+    }
+
+    /// Goes on with other columns, as the next schema version.
+    pub(crate) fn evolve(&mut self, columns: &[(&str, ColumnType)]) {
+        let column = |(i, (name, r#type)): (usize, &(&str, ColumnType))| Column {
+            field_id: u32::try_from(i).unwrap() + 1,
+            name: (*name).to_owned(),
+            r#type: *r#type,
+        };
+        self.schema = RecordSchema {
+            version: self.schema.version.next(),
+            columns: columns.iter().enumerate().map(column).collect(),
+        };
+    }
+
+    /// Lands and commits one batch.
+    pub(crate) async fn batch(&mut self, rows: &[Cells]) {
+        let bytes = self.parquet(rows);
+        let hash = Hash128::of(&bytes);
+        let file = DataFile {
+            path: format!("data/{:020}-{}.parquet", self.sequence.get(), hash.short()),
+            rows: rows.len() as u64,
+            bytes: bytes.len() as u64,
+            hash,
+        };
+        self.store.put(&file.path, bytes).await.unwrap();
+        let entry = CommitEntry {
+            format: COMMIT.format.to_owned(),
+            version: COMMIT.version,
+            source: self.source.clone(),
+            sequence: self.sequence,
+            prev_hash: self.prev_hash,
+            epoch: WriterEpoch::new(1),
+            run_id: "run".into(),
+            batch_id: format!("batch-{}", self.sequence),
+            config_hash: Hash128::new(0),
+            schema: self.schema.clone(),
+            files: vec![file],
+            rejects: Vec::new(),
+            counts: BatchCounts {
+                rows: rows.len() as u64,
+                ..BatchCounts::default()
+            },
+            state: SourceState::default(),
+        };
+        let bytes = Bytes::from(encode(&entry));
+        self.prev_hash = Some(Hash128::of(&bytes));
+        self.store
+            .put(&format!("log/{:020}.json", self.sequence.get()), bytes)
+            .await
+            .unwrap();
+        self.sequence = self.sequence.next();
+    }
+
+    fn parquet(&self, rows: &[Cells]) -> Bytes {
+        let count = u32::try_from(rows.len()).unwrap();
+        let hashes = FixedSizeBinaryArray::try_from_iter(
+            (0..count).map(|row| u128::from(row).to_be_bytes()),
+        )
+        .unwrap();
+        let mut columns: Vec<(Field, ArrayRef)> = vec![
+            (
+                Field::new(system::SEQUENCE, DataType::UInt64, false),
+                Arc::new(UInt64Array::from(vec![self.sequence.get(); rows.len()])),
+            ),
+            (
+                Field::new(system::ROW, DataType::UInt32, false),
+                Arc::new((0..count).collect::<UInt32Array>()),
+            ),
+            (
+                Field::new(system::HASH, DataType::FixedSizeBinary(16), false),
+                Arc::new(hashes),
+            ),
+        ];
+        for (i, column) in self.schema.columns.iter().enumerate() {
+            let cells = rows.iter().map(|row| &row[i]);
+            let array: ArrayRef = match column.r#type {
+                ColumnType::Bool => Arc::new(cells.map(Value::as_bool).collect::<BooleanArray>()),
+                ColumnType::Int64 => Arc::new(cells.map(Value::as_i64).collect::<Int64Array>()),
+                ColumnType::Float64 => Arc::new(cells.map(Value::as_f64).collect::<Float64Array>()),
+                _ => Arc::new(cells.map(Value::as_str).collect::<StringArray>()),
+            };
+            columns.push((
+                Field::new(&column.name, array.data_type().clone(), true),
+                array,
+            ));
+        }
+        let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) = columns.into_iter().unzip();
+        let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).unwrap();
+        let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
+        writer.write(&batch).unwrap();
+        Bytes::from(writer.into_inner().unwrap())
+    }
+}
+
+/// A pipeline with sources `a` and `b` and this `[dataset]` section.
+pub(crate) fn pipeline(dataset: &str) -> PipelineConfig {
+    let source =
+        |name: &str| format!("[[source]]\nname = \"{name}\"\ntype = \"files\"\nurl = \"x.csv\"\n");
+    let text = format!(
+        "[pipeline]\nname = \"p\"\n{}{}[dataset]\n{dataset}\n",
+        source("a"),
+        source("b")
+    );
+    load("p.toml", &text, &[]).unwrap().config
+}
+
+/// A context over `root` with a scratch folder of its own.
+pub(crate) fn context(root: &Store, partitions: usize) -> (Context, TempDir) {
+    let scratch = tempfile::tempdir().unwrap();
+    let context = Context {
+        root: root.clone(),
+        progress: Arc::new(Silent),
+        clock: Arc::new(SystemClock),
+        partitions,
+        memory_bytes: None,
+        scratch: scratch.path().to_owned(),
+    };
+    (context, scratch)
+}
+
+/// Every object of a store.
+pub(crate) async fn contents(store: &Store) -> BTreeMap<String, Bytes> {
+    let mut found = BTreeMap::new();
+    for listed in store.list("").await.unwrap() {
+        let bytes = store.get(&listed.path).await.unwrap();
+        found.insert(listed.path, bytes);
+    }
+    found
+}
+
+/// Flips the lowest bit of one byte of an object.
+pub(crate) async fn flip_bit(store: &Store, path: &str, byte: usize) {
+    let mut bytes = store.get(path).await.unwrap().to_vec();
+    bytes[byte] ^= 1;
+    store.put(path, Bytes::from(bytes)).await.unwrap();
+}
+
+/// A row as the shards hold it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Written {
+    pub(crate) split: Split,
+    pub(crate) key: u64,
+    pub(crate) origin: Origin,
+    pub(crate) x: Vec<f32>,
+}
+
+/// All rows of the current dataset in shard order.
+pub(crate) async fn written(dataset: &Store) -> Vec<Written> {
+    let manifest = read_manifest(dataset).await.unwrap();
+    let mut rows = Vec::new();
+    for split in &manifest.splits {
+        for shard in &split.shards {
+            let bytes = dataset.get(&shard.path).await.unwrap();
+            for batch in FileReader::try_new(std::io::Cursor::new(bytes), None).unwrap() {
+                let batch = batch.unwrap();
+                let x = batch["x"].as_fixed_size_list().clone();
+                let number = |name: &str| batch[name].as_primitive::<UInt64Type>().clone();
+                let (keys, origins) = (number("key"), number("origin"));
+                rows.extend((0..batch.num_rows()).map(|row| {
+                    Written {
+                        split: split.split,
+                        key: keys.value(row),
+                        origin: Origin::from_packed(origins.value(row)),
+                        x: x.value(row)
+                            .as_primitive::<arrow::datatypes::Float32Type>()
+                            .values()
+                            .to_vec(),
+                    }
+                }));
+            }
+        }
+    }
+    rows
+}

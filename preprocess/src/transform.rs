@@ -1,0 +1,374 @@
+//! The one function that turns raw rows into features: in the batch build, the loader and prediction.
+//!
+//! Everything is computed in 64 bits, cell by cell and in the order of the steps, and rounded to 32 bits at the end; no
+//! cell depends on another row, so one row gives the same bits as a million. Columns are bound by name.
+//!
+//! Layout of a row of `x`: the inputs in order; a numeric column gives one element and one more for each indicator
+//! (`<column>__missing`, 1 where the cell was missing); a category gives its id (`ordinal`) or one element per id
+//! (`<column>=__unknown__`, `<column>=__null__`, `<column>=<value>`).
+//!
+//! Cost: a column at a time, one pass per step over the batch's 64-bit cells, then one strided write per element.
+
+mod cell;
+mod layout;
+
+use std::collections::{BTreeMap, HashMap};
+
+use datafusion::arrow::{
+    array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch, StringArray},
+    compute::cast,
+    datatypes::{DataType, Float64Type},
+};
+use feedline_schemas::{
+    encode,
+    ids::Hash128,
+    transform::{CategoryEncoding, FittedTarget, NULL_ID, TransformArtefact, UNKNOWN_ID},
+};
+
+pub(crate) use cell::{CellOp, canonical};
+use layout::{ColumnPlan, plan};
+pub(crate) use layout::{layout, op_chain};
+
+use crate::Error;
+
+/// Why a row cannot become features.
+pub(crate) mod reason {
+    /// A numeric cell is missing and no step filled it.
+    pub(crate) const MISSING_VALUE: &str = "missing_value";
+    /// A cell or the target is infinite after all steps.
+    pub(crate) const NOT_FINITE: &str = "not_finite";
+    /// A cell or the target is finite but beyond the range of 32-bit floats.
+    pub(crate) const TOO_LARGE: &str = "too_large";
+    /// The target is missing.
+    pub(crate) const TARGET_MISSING: &str = "target_missing";
+    /// The class does not occur in the training split.
+    pub(crate) const UNKNOWN_CLASS: &str = "unknown_class";
+}
+
+/// A fitted transform, ready to be applied. It can only be made from an artefact, so only from a fit.
+#[derive(Debug)]
+pub struct Transform {
+    artefact: TransformArtefact,
+    columns: Vec<ColumnPlan>,
+    /// Class ids of a classification target.
+    classes: HashMap<String, i32>,
+}
+
+/// What [`Transform::apply`] makes of a batch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Applied {
+    /// Features, `[rows, features]`, row-major; finite, never -0.0. Bad cells are 0.
+    pub x: Vec<f32>,
+    /// Targets, one per row, where the artefact has a target and the batch its column. Those of bad rows are 0.
+    pub y: Option<TargetValues>,
+    /// Rows that cannot be used, in ascending order, each once: row, reason, detail.
+    pub bad: Vec<(usize, &'static str, String)>,
+}
+
+/// Targets of a batch.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TargetValues {
+    /// `(y - offset) / scale`.
+    Regression(Vec<f32>),
+    /// Class ids.
+    Classification(Vec<i32>),
+}
+
+/// The first reason of each bad row.
+#[derive(Debug, Default)]
+struct Bad(BTreeMap<usize, (&'static str, String)>);
+
+impl Bad {
+    fn add(&mut self, row: usize, reason: &'static str, detail: impl FnOnce() -> String) {
+        self.0.entry(row).or_insert_with(|| (reason, detail()));
+    }
+}
+
+impl Transform {
+    /// Takes an artefact into use after checking that its content has the hash it carries.
+    ///
+    /// # Errors
+    /// [`Error::Input`] when the artefact was altered or contradicts itself.
+    pub fn new(artefact: TransformArtefact) -> Result<Self, Error> {
+        let found = content_hash(&artefact);
+        if found != artefact.hash {
+            return Err(damaged(format!(
+                "its content has hash `{found}`, it should be `{}`",
+                artefact.hash
+            )));
+        }
+        let columns = plan(&artefact.inputs, &artefact.steps).map_err(damaged)?;
+        if layout(&artefact.inputs, &artefact.steps).map_err(damaged)? != artefact.features {
+            return Err(damaged(
+                "its features are not those its steps make".to_owned(),
+            ));
+        }
+        let classes = match &artefact.target {
+            Some(FittedTarget::Classification { classes, .. }) => class_ids(classes)?,
+            _ => HashMap::new(),
+        };
+        Ok(Self {
+            artefact,
+            columns,
+            classes,
+        })
+    }
+
+    /// The artefact.
+    #[must_use]
+    pub fn artefact(&self) -> &TransformArtefact {
+        &self.artefact
+    }
+
+    /// Length of a feature vector.
+    #[must_use]
+    pub fn features(&self) -> usize {
+        self.artefact.features.len()
+    }
+
+    /// Transforms `batch`, which has the input columns by name (numeric as `Float64`, categories as text, null =
+    /// missing) and may have the target and more.
+    ///
+    /// # Errors
+    /// [`Error::Input`] when a column is absent or of another type. A bad value is no error: its row is named in
+    /// [`Applied::bad`].
+    pub fn apply(&self, batch: &RecordBatch) -> Result<Applied, Error> {
+        let mut x = vec![0f32; batch.num_rows() * self.features()];
+        let mut bad = Bad::default();
+        for column in &self.columns {
+            match column {
+                ColumnPlan::Numeric {
+                    name,
+                    ops,
+                    indicators,
+                    place,
+                } => {
+                    let mut cells = cells(&numeric(batch, name)?);
+                    for (i, op) in ops.iter().enumerate() {
+                        if let Some(indicator) = indicators.get(&i) {
+                            self.write(
+                                &mut x,
+                                *indicator,
+                                cells.iter().map(|x| f32::from(u8::from(x.is_nan()))),
+                            );
+                        }
+                        op.apply(&mut cells);
+                    }
+                    let rounded = cells
+                        .iter()
+                        .enumerate()
+                        .map(|(row, x)| rounded(row, *x, name, &mut bad));
+                    self.write(&mut x, *place, rounded);
+                }
+                ColumnPlan::Category {
+                    name,
+                    ids,
+                    encoding,
+                    place,
+                } => {
+                    let values = text(batch, name)?;
+                    let ids = values.iter().map(|value| match value {
+                        None => NULL_ID,
+                        Some(value) => ids.get(value).copied().unwrap_or(UNKNOWN_ID),
+                    });
+                    self.write_category(&mut x, *place, *encoding, ids);
+                }
+            }
+        }
+        let y = self.target(batch, &mut bad)?;
+        let bad = bad
+            .0
+            .into_iter()
+            .map(|(row, (reason, detail))| (row, reason, detail))
+            .collect();
+        Ok(Applied { x, y, bad })
+    }
+
+    /// A stored regression target in its own units: `y · scale + offset`; `None` for a class or without a target.
+    #[must_use]
+    pub fn unscale(&self, y: f32) -> Option<f64> {
+        match &self.artefact.target {
+            Some(FittedTarget::Regression { scale, offset, .. }) => {
+                Some(f64::from(y) * scale + offset)
+            }
+            _ => None,
+        }
+    }
+
+    fn write(&self, x: &mut [f32], place: usize, values: impl Iterator<Item = f32>) {
+        for (row, value) in x.chunks_exact_mut(self.features()).zip(values) {
+            row[place] = value;
+        }
+    }
+
+    fn write_category(
+        &self,
+        x: &mut [f32],
+        place: usize,
+        encoding: CategoryEncoding,
+        ids: impl Iterator<Item = u32>,
+    ) {
+        for (row, id) in x.chunks_exact_mut(self.features()).zip(ids) {
+            match encoding {
+                CategoryEncoding::OneHot => row[place + id as usize] = 1.0,
+                #[expect(
+                    clippy::cast_precision_loss,
+                    reason = "at most 100,002 ids, exact in 24 bits"
+                )]
+                CategoryEncoding::Ordinal => row[place] = id as f32,
+            }
+        }
+    }
+
+    fn target(&self, batch: &RecordBatch, bad: &mut Bad) -> Result<Option<TargetValues>, Error> {
+        let (column, fitted) = match &self.artefact.target {
+            Some(
+                fitted @ (FittedTarget::Regression { column, .. }
+                | FittedTarget::Classification { column, .. }),
+            ) if batch.column_by_name(column).is_some() => (column, fitted),
+            _ => return Ok(None),
+        };
+        Ok(Some(match fitted {
+            FittedTarget::Regression { scale, offset, .. } => {
+                let cells = cells(&numeric(batch, column)?);
+                let scaled = cells
+                    .into_iter()
+                    .enumerate()
+                    .map(|(row, y)| match y.is_nan() {
+                        true => missing_target(row, column, bad),
+                        false => rounded(row, (y - offset) / scale, column, bad),
+                    });
+                TargetValues::Regression(scaled.collect())
+            }
+            FittedTarget::Classification { .. } => {
+                let values = text(batch, column)?;
+                let ids = values.iter().enumerate().map(|(row, class)| match class {
+                    None => missing_target(row, column, bad),
+                    Some(class) => self.classes.get(class).copied().unwrap_or_else(|| {
+                        bad.add(row, reason::UNKNOWN_CLASS, || {
+                            format!("column `{column}`: class `{class}` does not occur in the training split")
+                        });
+                        0
+                    }),
+                });
+                TargetValues::Classification(ids.collect())
+            }
+        }))
+    }
+}
+
+/// Hash an artefact should carry: that of the document with the hash itself zero.
+pub(crate) fn content_hash(artefact: &TransformArtefact) -> Hash128 {
+    Hash128::of(&encode(&TransformArtefact {
+        hash: Hash128::new(0),
+        ..artefact.clone()
+    }))
+}
+
+/// The cells of a numeric column, NaN where missing.
+pub(crate) fn cells(column: &Float64Array) -> Vec<f64> {
+    match column.nulls().filter(|nulls| nulls.null_count() > 0) {
+        None => column.values().to_vec(),
+        Some(_) => column.iter().map(|x| x.unwrap_or(f64::NAN)).collect(),
+    }
+}
+
+fn missing_target<T: Default>(row: usize, column: &str, bad: &mut Bad) -> T {
+    bad.add(row, reason::TARGET_MISSING, || {
+        format!("column `{column}` is the target and has no value")
+    });
+    T::default()
+}
+
+/// The cell as it is stored; 0 in place of one that cannot be.
+#[inline]
+fn rounded(row: usize, cell: f64, column: &str, bad: &mut Bad) -> f32 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "rounding to 32 bits is the purpose, and overflow is checked"
+    )]
+    let short = cell as f32;
+    if short.is_finite() {
+        // Never -0.0, so that equal rows have equal bytes.
+        return short + 0.0;
+    }
+    let (reason, why) = match cell {
+        _ if cell.is_nan() => (
+            reason::MISSING_VALUE,
+            "has no value and no `impute` step fills it".to_owned(),
+        ),
+        _ if cell.is_infinite() => (
+            reason::NOT_FINITE,
+            "is infinite and nothing caps it".to_owned(),
+        ),
+        _ => (
+            reason::TOO_LARGE,
+            format!("is `{cell:e}` after all steps, beyond the range of 32-bit floats"),
+        ),
+    };
+    bad.add(row, reason, || format!("column `{column}` {why}"));
+    0.0
+}
+
+fn column<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a ArrayRef, Error> {
+    batch.column_by_name(name).ok_or_else(|| {
+        Error::input(
+            "the rows to transform",
+            format!("they lack column `{name}`, which the transform was fitted on"),
+            "give all columns of the training data, with null where a value is missing",
+        )
+    })
+}
+
+fn numeric(batch: &RecordBatch, name: &str) -> Result<Float64Array, Error> {
+    let array = column(batch, name)?;
+    array
+        .as_primitive_opt::<Float64Type>()
+        .cloned()
+        .ok_or_else(|| wrong_type(name, array, "a column of 64-bit floats"))
+}
+
+fn text(batch: &RecordBatch, name: &str) -> Result<StringArray, Error> {
+    let array = column(batch, name)?;
+    match array.data_type() {
+        DataType::Utf8 => Ok(array.as_string::<i32>().clone()),
+        DataType::LargeUtf8 | DataType::Utf8View | DataType::Dictionary(..) => {
+            let cast = cast(array, &DataType::Utf8)?;
+            cast.as_string_opt::<i32>()
+                .cloned()
+                .ok_or_else(|| wrong_type(name, array, "text"))
+        }
+        _ => Err(wrong_type(name, array, "text")),
+    }
+}
+
+fn wrong_type(name: &str, array: &ArrayRef, expected: &str) -> Error {
+    Error::input(
+        "the rows to transform",
+        format!(
+            "column `{name}` is {}, the transform was fitted on {expected}",
+            array.data_type()
+        ),
+        "read the column as it was read for the fit",
+    )
+}
+
+fn class_ids(classes: &[String]) -> Result<HashMap<String, i32>, Error> {
+    let ids: Option<HashMap<String, i32>> = (0..i32::MAX)
+        .zip(classes)
+        .map(|(id, class)| Some((class.clone(), id)))
+        .collect();
+    ids.filter(|ids| ids.len() == classes.len())
+        .ok_or_else(|| damaged("it names a class twice".to_owned()))
+}
+
+fn damaged(reason: String) -> Error {
+    Error::input(
+        "the transform artefact",
+        reason,
+        "it was damaged or edited: restore it, or build the dataset again",
+    )
+}
+
+#[cfg(test)]
+mod tests;

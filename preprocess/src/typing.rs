@@ -1,0 +1,426 @@
+//! Landed cells as the values they stand for: a number, a category, or nothing; and the rows that cannot be used.
+//!
+//! Nothing fails here: a bad value is missing, a bad row is described and set aside.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, StringArray},
+    datatypes::{DataType, Float64Type, Int64Type},
+};
+use datafusion::error::{DataFusionError, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::{content::as_integer, scalar::RowFunction};
+
+/// Largest integer up to which all integers are floats.
+const EXACT: u64 = 1 << 53;
+
+/// Characters of a value shown in a reject.
+const SHOWN: usize = 120;
+
+/// What stands for "no value".
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Missing {
+    texts: Vec<String>,
+    /// Bits of the numbers, zero positive.
+    numbers: Vec<u64>,
+}
+
+impl Missing {
+    pub(crate) fn new(texts: &[String], numbers: &[f64]) -> Self {
+        Self {
+            texts: texts.iter().map(|t| t.trim().to_owned()).collect(),
+            numbers: numbers.iter().map(|n| bits(*n)).collect(),
+        }
+    }
+
+    fn text(&self, value: &str) -> bool {
+        let value = value.trim();
+        value.is_empty() || self.texts.iter().any(|t| t == value)
+    }
+
+    fn number(&self, value: f64) -> bool {
+        value.is_nan() || self.numbers.contains(&bits(value))
+    }
+}
+
+fn bits(value: f64) -> u64 {
+    // -0.0 + 0.0 is 0.0.
+    (value + 0.0).to_bits()
+}
+
+/// A cell as a number. Text is parsed after trimming spaces; what is not a number is missing, as is NaN. Booleans are
+/// 0 and 1, infinities stay.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Numeric(pub(crate) Missing);
+
+impl RowFunction for Numeric {
+    const NAME: &'static str = "feedline_numeric";
+    const RETURNS: DataType = DataType::Float64;
+
+    fn call(&self, columns: &[ArrayRef], _: usize) -> Result<ArrayRef> {
+        Ok(Arc::new(self.read(&columns[0])?))
+    }
+}
+
+impl Numeric {
+    fn read(&self, column: &ArrayRef) -> Result<Float64Array> {
+        let values: Float64Array = match column.data_type() {
+            DataType::Boolean => column
+                .as_boolean()
+                .iter()
+                .map(|v| v.map(|v| f64::from(u8::from(v))))
+                .collect(),
+            DataType::Int64 => column
+                .as_primitive::<Int64Type>()
+                .iter()
+                .map(|v| v.map(to_float))
+                .collect(),
+            DataType::Float64 => column.as_primitive::<Float64Type>().clone(),
+            DataType::Utf8 => column
+                .as_string::<i32>()
+                .iter()
+                .map(|v| v.and_then(|v| self.parse(v)))
+                .collect(),
+            other => return Err(not_landed(other)),
+        };
+        Ok(values
+            .iter()
+            .map(|v| v.filter(|v| !self.0.number(*v)))
+            .collect())
+    }
+
+    fn parse(&self, text: &str) -> Option<f64> {
+        if self.0.text(text) {
+            None
+        } else {
+            text.trim().parse().ok()
+        }
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "rows with integers past 2^53 in a numeric column are set aside"
+)]
+fn to_float(value: i64) -> f64 {
+    value as f64
+}
+
+/// A cell as a category. A whole float reads as the integer, so a column widened from integer keeps its categories.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Category(pub(crate) Missing);
+
+impl RowFunction for Category {
+    const NAME: &'static str = "feedline_category";
+    const RETURNS: DataType = DataType::Utf8;
+
+    fn call(&self, columns: &[ArrayRef], _: usize) -> Result<ArrayRef> {
+        Ok(Arc::new(self.read(&columns[0])?))
+    }
+}
+
+impl Category {
+    fn read(&self, column: &ArrayRef) -> Result<StringArray> {
+        let missing = &self.0;
+        Ok(match column.data_type() {
+            DataType::Boolean => column
+                .as_boolean()
+                .iter()
+                .map(|v| v.map(|v| v.to_string()))
+                .collect(),
+            DataType::Int64 => column
+                .as_primitive::<Int64Type>()
+                .iter()
+                .map(|v| {
+                    v.filter(|v| !missing.number(to_float(*v)))
+                        .map(|v| v.to_string())
+                })
+                .collect(),
+            DataType::Float64 => column
+                .as_primitive::<Float64Type>()
+                .iter()
+                .map(|v| v.filter(|v| !missing.number(*v)).map(float_text))
+                .collect(),
+            DataType::Utf8 => column
+                .as_string::<i32>()
+                .iter()
+                .map(|v| v.filter(|v| !missing.text(v)))
+                .collect(),
+            other => return Err(not_landed(other)),
+        })
+    }
+}
+
+fn float_text(value: f64) -> String {
+    as_integer(value).map_or_else(|| value.to_string(), |whole| whole.to_string())
+}
+
+fn not_landed(found: &DataType) -> DataFusionError {
+    DataFusionError::Internal(format!("no landed column is of type {found}"))
+}
+
+/// Why a row is set aside, as the `_reject` column holds it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Reason {
+    /// Reason's name.
+    pub(crate) reason: String,
+    /// Column at fault; empty when it is the row.
+    pub(crate) column: String,
+    /// The value, or what was found.
+    pub(crate) value: String,
+}
+
+impl Reason {
+    pub(crate) fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("a struct of texts is JSON")
+    }
+
+    pub(crate) fn from_json(json: &str) -> Self {
+        serde_json::from_str(json).expect("reasons are written by `to_json`")
+    }
+}
+
+/// Reasons of this stage.
+pub(crate) mod reason {
+    pub(crate) const TARGET_MISSING: &str = "target_missing";
+    pub(crate) const TARGET_NOT_NUMERIC: &str = "target_not_numeric";
+    pub(crate) const TARGET_NOT_FINITE: &str = "target_not_finite";
+    pub(crate) const INTEGER_TOO_LARGE: &str = "integer_too_large";
+}
+
+/// Part of a column in the judgement of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Judged {
+    /// Numeric feature.
+    Number,
+    /// Target of a regression.
+    NumericTarget,
+    /// Target of a classification.
+    ClassTarget,
+}
+
+/// The first thing that makes a row unusable, as JSON of [`Reason`]; null for a good row.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Judge {
+    /// Name and part of each argument.
+    pub(crate) columns: Vec<(String, Judged)>,
+    pub(crate) missing: Missing,
+}
+
+impl RowFunction for Judge {
+    const NAME: &'static str = "feedline_judge";
+    const RETURNS: DataType = DataType::Utf8;
+
+    fn call(&self, columns: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
+        let mut first: Vec<Option<Reason>> = vec![None; rows];
+        for ((name, judged), column) in self.columns.iter().zip(columns) {
+            for (row, reason, value) in self.faults(*judged, column)? {
+                first[row].get_or_insert_with(|| Reason {
+                    reason: reason.to_owned(),
+                    column: name.clone(),
+                    value,
+                });
+            }
+        }
+        let texts: StringArray = first
+            .iter()
+            .map(|r| r.as_ref().map(Reason::to_json))
+            .collect();
+        Ok(Arc::new(texts))
+    }
+}
+
+type Fault = (usize, &'static str, String);
+
+impl Judge {
+    fn faults(&self, judged: Judged, column: &ArrayRef) -> Result<Vec<Fault>> {
+        let mut faults = match column.data_type() {
+            DataType::Int64 if judged != Judged::ClassTarget => {
+                self.too_large(column.as_primitive())
+            }
+            _ => Vec::new(),
+        };
+        match judged {
+            Judged::Number => {}
+            Judged::ClassTarget => {
+                let classes = Category(self.missing.clone()).read(column)?;
+                let missing = (0..column.len()).filter(|row| classes.is_null(*row));
+                faults.extend(missing.map(|row| (row, reason::TARGET_MISSING, String::new())));
+            }
+            Judged::NumericTarget => faults.extend(self.target_faults(column)?),
+        }
+        Ok(faults)
+    }
+
+    fn too_large(&self, values: &Int64Array) -> Vec<Fault> {
+        let large = |v: &i64| v.unsigned_abs() > EXACT && !self.missing.number(to_float(*v));
+        let rows = values
+            .iter()
+            .enumerate()
+            .filter_map(|(row, v)| v.filter(large).map(|v| (row, v)));
+        rows.map(|(row, v)| (row, reason::INTEGER_TOO_LARGE, v.to_string()))
+            .collect()
+    }
+
+    fn target_faults(&self, column: &ArrayRef) -> Result<Vec<Fault>> {
+        let numbers = Numeric(self.missing.clone()).read(column)?;
+        let texts = column.as_string_opt::<i32>();
+        let fault = |row: usize| {
+            let text = texts.filter(|t| t.is_valid(row)).map(|t| t.value(row));
+            match (numbers.is_valid(row).then(|| numbers.value(row)), text) {
+                (Some(number), _) if number.is_finite() => None,
+                (Some(number), _) => Some((row, reason::TARGET_NOT_FINITE, number.to_string())),
+                (None, Some(text))
+                    if !self.missing.text(text) && text.trim().parse::<f64>().is_err() =>
+                {
+                    Some((
+                        row,
+                        reason::TARGET_NOT_NUMERIC,
+                        text.chars().take(SHOWN).collect(),
+                    ))
+                }
+                (None, _) => Some((row, reason::TARGET_MISSING, String::new())),
+            }
+        };
+        Ok((0..column.len()).filter_map(fault).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::BooleanArray;
+
+    use super::*;
+
+    fn missing() -> Missing {
+        Missing::new(&["N/A".into()], &[-200.0])
+    }
+
+    fn texts(values: &[Option<&str>]) -> ArrayRef {
+        Arc::new(StringArray::from(values.to_vec()))
+    }
+
+    #[test]
+    fn text_that_is_no_number_is_missing_and_a_number_keeps_its_value() {
+        let column = texts(&[
+            Some(" 3.5 "),
+            Some("N/A"),
+            Some("-200"),
+            Some(""),
+            Some("1,234"),
+            Some("inf"),
+            Some("NaN"),
+            None,
+        ]);
+        let numbers = Numeric(missing()).read(&column).unwrap();
+        let expected = [
+            Some(3.5),
+            None,
+            None,
+            None,
+            None,
+            Some(f64::INFINITY),
+            None,
+            None,
+        ];
+        assert_eq!(numbers.iter().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn booleans_are_zero_and_one() {
+        let column: ArrayRef = Arc::new(BooleanArray::from(vec![Some(true), Some(false), None]));
+        let numbers = Numeric(missing()).read(&column).unwrap();
+        assert_eq!(
+            numbers.iter().collect::<Vec<_>>(),
+            [Some(1.0), Some(0.0), None]
+        );
+    }
+
+    #[test]
+    fn a_category_does_not_change_when_its_column_widens_to_float() {
+        let ints: ArrayRef = Arc::new(Int64Array::from(vec![5, -200]));
+        let floats: ArrayRef = Arc::new(Float64Array::from(vec![5.0, 5.5]));
+        let read = |c: &ArrayRef| {
+            Category(missing())
+                .read(c)
+                .unwrap()
+                .iter()
+                .map(|v| v.map(str::to_owned))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(read(&ints), [Some("5".to_owned()), None]);
+        assert_eq!(
+            read(&floats),
+            [Some("5".to_owned()), Some("5.5".to_owned())]
+        );
+    }
+
+    fn check(judged: Judged, column: ArrayRef, expected: &[Option<(&str, &str)>]) {
+        let judge = Judge {
+            columns: vec![("c".into(), judged)],
+            missing: missing(),
+        };
+        let found = judge.call(&[Arc::clone(&column)], column.len()).unwrap();
+        let found: Vec<Option<Reason>> = found
+            .as_string::<i32>()
+            .iter()
+            .map(|v| v.map(Reason::from_json))
+            .collect();
+        let expected: Vec<Option<Reason>> = expected
+            .iter()
+            .map(|e| {
+                e.map(|(reason, value)| Reason {
+                    reason: reason.into(),
+                    column: "c".into(),
+                    value: value.into(),
+                })
+            })
+            .collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn unusable_targets_are_told_apart() {
+        let column = texts(&[Some("1"), Some("x"), Some(" N/A"), None, Some("-inf")]);
+        let expected = [
+            None,
+            Some(("target_not_numeric", "x")),
+            Some(("target_missing", "")),
+            Some(("target_missing", "")),
+            Some(("target_not_finite", "-inf")),
+        ];
+        check(Judged::NumericTarget, Arc::clone(&column), &expected);
+        check(
+            Judged::ClassTarget,
+            column,
+            &[None, None, expected[2], expected[3], None],
+        );
+    }
+
+    #[test]
+    fn integers_a_float_cannot_hold_are_set_aside() {
+        let edge = 1i64 << 53;
+        let column: ArrayRef = Arc::new(Int64Array::from(vec![edge, edge + 1, -edge - 1]));
+        let expected = [
+            None,
+            Some(("integer_too_large", "9007199254740993")),
+            Some(("integer_too_large", "-9007199254740993")),
+        ];
+        check(Judged::Number, Arc::clone(&column), &expected);
+        check(Judged::NumericTarget, Arc::clone(&column), &expected);
+        check(Judged::ClassTarget, column, &[None, None, None]);
+    }
+
+    #[test]
+    fn a_declared_missing_number_is_a_missing_target_and_a_fine_feature() {
+        let column: ArrayRef = Arc::new(Int64Array::from(vec![-200]));
+        check(Judged::Number, Arc::clone(&column), &[None]);
+        check(
+            Judged::NumericTarget,
+            column,
+            &[Some(("target_missing", ""))],
+        );
+    }
+}

@@ -1,0 +1,104 @@
+//! Checks a published dataset against its manifest.
+
+use feedline_schemas::{
+    manifest::{Layout, Manifest, Split},
+    report::VerifyReport,
+};
+use feedline_storage::Store;
+
+use crate::{
+    Error,
+    audit::audit,
+    manifest::{read_manifest, read_transform},
+    rejects,
+    shard::ShardLayout,
+};
+
+/// Reads every file the current manifest names and lists everything that is wrong: sizes, hashes, checksums of blocks,
+/// rows, schema, keys that stand in two splits. It does not stop at the first problem.
+///
+/// # Errors
+/// As [`read_manifest`]; a store that cannot be read. Damaged files are problems in the report, not errors.
+pub async fn verify(dataset: &Store) -> Result<VerifyReport, Error> {
+    let manifest = read_manifest(dataset).await?;
+    let layout = ShardLayout::of(&manifest);
+    let findings = audit(
+        dataset,
+        &manifest.splits,
+        |split| layout.schema(split),
+        |_| {},
+    )
+    .await?;
+    let mut problems = findings.problems;
+    problems.extend(
+        findings
+            .leaks
+            .iter()
+            .map(|leak| format!("{leak}: the same content stands in two splits")),
+    );
+    problems.extend(check_counts(&manifest));
+    problems.extend(check_transform(dataset, &manifest).await?);
+    problems.extend(check_rejects(dataset, &manifest).await?);
+    Ok(VerifyReport {
+        url: dataset.url(),
+        fingerprint: manifest.fingerprint.to_string(),
+        shards: findings.shards,
+        blocks: findings.blocks,
+        rows: findings.rows,
+        leaked_keys: findings.leaked,
+        problems,
+    })
+}
+
+/// The manifest against itself.
+fn check_counts(manifest: &Manifest) -> Vec<String> {
+    let counts = &manifest.counts;
+    let mut problems = Vec::new();
+    for (split, counted) in
+        Split::ALL
+            .into_iter()
+            .zip([counts.train, counts.validation, counts.test])
+    {
+        let listed: u64 = manifest
+            .split(split)
+            .map_or(0, |s| s.shards.iter().map(|shard| shard.rows).sum());
+        let stated = manifest.split(split).map_or(0, |s| s.rows);
+        if listed != counted || stated != counted {
+            problems.push(format!(
+                "the {split} split has {listed} rows in its shards, the manifest counts {counted}"
+            ));
+        }
+    }
+    problems
+}
+
+async fn check_transform(dataset: &Store, manifest: &Manifest) -> Result<Option<String>, Error> {
+    match read_transform(dataset, manifest).await {
+        Ok(artefact) => {
+            let Layout::Dense { features, .. } = manifest.layout;
+            let fitted = artefact.features.len();
+            let differs = usize::try_from(features).ok() != Some(fitted);
+            Ok(differs.then(|| {
+                format!("the transform makes {fitted} features, the shards hold {features}")
+            }))
+        }
+        Err(Error::Storage(e)) if !e.is_not_found() => Err(e.into()),
+        Err(error) => Ok(Some(error.to_string())),
+    }
+}
+
+async fn check_rejects(dataset: &Store, manifest: &Manifest) -> Result<Vec<String>, Error> {
+    let mut problems = Vec::new();
+    for path in &manifest.rejects {
+        match dataset.get_opt(path).await? {
+            None => problems.push(format!("the rejects `{path}` do not exist")),
+            Some(bytes) if rejects::path_of(&bytes) != *path => {
+                problems.push(format!(
+                    "the rejects `{path}` are damaged: their hash is not the one in their name"
+                ));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(problems)
+}
