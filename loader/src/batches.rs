@@ -1,0 +1,105 @@
+//! How a pass of samples is cut into global batches, and those into the shares of ranks.
+
+use std::ops::Range;
+
+use feedline_schemas::ids::Rank;
+
+/// The global batches of one pass: all full but the last, which holds what is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Batches {
+    samples: u64,
+    global_batch: u64,
+}
+
+/// Which part of every global batch is ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Share {
+    rank: u64,
+    world_size: u64,
+}
+
+impl Share {
+    /// The share of `rank`, which must be below `world_size`.
+    pub(crate) fn new(rank: Rank, world_size: u32) -> Self {
+        debug_assert!(rank.get() < world_size, "rank {rank} of {world_size}");
+        Self {
+            rank: rank.get().into(),
+            world_size: world_size.into(),
+        }
+    }
+
+    /// The slots of a global batch of `rows` that are ours: `floor(rank * rows / world_size)` up to that of the next
+    /// rank. The shares of all ranks are contiguous, cover the batch, and differ by at most one row.
+    pub(crate) fn slots(self, rows: u64) -> Range<u64> {
+        self.rank * rows / self.world_size..(self.rank + 1) * rows / self.world_size
+    }
+
+    /// The most rows of a share when no global batch has more than `rows`.
+    pub(crate) fn most_rows(self, rows: u64) -> u64 {
+        rows.div_ceil(self.world_size)
+    }
+}
+
+impl Batches {
+    /// Cuts `samples` into batches of `global_batch`, which is at least 1.
+    pub(crate) const fn new(samples: u64, global_batch: u32) -> Self {
+        Self {
+            samples,
+            global_batch: global_batch as u64,
+        }
+    }
+
+    /// Number of batches.
+    pub(crate) const fn count(self) -> u64 {
+        self.samples.div_ceil(self.global_batch)
+    }
+
+    /// Samples of a full batch.
+    pub(crate) const fn full(self) -> u64 {
+        self.global_batch
+    }
+
+    /// Samples of the whole pass.
+    pub(crate) const fn samples(self) -> u64 {
+        self.samples
+    }
+
+    /// Samples of batch `batch`.
+    pub(crate) fn rows(self, batch: u64) -> u64 {
+        self.samples
+            .saturating_sub(batch * self.global_batch)
+            .min(self.global_batch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_cover_every_batch_without_overlap() {
+        for world_size in 1..=48 {
+            for rows in [0, 1, 7, 8, 96, 256, 1000] {
+                let mut next = 0;
+                for rank in 0..world_size {
+                    let share = Share::new(Rank::new(rank), world_size);
+                    let slots = share.slots(rows);
+                    assert_eq!(slots.start, next);
+                    assert!(slots.end - slots.start <= share.most_rows(rows));
+                    next = slots.end;
+                }
+                assert_eq!(next, rows);
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_last_batch_is_short() {
+        let batches = Batches::new(20, 8);
+        assert_eq!(
+            (0..4).map(|b| batches.rows(b)).collect::<Vec<_>>(),
+            [8, 8, 4, 0]
+        );
+        assert_eq!((batches.count(), Batches::new(16, 8).count()), (3, 2));
+    }
+}

@@ -1,0 +1,116 @@
+//! Permits for bytes of blocks.
+//!
+//! Whoever reads takes permits in the order of first need and gives them back when a block is done with. Up to the
+//! limit they are free for all; above it only blocks of the batch that is being assembled get one. So the bytes held
+//! stay below the larger of the limit and what that batch needs, and the batch always gets all it needs: nothing that
+//! waits for a block can keep the block from being read.
+
+use std::sync::{Mutex, PoisonError};
+
+use tokio::sync::Notify;
+
+/// Bytes of blocks that may be held.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    limit: u64,
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    held: u64,
+    /// Batch that is being assembled.
+    demanded: u64,
+    over: bool,
+}
+
+impl Budget {
+    /// A budget of `limit` bytes for a pass that begins with batch `start`.
+    pub(crate) fn new(limit: u64, start: u64) -> Self {
+        let state = State {
+            held: 0,
+            demanded: start,
+            over: false,
+        };
+        Self {
+            limit,
+            state: Mutex::new(state),
+            changed: Notify::new(),
+        }
+    }
+
+    /// Waits until a block that batch `first` is the first to need may be held, and counts it. Returns the bytes then
+    /// held. Only one caller may wait at a time. Dropping the future takes nothing.
+    pub(crate) async fn take(&self, first: u64, bytes: u64) -> u64 {
+        loop {
+            if let Some(held) = self.try_take(first, bytes) {
+                return held;
+            }
+            self.changed.notified().await;
+        }
+    }
+
+    /// See [`Budget::take`].
+    pub(crate) fn try_take(&self, first: u64, bytes: u64) -> Option<u64> {
+        let mut state = self.lock();
+        let held = state.held + bytes;
+        if held > self.limit {
+            if first > state.demanded {
+                return None;
+            }
+            if !std::mem::replace(&mut state.over, true) {
+                tracing::warn!(
+                    limit_bytes = self.limit,
+                    held_bytes = held,
+                    "the blocks of one batch exceed `prefetch_bytes`: nothing is read ahead; raise it, or lower \
+                     `window_blocks` or `domains`"
+                );
+            }
+        }
+        state.held = held;
+        Some(held)
+    }
+
+    /// Gives back the permits of a block.
+    pub(crate) fn give(&self, bytes: u64) {
+        self.lock().held -= bytes;
+        self.changed.notify_one();
+    }
+
+    /// Says that batch `batch` is being assembled.
+    pub(crate) fn demand(&self, batch: u64) {
+        self.lock().demanded = batch;
+        self.changed.notify_one();
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_over_the_limit_are_granted_to_the_batch_in_hand_only() {
+        let budget = Budget::new(10, 0);
+        assert_eq!(budget.try_take(5, 6), Some(6));
+        assert_eq!(budget.try_take(5, 4), Some(10));
+        assert_eq!(budget.try_take(5, 1), None);
+        budget.demand(5);
+        assert_eq!(budget.try_take(5, 1), Some(11));
+        assert_eq!(budget.try_take(6, 1), None);
+        budget.give(6);
+        assert_eq!(budget.try_take(6, 5), Some(10));
+    }
+
+    #[tokio::test]
+    async fn a_waiting_reader_is_woken_by_returned_bytes() {
+        let budget = Budget::new(10, 0);
+        budget.take(1, 10).await;
+        let (held, ()) = tokio::join!(budget.take(2, 3), async { budget.give(10) });
+        assert_eq!(held, 3);
+    }
+}

@@ -1,0 +1,208 @@
+//! The columns that a shard must have, and which of its columns they are.
+
+use arrow::{
+    datatypes::{DataType, Schema, SchemaRef},
+    ipc::{self, convert::fb_to_schema},
+};
+use feedline_schemas::manifest::{Layout, TargetKind};
+
+use crate::guard::catching;
+
+/// Columns of a shard, found in its schema.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ShardColumns {
+    /// The shard's schema.
+    pub(crate) schema: SchemaRef,
+    /// Indices of `x`, `key` and `origin`, and of `y` if there is a target.
+    pub(crate) x: usize,
+    pub(crate) key: usize,
+    pub(crate) origin: usize,
+    pub(crate) y: Option<usize>,
+}
+
+/// Start of an encapsulated message; what precedes the schema in a file is the magic and zeros.
+const CONTINUATION: [u8; 4] = [0xff; 4];
+
+impl ShardColumns {
+    /// Finds the columns in the head of a shard, which is everything before its first block.
+    ///
+    /// The head is under no checksum of its own, so nothing it says is believed beyond the match with `layout`.
+    ///
+    /// # Errors
+    /// What differs from `layout`.
+    pub(crate) fn read(head: &[u8], layout: &Layout) -> Result<Self, String> {
+        if !head.starts_with(b"ARROW1") {
+            return Err("it does not begin as an Arrow IPC file does".into());
+        }
+        let start = head.windows(4).position(|window| window == CONTINUATION);
+        let message = start
+            .and_then(|start| head.get(start + 8..))
+            .ok_or("its schema message is missing")?;
+        let schema = catching(|| read_schema(message))??;
+        Self::find(schema, layout)
+    }
+
+    fn find(schema: Schema, layout: &Layout) -> Result<Self, String> {
+        let Layout::Dense { features, target } = layout;
+        let x = find(
+            &schema,
+            "x",
+            |t| is_vector(t, *features),
+            &format!("fixed_size_list<float32>[{features}]"),
+        )?;
+        let y = match target {
+            TargetKind::None => None,
+            TargetKind::Regression => {
+                Some(find(&schema, "y", |t| *t == DataType::Float32, "float32")?)
+            }
+            TargetKind::Classification { .. } => {
+                Some(find(&schema, "y", |t| *t == DataType::Int32, "int32")?)
+            }
+        };
+        let key = find(&schema, "key", |t| *t == DataType::UInt64, "uint64")?;
+        let origin = find(&schema, "origin", |t| *t == DataType::UInt64, "uint64")?;
+        let expected = 3 + usize::from(y.is_some());
+        if schema.fields().len() != expected {
+            return Err(format!(
+                "it has `{}` columns instead of `{expected}`",
+                schema.fields().len()
+            ));
+        }
+        Ok(Self {
+            schema: schema.into(),
+            x,
+            key,
+            origin,
+            y,
+        })
+    }
+}
+
+fn read_schema(message: &[u8]) -> Result<Schema, String> {
+    let message = ipc::root_as_message(message)
+        .map_err(|e| format!("its schema message cannot be read: {e}"))?;
+    let schema = message
+        .header_as_schema()
+        .ok_or("its first message is not a schema")?;
+    if schema.endianness() != ipc::Endianness::Little {
+        return Err("its numbers are not little endian".into());
+    }
+    Ok(fb_to_schema(schema))
+}
+
+fn find(
+    schema: &Schema,
+    name: &str,
+    fits: impl Fn(&DataType) -> bool,
+    wanted: &str,
+) -> Result<usize, String> {
+    let index = schema
+        .index_of(name)
+        .map_err(|_| format!("column `{name}` is missing"))?;
+    let found = schema.field(index).data_type();
+    if fits(found) {
+        Ok(index)
+    } else {
+        Err(format!(
+            "column `{name}` is `{found}` instead of `{wanted}`"
+        ))
+    }
+}
+
+fn is_vector(found: &DataType, features: u32) -> bool {
+    matches!(found, DataType::FixedSizeList(element, length)
+        if *element.data_type() == DataType::Float32 && u32::try_from(*length) == Ok(features))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::Field;
+
+    use super::*;
+
+    fn head(fields: Vec<Field>) -> Vec<u8> {
+        let writer = ipc::writer::FileWriter::try_new(Vec::new(), &Schema::new(fields)).unwrap();
+        writer.get_ref().clone()
+    }
+
+    fn vector(length: i32, element: DataType) -> DataType {
+        DataType::FixedSizeList(Field::new("item", element, false).into(), length)
+    }
+
+    fn columns(x: DataType, y: DataType) -> Vec<Field> {
+        let field = |name, data_type| Field::new(name, data_type, false);
+        vec![
+            field("x", x),
+            field("y", y),
+            field("key", DataType::UInt64),
+            field("origin", DataType::UInt64),
+        ]
+    }
+
+    const LAYOUT: Layout = Layout::Dense {
+        features: 3,
+        target: TargetKind::Regression,
+    };
+
+    #[test]
+    fn columns_are_found_by_name_in_any_order() {
+        let mut fields = columns(vector(3, DataType::Float32), DataType::Float32);
+        fields.reverse();
+        let found = ShardColumns::read(&head(fields), &LAYOUT).unwrap();
+        assert_eq!(
+            (found.x, found.y, found.key, found.origin),
+            (3, Some(2), 1, 0)
+        );
+    }
+
+    #[test]
+    fn other_columns_are_refused_by_name() {
+        let check = |fields: Vec<Field>, message: &str| {
+            assert_eq!(
+                ShardColumns::read(&head(fields), &LAYOUT).unwrap_err(),
+                message
+            );
+        };
+        let x = || vector(3, DataType::Float32);
+        check(
+            columns(x(), DataType::Float64),
+            "column `y` is `Float64` instead of `float32`",
+        );
+        check(
+            columns(x(), DataType::Int32),
+            "column `y` is `Int32` instead of `float32`",
+        );
+        check(
+            columns(vector(4, DataType::Float32), DataType::Float32),
+            "column `x` is `FixedSizeList(4 x non-null Float32)` instead of `fixed_size_list<float32>[3]`",
+        );
+        check(
+            columns(vector(3, DataType::Int32), DataType::Float32),
+            "column `x` is `FixedSizeList(3 x non-null Int32)` instead of `fixed_size_list<float32>[3]`",
+        );
+        let mut fields = columns(x(), DataType::Float32);
+        fields.push(Field::new("z", DataType::Int8, true));
+        check(fields.clone(), "it has `5` columns instead of `4`");
+        fields.remove(2);
+        check(fields, "column `key` is missing");
+    }
+
+    #[test]
+    fn no_flipped_bit_of_a_head_is_a_panic() {
+        let good = head(columns(vector(3, DataType::Float32), DataType::Float32));
+        let read = |bytes: &[u8]| ShardColumns::read(bytes, &LAYOUT);
+        assert!(read(&good).is_ok());
+        assert!(read(&good[..20]).is_err());
+        assert!(read(b"").is_err());
+        for bit in 0..good.len() * 8 {
+            let mut bytes = good.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            if let Ok(found) = read(&bytes) {
+                assert_eq!(
+                    (found.x, found.y, found.key, found.origin),
+                    (0, Some(1), 2, 3)
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! What can go wrong between the shards and the trainer.
+
+use feedline_schemas::{ContractError, ids::Hash128, manifest::Split};
+
+/// An error of the loader.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A setting cannot be used.
+    #[error("cannot use loader setting `{key}`: {reason}")]
+    Config {
+        /// Name of the setting.
+        key: &'static str,
+        /// What is wrong, and what is allowed.
+        reason: String,
+    },
+    /// The folder holds no published dataset.
+    #[error(
+        "there is no dataset in `{url}`: it has no `CURRENT`; check the path, or build the dataset first"
+    )]
+    NoDataset {
+        /// URL of the folder.
+        url: String,
+    },
+    /// The dataset's pointer or manifest cannot be read.
+    #[error("cannot read the dataset in `{url}`")]
+    Storage {
+        /// URL of the folder.
+        url: String,
+        /// Cause.
+        #[source]
+        source: Box<feedline_storage::Error>,
+    },
+    /// The manifest is not a manifest this build can read.
+    #[error("cannot use the dataset in `{url}`")]
+    Contract {
+        /// URL of the folder.
+        url: String,
+        /// Cause.
+        #[source]
+        source: ContractError,
+    },
+    /// The manifest contradicts itself or its pointer.
+    #[error(
+        "cannot use the dataset in `{url}`: {reason}; its manifest is damaged, build the dataset again"
+    )]
+    Manifest {
+        /// URL of the folder.
+        url: String,
+        /// What does not fit together.
+        reason: String,
+    },
+    /// The manifest's content is not the one its fingerprint was made of.
+    #[error(
+        "cannot use manifest `{url}`: it says fingerprint `{found}` and its content has `{computed}`; the file was \
+         changed after it was written, restore it or build the dataset again"
+    )]
+    Fingerprint {
+        /// URL of the manifest.
+        url: String,
+        /// Fingerprint it carries.
+        found: Hash128,
+        /// Fingerprint of its content.
+        computed: Hash128,
+    },
+    /// The split has no samples.
+    #[error(
+        "split `{split}` of dataset `{url}` has no samples; give it a larger share in `[dataset.split]` or more data"
+    )]
+    EmptySplit {
+        /// URL of the folder.
+        url: String,
+        /// Split.
+        split: Split,
+    },
+    /// A loader state belongs to another order.
+    #[error(
+        "cannot resume from this loader state: {}; resume with the dataset and settings it was saved with, or start \
+         a new run",
+        list(differences)
+    )]
+    StateMismatch {
+        /// What differs.
+        differences: Vec<Difference>,
+    },
+    /// A shard that the manifest names is absent.
+    #[error(
+        "shard `{shard}` is missing, although the manifest with fingerprint `{fingerprint}` names it; restore the \
+         file or build the dataset again"
+    )]
+    ShardMissing {
+        /// URL of the shard.
+        shard: String,
+        /// The manifest's fingerprint.
+        fingerprint: Hash128,
+    },
+    /// A shard is shorter than the manifest says.
+    #[error(
+        "shard `{shard}` is cut short: it has `{found}` bytes and the manifest says `{expected}`; restore the file or \
+         build the dataset again"
+    )]
+    ShardTruncated {
+        /// URL of the shard.
+        shard: String,
+        /// Bytes it should have.
+        expected: u64,
+        /// Bytes it has.
+        found: u64,
+    },
+    /// A shard's columns are not those of the manifest's layout.
+    #[error(
+        "shard `{shard}` does not have the columns that the manifest says: {reason}; restore the file or build the \
+         dataset again"
+    )]
+    ShardSchema {
+        /// URL of the shard.
+        shard: String,
+        /// What differs.
+        reason: String,
+    },
+    /// A block is damaged, also when it was read a second time. Its samples were not handed out.
+    #[error(
+        "block `{block}` of shard `{shard}` is damaged: {reason}; it was read twice and none of its samples were \
+         used, restore the file or build the dataset again"
+    )]
+    Corrupt {
+        /// URL of the shard.
+        shard: String,
+        /// Block in the shard, from 0.
+        block: u32,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A block could not be read, also not when it was asked for a second time.
+    #[error("cannot read block `{block}` of shard `{shard}`")]
+    Read {
+        /// URL of the shard.
+        shard: String,
+        /// Block in the shard, from 0.
+        block: u32,
+        /// Cause.
+        #[source]
+        source: Box<feedline_storage::Error>,
+    },
+    /// The caller keeps every batch it was given, so that none can be filled.
+    #[error(
+        "all `{slabs}` batches of the loader are held by the caller; drop one before asking for the next, or raise \
+         `slabs`"
+    )]
+    BatchesHeld {
+        /// Batches there are.
+        slabs: u32,
+    },
+    /// A thread could not be started.
+    #[error("cannot start the loader's `{stage}` thread")]
+    Thread {
+        /// Stage.
+        stage: &'static str,
+        /// Cause.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A thread of the loader panicked or went away: a bug.
+    #[error(
+        "the loader's `{stage}` thread died: {reason}; this is a bug in feedline, please report it"
+    )]
+    Worker {
+        /// Stage.
+        stage: &'static str,
+        /// What it said.
+        reason: String,
+    },
+}
+
+/// A field of a loader state that is not what this loader has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Field.
+    pub field: &'static str,
+    /// Value in the state.
+    pub state: String,
+    /// Value of this loader.
+    pub loader: String,
+}
+
+fn list(differences: &[Difference]) -> String {
+    let texts: Vec<_> = differences
+        .iter()
+        .map(|d| {
+            format!(
+                "`{}` is `{}` there and `{}` here",
+                d.field, d.state, d.loader
+            )
+        })
+        .collect();
+    texts.join(", ")
+}

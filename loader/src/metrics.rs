@@ -1,0 +1,176 @@
+//! Where a loader's time goes.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use feedline_storage::clock::Clock;
+use serde::Serialize;
+
+use crate::{Batch, slab::SlabShape};
+
+/// Totals of a loader since it was opened, over all of its passes.
+///
+/// Reading them together is not atomic: one stage may be a batch ahead of another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct LoaderMetrics {
+    /// Reading blocks and checking them. It never starves: the plan of what to read is always ahead.
+    pub fetch: StageMetrics,
+    /// Seconds of the fetch stage's busy time that went into checksums and decoding.
+    pub check_seconds: f64,
+    /// Copying rows into batches. Starved: waiting for a block. Blocked: waiting for the caller to drop a batch.
+    pub assemble: StageMetrics,
+    /// Seconds the caller waited for a batch: what the loader cost the trainer.
+    pub consumer_wait_seconds: f64,
+    /// Batches handed out.
+    pub batches: u64,
+    /// Samples handed out.
+    pub samples: u64,
+    /// Bytes copied into batches: features, target, key and origin.
+    pub batch_bytes: u64,
+    /// Blocks read.
+    pub blocks: u64,
+    /// Bytes of the blocks read.
+    pub block_bytes: u64,
+    /// Blocks and shard heads that had to be asked for a second time.
+    pub refetches: u64,
+    /// Most bytes of blocks that were in memory or on their way at one time.
+    pub peak_bytes: u64,
+}
+
+/// Seconds of one stage, on the clock the loader was opened with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct StageMetrics {
+    /// Seconds at work.
+    pub busy_seconds: f64,
+    /// Seconds without work to do, because the stage before is slower.
+    pub starved_seconds: f64,
+    /// Seconds without room for the result, because the stage behind is slower.
+    pub blocked_seconds: f64,
+}
+
+/// The running totals, shared by the threads of a loader.
+#[derive(Debug)]
+pub(crate) struct Meters {
+    clock: Arc<dyn Clock>,
+    row_bytes: u64,
+    pub(crate) fetch_busy: Timer,
+    pub(crate) fetch_blocked: Timer,
+    pub(crate) check: Timer,
+    pub(crate) assemble_busy: Timer,
+    pub(crate) assemble_starved: Timer,
+    pub(crate) assemble_blocked: Timer,
+    pub(crate) consumer_wait: Timer,
+    pub(crate) batches: Count,
+    pub(crate) samples: Count,
+    pub(crate) batch_bytes: Count,
+    pub(crate) blocks: Count,
+    pub(crate) block_bytes: Count,
+    pub(crate) refetches: Count,
+    pub(crate) peak_bytes: Count,
+}
+
+/// Time spent, in nanoseconds.
+#[derive(Debug, Default)]
+pub(crate) struct Timer(AtomicU64);
+
+/// A number of things.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Timer {
+    pub(crate) fn add(&self, time: Duration) {
+        self.0
+            .fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    fn seconds(&self) -> f64 {
+        Duration::from_nanos(self.0.load(Relaxed)).as_secs_f64()
+    }
+}
+
+impl Count {
+    pub(crate) fn add(&self, count: u64) {
+        self.0.fetch_add(count, Relaxed);
+    }
+
+    pub(crate) fn raise(&self, to: u64) {
+        self.0.fetch_max(to, Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+impl Meters {
+    pub(crate) fn new(clock: Arc<dyn Clock>, shape: SlabShape) -> Self {
+        Self {
+            clock,
+            row_bytes: shape.row_bytes(),
+            fetch_busy: Timer::default(),
+            fetch_blocked: Timer::default(),
+            check: Timer::default(),
+            assemble_busy: Timer::default(),
+            assemble_starved: Timer::default(),
+            assemble_blocked: Timer::default(),
+            consumer_wait: Timer::default(),
+            batches: Count::default(),
+            samples: Count::default(),
+            batch_bytes: Count::default(),
+            blocks: Count::default(),
+            block_bytes: Count::default(),
+            refetches: Count::default(),
+            peak_bytes: Count::default(),
+        }
+    }
+
+    /// Runs `work` and adds the time it took to `timer`.
+    pub(crate) fn time<T>(&self, timer: &Timer, work: impl FnOnce() -> T) -> T {
+        let start = self.now();
+        let result = work();
+        timer.add(self.now().saturating_sub(start));
+        result
+    }
+
+    /// Counts a batch that is handed out.
+    pub(crate) fn count(&self, batch: &Batch) {
+        let rows = batch.rows() as u64;
+        self.batches.add(1);
+        self.samples.add(rows);
+        self.batch_bytes.add(rows * self.row_bytes);
+    }
+
+    /// The clock's time.
+    pub(crate) fn now(&self) -> Duration {
+        self.clock.monotonic()
+    }
+
+    pub(crate) fn totals(&self) -> LoaderMetrics {
+        LoaderMetrics {
+            fetch: StageMetrics {
+                busy_seconds: self.fetch_busy.seconds(),
+                starved_seconds: 0.0,
+                blocked_seconds: self.fetch_blocked.seconds(),
+            },
+            check_seconds: self.check.seconds(),
+            assemble: StageMetrics {
+                busy_seconds: self.assemble_busy.seconds(),
+                starved_seconds: self.assemble_starved.seconds(),
+                blocked_seconds: self.assemble_blocked.seconds(),
+            },
+            consumer_wait_seconds: self.consumer_wait.seconds(),
+            batches: self.batches.get(),
+            samples: self.samples.get(),
+            batch_bytes: self.batch_bytes.get(),
+            blocks: self.blocks.get(),
+            block_bytes: self.block_bytes.get(),
+            refetches: self.refetches.get(),
+            peak_bytes: self.peak_bytes.get(),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The slabs of a loader, going round: free, being filled, ready, in use, free again.
+//!
+//! A slab's state is where it is. Free slabs lie in the ring's queue; whoever takes one out holds a [`Lease`], which
+//! moves from the assembler (filling) through the queue of batches (ready) to the caller (in use) and puts the slab
+//! back when it is dropped, wherever that happens. So no slab can be lost or filled twice at a time.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering::SeqCst},
+};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+
+use crate::slab::{HostMemory, Slab, SlabShape};
+
+/// Some slabs of one shape. Clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct Ring {
+    free: Receiver<Slab>,
+    back: Sender<Slab>,
+    in_use: Arc<AtomicU32>,
+    slabs: u32,
+}
+
+impl Ring {
+    /// Allocates `slabs` slabs.
+    pub(crate) fn new(memory: HostMemory, shape: SlabShape, slabs: u32) -> Self {
+        let (back, free) = bounded(slabs as usize);
+        for _ in 0..slabs {
+            back.send(Slab::new(memory, shape))
+                .expect("the other end is held here");
+        }
+        Self {
+            free,
+            back,
+            in_use: Arc::new(AtomicU32::new(0)),
+            slabs,
+        }
+    }
+
+    /// Number of slabs.
+    pub(crate) fn slabs(&self) -> u32 {
+        self.slabs
+    }
+
+    /// Slabs that the caller holds.
+    pub(crate) fn in_use(&self) -> u32 {
+        self.in_use.load(SeqCst)
+    }
+
+    /// Where free slabs can be waited for; a slab taken out belongs into [`Ring::lease`].
+    pub(crate) fn free(&self) -> &Receiver<Slab> {
+        &self.free
+    }
+
+    /// Takes charge of a slab.
+    pub(crate) fn lease(&self, slab: Slab) -> Lease {
+        Lease {
+            slab: Some(slab),
+            back: self.back.clone(),
+            in_use: None,
+        }
+    }
+
+    /// Notes that a lease is handed to the caller.
+    pub(crate) fn hand_out(&self, lease: &mut Lease) {
+        self.in_use.fetch_add(1, SeqCst);
+        lease.in_use = Some(Arc::clone(&self.in_use));
+    }
+}
+
+/// A slab outside the queue of free ones; returns there when dropped.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    slab: Option<Slab>,
+    back: Sender<Slab>,
+    in_use: Option<Arc<AtomicU32>>,
+}
+
+impl Lease {
+    pub(crate) fn slab(&self) -> &Slab {
+        self.slab.as_ref().expect("only `drop` takes the slab")
+    }
+
+    pub(crate) fn slab_mut(&mut self) -> &mut Slab {
+        self.slab.as_mut().expect("only `drop` takes the slab")
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(in_use) = &self.in_use {
+            in_use.fetch_sub(1, SeqCst);
+        }
+        if let Some(slab) = self.slab.take() {
+            // The queue has room for every slab; without a ring left, the memory goes with the error.
+            self.back.try_send(slab).ok();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::manifest::TargetKind;
+
+    use super::*;
+
+    fn ring(slabs: u32) -> Ring {
+        Ring::new(
+            HostMemory::Plain,
+            SlabShape {
+                rows: 2,
+                features: 3,
+                target: TargetKind::Regression,
+            },
+            slabs,
+        )
+    }
+
+    #[test]
+    fn a_dropped_lease_puts_its_slab_back() {
+        let ring = ring(2);
+        let mut first = ring.lease(ring.free().try_recv().unwrap());
+        let second = ring.lease(ring.free().try_recv().unwrap());
+        assert!(ring.free().try_recv().is_err());
+        first.slab_mut().keys.as_mut_slice()[0] = 7;
+        ring.hand_out(&mut first);
+        assert_eq!(ring.in_use(), 1);
+        drop(first);
+        assert_eq!(ring.in_use(), 0);
+        assert_eq!(
+            ring.free().try_recv().unwrap().keys.as_slice()[0],
+            7,
+            "the same memory comes round again"
+        );
+        drop(second);
+        assert_eq!(ring.free().len(), 1);
+    }
+
+    #[test]
+    fn a_lease_may_outlive_its_ring() {
+        let ring = ring(1);
+        let lease = ring.lease(ring.free().try_recv().unwrap());
+        drop(ring);
+        drop(lease);
+    }
+}

@@ -1,0 +1,176 @@
+//! What passes deliver and what they cost.
+
+use feedline_loader::{LoaderConfig, Target};
+use feedline_schemas::{
+    ids::Seed,
+    manifest::{Split, TargetKind},
+};
+use feedline_storage::{Store, StoreOptions};
+
+use crate::{
+    SAMPLES, SHARDS, collect, config,
+    dataset::{publish, publish_train},
+    of_rank, open,
+};
+
+#[tokio::test]
+async fn a_sequential_pass_is_in_shard_order_and_moves_no_position() {
+    let store = Store::memory();
+    publish_train(&store, SHARDS).await;
+    for world in [1, 3, 50] {
+        let mut joined = vec![Vec::new(); 31];
+        for rank in 0..world {
+            let loader = open(&store, &of_rank(&config(40), rank, world)).await;
+            for (joined, batch) in joined.iter_mut().zip(loader.sequential().unwrap()) {
+                let batch = batch.unwrap();
+                assert_eq!(*batch.state(), loader.start_state());
+                joined.extend(crate::samples(&batch));
+            }
+        }
+        assert!(joined.concat().into_iter().eq(0..SAMPLES), "world {world}");
+    }
+}
+
+#[tokio::test]
+async fn every_kind_of_target_arrives() {
+    for target in [
+        TargetKind::None,
+        TargetKind::Regression,
+        TargetKind::Classification { classes: 5 },
+    ] {
+        let store = Store::memory();
+        publish(
+            &store,
+            7,
+            target,
+            &[(Split::Train, SHARDS), (Split::Test, &[&[11]])],
+        )
+        .await;
+        let loader = open(&store, &config(50)).await;
+        let batch = loader
+            .epoch(loader.start_state())
+            .unwrap()
+            .next()
+            .unwrap()
+            .unwrap();
+        let arrived = match batch.y() {
+            Target::None => TargetKind::None,
+            Target::Regression(_) => TargetKind::Regression,
+            Target::Classification(_) => TargetKind::Classification { classes: 5 },
+        };
+        assert_eq!((arrived, batch.features(), batch.rows()), (target, 7, 50));
+        let test = open(
+            &store,
+            &LoaderConfig {
+                split: Split::Test,
+                ..config(50)
+            },
+        )
+        .await;
+        assert_eq!(
+            collect(test.sequential().unwrap()),
+            [(0..11).collect::<Vec<_>>()]
+        );
+    }
+}
+
+#[tokio::test]
+async fn shards_on_the_local_disk_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path().to_str().unwrap(), &StoreOptions::default()).unwrap();
+    publish_train(&store, SHARDS).await;
+    let loader = open(&store, &config(96)).await;
+    let mut all = collect(loader.epoch(loader.start_state()).unwrap()).concat();
+    all.sort_unstable();
+    assert!(all.into_iter().eq(0..SAMPLES));
+}
+
+#[tokio::test]
+async fn an_epoch_reads_every_block_once_within_its_budget() {
+    let store = Store::memory();
+    let manifest = publish_train(&store, SHARDS).await;
+    let block = manifest.splits[0].shards[0].blocks[0].clone();
+    let block_bytes = u64::from(block.metadata_bytes) + block.body_bytes;
+    // Four domains with windows of two blocks: eight blocks are in use at most, and four of a domain's two windows
+    // when it changes from one to the next.
+    let config = LoaderConfig {
+        prefetch_bytes: 16 * block_bytes,
+        ..config(16)
+    };
+    let loader = open(&store, &config).await;
+    let batches = loader.epoch(loader.start_state()).unwrap();
+    assert_eq!(batches.remaining(), loader.batches_per_epoch());
+    assert_eq!(collect(batches).len() as u64, loader.batches_per_epoch());
+    let metrics = loader.metrics();
+    assert_eq!((metrics.blocks, metrics.refetches), (31, 0));
+    assert_eq!(
+        (metrics.samples, metrics.batches),
+        (SAMPLES, loader.batches_per_epoch())
+    );
+    assert_eq!(metrics.batch_bytes, SAMPLES * (3 * 4 + 4 + 16));
+    assert!(
+        metrics.peak_bytes <= config.prefetch_bytes,
+        "{} bytes",
+        metrics.peak_bytes
+    );
+    assert!(
+        metrics.peak_bytes > 8 * block_bytes,
+        "nothing was read ahead"
+    );
+}
+
+#[tokio::test]
+async fn a_budget_below_one_block_still_delivers_everything() {
+    let store = Store::memory();
+    let manifest = publish_train(&store, SHARDS).await;
+    let block = &manifest.splits[0].shards[0].blocks[0];
+    let block_bytes = u64::from(block.metadata_bytes) + block.body_bytes;
+    let loader = open(
+        &store,
+        &LoaderConfig {
+            prefetch_bytes: 0,
+            ..config(16)
+        },
+    )
+    .await;
+    let generous = open(&store, &config(16)).await;
+    let state = loader.start_state();
+    assert_eq!(
+        collect(loader.epoch(state.clone()).unwrap()),
+        collect(generous.epoch(state).unwrap())
+    );
+    let peak = loader.metrics().peak_bytes;
+    assert!(
+        peak <= 16 * block_bytes,
+        "{peak} bytes, more than one batch can need"
+    );
+    assert!(generous.metrics().peak_bytes > peak);
+}
+
+#[tokio::test]
+async fn one_sample_in_one_block_is_an_epoch() {
+    let store = Store::memory();
+    publish_train(&store, &[&[1]]).await;
+    let loader = open(&store, &LoaderConfig::new(Split::Train, Seed::new(0), 256)).await;
+    assert_eq!(collect(loader.epoch(loader.start_state()).unwrap()), [[0]]);
+    assert_eq!((loader.batches_per_epoch(), loader.samples()), (1, 1));
+}
+
+#[tokio::test]
+async fn metrics_are_json_with_units_in_their_names() {
+    let store = Store::memory();
+    publish_train(&store, &[&[4]]).await;
+    let loader = open(&store, &config(4)).await;
+    collect(loader.sequential().unwrap());
+    let metrics = serde_json::to_value(loader.metrics()).unwrap();
+    assert_eq!(
+        (&metrics["samples"], &metrics["blocks"]),
+        (&4.into(), &1.into())
+    );
+    assert!(metrics["consumer_wait_seconds"].as_f64().unwrap() > 0.0);
+    for stage in ["fetch", "assemble"] {
+        for state in ["busy_seconds", "starved_seconds", "blocked_seconds"] {
+            assert!(metrics[stage][state].as_f64().unwrap() >= 0.0);
+        }
+    }
+}
