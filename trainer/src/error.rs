@@ -1,0 +1,158 @@
+//! What can go wrong, by what the caller does next.
+
+use feedline_schemas::{
+    ContractError,
+    ids::{Epoch, Step},
+    manifest::Split,
+};
+
+/// Why training or evaluation ended early.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A configuration value cannot be used.
+    #[error("cannot use `{key}`: {reason}")]
+    Config {
+        /// Key, such as `train.learning_rate`.
+        key: String,
+        /// What is wrong and what is allowed.
+        reason: String,
+    },
+    /// The dataset cannot be trained on.
+    #[error("cannot train on dataset `{url}`: {reason}")]
+    Dataset {
+        /// Dataset folder.
+        url: String,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+    /// A fresh start was asked for where a run has been.
+    #[error(
+        "cannot start a run in `{url}`: it already has checkpoints of this configuration and dataset; resume it \
+         (`--resume`), change `train.seed`, or remove the folder"
+    )]
+    RunExists {
+        /// Run folder.
+        url: String,
+    },
+    /// There is nothing to evaluate.
+    #[error(
+        "cannot evaluate: no checkpoint in `{url}` for this configuration and dataset; train first"
+    )]
+    NoCheckpoint {
+        /// Run folder.
+        url: String,
+    },
+    /// A checkpoint cannot be used.
+    #[error(
+        "cannot use checkpoint `{url}`: {reason}; restore it from a copy, or remove it and resume the run"
+    )]
+    Damaged {
+        /// Checkpoint.
+        url: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// No checkpoint of the run can be used.
+    #[error(
+        "cannot resume `{url}`: none of its {count} checkpoints can be used; restore one from a copy, or remove the \
+         folder to train from the start"
+    )]
+    AllDamaged {
+        /// Run folder.
+        url: String,
+        /// Checkpoints tried.
+        count: usize,
+        /// Why the newest was refused.
+        source: Box<Self>,
+    },
+    /// A loss or a gradient is NaN or infinite. The weights are those of before the step.
+    #[error(
+        "stopped at step `{step}` of epoch `{epoch}`: the {what} on the {split} split is `{value}`; samples of that \
+         batch have keys {keys}; the weights were not changed: look at these samples, or lower `train.learning_rate`"
+    )]
+    NotFinite {
+        /// Steps taken before this one.
+        step: Step,
+        /// Epoch in progress.
+        epoch: Epoch,
+        /// `loss` or `gradient norm`.
+        what: &'static str,
+        /// Split the batch is of.
+        split: Split,
+        /// The value.
+        value: f64,
+        /// Keys of a few samples as hexadecimal text: those whose own loss is not finite, or else the first ones.
+        keys: String,
+    },
+    /// The stop flag was set; everything up to the last step is saved.
+    #[error("training was interrupted; resume from `{checkpoint}` with `--resume`")]
+    Interrupted {
+        /// The checkpoint to go on from.
+        checkpoint: String,
+    },
+    /// The runtime for I/O could not be started.
+    #[error("cannot start the I/O runtime; the machine may be out of threads or file handles")]
+    Runtime(#[source] std::io::Error),
+    /// A file of the run or of the dataset could not be read or written.
+    #[error(transparent)]
+    Storage(#[from] feedline_storage::Error),
+    /// A batch could not be loaded.
+    #[error(transparent)]
+    Loader(#[from] feedline_loader::Error),
+    /// A document of the dataset could not be read.
+    #[error(transparent)]
+    Contract(#[from] ContractError),
+}
+
+/// Kinds of [`Error`], by what the caller does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Correct the configuration.
+    Config,
+    /// Correct or rebuild the dataset, or the run folder.
+    Input,
+    /// Nothing is wrong: resume later.
+    Interrupted,
+    /// Anything else: read the message.
+    Other,
+}
+
+impl Error {
+    /// What the caller should do next.
+    #[must_use]
+    pub const fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Config { .. } | Self::RunExists { .. } => ErrorKind::Config,
+            Self::Dataset { .. }
+            | Self::NoCheckpoint { .. }
+            | Self::Damaged { .. }
+            | Self::AllDamaged { .. }
+            | Self::Contract(_)
+            | Self::Loader(
+                feedline_loader::Error::NoDataset { .. }
+                | feedline_loader::Error::EmptySplit { .. }
+                | feedline_loader::Error::Contract { .. }
+                | feedline_loader::Error::Manifest { .. }
+                | feedline_loader::Error::Fingerprint { .. }
+                | feedline_loader::Error::ShardMissing { .. }
+                | feedline_loader::Error::ShardTruncated { .. }
+                | feedline_loader::Error::ShardSchema { .. }
+                | feedline_loader::Error::Corrupt { .. },
+            ) => ErrorKind::Input,
+            Self::Interrupted { .. } => ErrorKind::Interrupted,
+            Self::NotFinite { .. } | Self::Runtime(_) | Self::Storage(_) | Self::Loader(_) => {
+                ErrorKind::Other
+            }
+        }
+    }
+}
+
+/// A configuration error.
+pub(crate) fn config(key: &str, reason: impl Into<String>) -> Error {
+    Error::Config {
+        key: format!("train.{key}"),
+        reason: reason.into(),
+    }
+}

@@ -1,0 +1,87 @@
+//! Measures the kept weights of a run on one split.
+
+use std::sync::atomic::Ordering;
+
+use feedline_schemas::{config::TrainConfig, manifest::Split, progress::Event, report::EvalReport};
+
+use crate::{
+    Context,
+    checkpoint::{BEST_PATH, Checkpoints, Snapshot},
+    error::Error,
+    plan::Plan,
+    run_folder::RunFolder,
+    session,
+    train::Opened,
+};
+
+/// Measures the best weights of the run that `config` and the dataset name on one split.
+///
+/// They are those of `best.safetensors`, or where it is absent or damaged, those the newest checkpoint keeps. Blocks
+/// until done; call it from a thread that may block.
+///
+/// # Errors
+/// [`Error::NoCheckpoint`] when nothing was trained yet, [`Error::Config`], [`Error::Interrupted`] when the stop flag
+/// was set, or what dataset and storage say.
+pub fn evaluate(
+    config: &TrainConfig,
+    split: Split,
+    context: &Context,
+) -> Result<EvalReport, Error> {
+    let opened = Opened::open(config, context, &[split])?;
+    let _runtime = opened.runtime.enter();
+    let engine = opened.engine()?;
+    let keep = config.checkpoint.keep;
+    let checkpoints = Checkpoints::new(&opened.folder, engine.model().parameters(), keep);
+    let (checkpoint, snapshot) = kept(&opened.plan, &opened.folder, &checkpoints)?;
+    let bucket = snapshot.best.unwrap_or(snapshot.parameters);
+    let at = (snapshot.header.step, snapshot.header.epoch);
+    let stage = format!("evaluate {split}");
+    let go_on = |rows| {
+        context.progress.report(Event {
+            stage: &stage,
+            done: rows,
+            total: None,
+            unit: "rows",
+            note: "",
+        });
+        !context.stop.load(Ordering::Relaxed)
+    };
+    let evaluation = session::evaluate(
+        &opened.plan,
+        &engine,
+        &opened.loaders,
+        &bucket,
+        split,
+        at,
+        go_on,
+    )?;
+    let Some(evaluation) = evaluation else {
+        return Err(Error::Interrupted { checkpoint });
+    };
+    Ok(EvalReport {
+        split: split.to_string(),
+        rows: evaluation.rows(),
+        metrics: evaluation.metrics(),
+        baseline: evaluation.baseline(),
+        checkpoint,
+    })
+}
+
+/// The snapshot that holds the best weights, and where it is.
+fn kept(
+    plan: &Plan,
+    folder: &RunFolder,
+    checkpoints: &Checkpoints<'_>,
+) -> Result<(String, Snapshot), Error> {
+    match checkpoints.best() {
+        Ok(Some(snapshot)) => return Ok((folder.url_of(BEST_PATH), snapshot)),
+        Ok(None) => {}
+        Err(error @ Error::Damaged { .. }) => {
+            tracing::warn!(%error, "the best weights cannot be read; taking them from the newest checkpoint");
+        }
+        Err(other) => return Err(other),
+    }
+    let newest = checkpoints.newest(|snapshot| plan.accepts(snapshot))?;
+    let snapshot = newest.ok_or_else(|| Error::NoCheckpoint { url: folder.url() })?;
+    Ok((checkpoints.url(snapshot.header.step), snapshot))
+}

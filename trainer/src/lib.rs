@@ -1,0 +1,93 @@
+//! Trains a model on a dataset of shards and measures it.
+//!
+//! [`train`] runs epochs over the training split, measures the validation split after each, keeps the best weights and
+//! reads the test split once, at the end. [`evaluate`] measures the kept weights on one split. Both block.
+//!
+//! A run is a function of its configuration and of the dataset's fingerprint: every random choice is drawn by a
+//! counter-based generator from the seed, every sum is taken in a fixed order, and a checkpoint holds all there is to
+//! know between two steps. So a run that is killed at any step and resumed ends with the same bits as one that never
+//! stopped, on the same machine.
+//!
+//! ```no_run
+//! # use std::sync::Arc;
+//! # use feedline_schemas::{config::TrainConfig, manifest::Split, progress::Silent};
+//! # use feedline_storage::{Store, StoreOptions, clock::SystemClock};
+//! # use feedline_trainer::{Context, Resume, evaluate, train};
+//! # fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let root = Store::open("out", &StoreOptions::default())?;
+//! let context = Context {
+//!     dataset: root.child("dataset"),
+//!     runs: root.child("train"),
+//!     progress: Arc::new(Silent),
+//!     clock: Arc::new(SystemClock),
+//!     stop: Arc::default(),
+//! };
+//! let config = TrainConfig::default();
+//! let report = train(&config, Resume::Continue, &context)?;
+//! assert_eq!(evaluate(&config, Split::Test, &context)?.metrics, report.test);
+//! # Ok(()) }
+//! ```
+//!
+//! The tensor library is named in `engine`, `loss` and the model files only; everything else sees flat `f32` buckets.
+
+mod checkpoint;
+mod clip;
+mod data;
+mod engine;
+mod error;
+mod evaluate;
+mod loaders;
+mod log;
+mod loss;
+mod meter;
+mod metrics;
+mod mlp;
+mod model;
+mod optimizer;
+mod plan;
+mod random;
+mod run_folder;
+mod schedule;
+mod session;
+mod settings;
+mod task;
+mod train;
+
+#[cfg(test)]
+mod testing;
+
+use std::sync::{Arc, atomic::AtomicBool};
+
+use feedline_schemas::progress::Progress;
+use feedline_storage::{Store, clock::Clock};
+
+pub use crate::{
+    error::{Error, ErrorKind},
+    evaluate::evaluate,
+    train::train,
+};
+
+/// What a run works with: the components that are not configuration.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// The dataset folder: manifest, shards, transform artefact.
+    pub dataset: Store,
+    /// The folder that holds one folder per run.
+    pub runs: Store,
+    /// Receives news at least once a step.
+    pub progress: Arc<dyn Progress>,
+    /// Source of time, for rates and waiting shares; no decision depends on it.
+    pub clock: Arc<dyn Clock>,
+    /// Set from outside (such as on SIGTERM): the run writes a checkpoint after the step in progress and leaves with
+    /// [`Error::Interrupted`].
+    pub stop: Arc<AtomicBool>,
+}
+
+/// What to do with a run folder that already has checkpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resume {
+    /// Start from nothing; refuse a run folder that has checkpoints.
+    Fresh,
+    /// Go on from the newest checkpoint that can be read, or start when there is none.
+    Continue,
+}

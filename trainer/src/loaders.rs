@@ -1,0 +1,109 @@
+//! The dataset's splits, each behind its loader.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use feedline_loader::{Loader, LoaderConfig, Target};
+use feedline_schemas::{
+    config::TrainConfig,
+    loader_state::LoaderState,
+    manifest::{Manifest, Split},
+};
+use feedline_storage::{Store, clock::Clock};
+
+use crate::{
+    data::{Batch, Batches, Data, Samples, Targets},
+    error::Error,
+};
+
+/// Loaders by split; at least one.
+#[derive(Debug)]
+pub(crate) struct Loaders {
+    by_split: BTreeMap<Split, Loader>,
+}
+
+impl Loaders {
+    /// Opens `splits`, at least one, for batches of the configured size.
+    ///
+    /// # Errors
+    /// [`Error::Loader`], also for a split without rows: better now than after hours of training.
+    pub(crate) async fn open(
+        dataset: &Store,
+        config: &TrainConfig,
+        splits: &[Split],
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Self, Error> {
+        let mut by_split = BTreeMap::new();
+        for &split in splits {
+            let settings = LoaderConfig::new(split, config.seed, config.batch_size);
+            by_split.insert(
+                split,
+                Loader::open(dataset, &settings, Arc::clone(clock)).await?,
+            );
+        }
+        Ok(Self { by_split })
+    }
+
+    /// The manifest of the dataset.
+    pub(crate) fn manifest(&self) -> &Manifest {
+        self.by_split
+            .values()
+            .next()
+            .expect("there is at least one split")
+            .manifest()
+    }
+
+    fn of(&self, split: Split) -> &Loader {
+        self.by_split
+            .get(&split)
+            .expect("the caller opened the splits it uses")
+    }
+}
+
+impl Data for Loaders {
+    type Batch = feedline_loader::Batch;
+
+    fn start(&self) -> LoaderState {
+        self.of(Split::Train).start_state()
+    }
+
+    fn batches_per_epoch(&self) -> u64 {
+        self.of(Split::Train).batches_per_epoch()
+    }
+
+    fn epoch(&self, from: LoaderState) -> Result<Batches<'_, Self::Batch>, Error> {
+        Ok(Box::new(
+            self.of(Split::Train).epoch(from)?.map(|batch| Ok(batch?)),
+        ))
+    }
+
+    fn sequential(&self, split: Split) -> Result<Batches<'_, Self::Batch>, Error> {
+        Ok(Box::new(
+            self.of(split).sequential()?.map(|batch| Ok(batch?)),
+        ))
+    }
+}
+
+impl Batch for feedline_loader::Batch {
+    fn samples(&self) -> Samples<'_> {
+        let targets = match self.y() {
+            Target::Regression(y) => Targets::Numbers(y),
+            Target::Classification(y) => Targets::Classes(y),
+            Target::None => {
+                unreachable!("a dataset without a target was refused when it was opened")
+            }
+        };
+        Samples {
+            x: self.x(),
+            features: self.features(),
+            targets,
+        }
+    }
+
+    fn keys(&self) -> &[u64] {
+        self.keys()
+    }
+
+    fn state(&self) -> &LoaderState {
+        self.state()
+    }
+}

@@ -1,0 +1,308 @@
+//! Metrics of a split, in the target's units, for a model and for a baseline that looks at no feature.
+//!
+//! Regression: `rmse`, `mae`, `r2` (1 minus the residual over the total sum of squares about the split's own mean;
+//! absent where the split's target is constant). Classification: `accuracy` (the first of equal outputs is taken) and
+//! `cross_entropy` in nats. The baseline predicts the training mean, or the most frequent training class; its
+//! `cross_entropy` is that of the training frequencies, since a certain prediction would make it infinite.
+
+use std::collections::BTreeMap;
+
+use crate::{data::Targets, loss, task::Task};
+
+/// Metrics by name.
+pub(crate) type Metrics = BTreeMap<String, f64>;
+
+/// Sums over the rows of a split, in row order.
+#[derive(Clone, Debug)]
+pub(crate) struct Evaluation {
+    rows: u64,
+    loss_sum: f64,
+    sums: Sums,
+}
+
+#[derive(Clone, Debug)]
+enum Sums {
+    Regression {
+        mean: f64,
+        offset: f64,
+        scale: f64,
+        /// Of the model's errors.
+        squares: f64,
+        absolutes: f64,
+        /// Of the differences to the training mean, which are the baseline's errors.
+        baseline: f64,
+        baseline_squares: f64,
+        baseline_absolutes: f64,
+    },
+    Classification {
+        /// Minus the logarithm of each class's training frequency.
+        surprise: Vec<f64>,
+        most_frequent: usize,
+        correct: u64,
+        baseline_correct: u64,
+        baseline_surprise: f64,
+    },
+}
+
+impl Evaluation {
+    /// No rows yet.
+    #[expect(clippy::cast_precision_loss, reason = "row counts are far below 2^53")]
+    pub(crate) fn new(task: &Task) -> Self {
+        let sums = match task {
+            Task::Regression {
+                mean,
+                offset,
+                scale,
+            } => Sums::Regression {
+                mean: *mean,
+                offset: *offset,
+                scale: *scale,
+                squares: 0.0,
+                absolutes: 0.0,
+                baseline: 0.0,
+                baseline_squares: 0.0,
+                baseline_absolutes: 0.0,
+            },
+            Task::Classification { counts } => {
+                let total = counts.iter().sum::<u64>() as f64;
+                let most = counts.iter().copied().max().unwrap_or_default();
+                Sums::Classification {
+                    surprise: counts
+                        .iter()
+                        .map(|&count| (total / count as f64).ln())
+                        .collect(),
+                    most_frequent: counts
+                        .iter()
+                        .position(|&count| count == most)
+                        .unwrap_or_default(),
+                    correct: 0,
+                    baseline_correct: 0,
+                    baseline_surprise: 0.0,
+                }
+            }
+        };
+        Self {
+            rows: 0,
+            loss_sum: 0.0,
+            sums,
+        }
+    }
+
+    /// Adds rows: the model's outputs `[rows, outputs]`, their losses, their targets.
+    pub(crate) fn add(&mut self, outputs: &[f32], losses: &[f32], targets: Targets<'_>) {
+        self.rows += losses.len() as u64;
+        self.loss_sum += loss::sum(losses);
+        match targets {
+            Targets::Numbers(y) => self.add_numbers(outputs, y),
+            Targets::Classes(y) => self.add_classes(outputs, y),
+        }
+    }
+
+    fn add_numbers(&mut self, outputs: &[f32], y: &[f32]) {
+        let Sums::Regression {
+            mean,
+            offset,
+            scale,
+            squares,
+            absolutes,
+            baseline,
+            baseline_squares,
+            baseline_absolutes,
+        } = &mut self.sums
+        else {
+            unreachable!("numbers are the targets of a regression");
+        };
+        for (&output, &y) in outputs.iter().zip(y) {
+            let error = (f64::from(output) - f64::from(y)) * *scale;
+            *squares += error * error;
+            *absolutes += error.abs();
+            let difference = f64::from(y) * *scale + *offset - *mean;
+            *baseline += difference;
+            *baseline_squares += difference * difference;
+            *baseline_absolutes += difference.abs();
+        }
+    }
+
+    fn add_classes(&mut self, outputs: &[f32], y: &[i32]) {
+        let Sums::Classification {
+            surprise,
+            most_frequent,
+            correct,
+            baseline_correct,
+            baseline_surprise,
+        } = &mut self.sums
+        else {
+            unreachable!("classes are the targets of a classification");
+        };
+        for (row, &y) in outputs.chunks_exact(surprise.len()).zip(y) {
+            let y = usize::try_from(y).expect("class ids were checked");
+            *correct += u64::from(largest(row) == y);
+            *baseline_correct += u64::from(*most_frequent == y);
+            *baseline_surprise += surprise[y];
+        }
+    }
+
+    /// Rows added.
+    pub(crate) const fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Mean loss, in the units of the stored target.
+    #[expect(clippy::cast_precision_loss, reason = "row counts are far below 2^53")]
+    pub(crate) fn loss(&self) -> f64 {
+        self.loss_sum / self.rows as f64
+    }
+
+    /// Metrics of the model.
+    #[expect(clippy::cast_precision_loss, reason = "row counts are far below 2^53")]
+    pub(crate) fn metrics(&self) -> Metrics {
+        let n = self.rows as f64;
+        match &self.sums {
+            Sums::Regression {
+                squares,
+                absolutes,
+                baseline,
+                baseline_squares,
+                ..
+            } => regression(
+                n,
+                *squares,
+                *absolutes,
+                baseline_squares - baseline * baseline / n,
+            ),
+            Sums::Classification { correct, .. } => named([
+                ("accuracy", *correct as f64 / n),
+                ("cross_entropy", self.loss_sum / n),
+            ]),
+        }
+    }
+
+    /// The same metrics of the baseline.
+    #[expect(clippy::cast_precision_loss, reason = "row counts are far below 2^53")]
+    pub(crate) fn baseline(&self) -> Metrics {
+        let n = self.rows as f64;
+        match &self.sums {
+            Sums::Regression {
+                baseline,
+                baseline_squares,
+                baseline_absolutes,
+                ..
+            } => regression(
+                n,
+                *baseline_squares,
+                *baseline_absolutes,
+                baseline_squares - baseline * baseline / n,
+            ),
+            Sums::Classification {
+                baseline_correct,
+                baseline_surprise,
+                ..
+            } => named([
+                ("accuracy", *baseline_correct as f64 / n),
+                ("cross_entropy", baseline_surprise / n),
+            ]),
+        }
+    }
+}
+
+/// `total` is the sum of squares about the split's own mean.
+fn regression(n: f64, squares: f64, absolutes: f64, total: f64) -> Metrics {
+    let mut metrics = named([("rmse", (squares / n).sqrt()), ("mae", absolutes / n)]);
+    if total > 0.0 {
+        metrics.insert("r2".to_owned(), 1.0 - squares / total);
+    }
+    metrics
+}
+
+fn named<const N: usize>(values: [(&str, f64); N]) -> Metrics {
+    values
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+/// Index of the largest element, the first of several.
+fn largest(row: &[f32]) -> usize {
+    let mut best = 0;
+    for (i, value) in row.iter().enumerate() {
+        if *value > row[best] {
+            best = i;
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(found: &Metrics, expected: &[(&str, f64)]) {
+        assert_eq!(found.len(), expected.len(), "{found:?}");
+        for (name, value) in expected {
+            assert!(
+                (found[*name] - value).abs() < 1e-9,
+                "{name}: {found:?}, expected {value}"
+            );
+        }
+    }
+
+    #[test]
+    fn regression_metrics_are_in_the_units_of_the_target() {
+        // Stored targets 0, 1, 2 are 10, 30, 50 in units; the training mean is 20.
+        let mut evaluation = Evaluation::new(&Task::Regression {
+            mean: 20.0,
+            offset: 10.0,
+            scale: 20.0,
+        });
+        evaluation.add(&[0.5, 1.0], &[0.25, 0.0], Targets::Numbers(&[0.0, 1.0]));
+        evaluation.add(&[1.0], &[1.0], Targets::Numbers(&[2.0]));
+        // Errors in units: 10, 0, -20. Differences to the mean: -10, 10, 30. Total about 30: 400 + 0 + 400.
+        let rmse = (500.0_f64 / 3.0).sqrt();
+        check(
+            &evaluation.metrics(),
+            &[("rmse", rmse), ("mae", 10.0), ("r2", 1.0 - 500.0 / 800.0)],
+        );
+        let rmse = (1100.0_f64 / 3.0).sqrt();
+        check(
+            &evaluation.baseline(),
+            &[
+                ("rmse", rmse),
+                ("mae", 50.0 / 3.0),
+                ("r2", 1.0 - 1100.0 / 800.0),
+            ],
+        );
+        assert_eq!(evaluation.rows(), 3);
+        assert!((evaluation.loss() - 1.25 / 3.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_constant_target_has_no_r2() {
+        let mut evaluation = Evaluation::new(&Task::Regression {
+            mean: 1.0,
+            offset: 1.0,
+            scale: 1.0,
+        });
+        evaluation.add(&[0.5], &[0.25], Targets::Numbers(&[0.0]));
+        check(&evaluation.metrics(), &[("rmse", 0.5), ("mae", 0.5)]);
+    }
+
+    #[test]
+    fn classification_counts_hits_and_compares_with_the_most_frequent_class() {
+        let mut evaluation = Evaluation::new(&Task::Classification { counts: vec![1, 3] });
+        // Rows: hit, tie that goes to class 0 and hits, miss.
+        evaluation.add(
+            &[0.0, 1.0, 5.0, 5.0, 2.0, 1.0],
+            &[0.25, 0.5, 0.75],
+            Targets::Classes(&[1, 0, 1]),
+        );
+        check(
+            &evaluation.metrics(),
+            &[("accuracy", 2.0 / 3.0), ("cross_entropy", 0.5)],
+        );
+        let surprise = (2.0 * (4.0_f64 / 3.0).ln() + 4.0_f64.ln()) / 3.0;
+        check(
+            &evaluation.baseline(),
+            &[("accuracy", 2.0 / 3.0), ("cross_entropy", surprise)],
+        );
+    }
+}

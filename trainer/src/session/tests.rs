@@ -1,0 +1,414 @@
+//! Stories of runs on a toy dataset.
+
+use feedline_schemas::{config::TrainConfig, manifest::Split, report::TrainReport};
+use feedline_storage::Store;
+
+use crate::{
+    Error, ErrorKind, Resume,
+    testing::{Column, Fault, Toy, classification, config, contents, plan, regression, train},
+};
+
+/// Files of a finished run by path, and its report; rates and times in `metrics.jsonl` set to zero.
+fn finished(store: &Store, report: TrainReport) -> (Vec<(String, Vec<u8>)>, TrainReport) {
+    let steady = |path: &str, bytes: Vec<u8>| {
+        if path == "metrics.jsonl" {
+            without_times(&bytes)
+        } else {
+            bytes
+        }
+    };
+    let files = contents(store)
+        .into_iter()
+        .map(|(path, bytes)| (path.clone(), steady(&path, bytes)))
+        .collect();
+    (
+        files,
+        TrainReport {
+            data_wait_share: 0.0,
+            ..report
+        },
+    )
+}
+
+fn without_times(bytes: &[u8]) -> Vec<u8> {
+    let mut text = String::new();
+    for line in String::from_utf8_lossy(bytes).lines() {
+        let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
+        for time in ["samples_per_s", "data_wait_share"] {
+            if line.get(time).is_some() {
+                line[time] = 0.into();
+            }
+        }
+        text += &(line.to_string() + "\n");
+    }
+    text.into_bytes()
+}
+
+fn undisturbed(config: &TrainConfig, toy: &Toy) -> (Vec<(String, Vec<u8>)>, TrainReport) {
+    let store = Store::memory();
+    let report = train(config, toy, Resume::Fresh, &store).unwrap();
+    finished(&store, report)
+}
+
+/// Trains with faults, resuming after each, and compares everything with the undisturbed run.
+fn check_resumed(config: &TrainConfig, make: fn(usize) -> Toy, faults: &[Fault]) {
+    let expected = undisturbed(config, &make(64));
+    let store = Store::memory();
+    for fault in faults {
+        let toy = make(64).with_fault(fault.clone());
+        let error = train(config, &toy, Resume::Continue, &store).unwrap_err();
+        let interrupted = matches!(fault, Fault::StopAt(_) | Fault::StopInValidation(_));
+        assert_eq!(
+            error.kind() == ErrorKind::Interrupted,
+            interrupted,
+            "{error}"
+        );
+    }
+    let report = train(config, &make(64), Resume::Continue, &store).unwrap();
+    let (files, report) = finished(&store, report);
+    assert_eq!(report, expected.1, "{faults:?}");
+    for ((path, bytes), (expected_path, expected_bytes)) in
+        last(&files).iter().zip(&last(&expected.0))
+    {
+        assert_eq!(path, expected_path, "{faults:?}");
+        assert!(bytes == expected_bytes, "{path} differs: {faults:?}");
+    }
+}
+
+/// The files a resumed run must have in common with an undisturbed one: checkpoints of interruptions are extra.
+fn last(files: &[(String, Vec<u8>)]) -> Vec<(String, Vec<u8>)> {
+    let newest = files
+        .iter()
+        .rfind(|(path, _)| path.starts_with("checkpoints/"))
+        .cloned();
+    files
+        .iter()
+        .filter(|(path, _)| !path.starts_with("checkpoints/"))
+        .cloned()
+        .chain(newest)
+        .collect()
+}
+
+#[test]
+fn stopping_at_each_step_and_resuming_equals_never_having_stopped() {
+    let (config, steps) = (config(), 3 * 4);
+    for step in 0..steps {
+        check_resumed(&config, regression, &[Fault::StopAt(step)]);
+    }
+    check_resumed(&config, classification, &[Fault::StopAt(7)]);
+}
+
+#[test]
+fn dying_at_each_step_and_resuming_from_the_last_checkpoint_equals_never_having_died() {
+    let mut config = config();
+    config.checkpoint.every_steps = 3;
+    for step in 0..3 * 4 {
+        check_resumed(&config, regression, &[Fault::DieAt(step)]);
+    }
+}
+
+#[test]
+fn a_run_stopped_again_and_again_equals_one_never_stopped() {
+    let mut config = config();
+    config.patience = 2;
+    let faults: Vec<_> = std::iter::repeat_n(Fault::StopAt(0), 5)
+        .chain([Fault::DieAt(2), Fault::StopAt(1)])
+        .collect();
+    check_resumed(&config, regression, &faults);
+}
+
+#[test]
+fn stopping_during_validation_measures_the_epoch_again() {
+    for pass in 0..3 {
+        check_resumed(&config(), regression, &[Fault::StopInValidation(pass)]);
+    }
+}
+
+#[test]
+fn two_runs_with_one_seed_have_the_same_bits_and_another_seed_has_others() {
+    let first = undisturbed(&config(), &regression(64));
+    assert!(first == undisturbed(&config(), &regression(64)));
+    let other = TrainConfig {
+        seed: feedline_schemas::ids::Seed::new(6),
+        ..config()
+    };
+    assert_ne!(undisturbed(&other, &regression(64)).1.test, first.1.test);
+}
+
+#[test]
+fn regression_on_a_smooth_function_beats_the_mean_clearly() {
+    let mut config = config();
+    (config.epochs, config.model.hidden, config.model.dropout) = (60, vec![32, 32], 0.0);
+    let report = train(&config, &regression(32), Resume::Fresh, &Store::memory()).unwrap();
+    assert!(
+        report.test["rmse"] < 0.15 * report.baseline["rmse"],
+        "{report:?}"
+    );
+    assert!(report.test["r2"] > 0.95, "{report:?}");
+}
+
+#[test]
+fn classification_of_three_regions_is_nearly_always_right() {
+    let mut config = config();
+    (config.epochs, config.model.hidden) = (60, vec![32]);
+    let report = train(
+        &config,
+        &classification(32),
+        Resume::Fresh,
+        &Store::memory(),
+    )
+    .unwrap();
+    assert!(report.test["accuracy"] > 0.9, "{report:?}");
+    assert!(report.baseline["accuracy"] < 0.5, "{report:?}");
+}
+
+#[test]
+fn early_stopping_returns_the_best_weights() {
+    // Noise to fit: validation gets worse while training gets better.
+    let mut toy = regression(32);
+    let Column::Numbers(y) = &mut toy.splits[0].y else {
+        unreachable!()
+    };
+    y.iter_mut()
+        .zip(crate::testing::uniform(200, 70))
+        .for_each(|(y, noise)| *y += 2.0 * noise);
+    let mut config = config();
+    (config.epochs, config.patience, config.model.hidden) = (200, 3, vec![64]);
+    let store = Store::memory();
+    let report = train(&config, &toy, Resume::Fresh, &store).unwrap();
+    assert!(
+        report.epochs < 200 && report.epochs == report.best_epoch + 1 + 3,
+        "{report:?}"
+    );
+
+    let plan = plan(&config, &toy);
+    let engine = crate::testing::engine(&plan);
+    let files = contents(&store);
+    let read = |path: &str| {
+        crate::checkpoint::decode(path, &files[path], engine.model().parameters()).unwrap()
+    };
+    let best = read("best.safetensors").parameters;
+    let newest = files
+        .keys()
+        .rfind(|path| path.starts_with("checkpoints/"))
+        .unwrap();
+    let newest = read(newest);
+    assert!(
+        newest.best.as_ref() == Some(&best),
+        "kept in the checkpoint too"
+    );
+    assert!(newest.parameters != best);
+    let measured = |bucket: &[f32], split| {
+        let at = Default::default();
+        let evaluation = super::evaluate(&plan, &engine, &toy, bucket, split, at, |_| true);
+        evaluation.unwrap().unwrap()
+    };
+    let of_best = measured(&best, Split::Validation);
+    assert_eq!(of_best.metrics(), report.validation);
+    assert_eq!(measured(&best, Split::Test).metrics(), report.test);
+    assert!(of_best.loss() < measured(&newest.parameters, Split::Validation).loss());
+}
+
+#[test]
+fn a_bad_sample_stops_before_the_weights_change_and_is_named() {
+    for poison in [f32::NAN, f32::INFINITY, 1e38] {
+        let mut toy = regression(50);
+        let Column::Numbers(y) = &mut toy.splits[0].y else {
+            unreachable!()
+        };
+        y[137] = poison;
+        let mut config = config();
+        config.checkpoint.every_steps = 1;
+        let store = Store::memory();
+        let error = train(&config, &toy, Resume::Fresh, &store).unwrap_err();
+        let Error::NotFinite { step, keys, .. } = &error else {
+            panic!("{error}")
+        };
+        assert_eq!(keys, &format!("`{:016x}`", 137), "{error}");
+        // The weights in the last checkpoint are those of a run whose batches were all good up to there.
+        let good = regression(50).with_fault(Fault::StopAt(step.get() - 1));
+        let other = Store::memory();
+        assert!(train(&config, &good, Resume::Fresh, &other).is_err());
+        let path = format!("checkpoints/step-{:08}.safetensors", step.get());
+        assert!(
+            contents(&store)[&path] == contents(&other)[&path],
+            "poison {poison}"
+        );
+        assert!(!contents(&store).contains_key(&format!(
+            "checkpoints/step-{:08}.safetensors",
+            step.get() + 1
+        )));
+    }
+}
+
+#[test]
+fn a_bad_validation_sample_is_named() {
+    let mut toy = regression(50);
+    toy.splits[1].x[4 * 7] = f32::NAN;
+    let error = train(&config(), &toy, Resume::Fresh, &Store::memory())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("validation split is `NaN`") && error.contains("`0000000000000007`"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_class_id_out_of_range_is_refused() {
+    let mut toy = classification(50);
+    let Column::Classes(y) = &mut toy.splits[1].y else {
+        unreachable!()
+    };
+    y[3] = 3;
+    let error = train(&config(), &toy, Resume::Fresh, &Store::memory()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Input);
+    assert!(
+        error
+            .to_string()
+            .contains("key `0000000000000003` has class id 3, ids are below 3"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_damaged_checkpoint_falls_back_to_the_one_before() {
+    let config = config();
+    let expected = undisturbed(&config, &regression(64));
+    let store = Store::memory();
+    let toy = regression(64).with_fault(Fault::StopAt(9));
+    assert!(train(&config, &toy, Resume::Fresh, &store).is_err());
+    damage(&store, "checkpoints/step-00000010.safetensors");
+    let report = train(&config, &regression(64), Resume::Continue, &store).unwrap();
+    assert_eq!(finished(&store, report).1, expected.1);
+}
+
+#[test]
+fn damaged_checkpoints_only_are_an_error() {
+    let store = Store::memory();
+    let toy = regression(64).with_fault(Fault::StopAt(9));
+    assert!(train(&config(), &toy, Resume::Fresh, &store).is_err());
+    let paths: Vec<String> = contents(&store)
+        .into_keys()
+        .filter(|path| path.starts_with("checkpoints/"))
+        .collect();
+    paths.iter().for_each(|path| damage(&store, path));
+    let error = train(&config(), &regression(64), Resume::Continue, &store).unwrap_err();
+    assert!(
+        matches!(error, Error::AllDamaged { count: 3, .. }),
+        "{error}"
+    );
+    assert_eq!(error.kind(), ErrorKind::Input);
+}
+
+fn damage(store: &Store, path: &str) {
+    let mut bytes = contents(store)[path].clone();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    crate::run_folder::runtime()
+        .unwrap()
+        .block_on(store.put(path, bytes.into()))
+        .unwrap();
+}
+
+#[test]
+fn a_fresh_start_refuses_a_folder_with_checkpoints_and_continuing_a_finished_run_measures_it_again()
+{
+    let store = Store::memory();
+    let report = train(&config(), &regression(64), Resume::Fresh, &store).unwrap();
+    let error = train(&config(), &regression(64), Resume::Fresh, &store).unwrap_err();
+    assert!(matches!(error, Error::RunExists { .. }), "{error}");
+    let before = finished(&store, report);
+    let again = train(&config(), &regression(64), Resume::Continue, &store).unwrap();
+    assert!(finished(&store, again) == before);
+}
+
+#[test]
+fn only_the_newest_checkpoints_and_the_best_are_kept() {
+    let mut config = config();
+    (config.checkpoint.every_steps, config.checkpoint.keep) = (1, 2);
+    let (files, _) = undisturbed(&config, &regression(64));
+    let paths: Vec<&str> = files.iter().map(|(path, _)| path.as_str()).collect();
+    let kept = [
+        "checkpoints/step-00000011.safetensors",
+        "checkpoints/step-00000012.safetensors",
+    ];
+    assert_eq!(
+        paths,
+        ["best.safetensors", kept[0], kept[1], "metrics.jsonl"]
+    );
+}
+
+#[test]
+fn metrics_have_a_line_per_interval_and_per_epoch() {
+    let (files, _) = undisturbed(&config(), &regression(64));
+    let text = String::from_utf8(
+        files
+            .into_iter()
+            .find(|(path, _)| path == "metrics.jsonl")
+            .unwrap()
+            .1,
+    )
+    .unwrap();
+    let kinds: Vec<(String, u64)> = text
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .map(|line| {
+            (
+                line["kind"].as_str().unwrap().to_owned(),
+                line["step"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    let one = |kind: &str, step| (kind.to_owned(), step);
+    assert_eq!(
+        kinds[..4],
+        [
+            one("step", 2),
+            one("step", 4),
+            one("epoch", 4),
+            one("step", 6)
+        ]
+    );
+    assert_eq!(kinds.len(), 6 + 3);
+}
+
+#[test]
+fn an_epoch_that_ends_early_is_not_taken_for_a_whole_one() {
+    let mut toy = regression(64);
+    toy.short_by = 1;
+    let error = train(&config(), &toy, Resume::Fresh, &Store::memory()).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("epoch 0 ended after 3 of 4 batches"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_run_goes_on_from_what_a_failed_checkpoint_left() {
+    use feedline_storage::{Effect, Faults, Operation, Rule};
+    let expected = undisturbed(&config(), &regression(64));
+    let store = Store::memory();
+    let rule = Rule {
+        operation: Operation::Put,
+        path_contains: "step-00000008".into(),
+        skip: 0,
+        times: 1,
+        effect: Effect::FailBefore,
+    };
+    let faults = Faults::new(vec![rule]);
+    let error = train(
+        &config(),
+        &regression(64),
+        Resume::Fresh,
+        &store.with_faults(faults),
+    )
+    .unwrap_err();
+    assert!(matches!(error, Error::Storage(_)), "{error}");
+    let report = train(&config(), &regression(64), Resume::Continue, &store).unwrap();
+    let (files, report) = finished(&store, report);
+    assert_eq!(report, expected.1);
+    assert!(files == expected.0);
+}

@@ -1,0 +1,314 @@
+//! The resolved configuration: every value checked, the loss filled in, and the name of the run that follows from it.
+
+use feedline_schemas::{
+    config::{CheckpointConfig, LossKind, TrainConfig},
+    ids::{Hash128, Step},
+};
+
+use crate::{
+    error::{Error, config as wrong},
+    optimizer::AdamWSettings,
+    schedule::Schedule,
+    task::Task,
+};
+
+const WIDTH_MAX: u32 = 65_536;
+const LAYERS_MAX: usize = 256;
+const BATCH_MAX: u32 = 1 << 20;
+
+/// A configuration whose values are in range.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Settings {
+    config: TrainConfig,
+    loss: LossKind,
+}
+
+impl Settings {
+    /// Checks `config` and chooses the loss for `task`.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for the first value that is out of range.
+    pub(crate) fn resolve(config: &TrainConfig, task: &Task) -> Result<Self, Error> {
+        check(config)?;
+        let fitting = task.default_loss();
+        let loss = config.loss.unwrap_or(fitting);
+        if loss != fitting {
+            let reason = format!(
+                "`{}` does not fit the dataset's target; use `{}`, or leave it out",
+                name(loss),
+                name(fitting)
+            );
+            return Err(wrong("loss", reason));
+        }
+        Ok(Self {
+            config: TrainConfig {
+                loss: Some(loss),
+                ..config.clone()
+            },
+            loss,
+        })
+    }
+
+    /// The configuration with everything filled in.
+    pub(crate) const fn config(&self) -> &TrainConfig {
+        &self.config
+    }
+
+    /// The loss.
+    pub(crate) const fn loss(&self) -> LossKind {
+        self.loss
+    }
+
+    /// Settings of the optimizer.
+    pub(crate) const fn optimizer(&self) -> AdamWSettings {
+        let TrainConfig {
+            beta1,
+            beta2,
+            epsilon,
+            weight_decay,
+            ..
+        } = self.config;
+        AdamWSettings {
+            beta1,
+            beta2,
+            epsilon,
+            weight_decay,
+        }
+    }
+
+    /// The schedule of a run with `batches_per_epoch`.
+    pub(crate) fn schedule(&self, batches_per_epoch: u64) -> Schedule {
+        Schedule {
+            peak: self.config.learning_rate,
+            warmup_steps: self.config.warmup_steps,
+            total_steps: self.config.epochs.saturating_mul(batches_per_epoch),
+            final_share: self.config.final_rate_share,
+        }
+    }
+
+    /// Whether a checkpoint is due after `step` steps.
+    pub(crate) const fn checkpoint_due(&self, step: Step) -> bool {
+        let every = self.config.checkpoint.every_steps;
+        every > 0 && step.get().is_multiple_of(every)
+    }
+
+    /// Whether a line of metrics is due after `step` steps.
+    pub(crate) const fn log_due(&self, step: Step) -> bool {
+        step.get().is_multiple_of(self.config.log_every)
+    }
+
+    /// Name of the run on the dataset with this fingerprint: 16 hexadecimal digits. What changes neither weights nor
+    /// metrics (`log_every`, `checkpoint`, the dataset's place) has no part in it.
+    pub(crate) fn run_name(&self, fingerprint: Hash128) -> String {
+        let log_every = TrainConfig::default().log_every;
+        let config = TrainConfig {
+            dataset: None,
+            log_every,
+            checkpoint: CheckpointConfig::default(),
+            ..self.config.clone()
+        };
+        let bytes = serde_json::to_vec(&(config, fingerprint))
+            .expect("a configuration has string keys and finite numbers");
+        Hash128::of(&bytes).short()
+    }
+}
+
+/// Checks every value of `config` that needs no dataset.
+///
+/// # Errors
+/// [`Error::Config`] for the first value that is out of range.
+pub(crate) fn check(config: &TrainConfig) -> Result<(), Error> {
+    let hidden = &config.model.hidden;
+    if hidden.len() > LAYERS_MAX {
+        return Err(wrong(
+            "model.hidden",
+            format!(
+                "it has {} layers, at most {LAYERS_MAX} are allowed",
+                hidden.len()
+            ),
+        ));
+    }
+    for &width in hidden {
+        whole("model.hidden", u64::from(width), 1, u64::from(WIDTH_MAX))?;
+    }
+    share("model.dropout", config.model.dropout)?;
+    whole(
+        "batch_size",
+        u64::from(config.batch_size),
+        1,
+        u64::from(BATCH_MAX),
+    )?;
+    whole("epochs", config.epochs, 1, u64::MAX)?;
+    above_zero("learning_rate", config.learning_rate)?;
+    within(
+        "final_rate_share",
+        config.final_rate_share,
+        config.final_rate_share <= 1.0,
+        "from 0 to 1",
+    )?;
+    share("beta1", config.beta1)?;
+    share("beta2", config.beta2)?;
+    above_zero("epsilon", config.epsilon)?;
+    within("weight_decay", config.weight_decay, true, "at least 0")?;
+    within(
+        "clip_norm",
+        config.clip_norm,
+        true,
+        "at least 0; 0 does not clip",
+    )?;
+    whole("log_every", config.log_every, 1, u64::MAX)?;
+    whole(
+        "checkpoint.keep",
+        u64::from(config.checkpoint.keep),
+        1,
+        u64::from(u32::MAX),
+    )
+}
+
+fn whole(key: &str, value: u64, min: u64, max: u64) -> Result<(), Error> {
+    if (min..=max).contains(&value) {
+        return Ok(());
+    }
+    let allowed = if value < min {
+        format!("at least {min}")
+    } else {
+        format!("at most {max}")
+    };
+    Err(wrong(key, format!("it is {value} and must be {allowed}")))
+}
+
+/// At least 0 and below 1.
+fn share(key: &str, value: f64) -> Result<(), Error> {
+    within(key, value, value < 1.0, "at least 0 and below 1")
+}
+
+fn above_zero(key: &str, value: f64) -> Result<(), Error> {
+    within(key, value, value > 0.0, "above 0")
+}
+
+/// Finite, at least 0, and what the caller asks for.
+fn within(key: &str, value: f64, ok: bool, allowed: &str) -> Result<(), Error> {
+    if ok && value.is_finite() && value >= 0.0 {
+        return Ok(());
+    }
+    Err(wrong(key, format!("it is {value} and must be {allowed}")))
+}
+
+const fn name(loss: LossKind) -> &'static str {
+    match loss {
+        LossKind::Mse => "mse",
+        LossKind::CrossEntropy => "cross_entropy",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+    use feedline_schemas::ids::Seed;
+
+    const TASK: Task = Task::Regression {
+        mean: 0.0,
+        offset: 0.0,
+        scale: 1.0,
+    };
+
+    fn refused(change: impl FnOnce(&mut TrainConfig)) -> String {
+        let mut config = TrainConfig::default();
+        change(&mut config);
+        let error = Settings::resolve(&config, &TASK).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config);
+        error.to_string()
+    }
+
+    #[test]
+    fn defaults_are_in_range() {
+        let settings = Settings::resolve(&TrainConfig::default(), &TASK).unwrap();
+        assert_eq!(settings.config().loss, Some(LossKind::Mse));
+    }
+
+    #[test]
+    fn every_value_out_of_range_is_named() {
+        let cases: Vec<(&str, String)> = vec![
+            (
+                "train.model.hidden",
+                refused(|c| c.model.hidden = vec![8, 0]),
+            ),
+            (
+                "train.model.hidden",
+                refused(|c| c.model.hidden = vec![65_537]),
+            ),
+            (
+                "train.model.hidden",
+                refused(|c| c.model.hidden = vec![1; 257]),
+            ),
+            ("train.model.dropout", refused(|c| c.model.dropout = 1.0)),
+            ("train.model.dropout", refused(|c| c.model.dropout = -0.1)),
+            ("train.batch_size", refused(|c| c.batch_size = 0)),
+            (
+                "train.batch_size",
+                refused(|c| c.batch_size = (1 << 20) + 1),
+            ),
+            ("train.epochs", refused(|c| c.epochs = 0)),
+            ("train.learning_rate", refused(|c| c.learning_rate = 0.0)),
+            (
+                "train.learning_rate",
+                refused(|c| c.learning_rate = f64::NAN),
+            ),
+            (
+                "train.learning_rate",
+                refused(|c| c.learning_rate = f64::INFINITY),
+            ),
+            (
+                "train.final_rate_share",
+                refused(|c| c.final_rate_share = 1.1),
+            ),
+            ("train.beta1", refused(|c| c.beta1 = 1.0)),
+            ("train.beta2", refused(|c| c.beta2 = -0.5)),
+            ("train.epsilon", refused(|c| c.epsilon = 0.0)),
+            ("train.weight_decay", refused(|c| c.weight_decay = -1.0)),
+            ("train.clip_norm", refused(|c| c.clip_norm = f64::NAN)),
+            ("train.log_every", refused(|c| c.log_every = 0)),
+            ("train.checkpoint.keep", refused(|c| c.checkpoint.keep = 0)),
+            (
+                "train.loss",
+                refused(|c| c.loss = Some(LossKind::CrossEntropy)),
+            ),
+        ];
+        for (key, message) in cases {
+            assert!(message.contains(&format!("`{key}`")), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_what_is_allowed() {
+        let message = refused(|c| c.learning_rate = -1.0);
+        assert_eq!(
+            message,
+            "cannot use `train.learning_rate`: it is -1 and must be above 0"
+        );
+    }
+
+    #[test]
+    fn run_name_follows_what_changes_the_weights_and_nothing_else() {
+        let name = |change: fn(&mut TrainConfig), fingerprint| {
+            let mut config = TrainConfig::default();
+            change(&mut config);
+            Settings::resolve(&config, &TASK)
+                .unwrap()
+                .run_name(Hash128::new(fingerprint))
+        };
+        let plain = name(|_| (), 1);
+        assert_eq!(plain.len(), 16);
+        assert_eq!(plain, name(|c| c.log_every = 7, 1));
+        assert_eq!(plain, name(|c| c.checkpoint.every_steps = 7, 1));
+        assert_eq!(
+            plain,
+            name(|c| c.loss = Some(LossKind::Mse), 1),
+            "a default written out is the same run"
+        );
+        assert_ne!(plain, name(|c| c.seed = Seed::new(1), 1));
+        assert_ne!(plain, name(|c| c.epochs = 21, 1));
+        assert_ne!(plain, name(|_| (), 2));
+    }
+}

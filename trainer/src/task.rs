@@ -1,0 +1,177 @@
+//! What the dataset asks of a model: a number or a class, and how stored targets map to the target's units.
+
+use feedline_schemas::{
+    config::LossKind,
+    manifest::{Layout, TargetKind},
+    transform::{FittedTarget, TransformArtefact},
+};
+
+/// The task.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Task {
+    /// Predict a number, stored as `(y - offset) / scale`.
+    Regression {
+        /// Mean of the target over the training split, in its units.
+        mean: f64,
+        /// In the target's units.
+        offset: f64,
+        /// In the target's units; not 0.
+        scale: f64,
+    },
+    /// Predict a class.
+    Classification {
+        /// Training rows of each class; at least one class, and none without rows.
+        counts: Vec<u64>,
+    },
+}
+
+impl Task {
+    /// Reads the task from the dataset's layout and its fitted target.
+    ///
+    /// # Errors
+    /// Text that says why there is nothing to learn, or where the two disagree.
+    pub(crate) fn of(layout: &Layout, artefact: &TransformArtefact) -> Result<Self, String> {
+        let Layout::Dense { target, .. } = layout;
+        match (target, &artefact.target) {
+            (TargetKind::None, _) => {
+                Err("it has no target column; set `dataset.target` and build it again".into())
+            }
+            (
+                TargetKind::Regression,
+                Some(FittedTarget::Regression {
+                    mean,
+                    scale,
+                    offset,
+                    ..
+                }),
+            ) => {
+                if mean.is_finite() && offset.is_finite() && scale.is_finite() && *scale > 0.0 {
+                    Ok(Self::Regression {
+                        mean: *mean,
+                        offset: *offset,
+                        scale: *scale,
+                    })
+                } else {
+                    Err(format!(
+                        "its target has mean `{mean}`, offset `{offset}` and scale `{scale}`; build it again"
+                    ))
+                }
+            }
+            (
+                TargetKind::Classification { classes },
+                Some(FittedTarget::Classification { counts, .. }),
+            ) => {
+                if counts.len() == *classes as usize
+                    && !counts.is_empty()
+                    && counts.iter().all(|&count| count > 0)
+                {
+                    Ok(Self::Classification {
+                        counts: counts.clone(),
+                    })
+                } else {
+                    Err(format!(
+                        "its shards have `{classes}` classes, its transform `{}`; build it again",
+                        counts.len()
+                    ))
+                }
+            }
+            (target, _) => Err(format!(
+                "its shards hold target `{target:?}`, its transform another one; build it again"
+            )),
+        }
+    }
+
+    /// Numbers the model puts out per row.
+    pub(crate) const fn outputs(&self) -> usize {
+        match self {
+            Self::Regression { .. } => 1,
+            Self::Classification { counts } => counts.len(),
+        }
+    }
+
+    /// The loss used when the configuration names none.
+    pub(crate) const fn default_loss(&self) -> LossKind {
+        match self {
+            Self::Regression { .. } => LossKind::Mse,
+            Self::Classification { .. } => LossKind::CrossEntropy,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use feedline_schemas::{Versioned, ids::Hash128};
+
+    /// An artefact with this target and nothing else.
+    pub(crate) fn artefact(target: Option<FittedTarget>) -> TransformArtefact {
+        TransformArtefact {
+            format: TransformArtefact::TAG.format.into(),
+            version: TransformArtefact::TAG.version,
+            hash: Hash128::new(0),
+            fitted_rows: 1,
+            null_values: vec![],
+            missing_values: vec![],
+            inputs: vec![],
+            steps: vec![],
+            features: vec![],
+            target,
+        }
+    }
+
+    fn regression(scale: f64) -> Option<FittedTarget> {
+        Some(FittedTarget::Regression {
+            column: "y".into(),
+            mean: 2.0,
+            scale,
+            offset: 2.0,
+        })
+    }
+
+    fn check(target: TargetKind, fitted: Option<FittedTarget>) -> Result<Task, String> {
+        Task::of(
+            &Layout::Dense {
+                features: 3,
+                target,
+            },
+            &artefact(fitted),
+        )
+    }
+
+    #[test]
+    fn task_follows_the_dataset() {
+        let task = check(TargetKind::Regression, regression(3.0)).unwrap();
+        assert_eq!((task.outputs(), task.default_loss()), (1, LossKind::Mse));
+        let classes = FittedTarget::Classification {
+            column: "c".into(),
+            classes: vec!["a".into(), "b".into()],
+            counts: vec![3, 1],
+        };
+        let task = check(
+            TargetKind::Classification { classes: 2 },
+            Some(classes.clone()),
+        )
+        .unwrap();
+        assert_eq!(
+            (task.outputs(), task.default_loss()),
+            (2, LossKind::CrossEntropy)
+        );
+        assert!(
+            check(TargetKind::Classification { classes: 3 }, Some(classes))
+                .unwrap_err()
+                .contains("`3` classes")
+        );
+    }
+
+    #[test]
+    fn dataset_without_a_usable_target_is_refused() {
+        assert!(
+            check(TargetKind::None, None)
+                .unwrap_err()
+                .contains("dataset.target")
+        );
+        assert!(check(TargetKind::Regression, None).is_err());
+        assert!(check(TargetKind::Regression, regression(0.0)).is_err());
+        assert!(check(TargetKind::Regression, regression(f64::NAN)).is_err());
+    }
+}

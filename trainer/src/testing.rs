@@ -1,0 +1,374 @@
+//! A dataset of vectors, with faults, for tests.
+
+use std::{
+    cell::Cell,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use feedline_schemas::{
+    Versioned,
+    config::{ModelConfig, TrainConfig},
+    ids::{Epoch, Hash128, Seed, Step},
+    loader_state::LoaderState,
+    manifest::{Layout, Split, TargetKind},
+    progress::Silent,
+    report::TrainReport,
+};
+use feedline_storage::{Store, clock::SystemClock};
+
+use crate::{
+    Resume,
+    data::{Batch, Batches, Data, Samples, Targets},
+    engine::Engine,
+    error::Error,
+    model,
+    plan::Plan,
+    random::Stream,
+    run_folder::{RunFolder, runtime},
+    session::{Session, Watch},
+    settings::Settings,
+    task::Task,
+};
+
+/// Targets of a toy split.
+#[derive(Clone, Debug)]
+pub(crate) enum Column {
+    Numbers(Vec<f32>),
+    Classes(Vec<i32>),
+}
+
+/// Rows of a toy split; the key of row i is i.
+#[derive(Clone, Debug)]
+pub(crate) struct Rows {
+    pub(crate) x: Vec<f32>,
+    pub(crate) features: usize,
+    pub(crate) y: Column,
+}
+
+impl Rows {
+    fn len(&self) -> usize {
+        self.x.len() / self.features
+    }
+
+    fn pick(&self, rows: &[usize], state: LoaderState) -> ToyBatch {
+        let x = rows
+            .iter()
+            .flat_map(|&row| &self.x[row * self.features..(row + 1) * self.features]);
+        let y = match &self.y {
+            Column::Numbers(y) => Column::Numbers(rows.iter().map(|&row| y[row]).collect()),
+            Column::Classes(y) => Column::Classes(rows.iter().map(|&row| y[row]).collect()),
+        };
+        let keys = rows.iter().map(|&row| row as u64).collect();
+        ToyBatch {
+            rows: Self {
+                x: x.copied().collect(),
+                features: self.features,
+                y,
+            },
+            keys,
+            state,
+        }
+    }
+}
+
+/// A batch of a toy split.
+#[derive(Debug)]
+pub(crate) struct ToyBatch {
+    rows: Rows,
+    keys: Vec<u64>,
+    state: LoaderState,
+}
+
+impl Batch for ToyBatch {
+    fn samples(&self) -> Samples<'_> {
+        let targets = match &self.rows.y {
+            Column::Numbers(y) => Targets::Numbers(y),
+            Column::Classes(y) => Targets::Classes(y),
+        };
+        Samples {
+            x: &self.rows.x,
+            features: self.rows.features,
+            targets,
+        }
+    }
+    fn keys(&self) -> &[u64] {
+        &self.keys
+    }
+    fn state(&self) -> &LoaderState {
+        &self.state
+    }
+}
+
+/// What goes wrong, once.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Fault {
+    #[default]
+    None,
+    /// The stop flag is set while this training batch, counted from 0 over the whole process, is on its way.
+    StopAt(u64),
+    /// The stop flag is set in the pass over the validation split with this number.
+    StopInValidation(u64),
+    /// The process "dies" before this training batch.
+    DieAt(u64),
+}
+
+/// A toy dataset of three splits.
+#[derive(Debug)]
+pub(crate) struct Toy {
+    pub(crate) splits: [Rows; 3],
+    pub(crate) batch: usize,
+    pub(crate) seed: Seed,
+    pub(crate) fault: Fault,
+    pub(crate) stop: Arc<AtomicBool>,
+    /// Batches missing at the end of each epoch.
+    pub(crate) short_by: u64,
+    served: Cell<u64>,
+    validations: Cell<u64>,
+}
+
+impl Toy {
+    pub(crate) fn with_fault(self, fault: Fault) -> Self {
+        Self { fault, ..self }
+    }
+}
+
+impl Data for Toy {
+    type Batch = ToyBatch;
+
+    fn start(&self) -> LoaderState {
+        LoaderState {
+            format: LoaderState::TAG.format.into(),
+            version: LoaderState::TAG.version,
+            fingerprint: FINGERPRINT,
+            order_version: 1,
+            seed: self.seed,
+            domains: 1,
+            window_blocks: 1,
+            global_batch: u32::try_from(self.batch).unwrap(),
+            epoch: Epoch::new(0),
+            batch: Step::new(0),
+        }
+    }
+
+    fn batches_per_epoch(&self) -> u64 {
+        self.splits[0].len().div_ceil(self.batch) as u64
+    }
+
+    fn epoch(&self, from: LoaderState) -> Result<Batches<'_, ToyBatch>, Error> {
+        let order = shuffled(self.splits[0].len(), from.seed, from.epoch);
+        let first = from.batch.get();
+        let batches: Vec<ToyBatch> = (first..self.batches_per_epoch() - self.short_by)
+            .map(|number| {
+                let begin = usize::try_from(number).unwrap() * self.batch;
+                let rows = &order[begin..(begin + self.batch).min(order.len())];
+                self.splits[0].pick(
+                    rows,
+                    LoaderState {
+                        batch: Step::new(number + 1),
+                        ..from.clone()
+                    },
+                )
+            })
+            .collect();
+        Ok(Box::new(batches.into_iter().map(|batch| {
+            let served = self.served.replace(self.served.get() + 1);
+            match self.fault {
+                Fault::DieAt(at) if at == served => {
+                    return Err(Error::Runtime(std::io::Error::other("killed")));
+                }
+                Fault::StopAt(at) if at == served => self.stop.store(true, Ordering::Relaxed),
+                _ => {}
+            }
+            Ok(batch)
+        })))
+    }
+
+    fn sequential(&self, split: Split) -> Result<Batches<'_, ToyBatch>, Error> {
+        if split == Split::Validation {
+            let number = self.validations.replace(self.validations.get() + 1);
+            if matches!(self.fault, Fault::StopInValidation(at) if at == number) {
+                self.stop.store(true, Ordering::Relaxed);
+            }
+        }
+        let rows = &self.splits[Split::ALL.iter().position(|s| *s == split).unwrap()];
+        let all: Vec<usize> = (0..rows.len()).collect();
+        let batches: Vec<_> = all
+            .chunks(self.batch)
+            .map(|part| Ok(rows.pick(part, self.start())))
+            .collect();
+        Ok(Box::new(batches.into_iter()))
+    }
+}
+
+/// Fisher and Yates' shuffle, keyed by seed and epoch.
+fn shuffled(n: usize, seed: Seed, epoch: Epoch) -> Vec<usize> {
+    let stream = Stream::initialization(seed).part(usize::try_from(epoch.get()).unwrap());
+    let mut order: Vec<usize> = (0..n).collect();
+    for i in (1..n).rev() {
+        let j = stream.bits(i as u64) % (i as u64 + 1);
+        order.swap(i, usize::try_from(j).unwrap());
+    }
+    order
+}
+
+pub(crate) const FINGERPRINT: Hash128 = Hash128::new(77);
+
+/// Uniform numbers in ±1.
+pub(crate) fn uniform(n: usize, stream: usize) -> Vec<f32> {
+    let stream = Stream::initialization(Seed::new(99)).part(stream);
+    #[expect(clippy::cast_possible_truncation, reason = "test data")]
+    (0..n as u64)
+        .map(|i| (2.0 * stream.uniform(i) - 1.0) as f32)
+        .collect()
+}
+
+/// A smooth function of four features, without noise.
+pub(crate) fn regression(batch: usize) -> Toy {
+    let rows = |n: usize, part: usize| {
+        let x = uniform(4 * n, part);
+        let y = x
+            .chunks(4)
+            .map(|r| (2.0 * r[0]).sin() + r[1] * r[2] - 0.5 * r[3])
+            .collect();
+        Rows {
+            x,
+            features: 4,
+            y: Column::Numbers(y),
+        }
+    };
+    toy([rows(200, 0), rows(60, 1), rows(60, 2)], batch)
+}
+
+/// Three classes by the angle of two features.
+pub(crate) fn classification(batch: usize) -> Toy {
+    let rows = |n: usize, part: usize| {
+        let x = uniform(2 * n, part);
+        let class = |r: &[f32]| {
+            if r[0] > 0.3 {
+                0
+            } else {
+                i32::from(r[1] > 0.0) + 1
+            }
+        };
+        let y = x.chunks(2).map(class).collect();
+        Rows {
+            x,
+            features: 2,
+            y: Column::Classes(y),
+        }
+    };
+    toy([rows(300, 3), rows(90, 4), rows(90, 5)], batch)
+}
+
+pub(crate) fn toy(splits: [Rows; 3], batch: usize) -> Toy {
+    Toy {
+        splits,
+        batch,
+        seed: Seed::new(5),
+        fault: Fault::None,
+        stop: Arc::default(),
+        short_by: 0,
+        served: Cell::default(),
+        validations: Cell::default(),
+    }
+}
+
+/// A small, quick configuration.
+pub(crate) fn config() -> TrainConfig {
+    TrainConfig {
+        model: ModelConfig {
+            hidden: vec![16],
+            dropout: 0.1,
+            ..ModelConfig::default()
+        },
+        epochs: 3,
+        seed: Seed::new(5),
+        learning_rate: 0.02,
+        warmup_steps: 3,
+        patience: 0,
+        log_every: 2,
+        ..TrainConfig::default()
+    }
+}
+
+/// The plan of `config` on `toy`.
+pub(crate) fn plan(config: &TrainConfig, toy: &Toy) -> Plan {
+    let features = u32::try_from(toy.splits[0].features).unwrap();
+    let (target, task) = match &toy.splits[0].y {
+        Column::Numbers(_) => (
+            TargetKind::Regression,
+            Task::Regression {
+                mean: 10.0,
+                offset: 10.0,
+                scale: 2.0,
+            },
+        ),
+        Column::Classes(y) => {
+            let count = |class| y.iter().filter(|y| **y == class).count() as u64;
+            (
+                TargetKind::Classification { classes: 3 },
+                Task::Classification {
+                    counts: vec![count(0), count(1), count(2)],
+                },
+            )
+        }
+    };
+    Plan {
+        settings: Settings::resolve(config, &task).unwrap(),
+        task,
+        layout: Layout::Dense { features, target },
+        fingerprint: FINGERPRINT,
+        dataset_url: "memory:toy".into(),
+    }
+}
+
+/// The engine of a plan.
+pub(crate) fn engine(plan: &Plan) -> Engine {
+    let Layout::Dense { features, .. } = plan.layout;
+    let model = model::build(
+        &plan.settings.config().model,
+        features as usize,
+        plan.task.outputs(),
+    )
+    .unwrap();
+    Engine::new(model, plan.settings.loss())
+}
+
+/// Trains on a toy dataset, with the run's folder at `store`.
+pub(crate) fn train(
+    config: &TrainConfig,
+    toy: &Toy,
+    resume: Resume,
+    store: &Store,
+) -> Result<TrainReport, Error> {
+    let runtime = runtime()?;
+    let folder = RunFolder::new(runtime.handle().clone(), store.clone());
+    let plan = plan(config, toy);
+    let watch = Watch {
+        progress: &Silent,
+        clock: &SystemClock,
+        stop: &toy.stop,
+    };
+    let session = Session::start(&plan, toy, engine(&plan), &folder, watch);
+    let session = match resume {
+        Resume::Fresh => session.fresh()?,
+        Resume::Continue => session.resume()?,
+    };
+    session.run()
+}
+
+/// All objects of a store by path.
+pub(crate) fn contents(store: &Store) -> std::collections::BTreeMap<String, Vec<u8>> {
+    let runtime = runtime().unwrap();
+    runtime.block_on(async {
+        let mut found = std::collections::BTreeMap::new();
+        for listed in store.list("").await.unwrap() {
+            let bytes = store.get(&listed.path).await.unwrap();
+            found.insert(listed.path, bytes.to_vec());
+        }
+        found
+    })
+}

@@ -1,0 +1,145 @@
+//! Opens what a run needs and starts it.
+
+use feedline_schemas::{
+    config::TrainConfig,
+    manifest::{Layout, Manifest, Split},
+    report::TrainReport,
+    transform::TransformArtefact,
+};
+use tokio::runtime::Runtime;
+
+use crate::{
+    Context, Resume,
+    engine::Engine,
+    error::Error,
+    loaders::Loaders,
+    model,
+    plan::Plan,
+    run_folder::{RunFolder, runtime},
+    session::{Session, Watch},
+    settings::{self, Settings},
+    task::Task,
+};
+
+/// Trains the model of `config` on the dataset and reports how good it is.
+///
+/// Blocks until done; call it from a thread that may block, not from an async task. The run's folder follows from the
+/// configuration and the dataset, so the same call finds its own checkpoints again: with [`Resume::Continue`] a run
+/// that was stopped or killed goes on and ends with the same bits as one that never was; one that had ended is only
+/// measured again.
+///
+/// # Errors
+/// [`Error::Config`] before anything is read, when a value is out of range; [`Error::RunExists`] for a fresh start
+/// where a run has been; [`Error::Interrupted`] when the stop flag was set, with everything saved;
+/// [`Error::NotFinite`] when a loss or gradient is NaN or infinite, with the weights as before; what dataset and
+/// storage say.
+pub fn train(
+    config: &TrainConfig,
+    resume: Resume,
+    context: &Context,
+) -> Result<TrainReport, Error> {
+    let opened = Opened::open(config, context, &Split::ALL)?;
+    let _runtime = opened.runtime.enter();
+    let watch = Watch {
+        progress: &*context.progress,
+        clock: &*context.clock,
+        stop: &context.stop,
+    };
+    let engine = opened.engine()?;
+    let session = Session::start(&opened.plan, &opened.loaders, engine, &opened.folder, watch);
+    let session = match resume {
+        Resume::Fresh => session.fresh()?,
+        Resume::Continue => session.resume()?,
+    };
+    session.run()
+}
+
+/// A dataset and the folder of a run on it. The runtime comes last: it must outlive the loaders.
+pub(crate) struct Opened {
+    pub(crate) plan: Plan,
+    pub(crate) loaders: Loaders,
+    pub(crate) folder: RunFolder,
+    pub(crate) runtime: Runtime,
+}
+
+impl Opened {
+    /// Checks the configuration, then opens `splits` of the dataset.
+    ///
+    /// # Errors
+    /// As [`train`].
+    pub(crate) fn open(
+        config: &TrainConfig,
+        context: &Context,
+        splits: &[Split],
+    ) -> Result<Self, Error> {
+        settings::check(config)?;
+        let runtime = runtime()?;
+        let loaders = runtime.block_on(Loaders::open(
+            &context.dataset,
+            config,
+            splits,
+            &context.clock,
+        ))?;
+        let manifest = loaders.manifest();
+        let artefact = runtime.block_on(read_transform(context, manifest))?;
+        let dataset_url = context.dataset.url();
+        let refused = |reason| Error::Dataset {
+            url: dataset_url.clone(),
+            reason,
+        };
+        let task = Task::of(&manifest.layout, &artefact).map_err(refused)?;
+        let settings = Settings::resolve(config, &task)?;
+        let store = context.runs.child(&settings.run_name(manifest.fingerprint));
+        let folder = RunFolder::new(runtime.handle().clone(), store);
+        let (layout, fingerprint) = (manifest.layout.clone(), manifest.fingerprint);
+        Ok(Self {
+            plan: Plan {
+                settings,
+                task,
+                layout,
+                fingerprint,
+                dataset_url,
+            },
+            loaders,
+            folder,
+            runtime,
+        })
+    }
+
+    /// An engine for the configured model.
+    ///
+    /// # Errors
+    /// [`Error::Config`] when the model would be too large.
+    pub(crate) fn engine(&self) -> Result<Engine, Error> {
+        let Layout::Dense { features, .. } = &self.plan.layout;
+        let outputs = self.plan.task.outputs();
+        let model = model::build(
+            &self.plan.settings.config().model,
+            *features as usize,
+            outputs,
+        )?;
+        Ok(Engine::new(model, self.plan.settings.loss()))
+    }
+}
+
+/// Reads the transform artefact that the manifest names.
+async fn read_transform(
+    context: &Context,
+    manifest: &Manifest,
+) -> Result<TransformArtefact, Error> {
+    let path = &manifest.transform.path;
+    let bytes = context.dataset.get(path).await?;
+    let artefact: TransformArtefact =
+        feedline_schemas::decode(&context.dataset.url_of(path), &bytes)?;
+    if artefact.hash != manifest.transform.hash {
+        let reason = format!(
+            "its transform `{path}` has hash `{}`, its manifest says `{}`; build it again",
+            artefact.hash, manifest.transform.hash
+        );
+        return Err(Error::Dataset {
+            url: context.dataset.url(),
+            reason,
+        });
+    }
+    Ok(artefact)
+}

@@ -1,0 +1,6 @@
+//! Training and evaluation through the public interface, on shards read by the real loader.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod dataset;
+mod runs;

@@ -1,0 +1,351 @@
+//! Whole runs.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use feedline_schemas::{
+    config::{ModelConfig, TrainConfig},
+    ids::Seed,
+    manifest::Split,
+    progress::{Event, Progress, Silent},
+};
+use feedline_storage::{Effect, Faults, Operation, Rule, Store, StoreOptions, clock::SystemClock};
+use feedline_trainer::{Context, Error, ErrorKind, Resume, evaluate, train};
+use tokio::runtime::Runtime;
+
+use crate::dataset::{Kind, publish, publish_rows};
+
+fn config() -> TrainConfig {
+    TrainConfig {
+        model: ModelConfig {
+            hidden: vec![24, 24],
+            ..ModelConfig::default()
+        },
+        batch_size: 64,
+        epochs: 30,
+        seed: Seed::new(3),
+        learning_rate: 0.01,
+        warmup_steps: 10,
+        ..TrainConfig::default()
+    }
+}
+
+/// Runs what a store needs on a runtime of its own: the trainer blocks and must not be called from one.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    Runtime::new().unwrap().block_on(future)
+}
+
+fn context(kind: Kind) -> Context {
+    let dataset = Store::memory();
+    block_on(publish(&dataset, kind));
+    Context {
+        dataset,
+        runs: Store::memory().child("train"),
+        progress: Arc::new(Silent),
+        clock: Arc::new(SystemClock),
+        stop: Arc::default(),
+    }
+}
+
+fn contents(store: &Store) -> BTreeMap<String, Vec<u8>> {
+    block_on(async {
+        let mut found = BTreeMap::new();
+        for listed in store.list("").await.unwrap() {
+            let bytes = store.get(&listed.path).await.unwrap();
+            found.insert(listed.path, bytes.to_vec());
+        }
+        found
+    })
+}
+
+/// Sets the stop flag at each of these steps.
+#[derive(Debug)]
+struct StopAt {
+    steps: Vec<u64>,
+    stop: Arc<AtomicBool>,
+    seen: AtomicU64,
+}
+
+impl Progress for StopAt {
+    fn report(&self, event: Event<'_>) {
+        if event.stage == "train" {
+            self.seen.store(event.done, Ordering::Relaxed);
+            if self.steps.contains(&event.done) {
+                self.stop.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+#[test]
+fn regression_reports_errors_in_the_units_of_the_target() {
+    let context = context(Kind::Regression);
+    let report = train(&config(), Resume::Fresh, &context).unwrap();
+    assert!(
+        (10.0..25.0).contains(&report.baseline["rmse"]),
+        "{report:?}"
+    );
+    assert!(
+        report.test["rmse"] < 0.2 * report.baseline["rmse"],
+        "{report:?}"
+    );
+    assert_eq!(
+        (report.seed, report.parameters),
+        (3, 3 * 24 + 24 + 24 * 24 + 24 + 24 + 1)
+    );
+    assert!((0.0..=1.0).contains(&report.data_wait_share));
+
+    let evaluated = evaluate(&config(), Split::Test, &context).unwrap();
+    assert_eq!(
+        (&evaluated.metrics, &evaluated.baseline),
+        (&report.test, &report.baseline)
+    );
+    assert_eq!(
+        (evaluated.rows, evaluated.checkpoint),
+        (100, report.checkpoint)
+    );
+    let validation = evaluate(&config(), Split::Validation, &context).unwrap();
+    assert_eq!(validation.metrics, report.validation);
+}
+
+#[test]
+fn classification_reports_accuracy() {
+    let report = train(&config(), Resume::Fresh, &context(Kind::Classification)).unwrap();
+    assert!(
+        report.test["accuracy"] > 0.9 && report.baseline["accuracy"] < 0.8,
+        "{report:?}"
+    );
+    assert!(
+        report.test["cross_entropy"] < report.baseline["cross_entropy"],
+        "{report:?}"
+    );
+}
+
+#[test]
+fn a_run_on_the_local_disk_stopped_at_many_steps_ends_with_the_same_bits() {
+    let undisturbed = context(Kind::Regression);
+    let mut config = TrainConfig {
+        epochs: 3,
+        ..config()
+    };
+    config.model.dropout = 0.2;
+    let expected = train(&config, Resume::Fresh, &undisturbed).unwrap();
+
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Store::open(&folder.path().to_string_lossy(), &StoreOptions::default()).unwrap();
+    let steps = vec![1, 4, 5, 6, 10, 14];
+    for _ in &steps {
+        let stop = Arc::new(AtomicBool::new(false));
+        let progress = Arc::new(StopAt {
+            steps: steps.clone(),
+            stop: Arc::clone(&stop),
+            seen: AtomicU64::new(0),
+        });
+        let dataset = undisturbed.dataset.clone();
+        let context = Context {
+            dataset,
+            runs: runs.clone(),
+            progress,
+            stop,
+            ..undisturbed.clone()
+        };
+        let error = train(&config, Resume::Continue, &context).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Interrupted, "{error}");
+    }
+    let context = Context {
+        runs: runs.clone(),
+        ..undisturbed.clone()
+    };
+    let report = train(&config, Resume::Continue, &context).unwrap();
+    assert_eq!(
+        (report.test, report.validation),
+        (expected.test, expected.validation)
+    );
+    let best = |store: &Store| {
+        let files = contents(store).into_iter();
+        let mut best = files.filter(|(path, _)| {
+            path.ends_with("best.safetensors") || path.ends_with("00000015.safetensors")
+        });
+        (best.next().unwrap(), best.next().unwrap())
+    };
+    assert!(best(&runs) == best(&undisturbed.runs));
+}
+
+#[test]
+fn nothing_to_evaluate_says_train_first() {
+    let error = evaluate(&config(), Split::Test, &context(Kind::Regression)).unwrap_err();
+    assert!(matches!(error, Error::NoCheckpoint { .. }), "{error}");
+}
+
+#[test]
+fn an_unfinished_run_is_evaluated_at_its_best_so_far() {
+    let base = context(Kind::Regression);
+    let progress = Arc::new(StopAt {
+        steps: vec![13],
+        stop: Arc::clone(&base.stop),
+        seen: AtomicU64::new(0),
+    });
+    assert!(
+        train(
+            &config(),
+            Resume::Fresh,
+            &Context {
+                progress,
+                ..base.clone()
+            }
+        )
+        .is_err()
+    );
+    base.stop.store(false, Ordering::Relaxed);
+    let evaluated = evaluate(&config(), Split::Validation, &base).unwrap();
+    assert!(
+        evaluated.checkpoint.ends_with("best.safetensors"),
+        "{evaluated:?}"
+    );
+}
+
+#[test]
+fn damaged_best_weights_are_taken_from_the_newest_checkpoint() {
+    let context = context(Kind::Regression);
+    let report = train(&config(), Resume::Fresh, &context).unwrap();
+    let files = contents(&context.runs);
+    let (path, bytes) = files
+        .iter()
+        .find(|(path, _)| path.ends_with("best.safetensors"))
+        .unwrap();
+    let mut damaged = bytes.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+    block_on(context.runs.put(path, damaged.into())).unwrap();
+    let evaluated = evaluate(&config(), Split::Test, &context).unwrap();
+    assert_eq!(evaluated.metrics, report.test);
+    assert!(
+        evaluated.checkpoint.contains("/checkpoints/step-"),
+        "{evaluated:?}"
+    );
+}
+
+#[test]
+fn a_dataset_that_cannot_be_trained_on_is_refused_before_anything_is_written() {
+    let refused = |context: &Context| {
+        let error = train(&config(), Resume::Fresh, context).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Input, "{error}");
+        assert_eq!(contents(&context.runs), BTreeMap::new());
+        error.to_string()
+    };
+    assert!(refused(&context(Kind::None)).contains("dataset.target"));
+    let empty = Context {
+        dataset: Store::memory(),
+        ..context(Kind::Regression)
+    };
+    assert!(refused(&empty).contains("there is no dataset in"));
+    for (rows, split) in [
+        ([0, 9, 9], "train"),
+        ([9, 0, 9], "validation"),
+        ([9, 9, 0], "test"),
+    ] {
+        let dataset = Store::memory();
+        block_on(publish_rows(&dataset, Kind::Regression, rows));
+        let message = refused(&Context {
+            dataset,
+            ..context(Kind::Regression)
+        });
+        assert!(message.contains(&format!("split `{split}`")), "{message}");
+    }
+}
+
+#[test]
+fn a_bad_configuration_is_refused_before_the_dataset_is_read() {
+    let context = Context {
+        dataset: Store::memory(),
+        ..context(Kind::Regression)
+    };
+    let error = train(
+        &TrainConfig {
+            batch_size: 0,
+            ..config()
+        },
+        Resume::Fresh,
+        &context,
+    )
+    .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert_eq!(
+        error.to_string(),
+        "cannot use `train.batch_size`: it is 0 and must be at least 1"
+    );
+}
+
+#[test]
+fn a_full_disk_stops_the_run_and_room_lets_it_go_on() {
+    let base = context(Kind::Regression);
+    let config = TrainConfig {
+        epochs: 3,
+        ..config()
+    };
+    let expected = train(
+        &config,
+        Resume::Fresh,
+        &Context {
+            runs: Store::memory(),
+            ..base.clone()
+        },
+    )
+    .unwrap();
+    let rule = Rule {
+        operation: Operation::Put,
+        path_contains: "step-00000010".into(),
+        skip: 0,
+        times: 1,
+        effect: Effect::Full,
+    };
+    let runs = base.runs.with_faults(Faults::new(vec![rule]));
+    let error = train(
+        &config,
+        Resume::Fresh,
+        &Context {
+            runs,
+            ..base.clone()
+        },
+    )
+    .unwrap_err();
+    assert!(
+        matches!(&error, Error::Storage(storage) if storage.is_full()),
+        "{error}"
+    );
+    let report = train(&config, Resume::Continue, &base).unwrap();
+    assert_eq!(report.test, expected.test);
+}
+
+#[test]
+fn a_damaged_shard_is_named() {
+    let context = context(Kind::Regression);
+    block_on(async {
+        let path = "shards/train/0.arrow";
+        let mut bytes = context.dataset.get(path).await.unwrap().to_vec();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        context.dataset.put(path, bytes.into()).await.unwrap();
+    });
+    let error = train(&config(), Resume::Fresh, &context).unwrap_err();
+    assert!(
+        matches!(error, Error::Loader(_)) && error.to_string().contains("shards/train/0.arrow"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_run_may_be_started_from_a_blocking_thread_of_a_runtime() {
+    let context = context(Kind::Regression);
+    let config = TrainConfig {
+        epochs: 1,
+        ..config()
+    };
+    let task = move || train(&config, Resume::Fresh, &context).unwrap();
+    let report = block_on(async { tokio::task::spawn_blocking(task).await.unwrap() });
+    assert_eq!(report.epochs, 1);
+}
