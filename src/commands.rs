@@ -1,0 +1,335 @@
+//! The commands: load the configuration, wire the stages, print the report.
+
+use std::{fs, num::NonZero, path::Path, sync::Arc, thread};
+
+use anyhow::Context as _;
+use feedline_schemas::{
+    config::{ConfigError, Loaded, TrainConfig, load},
+    ids::Name,
+    manifest::Split,
+    progress::Progress,
+    report::{DatasetReport, IngestReport, RunReport, TrainReport},
+};
+use feedline_storage::{
+    Store,
+    clock::{Clock, SystemClock},
+};
+
+use crate::{
+    cli::{Cli, Command, Dataset, Ingest, IngestCommand, Options, Pipeline, Shards},
+    environment::Environment,
+    exit::Outcome,
+    output::{self, Inspection},
+    progress,
+    stop::Stop,
+};
+
+/// Runs a command to its end.
+pub(crate) fn run(cli: Cli, environment: Environment) -> anyhow::Result<Outcome> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    let outcome = runtime.block_on(async {
+        let stop = Stop::on_signals()?;
+        let tools = Tools {
+            environment: Arc::new(environment),
+            progress: progress::for_terminal().into(),
+            clock: Arc::new(SystemClock),
+            stop,
+        };
+        dispatch(cli.command, &tools).await
+    });
+    // What still runs (a signal listener, a dropped transfer) is not waited for.
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
+    match command {
+        Command::Run(pipeline) => Work::load(&pipeline, tools)?.run().await,
+        Command::Ingest(ingest) => run_ingest(ingest, tools).await,
+        Command::Shards(Shards::Build {
+            pipeline,
+            engine: _,
+        }) => {
+            let work = Work::load(&pipeline, tools)?;
+            let report = work.build().await?;
+            output::print(&report, work.json)?;
+            Ok(Outcome::of_rejected(report.rejected))
+        }
+        Command::Shards(Shards::Verify(dataset)) => verify(&dataset, tools).await,
+        Command::Shards(Shards::Inspect(dataset)) => inspect(&dataset, tools).await,
+        Command::Train { pipeline, resume } => {
+            let work = Work::load(&pipeline, tools)?;
+            let resume = if resume {
+                feedline_trainer::Resume::Continue
+            } else {
+                feedline_trainer::Resume::Fresh
+            };
+            output::print(&work.train(resume).await?, work.json)?;
+            Ok(Outcome::Done)
+        }
+        Command::Eval { pipeline, split } => {
+            let work = Work::load(&pipeline, tools)?;
+            work.eval(split.into()).await
+        }
+    }
+}
+
+async fn run_ingest(ingest: Ingest, tools: &Tools) -> anyhow::Result<Outcome> {
+    if let Some(IngestCommand::Status(pipeline)) = ingest.command {
+        let work = Work::load(&pipeline, tools)?;
+        let report = feedline_ingest::status(&work.loaded.config, &work.root).await;
+        output::print(&report.map_err(|e| work.ingest_error(e))?, work.json)?;
+        return Ok(Outcome::Done);
+    }
+    let file = ingest.file.context("the pipeline file is missing")?;
+    let work = Work::load(
+        &Pipeline {
+            file,
+            options: ingest.options,
+        },
+        tools,
+    )?;
+    let only = ingest.source.map(|text| work.source(&text)).transpose()?;
+    let report = work.ingest(only.as_ref()).await?;
+    output::print(&report, work.json)?;
+    Ok(Outcome::of_rejected(report.rejected))
+}
+
+async fn verify(dataset: &Dataset, tools: &Tools) -> anyhow::Result<Outcome> {
+    let store = tools.open(&dataset.url)?;
+    let report = feedline_preprocess::verify(&store).await?;
+    output::print(&report, dataset.json)?;
+    Ok(if report.problems.is_empty() {
+        Outcome::Done
+    } else {
+        Outcome::Bad
+    })
+}
+
+async fn inspect(dataset: &Dataset, tools: &Tools) -> anyhow::Result<Outcome> {
+    let store = tools.open(&dataset.url)?;
+    let manifest = feedline_preprocess::read_manifest(&store).await?;
+    let transform = feedline_preprocess::read_transform(&store, &manifest).await?;
+    output::print(
+        &Inspection {
+            url: store.url(),
+            manifest,
+            transform,
+        },
+        dataset.json,
+    )?;
+    Ok(Outcome::Done)
+}
+
+/// What every command needs.
+#[derive(Clone, Debug)]
+struct Tools {
+    environment: Arc<Environment>,
+    progress: Arc<dyn Progress>,
+    clock: Arc<dyn Clock>,
+    stop: Stop,
+}
+
+impl Tools {
+    fn open(&self, url: &str) -> anyhow::Result<Store> {
+        Ok(Store::open(url, &self.environment.store_options())?)
+    }
+}
+
+/// A loaded pipeline and the tools to work on it.
+#[derive(Debug)]
+struct Work<'a> {
+    loaded: Loaded,
+    root: Store,
+    json: bool,
+    tools: &'a Tools,
+}
+
+impl<'a> Work<'a> {
+    fn load(pipeline: &Pipeline, tools: &'a Tools) -> anyhow::Result<Self> {
+        let Options { set, json } = &pipeline.options;
+        let loaded = load(
+            &pipeline.file.display().to_string(),
+            &read(&pipeline.file)?,
+            set,
+        )?;
+        let root = Store::open(
+            &loaded.config.pipeline.root(),
+            &tools.environment.store_options(),
+        )
+        .map_err(|e| loaded.error("pipeline.root", e.to_string()))?;
+        Ok(Self {
+            loaded,
+            root,
+            json: *json,
+            tools,
+        })
+    }
+
+    async fn run(&self) -> anyhow::Result<Outcome> {
+        let config = &self.loaded.config;
+        let mut report = RunReport::default();
+        if !config.source.is_empty() {
+            report.ingest = Some(self.ingest(None).await?);
+        }
+        if config.dataset.is_some() {
+            report.dataset = Some(self.build().await?);
+        }
+        if config.train.is_some() {
+            report.train = Some(self.train(feedline_trainer::Resume::Continue).await?);
+        }
+        output::print(&report, self.json)?;
+        let rejected =
+            report.ingest.map_or(0, |i| i.rejected) + report.dataset.map_or(0, |d| d.rejected);
+        Ok(Outcome::of_rejected(rejected))
+    }
+
+    async fn ingest(&self, only: Option<&Name>) -> anyhow::Result<IngestReport> {
+        if self.loaded.config.source.is_empty() {
+            return Err(self
+                .loaded
+                .error("source", "the pipeline has no source; add a `[[source]]`")
+                .into());
+        }
+        let context = feedline_ingest::Context {
+            root: self.root.clone(),
+            progress: Arc::clone(&self.tools.progress),
+            clock: Arc::clone(&self.tools.clock),
+            secrets: Arc::clone(&self.tools.environment) as Arc<dyn feedline_ingest::Secrets>,
+            run_id: self.run_id(),
+            cancel: self.tools.stop.watch.clone(),
+            store_options: self.tools.environment.store_options(),
+        };
+        let report = feedline_ingest::ingest(&self.loaded.config, only, &context).await;
+        report.map_err(|e| self.ingest_error(e))
+    }
+
+    async fn build(&self) -> anyhow::Result<DatasetReport> {
+        if self.loaded.config.dataset.is_none() {
+            return Err(self
+                .loaded
+                .error(
+                    "dataset",
+                    "the pipeline has no `[dataset]`; add one to build shards",
+                )
+                .into());
+        }
+        let context = feedline_preprocess::Context {
+            root: self.root.clone(),
+            progress: Arc::clone(&self.tools.progress),
+            clock: Arc::clone(&self.tools.clock),
+            partitions: thread::available_parallelism().map_or(1, NonZero::get),
+            memory_bytes: None,
+            scratch: Environment::scratch(),
+        };
+        let report = feedline_preprocess::build(&self.loaded.config, &context).await;
+        report.map_err(|e| self.preprocess_error(e))
+    }
+
+    async fn train(&self, resume: feedline_trainer::Resume) -> anyhow::Result<TrainReport> {
+        let (config, context) = self.training()?;
+        let train = move || feedline_trainer::train(&config, resume, &context).map_err(Box::new);
+        let report = tokio::task::spawn_blocking(train).await?;
+        report.map_err(|e| self.trainer_error(*e))
+    }
+
+    async fn eval(&self, split: Split) -> anyhow::Result<Outcome> {
+        let (config, context) = self.training()?;
+        let evaluate =
+            move || feedline_trainer::evaluate(&config, split, &context).map_err(Box::new);
+        let report = tokio::task::spawn_blocking(evaluate).await?;
+        output::print(&report.map_err(|e| self.trainer_error(*e))?, self.json)?;
+        Ok(Outcome::Done)
+    }
+
+    fn training(&self) -> anyhow::Result<(TrainConfig, feedline_trainer::Context)> {
+        let Some(config) = self.loaded.config.train.clone() else {
+            return Err(self
+                .loaded
+                .error(
+                    "train",
+                    "the pipeline has no `[train]`; add one to train a model",
+                )
+                .into());
+        };
+        let dataset = match &config.dataset {
+            Some(url) => self.tools.open(url)?,
+            None => self.root.child("dataset"),
+        };
+        let context = feedline_trainer::Context {
+            dataset,
+            runs: self.root.child("train"),
+            progress: Arc::clone(&self.tools.progress),
+            clock: Arc::clone(&self.tools.clock),
+            stop: Arc::clone(&self.tools.stop.flag),
+        };
+        Ok((config, context))
+    }
+
+    /// The source called `text`.
+    fn source(&self, text: &str) -> Result<Name, ConfigError> {
+        let names = self.loaded.config.source.iter().map(|s| &s.name);
+        names
+            .clone()
+            .find(|name| name.as_str() == text)
+            .cloned()
+            .ok_or_else(|| {
+                let known: Vec<&str> = names.map(Name::as_str).collect();
+                self.loaded.error(
+                    "source",
+                    format!(
+                        "there is no source `{text}`; the pipeline has: {}",
+                        known.join(", ")
+                    ),
+                )
+            })
+    }
+
+    /// Unique among runs on all machines that matter: time in nanoseconds and process.
+    fn run_id(&self) -> String {
+        format!(
+            "{:032x}-{:08x}",
+            self.tools.clock.unix().as_nanos(),
+            std::process::id()
+        )
+    }
+
+    /// An error of a stage, with the line of the key it is about.
+    fn ingest_error(&self, error: feedline_ingest::Error) -> anyhow::Error {
+        match error {
+            feedline_ingest::Error::Config { key, reason } => {
+                self.loaded.error(&key, reason).into()
+            }
+            error => error.into(),
+        }
+    }
+
+    fn preprocess_error(&self, error: feedline_preprocess::Error) -> anyhow::Error {
+        match error {
+            feedline_preprocess::Error::Config { key, reason } => {
+                self.loaded.error(&key, reason).into()
+            }
+            error => error.into(),
+        }
+    }
+
+    fn trainer_error(&self, error: feedline_trainer::Error) -> anyhow::Error {
+        match error {
+            feedline_trainer::Error::Config { key, reason } => {
+                self.loaded.error(&key, reason).into()
+            }
+            error => error.into(),
+        }
+    }
+}
+
+fn read(file: &Path) -> Result<String, ConfigError> {
+    fs::read_to_string(file).map_err(|e| ConfigError {
+        file: file.display().to_string(),
+        line: None,
+        key: String::new(),
+        reason: format!("cannot read the pipeline file: {e}; check the path"),
+    })
+}

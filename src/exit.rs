@@ -1,0 +1,66 @@
+//! Exit codes, and how an error is shown.
+
+use std::{io::Write as _, process::ExitCode};
+
+use feedline_schemas::config::ConfigError;
+
+/// How a command that did its work ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// All is done.
+    Done,
+    /// Done, and some data was set aside.
+    Quarantined,
+    /// Checked, and found bad.
+    Bad,
+}
+
+impl Outcome {
+    pub(crate) fn code(self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::Done => 0,
+            Self::Bad => 1,
+            Self::Quarantined => 3,
+        })
+    }
+
+    /// `Quarantined` when `rejected` is above zero.
+    pub(crate) const fn of_rejected(rejected: u64) -> Self {
+        if rejected > 0 {
+            Self::Quarantined
+        } else {
+            Self::Done
+        }
+    }
+}
+
+/// Prints clap's message; help and version are no errors.
+pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+    if error.print().is_err() {
+        return ExitCode::FAILURE;
+    }
+    ExitCode::from(if error.use_stderr() { 2 } else { 0 })
+}
+
+/// Prints the chain of causes on standard error.
+pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
+    // Standard error may be closed; the exit code says it then.
+    let _written = writeln!(std::io::stderr(), "error: {error:#}");
+    ExitCode::from(code_of(error))
+}
+
+fn code_of(error: &anyhow::Error) -> u8 {
+    use feedline_trainer::ErrorKind as Trainer;
+    if error.is::<ConfigError>() {
+        return 2;
+    }
+    if let Some(feedline_ingest::ErrorKind::Deferred) =
+        error.downcast_ref().map(feedline_ingest::Error::kind)
+    {
+        return 4;
+    }
+    if let Some(Trainer::Config) = error.downcast_ref().map(feedline_trainer::Error::kind) {
+        return 2;
+    }
+    1
+}

@@ -1,0 +1,26 @@
+//! `feedline`: takes data from the web to the GPU.
+
+mod cli;
+mod commands;
+mod environment;
+mod exit;
+mod output;
+mod progress;
+mod stop;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+fn main() -> ExitCode {
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return exit::usage(&error),
+    };
+    let environment = environment::Environment::read();
+    output::start_logs(&environment);
+    match commands::run(cli, environment) {
+        Ok(outcome) => outcome.code(),
+        Err(error) => exit::failed(&error),
+    }
+}

@@ -1,0 +1,383 @@
+//! What a person or a script reads: reports on standard output, logs on standard error.
+
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write as _},
+    io::{IsTerminal as _, Write as _},
+};
+
+use feedline_schemas::{
+    manifest::{Layout, Manifest, TargetKind},
+    report::{
+        DatasetReport, EvalReport, IngestReport, RunReport, SourceReport, TrainReport, VerifyReport,
+    },
+    transform::{FittedStep, TransformArtefact},
+    units::ByteSize,
+};
+use serde::Serialize;
+use tracing_subscriber::EnvFilter;
+
+use crate::environment::Environment;
+
+/// Sends `tracing` events to standard error.
+pub(crate) fn start_logs(environment: &Environment) {
+    let filter =
+        EnvFilter::try_new(environment.log_filter()).unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
+        .compact()
+        .init();
+}
+
+/// Prints a report: as one line of JSON, or as text for a person.
+pub(crate) fn print<R: Serialize + Text>(report: &R, json: bool) -> anyhow::Result<()> {
+    let mut text = String::new();
+    if json {
+        text = serde_json::to_string(report)?;
+        text.push('\n');
+    } else {
+        report.write(&mut text)?;
+    }
+    match std::io::stdout().write_all(text.as_bytes()) {
+        // Whoever read our output has seen enough.
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+/// A report as text.
+pub(crate) trait Text {
+    fn write(&self, out: &mut String) -> fmt::Result;
+}
+
+impl Text for RunReport {
+    fn write(&self, out: &mut String) -> fmt::Result {
+        if let Some(ingest) = &self.ingest {
+            ingest.write(out)?;
+        }
+        if let Some(dataset) = &self.dataset {
+            dataset.write(out)?;
+        }
+        if let Some(train) = &self.train {
+            train.write(out)?;
+        }
+        Ok(())
+    }
+}
+
+impl Text for IngestReport {
+    fn write(&self, out: &mut String) -> fmt::Result {
+        writeln!(out, "ingest")?;
+        for source in &self.sources {
+            write_source(source, out)?;
+        }
+        line(
+            out,
+            "requests",
+            format!("{} ({} retried)", self.requests, self.retries),
+        )?;
+        line(out, "landing zone", &self.url)
+    }
+}
+
+fn write_source(source: &SourceReport, out: &mut String) -> fmt::Result {
+    line(
+        out,
+        &source.name,
+        format!(
+            "{}: {} rows landed, {} duplicates left out, {} rejected; {} batches, {} pages or files, schema version {}",
+            source.status,
+            source.rows,
+            source.duplicates,
+            source.rejected,
+            source.batches,
+            source.pages,
+            source.schema_version
+        ),
+    )?;
+    write_rejects(
+        &source.rejected_by_reason,
+        source.reject_sample.as_deref(),
+        out,
+    )
+}
+
+fn write_rejects(
+    reasons: &BTreeMap<String, u64>,
+    sample: Option<&str>,
+    out: &mut String,
+) -> fmt::Result {
+    for (reason, count) in reasons {
+        line(out, "  rejected", format!("{count} {reason}"))?;
+    }
+    if let Some(sample) = sample {
+        line(out, "  for example", shortened(sample))?;
+    }
+    Ok(())
+}
+
+impl Text for DatasetReport {
+    fn write(&self, out: &mut String) -> fmt::Result {
+        writeln!(
+            out,
+            "dataset{}",
+            if self.up_to_date {
+                " (nothing new: kept as it was)"
+            } else {
+                ""
+            }
+        )?;
+        line(
+            out,
+            "rows",
+            format!(
+                "{} read, {} duplicates dropped, {} rejected",
+                self.rows_in, self.duplicates, self.rejected
+            ),
+        )?;
+        write_rejects(&self.rejected_by_reason, self.reject_sample.as_deref(), out)?;
+        line(
+            out,
+            "split",
+            format!(
+                "{} train, {} validation, {} test",
+                self.train, self.validation, self.test
+            ),
+        )?;
+        line(
+            out,
+            "shards",
+            format!("{} in {}", self.shards, ByteSize::new(self.bytes)),
+        )?;
+        line(out, "fingerprint", &self.fingerprint)?;
+        line(out, "dataset", &self.url)
+    }
+}
+
+impl Text for TrainReport {
+    fn write(&self, out: &mut String) -> fmt::Result {
+        writeln!(out, "train")?;
+        line(
+            out,
+            "steps",
+            format!(
+                "{} in {} epochs, seed {}, {} parameters; weights of epoch {} kept",
+                self.steps, self.epochs, self.seed, self.parameters, self.best_epoch
+            ),
+        )?;
+        line(
+            out,
+            "data wait",
+            format!("{:.1} % of the training time", self.data_wait_share * 100.0),
+        )?;
+        write_metrics(&self.test, &self.baseline, out)?;
+        line(out, "checkpoint", &self.checkpoint)?;
+        line(out, "metrics", &self.metrics)
+    }
+}
+
+impl Text for EvalReport {
+    fn write(&self, out: &mut String) -> fmt::Result {
+        writeln!(out, "eval")?;
+        line(out, "split", format!("{}, {} rows", self.split, self.rows))?;
+        write_metrics(&self.metrics, &self.baseline, out)?;
+        line(out, "checkpoint", &self.checkpoint)
+    }
+}
+
+fn write_metrics(
+    metrics: &BTreeMap<String, f64>,
+    baseline: &BTreeMap<String, f64>,
+    out: &mut String,
+) -> fmt::Result {
+    for (name, value) in metrics {
+        let beside = baseline
+            .get(name)
+            .map_or_else(String::new, |b| format!("   (baseline {})", number(*b)));
+        line(
+            out,
+            &format!("test {name}").replace("test test", "test"),
+            format!("{}{beside}", number(*value)),
+        )?;
+    }
+    Ok(())
+}
+
+/// At most 160 characters; the whole sample is in the rejects.
+fn shortened(sample: &str) -> String {
+    match sample.char_indices().nth(160) {
+        Some((end, _)) => format!("{}...", &sample[..end]),
+        None => sample.to_owned(),
+    }
+}
+
+/// Five significant digits or more.
+fn number(value: f64) -> String {
+    let magnitude = value.abs();
+    if magnitude >= 1e6 || (magnitude > 0.0 && magnitude < 1e-4) {
+        format!("{value:.5e}")
+    } else if magnitude >= 1_000.0 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.5}")
+    }
+}
+
+impl Text for VerifyReport {
+    fn write(&self, out: &mut String) -> fmt::Result {
+        writeln!(
+            out,
+            "{}",
+            if self.problems.is_empty() {
+                "verified"
+            } else {
+                "damaged"
+            }
+        )?;
+        line(
+            out,
+            "checked",
+            format!(
+                "{} shards, {} blocks, {} rows",
+                self.shards, self.blocks, self.rows
+            ),
+        )?;
+        line(out, "leaked keys", self.leaked_keys.to_string())?;
+        for problem in &self.problems {
+            line(out, "problem", problem)?;
+        }
+        line(out, "fingerprint", &self.fingerprint)?;
+        line(out, "dataset", &self.url)
+    }
+}
+
+/// What `shards inspect` shows.
+#[derive(Debug, Serialize)]
+pub(crate) struct Inspection {
+    pub(crate) url: String,
+    pub(crate) manifest: Manifest,
+    pub(crate) transform: TransformArtefact,
+}
+
+impl Text for Inspection {
+    fn write(&self, out: &mut String) -> fmt::Result {
+        let Manifest {
+            layout: Layout::Dense { features, target },
+            splits,
+            sources,
+            counts,
+            ..
+        } = &self.manifest;
+        writeln!(out, "dataset {}", self.manifest.dataset)?;
+        let target = match target {
+            TargetKind::None => "no target".to_owned(),
+            TargetKind::Regression => "a number to predict".to_owned(),
+            TargetKind::Classification { classes } => format!("{classes} classes to predict"),
+        };
+        line(
+            out,
+            "layout",
+            format!("{features} features (f32), {target}"),
+        )?;
+        for source in sources {
+            let licence = source.licence.as_deref().unwrap_or("not stated");
+            line(
+                out,
+                "source",
+                format!(
+                    "{} at log position {}, licence {licence}",
+                    source.name, source.sequence
+                ),
+            )?;
+        }
+        line(
+            out,
+            "rows",
+            format!(
+                "{} read, {} duplicates dropped",
+                counts.rows_in, counts.duplicates
+            ),
+        )?;
+        write_rejects(&counts.rejected, None, out)?;
+        for split in splits {
+            let blocks: usize = split.shards.iter().map(|s| s.blocks.len()).sum();
+            let bytes = split.shards.iter().map(|s| s.bytes).sum();
+            let text = format!(
+                "{} rows, {} shards, {blocks} blocks, {}",
+                split.rows,
+                split.shards.len(),
+                ByteSize::new(bytes)
+            );
+            line(out, split.split.as_str(), text)?;
+        }
+        for step in &self.transform.steps {
+            write_step(step, out)?;
+        }
+        line(out, "fingerprint", self.manifest.fingerprint.to_string())?;
+        line(out, "dataset", &self.url)
+    }
+}
+
+fn write_step(step: &FittedStep, out: &mut String) -> fmt::Result {
+    match step {
+        FittedStep::Impute { columns } => columns.iter().try_for_each(|c| {
+            line(
+                out,
+                "impute",
+                format!(
+                    "{}: {} ({:?}), {} missing in train",
+                    c.name,
+                    number(c.value),
+                    c.statistic,
+                    c.missing
+                ),
+            )
+        }),
+        FittedStep::Winsorize { columns } => columns.iter().try_for_each(|c| {
+            let clipped = c.clipped_low + c.clipped_high;
+            line(
+                out,
+                "winsorize",
+                format!(
+                    "{}: {} to {}, {clipped} clipped in train",
+                    c.name,
+                    number(c.low),
+                    number(c.high)
+                ),
+            )
+        }),
+        FittedStep::Standardize { columns } => columns.iter().try_for_each(|c| {
+            line(
+                out,
+                "standardize",
+                format!(
+                    "{}: mean {}, deviation {}",
+                    c.name,
+                    number(c.mean),
+                    number(c.deviation)
+                ),
+            )
+        }),
+        FittedStep::MinMax { columns } => columns.iter().try_for_each(|c| {
+            line(
+                out,
+                "min-max",
+                format!("{}: {} to {}", c.name, number(c.min), number(c.max)),
+            )
+        }),
+        FittedStep::Categories { columns } => columns.iter().try_for_each(|c| {
+            line(
+                out,
+                "categories",
+                format!("{}: {} known, {:?}", c.name, c.values.len(), c.encoding),
+            )
+        }),
+    }
+}
+
+fn line(out: &mut String, name: &str, value: impl AsRef<str>) -> fmt::Result {
+    writeln!(out, "  {name:<16} {}", value.as_ref())
+}

@@ -1,0 +1,50 @@
+//! SIGINT and SIGTERM: the first asks the stages to stop where they can go on from, the second ends the process.
+
+use std::{
+    process,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+};
+
+/// Tells the stages to stop.
+#[derive(Clone, Debug)]
+pub(crate) struct Stop {
+    /// For stages on the runtime.
+    pub(crate) watch: watch::Receiver<bool>,
+    /// For stages on threads of their own.
+    pub(crate) flag: Arc<AtomicBool>,
+}
+
+impl Stop {
+    /// Starts listening. Must be called on a runtime.
+    pub(crate) fn on_signals() -> std::io::Result<Self> {
+        let (sender, watch) = watch::channel(false);
+        let flag = Arc::new(AtomicBool::new(false));
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let stop = Arc::clone(&flag);
+        tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                }
+                if stop.swap(true, Ordering::SeqCst) {
+                    process::exit(130);
+                }
+                tracing::warn!(
+                    "stopping at the next safe point; committed work stays, a second signal stops at once"
+                );
+                sender.send_replace(true);
+            }
+        });
+        Ok(Self { watch, flag })
+    }
+}
