@@ -1,0 +1,138 @@
+"""Compares a dataset's fitted numbers and shards with numpy and scikit-learn.
+
+usage: compare.py LANDING_FOLDER DATASET_FOLDER
+
+The landed rows are read with pyarrow; the training rows are those whose origin stands in the training shards; every
+step is fitted again with scikit-learn or numpy on them, in order. Prints a table, fails above 1e-9 relative.
+"""
+
+import glob
+import json
+import os
+import sys
+
+import numpy as np
+import pyarrow.ipc
+import pyarrow.parquet
+from sklearn.impute import SimpleImputer
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
+
+LIMIT = 1e-9
+
+
+def main(landing, dataset):
+    manifest = json.load(open(os.path.join(dataset, open(os.path.join(dataset, "CURRENT")).read().strip())))
+    transform = json.load(open(os.path.join(dataset, manifest["transform"]["path"])))
+    rows = read_landing(landing)
+    shards = read_shards(dataset, manifest, "train")
+    train = [rows[origin] for origin in shards["origin"]]
+    assert len(train) == transform["fitted_rows"], (len(train), transform["fitted_rows"])
+
+    columns = {}
+    for spec in transform["inputs"]:
+        values = [row[spec["name"]] for row in train]
+        if spec["kind"] == "numeric":
+            column = np.array([np.nan if v is None else float(v) for v in values])
+            for missing in transform["missing_values"]:
+                column[column == missing] = np.nan
+            columns[spec["name"]] = column
+        else:
+            columns[spec["name"]] = [None if v is None or v.strip() == "" else v for v in values]
+
+    table = Table()
+    for step in transform["steps"]:
+        for fitted in step["columns"]:
+            name = fitted["name"]
+            if step["type"] == "impute":
+                strategy = fitted["statistic"]
+                if strategy != "constant":
+                    imputer = SimpleImputer(strategy=strategy).fit(columns[name].reshape(-1, 1))
+                    table.add(name, strategy, fitted["value"], imputer.statistics_[0])
+                columns[name] = np.where(np.isnan(columns[name]), fitted["value"], columns[name])
+            elif step["type"] == "winsorize":
+                low, high = np.nanpercentile(columns[name], [100 * fitted["lower"], 100 * fitted["upper"]])
+                table.add(name, f"percentile {fitted['lower']}", fitted["low"], low)
+                table.add(name, f"percentile {fitted['upper']}", fitted["high"], high)
+                table.add(name, "clipped low", fitted["clipped_low"], np.sum(columns[name] < low))
+                table.add(name, "clipped high", fitted["clipped_high"], np.sum(columns[name] > high))
+                columns[name] = np.clip(columns[name], fitted["low"], fitted["high"])
+            elif step["type"] == "standardize":
+                scaler = StandardScaler().fit(columns[name].reshape(-1, 1))
+                table.add(name, "mean", fitted["mean"], scaler.mean_[0])
+                table.add(name, "scale", fitted["scale"], scaler.scale_[0])
+                columns[name] = (columns[name] - fitted["mean"]) / fitted["scale"]
+            elif step["type"] == "min_max":
+                scaler = MinMaxScaler().fit(columns[name].reshape(-1, 1))
+                table.add(name, "min", fitted["min"], scaler.data_min_[0])
+                table.add(name, "max", fitted["max"], scaler.data_max_[0])
+                columns[name] = (columns[name] - fitted["min"]) / (fitted["max"] - fitted["min"])
+            elif step["type"] == "categories":
+                counts = {v: columns[name].count(v) for v in set(columns[name]) if v is not None}
+                expected = sorted(counts, key=lambda v: (-counts[v], v.encode()))
+                assert fitted["values"] == expected, (fitted["values"], expected)
+                assert fitted["counts"] == [counts[v] for v in expected]
+                ids = {v: i + 2 for i, v in enumerate(expected)}
+                columns[name] = np.array([1 if v is None else ids[v] for v in columns[name]])
+            else:
+                raise SystemExit(f"unknown step {step['type']}")
+
+    # The shard's numbers are those of the table, rounded to f32 once.
+    for index, feature in enumerate(transform["features"]):
+        if feature["name"].endswith("__missing"):
+            continue
+        expected = columns[feature["column"]]
+        if feature["category"] is not None:
+            expected = expected == feature["category"]
+        np.testing.assert_array_equal(shards["x"][:, index], np.asarray(expected, dtype=np.float32), feature["name"])
+    target = transform["target"]
+    y = np.array([float(row[target["column"]]) for row in train])
+    table.add(target["column"], "target mean", target["mean"], y.mean())
+    table.add(target["column"], "target scale", target["scale"], y.std())
+    np.testing.assert_array_equal(shards["y"], ((y - target["offset"]) / target["scale"]).astype(np.float32))
+    table.show()
+    print(f"{len(train)} training rows, {len(table.rows)} numbers, worst relative difference {table.worst():.2e}")
+    if table.worst() > LIMIT:
+        raise SystemExit("the numbers differ")
+
+
+class Table:
+    def __init__(self):
+        self.rows = []
+
+    def add(self, column, what, ours, theirs):
+        difference = 0.0 if ours == theirs else abs(ours - theirs) / max(abs(theirs), 1e-300)
+        self.rows.append((column, what, ours, float(theirs), difference))
+
+    def worst(self):
+        return max(row[4] for row in self.rows)
+
+    def show(self):
+        print(f"{'column':<22} {'number':<16} {'feedline':>24} {'numpy/scikit-learn':>24} {'relative':>9}")
+        for column, what, ours, theirs, difference in self.rows:
+            print(f"{column:<22} {what:<16} {ours:>24.16g} {theirs:>24.16g} {difference:>9.1e}")
+
+
+def read_landing(folder):
+    rows = {}
+    for path in sorted(glob.glob(os.path.join(folder, "data", "*.parquet"))):
+        for row in pyarrow.parquet.read_table(path).to_pylist():
+            rows[row["_feedline_seq"] << 24 | row["_feedline_row"]] = row
+    return rows
+
+
+def read_shards(dataset, manifest, split):
+    x, y, origin = [], [], []
+    for part in manifest["splits"]:
+        for shard in part["shards"] if part["split"] == split else []:
+            with pyarrow.memory_map(os.path.join(dataset, shard["path"])) as source:
+                table = pyarrow.ipc.open_file(source).read_all()
+            assert table.num_rows == shard["rows"]
+            values = np.concatenate([c.flatten().to_numpy() for c in table["x"].chunks])
+            x.append(values.reshape(table.num_rows, -1))
+            y.append(table["y"].to_numpy())
+            origin.extend(table["origin"].to_pylist())
+    return {"x": np.concatenate(x), "y": np.concatenate(y), "origin": origin}
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

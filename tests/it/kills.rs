@@ -1,0 +1,224 @@
+//! A process may die at any instant; the next one goes on, and the result is that of a process that never died.
+
+use std::{collections::BTreeSet, fs, path::Path, time::Duration};
+
+use serde_json::Value;
+
+use crate::support::{Random, count_files, files, kill_when, pipeline, run, start, wait};
+
+const KILLS: u64 = 50;
+
+/// 2,000 pages of 10 records, misbehaving but quickly so.
+const INGEST: &str = r#"
+[pipeline]
+name = "kills"
+root = "out"
+
+[[source]]
+name = "market"
+type = "rest"
+url = "demo://market?seed=11&rows=20000&page_size=10"
+records = "data.items"
+pagination = { type = "cursor", cursor_param = "cursor", cursor_path = "paging.next_cursor" }
+batch = { rows = 100, dedup_window = 1000 }
+retry = { base_ms = 1, cap_ms = 5 }
+"#;
+
+#[test]
+fn ingest_killed_at_fifty_points_lands_what_an_undisturbed_run_lands() {
+    let undisturbed = tempfile::tempdir().unwrap();
+    run(
+        undisturbed.path(),
+        &["ingest", pipeline(undisturbed.path(), INGEST), "--json"],
+    )
+    .expect(3);
+    let expected = landing(&undisturbed.path().join("out/landing/market"));
+    let batches: u64 = expected.entries.len().try_into().unwrap();
+    assert!(batches >= 200, "{batches}");
+
+    let killed = tempfile::tempdir().unwrap();
+    let file = pipeline(killed.path(), INGEST);
+    let zone = killed.path().join("out/landing/market");
+    let mut random = Random(1);
+    let mut kills = 0;
+    while kills < KILLS {
+        // So many new commits, and then a moment longer: the points spread over the run and over the commit protocol.
+        let target = count_files(&zone.join("log")) + random.below(batches / KILLS + 1);
+        let delay = Duration::from_micros(random.below(15_000));
+        let child = start(killed.path(), &["ingest", file]);
+        if !kill_when(child, delay, || count_files(&zone.join("log")) >= target) {
+            panic!("the run ended after {kills} kills, before all had been made");
+        }
+        kills += 1;
+    }
+    let report = run(killed.path(), &["ingest", file, "--json"])
+        .expect(3)
+        .json();
+    assert_eq!(report["batches"], batches);
+
+    let found = landing(&zone);
+    assert_eq!(found.entries, expected.entries);
+    assert_eq!(found.files, expected.files);
+    eprintln!(
+        "{kills} kills, {batches} batches, {} files equal",
+        found.files.len()
+    );
+}
+
+/// What a landing zone holds, without what names a process.
+#[derive(Debug, PartialEq)]
+struct Landing {
+    entries: Vec<Value>,
+    /// Every file that an entry names, with its bytes.
+    files: Vec<(String, Vec<u8>)>,
+}
+
+fn landing(zone: &Path) -> Landing {
+    let (mut entries, mut named) = (Vec::new(), BTreeSet::new());
+    for (path, bytes) in files(zone) {
+        if !path.starts_with("log/") {
+            continue;
+        }
+        let mut entry: Value = serde_json::from_slice(&bytes).unwrap();
+        for key in ["run_id", "batch_id", "epoch", "prev_hash"] {
+            entry.as_object_mut().unwrap().remove(key);
+        }
+        for file in [&entry["files"], &entry["rejects"]]
+            .into_iter()
+            .flat_map(|f| f.as_array().unwrap())
+        {
+            named.insert(file["path"].as_str().unwrap().to_owned());
+        }
+        entries.push(entry);
+    }
+    let files = named
+        .into_iter()
+        .map(|path| (path.clone(), fs::read(zone.join(path)).unwrap()))
+        .collect();
+    Landing { entries, files }
+}
+
+const BUILD: &str = r#"
+[dataset]
+target = "next_return"
+drop = ["id"]
+split = { key = ["id"] }
+shards = { shard_bytes = "128 KiB", block_bytes = "8 KiB" }
+"#;
+
+#[test]
+fn a_shard_build_killed_at_fifty_points_leaves_what_an_undisturbed_build_leaves() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = pipeline(
+        folder.path(),
+        &format!("{}{BUILD}", INGEST.replace("page_size=10", "page_size=500")),
+    );
+    run(folder.path(), &["ingest", file]).expect(3);
+    let dataset = folder.path().join("out/dataset");
+    run(folder.path(), &["shards", "build", file]).expect(3);
+    let expected = files(&dataset);
+    fs::remove_dir_all(&dataset).unwrap();
+
+    // Kills spread over the time an undisturbed build takes, found out from the kills that came too late.
+    let mut random = Random(2);
+    let (mut kills, mut longest) = (0, 400_000);
+    while kills < KILLS {
+        let delay = Duration::from_micros(random.below(longest));
+        let child = start(folder.path(), &["shards", "build", file]);
+        if kill_when(child, delay, || true) {
+            kills += 1;
+            assert_partial(&dataset);
+            longest += 20_000;
+        } else {
+            assert_eq!(files(&dataset), expected);
+            fs::remove_dir_all(&dataset).unwrap();
+            longest = longest * 9 / 10;
+        }
+    }
+    let report = run(folder.path(), &["shards", "build", file, "--json"])
+        .expect(3)
+        .json();
+    assert_eq!(files(&dataset), expected);
+    run(folder.path(), &["shards", "verify", "out/dataset"]).expect(0);
+    eprintln!("{kills} kills, fingerprint {}", report["fingerprint"]);
+}
+
+/// Whatever is there under its final name is whole: what `CURRENT` names can be read, and verifies.
+fn assert_partial(dataset: &Path) {
+    if dataset.join("CURRENT").exists() {
+        run(dataset, &["shards", "verify", "."]).expect(0);
+    }
+}
+
+const TRAIN: &str = r#"
+[train]
+model = { type = "mlp", hidden = [32], dropout = 0.1 }
+batch_size = 64
+epochs = 6
+patience = 0
+checkpoint = { every_steps = 20 }
+"#;
+
+#[test]
+fn training_killed_at_random_points_ends_with_the_weights_of_an_undisturbed_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = INGEST
+        .replace("page_size=10", "page_size=500")
+        .replace("rows=20000", "rows=6000");
+    let file = pipeline(folder.path(), &format!("{data}{BUILD}{TRAIN}"));
+    run(folder.path(), &["ingest", file]).expect(3);
+    run(folder.path(), &["shards", "build", file]).expect(3);
+    let train = folder.path().join("out/train");
+    let undisturbed = run(folder.path(), &["train", file, "--json"])
+        .expect(0)
+        .json();
+    let expected = weights(&train);
+    assert!(!expected.is_empty());
+    fs::remove_dir_all(&train).unwrap();
+
+    let mut random = Random(3);
+    let mut kills = 0;
+    for _ in 0..40 {
+        let checkpoints = written(&train);
+        let delay = Duration::from_micros(random.below(120_000));
+        let child = start(folder.path(), &["train", file, "--resume"]);
+        // One more checkpoint at least, so that forty lives are enough.
+        if !kill_when(child, delay, || written(&train) != checkpoints) {
+            break;
+        }
+        kills += 1;
+        wait(Duration::from_millis(1));
+    }
+    let resumed = run(folder.path(), &["train", file, "--resume", "--json"])
+        .expect(0)
+        .json();
+    assert!(kills >= 5, "only {kills} kills");
+    let found = weights(&train);
+    assert_eq!(names(&found), names(&expected), "after {kills} kills");
+    for ((path, found), (_, expected)) in found.iter().zip(&expected) {
+        assert!(found == expected, "`{path}` differs after {kills} kills");
+    }
+    for key in ["steps", "test", "validation", "best_epoch"] {
+        assert_eq!(resumed[key], undisturbed[key], "{key}");
+    }
+    eprintln!("{kills} kills, weights equal bit for bit");
+}
+
+/// The kept weights and the newest checkpoint: their whole files, since headers hold no times.
+fn weights(train: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut found = files(train);
+    found.retain(|(path, _)| path.ends_with(".safetensors"));
+    found
+}
+
+fn names(files: &[(String, Vec<u8>)]) -> Vec<&str> {
+    files.iter().map(|(path, _)| path.as_str()).collect()
+}
+
+fn written(train: &Path) -> BTreeSet<String> {
+    files(train)
+        .into_iter()
+        .map(|(path, _)| path)
+        .filter(|p| p.ends_with(".safetensors"))
+        .collect()
+}

@@ -1,0 +1,14 @@
+//! Stories that cross crates: the real binary, real HTTP on loopback, real files, a real S3-compatible server.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "tests: their helpers too"
+)]
+
+mod kills;
+mod python;
+mod quickstart;
+mod s3;
+mod support;
+mod wrong_input;

@@ -1,0 +1,192 @@
+//! Starting the binary, waiting without sleeping, finding data and Python.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    sync::mpsc,
+    time::Duration,
+};
+
+use serde_json::Value;
+
+/// A command of the binary under test, run in `folder`.
+pub(crate) fn feedline(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_feedline"));
+    command
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .env("FEEDLINE_LOG", "warn");
+    command
+}
+
+/// What a finished command left.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Finished {
+    /// The last line of standard output as JSON.
+    pub(crate) fn json(&self) -> Value {
+        let line = self.stdout.lines().last().unwrap_or_default();
+        serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: no JSON in {self:#?}"))
+    }
+
+    /// Asserts the exit code.
+    pub(crate) fn expect(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "{self:#?}");
+        self
+    }
+}
+
+/// Runs `arguments` to the end.
+pub(crate) fn run(folder: &Path, arguments: &[&str]) -> Finished {
+    finish(feedline(folder).args(arguments).output().unwrap())
+}
+
+pub(crate) fn finish(output: Output) -> Finished {
+    Finished {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// Starts `arguments` with its output thrown away.
+pub(crate) fn start(folder: &Path, arguments: &[&str]) -> Child {
+    feedline(folder)
+        .args(arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// Kills `child` with SIGKILL once `ready` holds and `delay` has passed, or sees it end. Returns whether it was killed.
+pub(crate) fn kill_when(
+    mut child: Child,
+    delay: Duration,
+    mut ready: impl FnMut() -> bool,
+) -> bool {
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            assert!(
+                status.success() || status.code() == Some(3),
+                "ended by itself with {status}"
+            );
+            return false;
+        }
+        if ready() {
+            break;
+        }
+        wait(Duration::from_millis(1));
+    }
+    wait(delay);
+    child.kill().unwrap();
+    !child.wait().unwrap().success()
+}
+
+/// Lets other processes work for `time`.
+pub(crate) fn wait(time: Duration) {
+    let (_sender, receiver) = mpsc::channel::<()>();
+    assert!(receiver.recv_timeout(time).is_err());
+}
+
+/// A seeded sequence of numbers (splitmix64).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+}
+
+/// Number of files in a folder; a missing folder has none.
+pub(crate) fn count_files(folder: &Path) -> u64 {
+    let names =
+        fs::read_dir(folder).map(|entries| entries.filter_map(Result::ok).map(|e| e.file_name()));
+    let count = names.map(|n| {
+        n.filter(|n| !n.to_string_lossy().starts_with(".tmp-"))
+            .count()
+    });
+    count.unwrap_or(0).try_into().unwrap()
+}
+
+/// All files below a folder by relative path, with their bytes; temporary files do not count.
+pub(crate) fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    fn walk(folder: &Path, prefix: &str, found: &mut Vec<(String, Vec<u8>)>) {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let name = entry.file_name().into_string().unwrap();
+            if name.starts_with(".tmp-") {
+                continue;
+            }
+            let path = if prefix.is_empty() {
+                name
+            } else {
+                format!("{prefix}/{name}")
+            };
+            if entry.path().is_dir() {
+                walk(&entry.path(), &path, found);
+            } else if let Ok(bytes) = fs::read(entry.path()) {
+                // A file that a running process has just removed is no longer there.
+                found.push((path, bytes));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(folder, "", &mut found);
+    found.sort();
+    found
+}
+
+/// A file of the shared data folder, or `None` (with a message) where the folder is absent.
+pub(crate) fn shared_data(path: &str) -> Option<PathBuf> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../shared/data")
+        .join(path);
+    if file.exists() {
+        return Some(file);
+    }
+    eprintln!("skipped: the data file `{path}` is not here");
+    None
+}
+
+/// A Python with `modules`, or `None` (with a message). In CI it must be there.
+pub(crate) fn python(modules: &str) -> Option<Command> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "which Python to use is told to tests by the environment"
+    )]
+    let (path, ci) = (
+        env::var("FEEDLINE_PYTHON").unwrap_or_else(|_| "python3".into()),
+        env::var("CI").is_ok(),
+    );
+    let works = Command::new(&path)
+        .arg("-c")
+        .arg(format!("import {modules}"))
+        .output();
+    if works.is_ok_and(|o| o.status.success()) {
+        return Some(Command::new(path));
+    }
+    assert!(
+        !ci,
+        "CI must have a Python with {modules}: see tests/requirements.txt"
+    );
+    eprintln!(
+        "skipped: no Python with {modules}; install tests/requirements.txt and set FEEDLINE_PYTHON"
+    );
+    None
+}
+
+/// Writes a pipeline file into `folder` and returns its name.
+pub(crate) fn pipeline(folder: &Path, text: &str) -> &'static str {
+    fs::write(folder.join("pipeline.toml"), text).unwrap();
+    "pipeline.toml"
+}

@@ -1,0 +1,305 @@
+//! Wrong input gives one clear error that says what, where, why and what to do; nothing is lost, nothing aborts.
+
+use std::{fs, path::Path, process::Command};
+
+use crate::support::{count_files, files, pipeline, run};
+
+const CSV: &str = "[pipeline]
+name = \"p\"
+root = \"out\"
+
+[[source]]
+name = \"rows\"
+type = \"files\"
+url = \"rows.csv\"
+
+[dataset]
+target = \"y\"
+
+[train]
+epochs = 2
+";
+
+/// 400 rows: `a` a number, `b` a category, `y` a number, `word` text.
+fn rows(folder: &Path) {
+    let rows: String = (0..400)
+        .map(|i| format!("{i},{},{},w{}\n", ["u", "v"][i % 2], i * 3 % 101, i % 7))
+        .collect();
+    fs::write(folder.join("rows.csv"), format!("a,b,y,word\n{rows}")).unwrap();
+}
+
+/// Runs the pipeline `text` and expects `code` and one error line that contains every one of `parts`.
+fn check(text: &str, arguments: &[&str], code: i32, parts: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    rows(folder.path());
+    let file = pipeline(folder.path(), text);
+    let finished = run(folder.path(), &[&["run", file], arguments].concat()).expect(code);
+    assert_eq!(
+        finished.stdout, "",
+        "a failed command reports nothing as done"
+    );
+    let error: Vec<&str> = finished
+        .stderr
+        .lines()
+        .filter(|l| l.starts_with("error: "))
+        .collect();
+    assert_eq!(error.len(), 1, "{}", finished.stderr);
+    for part in parts {
+        assert!(error[0].contains(part), "`{part}` is not in: {}", error[0]);
+    }
+    assert!(!finished.stderr.contains("panicked"), "{}", finished.stderr);
+    eprintln!("{}", error[0]);
+}
+
+#[test]
+fn a_missing_pipeline_file_is_named() {
+    let finished = run(Path::new("."), &["run", "no-such.toml"]).expect(2);
+    assert!(
+        finished
+            .stderr
+            .contains("no-such.toml: cannot read the pipeline file"),
+        "{}",
+        finished.stderr
+    );
+}
+
+#[test]
+fn a_missing_data_file_is_named() {
+    check(
+        CSV,
+        &["--set", "source.0.url=nowhere/data.csv"],
+        2,
+        &["nowhere/data.csv"],
+    );
+}
+
+#[test]
+fn an_unreachable_host_is_named_after_the_retries() {
+    let rest = [
+        "--set",
+        "source.0.type=rest",
+        "--set",
+        "source.0.url=http://127.0.0.1:9/items",
+    ];
+    let retry = [
+        "--set",
+        "source.0.retry.base_ms=1",
+        "--set",
+        "source.0.retry.max_tries=3",
+    ];
+    check(
+        CSV,
+        &[rest, retry].concat(),
+        1,
+        &["http://127.0.0.1:9/items", "3"],
+    );
+}
+
+#[test]
+fn malformed_toml_is_located() {
+    check(
+        "[pipeline\nname = 1",
+        &[],
+        2,
+        &["pipeline.toml:1:", "malformed TOML"],
+    );
+}
+
+#[test]
+fn an_unknown_key_is_located_and_the_nearest_named() {
+    let text = CSV.replace("target =", "targte =");
+    check(
+        &text,
+        &[],
+        2,
+        &[
+            "pipeline.toml:11: `dataset.targte`",
+            "did you mean `target`?",
+        ],
+    );
+}
+
+#[test]
+fn an_absent_column_is_named_with_the_nearest() {
+    check(
+        CSV,
+        &["--set", "dataset.target=yy"],
+        2,
+        &["`dataset.target`", "`yy`", "`y`"],
+    );
+    check(
+        CSV,
+        &["--set", "dataset.drop=[\"wrod\"]"],
+        2,
+        &["`dataset.drop`", "`wrod`", "`word`"],
+    );
+}
+
+#[test]
+fn a_target_that_is_not_numeric_is_named_with_a_sample() {
+    check(
+        CSV,
+        &["--set", "dataset.target=word"],
+        2,
+        &["`dataset.target`", "word", "w", "classification"],
+    );
+}
+
+#[test]
+fn an_empty_split_is_named_with_its_counts() {
+    let one_group = ["--set", "dataset.split.key=[\"one\"]"];
+    let folder = tempfile::tempdir().unwrap();
+    let rows: String = (0..50).map(|i| format!("{i},{},same\n", i % 5)).collect();
+    fs::write(folder.path().join("rows.csv"), format!("a,y,one\n{rows}")).unwrap();
+    let file = pipeline(folder.path(), CSV);
+    let error = run(folder.path(), &[&["run", file], &one_group[..]].concat())
+        .expect(1)
+        .stderr;
+    assert!(error.contains("empty") && error.contains("50"), "{error}");
+    assert_eq!(
+        count_files(&folder.path().join("out/dataset")),
+        0,
+        "nothing was published"
+    );
+}
+
+#[test]
+fn shares_that_do_not_add_up_are_refused() {
+    check(
+        CSV,
+        &["--set", "dataset.split.train=0.9"],
+        2,
+        &["`dataset.split", "1"],
+    );
+}
+
+#[test]
+fn a_learning_rate_out_of_range_is_refused() {
+    check(
+        CSV,
+        &["--set", "train.learning_rate=-1"],
+        2,
+        &["`train.learning_rate`", "-1"],
+    );
+}
+
+#[test]
+fn a_secret_that_is_not_set_is_named_and_never_shown() {
+    let text = CSV.replace(
+        "type = \"files\"",
+        "type = \"rest\"\nheaders = { Authorization = { env = \"FEEDLINE_TEST_NOT_SET\" } }",
+    );
+    check(
+        &text,
+        &["--set", "source.0.url=http://127.0.0.1:9/"],
+        2,
+        &["FEEDLINE_TEST_NOT_SET"],
+    );
+}
+
+#[test]
+fn a_flipped_bit_in_a_shard_is_found_by_verify_and_never_trained_on() {
+    let folder = tempfile::tempdir().unwrap();
+    rows(folder.path());
+    let file = pipeline(folder.path(), CSV);
+    run(folder.path(), &["ingest", file]).expect(0);
+    run(folder.path(), &["shards", "build", file]).expect(0);
+    let dataset = folder.path().join("out/dataset");
+    let (shard, mut bytes) = files(&dataset)
+        .into_iter()
+        .find(|(path, _)| path.starts_with("shards/train/"))
+        .unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(dataset.join(&shard), bytes).unwrap();
+    let verify = run(
+        folder.path(),
+        &["shards", "verify", "out/dataset", "--json"],
+    )
+    .expect(1)
+    .json();
+    assert!(
+        verify["problems"][0].as_str().unwrap().contains(&shard),
+        "{verify}"
+    );
+    let train = run(folder.path(), &["train", file]).expect(1);
+    assert!(train.stderr.contains(&shard), "{}", train.stderr);
+    assert!(
+        !folder.path().join("out/train").exists()
+            || files(&folder.path().join("out/train"))
+                .iter()
+                .all(|(p, _)| !p.ends_with(".safetensors"))
+    );
+}
+
+#[test]
+fn a_flipped_bit_in_a_landed_file_is_refused_by_the_build() {
+    let folder = tempfile::tempdir().unwrap();
+    rows(folder.path());
+    let file = pipeline(folder.path(), CSV);
+    run(folder.path(), &["ingest", file]).expect(0);
+    let zone = folder.path().join("out/landing/rows");
+    let (data, mut bytes) = files(&zone)
+        .into_iter()
+        .find(|(path, _)| path.starts_with("data/"))
+        .unwrap();
+    bytes[100] ^= 16;
+    fs::write(zone.join(&data), bytes).unwrap();
+    let build = run(folder.path(), &["shards", "build", file]).expect(1);
+    assert!(build.stderr.contains(&data), "{}", build.stderr);
+}
+
+#[test]
+fn a_full_disk_is_named_and_the_run_goes_on_when_there_is_space() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = folder.path().join("disk");
+    fs::create_dir(&disk).unwrap();
+    let mount = |options: &str| {
+        let status = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", options, "tmpfs"])
+            .arg(&disk)
+            .output();
+        status.is_ok_and(|o| o.status.success())
+    };
+    if !mount("size=192k") {
+        eprintln!("skipped: mounting a small disk needs root");
+        return;
+    }
+    let _unmount = Unmount(&disk);
+    let text = "[pipeline]\nname = \"p\"\nroot = \"disk\"\n[[source]]\nname = \"market\"\ntype = \"rest\"\n\
+        url = \"demo://market?seed=3&rows=4000&page_size=200\"\nrecords = \"data.items\"\n\
+        pagination = { type = \"cursor\", cursor_path = \"paging.next_cursor\" }\nbatch = { rows = 400 }\n\
+        retry = { base_ms = 1, cap_ms = 5 }\n";
+    let file = pipeline(folder.path(), text);
+    let error = run(folder.path(), &["ingest", file]).expect(1).stderr;
+    assert!(error.contains("no space left to write"), "{error}");
+    let committed = count_files(&disk.join("landing/market/log"));
+    assert!(committed > 0, "the first batches fit");
+    assert!(mount("remount,size=64m"));
+    let resumed = run(folder.path(), &["ingest", file, "--json"])
+        .expect(3)
+        .json();
+    let fresh = run(
+        folder.path(),
+        &["ingest", file, "--json", "--set", "pipeline.root=out"],
+    )
+    .expect(3)
+    .json();
+    for key in ["rows", "duplicates", "rejected", "batches"] {
+        assert_eq!(resumed[key], fresh[key], "{key}");
+    }
+}
+
+struct Unmount<'a>(&'a Path);
+
+impl Drop for Unmount<'_> {
+    fn drop(&mut self) {
+        assert!(
+            Command::new("umount")
+                .arg(self.0)
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+}
