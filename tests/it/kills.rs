@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
 use serde_json::Value;
 
-use crate::support::{Random, count_files, files, kill_when, pipeline, run, start, wait};
+use crate::support::{Random, count_files, files, kill_when, pipeline, run, start};
 
 const KILLS: u64 = 50;
 
@@ -150,11 +150,13 @@ fn assert_partial(dataset: &Path) {
     }
 }
 
+const TRAIN_KILLS: u64 = 20;
+
 const TRAIN: &str = r#"
 [train]
 model = { type = "mlp", hidden = [32], dropout = 0.1 }
 batch_size = 64
-epochs = 6
+epochs = 60
 patience = 0
 checkpoint = { every_steps = 20 }
 "#;
@@ -177,31 +179,29 @@ fn training_killed_at_random_points_ends_with_the_weights_of_an_undisturbed_run(
     fs::remove_dir_all(&train).unwrap();
 
     let mut random = Random(3);
-    let mut kills = 0;
-    for _ in 0..40 {
+    for kill in 0..TRAIN_KILLS {
+        // At least one more checkpoint each time, so that the lives add up; then a moment that may end anywhere.
         let checkpoints = written(&train);
-        let delay = Duration::from_micros(random.below(120_000));
+        let delay = Duration::from_micros(random.below(40_000));
         let child = start(folder.path(), &["train", file, "--resume"]);
-        // One more checkpoint at least, so that forty lives are enough.
-        if !kill_when(child, delay, || written(&train) != checkpoints) {
-            break;
-        }
-        kills += 1;
-        wait(Duration::from_millis(1));
+        let killed = kill_when(child, delay, || written(&train) != checkpoints);
+        assert!(killed, "training ended before kill {kill}");
     }
     let resumed = run(folder.path(), &["train", file, "--resume", "--json"])
         .expect(0)
         .json();
-    assert!(kills >= 5, "only {kills} kills");
     let found = weights(&train);
-    assert_eq!(names(&found), names(&expected), "after {kills} kills");
+    assert_eq!(names(&found), names(&expected), "after {TRAIN_KILLS} kills");
     for ((path, found), (_, expected)) in found.iter().zip(&expected) {
-        assert!(found == expected, "`{path}` differs after {kills} kills");
+        assert!(
+            found == expected,
+            "`{path}` differs after {TRAIN_KILLS} kills"
+        );
     }
     for key in ["steps", "test", "validation", "best_epoch"] {
         assert_eq!(resumed[key], undisturbed[key], "{key}");
     }
-    eprintln!("{kills} kills, weights equal bit for bit");
+    eprintln!("{TRAIN_KILLS} kills, weights equal bit for bit");
 }
 
 /// The kept weights and the newest checkpoint: their whole files, since headers hold no times.

@@ -226,14 +226,9 @@ async fn the_dataset_is_byte_equal_for_any_number_of_partitions_and_any_store() 
     let local = Store::open(place.to_str().unwrap(), &Default::default()).unwrap();
     for (root, partitions) in [(Store::memory(), 1), (Store::memory(), 2), (local, 8)] {
         let mut zone = market(&root).await;
-        zone.batch(
-            &[
-                rows(0..20),
-                vec![vec![json!(9), json!(1.0), json!("x"), Value::Null]],
-            ]
-            .concat(),
-        )
-        .await;
+        let unpriced = |i: u64| [&row(i)[..3], &[Value::Null]].concat();
+        let unpriced = (700..720).map(unpriced).collect();
+        zone.batch(&[rows(0..20), unpriced].concat()).await;
         build_with(
             &root,
             &format!("{DATASET}shards = {{ block_bytes = 4096, shard_bytes = 65536 }}\n"),
