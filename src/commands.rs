@@ -222,7 +222,7 @@ impl<'a> Work<'a> {
             clock: Arc::clone(&self.tools.clock),
             partitions: thread::available_parallelism().map_or(1, NonZero::get),
             memory_bytes: None,
-            scratch: Environment::scratch(),
+            scratch: self.tools.environment.scratch(),
         };
         let report = feedline_preprocess::build(&self.loaded.config, &context).await;
         report.map_err(|e| self.preprocess_error(e))

@@ -41,9 +41,12 @@ impl Environment {
         }
     }
 
-    /// A folder for data that does not fit into memory, private to this process.
-    pub(crate) fn scratch() -> PathBuf {
-        env::temp_dir().join(format!("feedline-{}", std::process::id()))
+    /// A folder for data on its way through a build, one per user. Builds share it under locks, and each removes what
+    /// a killed one left.
+    pub(crate) fn scratch(&self) -> PathBuf {
+        let user = self.vars.get("USER").map_or("", String::as_str);
+        let safe = user.chars().filter(char::is_ascii_alphanumeric);
+        env::temp_dir().join(format!("feedline-{}", safe.collect::<String>()))
     }
 }
 
