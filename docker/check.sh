@@ -44,6 +44,7 @@ for root in "$build" "$image"; do
 done
 
 echo "== build stage"
+mount -t proc proc "$build/proc" && mounted+=("$build/proc")
 bind "$rustup" "$build/root/.rustup"
 bind "$cargo" "$build/root/.cargo"
 bind "$target" "$build/src/target"
