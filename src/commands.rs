@@ -99,7 +99,10 @@ async fn run_ingest(ingest: Ingest, tools: &Tools) -> anyhow::Result<Outcome> {
 
 async fn verify(dataset: &Dataset, tools: &Tools) -> anyhow::Result<Outcome> {
     let store = tools.open(&dataset.url)?;
-    let report = feedline_preprocess::verify(&store).await?;
+    let report = tools
+        .stop
+        .unless_stopped(feedline_preprocess::verify(&store))
+        .await??;
     output::print(&report, dataset.json)?;
     Ok(if report.problems.is_empty() {
         Outcome::Done
@@ -221,10 +224,12 @@ impl<'a> Work<'a> {
             progress: Arc::clone(&self.tools.progress),
             clock: Arc::clone(&self.tools.clock),
             partitions: thread::available_parallelism().map_or(1, NonZero::get),
-            memory_bytes: None,
-            scratch: self.tools.environment.scratch(),
+            memory_bytes: Environment::memory_bytes(),
+            scratch: Environment::scratch(),
         };
-        let report = feedline_preprocess::build(&self.loaded.config, &context).await;
+        let build = feedline_preprocess::build(&self.loaded.config, &context);
+        // Boxed: the future of a build is large. Dropping it is safe: nothing of it is published yet.
+        let report = self.tools.stop.unless_stopped(Box::pin(build)).await?;
         report.map_err(|e| self.preprocess_error(e))
     }
 

@@ -1,6 +1,6 @@
 //! The process environment, read once.
 
-use std::{collections::BTreeMap, env, fmt, fs, path::PathBuf};
+use std::{collections::BTreeMap, env, fmt, fs, os::unix::fs::MetadataExt as _, path::PathBuf};
 
 use feedline_schemas::config::SecretRef;
 use feedline_storage::StoreOptions;
@@ -43,10 +43,27 @@ impl Environment {
 
     /// A folder for data on its way through a build, one per user. Builds share it under locks, and each removes what
     /// a killed one left.
-    pub(crate) fn scratch(&self) -> PathBuf {
-        let user = self.vars.get("USER").map_or("", String::as_str);
-        let safe = user.chars().filter(char::is_ascii_alphanumeric);
-        env::temp_dir().join(format!("feedline-{}", safe.collect::<String>()))
+    pub(crate) fn scratch() -> PathBuf {
+        let user = fs::metadata("/proc/self").map_or(0, |m| m.uid());
+        env::temp_dir().join(format!("feedline-{user}"))
+    }
+
+    /// Memory a build may use before it spills: half of what the machine, or the control group, has left.
+    pub(crate) fn memory_bytes() -> Option<u64> {
+        let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let available = text("/proc/meminfo").lines().find_map(|line| {
+            let kib = line
+                .strip_prefix("MemAvailable:")?
+                .trim()
+                .strip_suffix(" kB")?;
+            kib.parse::<u64>().ok().map(|kib| kib << 10)
+        });
+        let limit = text("/sys/fs/cgroup/memory.max").trim().parse::<u64>().ok();
+        available
+            .into_iter()
+            .chain(limit)
+            .min()
+            .map(|bytes| bytes / 2)
     }
 }
 

@@ -59,6 +59,9 @@ fn code_of(error: &anyhow::Error) -> u8 {
     {
         return 4;
     }
+    if let Some(feedline_storage::Error::Location { .. }) = error.downcast_ref() {
+        return 2;
+    }
     if let Some(Trainer::Config) = error.downcast_ref().map(feedline_trainer::Error::kind) {
         return 2;
     }

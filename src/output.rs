@@ -173,7 +173,7 @@ impl Text for TrainReport {
             "data wait",
             format!("{:.1} % of the training time", self.data_wait_share * 100.0),
         )?;
-        write_metrics(&self.test, &self.baseline, out)?;
+        write_metrics("test", &self.test, &self.baseline, out)?;
         line(out, "checkpoint", &self.checkpoint)?;
         line(out, "metrics", &self.metrics)
     }
@@ -183,12 +183,13 @@ impl Text for EvalReport {
     fn write(&self, out: &mut String) -> fmt::Result {
         writeln!(out, "eval")?;
         line(out, "split", format!("{}, {} rows", self.split, self.rows))?;
-        write_metrics(&self.metrics, &self.baseline, out)?;
+        write_metrics(&self.split, &self.metrics, &self.baseline, out)?;
         line(out, "checkpoint", &self.checkpoint)
     }
 }
 
 fn write_metrics(
+    split: &str,
     metrics: &BTreeMap<String, f64>,
     baseline: &BTreeMap<String, f64>,
     out: &mut String,
@@ -199,7 +200,7 @@ fn write_metrics(
             .map_or_else(String::new, |b| format!("   (baseline {})", number(*b)));
         line(
             out,
-            &format!("test {name}").replace("test test", "test"),
+            &format!("{split} {name}"),
             format!("{}{beside}", number(*value)),
         )?;
     }

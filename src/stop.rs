@@ -47,4 +47,21 @@ impl Stop {
         });
         Ok(Self { watch, flag })
     }
+
+    /// Runs `work`, which may be dropped at any await, until it ends or a signal comes.
+    ///
+    /// # Errors
+    /// When a signal came first.
+    pub(crate) async fn unless_stopped<T>(
+        &self,
+        work: impl Future<Output = T>,
+    ) -> anyhow::Result<T> {
+        let mut watch = self.watch.clone();
+        tokio::select! {
+            done = work => Ok(done),
+            _ = watch.wait_for(|stop| *stop) => {
+                anyhow::bail!("interrupted; nothing of this step was published, run the same command again")
+            }
+        }
+    }
 }

@@ -17,7 +17,7 @@ use crate::{
     pagination::Paginator,
     retry::{Again, Failure, Retry},
     source::{Page, Record, Requests, Source},
-    value::{Value, shorten},
+    value::Value,
 };
 
 /// Opens the API that `config` describes; a `demo://` URL starts the embedded one.
@@ -181,13 +181,15 @@ struct Contents {
 
 impl Layout {
     fn read(&self, body: &[u8]) -> Result<Contents, String> {
+        // The body is not quoted: it may echo a secret.
         let document = Value::parse(body).map_err(|reason| {
-            let start = String::from_utf8_lossy(&body[..body.len().min(400)]);
-            let start = start.split_whitespace().collect::<Vec<_>>().join(" ");
-            format!(
-                "it is not valid JSON: {reason}; it begins with `{}`",
-                shorten(&start.escape_debug().to_string(), 100)
-            )
+            let is_markup = body.trim_ascii_start().starts_with(b"<");
+            let kind = if is_markup {
+                "; it looks like HTML or XML"
+            } else {
+                ""
+            };
+            format!("it is not valid JSON: {reason}{kind}")
         })?;
         let cursor = match &self.cursor {
             Some(path) => cursor(&document, path)?,
@@ -383,11 +385,7 @@ mod tests {
                 "{error}"
             );
         };
-        check(
-            "<html>\n Bad\n gateway</html>",
-            "begins with `<html> Bad gateway</html>`",
-        )
-        .await;
+        check("<html>\n Bad\n gateway</html>", "it looks like HTML or XML").await;
         check(
             r#"{"error": "quota", "code": 7}"#,
             "its keys are `error`, `code`",

@@ -3,6 +3,10 @@
 use std::{
     collections::HashSet,
     io::{BufRead, BufReader, Read},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use feedline_schemas::{config::CsvConfig, record::split_path};
@@ -82,10 +86,37 @@ fn read_whole(reader: impl Read) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
+/// Most bytes of one CSV row: a quote that is never closed must not read the rest of a file into memory.
+const ROW: u64 = 64 << 20;
+
+/// A reader that refuses to go on when one row takes too many bytes; [`CsvRows`] tells it where rows begin.
+struct RowLimit<R> {
+    inner: R,
+    left: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for RowLimit<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        let left = self.left.load(Ordering::Relaxed);
+        if (count as u64) > left {
+            return Err(std::io::Error::other(
+                "a row is longer than 64 MiB: is a quote left open?",
+            ));
+        }
+        self.left.store(left - count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+}
+
 /// CSV: an object for each row, with the header's names and [`Value::Cell`]s. Blank lines are no rows; the line of a bad
 /// row is where the reader began to look for it, so blank lines in front of it count as its own.
 struct CsvRows<R> {
-    reader: csv::Reader<R>,
+    reader: csv::Reader<RowLimit<R>>,
+    /// Bytes the row being read may still take.
+    left: Arc<AtomicU64>,
+    /// Line of the last row, if it is ragged and spans lines: at the end of the file that is a quote left open.
+    open_quote: Option<u64>,
     header: Vec<String>,
     null_values: Vec<String>,
     delimiter: u8,
@@ -94,11 +125,15 @@ struct CsvRows<R> {
 
 impl<R: Read> CsvRows<R> {
     fn new(reader: R, delimiter: u8, null_values: &[String]) -> Result<Self, String> {
+        let left = Arc::new(AtomicU64::new(ROW));
         let mut reader = csv::ReaderBuilder::new()
             .delimiter(delimiter)
             .has_headers(false)
             .flexible(true)
-            .from_reader(reader);
+            .from_reader(RowLimit {
+                inner: reader,
+                left: Arc::clone(&left),
+            });
         let mut row = csv::ByteRecord::new();
         reader
             .read_byte_record(&mut row)
@@ -110,6 +145,8 @@ impl<R: Read> CsvRows<R> {
             .collect();
         Ok(Self {
             reader,
+            left,
+            open_quote: None,
             header,
             null_values,
             delimiter,
@@ -166,13 +203,27 @@ impl<R: Read> CsvRows<R> {
 
 impl<R: Read + Send> Rows for CsvRows<R> {
     fn next(&mut self) -> Result<Option<Record>, String> {
+        self.left.store(ROW, Ordering::Relaxed);
         if !self
             .reader
             .read_byte_record(&mut self.row)
             .map_err(|e| e.to_string())?
         {
-            return Ok(None);
+            return match self.open_quote {
+                Some(line) => Err(format!(
+                    "the row that begins in line {line} reaches to the end of the file: a quote is left open there; \
+                     close or remove it"
+                )),
+                None => Ok(None),
+            };
         }
+        let is_open = self.row.len() != self.header.len()
+            && self
+                .row
+                .iter()
+                .next_back()
+                .is_some_and(|cell| cell.contains(&b'\n'));
+        self.open_quote = is_open.then(|| self.row.position().map_or(0, csv::Position::line));
         Ok(Some(self.record().map_or_else(
             |(reason, detail)| {
                 let line = self.row.position().map_or(0, csv::Position::line);

@@ -155,33 +155,43 @@ impl<'a> Run<'a> {
     async fn drive(&mut self, source: &mut dyn Source) -> Result<(), Error> {
         loop {
             let committed = self.position();
-            let (batch, next) = self.gather(source, committed.clone()).await?;
-            if batch.len() == 0 && next == committed {
-                return Ok(());
-            }
+            let (batch, next, deferred) = self.gather(source, committed.clone()).await?;
             let is_done = matches!(next, Position::Done { .. });
-            self.commit(batch, next).await?;
-            if is_done {
-                return Ok(());
+            let is_empty = batch.len() == 0 && next == committed;
+            if !is_empty {
+                self.commit(batch, next).await?;
+            }
+            match deferred {
+                Some(error) => return Err(error),
+                None if is_done || is_empty => return Ok(()),
+                None => {}
             }
         }
     }
 
-    /// Pages from `position` on until they make a batch. Where batches end depends on the pages alone.
+    /// Pages from `position` on until they make a batch. Where batches end depends on the pages alone, but for a server
+    /// that asks to wait: what it gave until then is a batch, and its wish comes along.
     async fn gather(
         &self,
         source: &mut dyn Source,
         mut position: Position,
-    ) -> Result<(Batch, Position), Error> {
+    ) -> Result<(Batch, Position, Option<Error>), Error> {
         let mut batch = Batch::default();
         loop {
             if self.context.is_cancelled() {
                 return Err(Error::Cancelled);
             }
-            position = batch.push(source.next_page(&position).await?)?;
+            let page = match source.next_page(&position).await {
+                // A server that lets fewer pages through than a batch takes must not hold the run up for ever.
+                Err(deferred @ Error::Deferred { .. }) => {
+                    return Ok((batch, position, Some(deferred)));
+                }
+                page => page?,
+            };
+            position = batch.push(page)?;
             self.report(batch.len(), &position);
             if batch.is_full(&self.config.batch) || matches!(position, Position::Done { .. }) {
-                return Ok((batch, position));
+                return Ok((batch, position, None));
             }
         }
     }

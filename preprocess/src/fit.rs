@@ -31,7 +31,7 @@ use crate::{
     exact_sum::Summary,
     functions::{self, Profile},
     quantile::{Quantile, Wanted},
-    transform::{content_hash, layout, op_chain},
+    transform::{layout, op_chain},
 };
 
 /// Most classes of a target, and most known values of a category.
@@ -106,7 +106,7 @@ pub(crate) async fn fit(train: &TrainSplit, spec: &FitSpec) -> Result<TransformA
         steps: fit.steps,
         target,
     };
-    artefact.hash = content_hash(&artefact);
+    artefact.hash = artefact.compute_hash();
     Ok(artefact)
 }
 

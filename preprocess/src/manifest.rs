@@ -15,7 +15,7 @@ use feedline_schemas::{
 };
 use feedline_storage::{PutNew, Store};
 
-use crate::{Error, transform::content_hash};
+use crate::Error;
 
 /// Name of the pointer to the manifest to read.
 const CURRENT: &str = "CURRENT";
@@ -65,7 +65,7 @@ pub async fn read_transform(
 ) -> Result<TransformArtefact, Error> {
     let url = dataset.url_of(&manifest.transform.path);
     let artefact: TransformArtefact = decode(&url, &dataset.get(&manifest.transform.path).await?)?;
-    let found = content_hash(&artefact);
+    let found = artefact.compute_hash();
     if found != artefact.hash || found != manifest.transform.hash {
         return Err(damaged(
             &url,

@@ -19,10 +19,8 @@ use datafusion::arrow::{
     compute::cast,
     datatypes::{DataType, Float64Type},
 };
-use feedline_schemas::{
-    encode,
-    ids::Hash128,
-    transform::{CategoryEncoding, FittedTarget, NULL_ID, TransformArtefact, UNKNOWN_ID},
+use feedline_schemas::transform::{
+    CategoryEncoding, FittedTarget, NULL_ID, TransformArtefact, UNKNOWN_ID,
 };
 
 pub(crate) use cell::{CellOp, canonical};
@@ -90,7 +88,7 @@ impl Transform {
     /// # Errors
     /// [`Error::Input`] when the artefact was altered or contradicts itself.
     pub fn new(artefact: TransformArtefact) -> Result<Self, Error> {
-        let found = content_hash(&artefact);
+        let found = artefact.compute_hash();
         if found != artefact.hash {
             return Err(damaged(format!(
                 "its content has hash `{found}`, it should be `{}`",
@@ -255,14 +253,6 @@ impl Transform {
             }
         }))
     }
-}
-
-/// Hash an artefact should carry: that of the document with the hash itself zero.
-pub(crate) fn content_hash(artefact: &TransformArtefact) -> Hash128 {
-    Hash128::of(&encode(&TransformArtefact {
-        hash: Hash128::new(0),
-        ..artefact.clone()
-    }))
 }
 
 /// The cells of a numeric column, NaN where missing.

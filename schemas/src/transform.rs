@@ -38,6 +38,18 @@ pub struct TransformArtefact {
 }
 versioned!(TransformArtefact, TRANSFORM);
 
+impl TransformArtefact {
+    /// Computes the hash this artefact should carry.
+    #[must_use]
+    pub fn compute_hash(&self) -> Hash128 {
+        let zeroed = Self {
+            hash: Hash128::new(0),
+            ..self.clone()
+        };
+        Hash128::of(&crate::encode(&zeroed))
+    }
+}
+
 /// A raw column the transform reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

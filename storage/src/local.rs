@@ -18,6 +18,7 @@ use bytes::Bytes;
 use crate::{
     Error, Listed,
     backend::{Backend, Created},
+    clock::{Clock as _, SystemClock},
 };
 
 const TEMPORARY: &str = ".tmp-";
@@ -132,9 +133,11 @@ fn write_temporary(target: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let parent = target.parent().unwrap_or_else(|| Path::new("."));
     create_folders(parent)?;
+    // Two containers may both be process 1: the time tells them apart, and a name that is taken is not used.
     let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-    let temporary = parent.join(format!("{TEMPORARY}{}-{number}", process::id()));
-    let written = File::create(&temporary).and_then(|mut file| {
+    let time = SystemClock.unix().as_nanos();
+    let temporary = parent.join(format!("{TEMPORARY}{}-{number}-{time:x}", process::id()));
+    let written = File::create_new(&temporary).and_then(|mut file| {
         file.write_all(bytes)?;
         file.sync_all()
     });

@@ -73,15 +73,27 @@ fn kept(
     folder: &RunFolder,
     checkpoints: &Checkpoints<'_>,
 ) -> Result<(String, Snapshot), Error> {
+    let newest = checkpoints.newest(|snapshot| plan.accepts(snapshot));
     match checkpoints.best() {
-        Ok(Some(snapshot)) => return Ok((folder.url_of(BEST_PATH), snapshot)),
-        Ok(None) => {}
+        // A process that died between the two writes left a best file that is older than what the newest knows of.
+        Ok(Some(snapshot)) if !is_stale(&snapshot, &newest) => {
+            return Ok((folder.url_of(BEST_PATH), snapshot));
+        }
+        Ok(_) => {}
         Err(error @ Error::Damaged { .. }) => {
             tracing::warn!(%error, "the best weights cannot be read; taking them from the newest checkpoint");
         }
         Err(other) => return Err(other),
     }
-    let newest = checkpoints.newest(|snapshot| plan.accepts(snapshot))?;
-    let snapshot = newest.ok_or_else(|| Error::NoCheckpoint { url: folder.url() })?;
+    let snapshot = newest?.ok_or_else(|| Error::NoCheckpoint { url: folder.url() })?;
     Ok((checkpoints.url(snapshot.header.step), snapshot))
+}
+
+/// Whether the newest checkpoint knows of better weights than `best` holds.
+fn is_stale(best: &Snapshot, newest: &Result<Option<Snapshot>, Error>) -> bool {
+    let Ok(Some(newest)) = newest else {
+        return false;
+    };
+    let known = newest.header.early_stopping.best.as_ref();
+    known.is_some_and(|known| known.step != best.header.step)
 }

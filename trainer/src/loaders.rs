@@ -40,7 +40,20 @@ impl Loaders {
                 Loader::open(dataset, &settings, Arc::clone(clock)).await?,
             );
         }
-        Ok(Self { by_split })
+        let loaders = Self { by_split };
+        // Each loader reads `CURRENT`: a build that is published in between must not mix two datasets.
+        let fingerprint = loaders.manifest().fingerprint;
+        if loaders
+            .by_split
+            .values()
+            .any(|l| l.manifest().fingerprint != fingerprint)
+        {
+            return Err(Error::Dataset {
+                url: dataset.url(),
+                reason: "it was built anew while it was being opened; start again".into(),
+            });
+        }
+        Ok(loaders)
     }
 
     /// The manifest of the dataset.

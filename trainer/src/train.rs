@@ -131,10 +131,11 @@ async fn read_transform(
     let bytes = context.dataset.get(path).await?;
     let artefact: TransformArtefact =
         feedline_schemas::decode(&context.dataset.url_of(path), &bytes)?;
-    if artefact.hash != manifest.transform.hash {
+    if artefact.compute_hash() != manifest.transform.hash {
         let reason = format!(
             "its transform `{path}` has hash `{}`, its manifest says `{}`; build it again",
-            artefact.hash, manifest.transform.hash
+            artefact.compute_hash(),
+            manifest.transform.hash
         );
         return Err(Error::Dataset {
             url: context.dataset.url(),

@@ -81,7 +81,7 @@ fn artefact(
     let mut artefact = TransformArtefact {
         format: TRANSFORM.format.into(),
         version: TRANSFORM.version,
-        hash: Hash128::new(0),
+        hash: feedline_schemas::ids::Hash128::new(0),
         fitted_rows: 1,
         null_values: vec![],
         missing_values: vec![],
@@ -90,7 +90,7 @@ fn artefact(
         steps,
         target,
     };
-    artefact.hash = content_hash(&artefact);
+    artefact.hash = artefact.compute_hash();
     artefact
 }
 
@@ -375,7 +375,7 @@ fn an_edited_artefact_is_refused() {
     );
     let mut contradictory = good;
     contradictory.features[0].name = "b".into();
-    contradictory.hash = content_hash(&contradictory);
+    contradictory.hash = contradictory.compute_hash();
     let message = Transform::new(contradictory).unwrap_err().to_string();
     assert!(
         message.contains("its features are not those its steps make"),
@@ -394,7 +394,8 @@ fn an_artefact_survives_its_file_bit_by_bit() {
         .map(|x| standardize("a", x, 5e-324))
         .collect();
     let original = artefact(vec![numeric("a")], steps, None);
-    let read: TransformArtefact = decode("transform.json", &encode(&original)).unwrap();
+    let read: TransformArtefact =
+        decode("transform.json", &feedline_schemas::encode(&original)).unwrap();
     assert_eq!(read, original);
     assert!(Transform::new(read).is_ok());
 }
