@@ -6,6 +6,7 @@
     reason = "tests: their helpers too"
 )]
 
+mod deferred;
 mod kills;
 mod python;
 mod quickstart;
