@@ -14,13 +14,14 @@ use feedline_storage::{
     Store,
     clock::{Clock, SystemClock},
 };
+use serde::Serialize;
 
 use crate::{
     cli::{Cli, Command, Dataset, Ingest, IngestCommand, Options, Pipeline, Shards},
     environment::Environment,
     exit::Outcome,
-    output::{self, Inspection},
-    progress,
+    output::{self, Inspection, Text},
+    progress::{self, Bars},
     stop::Stop,
 };
 
@@ -31,13 +32,17 @@ pub(crate) fn run(cli: Cli, environment: Environment) -> anyhow::Result<Outcome>
         .build()?;
     let outcome = runtime.block_on(async {
         let stop = Stop::on_signals()?;
+        let (progress, bars) = progress::for_terminal();
         let tools = Tools {
             environment: Arc::new(environment),
-            progress: progress::for_terminal().into(),
+            progress,
+            bars,
             clock: Arc::new(SystemClock),
             stop,
         };
-        dispatch(cli.command, &tools).await
+        let outcome = dispatch(cli.command, &tools).await;
+        tools.clear_bars();
+        outcome
     });
     // What still runs (a signal listener, a dropped transfer) is not waited for.
     runtime.shutdown_background();
@@ -54,7 +59,7 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
         }) => {
             let work = Work::load(&pipeline, tools)?;
             let report = work.build().await?;
-            output::print(&report, work.json)?;
+            tools.print(&report, work.json)?;
             Ok(Outcome::of_rejected(report.rejected))
         }
         Command::Shards(Shards::Verify(dataset)) => verify(&dataset, tools).await,
@@ -66,7 +71,7 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
             } else {
                 feedline_trainer::Resume::Fresh
             };
-            output::print(&work.train(resume).await?, work.json)?;
+            tools.print(&work.train(resume).await?, work.json)?;
             Ok(Outcome::Done)
         }
         Command::Eval { pipeline, split } => {
@@ -80,7 +85,7 @@ async fn run_ingest(ingest: Ingest, tools: &Tools) -> anyhow::Result<Outcome> {
     if let Some(IngestCommand::Status(pipeline)) = ingest.command {
         let work = Work::load(&pipeline, tools)?;
         let report = feedline_ingest::status(&work.loaded.config, &work.root).await;
-        output::print(&report.map_err(|e| work.ingest_error(e))?, work.json)?;
+        tools.print(&report.map_err(|e| work.ingest_error(e))?, work.json)?;
         return Ok(Outcome::Done);
     }
     let file = ingest.file.context("the pipeline file is missing")?;
@@ -93,7 +98,7 @@ async fn run_ingest(ingest: Ingest, tools: &Tools) -> anyhow::Result<Outcome> {
     )?;
     let only = ingest.source.map(|text| work.source(&text)).transpose()?;
     let report = work.ingest(only.as_ref()).await?;
-    output::print(&report, work.json)?;
+    tools.print(&report, work.json)?;
     Ok(Outcome::of_rejected(report.rejected))
 }
 
@@ -103,7 +108,7 @@ async fn verify(dataset: &Dataset, tools: &Tools) -> anyhow::Result<Outcome> {
         .stop
         .unless_stopped(feedline_preprocess::verify(&store))
         .await??;
-    output::print(&report, dataset.json)?;
+    tools.print(&report, dataset.json)?;
     Ok(if report.problems.is_empty() {
         Outcome::Done
     } else {
@@ -115,7 +120,7 @@ async fn inspect(dataset: &Dataset, tools: &Tools) -> anyhow::Result<Outcome> {
     let store = tools.open(&dataset.url)?;
     let manifest = feedline_preprocess::read_manifest(&store).await?;
     let transform = feedline_preprocess::read_transform(&store, &manifest).await?;
-    output::print(
+    tools.print(
         &Inspection {
             url: store.url(),
             manifest,
@@ -131,11 +136,23 @@ async fn inspect(dataset: &Dataset, tools: &Tools) -> anyhow::Result<Outcome> {
 struct Tools {
     environment: Arc<Environment>,
     progress: Arc<dyn Progress>,
+    bars: Option<Arc<Bars>>,
     clock: Arc<dyn Clock>,
     stop: Stop,
 }
 
 impl Tools {
+    fn clear_bars(&self) {
+        if let Some(bars) = &self.bars {
+            bars.clear();
+        }
+    }
+
+    fn print<R: Serialize + Text>(&self, report: &R, json: bool) -> anyhow::Result<()> {
+        self.clear_bars();
+        output::print(report, json)
+    }
+
     fn open(&self, url: &str) -> anyhow::Result<Store> {
         Ok(Store::open(url, &self.environment.store_options())?)
     }
@@ -183,7 +200,7 @@ impl<'a> Work<'a> {
         if config.train.is_some() {
             report.train = Some(self.train(feedline_trainer::Resume::Continue).await?);
         }
-        output::print(&report, self.json)?;
+        self.tools.print(&report, self.json)?;
         let rejected =
             report.ingest.map_or(0, |i| i.rejected) + report.dataset.map_or(0, |d| d.rejected);
         Ok(Outcome::of_rejected(rejected))
@@ -245,7 +262,8 @@ impl<'a> Work<'a> {
         let evaluate =
             move || feedline_trainer::evaluate(&config, split, &context).map_err(Box::new);
         let report = tokio::task::spawn_blocking(evaluate).await?;
-        output::print(&report.map_err(|e| self.trainer_error(*e))?, self.json)?;
+        self.tools
+            .print(&report.map_err(|e| self.trainer_error(*e))?, self.json)?;
         Ok(Outcome::Done)
     }
 

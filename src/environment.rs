@@ -22,10 +22,8 @@ impl Environment {
     }
 
     /// Filter of log lines, in the form `info` or `feedline_ingest=debug`.
-    pub(crate) fn log_filter(&self) -> &str {
-        self.vars
-            .get("FEEDLINE_LOG")
-            .map_or("warn,feedline=info", String::as_str)
+    pub(crate) fn log_filter(&self) -> Option<&str> {
+        self.vars.get("FEEDLINE_LOG").map(String::as_str)
     }
 
     /// Settings of object stores.

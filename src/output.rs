@@ -19,14 +19,19 @@ use tracing_subscriber::EnvFilter;
 
 use crate::environment::Environment;
 
-/// Sends `tracing` events to standard error.
+/// Sends `tracing` events to standard error. On a terminal only warnings, since bars show the progress there.
 pub(crate) fn start_logs(environment: &Environment) {
-    let filter =
-        EnvFilter::try_new(environment.log_filter()).unwrap_or_else(|_| EnvFilter::new("warn"));
+    let default = if std::io::stderr().is_terminal() {
+        "warn"
+    } else {
+        "warn,feedline=info"
+    };
+    let filter = environment.log_filter().unwrap_or(default);
+    let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new(default));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_ansi(false)
         .with_target(false)
         .compact()
         .init();

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     io::IsTerminal as _,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -13,19 +13,32 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 const LOG_EVERY: Duration = Duration::from_secs(5);
 
-/// The receiver that fits standard error.
-pub(crate) fn for_terminal() -> Box<dyn Progress> {
+/// The receiver that fits standard error, and the bars if it draws any.
+pub(crate) fn for_terminal() -> (Arc<dyn Progress>, Option<Arc<Bars>>) {
     if std::io::stderr().is_terminal() {
-        Box::new(Bars::default())
+        let bars = Arc::new(Bars::default());
+        (Arc::clone(&bars) as Arc<dyn Progress>, Some(bars))
     } else {
-        Box::new(Lines::default())
+        (Arc::new(Lines::default()), None)
     }
 }
 
+/// One bar a stage.
 #[derive(Debug, Default)]
-struct Bars {
+pub(crate) struct Bars {
     all: MultiProgress,
     by_stage: Mutex<HashMap<String, ProgressBar>>,
+}
+
+impl Bars {
+    /// Takes the bars away, so that what is printed next stands alone.
+    pub(crate) fn clear(&self) {
+        let mut by_stage = self.by_stage.lock().unwrap_or_else(PoisonError::into_inner);
+        for (_, bar) in by_stage.drain() {
+            bar.finish_and_clear();
+            self.all.remove(&bar);
+        }
+    }
 }
 
 impl Progress for Bars {

@@ -1,6 +1,6 @@
 //! The README's main job.
 
-use std::path::Path;
+use std::{path::Path, process::Command};
 
 use crate::support::{feedline, finish, run};
 
@@ -77,4 +77,27 @@ fn help_names_the_commands_and_the_exit_codes() {
         assert!(help.contains(word), "{word} is not in\n{help}");
     }
     finish(feedline(Path::new(".")).arg("fly").output().unwrap()).expect(2);
+}
+
+#[test]
+fn a_terminal_shows_bars_and_the_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/quickstart.toml");
+    let small = "demo://market?rows=1000&rude=false";
+    let command = format!(
+        "{} ingest {} --set 'source.0.url={small}'",
+        env!("CARGO_BIN_EXE_feedline"),
+        file.display()
+    );
+    // `script` gives the command a terminal; it is part of every Debian.
+    let mut script = Command::new("script");
+    script
+        .args(["-qec", &command, "/dev/null"])
+        .current_dir(folder.path());
+    let shown = finish(script.output().unwrap()).expect(3).stdout;
+    assert!(
+        shown.contains("ingest market") && shown.contains("rows landed"),
+        "{shown}"
+    );
+    assert!(!shown.contains("panicked"), "{shown}");
 }
