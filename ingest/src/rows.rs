@@ -5,7 +5,7 @@ use std::{
     io::{BufRead, BufReader, Read},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU8, AtomicU64, Ordering},
     },
 };
 
@@ -93,6 +93,8 @@ const ROW: u64 = 64 << 20;
 struct RowLimit<R> {
     inner: R,
     left: Arc<AtomicU64>,
+    /// Last byte read that ends no line.
+    last_byte: Arc<AtomicU8>,
 }
 
 impl<R: Read> Read for RowLimit<R> {
@@ -105,6 +107,10 @@ impl<R: Read> Read for RowLimit<R> {
             ));
         }
         self.left.store(left - count as u64, Ordering::Relaxed);
+        let mut bytes = buffer[..count].iter().rev();
+        if let Some(last) = bytes.find(|byte| !matches!(byte, b'\r' | b'\n')) {
+            self.last_byte.store(*last, Ordering::Relaxed);
+        }
         Ok(count)
     }
 }
@@ -115,7 +121,9 @@ struct CsvRows<R> {
     reader: csv::Reader<RowLimit<R>>,
     /// Bytes the row being read may still take.
     left: Arc<AtomicU64>,
-    /// Line of the last row, if it is ragged and spans lines: at the end of the file that is a quote left open.
+    /// Last byte read that ends no line.
+    last_byte: Arc<AtomicU8>,
+    /// Line of the last row, if it may be in an open quote: at the end of the file that is an error.
     open_quote: Option<u64>,
     header: Vec<String>,
     null_values: Vec<String>,
@@ -126,6 +134,7 @@ struct CsvRows<R> {
 impl<R: Read> CsvRows<R> {
     fn new(reader: R, delimiter: u8, null_values: &[String]) -> Result<Self, String> {
         let left = Arc::new(AtomicU64::new(ROW));
+        let last_byte = Arc::new(AtomicU8::new(0));
         let mut reader = csv::ReaderBuilder::new()
             .delimiter(delimiter)
             .has_headers(false)
@@ -133,6 +142,7 @@ impl<R: Read> CsvRows<R> {
             .from_reader(RowLimit {
                 inner: reader,
                 left: Arc::clone(&left),
+                last_byte: Arc::clone(&last_byte),
             });
         let mut row = csv::ByteRecord::new();
         reader
@@ -146,6 +156,7 @@ impl<R: Read> CsvRows<R> {
         Ok(Self {
             reader,
             left,
+            last_byte,
             open_quote: None,
             header,
             null_values,
@@ -217,12 +228,15 @@ impl<R: Read + Send> Rows for CsvRows<R> {
                 None => Ok(None),
             };
         }
-        let is_open = self.row.len() != self.header.len()
-            && self
-                .row
-                .iter()
-                .next_back()
-                .is_some_and(|cell| cell.contains(&b'\n'));
+        // A cell that spans lines is quoted; as the last of the file it must end with a quote.
+        let spans_lines = self
+            .row
+            .iter()
+            .next_back()
+            .is_some_and(|cell| cell.contains(&b'\n'));
+        let is_whole =
+            self.row.len() == self.header.len() && self.last_byte.load(Ordering::Relaxed) == b'"';
+        let is_open = spans_lines && !is_whole;
         self.open_quote = is_open.then(|| self.row.position().map_or(0, csv::Position::line));
         Ok(Some(self.record().map_or_else(
             |(reason, detail)| {
