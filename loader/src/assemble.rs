@@ -10,9 +10,9 @@ use tokio::sync::oneshot;
 use crate::{
     Batch, Error,
     batches::Share,
-    block::{BlockRows, BlockTarget},
+    block::{BlockRows, BlockTarget, DenseRows},
     budget::Budget,
-    fetch::{self, Arrival},
+    fetcher::{self, Arrival},
     geometry::{BlockId, Place},
     metrics::Meters,
     pass::{Pass, Places},
@@ -171,7 +171,7 @@ impl States {
 
 fn fetch_is_gone() -> Error {
     Error::Worker {
-        stage: fetch::STAGE,
+        stage: fetcher::STAGE,
         reason: "it ended before every block was read".into(),
     }
 }
@@ -181,7 +181,7 @@ fn fetch_is_gone() -> Error {
 fn fill(slab: &mut Slab, features: usize, blocks: &[BlockRows], places: &[Place]) {
     for (to, place) in slab.x.as_mut_slice().chunks_exact_mut(features).zip(places) {
         let start = place.row as usize * features;
-        to.copy_from_slice(&blocks[place.block as usize].x[start..start + features]);
+        to.copy_from_slice(&dense(&blocks[place.block as usize]).x[start..start + features]);
     }
     match &mut slab.y {
         SlabTarget::None => {}
@@ -210,9 +210,14 @@ fn gather<T: arrow::datatypes::ArrowNativeType>(
     to: &mut [T],
     blocks: &[BlockRows],
     places: &[Place],
-    column: impl Fn(&BlockRows) -> &ScalarBuffer<T>,
+    column: impl Fn(&DenseRows) -> &ScalarBuffer<T>,
 ) {
     for (to, place) in to.iter_mut().zip(places) {
-        *to = column(&blocks[place.block as usize])[place.row as usize];
+        *to = column(dense(&blocks[place.block as usize]))[place.row as usize];
     }
+}
+
+fn dense(rows: &BlockRows) -> &DenseRows {
+    rows.as_dense()
+        .expect("a loader opens splits of numbers only")
 }

@@ -1,22 +1,32 @@
-//! A block in memory: the columns of one record batch, over the bytes as they were read.
+//! A block in memory: its columns, over the bytes as they were read.
 
-use std::sync::Arc;
+#![allow(dead_code, reason = "batches hold rows of numbers only, so far")]
+
+use std::{ops::Range, sync::Arc};
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, RecordBatch},
     buffer::{Buffer, ScalarBuffer},
-    datatypes::{Float32Type, Int32Type, UInt64Type},
+    datatypes::{DataType, Float32Type, Int32Type, UInt16Type, UInt32Type, UInt64Type},
     ipc::{self, MetadataVersion, reader::FileDecoder},
 };
 use bytes::Bytes;
-use feedline_schemas::manifest::{Block, Layout, TargetKind};
+use feedline_schemas::manifest::{Block, Layout, TargetKind, TokenType};
 
-use crate::{columns::ShardColumns, guard::catching};
+use crate::{guard::catching, input::columns::ShardColumns};
 
 /// The rows of one block. The columns share the memory of the bytes that were read, unless those lay so that numbers
 /// would be misaligned; then arrow copies the column.
 #[derive(Clone, Debug)]
-pub(crate) struct BlockRows {
+pub(crate) enum BlockRows {
+    Dense(DenseRows),
+    Pictures(PictureRows),
+    Tokens(TokenRows),
+}
+
+/// Rows of numbers.
+#[derive(Clone, Debug)]
+pub(crate) struct DenseRows {
     /// `[rows, features]`, row-major.
     pub(crate) x: ScalarBuffer<f32>,
     /// `[rows]`.
@@ -27,6 +37,41 @@ pub(crate) struct BlockRows {
     pub(crate) origins: ScalarBuffer<u64>,
 }
 
+/// Encoded pictures.
+#[derive(Clone, Debug)]
+pub(crate) struct PictureRows {
+    /// The pictures' files one after the other, perhaps with other bytes in between.
+    pub(crate) bytes: Buffer,
+    /// `[rows]`: where each picture's file lies in `bytes`.
+    pub(crate) spans: Spans,
+    /// `[rows]`.
+    pub(crate) y: BlockTarget,
+    /// `[rows]`.
+    pub(crate) keys: ScalarBuffer<u64>,
+    /// `[rows]`.
+    pub(crate) origins: ScalarBuffer<u64>,
+}
+
+/// Documents, one a row.
+#[derive(Clone, Debug)]
+pub(crate) struct TokenRows {
+    /// The documents one after the other.
+    pub(crate) ids: TokenIds,
+    /// `[rows + 1]`, from 0: document `i` is `ids[offsets[i]..offsets[i + 1]]`.
+    pub(crate) offsets: ScalarBuffer<i32>,
+    /// `[rows]`.
+    pub(crate) keys: ScalarBuffer<u64>,
+    /// `[rows]`.
+    pub(crate) origins: ScalarBuffer<u64>,
+}
+
+/// Token ids.
+#[derive(Clone, Debug)]
+pub(crate) enum TokenIds {
+    U16(ScalarBuffer<u16>),
+    U32(ScalarBuffer<u32>),
+}
+
 /// The target column of a block.
 #[derive(Clone, Debug)]
 pub(crate) enum BlockTarget {
@@ -35,86 +80,236 @@ pub(crate) enum BlockTarget {
     Classification(ScalarBuffer<i32>),
 }
 
+/// Parts of a buffer, one a row.
+#[derive(Clone, Debug)]
+pub(crate) enum Spans {
+    /// `[rows + 1]`: row `i` is `offsets[i]..offsets[i + 1]`.
+    Adjacent(ScalarBuffer<i32>),
+    /// As `Adjacent`, in 64 bits.
+    AdjacentLarge(ScalarBuffer<i64>),
+    /// `[rows]`: start and end of each.
+    Apart(Vec<(usize, usize)>),
+}
+
 impl BlockRows {
     /// A block without rows.
     pub(crate) fn empty() -> Self {
-        Self {
+        Self::Dense(DenseRows {
             x: ScalarBuffer::from(Vec::new()),
             y: BlockTarget::None,
             keys: ScalarBuffer::from(Vec::new()),
             origins: ScalarBuffer::from(Vec::new()),
+        })
+    }
+
+    /// Number of rows.
+    pub(crate) fn rows(&self) -> usize {
+        self.keys().len()
+    }
+
+    /// `[rows]`: key of every row.
+    pub(crate) fn keys(&self) -> &[u64] {
+        match self {
+            Self::Dense(rows) => &rows.keys,
+            Self::Pictures(rows) => &rows.keys,
+            Self::Tokens(rows) => &rows.keys,
         }
     }
 
-    /// Checks the bytes of a block, metadata and body, and decodes them.
-    ///
-    /// # Errors
-    /// What is wrong with the bytes.
-    pub(crate) fn read(
-        bytes: Bytes,
-        block: &Block,
-        columns: &ShardColumns,
-        layout: &Layout,
-    ) -> Result<Self, String> {
-        let found = crc32c::crc32c(&bytes);
-        if found != block.crc32c {
-            return Err(format!(
-                "its checksum is `{found:08x}` and the manifest says `{:08x}`",
-                block.crc32c
-            ));
+    /// `[rows]`: origin of every row.
+    pub(crate) fn origins(&self) -> &[u64] {
+        match self {
+            Self::Dense(rows) => &rows.origins,
+            Self::Pictures(rows) => &rows.origins,
+            Self::Tokens(rows) => &rows.origins,
         }
-        let batch = catching(|| decode(bytes, block, columns))??;
-        Self::new(&batch, block, columns, layout)
     }
 
-    fn new(
-        batch: &RecordBatch,
-        block: &Block,
-        columns: &ShardColumns,
-        layout: &Layout,
-    ) -> Result<Self, String> {
-        let Layout::Dense { features, target } = *layout;
-        if batch.num_rows() != block.rows as usize {
-            return Err(format!(
-                "it has `{}` rows and the manifest says `{}`",
-                batch.num_rows(),
-                block.rows
-            ));
+    /// The rows as numbers, or `None` when they are something else.
+    pub(crate) fn as_dense(&self) -> Option<&DenseRows> {
+        match self {
+            Self::Dense(rows) => Some(rows),
+            _ => None,
         }
-        let column = |index: usize| {
-            without_nulls(batch.column(index), batch.schema_ref().field(index).name())
-        };
-        let x = without_nulls(column(columns.x)?.as_fixed_size_list().values(), "x")?
-            .as_primitive::<Float32Type>();
-        let values = batch.num_rows() * features as usize;
+    }
+}
+
+impl PictureRows {
+    /// The picture's file at `row`, as it was stored.
+    pub(crate) fn picture(&self, row: usize) -> &[u8] {
+        &self.bytes[self.spans.range(row)]
+    }
+}
+
+impl TokenRows {
+    /// Where the document at `row` lies in `ids`.
+    pub(crate) fn document(&self, row: usize) -> Range<usize> {
+        span(self.offsets[row])..span(self.offsets[row + 1])
+    }
+}
+
+impl TokenIds {
+    /// Number of ids.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::U16(ids) => ids.len(),
+            Self::U32(ids) => ids.len(),
+        }
+    }
+}
+
+impl Spans {
+    /// Where `row` lies.
+    pub(crate) fn range(&self, row: usize) -> Range<usize> {
+        match self {
+            Self::Adjacent(offsets) => span(offsets[row])..span(offsets[row + 1]),
+            Self::AdjacentLarge(offsets) => span(offsets[row])..span(offsets[row + 1]),
+            Self::Apart(spans) => spans[row].0..spans[row].1,
+        }
+    }
+}
+
+/// An offset that arrow has checked to lie inside its buffer.
+fn span<T: TryInto<usize>>(offset: T) -> usize {
+    offset.try_into().unwrap_or(usize::MAX)
+}
+
+/// Decodes the bytes of a block of our own shards, metadata and body. Their checksum has been compared.
+///
+/// # Errors
+/// What is wrong with the bytes.
+pub(crate) fn decode(
+    bytes: Bytes,
+    block: &Block,
+    columns: &ShardColumns,
+    layout: &Layout,
+) -> Result<BlockRows, String> {
+    let batch = catching(|| read_batch(bytes, block, columns))??;
+    if batch.num_rows() != block.rows as usize {
+        return Err(format!(
+            "it has `{}` rows and the manifest says `{}`",
+            batch.num_rows(),
+            block.rows
+        ));
+    }
+    let reader = Columns {
+        batch: &batch,
+        columns,
+    };
+    match *layout {
+        Layout::Dense { features, target } => reader.dense(features, target),
+        Layout::Pictures { target } => reader.pictures(target),
+        Layout::Tokens { id, vocabulary } => reader.tokens(id, vocabulary, block.tokens),
+    }
+}
+
+/// The columns of a block.
+struct Columns<'a> {
+    batch: &'a RecordBatch,
+    columns: &'a ShardColumns,
+}
+
+impl Columns<'_> {
+    fn dense(&self, features: u32, target: TargetKind) -> Result<BlockRows, String> {
+        let list = self.column(self.columns.payload)?.as_fixed_size_list();
+        let x = without_nulls(list.values(), "x")?.as_primitive::<Float32Type>();
+        let values = self.batch.num_rows() * features as usize;
         if x.len() < values {
             return Err(format!(
                 "column `x` has `{}` values instead of `{values}`",
                 x.len()
             ));
         }
-        let y = match (target, columns.y) {
-            (TargetKind::None, _) | (_, None) => BlockTarget::None,
-            (TargetKind::Regression, Some(y)) => {
-                BlockTarget::Regression(column(y)?.as_primitive::<Float32Type>().values().clone())
+        Ok(BlockRows::Dense(DenseRows {
+            x: x.values().slice(0, values),
+            y: self.target(target)?,
+            keys: self.numbers(self.columns.key)?,
+            origins: self.numbers(self.columns.origin)?,
+        }))
+    }
+
+    fn pictures(&self, target: TargetKind) -> Result<BlockRows, String> {
+        let column = self.column(self.columns.payload)?;
+        let (bytes, spans) = match column.data_type() {
+            DataType::LargeBinary => {
+                let (offsets, bytes, _) = column.as_binary::<i64>().clone().into_parts();
+                (bytes, Spans::AdjacentLarge(offsets.into_inner()))
             }
-            (TargetKind::Classification { classes }, Some(y)) => {
-                let labels = column(y)?.as_primitive::<Int32Type>().values().clone();
-                check_labels(&labels, classes)?;
-                BlockTarget::Classification(labels)
+            _ => {
+                let (offsets, bytes, _) = column.as_binary::<i32>().clone().into_parts();
+                (bytes, Spans::Adjacent(offsets.into_inner()))
             }
         };
-        let number = |index| column(index).map(|c| c.as_primitive::<UInt64Type>().values().clone());
-        Ok(Self {
-            x: x.values().slice(0, values),
-            y,
-            keys: number(columns.key)?,
-            origins: number(columns.origin)?,
+        Ok(BlockRows::Pictures(PictureRows {
+            bytes,
+            spans,
+            y: self.target(target)?,
+            keys: self.numbers(self.columns.key)?,
+            origins: self.numbers(self.columns.origin)?,
+        }))
+    }
+
+    fn tokens(
+        &self,
+        id: TokenType,
+        vocabulary: u32,
+        tokens: Option<u64>,
+    ) -> Result<BlockRows, String> {
+        let list = self.column(self.columns.payload)?.as_list::<i32>();
+        let values = without_nulls(list.values(), "tokens")?;
+        let ids = match id {
+            TokenType::U16 => TokenIds::U16(values.as_primitive::<UInt16Type>().values().clone()),
+            TokenType::U32 => TokenIds::U32(values.as_primitive::<UInt32Type>().values().clone()),
+        };
+        check_ids(&ids, vocabulary)?;
+        let offsets = list.offsets().inner().clone();
+        let held = offsets.last().map_or(0, |last| span(*last));
+        if offsets.first().is_some_and(|first| *first != 0) || held != ids.len() {
+            return Err("its documents do not fill column `tokens`".into());
+        }
+        if tokens.is_some_and(|tokens| tokens != held as u64) {
+            return Err(format!(
+                "it has `{held}` tokens and the manifest says `{}`",
+                tokens.unwrap_or(0)
+            ));
+        }
+        Ok(BlockRows::Tokens(TokenRows {
+            ids,
+            offsets,
+            keys: self.numbers(self.columns.key)?,
+            origins: self.numbers(self.columns.origin)?,
+        }))
+    }
+
+    fn target(&self, target: TargetKind) -> Result<BlockTarget, String> {
+        Ok(match (target, self.columns.y) {
+            (TargetKind::None, _) | (_, None) => BlockTarget::None,
+            (TargetKind::Regression, Some(y)) => {
+                let values = self.column(y)?.as_primitive::<Float32Type>().values();
+                BlockTarget::Regression(values.clone())
+            }
+            (TargetKind::Classification { classes }, Some(y)) => {
+                let labels = self.column(y)?.as_primitive::<Int32Type>().values();
+                check_labels(labels, classes)?;
+                BlockTarget::Classification(labels.clone())
+            }
         })
+    }
+
+    fn numbers(&self, index: usize) -> Result<ScalarBuffer<u64>, String> {
+        let column = self.column(index)?.as_primitive::<UInt64Type>();
+        Ok(column.values().clone())
+    }
+
+    fn column(&self, index: usize) -> Result<&ArrayRef, String> {
+        without_nulls(
+            self.batch.column(index),
+            self.batch.schema_ref().field(index).name(),
+        )
     }
 }
 
-fn decode(bytes: Bytes, block: &Block, columns: &ShardColumns) -> Result<RecordBatch, String> {
+fn read_batch(bytes: Bytes, block: &Block, columns: &ShardColumns) -> Result<RecordBatch, String> {
     let metadata = i32::try_from(block.metadata_bytes).map_err(|e| e.to_string())?;
     let body = i64::try_from(block.body_bytes).map_err(|e| e.to_string())?;
     let buffer = Buffer::from(bytes);
@@ -147,6 +342,20 @@ fn check_labels(labels: &[i32], classes: u32) -> Result<(), String> {
     }
 }
 
+/// An id past the vocabulary would be read past the end of an embedding. The largest id is found at the speed of memory.
+fn check_ids(ids: &TokenIds, vocabulary: u32) -> Result<(), String> {
+    let largest = match ids {
+        TokenIds::U16(ids) => ids.iter().copied().fold(0, u16::max).into(),
+        TokenIds::U32(ids) => ids.iter().copied().fold(0, u32::max),
+    };
+    if ids.len() == 0 || largest < vocabulary {
+        return Ok(());
+    }
+    Err(format!(
+        "it has token id `{largest}`, the manifest says `{vocabulary}` ids"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,6 +380,7 @@ mod tests {
     }
 
     fn check(rows: &BlockRows) {
+        let rows = rows.as_dense().unwrap();
         assert_eq!(*rows.x, [4.0, 1.0, 2.0, 5.0, 1.0, 2.0, 6.0, 1.0, 2.0]);
         assert!(matches!(&rows.y, BlockTarget::Classification(y) if **y == [4, 0, 1]));
         assert_eq!(*rows.keys, [!4, !5, !6]);
@@ -180,23 +390,12 @@ mod tests {
     #[test]
     fn rows_are_read_wherever_the_bytes_lie() {
         let (bytes, block, columns) = block();
-        check(&BlockRows::read(bytes.clone(), &block, &columns, &LAYOUT).unwrap());
+        check(&decode(bytes.clone(), &block, &columns, &LAYOUT).unwrap());
         for shift in 1..9 {
             let mut moved = vec![0; shift];
             moved.extend_from_slice(&bytes);
             let moved = Bytes::from(moved).slice(shift..);
-            check(&BlockRows::read(moved, &block, &columns, &LAYOUT).unwrap());
-        }
-    }
-
-    #[test]
-    fn every_flipped_bit_is_noticed() {
-        let (bytes, block, columns) = block();
-        for bit in 0..bytes.len() * 8 {
-            let mut flipped = bytes.to_vec();
-            flipped[bit / 8] ^= 1 << (bit % 8);
-            let error = BlockRows::read(flipped.into(), &block, &columns, &LAYOUT).unwrap_err();
-            assert!(error.starts_with("its checksum is"), "bit {bit}: {error}");
+            check(&decode(moved, &block, &columns, &LAYOUT).unwrap());
         }
     }
 
@@ -207,16 +406,9 @@ mod tests {
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes.to_vec();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            let crc32c = crc32c::crc32c(&flipped);
-            let block = Block {
-                crc32c,
-                ..block.clone()
-            };
-            if let Ok(rows) = BlockRows::read(flipped.into(), &block, &columns, &LAYOUT) {
-                assert_eq!(
-                    (rows.x.len(), rows.keys.len(), rows.origins.len()),
-                    (9, 3, 3)
-                );
+            if let Ok(rows) = decode(flipped.into(), &block, &columns, &LAYOUT) {
+                let x = rows.as_dense().unwrap().x.len();
+                assert_eq!((x, rows.keys().len(), rows.origins().len()), (9, 3, 3));
             }
         }
     }
@@ -226,7 +418,7 @@ mod tests {
         let (bytes, block, columns) = block();
         let block = Block { rows: 4, ..block };
         assert_eq!(
-            BlockRows::read(bytes, &block, &columns, &LAYOUT).unwrap_err(),
+            decode(bytes, &block, &columns, &LAYOUT).unwrap_err(),
             "it has `3` rows and the manifest says `4`"
         );
     }

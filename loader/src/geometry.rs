@@ -90,6 +90,7 @@ impl Geometry {
     }
 
     /// Number of shards, those without rows included.
+    #[cfg(test)]
     pub(crate) fn shard_count(&self) -> usize {
         self.shards.len()
     }
@@ -217,6 +218,7 @@ pub(crate) mod tests {
                     body_bytes: u64::from(*rows) * 4,
                     rows: *rows,
                     crc32c: 0,
+                    tokens: None,
                 };
                 offset += 64 + block.body_bytes;
                 block
@@ -229,6 +231,7 @@ pub(crate) mod tests {
             bytes: offset,
             hash: Hash128::new(0),
             blocks,
+            lengths: None,
         }
     }
 

@@ -15,15 +15,16 @@ use crate::{
     assemble::{self, Assembler, Halt, States},
     batches::Share,
     budget::Budget,
-    fetch::{self, Fetcher},
+    fetch::Extents,
+    fetcher::{self, Fetcher},
     geometry::Geometry,
     guard::catching,
+    input::Input,
     metrics::Meters,
     pass::Pass,
     resident::Resident,
     ring::Ring,
     slab::SlabShape,
-    source::Source,
 };
 
 /// The batches of the rest of an epoch, or of a sequential pass, in order.
@@ -49,7 +50,8 @@ pub(crate) struct Parts {
     pub(crate) share: Share,
     pub(crate) states: States,
     pub(crate) geometry: Arc<Geometry>,
-    pub(crate) source: Arc<Source>,
+    pub(crate) input: Arc<Input>,
+    pub(crate) extents: Arc<dyn Extents>,
     pub(crate) shape: SlabShape,
     pub(crate) prefetch_bytes: u64,
     pub(crate) ring: Ring,
@@ -92,13 +94,12 @@ impl EpochBatches {
         let (ready_in, ready) = bounded(self.ring.slabs() as usize + 1);
         let (stop, stopped) = bounded(0);
         let (fetch_stop, fetch_stopped) = oneshot::channel();
-        let geometry = Arc::clone(&parts.geometry);
-        let plan = parts.pass.plan(parts.start, parts.share).map(move |need| {
-            let range = geometry.byte_range(need.block);
-            (need, range.end - range.start)
-        });
+        let input = Arc::clone(&parts.input);
+        let plan = parts.pass.plan(parts.start, parts.share);
+        let plan = plan.map(move |need| (need, input.block_bytes(need.block)));
         let fetcher = Fetcher {
-            source: parts.source,
+            input: parts.input,
+            extents: parts.extents,
             plan: Box::new(plan),
             budget: Arc::clone(&budget),
             arrived: arrived_in,
@@ -125,7 +126,7 @@ impl EpochBatches {
             stop,
             threads: Vec::new(),
         });
-        workers.spawn(fetch::STAGE, move || run_fetch(fetcher))?;
+        workers.spawn(fetcher::STAGE, move || run_fetch(fetcher))?;
         workers.spawn(assemble::STAGE, move || run_assemble(assembler))
     }
 
@@ -229,7 +230,7 @@ fn run_fetch(fetcher: Fetcher) {
         // A receiver that is gone has no use for the error.
         arrived
             .send(Err(Error::Worker {
-                stage: fetch::STAGE,
+                stage: fetcher::STAGE,
                 reason,
             }))
             .ok();

@@ -3,11 +3,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use feedline_schemas::{
-    decode,
     format::LOADER_STATE,
     ids::{Epoch, Step},
     loader_state::LoaderState,
-    manifest::{Layout, Manifest},
+    manifest::Manifest,
 };
 use feedline_storage::{Store, clock::Clock};
 
@@ -15,15 +14,16 @@ use crate::{
     EpochBatches, Error, LoaderConfig, LoaderMetrics,
     assemble::States,
     batches::{Batches, Share},
+    fetch::{Extents, StoreExtents},
     geometry::Geometry,
     index::index,
+    input::{Input, Record},
     iterator::Parts,
     metrics::Meters,
     order::{EpochOrder, ORDER_VERSION, OrderSpec},
     pass::Pass,
     ring::Ring,
     slab::{HostMemory, SlabShape},
-    source::Source,
     state,
 };
 
@@ -32,13 +32,13 @@ use crate::{
 /// A manifest published later is not seen. The loader only reads.
 #[derive(Debug)]
 pub struct Loader {
-    manifest: Manifest,
     config: LoaderConfig,
     spec: OrderSpec,
     batches: Batches,
     shape: SlabShape,
     geometry: Arc<Geometry>,
-    source: Arc<Source>,
+    input: Arc<Input>,
+    extents: Arc<dyn Extents>,
     meters: Arc<Meters>,
     /// The ring of the last pass that ended, for the next.
     spare: Arc<Mutex<Option<Ring>>>,
@@ -55,25 +55,14 @@ impl Loader {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, Error> {
         config.check()?;
-        let manifest = read_manifest(dataset).await?;
-        let url = dataset.url();
-        let Some(split) = manifest.split(config.split).filter(|split| split.rows > 0) else {
-            return Err(Error::EmptySplit {
-                url,
-                split: config.split,
+        let input = Arc::new(Input::open(dataset, config.split).await?);
+        let geometry = Arc::clone(input.geometry());
+        let Record::Dense { features, target } = *input.record() else {
+            return Err(Error::Manifest {
+                url: dataset.url(),
+                reason: "its rows are not numbers".into(),
             });
         };
-        let geometry = Geometry::new(split).map_err(|reason| Error::Manifest {
-            url: url.clone(),
-            reason,
-        })?;
-        let Layout::Dense { features, target } = manifest.layout;
-        if features == 0 {
-            return Err(Error::Manifest {
-                url,
-                reason: "its rows have no features".into(),
-            });
-        }
         let batches = Batches::new(geometry.samples(), config.global_batch);
         let share = Share::new(config.rank, config.world_size);
         let shape = SlabShape {
@@ -88,25 +77,17 @@ impl Loader {
             config.global_batch,
             geometry.block_count(),
         );
-        let geometry = Arc::new(geometry);
         let meters = Arc::new(Meters::new(clock, shape));
-        let source = Source::new(
-            dataset.clone(),
-            Arc::clone(&geometry),
-            manifest.layout.clone(),
-            manifest.fingerprint,
-            Arc::clone(&meters),
-        );
-        let source = Arc::new(source);
+        let extents = Arc::new(StoreExtents::new(dataset.clone(), Arc::clone(&meters)));
         let config = config.clone();
         Ok(Self {
-            manifest,
             config,
             spec,
             batches,
             shape,
             geometry,
-            source,
+            input,
+            extents,
             meters,
             spare: Arc::default(),
         })
@@ -146,7 +127,7 @@ impl Loader {
         LoaderState {
             format: LOADER_STATE.format.to_owned(),
             version: LOADER_STATE.version,
-            fingerprint: self.manifest.fingerprint,
+            fingerprint: self.input.fingerprint(),
             order_version: ORDER_VERSION,
             seed: self.config.seed,
             domains: self.spec.domains,
@@ -180,15 +161,23 @@ impl Loader {
     }
 
     /// The manifest in use.
+    ///
+    /// # Panics
+    /// Never.
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
-        &self.manifest
+        let manifest = self.input.manifest();
+        manifest.expect("our own shards, the only format that is opened, have a manifest")
     }
 
     /// Where the time of all passes so far went.
     #[must_use]
     pub fn metrics(&self) -> LoaderMetrics {
-        self.meters.totals()
+        let totals = self.meters.totals();
+        LoaderMetrics {
+            refetches: totals.refetches + self.input.rereads(),
+            ..totals
+        }
     }
 
     fn start(&self, pass: Pass, start: u64, states: States) -> Result<EpochBatches, Error> {
@@ -198,7 +187,8 @@ impl Loader {
             share: Share::new(self.config.rank, self.config.world_size),
             states,
             geometry: Arc::clone(&self.geometry),
-            source: Arc::clone(&self.source),
+            input: Arc::clone(&self.input),
+            extents: Arc::clone(&self.extents),
             shape: self.shape,
             prefetch_bytes: self.config.prefetch_bytes,
             ring: self.ring(),
@@ -216,34 +206,4 @@ impl Loader {
             .take();
         spare.unwrap_or_else(|| Ring::new(HostMemory::Plain, self.shape, self.config.slabs))
     }
-}
-
-async fn read_manifest(dataset: &Store) -> Result<Manifest, Error> {
-    let url = dataset.url();
-    let storage = |source| Error::Storage {
-        url: dataset.url(),
-        source: Box::new(source),
-    };
-    let Some(current) = dataset.get_opt("CURRENT").await.map_err(storage)? else {
-        return Err(Error::NoDataset { url });
-    };
-    let name = String::from_utf8_lossy(&current).trim().to_owned();
-    if !name.starts_with("manifest-") || !name.ends_with(".json") || name.contains('/') {
-        return Err(Error::Manifest {
-            url,
-            reason: format!("`CURRENT` names `{name}`, which is not a manifest"),
-        });
-    }
-    let bytes = dataset.get(&name).await.map_err(storage)?;
-    let manifest: Manifest =
-        decode(&dataset.url_of(&name), &bytes).map_err(|source| Error::Contract { url, source })?;
-    let computed = manifest.compute_fingerprint();
-    if computed != manifest.fingerprint {
-        return Err(Error::Fingerprint {
-            url: dataset.url_of(&name),
-            found: manifest.fingerprint,
-            computed,
-        });
-    }
-    Ok(manifest)
 }

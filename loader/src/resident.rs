@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeMap, BinaryHeap},
 };
 
-use crate::{Error, block::BlockRows, budget::Budget, fetch::Arrival, geometry::BlockId};
+use crate::{Error, block::BlockRows, budget::Budget, fetcher::Arrival, geometry::BlockId};
 
 const ABSENT: u32 = u32::MAX;
 

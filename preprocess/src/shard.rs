@@ -68,15 +68,24 @@ impl ShardLayout {
     }
 
     /// The layout of a published dataset.
-    pub(crate) fn of(manifest: &Manifest) -> Self {
-        let Layout::Dense { features, target } = manifest.layout;
-        Self::new(
+    ///
+    /// # Errors
+    /// [`Error::Input`] for a layout that this build only reads.
+    pub(crate) fn of(manifest: &Manifest) -> Result<Self, Error> {
+        let Layout::Dense { features, target } = manifest.layout else {
+            return Err(Error::Input {
+                what: format!("dataset `{}`", manifest.dataset),
+                reason: "its shards do not hold rows of numbers".into(),
+                advice: "use a dataset that `shards build` made".into(),
+            });
+        };
+        Ok(Self::new(
             &manifest.dataset,
             manifest.transform.hash,
             features,
             target,
             &ShardConfig::default(),
-        )
+        ))
     }
 
     /// Schema of the shards of `split`.
@@ -216,6 +225,7 @@ impl<'a> SplitWriter<'a> {
             bytes: bytes.len() as u64,
             hash,
             blocks: blocks_of(&bytes, self.layout.block_rows as u64, open.rows)?,
+            lengths: None,
         };
         self.store.put(&shard.path, Bytes::from(bytes)).await?;
         self.shards.push(shard);
@@ -281,6 +291,7 @@ fn blocks_of(file: &[u8], block_rows: u64, rows: u64) -> Result<Vec<Block>, Erro
                 body_bytes,
                 rows: u32::try_from(rows).expect("a block has fewer than 2^31 rows"),
                 crc32c: crc32c.expect("the writer's footer lies inside its file"),
+                tokens: None,
             }
         });
     let blocks: Vec<Block> = blocks.collect();

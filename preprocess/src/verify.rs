@@ -21,7 +21,7 @@ use crate::{
 /// As [`read_manifest`]; a store that cannot be read. Damaged files are problems in the report, not errors.
 pub async fn verify(dataset: &Store) -> Result<VerifyReport, Error> {
     let manifest = read_manifest(dataset).await?;
-    let layout = ShardLayout::of(&manifest);
+    let layout = ShardLayout::of(&manifest)?;
     let findings = audit(
         dataset,
         &manifest.splits,
@@ -75,7 +75,11 @@ fn check_counts(manifest: &Manifest) -> Vec<String> {
 async fn check_transform(dataset: &Store, manifest: &Manifest) -> Result<Option<String>, Error> {
     match read_transform(dataset, manifest).await {
         Ok(artefact) => {
-            let Layout::Dense { features, .. } = manifest.layout;
+            let Layout::Dense { features, .. } = manifest.layout else {
+                return Ok(Some(
+                    "the transform makes rows of numbers, the shards hold something else".into(),
+                ));
+            };
             let fitted = artefact.features.len();
             let differs = usize::try_from(features).ok() != Some(fitted);
             Ok(differs.then(|| {

@@ -3,8 +3,23 @@
 //! Shards are Arrow IPC files, uncompressed, buffers aligned to 64 bytes, one record batch per block. Order of writes:
 //! shards, transform artefact, manifest, `CURRENT`; a crash in between leaves only files that nothing names.
 //!
-//! Dense layout: `x: fixed_size_list<float32>[features]`, `y: float32` (regression) or `int32` (class id; absent
-//! without a target), `key: uint64` (first 8 bytes of the content hash), `origin: uint64` ([`crate::ids::Origin`]).
+//! Columns of a shard, in any order, none nullable:
+//!
+//! | layout | columns |
+//! |---|---|
+//! | [`Layout::Dense`] | `x: fixed_size_list<float32>[features]`, `y`, `key`, `origin` |
+//! | [`Layout::Pictures`] | `image: binary` or `large_binary` (one whole JPEG, PNG or WebP file a row), `y`, `key`, `origin` |
+//! | [`Layout::Tokens`] | `tokens: list<uint16>` or `list<uint32>` (one document a row, not cut), `key`, `origin` |
+//!
+//! `y` is `float32` (regression) or `int32` (class id), and absent without a target. `key: uint64` is the first 8 bytes
+//! of the content hash, `origin: uint64` an [`crate::ids::Origin`].
+//!
+//! Token shards tell the lengths of their documents apart from the documents, so that windows and bins are planned
+//! before any of them is read: [`Block::tokens`] has the sum of each block, and the file of [`Shard::lengths`] the
+//! length of every document as a little-endian `u32`, in row order and without a header, under its own checksum.
+//!
+//! Versions: fields that were added are absent from manifests without them, so that older manifests keep their
+//! fingerprint.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -57,6 +72,28 @@ pub enum Layout {
         /// Type of `y`.
         target: TargetKind,
     },
+    /// Encoded pictures.
+    Pictures {
+        /// Type of `y`.
+        target: TargetKind,
+    },
+    /// Documents as token ids.
+    Tokens {
+        /// Type of an id.
+        id: TokenType,
+        /// Number of ids there are: every id is below it.
+        vocabulary: u32,
+    },
+}
+
+/// Type of a token id in a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TokenType {
+    /// `uint16`.
+    U16,
+    /// `uint32`.
+    U32,
 }
 
 /// Type of the target column.
@@ -167,6 +204,19 @@ pub struct Shard {
     pub hash: Hash128,
     /// Blocks in order.
     pub blocks: Vec<Block>,
+    /// Lengths of the documents, when the layout is [`Layout::Tokens`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lengths: Option<Lengths>,
+}
+
+/// The file that holds the lengths of a shard's documents: 4 bytes for each row.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Lengths {
+    /// Path relative to the dataset folder.
+    pub path: String,
+    /// CRC32C of the file.
+    pub crc32c: u32,
 }
 
 /// One block: a record batch's message in the file.
@@ -183,6 +233,9 @@ pub struct Block {
     pub rows: u32,
     /// CRC32C of metadata and body.
     pub crc32c: u32,
+    /// Token ids in the block, over all of its documents, when the layout is [`Layout::Tokens`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
 }
 
 impl Manifest {

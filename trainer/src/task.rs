@@ -6,6 +6,10 @@ use feedline_schemas::{
     transform::{FittedTarget, TransformArtefact},
 };
 
+/// Why a dataset of pictures or tokens is refused.
+pub(crate) const NOT_ROWS: &str =
+    "its shards do not hold rows of numbers, the only thing that models are trained on";
+
 /// The task.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Task {
@@ -31,7 +35,9 @@ impl Task {
     /// # Errors
     /// Text that says why there is nothing to learn, or where the two disagree.
     pub(crate) fn of(layout: &Layout, artefact: &TransformArtefact) -> Result<Self, String> {
-        let Layout::Dense { target, .. } = layout;
+        let Layout::Dense { target, .. } = layout else {
+            return Err(NOT_ROWS.into());
+        };
         match (target, &artefact.target) {
             (TargetKind::None, _) => {
                 Err("it has no target column; set `dataset.target` and build it again".into())

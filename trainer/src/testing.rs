@@ -327,7 +327,9 @@ pub(crate) fn plan(config: &TrainConfig, toy: &Toy) -> Plan {
 
 /// The engine of a plan.
 pub(crate) fn engine(plan: &Plan) -> Engine {
-    let Layout::Dense { features, .. } = plan.layout;
+    let Layout::Dense { features, .. } = plan.layout else {
+        panic!("toy datasets hold rows of numbers")
+    };
     let model = model::build(
         &plan.settings.config().model,
         features as usize,

@@ -18,7 +18,7 @@ use crate::{
     run_folder::{RunFolder, runtime},
     session::{Session, Watch},
     settings::{self, Settings},
-    task::Task,
+    task::{NOT_ROWS, Task},
 };
 
 /// Trains the model of `config` on the dataset and reports how good it is.
@@ -111,7 +111,12 @@ impl Opened {
     /// # Errors
     /// [`Error::Config`] when the model would be too large.
     pub(crate) fn engine(&self) -> Result<Engine, Error> {
-        let Layout::Dense { features, .. } = &self.plan.layout;
+        let Layout::Dense { features, .. } = &self.plan.layout else {
+            return Err(Error::Dataset {
+                url: self.plan.dataset_url.clone(),
+                reason: NOT_ROWS.into(),
+            });
+        };
         let outputs = self.plan.task.outputs();
         let model = model::build(
             &self.plan.settings.config().model,

@@ -172,6 +172,7 @@ pub(crate) fn describe(path: &str, file: &Bytes) -> Shard {
                 body_bytes,
                 rows,
                 crc32c: crc32c::crc32c(&file[start..end]),
+                tokens: None,
             }
         })
         .collect();
@@ -181,6 +182,7 @@ pub(crate) fn describe(path: &str, file: &Bytes) -> Shard {
         bytes: file.len() as u64,
         hash: Hash128::of(file),
         blocks,
+        lengths: None,
     }
 }
 

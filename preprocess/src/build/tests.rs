@@ -538,7 +538,7 @@ async fn a_key_in_two_splits_is_found_by_the_audit_and_by_verify() {
         .find(|r| r.split == Split::Train)
         .unwrap();
 
-    let layout = ShardLayout::of(&manifest);
+    let layout = ShardLayout::of(&manifest).unwrap();
     let mut writer = SplitWriter::new(&dataset, &layout, Split::Test);
     let values = crate::TargetValues::Regression(vec![0.0]);
     let y = Some((&values, 0));
@@ -708,7 +708,9 @@ async fn a_classification_target_becomes_class_ids() {
     .await
     .unwrap();
     let manifest = read_manifest(&root.child("dataset")).await.unwrap();
-    let Layout::Dense { target, .. } = manifest.layout;
+    let Layout::Dense { target, .. } = manifest.layout else {
+        panic!("{:?}", manifest.layout)
+    };
     assert_eq!(target, TargetKind::Classification { classes: 3 });
     assert_eq!(
         verify(&root.child("dataset")).await.unwrap().problems,
@@ -722,7 +724,9 @@ async fn a_dataset_without_a_target_has_no_y() {
     market(&root).await;
     build_with(&root, "sources = [\"a\"]\n", 2).await.unwrap();
     let manifest = read_manifest(&root.child("dataset")).await.unwrap();
-    let Layout::Dense { target, .. } = manifest.layout;
+    let Layout::Dense { target, .. } = manifest.layout else {
+        panic!("{:?}", manifest.layout)
+    };
     assert_eq!(target, TargetKind::None);
 }
 

@@ -215,6 +215,7 @@ fn describe(path: &str, file: &Bytes) -> Shard {
             body_bytes: body as u64,
             rows,
             crc32c: crc32c::crc32c(&file[offset..offset + metadata + body]),
+            tokens: None,
         }
     };
     let blocks: Vec<Block> = footer
@@ -230,5 +231,6 @@ fn describe(path: &str, file: &Bytes) -> Shard {
         bytes: file.len() as u64,
         hash: Hash128::of(file),
         blocks,
+        lengths: None,
     }
 }

@@ -4,7 +4,7 @@ use arrow::{
     datatypes::{DataType, Schema, SchemaRef},
     ipc::{self, convert::fb_to_schema},
 };
-use feedline_schemas::manifest::{Layout, TargetKind};
+use feedline_schemas::manifest::{Layout, TargetKind, TokenType};
 
 use crate::guard::catching;
 
@@ -13,8 +13,8 @@ use crate::guard::catching;
 pub(crate) struct ShardColumns {
     /// The shard's schema.
     pub(crate) schema: SchemaRef,
-    /// Indices of `x`, `key` and `origin`, and of `y` if there is a target.
-    pub(crate) x: usize,
+    /// Indices of `x`, `image` or `tokens`, of `key` and `origin`, and of `y` if there is a target.
+    pub(crate) payload: usize,
     pub(crate) key: usize,
     pub(crate) origin: usize,
     pub(crate) y: Option<usize>,
@@ -43,13 +43,26 @@ impl ShardColumns {
     }
 
     fn find(schema: Schema, layout: &Layout) -> Result<Self, String> {
-        let Layout::Dense { features, target } = layout;
-        let x = find(
-            &schema,
-            "x",
-            |t| is_vector(t, *features),
-            &format!("fixed_size_list<float32>[{features}]"),
-        )?;
+        let (payload, target) = match layout {
+            Layout::Dense { features, target } => {
+                let wanted = format!("fixed_size_list<float32>[{features}]");
+                let fits = |t: &DataType| is_vector(t, *features);
+                (find(&schema, "x", fits, &wanted)?, *target)
+            }
+            Layout::Pictures { target } => {
+                let fits = |t: &DataType| matches!(t, DataType::Binary | DataType::LargeBinary);
+                (find(&schema, "image", fits, "binary")?, *target)
+            }
+            Layout::Tokens { id, .. } => {
+                let (element, wanted) = match id {
+                    TokenType::U16 => (DataType::UInt16, "list<uint16>"),
+                    TokenType::U32 => (DataType::UInt32, "list<uint32>"),
+                };
+                let fits =
+                    |t: &DataType| matches!(t, DataType::List(e) if *e.data_type() == element);
+                (find(&schema, "tokens", fits, wanted)?, TargetKind::None)
+            }
+        };
         let y = match target {
             TargetKind::None => None,
             TargetKind::Regression => {
@@ -70,7 +83,7 @@ impl ShardColumns {
         }
         Ok(Self {
             schema: schema.into(),
-            x,
+            payload,
             key,
             origin,
             y,
@@ -150,7 +163,7 @@ mod tests {
         fields.reverse();
         let found = ShardColumns::read(&head(fields), &LAYOUT).unwrap();
         assert_eq!(
-            (found.x, found.y, found.key, found.origin),
+            (found.payload, found.y, found.key, found.origin),
             (3, Some(2), 1, 0)
         );
     }
@@ -199,7 +212,7 @@ mod tests {
             bytes[bit / 8] ^= 1 << (bit % 8);
             if let Ok(found) = read(&bytes) {
                 assert_eq!(
-                    (found.x, found.y, found.key, found.origin),
+                    (found.payload, found.y, found.key, found.origin),
                     (0, Some(1), 2, 3)
                 );
             }

@@ -9,7 +9,10 @@ use tokio::{
     task::{JoinError, JoinSet},
 };
 
-use crate::{Error, block::BlockRows, budget::Budget, metrics::Meters, plan::Need, source::Source};
+use crate::{
+    Error, block::BlockRows, budget::Budget, fetch::Extents, input::Input, metrics::Meters,
+    plan::Need,
+};
 
 /// Name of the stage in errors.
 pub(crate) const STAGE: &str = "fetch";
@@ -34,7 +37,8 @@ pub(crate) struct Arrival {
 
 /// What the fetch thread works with.
 pub(crate) struct Fetcher {
-    pub(crate) source: Arc<Source>,
+    pub(crate) input: Arc<Input>,
+    pub(crate) extents: Arc<dyn Extents>,
     pub(crate) plan: Box<dyn Iterator<Item = (Need, u64)> + Send>,
     pub(crate) budget: Arc<Budget>,
     pub(crate) arrived: Sender<Result<Arrival, Error>>,
@@ -88,7 +92,7 @@ impl Fetcher {
                 held = self.budget.take(first, bytes), if next.is_some() && reads.len() < MOST_READS => {
                     self.meters.peak_bytes.raise(held);
                     if let Some((need, bytes)) = next {
-                        reads.spawn(read(Arc::clone(&self.source), need, bytes));
+                        reads.spawn(self.read(need, bytes));
                     }
                     next = self.plan.next();
                 }
@@ -97,11 +101,19 @@ impl Fetcher {
         }
         Ok(())
     }
-}
 
-async fn read(source: Arc<Source>, need: Need, bytes: u64) -> Arrival {
-    let rows = source.read(need.block).await;
-    Arrival { need, bytes, rows }
+    fn read(&self, need: Need, bytes: u64) -> impl Future<Output = Arrival> + 'static {
+        let (input, extents) = (Arc::clone(&self.input), Arc::clone(&self.extents));
+        let meters = Arc::clone(&self.meters);
+        async move {
+            let rows = input.read(need.block, need.first, extents.as_ref()).await;
+            if rows.is_ok() {
+                meters.blocks.add(1);
+                meters.block_bytes.add(bytes);
+            }
+            Arrival { need, bytes, rows }
+        }
+    }
 }
 
 fn finished(read: Result<Arrival, JoinError>) -> Result<Arrival, Error> {
