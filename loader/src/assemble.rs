@@ -1,6 +1,6 @@
 //! The assemble thread: copies the rows of each batch from the blocks in memory straight into a slab.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, ops::Range, sync::Arc, time::Duration};
 
 use arrow::buffer::ScalarBuffer;
 use crossbeam_channel::{Receiver, Sender, select};
@@ -9,13 +9,12 @@ use tokio::sync::oneshot;
 
 use crate::{
     Batch, Error,
-    batches::Share,
     block::{BlockRows, BlockTarget, DenseRows},
     budget::Budget,
     fetcher::{self, Arrival},
-    geometry::{BlockId, Place},
+    geometry::BlockId,
     metrics::Meters,
-    pass::{Pass, Places},
+    order::{Cursor, Order, Run, Share, WindowPlace},
     resident::Resident,
     ring::{Lease, Ring},
     slab::{Slab, SlabShape, SlabTarget},
@@ -26,7 +25,7 @@ pub(crate) const STAGE: &str = "assemble";
 
 /// What the assemble thread works with.
 pub(crate) struct Assembler {
-    pub(crate) pass: Pass,
+    pub(crate) order: Order,
     pub(crate) start: u64,
     pub(crate) share: Share,
     pub(crate) shape: SlabShape,
@@ -61,9 +60,13 @@ pub(crate) enum Halt {
 impl Assembler {
     /// Assembles until the pass is over or something ends it.
     pub(crate) fn run(mut self) -> Result<(), Halt> {
-        let mut lookup = self.pass.places();
+        let mut lookup = Lookup {
+            cursor: self.order.cursor(),
+            runs: Vec::new(),
+            in_window: Vec::new(),
+        };
         let mut places = Vec::new();
-        for batch in self.start..self.pass.batches().count() {
+        for batch in self.start..self.order.batch_count() {
             let since = self.meters.now();
             let mut waited = self.place(&mut lookup, batch, &mut places)?;
             let (mut lease, blocked) = self.free_slab()?;
@@ -95,7 +98,7 @@ impl Assembler {
     /// waiting for blocks.
     fn place(
         &mut self,
-        lookup: &mut Places,
+        lookup: &mut Lookup,
         batch: u64,
         places: &mut Vec<Place>,
     ) -> Result<Duration, Halt> {
@@ -105,11 +108,7 @@ impl Assembler {
                 .insert(arrival.map_err(Halt::Failed)?, &self.budget);
         }
         places.clear();
-        lookup.append(
-            batch,
-            self.share.slots(self.pass.batches().rows(batch)),
-            places,
-        );
+        lookup.append(batch, self.share.slots(self.order.slots(batch)), places);
         let mut waited = Duration::ZERO;
         for place in places {
             place.block = match self.resident.seat(place.block) {
@@ -154,6 +153,41 @@ impl Assembler {
         let time = self.meters.now().saturating_sub(since);
         self.meters.assemble_blocked.add(time);
         Ok((self.ring.lease(slab), time))
+    }
+}
+
+/// Where a sample lies.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Block, or its seat.
+    block: u32,
+    /// Row in the block.
+    row: u32,
+}
+
+/// Finds the places of a batch's samples.
+struct Lookup {
+    cursor: Cursor,
+    runs: Vec<Run>,
+    in_window: Vec<WindowPlace>,
+}
+
+impl Lookup {
+    /// Appends to `places` where the samples in `slots` lie, in slot order.
+    fn append(&mut self, batch: u64, slots: Range<u64>, places: &mut Vec<Place>) {
+        self.runs.clear();
+        self.cursor.runs(batch, slots, &mut self.runs);
+        let first = places.len();
+        for run in &self.runs {
+            debug_assert_eq!(places.len() - first, run.slot as usize);
+            self.in_window.clear();
+            run.window
+                .places(run.positions.clone(), &mut self.in_window);
+            places.extend(self.in_window.iter().map(|place| Place {
+                block: run.window.blocks[place.block as usize],
+                row: place.row,
+            }));
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::{
 
 use crate::{
     Error, block::BlockRows, budget::Budget, fetch::Extents, input::Input, metrics::Meters,
-    plan::Need,
+    order::Need,
 };
 
 /// Name of the stage in errors.

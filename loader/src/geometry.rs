@@ -1,4 +1,4 @@
-//! Which samples lie in which block of which shard: prefix sums over the blocks of one split.
+//! Which block lies where in which shard: the blocks of one split.
 
 use std::ops::Range;
 
@@ -6,15 +6,6 @@ use feedline_schemas::manifest::{Block, Shard, SplitShards};
 
 /// Number of a block in its split, in shard order, from 0; blocks without rows are not counted.
 pub(crate) type BlockId = u32;
-
-/// Where a sample lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    /// Block.
-    pub(crate) block: BlockId,
-    /// Row in the block.
-    pub(crate) row: u32,
-}
 
 /// Most bytes before the first block of a shard: the schema, which is read whole.
 const MOST_HEAD_BYTES: u64 = 16 << 20;
@@ -25,8 +16,7 @@ pub(crate) struct Geometry {
     shards: Vec<Shard>,
     /// Shard and index in the shard, of every block.
     blocks: Vec<(u32, u32)>,
-    /// Samples before each block, and the total at the end.
-    samples_before: Vec<u64>,
+    samples: u64,
 }
 
 impl Geometry {
@@ -38,7 +28,7 @@ impl Geometry {
         let mut geometry = Self {
             shards: split.shards.clone(),
             blocks: Vec::new(),
-            samples_before: vec![0],
+            samples: 0,
         };
         let mut samples = 0;
         for (shard_number, shard) in (0..).zip(&split.shards) {
@@ -47,7 +37,6 @@ impl Geometry {
                 if block.rows > 0 {
                     samples += u64::from(block.rows);
                     geometry.blocks.push((shard_number, block_number));
-                    geometry.samples_before.push(samples);
                 }
             }
         }
@@ -57,6 +46,7 @@ impl Geometry {
                 split.split, split.rows
             ));
         }
+        geometry.samples = samples;
         match BlockId::try_from(geometry.blocks.len()) {
             Ok(_) => Ok(geometry),
             Err(_) => Err(format!("split `{}` has more than 2^32 blocks", split.split)),
@@ -65,7 +55,7 @@ impl Geometry {
 
     /// Samples in the split.
     pub(crate) fn samples(&self) -> u64 {
-        self.samples_before.last().copied().unwrap_or(0)
+        self.samples
     }
 
     /// Blocks with rows.
@@ -100,25 +90,24 @@ impl Geometry {
         self.block(block).0.rows
     }
 
-    /// First sample of a block.
-    pub(crate) fn first_sample(&self, block: BlockId) -> u64 {
-        self.samples_before[block as usize]
-    }
-
-    /// The block that holds a sample.
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "the position is below the number of blocks, which fits"
-    )]
-    pub(crate) fn block_of(&self, sample: u64) -> BlockId {
-        debug_assert!(
-            sample < self.samples(),
-            "sample {sample} of {}",
-            self.samples()
-        );
-        self.samples_before
-            .partition_point(|before| *before <= sample) as u32
-            - 1
+    /// First block of every extent, and the number of blocks: runs of blocks of one shard with up to `bytes` from the
+    /// first byte to the last. None when every block is alone.
+    pub(crate) fn extents(&self, bytes: u64) -> Option<Vec<BlockId>> {
+        let mut firsts = Vec::new();
+        let mut open: Option<(u32, u64)> = None;
+        for block in 0..self.block_count() {
+            let (shard, range) = (self.blocks[block as usize].0, self.byte_range(block));
+            let fits = open.is_some_and(|(of, from)| of == shard && range.end - from <= bytes);
+            if !fits {
+                firsts.push(block);
+                open = Some((shard, range.start));
+            }
+        }
+        if firsts.len() == self.blocks.len() {
+            return None;
+        }
+        firsts.push(self.block_count());
+        Some(firsts)
     }
 
     /// Where a block lies in its shard: metadata and body.
@@ -236,7 +225,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn samples_are_found_in_blocks_of_any_size() {
+    fn blocks_without_rows_are_not_counted() {
         let geometry = geometry_of(&[&[3, 0, 1], &[], &[2]]);
         assert_eq!(
             (
@@ -246,14 +235,23 @@ pub(crate) mod tests {
             ),
             (6, 3, 3)
         );
-        let places: Vec<_> = (0..6).map(|s| geometry.block_of(s)).collect();
-        assert_eq!(places, [0, 0, 0, 1, 2, 2]);
-        assert_eq!((geometry.first_sample(2), geometry.rows(1)), (4, 1));
+        let rows: Vec<_> = (0..3).map(|block| geometry.rows(block)).collect();
+        assert_eq!(rows, [3, 1, 2]);
         assert_eq!(
             (geometry.shard(2).0.path.as_str(), geometry.block(1).1),
             ("s2", 2)
         );
         assert_eq!(geometry.byte_range(1), 204..272);
+    }
+
+    #[test]
+    fn extents_are_runs_of_blocks_of_one_shard() {
+        // Blocks of 3 rows take 76 bytes.
+        let geometry = geometry_of(&[&[3, 3, 3, 0, 3], &[3, 3], &[500, 3]]);
+        assert_eq!(geometry.extents(0), None);
+        assert_eq!(geometry.extents(151), None);
+        assert_eq!(geometry.extents(152), Some(vec![0, 2, 3, 4, 6, 7, 8]));
+        assert_eq!(geometry.extents(1 << 20), Some(vec![0, 4, 6, 8]));
     }
 
     #[test]

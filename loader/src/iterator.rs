@@ -13,7 +13,6 @@ use tokio::sync::oneshot;
 use crate::{
     Batch, Error,
     assemble::{self, Assembler, Halt, States},
-    batches::Share,
     budget::Budget,
     fetch::Extents,
     fetcher::{self, Fetcher},
@@ -21,7 +20,7 @@ use crate::{
     guard::catching,
     input::Input,
     metrics::Meters,
-    pass::Pass,
+    order::{Order, Share},
     resident::Resident,
     ring::Ring,
     slab::SlabShape,
@@ -45,7 +44,7 @@ pub struct EpochBatches {
 
 /// What a pass is made of.
 pub(crate) struct Parts {
-    pub(crate) pass: Pass,
+    pub(crate) order: Order,
     pub(crate) start: u64,
     pub(crate) share: Share,
     pub(crate) states: States,
@@ -67,7 +66,7 @@ struct Workers {
 
 impl EpochBatches {
     pub(crate) fn start(parts: Parts) -> Result<Self, Error> {
-        let remaining = parts.pass.batches().count().saturating_sub(parts.start);
+        let remaining = parts.order.batch_count().saturating_sub(parts.start);
         let (ring, home, meters) = (
             parts.ring.clone(),
             Arc::clone(&parts.home),
@@ -95,7 +94,7 @@ impl EpochBatches {
         let (stop, stopped) = bounded(0);
         let (fetch_stop, fetch_stopped) = oneshot::channel();
         let input = Arc::clone(&parts.input);
-        let plan = parts.pass.plan(parts.start, parts.share);
+        let plan = parts.order.needs(parts.start, parts.share);
         let plan = plan.map(move |need| (need, input.block_bytes(need.block)));
         let fetcher = Fetcher {
             input: parts.input,
@@ -107,7 +106,7 @@ impl EpochBatches {
             meters: Arc::clone(&parts.meters),
         };
         let assembler = Assembler {
-            pass: parts.pass,
+            order: parts.order,
             start: parts.start,
             share: parts.share,
             shape: parts.shape,

@@ -28,7 +28,6 @@
 
 mod assemble;
 mod batch;
-mod batches;
 mod block;
 mod budget;
 mod config;
@@ -43,14 +42,10 @@ mod iterator;
 mod loader;
 mod metrics;
 mod order;
-mod pass;
-mod permutation;
-mod plan;
 mod resident;
 mod ring;
 mod slab;
 mod state;
-mod window;
 
 #[cfg(test)]
 #[expect(dead_code, reason = "the tests of whole passes use more of it")]

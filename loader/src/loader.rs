@@ -13,15 +13,13 @@ use feedline_storage::{Store, clock::Clock};
 use crate::{
     EpochBatches, Error, LoaderConfig, LoaderMetrics,
     assemble::States,
-    batches::{Batches, Share},
     fetch::{Extents, StoreExtents},
     geometry::Geometry,
     index::index,
     input::{Input, Record},
     iterator::Parts,
     metrics::Meters,
-    order::{EpochOrder, ORDER_VERSION, OrderSpec},
-    pass::Pass,
+    order::{self, Batches, Blocks, ORDER_VERSION, Order, OrderSpec, Share},
     ring::Ring,
     slab::{HostMemory, SlabShape},
     state,
@@ -39,6 +37,8 @@ pub struct Loader {
     geometry: Arc<Geometry>,
     input: Arc<Input>,
     extents: Arc<dyn Extents>,
+    blocks: Arc<Blocks>,
+    shuffled: Arc<order::Source>,
     meters: Arc<Meters>,
     /// The ring of the last pass that ended, for the next.
     spare: Arc<Mutex<Option<Ring>>>,
@@ -70,13 +70,15 @@ impl Loader {
             features: features as usize,
             target,
         };
+        let blocks = Arc::new(Blocks::of(&geometry, 0));
         let spec = OrderSpec::fit(
             config.seed.get(),
             config.domains,
             config.window_blocks,
             config.global_batch,
-            geometry.block_count(),
+            &blocks,
         );
+        let shuffled = Arc::new(spec.source(Arc::clone(&blocks)));
         let meters = Arc::new(Meters::new(clock, shape));
         let extents = Arc::new(StoreExtents::new(dataset.clone(), Arc::clone(&meters)));
         let config = config.clone();
@@ -88,6 +90,8 @@ impl Loader {
             geometry,
             input,
             extents,
+            blocks,
+            shuffled,
             meters,
             spare: Arc::default(),
         })
@@ -103,9 +107,13 @@ impl Loader {
     /// [`Error::StateMismatch`], which lists what differs; [`Error::Thread`].
     pub fn epoch(&self, start: LoaderState) -> Result<EpochBatches, Error> {
         state::check(&start, &self.start_state(), self.batches_per_epoch())?;
-        let order = EpochOrder::new(&self.geometry, self.spec, start.epoch.get());
+        let order = Order::epoch(
+            Arc::clone(&self.shuffled),
+            self.spec.global_batch,
+            start.epoch.get(),
+        );
         let first = start.batch.get();
-        self.start(Pass::Epoch(Arc::new(order)), first, States::Advance(start))
+        self.start(order, first, States::Advance(start))
     }
 
     /// All samples of the split once, in shard order: for evaluation. Batches are cut and shared among ranks as in an
@@ -114,11 +122,8 @@ impl Loader {
     /// # Errors
     /// [`Error::Thread`].
     pub fn sequential(&self) -> Result<EpochBatches, Error> {
-        let pass = Pass::Sequential {
-            geometry: Arc::clone(&self.geometry),
-            batches: self.batches,
-        };
-        self.start(pass, 0, States::Stay(self.start_state()))
+        let order = Order::sequential(Arc::clone(&self.blocks), self.spec.global_batch);
+        self.start(order, 0, States::Stay(self.start_state()))
     }
 
     /// The state before the first batch of the first epoch.
@@ -180,9 +185,9 @@ impl Loader {
         }
     }
 
-    fn start(&self, pass: Pass, start: u64, states: States) -> Result<EpochBatches, Error> {
+    fn start(&self, order: Order, start: u64, states: States) -> Result<EpochBatches, Error> {
         EpochBatches::start(Parts {
-            pass,
+            order,
             start,
             share: Share::new(self.config.rank, self.config.world_size),
             states,

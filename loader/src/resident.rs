@@ -92,11 +92,12 @@ impl Resident {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Need;
+    use crate::order::Need;
 
     fn arrival(block: BlockId, last: u64) -> Arrival {
         Arrival {
             need: Need {
+                source: 0,
                 block,
                 first: 0,
                 last,

@@ -161,11 +161,11 @@ async fn a_state_of_another_run_is_refused_with_every_difference() {
     )
     .await;
     let mut state = loader.start_state();
-    state.order_version = 2;
+    state.order_version = 1;
     state.batch = feedline_schemas::ids::Step::new(99);
     assert_eq!(
         loader.epoch(state).unwrap_err().to_string(),
-        "cannot resume from this loader state: `order_version` is `2` there and `1` here, `batch` is `99` there and \
+        "cannot resume from this loader state: `order_version` is `1` there and `2` here, `batch` is `99` there and \
          `at most 39` here; resume with the dataset and settings it was saved with, or start a new run"
     );
 }

@@ -28,15 +28,15 @@ impl Share {
         }
     }
 
-    /// The slots of a global batch of `rows` that are ours: `floor(rank * rows / world_size)` up to that of the next
-    /// rank. The shares of all ranks are contiguous, cover the batch, and differ by at most one row.
-    pub(crate) fn slots(self, rows: u64) -> Range<u64> {
-        self.rank * rows / self.world_size..(self.rank + 1) * rows / self.world_size
+    /// The slots of a global batch of `slots` that are ours: `floor(rank * slots / world_size)` up to that of the next
+    /// rank. The shares of all ranks are contiguous, cover the batch, and differ by at most one slot.
+    pub(crate) fn slots(self, slots: u64) -> Range<u64> {
+        self.rank * slots / self.world_size..(self.rank + 1) * slots / self.world_size
     }
 
-    /// The most rows of a share when no global batch has more than `rows`.
-    pub(crate) fn most_rows(self, rows: u64) -> u64 {
-        rows.div_ceil(self.world_size)
+    /// The most slots of a share when no global batch has more than `slots`.
+    pub(crate) fn most_rows(self, slots: u64) -> u64 {
+        slots.div_ceil(self.world_size)
     }
 }
 

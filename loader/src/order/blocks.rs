@@ -1,0 +1,96 @@
+//! What the order knows of a source: how many samples each block holds, and which blocks stay together.
+
+use std::ops::Range;
+
+use crate::geometry::{BlockId, Geometry};
+
+/// The blocks of a source as units of shuffling: four bytes for each, and four for each extent.
+///
+/// A unit is an extent: some consecutive blocks of one shard, which are read and dealt together.
+#[derive(Clone, Debug)]
+pub(crate) struct Blocks {
+    samples: u64,
+    /// Samples of each block.
+    rows: Vec<u32>,
+    /// First block of each extent, and the end; none when every block is an extent of its own.
+    extents: Option<Vec<BlockId>>,
+}
+
+impl Blocks {
+    /// Blocks of these numbers of samples, each on its own.
+    pub(crate) fn new(rows: Vec<u32>) -> Self {
+        Self {
+            samples: rows.iter().map(|rows| u64::from(*rows)).sum(),
+            rows,
+            extents: None,
+        }
+    }
+
+    /// The blocks of a split, in extents of up to `extent_bytes`; a larger block is alone.
+    pub(crate) fn of(geometry: &Geometry, extent_bytes: u64) -> Self {
+        let rows = (0..geometry.block_count()).map(|block| geometry.rows(block));
+        Self {
+            extents: geometry.extents(extent_bytes),
+            ..Self::new(rows.collect())
+        }
+    }
+
+    /// Samples of all blocks.
+    pub(crate) fn samples(&self) -> u64 {
+        self.samples
+    }
+
+    /// Samples of a block.
+    pub(crate) fn rows(&self, block: BlockId) -> u32 {
+        self.rows[block as usize]
+    }
+
+    /// Number of blocks.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a geometry has no more blocks than `BlockId` counts"
+    )]
+    pub(crate) fn block_count(&self) -> u32 {
+        self.rows.len() as u32
+    }
+
+    /// Number of units.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "there are at least as many blocks"
+    )]
+    pub(crate) fn unit_count(&self) -> u32 {
+        match &self.extents {
+            None => self.block_count(),
+            Some(firsts) => firsts.len() as u32 - 1,
+        }
+    }
+
+    /// The blocks of a unit.
+    pub(crate) fn unit(&self, unit: u32) -> Range<BlockId> {
+        match &self.extents {
+            None => unit..unit + 1,
+            Some(firsts) => firsts[unit as usize]..firsts[unit as usize + 1],
+        }
+    }
+
+    /// The unit that a block belongs to.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "there are at least as many blocks"
+    )]
+    pub(crate) fn unit_of(&self, block: BlockId) -> u32 {
+        match &self.extents {
+            None => block,
+            Some(firsts) => firsts.partition_point(|first| *first <= block) as u32 - 1,
+        }
+    }
+
+    /// Samples in some consecutive blocks.
+    pub(crate) fn samples_in(&self, blocks: Range<BlockId>) -> u64 {
+        self.rows[blocks.start as usize..blocks.end as usize]
+            .iter()
+            .map(|rows| u64::from(*rows))
+            .sum()
+    }
+}

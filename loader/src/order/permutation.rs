@@ -1,0 +1,351 @@
+//! A keyed pseudorandom permutation of `0..n` that is computed, not stored, and can be inverted.
+//!
+//! An alternating Feistel network of six rounds over two digits of mixed radix, `a * b >= n` with `a` and `b` about
+//! `sqrt(n)` (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002, section 4), with cycle walking: a value
+//! outside `0..n` is sent through the network again, which happens to one in `sqrt(n)`. So the common path has no
+//! branch that a processor mispredicts, and no division: round functions are reduced to a radix by multiplying.
+//! It mixes well enough to shuffle and is no cipher.
+//!
+//! Up to 256 values there are too few round functions to reach most permutations: those are shuffled in a table
+//! (Fisher and Yates).
+
+use std::ops::Range;
+
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use crate::index::index;
+
+const ROUNDS: usize = 6;
+
+/// The most values that are shuffled in a table.
+const MOST_IN_TABLE: u64 = 256;
+
+/// Key of a [`Permutation`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key(u64);
+
+impl Key {
+    /// Derives the key of one use: xxh3-64 of `label`, a zero byte, `seed` and `numbers` (little endian).
+    pub(crate) fn derive(seed: u64, label: &str, numbers: &[u64]) -> Self {
+        let mut bytes = Vec::with_capacity(label.len() + 9 + 8 * numbers.len());
+        bytes.extend_from_slice(label.as_bytes());
+        bytes.push(0);
+        bytes.extend_from_slice(&seed.to_le_bytes());
+        for number in numbers {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        Self(xxh3_64(&bytes))
+    }
+}
+
+/// A permutation of `0..n`.
+#[derive(Clone, Debug)]
+pub(crate) struct Permutation {
+    n: u64,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Identity,
+    /// Where each value goes.
+    Table(Box<[u16]>),
+    Network(Network),
+}
+
+/// Value `x` has the digits `x % a` and `x / a`.
+#[derive(Clone, Copy, Debug)]
+struct Network {
+    a: u32,
+    b: u32,
+    keys: [u64; ROUNDS],
+}
+
+impl Permutation {
+    /// The permutation of `0..n` that `key` names; `n` may be 0 or 1.
+    pub(crate) fn new(n: u64, key: Key) -> Self {
+        let kind = if n <= MOST_IN_TABLE {
+            Kind::Table(shuffled(n, key))
+        } else {
+            Kind::Network(Network::new(n, key))
+        };
+        Self { n, kind }
+    }
+
+    /// The permutation of `0..n` that leaves everything where it is.
+    pub(crate) const fn identity(n: u64) -> Self {
+        Self {
+            n,
+            kind: Kind::Identity,
+        }
+    }
+
+    /// Where `index` goes.
+    ///
+    /// # Panics
+    /// When `index` is not below `n`: walking from outside might never end.
+    #[cfg(test)]
+    pub(crate) fn forward(&self, index: u64) -> u64 {
+        let mut result = 0;
+        self.for_each(index..index + 1, |value| result = value);
+        result
+    }
+
+    /// Calls `take` with where each of `indices` goes, in order. Much cheaper for each than [`Permutation::forward`].
+    ///
+    /// # Panics
+    /// When an index is not below `n`.
+    #[inline]
+    pub(crate) fn for_each(&self, indices: Range<u64>, mut take: impl FnMut(u64)) {
+        let n = self.n;
+        assert!(
+            indices.start <= indices.end && indices.end <= n,
+            "{indices:?} is outside a permutation of {n}"
+        );
+        match &self.kind {
+            Kind::Identity => indices.for_each(take),
+            Kind::Table(table) => table[index(indices.start)..index(indices.end)]
+                .iter()
+                .for_each(|value| take((*value).into())),
+            Kind::Network(network) => {
+                let mut digits = network.digits(indices.start);
+                for _ in indices {
+                    let mut value = network.encrypt(digits);
+                    while network.value(value) >= n {
+                        value = network.encrypt(value);
+                    }
+                    take(network.value(value));
+                    digits = network.next(digits);
+                }
+            }
+        }
+    }
+
+    /// What goes to `index`.
+    ///
+    /// # Panics
+    /// When `index` is not below `n`.
+    pub(crate) fn inverse(&self, index: u64) -> u64 {
+        assert!(
+            index < self.n,
+            "index {index} is outside a permutation of {}",
+            self.n
+        );
+        match &self.kind {
+            Kind::Identity => index,
+            Kind::Table(table) => {
+                let at = table.iter().position(|value| u64::from(*value) == index);
+                at.expect("a table holds every value below `n`") as u64
+            }
+            Kind::Network(network) => {
+                let mut value = network.decrypt(network.digits(index));
+                while network.value(value) >= self.n {
+                    value = network.decrypt(value);
+                }
+                network.value(value)
+            }
+        }
+    }
+}
+
+fn round_key(key: Key, round: u64) -> u64 {
+    xxh3_64_with_seed(&key.0.to_le_bytes(), round)
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "values of a table are below 257, draws below their bound"
+)]
+fn shuffled(n: u64, key: Key) -> Box<[u16]> {
+    let mut table: Box<[u16]> = (0..n as u16).collect();
+    for last in (1..table.len()).rev() {
+        let draw = round_key(key, last as u64) >> 32;
+        table.swap(last, ((draw * (last as u64 + 1)) >> 32) as usize);
+    }
+    table
+}
+
+impl Network {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the root of a 64-bit number has 32 bits, and so have remainders by it"
+    )]
+    fn new(n: u64, key: Key) -> Self {
+        let root = n.isqrt();
+        let a = (root + u64::from(root * root < n)).min(u64::from(u32::MAX));
+        let mut keys = [0; ROUNDS];
+        for (round, slot) in (0..).zip(&mut keys) {
+            *slot = round_key(key, round);
+        }
+        Self {
+            a: a as u32,
+            b: n.div_ceil(a).min(u64::from(u32::MAX)) as u32,
+            keys,
+        }
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "both are below 32-bit radices"
+    )]
+    fn digits(&self, value: u64) -> (u32, u32) {
+        let a = u64::from(self.a);
+        ((value % a) as u32, (value / a) as u32)
+    }
+
+    #[inline]
+    fn value(&self, (low, high): (u32, u32)) -> u64 {
+        u64::from(low) + u64::from(self.a) * u64::from(high)
+    }
+
+    #[inline]
+    fn next(&self, (low, high): (u32, u32)) -> (u32, u32) {
+        if low + 1 == self.a {
+            (0, high + 1)
+        } else {
+            (low + 1, high)
+        }
+    }
+
+    #[inline]
+    fn encrypt(&self, (mut low, mut high): (u32, u32)) -> (u32, u32) {
+        for pair in self.keys.chunks_exact(2) {
+            low = add(low, mix(pair[0], high, self.a), self.a);
+            high = add(high, mix(pair[1], low, self.b), self.b);
+        }
+        (low, high)
+    }
+
+    fn decrypt(&self, (mut low, mut high): (u32, u32)) -> (u32, u32) {
+        for pair in self.keys.chunks_exact(2).rev() {
+            high = add(high, self.b - mix(pair[1], low, self.b), self.b);
+            low = add(low, self.a - mix(pair[0], high, self.a), self.a);
+        }
+        (low, high)
+    }
+}
+
+/// The sum of `x < radix` and `y <= radix`, modulo `radix`.
+#[inline]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "it is below a 32-bit radix"
+)]
+fn add(x: u32, y: u32, radix: u32) -> u32 {
+    let (sum, radix) = (u64::from(x) + u64::from(y), u64::from(radix));
+    let less = sum.wrapping_sub(radix);
+    (if sum >= radix { less } else { sum }) as u32
+}
+
+/// Round function: the finalizer of SplitMix64 without its last shift, the high half reduced to `0..radix`.
+#[inline]
+fn mix(key: u64, half: u32, radix: u32) -> u32 {
+    let z = (u64::from(half) ^ key).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 32)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (((z >> 32) * u64::from(radix)) >> 32) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn permutation(n: u64, seed: u64) -> Permutation {
+        Permutation::new(n, Key::derive(seed, "test", &[]))
+    }
+
+    #[test]
+    fn every_small_domain_is_permuted_and_inverted() {
+        for n in (0..600).chain([65_535, 65_536, 65_537]) {
+            let p = permutation(n, n);
+            let mut seen = vec![false; index(n)];
+            let mut i = 0;
+            p.for_each(0..n, |j| {
+                assert!(
+                    !std::mem::replace(&mut seen[index(j)], true),
+                    "{n}: {j} twice"
+                );
+                if n < 600 || i % 997 == 0 {
+                    assert_eq!((p.inverse(j), p.forward(i)), (i, j));
+                }
+                i += 1;
+            });
+            assert_eq!(i, n);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn large_domains_are_inverted(n in 1u64..u64::from(u32::MAX).pow(2), seed: u64, index: u64) {
+            let p = permutation(n, seed);
+            let index = index % n;
+            prop_assert!(p.forward(index) < n);
+            prop_assert_eq!(p.inverse(p.forward(index)), index);
+            prop_assert_eq!(p.forward(p.inverse(index)), index);
+        }
+    }
+
+    #[test]
+    fn all_permutations_of_four_are_about_equally_frequent() {
+        let mut counts = std::collections::BTreeMap::<Vec<u64>, f64>::new();
+        for seed in 0..24_000 {
+            let p = permutation(4, seed);
+            *counts
+                .entry((0..4).map(|i| p.forward(i)).collect())
+                .or_default() += 1.0;
+        }
+        let chi_square: f64 = counts
+            .values()
+            .map(|count| (count - 1000.0f64).powi(2) / 1000.0)
+            .sum();
+        assert_eq!(counts.len(), 24);
+        // 23 degrees of freedom: above 49.7 in one of a thousand keyings.
+        assert!(chi_square < 49.7, "{chi_square}");
+    }
+
+    /// Pairs of neighbours go to every pair of places about equally often, also just above the table's size.
+    #[test]
+    fn a_network_sends_neighbours_anywhere() {
+        const CELLS: usize = 10;
+        let n = 400;
+        let mut counts = [[0.0f64; CELLS]; CELLS];
+        for seed in 0..50_000 {
+            let p = permutation(n, seed);
+            let cell = |x| index(p.forward(x) * CELLS as u64 / n);
+            counts[cell(200)][cell(201)] += 1.0;
+        }
+        let expected =
+            |i, j| 50_000.0 * 40.0 * (if i == j { 39.0 } else { 40.0 }) / (400.0 * 399.0);
+        let chi_square: f64 = (0..CELLS)
+            .flat_map(|i| (0..CELLS).map(move |j| (i, j)))
+            .map(|(i, j)| (counts[i][j] - expected(i, j)).powi(2) / expected(i, j))
+            .sum();
+        // 99 degrees of freedom: above 149 in one of a thousand keyings.
+        assert!(chi_square < 149.0, "{chi_square}");
+    }
+
+    #[test]
+    fn neighbours_land_far_apart() {
+        let p = permutation(1_000_003, 1);
+        let near = (0..10_000)
+            .filter(|i| p.forward(*i).abs_diff(p.forward(i + 1)) < 10_000)
+            .count();
+        // Two random places are within 1 % of each other with probability 2 %.
+        assert!((100..300).contains(&near), "{near}");
+    }
+
+    #[test]
+    fn labels_and_numbers_make_different_keys() {
+        let keys = [
+            Key::derive(1, "deal", &[0]),
+            Key::derive(1, "deal", &[1]),
+            Key::derive(2, "deal", &[0]),
+            Key::derive(1, "tail", &[0]),
+            Key::derive(1, "deal", &[0, 0]),
+        ];
+        for (i, a) in keys.iter().enumerate() {
+            assert!(keys[i + 1..].iter().all(|b| a != b));
+        }
+    }
+}

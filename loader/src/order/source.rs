@@ -1,0 +1,139 @@
+//! One source of an order: its blocks, how they are spread over domains, and its deals.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::{
+    blocks::Blocks,
+    deal::{Deal, Domains, Span},
+    permutation::{Key, Permutation},
+    window::Window,
+};
+use crate::geometry::BlockId;
+
+/// Deals that are kept: a batch, a plan that is ahead of it, and the epoch after that.
+const DEALS_KEPT: usize = 3;
+
+/// In which order the samples of a source come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrangement {
+    /// Shuffled anew in each epoch.
+    Shuffled {
+        /// Seed of all epochs.
+        seed: u64,
+    },
+    /// As they were written.
+    Sequential,
+}
+
+/// The samples of one source, epoch after epoch: sample `i` is sample `i % n` of epoch `i / n`.
+#[derive(Debug)]
+pub(crate) struct Source {
+    number: u32,
+    blocks: Arc<Blocks>,
+    arrangement: Arrangement,
+    domains: Domains,
+    deals: Mutex<Vec<(u64, Arc<Deal>)>>,
+}
+
+/// Names a window of a source.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WindowName {
+    /// Its number in the pass.
+    pub(crate) id: u64,
+    /// Epoch of the source.
+    pub(crate) epoch: u64,
+    /// Domain.
+    pub(crate) domain: u32,
+}
+
+impl Source {
+    /// Source `number`, which has at least one sample, in up to `domains` domains with windows of about
+    /// `window_blocks` blocks; both are at least 1.
+    pub(crate) fn new(
+        number: u32,
+        blocks: Arc<Blocks>,
+        arrangement: Arrangement,
+        domains: u32,
+        window_blocks: u32,
+    ) -> Self {
+        let unit_blocks = blocks.block_count().div_ceil(blocks.unit_count().max(1));
+        let window_units = u64::from(window_blocks.div_ceil(unit_blocks.max(1)));
+        let domains = Domains::new(blocks.samples(), domains, window_units);
+        Self {
+            number,
+            blocks,
+            arrangement,
+            domains,
+            deals: Mutex::default(),
+        }
+    }
+
+    /// Samples of an epoch.
+    pub(crate) fn samples(&self) -> u64 {
+        self.blocks.samples()
+    }
+
+    /// How the samples of an epoch are spread.
+    pub(crate) fn domains(&self) -> &Domains {
+        &self.domains
+    }
+
+    /// Numbers that [`Source::window_number`] stays below.
+    pub(crate) fn window_numbers(&self) -> u64 {
+        u64::from(self.domains.count()) * u64::from(self.blocks.unit_count())
+    }
+
+    /// A number that no other window of the same epoch has.
+    pub(crate) fn window_number(&self, domain: u32, span: &Span) -> u64 {
+        u64::from(domain) * u64::from(self.blocks.unit_count()) + span.units.start
+    }
+
+    /// The deal of an epoch. Takes time for each unit unless it was asked for lately.
+    pub(crate) fn deal(&self, epoch: u64) -> Arc<Deal> {
+        let mut deals = self.deals.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = deals.iter().position(|(held, _)| *held == epoch) {
+            let found = deals.remove(at);
+            deals.push(found);
+        } else {
+            let units = self.blocks.unit_count().into();
+            let numbers = [self.number.into(), epoch];
+            let permutation = self.permutation(units, "deal", &numbers);
+            if deals.len() == DEALS_KEPT {
+                deals.remove(0);
+            }
+            let deal = Deal::new(Arc::clone(&self.blocks), permutation);
+            deals.push((epoch, Arc::new(deal)));
+        }
+        Arc::clone(&deals[deals.len() - 1].1)
+    }
+
+    /// The window `span` of an epoch's deal.
+    pub(crate) fn window(&self, deal: &Deal, span: &Span, name: WindowName) -> Window {
+        let WindowName { id, epoch, domain } = name;
+        let samples = span.samples.end - span.samples.start;
+        let numbers = [self.number.into(), epoch, domain.into(), span.units.start];
+        let permutation = self.permutation(samples, "window", &numbers);
+        let origin = (id, self.number, epoch);
+        Window::new(origin, &self.blocks, deal, span, permutation)
+    }
+
+    /// When in the epoch, counted in samples, windows that hold samples of `block` begin and end.
+    pub(crate) fn uses(&self, epoch: u64, block: BlockId, mut take: impl FnMut(u64, u64)) {
+        let deal = self.deal(epoch);
+        for (domain, span) in deal.spans_of(&self.domains, block) {
+            take(
+                self.domains.in_epoch(domain, span.positions.start),
+                self.domains.in_epoch(domain, span.positions.end - 1),
+            );
+        }
+    }
+
+    fn permutation(&self, count: u64, label: &str, numbers: &[u64]) -> Permutation {
+        match self.arrangement {
+            Arrangement::Shuffled { seed } => {
+                Permutation::new(count, Key::derive(seed, label, numbers))
+            }
+            Arrangement::Sequential => Permutation::identity(count),
+        }
+    }
+}
