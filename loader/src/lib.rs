@@ -30,6 +30,7 @@ mod assemble;
 mod batch;
 mod block;
 mod budget;
+mod cache;
 mod config;
 mod error;
 mod fetch;
@@ -53,6 +54,7 @@ mod state;
 mod dataset;
 
 pub use batch::{Batch, Target};
+pub use cache::CacheConfig;
 pub use config::LoaderConfig;
 pub use error::{Difference, Error};
 pub use feedline_schemas::loader_state::LoaderState;
