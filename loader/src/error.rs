@@ -170,6 +170,22 @@ pub enum Error {
         /// What it said.
         reason: String,
     },
+    /// The device or its driver failed. Batches that are on it are lost.
+    #[error(
+        "a batch cannot be brought to the device; start a new process and resume from the last checkpoint, the state of \
+         this device is lost"
+    )]
+    Device {
+        /// Cause.
+        #[from]
+        source: crate::device::DeviceFault,
+    },
+    /// The caller keeps every batch it was given on the device.
+    #[error(
+        "all batches on the device are held by the caller; drop one before asking for the next, or make the uploader \
+         with more buffers"
+    )]
+    DeviceBatchesHeld,
 }
 
 /// A field of a loader state that is not what this loader has.

@@ -32,6 +32,7 @@ mod block;
 mod budget;
 mod cache;
 mod config;
+pub mod device;
 mod error;
 mod fetch;
 mod fetcher;

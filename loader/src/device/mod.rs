@@ -1,0 +1,19 @@
+//! The last metre: from the slabs of the ring to the memory of an accelerator.
+//!
+//! Slabs are plain memory. [`HostLock`] page-locks it where it lies, so that the device reads it without a copy in
+//! between. Everything here builds and is tested without a GPU: what talks to the driver sits behind a trait with a
+//! twin on the CPU, and the CUDA side is one module behind the feature `cuda`, which loads the driver when the program
+//! runs.
+
+mod driver;
+mod lock;
+pub(crate) mod memory;
+mod uploader;
+
+#[cfg(test)]
+pub(crate) mod fake;
+
+pub use driver::{DeviceFault, Driver, HostDriver, HostDriverMemory};
+pub use lock::{HostLock, LockRefused};
+pub use memory::Pinning;
+pub use uploader::{DeviceBatch, HostBatch, HostBatches, PART_ALIGNMENT, UploadTotals, Uploader};

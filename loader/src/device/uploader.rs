@@ -1,0 +1,447 @@
+//! Batches to the device, ahead of the training step.
+//!
+//! There are a few device buffers and one copy stream, made once and kept for the run. A batch's memory goes through
+//! these states, and its state is where it is, as in the ring:
+//!
+//! ```text
+//! Free -> Filling -> Ready      a slab in the loader's ring
+//!   Copying                     its lease is in `copying`, until the buffer's event `done` has fired: then Free again
+//!   OnDevice                    a `DeviceBatch`, in `ahead` or in the trainer's hands
+//!   Consumed                    the buffer is in `free`, its event `consumed` recorded behind the trainer's kernels
+//! ```
+//!
+//! Nobody waits for the device inside an epoch; the streams wait for each other:
+//!
+//! ```text
+//! copy.wait(consumed); copy the parts; copy.record(done)          // when a batch is ready and a buffer free
+//! compute.wait(done); the trainer's kernels; compute.record(consumed)
+//! ```
+//!
+//! So the copy of a batch runs beside the step before it, a buffer is not written while kernels read it, and a slab is
+//! not filled again while the device reads it. After an error it may be unknown whether a copy still runs; the slabs it
+//! reads are then kept for good rather than given back.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    mem::{self, ManuallyDrop},
+    ops::Range,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use serde::Serialize;
+
+use super::{DeviceFault, Driver};
+use crate::Error;
+
+/// Parts of a batch start at multiples of this many bytes of device memory.
+pub const PART_ALIGNMENT: usize = 256;
+
+/// Where the uploader takes batches from.
+pub trait HostBatches: Iterator<Item = Result<Self::Batch, Error>> {
+    /// A batch in host memory.
+    type Batch: HostBatch;
+
+    /// Whether `next` gives a batch without waiting.
+    fn is_ready(&self) -> bool;
+}
+
+/// A batch in host memory. Dropping it frees its memory for the next.
+pub trait HostBatch: Send + Sync + 'static {
+    /// What is known of a batch beside its bytes.
+    type Info: fmt::Debug + Send;
+
+    /// What the trainer gets with the batch on the device.
+    fn info(&self) -> Self::Info;
+
+    /// What is to be copied. Each part is page-locked as a whole or not at all.
+    fn parts(&self) -> Vec<&[u8]>;
+}
+
+/// Copies batches to the device, some ahead of the one in use.
+///
+/// As an iterator it gives the batches in order. An error of the device is given to this and every later call; an error
+/// of the loader is given once, behind the batches made before it, and then `None`.
+pub struct Uploader<D: Driver, S: HostBatches> {
+    /// Empty once it has ended.
+    host: Option<S>,
+    /// The error it ended with, until that is given.
+    host_error: Option<Error>,
+    device: Arc<Device<D>>,
+    copy: D::Stream,
+    free: Receiver<Arc<Buffer<D>>>,
+    /// Batches the device may be reading, oldest first.
+    copying: VecDeque<Copying<D, S::Batch>>,
+    /// Batches that are on the device, or will be when their event has fired, oldest first.
+    ahead: VecDeque<DeviceBatch<D, <S::Batch as HostBatch>::Info>>,
+    totals: UploadTotals,
+}
+
+/// What an uploader has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct UploadTotals {
+    /// Batches copied, or being copied.
+    pub batches: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Times the caller asked for a batch and none was ahead.
+    pub starved: u64,
+}
+
+/// What batches need once they are on the device.
+#[derive(Debug)]
+struct Device<D: Driver> {
+    driver: Arc<D>,
+    compute: D::Stream,
+    /// Where buffers go when their batch is dropped.
+    back: Sender<Arc<Buffer<D>>>,
+    /// The first error. It stays.
+    fault: Mutex<Option<DeviceFault>>,
+}
+
+/// Device memory for one batch.
+struct Buffer<D: Driver> {
+    driver: Arc<D>,
+    memory: ManuallyDrop<D::Memory>,
+    bytes: usize,
+    /// The copy into it is done.
+    done: D::Event,
+    /// The kernels that read it are done.
+    consumed: D::Event,
+}
+
+/// A batch that the device may be reading.
+struct Copying<D: Driver, B> {
+    /// Never looked at again, and behind an `Arc` so that it does not move: the device reads its parts.
+    _batch: Arc<B>,
+    buffer: Arc<Buffer<D>>,
+}
+
+impl<D: Driver, S: HostBatches> Uploader<D, S> {
+    /// Allocates `buffers` device buffers of `bytes` bytes each. Kernels that read batches are to be queued to
+    /// `compute`.
+    ///
+    /// Two buffers let one copy run beside the step; three also even out steps of unequal length.
+    ///
+    /// # Errors
+    ///
+    /// The device has not enough memory or failed.
+    pub fn new(
+        driver: Arc<D>,
+        compute: D::Stream,
+        host: S,
+        buffers: u32,
+        bytes: usize,
+    ) -> Result<Self, Error> {
+        let (back, free) = bounded(buffers as usize);
+        for _ in 0..buffers {
+            let buffer = Buffer::new(&driver, bytes)?;
+            // There is room for every one.
+            back.try_send(Arc::new(buffer)).ok();
+        }
+        let copy = driver.copy_stream()?;
+        Ok(Self {
+            host: Some(host),
+            host_error: None,
+            device: Arc::new(Device {
+                driver,
+                compute,
+                back,
+                fault: Mutex::default(),
+            }),
+            copy,
+            free,
+            copying: VecDeque::new(),
+            ahead: VecDeque::new(),
+            totals: UploadTotals::default(),
+        })
+    }
+
+    /// What it has done so far.
+    #[must_use]
+    pub fn totals(&self) -> UploadTotals {
+        self.totals
+    }
+
+    /// Starts copies for which there is a batch and a buffer, without waiting. Calling it in the middle of a long step
+    /// gives slabs back to the loader earlier; calling `next` alone is enough otherwise.
+    ///
+    /// # Errors
+    ///
+    /// The device failed.
+    pub fn pump(&mut self) -> Result<(), Error> {
+        self.device.check()?;
+        let result = self.reap().and_then(|()| self.read_ahead());
+        self.device.note(result)
+    }
+
+    fn advance(&mut self) -> Result<Option<DeviceBatch<D, Info<S>>>, Error> {
+        self.pump()?;
+        if self.ahead.is_empty() && self.host.is_some() {
+            self.totals.starved += 1;
+            let result = self.wait_for_one();
+            self.device.note(result)?;
+        }
+        let Some(batch) = self.ahead.pop_front() else {
+            return self.host_error.take().map_or(Ok(None), Err);
+        };
+        let Device {
+            driver, compute, ..
+        } = &*self.device;
+        let waiting = driver.wait(compute, &batch.buffer.done);
+        self.device.note(waiting.map_err(Into::into))?;
+        Ok(Some(batch))
+    }
+
+    /// Gives back the slabs whose copy is done.
+    fn reap(&mut self) -> Result<(), Error> {
+        while let Some(oldest) = self.copying.front() {
+            if !self.device.driver.is_complete(&oldest.buffer.done)? {
+                break;
+            }
+            self.copying.pop_front();
+        }
+        Ok(())
+    }
+
+    fn read_ahead(&mut self) -> Result<(), Error> {
+        while !self.free.is_empty() && self.host.as_ref().is_some_and(S::is_ready) {
+            self.take_batch()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for a batch of the loader's.
+    fn wait_for_one(&mut self) -> Result<(), Error> {
+        if self.free.is_empty() {
+            return Err(Error::DeviceBatchesHeld);
+        }
+        // The loader may be waiting for a slab that is only not free because nobody looked.
+        while self.host.as_ref().is_some_and(|host| !host.is_ready()) {
+            let Some(oldest) = self.copying.front() else {
+                break;
+            };
+            self.device.driver.settle(&oldest.buffer.done)?;
+            self.copying.pop_front();
+        }
+        self.take_batch()
+    }
+
+    fn take_batch(&mut self) -> Result<(), Error> {
+        match self.host.as_mut().and_then(Iterator::next) {
+            Some(Ok(batch)) => self.submit(batch),
+            ended => {
+                self.host_error = ended.and_then(Result::err);
+                self.host = None;
+                Ok(())
+            }
+        }
+    }
+
+    /// Queues the copies of a batch into a free buffer.
+    fn submit(&mut self, batch: S::Batch) -> Result<(), Error> {
+        let buffer = self.free.recv().expect("the other end is held here");
+        let batch = Arc::new(batch);
+        let parts = batch.parts();
+        let places = layout(&parts, buffer.bytes)?;
+        // From here on the device may be reading the batch, whatever fails.
+        self.copying.push_back(Copying {
+            _batch: Arc::clone(&batch),
+            buffer: Arc::clone(&buffer),
+        });
+        let driver = &*self.device.driver;
+        driver.wait(&self.copy, &buffer.consumed)?;
+        for (part, place) in parts.iter().zip(&places) {
+            #[expect(unsafe_code, reason = "the one call that starts a copy")]
+            // SAFETY: the batch, and so its parts, which it lends from behind an `Arc`, stays in `copying` until `done`
+            // is complete or the stream is drained, and for good if that fails. The buffer frees its memory only after
+            // `done` is complete. `layout` made sure that the part fits.
+            unsafe {
+                driver.copy(part, &buffer.memory, place.start, &self.copy)?;
+            }
+        }
+        driver.record(&buffer.done, &self.copy)?;
+        self.totals.batches += 1;
+        self.totals.bytes += parts.iter().map(|p| p.len() as u64).sum::<u64>();
+        self.ahead.push_back(DeviceBatch {
+            info: batch.info(),
+            parts: places,
+            buffer,
+            device: Arc::clone(&self.device),
+        });
+        Ok(())
+    }
+}
+
+type Info<S> = <<S as HostBatches>::Batch as HostBatch>::Info;
+
+impl<D: Driver, S: HostBatches> Iterator for Uploader<D, S> {
+    type Item = Result<DeviceBatch<D, Info<S>>, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.advance().transpose()
+    }
+}
+
+impl<D: Driver, S: HostBatches> Drop for Uploader<D, S> {
+    fn drop(&mut self) {
+        if self.copying.is_empty() {
+            return;
+        }
+        if let Err(fault) = self.device.driver.drain(&self.copy) {
+            tracing::error!(
+                slabs = self.copying.len(), %fault,
+                "the device failed and may still be reading batches: their memory is kept until the process ends"
+            );
+            self.copying.drain(..).for_each(mem::forget);
+        }
+    }
+}
+
+impl<D: Driver, S: HostBatches> fmt::Debug for Uploader<D, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Uploader")
+            .field("device", &self.device)
+            .field("copying", &self.copying.len())
+            .field("ahead", &self.ahead.len())
+            .field("totals", &self.totals)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<D: Driver> Device<D> {
+    fn check(&self) -> Result<(), Error> {
+        match &*self.fault.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(fault) => Err(fault.clone().into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Keeps an error of the device.
+    fn note<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
+        if let Err(Error::Device { source }) = &result {
+            self.fail(source.clone());
+        }
+        result
+    }
+
+    fn fail(&self, fault: DeviceFault) {
+        let mut first = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert(fault);
+    }
+}
+
+/// A batch in the memory of the device.
+///
+/// Kernels queued to the stream the uploader was made with find the bytes there; no other work may read them. Dropping
+/// it says that all such kernels are queued: the memory is used again when they are done.
+pub struct DeviceBatch<D: Driver, I> {
+    info: I,
+    parts: Vec<Range<usize>>,
+    buffer: Arc<Buffer<D>>,
+    device: Arc<Device<D>>,
+}
+
+impl<D: Driver, I> DeviceBatch<D, I> {
+    /// What the loader said of it.
+    pub fn info(&self) -> &I {
+        &self.info
+    }
+
+    /// Where its parts lie in [`DeviceBatch::memory`], in bytes.
+    pub fn parts(&self) -> &[Range<usize>] {
+        &self.parts
+    }
+
+    /// The memory it lies in.
+    pub fn memory(&self) -> &D::Memory {
+        &self.buffer.memory
+    }
+}
+
+impl<D: Driver, I> Drop for DeviceBatch<D, I> {
+    fn drop(&mut self) {
+        let Device {
+            driver, compute, ..
+        } = &*self.device;
+        match driver.record(&self.buffer.consumed, compute) {
+            // There is room for every buffer; without an uploader left it is freed instead.
+            Ok(()) => drop(self.device.back.try_send(Arc::clone(&self.buffer))),
+            // Nobody knows when the kernels are done: the buffer is not used again, and never freed.
+            Err(fault) => {
+                mem::forget(Arc::clone(&self.buffer));
+                self.device.fail(fault);
+            }
+        }
+    }
+}
+
+impl<D: Driver, I: fmt::Debug> fmt::Debug for DeviceBatch<D, I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeviceBatch")
+            .field("info", &self.info)
+            .field("parts", &self.parts)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<D: Driver> Buffer<D> {
+    fn new(driver: &Arc<D>, bytes: usize) -> Result<Self, DeviceFault> {
+        Ok(Self {
+            driver: Arc::clone(driver),
+            done: driver.event()?,
+            consumed: driver.event()?,
+            memory: ManuallyDrop::new(driver.allocate(bytes)?),
+            bytes,
+        })
+    }
+}
+
+impl<D: Driver> Drop for Buffer<D> {
+    fn drop(&mut self) {
+        let settled = self
+            .driver
+            .settle(&self.done)
+            .and_then(|()| self.driver.settle(&self.consumed));
+        // After a failure nobody knows whether the device still uses it; the context takes it along when it goes.
+        if settled.is_ok() {
+            #[expect(unsafe_code, reason = "freed only where the device is done with it")]
+            // SAFETY: nothing uses `memory` after `drop`, and it is dropped once.
+            unsafe {
+                ManuallyDrop::drop(&mut self.memory);
+            }
+        }
+    }
+}
+
+impl<D: Driver> fmt::Debug for Buffer<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffer")
+            .field("memory", &*self.memory)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Places for the parts, one behind another in `bytes` bytes.
+fn layout(parts: &[&[u8]], bytes: usize) -> Result<Vec<Range<usize>>, Error> {
+    let mut end = 0_usize;
+    let mut place = |part: &&[u8]| {
+        let start = end.next_multiple_of(PART_ALIGNMENT);
+        end = start + part.len();
+        start..end
+    };
+    let places = parts.iter().map(&mut place).collect();
+    if end > bytes {
+        return Err(DeviceFault::new(
+            "copy a batch",
+            format!("it needs `{end}` bytes and the device buffers have `{bytes}`"),
+        )
+        .into());
+    }
+    Ok(places)
+}
+
+#[cfg(test)]
+#[path = "uploader_tests.rs"]
+mod tests;
