@@ -44,6 +44,7 @@ mod iterator;
 mod loader;
 mod metrics;
 mod order;
+pub mod picture;
 mod resident;
 mod ring;
 mod slab;

@@ -9,6 +9,7 @@ mod elastic;
 mod faults;
 mod manifests;
 mod passes;
+mod pictures;
 mod threads;
 
 use std::sync::Arc;

@@ -1,0 +1,74 @@
+//! Why a picture was set aside.
+
+/// An encoded picture that cannot be used. The five kinds are the names under which they are counted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PictureError {
+    /// There are no bytes.
+    #[error("the picture has 0 bytes; fetch it again or remove it")]
+    Empty,
+    /// It exceeds a limit, by what its header says.
+    #[error(
+        "the picture has `{found}` {what} and the limit is `{limit}`; make it smaller, or raise `picture.limits.{key}`"
+    )]
+    TooLarge {
+        /// What there is too much of.
+        what: &'static str,
+        /// Setting that limits it.
+        key: &'static str,
+        /// How much there is.
+        found: u64,
+        /// How much is allowed.
+        limit: u64,
+    },
+    /// It ends before its last pixel.
+    #[error("the picture is cut short: {reason}; fetch it again")]
+    Truncated {
+        /// Where it ends.
+        reason: String,
+    },
+    /// It is of a kind that is not read.
+    #[error("the picture is {reason}, which is not read; convert it to an 8-bit JPEG, PNG or WebP")]
+    Unsupported {
+        /// What it is.
+        reason: String,
+    },
+    /// It contradicts its format.
+    #[error("the picture is damaged: {reason}; fetch it again or remove it")]
+    Corrupt {
+        /// What does not fit.
+        reason: String,
+    },
+}
+
+impl PictureError {
+    /// Name of the kind, as counted in metrics: `empty`, `too_large`, `truncated`, `unsupported` or `corrupt`.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Empty => "empty",
+            Self::TooLarge { .. } => "too_large",
+            Self::Truncated { .. } => "truncated",
+            Self::Unsupported { .. } => "unsupported",
+            Self::Corrupt { .. } => "corrupt",
+        }
+    }
+
+    pub(super) fn truncated(reason: impl Into<String>) -> Self {
+        Self::Truncated {
+            reason: reason.into(),
+        }
+    }
+
+    pub(super) fn unsupported(reason: impl Into<String>) -> Self {
+        Self::Unsupported {
+            reason: reason.into(),
+        }
+    }
+
+    pub(super) fn corrupt(reason: impl Into<String>) -> Self {
+        Self::Corrupt {
+            reason: reason.into(),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Decoding by zune-jpeg, in its strict mode.
+
+use zune_core::{bytestream::ZCursor, colorspace::ColorSpace, options::DecoderOptions};
+use zune_jpeg::{
+    JpegDecoder,
+    errors::{DecodeErrors, UnsupportedSchemes},
+};
+
+use super::segments::{Colour, JpegHeader};
+use crate::picture::{Decoded, PictureConfig, PictureError, Scratch, crop::Wanted, header::Header};
+
+/// Most scans of a progressive picture. Encoders write about ten; each more costs a walk over all coefficients.
+const MOST_SCANS: usize = 64;
+
+/// Decodes what `wanted` needs into the scratch.
+pub(in crate::picture) fn decode(
+    encoded: &[u8],
+    header: &Header,
+    wanted: &Wanted,
+    config: &PictureConfig,
+    scratch: &mut Scratch,
+) -> Result<Decoded, PictureError> {
+    let Some(jpeg) = &header.jpeg else {
+        return Err(PictureError::corrupt("its header was not read"));
+    };
+    #[cfg(feature = "turbojpeg")]
+    if !matches!(jpeg.colour, Colour::Cmyk { .. } | Colour::Ycck) {
+        let mut turbo = match scratch.turbo.take() {
+            Some(turbo) => turbo,
+            None => super::Turbo::new()?,
+        };
+        let memory = (&mut scratch.encoded, &mut scratch.pixels);
+        let decoded = turbo.decode(encoded, jpeg, wanted, config, memory);
+        scratch.turbo = Some(turbo);
+        return decoded;
+    }
+    #[cfg(not(feature = "turbojpeg"))]
+    let _ = config;
+    whole_rows(encoded, jpeg, wanted, scratch)
+}
+
+/// Decodes the rows that `wanted` needs, and whole rows.
+fn whole_rows(
+    encoded: &[u8],
+    jpeg: &JpegHeader,
+    wanted: &Wanted,
+    scratch: &mut Scratch,
+) -> Result<Decoded, PictureError> {
+    let rows = rows(jpeg, wanted.bottom());
+    let bytes = patched(encoded, jpeg, rows, &mut scratch.encoded);
+    let (width, height) = (usize::from(jpeg.width), usize::from(rows));
+    match jpeg.colour {
+        Colour::Cmyk { inverted: false } => {
+            scratch.raw.resize(width * height * 4, 0);
+            run(bytes, ColorSpace::CMYK, &mut scratch.raw)?;
+            scratch.pixels.resize(width * height * 3, 0);
+            print(&scratch.raw, &mut scratch.pixels);
+        }
+        colour => {
+            scratch.pixels.resize(width * height * 3, 0);
+            // A picture that is RGB already is handed on as it is: to the decoder it is YCbCr, unless its ids say RGB.
+            let output = match colour {
+                Colour::Rgb if !jpeg.named_rgb => ColorSpace::YCbCr,
+                _ => ColorSpace::RGB,
+            };
+            run(bytes, output, &mut scratch.pixels)?;
+        }
+    }
+    Ok(Decoded {
+        left: 0,
+        top: 0,
+        width: jpeg.width.into(),
+        height: rows.into(),
+        eighths: 8,
+    })
+}
+
+/// Rows to decode so that those above `bottom` are what they are in the whole picture: a unit's last rows take colour
+/// from the unit below.
+pub(super) fn rows(jpeg: &JpegHeader, bottom: u32) -> u16 {
+    if !jpeg.one_pass {
+        return jpeg.height;
+    }
+    let rows = bottom.next_multiple_of(jpeg.unit_rows) + jpeg.unit_rows;
+    u16::try_from(rows).map_or(jpeg.height, |rows| rows.min(jpeg.height))
+}
+
+/// The file, with the height replaced by `rows`, so that the decoder stops there, and without Adobe's segment where it
+/// would mislead: zune-jpeg takes a transform of 0 for four inks, whatever the number of components.
+pub(super) fn patched<'a>(
+    encoded: &'a [u8],
+    jpeg: &JpegHeader,
+    rows: u16,
+    copy: &'a mut Vec<u8>,
+) -> &'a [u8] {
+    let is_ink = matches!(jpeg.colour, Colour::Cmyk { .. } | Colour::Ycck);
+    let adobe = jpeg.adobe_at.filter(|_| !is_ink);
+    if rows == jpeg.height && adobe.is_none() {
+        return encoded;
+    }
+    copy.clear();
+    copy.extend_from_slice(encoded);
+    copy[jpeg.height_at..jpeg.height_at + 2].copy_from_slice(&rows.to_be_bytes());
+    if let Some(at) = adobe {
+        copy[at] = b'-';
+    }
+    copy
+}
+
+fn run(bytes: &[u8], output: ColorSpace, out: &mut [u8]) -> Result<(), PictureError> {
+    let options = DecoderOptions::new_fast()
+        .set_strict_mode(true)
+        .set_max_width(usize::from(u16::MAX))
+        .set_max_height(usize::from(u16::MAX))
+        .jpeg_set_max_scans(MOST_SCANS)
+        .jpeg_set_out_colorspace(output);
+    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
+    decoder.decode_into(out).map_err(error)
+}
+
+/// Inks on white paper: red is what cyan and black let through, and so on, as Pillow converts.
+fn print(inks: &[u8], pixels: &mut [u8]) {
+    for (ink, pixel) in inks
+        .as_chunks::<4>()
+        .0
+        .iter()
+        .zip(pixels.as_chunks_mut::<3>().0)
+    {
+        let paper = u32::from(255 - ink[3]);
+        for (to, from) in pixel.iter_mut().zip(ink) {
+            let product = u32::from(255 - from) * paper + 128;
+            *to = u8::try_from((product + (product >> 8)) >> 8).unwrap_or(u8::MAX);
+        }
+    }
+}
+
+fn error(error: DecodeErrors) -> PictureError {
+    let text = error.to_string();
+    match error {
+        DecodeErrors::ExhaustedData | DecodeErrors::IoErrors(_) => {
+            PictureError::truncated("its data end before its last row")
+        }
+        DecodeErrors::FormatStatic(text) if text.starts_with("Premature end of buffer") => {
+            PictureError::truncated("its data end before its last row")
+        }
+        DecodeErrors::Unsupported(scheme) => PictureError::unsupported(match scheme {
+            UnsupportedSchemes::LosslessHuffman => "a lossless JPEG".to_owned(),
+            _ => "an arithmetic-coded JPEG".to_owned(),
+        }),
+        DecodeErrors::Format(text) => PictureError::corrupt(text),
+        DecodeErrors::FormatStatic(text) => PictureError::corrupt(text),
+        _ => PictureError::corrupt(text),
+    }
+}

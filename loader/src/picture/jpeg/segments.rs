@@ -1,0 +1,318 @@
+//! The segments of a JPEG before its first scan (ITU-T T.81, annex B).
+
+use std::ops::Range;
+
+use crate::picture::PictureError;
+
+const SOI_BYTES: usize = 2;
+const EOI: [u8; 2] = [0xff, 0xd9];
+
+/// What the components of a pixel mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::picture) enum Colour {
+    Grey,
+    Ycc,
+    Rgb,
+    /// Ink, 255 for none when `inverted`, as Adobe's programs write it.
+    Cmyk {
+        inverted: bool,
+    },
+    Ycck,
+}
+
+/// What the segments before the first scan say.
+#[derive(Clone, Debug)]
+pub(in crate::picture) struct JpegHeader {
+    pub(in crate::picture) width: u16,
+    pub(in crate::picture) height: u16,
+    /// Place of the EXIF data (TIFF) in the file.
+    pub(in crate::picture) exif: Option<Range<usize>>,
+    /// All components are in one baseline scan, so that rows come out in order and nothing need be kept.
+    pub(super) one_pass: bool,
+    pub(super) colour: Colour,
+    /// Component ids spell `RGB`, which decoders take for a colour space.
+    pub(super) named_rgb: bool,
+    /// Rows of pixels of a minimum coded unit: 8 to 32.
+    pub(super) unit_rows: u32,
+    /// Columns of pixels of a minimum coded unit: 8 to 32.
+    #[cfg_attr(
+        not(feature = "turbojpeg"),
+        expect(dead_code, reason = "only libjpeg-turbo decodes some columns")
+    )]
+    pub(super) unit_columns: u32,
+    /// Samples of all components per pixel, times 16 and rounded up to whole units.
+    samples: u64,
+    /// Place of the two bytes of height.
+    pub(super) height_at: usize,
+    /// Place of the word `Adobe` of segment APP14.
+    pub(super) adobe_at: Option<usize>,
+}
+
+/// Segments found so far.
+#[derive(Default)]
+struct Found {
+    frame: Option<Frame>,
+    exif: Option<Range<usize>>,
+    adobe: Option<(usize, u8)>,
+    jfif: bool,
+}
+
+struct Frame {
+    at: usize,
+    progressive: bool,
+    height: u16,
+    width: u16,
+    components: Vec<[u8; 3]>,
+}
+
+impl JpegHeader {
+    /// Walks over the segments up to the first scan, and checks that the file has an end.
+    pub(in crate::picture) fn read(bytes: &[u8]) -> Result<Self, PictureError> {
+        let mut found = Found::default();
+        let mut at = SOI_BYTES;
+        loop {
+            let (marker, start) = next_marker(bytes, at)?;
+            let body = segment(bytes, start, marker)?;
+            if marker == 0xda {
+                let scan_components = *bytes.get(body.start).unwrap_or(&0);
+                check_end(bytes, body.end)?;
+                return found.finish(scan_components);
+            }
+            found.add(marker, &body, bytes)?;
+            at = body.end;
+        }
+    }
+
+    /// A bound on what the decoder takes: 3 bytes a pixel of output, or 4 where inks are converted; and where the
+    /// picture comes in several scans, 2 bytes for each coefficient of all of them.
+    pub(in crate::picture) fn decoder_bytes(&self) -> u64 {
+        let pixels = u64::from(self.width) * u64::from(self.height);
+        let output = match self.colour {
+            Colour::Cmyk { .. } | Colour::Ycck => 7,
+            _ => 3,
+        };
+        let coefficients = if self.one_pass { 0 } else { self.samples * 2 };
+        // Rows of units before and after upsampling, and the tables.
+        let rows = u64::from(self.width) * u64::from(self.unit_rows) * 4 * 8;
+        pixels * output + coefficients + rows + (1 << 18)
+    }
+}
+
+impl Found {
+    fn add(&mut self, marker: u8, body: &Range<usize>, bytes: &[u8]) -> Result<(), PictureError> {
+        let content = &bytes[body.clone()];
+        match marker {
+            0xc0..=0xc2 => {
+                if self.frame.is_some() {
+                    return Err(PictureError::corrupt("it has two frame headers"));
+                }
+                self.frame = Some(Frame::read(marker, body.start, content)?);
+            }
+            0xc9..=0xcf => {
+                return Err(PictureError::unsupported("an arithmetic-coded JPEG"));
+            }
+            0xc3 | 0xc7 => return Err(PictureError::unsupported("a lossless JPEG")),
+            0xc5 | 0xc6 => return Err(PictureError::unsupported("a hierarchical JPEG")),
+            0xe0 if content.starts_with(b"JFIF\0") => self.jfif = true,
+            0xe1 if content.starts_with(b"Exif\0\0") && self.exif.is_none() => {
+                self.exif = Some(body.start + 6..body.end);
+            }
+            0xee if content.starts_with(b"Adobe") && content.len() >= 12 => {
+                self.adobe = Some((body.start, content[11]));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn finish(self, scan_components: u8) -> Result<JpegHeader, PictureError> {
+        let frame = self
+            .frame
+            .ok_or_else(|| PictureError::corrupt("its scan comes before its frame header"))?;
+        let adobe = self.adobe.map(|(_, transform)| transform);
+        let colour = frame.colour(adobe, self.jfif)?;
+        let most = |i: usize| frame.components.iter().map(|c| sampling(c[1])[i]).max();
+        let (h_max, v_max) = (most(0).unwrap_or(1), most(1).unwrap_or(1));
+        let units = |side: u16, most: u32| u64::from(side).div_ceil(u64::from(most) * 8);
+        let samples_of_unit: u32 = frame
+            .components
+            .iter()
+            .map(|c| sampling(c[1]).iter().product::<u32>() * 64)
+            .sum();
+        Ok(JpegHeader {
+            width: frame.width,
+            height: frame.height,
+            exif: self.exif,
+            one_pass: !frame.progressive && usize::from(scan_components) == frame.components.len(),
+            colour,
+            named_rgb: frame.ids() == *b"RGB",
+            unit_rows: v_max * 8,
+            unit_columns: h_max * 8,
+            samples: units(frame.width, h_max)
+                * units(frame.height, v_max)
+                * u64::from(samples_of_unit),
+            height_at: frame.at + 1,
+            adobe_at: self.adobe.map(|(at, _)| at),
+        })
+    }
+}
+
+impl Frame {
+    fn read(marker: u8, at: usize, content: &[u8]) -> Result<Self, PictureError> {
+        let wrong = || PictureError::corrupt("its frame header has the wrong length");
+        let [precision, h1, h0, w1, w0, count, rest @ ..] = content else {
+            return Err(wrong());
+        };
+        if *precision != 8 {
+            return Err(PictureError::unsupported(format!(
+                "a JPEG of {precision} bits a sample"
+            )));
+        }
+        let (components, []) = rest.as_chunks::<3>() else {
+            return Err(wrong());
+        };
+        if components.len() != usize::from(*count) {
+            return Err(wrong());
+        }
+        if !matches!(count, 1 | 3 | 4) {
+            return Err(PictureError::unsupported(format!(
+                "a JPEG of {count} components"
+            )));
+        }
+        if components
+            .iter()
+            .any(|c| sampling(c[1]).iter().any(|s| !(1..=4).contains(s)))
+        {
+            return Err(PictureError::corrupt("a sampling factor is not 1 to 4"));
+        }
+        Ok(Self {
+            at,
+            progressive: marker == 0xc2,
+            height: u16::from_be_bytes([*h1, *h0]),
+            width: u16::from_be_bytes([*w1, *w0]),
+            components: components.to_vec(),
+        })
+    }
+
+    fn ids(&self) -> Vec<u8> {
+        self.components.iter().map(|c| c[0]).collect()
+    }
+
+    /// The rule of libjpeg (`default_decompress_parms`), but that an impossible Adobe transform is refused.
+    fn colour(&self, adobe: Option<u8>, jfif: bool) -> Result<Colour, PictureError> {
+        Ok(match (self.components.len(), adobe) {
+            (1, _) => Colour::Grey,
+            (3, _) if jfif => Colour::Ycc,
+            (3, Some(0)) => Colour::Rgb,
+            (3, Some(_)) => Colour::Ycc,
+            (3, None) if self.ids() == *b"RGB" => Colour::Rgb,
+            (3, None) => Colour::Ycc,
+            (_, None) => Colour::Cmyk { inverted: false },
+            (_, Some(0)) => Colour::Cmyk { inverted: true },
+            (_, Some(2)) => Colour::Ycck,
+            (_, Some(transform)) => {
+                return Err(PictureError::corrupt(format!(
+                    "it has four components and Adobe's transform `{transform}`"
+                )));
+            }
+        })
+    }
+}
+
+/// Horizontal and vertical sampling factor.
+fn sampling(byte: u8) -> [u32; 2] {
+    [u32::from(byte >> 4), u32::from(byte & 15)]
+}
+
+/// The next marker's code and the place after it. Up to three stray bytes are passed over, as other decoders do.
+fn next_marker(bytes: &[u8], at: usize) -> Result<(u8, usize), PictureError> {
+    const STRAY: usize = 3;
+    let rest = bytes.get(at..).unwrap_or_default();
+    let Some(stray) = rest.iter().take(STRAY + 1).position(|b| *b == 0xff) else {
+        return Err(if rest.len() <= STRAY {
+            PictureError::truncated("it ends before its first scan")
+        } else {
+            PictureError::corrupt(format!("there is no marker at byte `{at}`"))
+        });
+    };
+    let fill = rest[stray..].iter().take_while(|b| **b == 0xff).count();
+    let after = at + stray + fill;
+    match bytes.get(after) {
+        Some(0) => Err(PictureError::corrupt(format!(
+            "there is no marker at byte `{at}`"
+        ))),
+        Some(marker) => Ok((*marker, after + 1)),
+        None => Err(PictureError::truncated("it ends before its first scan")),
+    }
+}
+
+/// The content of the segment whose length field begins at `start`.
+fn segment(bytes: &[u8], start: usize, marker: u8) -> Result<Range<usize>, PictureError> {
+    if matches!(marker, 0x01 | 0xd0..=0xd7) {
+        return Ok(start..start);
+    }
+    if marker == 0xd9 {
+        return Err(PictureError::corrupt("it ends before its first scan"));
+    }
+    let short = || PictureError::truncated(format!("it ends in the segment at byte `{start}`"));
+    let [a, b] = *bytes.get(start..start + 2).ok_or_else(short)? else {
+        return Err(short());
+    };
+    let length = usize::from(u16::from_be_bytes([a, b]));
+    if length < 2 {
+        return Err(PictureError::corrupt(format!(
+            "the segment at byte `{start}` has a length of `{length}`"
+        )));
+    }
+    if start + length > bytes.len() {
+        return Err(short());
+    }
+    Ok(start + 2..start + length)
+}
+
+/// The end marker cannot occur inside a scan, so a file without one after its first scan began is cut short. Rows
+/// below a crop are not decoded: this is what tells that they are there.
+fn check_end(bytes: &[u8], scan: usize) -> Result<(), PictureError> {
+    if bytes[scan..].windows(2).rev().any(|pair| pair == EOI) {
+        return Ok(());
+    }
+    Err(PictureError::truncated("it has no end marker"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(bytes: &[u8]) -> String {
+        JpegHeader::read(bytes).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_not_read_is_named() {
+        let check = |bytes: &[u8], expected: &str| {
+            let message = refused(bytes);
+            assert!(message.contains(expected), "{message}");
+        };
+        check(b"\xff\xd8\xff\xc9\0\x02", "arithmetic-coded");
+        check(b"\xff\xd8\xff\xcc\0\x02", "arithmetic-coded");
+        check(b"\xff\xd8\xff\xc3\0\x02", "lossless");
+        check(b"\xff\xd8\xff\xc5\0\x02", "hierarchical");
+        check(
+            b"\xff\xd8\xff\xc0\0\x0b\x0c\0\x08\0\x08\x01\x01\x11\0",
+            "12 bits",
+        );
+        check(
+            b"\xff\xd8\xff\xc0\0\x0e\x08\0\x08\0\x08\x02\x01\x11\0\x02\x11\0",
+            "2 components",
+        );
+        check(
+            b"\xff\xd8\xff\xc0\0\x0b\x08\0\x08\0\x08\x01\x01\x01\0",
+            "sampling factor",
+        );
+        check(b"\xff\xd8\xff\xe0\0\x01", "length of `1`");
+        check(b"\xff\xd8\xff\xd9", "before its first scan");
+        check(b"\xff\xd8junk!", "no marker at byte `2`");
+        check(b"\xff\xd8\xff\xe0\0\x10JF", "cut short");
+        check(b"\xff\xd8\xff", "cut short");
+    }
+}
