@@ -170,6 +170,14 @@ pub enum Error {
         /// What it said.
         reason: String,
     },
+    /// There is no device to bring batches to.
+    #[error(
+        "no GPU: {reason}; run where there is one, or without it: batches are then delivered in host memory"
+    )]
+    NoDevice {
+        /// What is missing.
+        reason: String,
+    },
     /// The device or its driver failed. Batches that are on it are lost.
     #[error(
         "a batch cannot be brought to the device; start a new process and resume from the last checkpoint, the state of \

@@ -5,7 +5,10 @@
 //! twin on the CPU, and the CUDA side is one module behind the feature `cuda`, which loads the driver when the program
 //! runs.
 
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod driver;
+mod gather;
 mod lock;
 pub(crate) mod memory;
 mod uploader;
@@ -14,6 +17,10 @@ mod uploader;
 pub(crate) mod fake;
 
 pub use driver::{DeviceFault, Driver, HostDriver, HostDriverMemory};
+pub use gather::{
+    ChannelOrder, ColumnLayout, Mix, Normalize, PADDING, RowPlace, TokenPiece, gather_rows,
+    gather_tokens, to_bf16,
+};
 pub use lock::{HostLock, LockRefused};
 pub use memory::Pinning;
 pub use uploader::{DeviceBatch, HostBatch, HostBatches, PART_ALIGNMENT, UploadTotals, Uploader};
