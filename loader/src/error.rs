@@ -131,7 +131,7 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
-    /// A block could not be read, also not when it was asked for a second time.
+    /// A block could not be read, whatever was tried.
     #[error("cannot read block `{block}` of shard `{shard}`")]
     Read {
         /// URL of the shard.
@@ -140,7 +140,7 @@ pub enum Error {
         block: u32,
         /// Cause.
         #[source]
-        source: Box<feedline_storage::Error>,
+        source: Box<crate::FetchError>,
     },
     /// The caller keeps every batch it was given, so that none can be filled.
     #[error(

@@ -60,6 +60,7 @@ pub use cache::CacheConfig;
 pub use config::LoaderConfig;
 pub use error::{Difference, Error};
 pub use feedline_schemas::loader_state::LoaderState;
+pub use fetch::FetchError;
 pub use iterator::EpochBatches;
 pub use loader::Loader;
 pub use metrics::{LoaderMetrics, StageMetrics};

@@ -1,15 +1,19 @@
 //! Reading parts of files.
 
+mod error;
+
 use std::{ops::Range, sync::Arc};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use feedline_storage::Store;
+use feedline_storage::{Error, Store};
+
+pub use error::FetchError;
 
 use crate::metrics::Meters;
 
 /// Part of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Extent {
     /// File, relative to the dataset folder.
     pub(crate) path: Arc<str>,
@@ -26,23 +30,12 @@ pub(crate) struct Extent {
 #[async_trait]
 pub(crate) trait Extents: Send + Sync + std::fmt::Debug {
     /// Reads exactly the bytes of `extent`, with the right checksum if it has one.
+    ///
+    /// May be dropped at any time; what was under way is then given up.
+    ///
+    /// # Errors
+    /// [`FetchError`], after everything that could be tried was tried: the caller need not try again.
     async fn get(&self, extent: &Extent) -> Result<Bytes, FetchError>;
-}
-
-/// Why an extent could not be had.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum FetchError {
-    /// The store says no, or gives too few bytes.
-    #[error("cannot read it")]
-    Store(#[source] feedline_storage::Error),
-    /// The bytes are not those that were written.
-    #[error("its checksum is `{found:08x}` instead of `{expected:08x}`")]
-    Checksum {
-        /// Checksum it should have.
-        expected: u32,
-        /// Checksum of what came.
-        found: u32,
-    },
 }
 
 /// Extents straight from a store. What fails or is damaged is asked for once more.
@@ -61,7 +54,7 @@ impl StoreExtents {
     async fn once(&self, extent: &Extent) -> Result<Bytes, FetchError> {
         let range = extent.range.clone();
         let bytes = self.store.get_range(&extent.path, range).await;
-        let bytes = bytes.map_err(FetchError::Store)?;
+        let bytes = bytes.map_err(|error| self.explain(extent, error))?;
         let Some(expected) = extent.crc32c else {
             return Ok(bytes);
         };
@@ -71,7 +64,35 @@ impl StoreExtents {
         if found == expected {
             Ok(bytes)
         } else {
-            Err(FetchError::Checksum { expected, found })
+            Err(FetchError::Corrupt {
+                url: self.store.url_of(&extent.path),
+                range: extent.range.clone(),
+                expected,
+                found,
+            })
+        }
+    }
+
+    fn explain(&self, extent: &Extent, error: Error) -> FetchError {
+        let (url, range) = (self.store.url_of(&extent.path), extent.range.clone());
+        match error {
+            Error::NotFound { .. } => FetchError::Missing { url },
+            Error::Denied { .. } => FetchError::Denied {
+                url,
+                source: Arc::new(error),
+            },
+            error if error.is_retryable() => FetchError::Unavailable {
+                url,
+                range,
+                attempts: 2,
+                seconds: 0,
+                failures: "2 failed reads".into(),
+                source: Arc::new(error),
+            },
+            error => FetchError::Read {
+                url,
+                source: Arc::new(error),
+            },
         }
     }
 }
@@ -81,9 +102,7 @@ impl Extents for StoreExtents {
     async fn get(&self, extent: &Extent) -> Result<Bytes, FetchError> {
         let reason = match self.once(extent).await {
             Ok(bytes) => return Ok(bytes),
-            Err(FetchError::Store(error)) if error.is_not_found() => {
-                return Err(FetchError::Store(error));
-            }
+            Err(error @ FetchError::Missing { .. }) => return Err(error),
             Err(error) => error.to_string(),
         };
         tracing::warn!(

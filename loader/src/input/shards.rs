@@ -165,9 +165,10 @@ impl Shards {
 
     /// Finds the plainest reason for which a shard cannot be read.
     async fn explain(&self, shard: &Shard, block: u32, error: FetchError) -> Error {
-        let source = match error {
-            FetchError::Store(source) => source,
-            FetchError::Checksum { expected, found } => {
+        match error {
+            FetchError::Corrupt {
+                expected, found, ..
+            } => {
                 return Error::Corrupt {
                     shard: self.url(shard),
                     block,
@@ -176,12 +177,20 @@ impl Shards {
                     ),
                 };
             }
-        };
-        if source.is_not_found() {
-            return Error::ShardMissing {
-                shard: self.url(shard),
-                fingerprint: self.manifest.fingerprint,
-            };
+            FetchError::Missing { .. } => {
+                return Error::ShardMissing {
+                    shard: self.url(shard),
+                    fingerprint: self.manifest.fingerprint,
+                };
+            }
+            FetchError::Truncated { size, .. } => {
+                return Error::ShardTruncated {
+                    shard: self.url(shard),
+                    expected: shard.bytes,
+                    found: size,
+                };
+            }
+            _ => {}
         }
         match self.store.size(&shard.path).await {
             Ok(found) if found < shard.bytes => Error::ShardTruncated {
@@ -192,7 +201,7 @@ impl Shards {
             _ => Error::Read {
                 shard: self.url(shard),
                 block,
-                source: Box::new(source),
+                source: Box::new(error),
             },
         }
     }

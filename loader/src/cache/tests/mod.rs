@@ -71,7 +71,9 @@ impl Extents for Origin {
             self.go_on.notified().await;
         }
         if self.fails.load(SeqCst) {
-            return Err(FetchError::Checksum {
+            return Err(FetchError::Corrupt {
+                url: extent.path.to_string(),
+                range: extent.range.clone(),
                 expected: 1,
                 found: 2,
             });
