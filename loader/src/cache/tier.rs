@@ -315,7 +315,7 @@ impl Tier {
     }
 
     /// Reacts to an error of the disk: nothing is written any more, or for a while.
-    fn fail(&self, error: &io::Error) {
+    pub(super) fn fail(&self, error: &io::Error) {
         let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
         match error.kind() {
             // Another process holds the lock: this extent goes past the cache, the next need not.

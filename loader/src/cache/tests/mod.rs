@@ -1,6 +1,8 @@
 //! Caches in front of a store whose bytes are known.
 
+mod children;
 mod faults;
+mod sharing;
 
 use std::{
     fs,
@@ -80,6 +82,39 @@ impl Extents for Origin {
         }
         Ok(content(number))
     }
+}
+
+/// Counts the warnings that this thread gives.
+#[derive(Clone, Debug, Default)]
+struct Warnings(Arc<AtomicU64>);
+
+impl Warnings {
+    fn listen(&self) -> tracing::subscriber::DefaultGuard {
+        tracing::subscriber::set_default(self.clone())
+    }
+
+    fn count(&self) -> u64 {
+        self.0.load(SeqCst)
+    }
+}
+
+impl tracing::Subscriber for Warnings {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() <= tracing::Level::WARN
+    }
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
 }
 
 fn content(number: u64) -> Bytes {
