@@ -1,5 +1,7 @@
 //! Damaged, cut, missing and foreign shards: one clear error, and no wrong byte is handed out.
 
+mod cache;
+
 use bytes::Bytes;
 use feedline_loader::Error;
 use feedline_schemas::manifest::{Layout, Manifest, Split, TargetKind};
