@@ -2,13 +2,6 @@
 //!
 //! When locking is refused there is less of it, in this order: fewer slabs, but at least two; two slabs of which only
 //! the front is locked; none, and the device copies through the driver's own staging memory, which is slower.
-#![cfg_attr(
-    not(test),
-    expect(
-        dead_code,
-        reason = "slabs take their memory from here once they are bytes"
-    )
-)]
 
 use std::{ops::Range, sync::Arc};
 
@@ -18,7 +11,7 @@ use serde::Serialize;
 use super::{HostLock, LockRefused};
 
 /// Alignment of slabs, in bytes: a multiple of every page size in use.
-pub(crate) const ALIGNMENT: usize = 64 << 10;
+pub const ALIGNMENT: usize = 64 << 10;
 /// A ring cannot go round with fewer slabs.
 const LEAST_SLABS: usize = 2;
 /// Locking less than this of a slab, in bytes, gains nothing.
@@ -43,17 +36,17 @@ pub enum Pinning {
 
 /// The memory of one slab.
 #[derive(Debug)]
-pub(crate) struct SlabMemory {
+pub struct SlabMemory {
     /// Zeroed and aligned to [`ALIGNMENT`]. It may be split, moved and dropped in any order.
-    pub(crate) bytes: BytesMut,
-    /// To be kept for as long as a device may read the memory.
-    pub(crate) registration: Option<Registration>,
+    pub bytes: BytesMut,
+    /// To be kept for as long as a device may read the memory. None where nothing is locked.
+    pub registration: Option<Registration>,
 }
 
 /// Memory that is page-locked, until this is dropped. It keeps the memory allocated, so that it is always unlocked
 /// before it is freed.
 #[derive(Debug)]
-pub(crate) struct Registration {
+pub struct Registration {
     lock: Arc<dyn HostLock>,
     locked: Range<usize>,
     /// A piece of the same allocation, which is freed with its last piece.
@@ -62,7 +55,8 @@ pub(crate) struct Registration {
 
 impl Registration {
     /// How many of the first of `bytes`, a part of the slab, are locked. A copy must not cross the edge.
-    pub(crate) fn locked_prefix(&self, bytes: &[u8]) -> usize {
+    #[must_use]
+    pub fn locked_prefix(&self, bytes: &[u8]) -> usize {
         let start = bytes.as_ptr().addr();
         if start < self.locked.start {
             return 0;
@@ -79,7 +73,10 @@ impl Drop for Registration {
 
 /// Allocates `count` slabs of `bytes` bytes, fewer where `lock` refuses some, and locks them. Says in a warning when it
 /// got less than it asked for.
-pub(crate) fn allocate(
+///
+/// The loader does this itself; it is for sources of batches of one's own.
+#[must_use]
+pub fn allocate_slabs(
     count: u32,
     bytes: usize,
     lock: Option<&Arc<dyn HostLock>>,
@@ -194,7 +191,7 @@ mod tests {
     fn allocate_under(limit: usize) -> (Arc<FakeLock>, Vec<SlabMemory>, Pinning, Vec<String>) {
         let fake = Arc::new(FakeLock::with_limit(limit));
         let lock: Arc<dyn HostLock> = Arc::<FakeLock>::clone(&fake);
-        let ((slabs, pinning), warnings) = warnings(|| allocate(3, SLAB, Some(&lock)));
+        let ((slabs, pinning), warnings) = warnings(|| allocate_slabs(3, SLAB, Some(&lock)));
         (fake, slabs, pinning, warnings)
     }
 
@@ -219,7 +216,7 @@ mod tests {
 
     #[test]
     fn memory_that_nobody_locks_has_no_registration() {
-        let (slabs, pinning) = allocate(2, 10, None);
+        let (slabs, pinning) = allocate_slabs(2, 10, None);
         assert_eq!(pinning, Pinning::NotAsked);
         assert!(
             slabs

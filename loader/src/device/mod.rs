@@ -10,7 +10,7 @@ pub mod cuda;
 mod driver;
 mod gather;
 mod lock;
-pub(crate) mod memory;
+mod memory;
 mod uploader;
 
 #[cfg(test)]
@@ -22,5 +22,5 @@ pub use gather::{
     gather_tokens, to_bf16,
 };
 pub use lock::{HostLock, LockRefused};
-pub use memory::Pinning;
+pub use memory::{ALIGNMENT, Pinning, Registration, SlabMemory, allocate_slabs};
 pub use uploader::{DeviceBatch, HostBatch, HostBatches, PART_ALIGNMENT, UploadTotals, Uploader};

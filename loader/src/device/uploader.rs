@@ -217,11 +217,11 @@ impl<D: Driver, S: HostBatches> Uploader<D, S> {
         if self.free.is_empty() {
             return Err(Error::DeviceBatchesHeld);
         }
-        // The loader may be waiting for a slab that is only not free because nobody looked.
-        while self.host.as_ref().is_some_and(|host| !host.is_ready()) {
-            let Some(oldest) = self.copying.front() else {
-                break;
-            };
+        // The loader may be waiting for a slab that is only not free because nobody looked. One is enough for it, and
+        // the copies behind go on.
+        if self.host.as_ref().is_some_and(|host| !host.is_ready())
+            && let Some(oldest) = self.copying.front()
+        {
             self.device.driver.settle(&oldest.buffer.done)?;
             self.copying.pop_front();
         }

@@ -374,3 +374,25 @@ fn narrow(doing: &'static str, count: usize) -> Result<u32, DeviceFault> {
     u32::try_from(count)
         .map_err(|_| DeviceFault::new(doing, format!("`{count}` is too many for one call")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_compile_for_every_kind_of_gpu_in_use() {
+        for capability in [(7, 5), (8, 0), (8, 9), (9, 0), (10, 0)] {
+            match compiled(capability) {
+                Ok(ptx) => assert!(
+                    ptx.to_src().contains(".entry normalize_bf16"),
+                    "{capability:?}"
+                ),
+                Err(fault) if fault.to_string().contains("is not installed") => {
+                    println!("skipped: {fault}");
+                    return;
+                }
+                Err(fault) => panic!("{capability:?}: {fault}"),
+            }
+        }
+    }
+}
