@@ -1,23 +1,35 @@
-//! The assemble thread: copies the rows of each batch from the blocks in memory straight into a slab.
+//! The assemble thread: finds out what each batch holds, waits until that is in memory, and has the pool fill it.
 
-use std::{convert::Infallible, ops::Range, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    convert::Infallible,
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
-use arrow::buffer::ScalarBuffer;
-use crossbeam_channel::{Receiver, Sender, select};
+use crossbeam_channel::{Receiver, select};
 use feedline_schemas::{ids::Step, loader_state::LoaderState};
 use tokio::sync::oneshot;
 
 use crate::{
-    Batch, Error,
-    block::{BlockRows, BlockTarget, DenseRows},
+    Error,
     budget::Budget,
-    fetcher::{self, Arrival},
-    geometry::BlockId,
+    fill::{Filler, Scratch},
+    filling::Filling,
+    index::index,
+    loaded::LoadedRun,
     metrics::Meters,
-    order::{Cursor, Order, Run, Share, WindowPlace},
-    resident::Resident,
+    order::{Cursor, Order, Run, Share, Window},
+    outbox::Outbox,
+    pool::Pool,
+    prefetch::{self, Arrival},
+    progress::{Progress, Waiting},
+    resident::{Resident, SourceBlock},
     ring::{Lease, Ring},
-    slab::{Slab, SlabShape, SlabTarget},
 };
 
 /// Name of the stage in errors.
@@ -28,17 +40,23 @@ pub(crate) struct Assembler {
     pub(crate) order: Order,
     pub(crate) start: u64,
     pub(crate) share: Share,
-    pub(crate) shape: SlabShape,
     pub(crate) states: States,
     pub(crate) resident: Resident,
     pub(crate) budget: Arc<Budget>,
     pub(crate) ring: Ring,
+    /// Batches that may be filled or ready at one time.
+    pub(crate) ahead: Arc<AtomicU32>,
+    pub(crate) pool: Arc<Pool<Scratch>>,
+    pub(crate) filler: Arc<Filler>,
     pub(crate) arrived: Receiver<Result<Arrival, Error>>,
-    pub(crate) ready: Sender<Result<Batch, Error>>,
+    pub(crate) done: Outbox,
+    /// A word for every batch that the caller took.
+    pub(crate) taken: Receiver<()>,
     /// Ends the thread when its other end is dropped.
     pub(crate) stop: Receiver<Infallible>,
     /// Dropped with the assembler, which ends the fetch thread.
     pub(crate) _fetch: oneshot::Sender<()>,
+    pub(crate) progress: Arc<Progress>,
     pub(crate) meters: Arc<Meters>,
 }
 
@@ -52,93 +70,132 @@ pub(crate) enum States {
 }
 
 /// Why the thread ends early.
-pub(crate) enum Halt {
+enum Halt {
     Stopped,
     Failed(Error),
 }
 
 impl Assembler {
-    /// Assembles until the pass is over or something ends it.
-    pub(crate) fn run(mut self) -> Result<(), Halt> {
-        let mut lookup = Lookup {
-            cursor: self.order.cursor(),
-            runs: Vec::new(),
-            in_window: Vec::new(),
-        };
-        let mut places = Vec::new();
+    /// Assembles until the pass is over or something ends it. An error comes in place of its batch.
+    pub(crate) fn run(mut self) {
+        let mut cursor = self.order.cursor();
+        let mut runs = Vec::new();
+        let mut under_way = 0;
         for batch in self.start..self.order.batch_count() {
-            let since = self.meters.now();
-            let mut waited = self.place(&mut lookup, batch, &mut places)?;
-            let (mut lease, blocked) = self.free_slab()?;
-            waited += blocked;
-            fill(
-                lease.slab_mut(),
-                self.shape.features,
-                self.resident.rows(),
-                &places,
-            );
-            self.resident.release(batch, &self.budget);
-            let batch = Batch::new(
-                lease,
-                places.len(),
-                self.shape.features,
-                self.states.after(batch),
-            );
-            self.meters
-                .assemble_busy
-                .add(self.meters.now().saturating_sub(since + waited));
-            if self.ready.send(Ok(batch)).is_err() {
-                return Err(Halt::Stopped);
+            match self.assemble(&mut cursor, batch, &mut runs, &mut under_way) {
+                Ok(()) => {}
+                Err(Halt::Stopped) => return,
+                Err(Halt::Failed(error)) => return self.done.send((batch, Err(error))),
             }
         }
+    }
+
+    fn assemble(
+        &mut self,
+        cursor: &mut Cursor,
+        batch: u64,
+        runs: &mut Vec<Run>,
+        under_way: &mut u32,
+    ) -> Result<(), Halt> {
+        let since = self.meters.now();
+        self.budget.demand(batch);
+        while let Ok(arrival) = self.arrived.try_recv() {
+            self.resident.insert(arrival.map_err(Halt::Failed)?);
+        }
+        let slots = self.share.slots(self.order.slots(batch));
+        let rows = index(slots.end - slots.start);
+        let padding = padding(&slots, self.order.rows(batch));
+        runs.clear();
+        cursor.runs(batch, slots, runs);
+        let mut waited = Duration::ZERO;
+        let loaded = self.load(runs, &mut waited)?;
+        waited += self.wait_for_turn(under_way)?;
+        let (lease, blocked) = self.free_slab()?;
+        waited += blocked;
+        let task_rows = self.filler.kind.task_rows(rows, self.pool.active());
+        Filling {
+            number: batch,
+            rows,
+            padding,
+            state: self.states.after(batch),
+            lease,
+            filler: Arc::clone(&self.filler),
+            done: self.done.clone(),
+            progress: Arc::clone(&self.progress),
+        }
+        .submit(&self.pool, self.ring.shape(), loaded, task_rows);
+        *under_way += 1;
+        self.resident.release(batch);
+        self.meters
+            .assemble_busy
+            .add(self.meters.since(since).saturating_sub(waited));
         Ok(())
     }
 
-    /// Finds the places of a batch, with the seats of their blocks in place of the blocks' ids. Returns the time spent
-    /// waiting for blocks.
-    fn place(
-        &mut self,
-        lookup: &mut Lookup,
-        batch: u64,
-        places: &mut Vec<Place>,
-    ) -> Result<Duration, Halt> {
-        self.budget.demand(batch);
-        while let Ok(arrival) = self.arrived.try_recv() {
-            self.resident
-                .insert(arrival.map_err(Halt::Failed)?, &self.budget);
-        }
-        places.clear();
-        lookup.append(batch, self.share.slots(self.order.slots(batch)), places);
-        let mut waited = Duration::ZERO;
-        for place in places {
-            place.block = match self.resident.seat(place.block) {
-                Some(seat) => seat,
-                None => self.wait_for(place.block, &mut waited)?,
+    /// The runs with their windows in memory. Waits for the blocks that they need.
+    fn load(&mut self, runs: &[Run], waited: &mut Duration) -> Result<Vec<LoadedRun>, Halt> {
+        let mut loaded: Vec<LoadedRun> = Vec::with_capacity(runs.len());
+        let mut slots = 0;
+        for run in runs {
+            debug_assert_eq!(index(run.slot.into()), slots, "runs are in slot order");
+            let window = match self.resident.whole_window(&run.window) {
+                Some(window) => Arc::clone(window),
+                None => {
+                    for block in blocks_of(run) {
+                        if !self.resident.has(block) {
+                            *waited += self.wait_for(block)?;
+                        }
+                    }
+                    self.resident.window(&run.window)
+                }
             };
+            let run = LoadedRun {
+                window,
+                positions: run.positions.clone(),
+            };
+            slots += run.len();
+            loaded.push(run);
         }
-        Ok(waited)
+        Ok(loaded)
     }
 
-    fn wait_for(&mut self, block: BlockId, waited: &mut Duration) -> Result<u32, Halt> {
+    fn wait_for(&mut self, block: SourceBlock) -> Result<Duration, Halt> {
         let since = self.meters.now();
-        let seat = loop {
+        let waiting = self.progress.wait(Waiting::Block(block));
+        while !self.resident.has(block) {
             if let Some(error) = self.resident.take_failure(block) {
                 return Err(Halt::Failed(error));
-            }
-            if let Some(seat) = self.resident.seat(block) {
-                break seat;
             }
             let arrival = select! {
                 recv(self.arrived) -> arrival => arrival.unwrap_or_else(|_| Err(fetch_is_gone())),
                 recv(self.stop) -> _ => return Err(Halt::Stopped),
             };
-            self.resident
-                .insert(arrival.map_err(Halt::Failed)?, &self.budget);
-        };
-        let time = self.meters.now().saturating_sub(since);
+            self.resident.insert(arrival.map_err(Halt::Failed)?);
+        }
+        drop(waiting);
+        let time = self.meters.since(since);
         self.meters.assemble_starved.add(time);
-        *waited += time;
-        Ok(seat)
+        Ok(time)
+    }
+
+    /// Waits until no more batches are under way than may be.
+    fn wait_for_turn(&self, under_way: &mut u32) -> Result<Duration, Halt> {
+        *under_way -= u32::try_from(self.taken.try_iter().count()).unwrap_or(u32::MAX);
+        if *under_way < self.ahead.load(Relaxed) {
+            return Ok(Duration::ZERO);
+        }
+        let since = self.meters.now();
+        let _waiting = self.progress.wait(Waiting::Caller);
+        while *under_way >= self.ahead.load(Relaxed) {
+            select! {
+                recv(self.taken) -> taken => taken.map_err(|_| Halt::Stopped)?,
+                recv(self.stop) -> _ => return Err(Halt::Stopped),
+            }
+            *under_way -= 1;
+        }
+        let time = self.meters.since(since);
+        self.meters.assemble_blocked.add(time);
+        Ok(time)
     }
 
     fn free_slab(&self) -> Result<(Lease, Duration), Halt> {
@@ -146,49 +203,31 @@ impl Assembler {
             return Ok((self.ring.lease(slab), Duration::ZERO));
         }
         let since = self.meters.now();
+        let _waiting = self.progress.wait(Waiting::Caller);
         let slab = select! {
             recv(self.ring.free()) -> slab => slab.map_err(|_| Halt::Stopped)?,
             recv(self.stop) -> _ => return Err(Halt::Stopped),
         };
-        let time = self.meters.now().saturating_sub(since);
+        let time = self.meters.since(since);
         self.meters.assemble_blocked.add(time);
         Ok((self.ring.lease(slab), time))
     }
 }
 
-/// Where a sample lies.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    /// Block, or its seat.
-    block: u32,
-    /// Row in the block.
-    row: u32,
+/// The blocks that a run reads from.
+fn blocks_of(run: &Run) -> BTreeSet<SourceBlock> {
+    let window: &Window = &run.window;
+    let mut places = Vec::new();
+    window.places(run.positions.clone(), &mut places);
+    places
+        .iter()
+        .map(|place| (window.source, window.blocks[place.block as usize]))
+        .collect()
 }
 
-/// Finds the places of a batch's samples.
-struct Lookup {
-    cursor: Cursor,
-    runs: Vec<Run>,
-    in_window: Vec<WindowPlace>,
-}
-
-impl Lookup {
-    /// Appends to `places` where the samples in `slots` lie, in slot order.
-    fn append(&mut self, batch: u64, slots: Range<u64>, places: &mut Vec<Place>) {
-        self.runs.clear();
-        self.cursor.runs(batch, slots, &mut self.runs);
-        let first = places.len();
-        for run in &self.runs {
-            debug_assert_eq!(places.len() - first, run.slot as usize);
-            self.in_window.clear();
-            run.window
-                .places(run.positions.clone(), &mut self.in_window);
-            places.extend(self.in_window.iter().map(|place| Place {
-                block: run.window.blocks[place.block as usize],
-                row: place.row,
-            }));
-        }
-    }
+/// How many of `slots` are from `samples` on.
+fn padding(slots: &Range<u64>, samples: u64) -> usize {
+    index(slots.end.saturating_sub(samples.max(slots.start)))
 }
 
 impl States {
@@ -205,53 +244,7 @@ impl States {
 
 fn fetch_is_gone() -> Error {
     Error::Worker {
-        stage: fetcher::STAGE,
+        stage: prefetch::STAGE,
         reason: "it ended before every block was read".into(),
     }
-}
-
-/// Copies the rows at `places`, whose blocks are seats in `blocks`, to the front of `slab`. Column by column, so that
-/// each loop is short enough for the processor to have many cache misses under way at once.
-fn fill(slab: &mut Slab, features: usize, blocks: &[BlockRows], places: &[Place]) {
-    for (to, place) in slab.x.as_mut_slice().chunks_exact_mut(features).zip(places) {
-        let start = place.row as usize * features;
-        to.copy_from_slice(&dense(&blocks[place.block as usize]).x[start..start + features]);
-    }
-    match &mut slab.y {
-        SlabTarget::None => {}
-        SlabTarget::Regression(to) => {
-            gather(to.as_mut_slice(), blocks, places, |block| match &block.y {
-                BlockTarget::Regression(y) => y,
-                _ => unreachable!("blocks are decoded by the layout that the slab was made for"),
-            })
-        }
-        SlabTarget::Classification(to) => {
-            gather(to.as_mut_slice(), blocks, places, |block| match &block.y {
-                BlockTarget::Classification(y) => y,
-                _ => unreachable!("blocks are decoded by the layout that the slab was made for"),
-            })
-        }
-    }
-    gather(slab.keys.as_mut_slice(), blocks, places, |block| {
-        &block.keys
-    });
-    gather(slab.origins.as_mut_slice(), blocks, places, |block| {
-        &block.origins
-    });
-}
-
-fn gather<T: arrow::datatypes::ArrowNativeType>(
-    to: &mut [T],
-    blocks: &[BlockRows],
-    places: &[Place],
-    column: impl Fn(&DenseRows) -> &ScalarBuffer<T>,
-) {
-    for (to, place) in to.iter_mut().zip(places) {
-        *to = column(dense(&blocks[place.block as usize]))[place.row as usize];
-    }
-}
-
-fn dense(rows: &BlockRows) -> &DenseRows {
-    rows.as_dense()
-        .expect("a loader opens splits of numbers only")
 }

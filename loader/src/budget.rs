@@ -5,7 +5,7 @@
 //! stay below the larger of the limit and what that batch needs, and the batch always gets all it needs: nothing that
 //! waits for a block can keep the block from being read.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Notify;
 
@@ -40,19 +40,22 @@ impl Budget {
         }
     }
 
-    /// Waits until a block that batch `first` is the first to need may be held, and counts it. Returns the bytes then
-    /// held. Only one caller may wait at a time. Dropping the future takes nothing.
-    pub(crate) async fn take(&self, first: u64, bytes: u64) -> u64 {
+    /// Waits until a block that batch `first` is the first to need may be held, and counts it. Only one caller may wait
+    /// at a time. Dropping the future takes nothing.
+    pub(crate) async fn take(self: &Arc<Self>, first: u64, bytes: u64) -> Permit {
         loop {
             if let Some(held) = self.try_take(first, bytes) {
-                return held;
+                return Permit {
+                    budget: Arc::clone(self),
+                    bytes,
+                    held,
+                };
             }
             self.changed.notified().await;
         }
     }
 
-    /// See [`Budget::take`].
-    pub(crate) fn try_take(&self, first: u64, bytes: u64) -> Option<u64> {
+    fn try_take(&self, first: u64, bytes: u64) -> Option<u64> {
         let mut state = self.lock();
         let held = state.held + bytes;
         if held > self.limit {
@@ -72,8 +75,7 @@ impl Budget {
         Some(held)
     }
 
-    /// Gives back the permits of a block.
-    pub(crate) fn give(&self, bytes: u64) {
+    fn give(&self, bytes: u64) {
         self.lock().held -= bytes;
         self.changed.notify_one();
     }
@@ -86,6 +88,21 @@ impl Budget {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The right to hold some bytes; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    budget: Arc<Budget>,
+    bytes: u64,
+    /// Bytes held in all when this was given.
+    pub(crate) held: u64,
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.budget.give(self.bytes);
     }
 }
 
@@ -108,9 +125,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_waiting_reader_is_woken_by_returned_bytes() {
-        let budget = Budget::new(10, 0);
-        budget.take(1, 10).await;
-        let (held, ()) = tokio::join!(budget.take(2, 3), async { budget.give(10) });
-        assert_eq!(held, 3);
+        let budget = Arc::new(Budget::new(10, 0));
+        let first = budget.take(1, 10).await;
+        let (second, ()) = tokio::join!(budget.take(2, 3), async { drop(first) });
+        assert_eq!(second.held, 3);
     }
 }

@@ -1,15 +1,17 @@
 //! Settings of a loader.
 
+use std::time::Duration;
+
 use feedline_schemas::{
     ids::{Rank, Seed},
     manifest::Split,
 };
 
-use crate::Error;
+use crate::{Error, picture::PictureConfig};
 
 /// Settings of a loader. Those marked "order" decide which samples a batch holds and must be the same on every rank
 /// and when resuming; the others may differ.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LoaderConfig {
     /// Split to read.
     pub split: Split,
@@ -31,8 +33,50 @@ pub struct LoaderConfig {
     /// Most bytes of blocks in memory or on their way. When the windows of one batch alone are larger, they are held
     /// all the same, with a warning, and nothing is read ahead. Default 1 GiB.
     pub prefetch_bytes: u64,
-    /// Batches that can be filled, ready or in use at one time, 2 to 64; their memory is allocated once. Default 3.
+    /// Batches that can be filled, ready or in use at one time, 2 to 64; their memory is allocated once. How many of
+    /// them are filled ahead is set while running. Default 4.
     pub slabs: u32,
+    /// Most threads that fill batches, up to 1,024; 0 means one for each processor. How many of them work is set while
+    /// running, to the fewest that keep up. Default 0.
+    pub threads: u32,
+    /// Most reads under way at one time, 1 to 1,024. Object stores give some dozen MB/s each; on local disks more than
+    /// a few dozen only queue. Default 128.
+    pub reads: u32,
+    /// How long a call of `next` may wait before it gives [`Error::Stalled`], which says who is late. No limit when
+    /// none. Default 10 minutes.
+    pub stall_timeout: Option<Duration>,
+    /// Most samples that may be replaced by others because they or their block are damaged, as a share of the split, 0
+    /// to 1. Beyond, the pass ends with [`Error::TooManyBad`] or what is wrong with the block. Default 0.001.
+    pub max_bad_share: f64,
+    /// What is done to pictures; needed for datasets of pictures, and the pixels depend on it. Default none.
+    pub pictures: Option<PictureConfig>,
+    /// How documents become rows; needed for datasets of tokens. Default none.
+    pub tokens: Option<TokensConfig>,
+}
+
+/// How tokenized documents become rows of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokensConfig {
+    /// Order: ids in a row, 1 to 16,777,216. For next-token training, one more than the model reads: inputs are the
+    /// first `length - 1`, targets the last.
+    pub length: u32,
+    /// Order: whether documents are packed into rows, several to one and each whole where it fits. Otherwise each
+    /// document is a row of its own, and what exceeds `length` is left out. Default true.
+    pub pack: bool,
+    /// Id of positions that no document fills. Default 0.
+    pub padding_id: u32,
+}
+
+impl TokensConfig {
+    /// Rows of `length` ids, packed.
+    #[must_use]
+    pub const fn new(length: u32) -> Self {
+        Self {
+            length,
+            pack: true,
+            padding_id: 0,
+        }
+    }
 }
 
 impl LoaderConfig {
@@ -48,7 +92,13 @@ impl LoaderConfig {
             domains: 64,
             window_blocks: 8,
             prefetch_bytes: 1 << 30,
-            slabs: 3,
+            slabs: 4,
+            threads: 0,
+            reads: 128,
+            stall_timeout: Some(Duration::from_secs(600)),
+            max_bad_share: 0.001,
+            pictures: None,
+            tokens: None,
         }
     }
 
@@ -74,9 +124,32 @@ impl LoaderConfig {
         if let Some(reason) = outside(self.window_blocks, 1, 1 << 16) {
             return refuse("window_blocks", reason);
         }
-        match outside(self.slabs, 2, 64) {
-            Some(reason) => refuse("slabs", reason),
-            None => Ok(()),
+        if let Some(reason) = outside(self.slabs, 2, 64) {
+            return refuse("slabs", reason);
+        }
+        if let Some(reason) = outside(self.threads, 0, 1024) {
+            return refuse("threads", reason);
+        }
+        if let Some(reason) = outside(self.reads, 1, 1024) {
+            return refuse("reads", reason);
+        }
+        if !(0.0..=1.0).contains(&self.max_bad_share) {
+            let reason = format!("it is `{}`, use `0` to `1`", self.max_bad_share);
+            return refuse("max_bad_share", reason);
+        }
+        if let Some(tokens) = &self.tokens
+            && let Some(reason) = outside(tokens.length, 1, 1 << 24)
+        {
+            return refuse("tokens.length", reason);
+        }
+        self.pictures.as_ref().map_or(Ok(()), PictureConfig::check)
+    }
+
+    /// Most threads that fill batches.
+    pub(crate) fn most_threads(&self) -> usize {
+        match self.threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            threads => threads as usize,
         }
     }
 }
@@ -113,5 +186,18 @@ mod tests {
             "`window_blocks`: it is `65537`, use `1` to `65536`",
         );
         check(|c| c.slabs = 1, "`slabs`: it is `1`, use `2` to `64`");
+        check(
+            |c| c.threads = 1025,
+            "`threads`: it is `1025`, use `0` to `1024`",
+        );
+        check(|c| c.reads = 0, "`reads`: it is `0`, use `1` to `1024`");
+        check(
+            |c| c.max_bad_share = f64::NAN,
+            "`max_bad_share`: it is `NaN`, use `0` to `1`",
+        );
+        check(
+            |c| c.tokens = Some(TokensConfig::new(0)),
+            "`tokens.length`: it is `0`, use `1` to `16777216`",
+        );
     }
 }

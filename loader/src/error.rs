@@ -194,6 +194,62 @@ pub enum Error {
          with more buffers"
     )]
     DeviceBatchesHeld,
+    /// A URL cannot be used.
+    #[error("cannot open the dataset")]
+    Location {
+        /// Cause.
+        #[source]
+        source: Box<feedline_storage::Error>,
+    },
+    /// Too many samples cannot be used.
+    #[error(
+        "`{bad}` of `{samples}` samples cannot be used, more than `max_bad_share` = `{most_share}` allows; the last is \
+         row `{row}` in block `{block}` of `{shard}`: {reason}; repair the dataset or raise `max_bad_share`"
+    )]
+    TooManyBad {
+        /// Samples that cannot be used.
+        bad: u64,
+        /// Samples there are.
+        samples: u64,
+        /// Share that is allowed.
+        most_share: f64,
+        /// File of the last one, relative to the dataset's folder.
+        shard: String,
+        /// Block in the shard, from 0.
+        block: u32,
+        /// Row in the block, from 0.
+        row: u32,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// No batch came for too long.
+    #[error(
+        "rank `{rank}` waited `{seconds}` s for batch `{batch}`: its loader's `{stage}` stage is late, {detail}; raise \
+         `stall_timeout` if that can be, or look into what it waits for"
+    )]
+    Stalled {
+        /// This rank.
+        rank: u32,
+        /// Batch of the pass, from 0.
+        batch: u64,
+        /// How long it waited.
+        seconds: u64,
+        /// Stage that is late: `fetch`, `decode` or `caller`.
+        stage: &'static str,
+        /// What it waits for.
+        detail: String,
+    },
+    /// The process was forked after the pass began: its threads are in the parent only.
+    #[error(
+        "this pass was started in process `{started_in}` and is used in process `{used_in}`, where it has no threads: \
+         open the loader after the fork, or start workers by spawning instead of forking"
+    )]
+    Forked {
+        /// Process that started the pass.
+        started_in: u32,
+        /// Process that asked for a batch.
+        used_in: u32,
+    },
 }
 
 /// A field of a loader state that is not what this loader has.

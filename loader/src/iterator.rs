@@ -1,64 +1,75 @@
-//! The batches of one pass, made ahead by two threads.
+//! The batches of one pass, made ahead by the loader's threads.
 
 use std::{
+    collections::BTreeMap,
     convert::Infallible,
     fmt,
     sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded, unbounded};
+use feedline_schemas::loader_state::LoaderState;
+use futures::task::AtomicWaker;
 use tokio::sync::oneshot;
 
 use crate::{
     Batch, Error,
-    assemble::{self, Assembler, Halt, States},
+    assemble::{self, Assembler, States},
     budget::Budget,
-    fetch::Extents,
-    fetcher::{self, Fetcher},
-    geometry::Geometry,
+    engine::Engine,
     guard::catching,
-    input::Input,
-    metrics::Meters,
-    order::{Order, Share},
+    order::Order,
+    outbox::{Outcome, outbox},
+    prefetch::{self, Prefetcher},
+    progress::{Progress, Waiting},
     resident::Resident,
     ring::Ring,
-    slab::SlabShape,
 };
+
+/// How often a waiting caller looks at the clock.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// The batches of the rest of an epoch, or of a sequential pass, in order.
 ///
-/// Two threads read and assemble ahead of the caller; `next` blocks until a batch is ready. The caller may hold all but one of the loader's batches
-/// ([`LoaderConfig::slabs`](crate::LoaderConfig::slabs)) while it asks for the next; holding all of them gives
-/// [`Error::BatchesHeld`], after which it may drop one and go on. Any other error ends the iteration: it is given once,
-/// then `None`. Dropping the iterator in mid-pass ends its threads, within about a second.
+/// The loader's threads read and fill ahead of the caller; `next` blocks until a batch is ready. The caller may hold all
+/// but one of the loader's batches ([`LoaderConfig::slabs`](crate::LoaderConfig::slabs)) while it asks for the next;
+/// holding all of them gives [`Error::BatchesHeld`], after which it may drop one and go on. Any other error ends the
+/// iteration: it is given once, then `None`. Dropping the iterator in mid-pass ends its threads, within about a second.
 pub struct EpochBatches {
-    ready: Option<Receiver<Result<Batch, Error>>>,
+    engine: Arc<Engine>,
     ring: Ring,
-    /// Where the ring waits for the next pass.
-    home: Arc<Mutex<Option<Ring>>>,
+    /// Where the loader's position is kept, if this pass moves it.
+    position: Option<Arc<Mutex<LoaderState>>>,
+    /// State after the batch handed out last.
+    last: Option<LoaderState>,
+    next: u64,
+    end: u64,
     workers: Option<Workers>,
-    remaining: u64,
-    meters: Arc<Meters>,
+    /// Batches that were done before their turn.
+    early: BTreeMap<u64, Result<Batch, Error>>,
+    fatal: Arc<Mutex<Option<Error>>>,
+    progress: Arc<Progress>,
+    process: u32,
+    waited: Duration,
+    is_first: bool,
 }
 
 /// What a pass is made of.
 pub(crate) struct Parts {
+    pub(crate) engine: Arc<Engine>,
     pub(crate) order: Order,
     pub(crate) start: u64,
-    pub(crate) share: Share,
     pub(crate) states: States,
-    pub(crate) geometry: Arc<Geometry>,
-    pub(crate) input: Arc<Input>,
-    pub(crate) extents: Arc<dyn Extents>,
-    pub(crate) shape: SlabShape,
-    pub(crate) prefetch_bytes: u64,
-    pub(crate) ring: Ring,
-    pub(crate) home: Arc<Mutex<Option<Ring>>>,
-    pub(crate) meters: Arc<Meters>,
+    pub(crate) position: Option<Arc<Mutex<LoaderState>>>,
 }
 
 struct Workers {
+    done: Receiver<Outcome>,
+    waker: Arc<AtomicWaker>,
+    taken: Sender<()>,
     /// Nothing is ever sent: dropping it is the signal.
     stop: Sender<Infallible>,
     threads: Vec<JoinHandle<()>>,
@@ -66,100 +77,262 @@ struct Workers {
 
 impl EpochBatches {
     pub(crate) fn start(parts: Parts) -> Result<Self, Error> {
-        let remaining = parts.order.batch_count().saturating_sub(parts.start);
-        let (ring, home, meters) = (
-            parts.ring.clone(),
-            Arc::clone(&parts.home),
-            Arc::clone(&parts.meters),
-        );
+        let engine = Arc::clone(&parts.engine);
         let mut batches = Self {
-            ready: None,
-            ring,
-            home,
+            ring: engine.take_ring(),
+            engine,
+            position: parts.position.clone(),
+            last: None,
+            next: parts.start,
+            end: parts.order.batch_count().max(parts.start),
             workers: None,
-            remaining,
-            meters,
+            early: BTreeMap::new(),
+            fatal: Arc::default(),
+            progress: Arc::default(),
+            process: std::process::id(),
+            waited: Duration::ZERO,
+            is_first: true,
         };
-        if remaining > 0 {
+        if batches.remaining() > 0 {
             batches.start_workers(parts)?;
         }
         Ok(batches)
     }
 
     fn start_workers(&mut self, parts: Parts) -> Result<(), Error> {
-        let budget = Arc::new(Budget::new(parts.prefetch_bytes, parts.start));
+        let engine = &self.engine;
+        engine.pool.start()?;
+        let budget = Arc::new(Budget::new(engine.prefetch_bytes, parts.start));
         let (arrived_in, arrived) = unbounded();
-        // One more than there are slabs: the error that ends a pass never waits.
-        let (ready_in, ready) = bounded(self.ring.slabs() as usize + 1);
+        let (taken_in, taken) = unbounded();
         let (stop, stopped) = bounded(0);
         let (fetch_stop, fetch_stopped) = oneshot::channel();
-        let input = Arc::clone(&parts.input);
-        let plan = parts.order.needs(parts.start, parts.share);
-        let plan = plan.map(move |need| (need, input.block_bytes(need.block)));
-        let fetcher = Fetcher {
-            input: parts.input,
-            extents: parts.extents,
-            plan: Box::new(plan),
+        let (outbox, done, waker) = outbox();
+        let prefetcher = Prefetcher {
+            sources: Arc::clone(&engine.sources),
+            kept: Arc::clone(&engine.kept),
+            needs: parts.order.needs(parts.start, engine.share),
             budget: Arc::clone(&budget),
+            reads: Arc::clone(&engine.reads),
             arrived: arrived_in,
             stop: fetch_stopped,
-            meters: Arc::clone(&parts.meters),
+            meters: Arc::clone(&engine.meters),
         };
         let assembler = Assembler {
             order: parts.order,
             start: parts.start,
-            share: parts.share,
-            shape: parts.shape,
+            share: engine.share,
             states: parts.states,
-            resident: Resident::new(parts.geometry.block_count()),
+            resident: Resident::default(),
             budget,
-            ring: parts.ring,
+            ring: self.ring.clone(),
+            ahead: Arc::clone(&engine.ahead),
+            pool: Arc::clone(&engine.pool),
+            filler: Arc::clone(&engine.filler),
             arrived,
-            ready: ready_in,
+            done: outbox,
+            taken,
             stop: stopped,
             _fetch: fetch_stop,
-            meters: parts.meters,
+            progress: Arc::clone(&self.progress),
+            meters: Arc::clone(&engine.meters),
         };
-        self.ready = Some(ready);
+        let fatal = Arc::clone(&self.fatal);
         let workers = self.workers.insert(Workers {
+            done,
+            waker,
+            taken: taken_in,
             stop,
             threads: Vec::new(),
         });
-        workers.spawn(fetcher::STAGE, move || run_fetch(fetcher))?;
-        workers.spawn(assemble::STAGE, move || run_assemble(assembler))
+        workers.spawn(prefetch::STAGE, move || run_prefetch(prefetcher))?;
+        workers.spawn(assemble::STAGE, move || {
+            run_assemble(assembler, &fatal);
+        })
     }
 
     /// Batches still to come.
     #[must_use]
     pub fn remaining(&self) -> u64 {
-        self.remaining
+        self.end - self.next
     }
 
-    fn receive(&mut self) -> Result<Batch, Error> {
-        let Some(ready) = &self.ready else {
-            return Err(assemble_is_gone());
+    /// What can be said before a batch is waited for. `None`: go on.
+    fn before_next(&mut self) -> Option<Option<Result<Batch, Error>>> {
+        if let (Some(position), Some(state)) = (&self.position, self.last.take()) {
+            *position.lock().unwrap_or_else(PoisonError::into_inner) = state;
+        }
+        if self.remaining() == 0 {
+            self.finish();
+            return Some(None);
+        }
+        let used_in = std::process::id();
+        if used_in != self.process {
+            let started_in = self.process;
+            self.finish();
+            return Some(Some(Err(Error::Forked {
+                started_in,
+                used_in,
+            })));
+        }
+        if self.ring.in_use() >= self.ring.slabs() {
+            return Some(Some(Err(Error::BatchesHeld {
+                slabs: self.ring.slabs(),
+            })));
+        }
+        None
+    }
+
+    /// Takes in what is done without waiting; the next batch, if it is there.
+    fn poll_done(&mut self) -> Option<Result<Batch, Error>> {
+        loop {
+            if let Some(outcome) = self.early.remove(&self.next) {
+                return Some(outcome);
+            }
+            let Some(workers) = &self.workers else {
+                return Some(Err(self.ended_early()));
+            };
+            match workers.done.try_recv() {
+                Ok((number, outcome)) => {
+                    self.early.insert(number, outcome);
+                }
+                Err(TryRecvError::Empty) => return None,
+                Err(TryRecvError::Disconnected) => return Some(Err(self.ended_early())),
+            }
+        }
+    }
+
+    fn wait(&mut self) -> Result<Batch, Error> {
+        let since = self.engine.meters.now();
+        loop {
+            if let Some(outcome) = self.poll_done() {
+                self.waited += self.engine.meters.since(since);
+                return outcome;
+            }
+            let Some(workers) = &self.workers else {
+                return Err(self.ended_early());
+            };
+            match workers.done.recv_timeout(LOOK) {
+                Ok((number, outcome)) => {
+                    self.early.insert(number, outcome);
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    let waited = self.engine.meters.since(since);
+                    if self.engine.stall_timeout.is_some_and(|most| waited > most) {
+                        return Err(self.stalled(waited));
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => return Err(self.ended_early()),
+            }
+        }
+    }
+
+    /// Books a batch, or the end.
+    fn after_next(&mut self, outcome: Result<Batch, Error>) -> Result<Batch, Error> {
+        let meters = &self.engine.meters;
+        let waited = std::mem::take(&mut self.waited);
+        meters.consumer_wait.add(waited);
+        if std::mem::take(&mut self.is_first) {
+            meters.first_batch.raise(waited);
+        }
+        match outcome {
+            Ok(mut batch) => {
+                batch.hand_out(&self.ring);
+                if let Some(workers) = &self.workers {
+                    // An assembler that has nothing left to do does not listen.
+                    workers.taken.send(()).ok();
+                }
+                self.next += 1;
+                meters.count(batch.rows() as u64, batch.bytes() as u64);
+                self.last = Some(if self.remaining() == 0 {
+                    self.engine.next_epoch(batch.state())
+                } else {
+                    batch.state().clone()
+                });
+                self.engine.control()?;
+                Ok(batch)
+            }
+            Err(error) => {
+                self.finish();
+                Err(error)
+            }
+        }
+    }
+
+    /// The next batch for an async caller.
+    pub(crate) fn poll(&mut self, context: &Context<'_>) -> Poll<Option<Result<Batch, Error>>> {
+        if let Some(known) = self.before_next() {
+            return Poll::Ready(known);
+        }
+        if let Some(workers) = &self.workers {
+            workers.waker.register(context.waker());
+        }
+        match self.poll_done() {
+            Some(outcome) => Poll::Ready(Some(self.after_next(outcome))),
+            None => Poll::Pending,
+        }
+    }
+
+    fn ended_early(&self) -> Error {
+        let fatal = self
+            .fatal
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        fatal.unwrap_or_else(|| Error::Worker {
+            stage: assemble::STAGE,
+            reason: "it ended before the last batch".into(),
+        })
+    }
+
+    fn stalled(&self, waited: Duration) -> Error {
+        let (stage, detail) = match self.progress.get() {
+            Some(Waiting::Block((source, block))) => (
+                prefetch::STAGE,
+                format!(
+                    "{} has not arrived",
+                    self.engine.sources.name(source, block)
+                ),
+            ),
+            Some(Waiting::Caller) if self.ring.in_use() > 0 => (
+                "caller",
+                format!("which holds `{}` batches", self.ring.in_use()),
+            ),
+            _ => (
+                crate::pool::STAGE,
+                format!("with `{}` threads at work", self.engine.pool.active()),
+            ),
         };
-        let since = self.meters.now();
-        let received = ready.recv();
-        self.meters
-            .consumer_wait
-            .add(self.meters.now().saturating_sub(since));
-        let mut batch = received.unwrap_or_else(|_| Err(assemble_is_gone()))?;
-        batch.hand_out(&self.ring);
-        Ok(batch)
+        Error::Stalled {
+            rank: self.engine.rank,
+            batch: self.next,
+            seconds: waited.as_secs(),
+            stage,
+            detail,
+        }
     }
 
     /// Ends the threads and waits for them.
     fn finish(&mut self) {
-        self.remaining = 0;
+        self.end = self.next;
+        self.progress.cancel();
         // Batches that nobody will ask for go back to the ring.
-        self.ready = None;
-        if let Some(Workers { stop, threads }) = self.workers.take() {
+        self.early.clear();
+        let here = std::process::id() == self.process;
+        if let Some(Workers {
+            done,
+            stop,
+            threads,
+            ..
+        }) = self.workers.take()
+        {
             drop(stop);
-            for thread in threads {
+            // After a fork the threads are those of another process, and waiting for them would never end.
+            for thread in threads.into_iter().filter(|_| here) {
                 // Its panics are caught inside, and there is nobody left to tell.
                 thread.join().ok();
             }
+            drop(done);
         }
     }
 }
@@ -168,42 +341,29 @@ impl Iterator for EpochBatches {
     type Item = Result<Batch, Error>;
 
     fn next(&mut self) -> Option<Result<Batch, Error>> {
-        if self.remaining == 0 {
-            self.finish();
-            return None;
+        if let Some(known) = self.before_next() {
+            return known;
         }
-        if self.ring.in_use() >= self.ring.slabs() {
-            return Some(Err(Error::BatchesHeld {
-                slabs: self.ring.slabs(),
-            }));
-        }
-        let received = self.receive();
-        match &received {
-            Ok(batch) => {
-                self.remaining -= 1;
-                self.meters.count(batch);
-            }
-            Err(_) => self.finish(),
-        }
-        Some(received)
+        let outcome = self.wait();
+        Some(self.after_next(outcome))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (0, usize::try_from(self.remaining).ok())
+        (0, usize::try_from(self.remaining()).ok())
     }
 }
 
 impl Drop for EpochBatches {
     fn drop(&mut self) {
         self.finish();
-        *self.home.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.ring.clone());
+        self.engine.return_ring(self.ring.clone());
     }
 }
 
 impl fmt::Debug for EpochBatches {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EpochBatches")
-            .field("remaining", &self.remaining)
+            .field("remaining", &self.remaining())
             .finish_non_exhaustive()
     }
 }
@@ -223,35 +383,29 @@ impl Workers {
     }
 }
 
-fn run_fetch(fetcher: Fetcher) {
-    let arrived = fetcher.arrived.clone();
-    if let Err(reason) = catching(move || fetcher.run()) {
+fn run_prefetch(prefetcher: Prefetcher) {
+    let arrived = prefetcher.arrived.clone();
+    if let Err(reason) = catching(move || prefetcher.run()) {
         // A receiver that is gone has no use for the error.
         arrived
             .send(Err(Error::Worker {
-                stage: fetcher::STAGE,
+                stage: prefetch::STAGE,
                 reason,
             }))
             .ok();
     }
 }
 
-fn run_assemble(assembler: Assembler) {
-    let ready = assembler.ready.clone();
-    let error = match catching(move || assembler.run()) {
-        Ok(Ok(()) | Err(Halt::Stopped)) => return,
-        Ok(Err(Halt::Failed(error))) => error,
-        Err(reason) => Error::Worker {
+/// Runs the assembler. A panic is told after all batches that are under way.
+fn run_assemble(assembler: Assembler, fatal: &Mutex<Option<Error>>) {
+    // Closed only when the reason is known.
+    let open = assembler.done.clone();
+    if let Err(reason) = catching(move || assembler.run()) {
+        let error = Error::Worker {
             stage: assemble::STAGE,
             reason,
-        },
-    };
-    ready.send(Err(error)).ok();
-}
-
-fn assemble_is_gone() -> Error {
-    Error::Worker {
-        stage: assemble::STAGE,
-        reason: "it ended before the last batch".into(),
+        };
+        *fatal.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
     }
+    drop(open);
 }

@@ -4,51 +4,66 @@
 //! of ranks, from a [`LoaderState`] of a few integers; see [`Batch::state`]. Blocks are checked before any of their
 //! samples is handed out.
 //!
-//! ```no_run
-//! # use std::sync::Arc;
-//! # use feedline_loader::{Loader, LoaderConfig, Target};
-//! # use feedline_schemas::{ids::Seed, manifest::Split};
-//! # use feedline_storage::{Store, StoreOptions, clock::SystemClock};
-//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let dataset = Store::open("out/dataset", &StoreOptions::default())?;
-//! let config = LoaderConfig::new(Split::Train, Seed::new(0), 256);
-//! let loader = Loader::open(&dataset, &config, Arc::new(SystemClock)).await?;
-//! let mut state = loader.start_state();
-//! for batch in loader.epoch(state.clone())? {
+//! ```
+//! use feedline_loader::{Loader, Split};
+//!
+//! # fn example() -> Result<(), feedline_loader::Error> {
+//! let loader = Loader::builder("out/dataset").split(Split::Train).batch_size(256).seed(7).open_blocking()?;
+//! for batch in loader.batches()? {
 //!     let batch = batch?;
 //!     assert_eq!(batch.x().len(), batch.rows() * batch.features());
-//!     state = batch.state().clone();
 //! }
-//! println!("next: {:?}, waited {} s", loader.next_epoch(&state), loader.metrics().consumer_wait_seconds);
+//! println!("goes on at {:?}, waited {} s", loader.state(), loader.metrics().consumer_wait_seconds);
 //! # Ok(()) }
+//! # assert!(matches!(example(), Err(feedline_loader::Error::NoDataset { .. })));
 //! ```
 //!
-//! A pass has two threads: `fetch` reads blocks in the order of first need within a budget of bytes, `assemble` copies
-//! rows into one of three slabs that go round between it and the caller.
+//! The way of a sample:
+//!
+//! ```text
+//! order (integers) -> needs -> fetch thread, within a budget of bytes -> blocks in memory, each checked
+//!       -> assemble thread: which rows of which blocks a batch holds -> pool of threads: fill the pieces of a slab
+//!       -> batches, put in order -> the caller, who drops them -> the slab is free again
+//! ```
 
 mod assemble;
 mod batch;
 mod block;
 mod budget;
+mod builder;
 mod cache;
 mod config;
+mod control;
 pub mod device;
+mod engine;
 mod error;
 mod fetch;
-mod fetcher;
+mod fill;
+mod filling;
 mod geometry;
 mod guard;
+mod headspace;
 mod index;
 mod input;
 mod iterator;
+mod kept;
+mod kind;
+mod loaded;
 mod loader;
 mod metrics;
 mod order;
+mod outbox;
 pub mod picture;
+mod pool;
+mod prefetch;
+mod progress;
+mod quarantine;
 mod resident;
 mod ring;
 mod slab;
+mod sources;
 mod state;
+mod stream;
 
 #[cfg(test)]
 #[expect(dead_code, reason = "the tests of whole passes use more of it")]
@@ -56,11 +71,20 @@ mod state;
 mod dataset;
 
 pub use batch::{Batch, Target};
+pub use builder::LoaderBuilder;
 pub use cache::CacheConfig;
-pub use config::LoaderConfig;
+pub use config::{LoaderConfig, TokensConfig};
 pub use error::{Difference, Error};
-pub use feedline_schemas::loader_state::LoaderState;
+pub use feedline_schemas::{
+    ids::{Rank, Seed},
+    loader_state::LoaderState,
+    manifest::Split,
+};
 pub use fetch::FetchError;
+pub use headspace::Headspace;
 pub use iterator::EpochBatches;
+pub use kind::BatchKind;
 pub use loader::Loader;
 pub use metrics::{LoaderMetrics, StageMetrics};
+pub use quarantine::Quarantined;
+pub use stream::BatchStream;

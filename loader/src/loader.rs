@@ -6,22 +6,26 @@ use feedline_schemas::{
     format::LOADER_STATE,
     ids::{Epoch, Step},
     loader_state::LoaderState,
-    manifest::Manifest,
+    manifest::{Manifest, TargetKind},
 };
 use feedline_storage::{Store, clock::Clock};
 
 use crate::{
-    EpochBatches, Error, LoaderConfig, LoaderMetrics,
+    BatchKind, BatchStream, EpochBatches, Error, LoaderBuilder, LoaderConfig, LoaderMetrics,
+    Quarantined,
     assemble::States,
-    fetch::{Extents, StoreExtents},
+    engine::Engine,
+    fetch::StoreExtents,
+    fill::Filler,
     geometry::Geometry,
     index::index,
     input::{Input, Record},
     iterator::Parts,
+    kept::Kept,
     metrics::Meters,
-    order::{self, Batches, Blocks, ORDER_VERSION, Order, OrderSpec, Share},
-    ring::Ring,
-    slab::{HostMemory, SlabShape},
+    order::{Batches, Blocks, ORDER_VERSION, Order, OrderSpec, Share, Source},
+    quarantine::Quarantine,
+    sources::{SourceInput, Sources},
     state,
 };
 
@@ -33,18 +37,34 @@ pub struct Loader {
     config: LoaderConfig,
     spec: OrderSpec,
     batches: Batches,
-    shape: SlabShape,
-    geometry: Arc<Geometry>,
-    input: Arc<Input>,
-    extents: Arc<dyn Extents>,
     blocks: Arc<Blocks>,
-    shuffled: Arc<order::Source>,
-    meters: Arc<Meters>,
-    /// The ring of the last pass that ended, for the next.
-    spare: Arc<Mutex<Option<Ring>>>,
+    shuffled: Arc<Source>,
+    input: Arc<Input>,
+    engine: Arc<Engine>,
+    /// Where [`Loader::batches`] goes on.
+    position: Arc<Mutex<LoaderState>>,
 }
 
 impl Loader {
+    /// Begins to describe a loader of the dataset at `url`: a path, or `file://`, `s3://`, `gs://`, `az://`,
+    /// `http(s)://`.
+    ///
+    /// ```
+    /// use feedline_loader::{Loader, Split};
+    ///
+    /// # fn example() -> Result<(), feedline_loader::Error> {
+    /// let loader = Loader::builder("out/dataset").split(Split::Train).batch_size(256).seed(7).open_blocking()?;
+    /// for batch in loader.batches()? {
+    ///     let batch = batch?;
+    ///     assert_eq!(batch.x().len(), batch.rows() * batch.features());
+    /// }
+    /// # Ok(()) }
+    /// # assert!(matches!(example(), Err(feedline_loader::Error::NoDataset { .. })));
+    /// ```
+    pub fn builder(url: &str) -> LoaderBuilder {
+        LoaderBuilder::new(url)
+    }
+
     /// Opens the dataset in the folder `dataset`: reads `CURRENT` and the manifest it names, and no shard yet.
     ///
     /// # Errors
@@ -56,45 +76,86 @@ impl Loader {
     ) -> Result<Self, Error> {
         config.check()?;
         let input = Arc::new(Input::open(dataset, config.split).await?);
+        let (kind, target) = kind(input.record(), config)?;
         let geometry = Arc::clone(input.geometry());
-        let Record::Dense { features, target } = *input.record() else {
-            return Err(Error::Manifest {
-                url: dataset.url(),
-                reason: "its rows are not numbers".into(),
-            });
+        let meters = Arc::new(Meters::new(clock));
+        let quarantine = Arc::new(Quarantine::new(
+            vec![Arc::clone(&geometry)],
+            config.max_bad_share,
+            Arc::clone(&meters),
+        ));
+        let extents = StoreExtents::new(dataset.clone(), Arc::clone(&meters));
+        let sources = Sources {
+            inputs: vec![SourceInput {
+                input: Arc::clone(&input),
+                extents: Arc::new(extents),
+            }],
+            quarantine: Arc::clone(&quarantine),
+            meters,
+        };
+        let filler = Filler {
+            kind,
+            target,
+            pictures: config.pictures.clone(),
+            tokens: config.tokens.clone(),
+            seed: config.seed.get(),
+            quarantine,
         };
         let batches = Batches::new(geometry.samples(), config.global_batch);
         let share = Share::new(config.rank, config.world_size);
-        let shape = SlabShape {
-            rows: index(share.most_rows(batches.rows(0))),
-            features: features as usize,
-            target,
-        };
-        let blocks = Arc::new(Blocks::of(&geometry, 0));
-        let spec = OrderSpec::fit(
-            config.seed.get(),
-            config.domains,
-            config.window_blocks,
-            config.global_batch,
-            &blocks,
-        );
-        let shuffled = Arc::new(spec.source(Arc::clone(&blocks)));
-        let meters = Arc::new(Meters::new(clock, shape));
-        let extents = Arc::new(StoreExtents::new(dataset.clone(), Arc::clone(&meters)));
-        let config = config.clone();
-        Ok(Self {
-            config,
+        let rows = index(share.most_rows(batches.rows(0)));
+        let kept = Kept::new(split_bytes(&input) <= config.prefetch_bytes);
+        let engine = Engine::new(config, share, rows, sources, filler, kept);
+        let (spec, blocks) = order_of(config, &geometry);
+        let loader = Self {
+            config: config.clone(),
             spec,
             batches,
-            shape,
-            geometry,
-            input,
-            extents,
+            shuffled: Arc::new(spec.source(Arc::clone(&blocks))),
             blocks,
-            shuffled,
-            meters,
-            spare: Arc::default(),
-        })
+            position: Arc::new(Mutex::new(first_state(&input, config, spec))),
+            input,
+            engine: Arc::new(engine),
+        };
+        Ok(loader)
+    }
+
+    /// The batches of the rest of the epoch at [`Loader::state`], which moves along with them: called again, it gives
+    /// the rest of that epoch, or the next one when there is none.
+    ///
+    /// # Errors
+    /// As [`Loader::epoch`].
+    pub fn batches(&self) -> Result<EpochBatches, Error> {
+        let mut start = self.state();
+        if start.batch.get() >= self.batches_per_epoch() {
+            start = self.next_epoch(&start);
+        }
+        self.start_epoch(start, Some(Arc::clone(&self.position)))
+    }
+
+    /// As [`Loader::batches`], for async callers.
+    ///
+    /// # Errors
+    /// As [`Loader::epoch`].
+    pub fn stream(&self) -> Result<BatchStream, Error> {
+        Ok(BatchStream::new(self.batches()?))
+    }
+
+    /// The state after the last batch of [`Loader::batches`] that was finished: that is, before which the next one was
+    /// asked for. Save it with the model; a run that goes on from it repeats nothing and leaves nothing out.
+    #[must_use]
+    pub fn state(&self) -> LoaderState {
+        self.position().clone()
+    }
+
+    /// Has [`Loader::batches`] go on from `state`.
+    ///
+    /// # Errors
+    /// [`Error::StateMismatch`], which lists what differs.
+    pub fn resume(&self, state: LoaderState) -> Result<(), Error> {
+        state::check(&state, &self.start_state(), self.batches_per_epoch())?;
+        *self.position() = state;
+        Ok(())
     }
 
     /// The batches of the rest of an epoch: from `start`, which is [`Loader::start_state`], the
@@ -106,14 +167,27 @@ impl Loader {
     /// # Errors
     /// [`Error::StateMismatch`], which lists what differs; [`Error::Thread`].
     pub fn epoch(&self, start: LoaderState) -> Result<EpochBatches, Error> {
+        self.start_epoch(start, None)
+    }
+
+    fn start_epoch(
+        &self,
+        start: LoaderState,
+        position: Option<Arc<Mutex<LoaderState>>>,
+    ) -> Result<EpochBatches, Error> {
         state::check(&start, &self.start_state(), self.batches_per_epoch())?;
         let order = Order::epoch(
             Arc::clone(&self.shuffled),
             self.spec.global_batch,
             start.epoch.get(),
         );
-        let first = start.batch.get();
-        self.start(order, first, States::Advance(start))
+        EpochBatches::start(Parts {
+            engine: Arc::clone(&self.engine),
+            order,
+            start: start.batch.get(),
+            states: States::Advance(start),
+            position,
+        })
     }
 
     /// All samples of the split once, in shard order: for evaluation. Batches are cut and shared among ranks as in an
@@ -122,35 +196,25 @@ impl Loader {
     /// # Errors
     /// [`Error::Thread`].
     pub fn sequential(&self) -> Result<EpochBatches, Error> {
-        let order = Order::sequential(Arc::clone(&self.blocks), self.spec.global_batch);
-        self.start(order, 0, States::Stay(self.start_state()))
+        EpochBatches::start(Parts {
+            engine: Arc::clone(&self.engine),
+            order: Order::sequential(Arc::clone(&self.blocks), self.spec.global_batch),
+            start: 0,
+            states: States::Stay(self.start_state()),
+            position: None,
+        })
     }
 
     /// The state before the first batch of the first epoch.
     #[must_use]
     pub fn start_state(&self) -> LoaderState {
-        LoaderState {
-            format: LOADER_STATE.format.to_owned(),
-            version: LOADER_STATE.version,
-            fingerprint: self.input.fingerprint(),
-            order_version: ORDER_VERSION,
-            seed: self.config.seed,
-            domains: self.spec.domains,
-            window_blocks: self.spec.window_blocks,
-            global_batch: self.spec.global_batch,
-            epoch: Epoch::new(0),
-            batch: Step::new(0),
-        }
+        first_state(&self.input, &self.config, self.spec)
     }
 
     /// The state before the first batch of the epoch after that of `state`.
     #[must_use]
     pub fn next_epoch(&self, state: &LoaderState) -> LoaderState {
-        LoaderState {
-            epoch: state.epoch.next(),
-            batch: Step::new(0),
-            ..state.clone()
-        }
+        self.engine.next_epoch(state)
     }
 
     /// Global batches of an epoch, the last and perhaps smaller one included. The same on every rank.
@@ -165,50 +229,112 @@ impl Loader {
         self.batches.samples()
     }
 
+    /// What the rows of its batches are.
+    #[must_use]
+    pub fn kind(&self) -> BatchKind {
+        self.engine.filler.kind
+    }
+
     /// The manifest in use.
     ///
     /// # Panics
-    /// Never.
+    /// Never: every dataset that can be opened has a manifest.
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
-        let manifest = self.input.manifest();
-        manifest.expect("our own shards, the only format that is opened, have a manifest")
+        self.input
+            .manifest()
+            .expect("every dataset that can be opened has a manifest")
     }
 
     /// Where the time of all passes so far went.
     #[must_use]
     pub fn metrics(&self) -> LoaderMetrics {
-        let totals = self.meters.totals();
-        LoaderMetrics {
-            refetches: totals.refetches + self.input.rereads(),
-            ..totals
+        self.engine.metrics()
+    }
+
+    /// The samples and blocks that could not be used so far and were replaced by others.
+    #[must_use]
+    pub fn quarantine(&self) -> Vec<Quarantined> {
+        self.engine.filler.quarantine.list()
+    }
+
+    fn position(&self) -> std::sync::MutexGuard<'_, LoaderState> {
+        self.position.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What batches of such records are, and their targets.
+fn kind(record: &Record, config: &LoaderConfig) -> Result<(BatchKind, TargetKind), Error> {
+    let missing = |key, what: &str| Error::Config {
+        key,
+        reason: format!("the dataset holds {what}, say how they are to be handed out"),
+    };
+    match *record {
+        Record::Dense { features, target } => {
+            let features = features as usize;
+            Ok((BatchKind::Rows { features }, target))
+        }
+        Record::Pictures { target } => {
+            let pictures = config
+                .pictures
+                .as_ref()
+                .ok_or_else(|| missing("pictures", "pictures"))?;
+            let kind = BatchKind::Pictures {
+                height: pictures.height as usize,
+                width: pictures.width as usize,
+            };
+            Ok((kind, target))
+        }
+        Record::Tokens { .. } => {
+            let tokens = config
+                .tokens
+                .as_ref()
+                .ok_or_else(|| missing("tokens", "documents"))?;
+            if tokens.pack {
+                return Err(Error::Config {
+                    key: "tokens.pack",
+                    reason: "documents cannot be packed yet, set it to `false`".into(),
+                });
+            }
+            let kind = BatchKind::Tokens {
+                length: tokens.length as usize,
+                packed: tokens.pack,
+            };
+            Ok((kind, TargetKind::None))
         }
     }
+}
 
-    fn start(&self, order: Order, start: u64, states: States) -> Result<EpochBatches, Error> {
-        EpochBatches::start(Parts {
-            order,
-            start,
-            share: Share::new(self.config.rank, self.config.world_size),
-            states,
-            geometry: Arc::clone(&self.geometry),
-            input: Arc::clone(&self.input),
-            extents: Arc::clone(&self.extents),
-            shape: self.shape,
-            prefetch_bytes: self.config.prefetch_bytes,
-            ring: self.ring(),
-            home: Arc::clone(&self.spare),
-            meters: Arc::clone(&self.meters),
-        })
-    }
+/// The order that the settings ask for.
+fn order_of(config: &LoaderConfig, geometry: &Geometry) -> (OrderSpec, Arc<Blocks>) {
+    let blocks = Arc::new(Blocks::of(geometry, 0));
+    let spec = OrderSpec::fit(
+        config.seed.get(),
+        config.domains,
+        config.window_blocks,
+        config.global_batch,
+        &blocks,
+    );
+    (spec, blocks)
+}
 
-    /// The ring of an earlier pass; a new one at first, and while another pass uses it.
-    fn ring(&self) -> Ring {
-        let spare = self
-            .spare
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        spare.unwrap_or_else(|| Ring::new(HostMemory::Plain, self.shape, self.config.slabs))
+fn first_state(input: &Input, config: &LoaderConfig, spec: OrderSpec) -> LoaderState {
+    LoaderState {
+        format: LOADER_STATE.format.to_owned(),
+        version: LOADER_STATE.version,
+        fingerprint: input.fingerprint(),
+        order_version: ORDER_VERSION,
+        seed: config.seed,
+        domains: spec.domains,
+        window_blocks: spec.window_blocks,
+        global_batch: spec.global_batch,
+        epoch: Epoch::new(0),
+        batch: Step::new(0),
     }
+}
+
+/// Bytes of all blocks in memory.
+fn split_bytes(input: &Input) -> u64 {
+    let blocks = 0..input.geometry().block_count();
+    blocks.map(|block| input.block_bytes(block)).sum()
 }

@@ -11,35 +11,50 @@ use std::{
 use feedline_storage::clock::Clock;
 use serde::Serialize;
 
-use crate::{Batch, slab::SlabShape};
-
 /// Totals of a loader since it was opened, over all of its passes.
 ///
 /// Reading them together is not atomic: one stage may be a batch ahead of another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct LoaderMetrics {
-    /// Reading blocks and checking them. It never starves: the plan of what to read is always ahead.
+    /// Reading blocks and checking them. It never starves: the plan of what to read is always ahead. Blocked: the
+    /// budget of bytes is used up.
     pub fetch: StageMetrics,
-    /// Seconds of the fetch stage's busy time that went into checksums and decoding.
+    /// Seconds of the fetch stage's busy time that went into checksums.
     pub check_seconds: f64,
-    /// Copying rows into batches. Starved: waiting for a block. Blocked: waiting for the caller to drop a batch.
+    /// Planning batches. Starved: waiting for a block. Blocked: waiting for the caller to drop a batch.
     pub assemble: StageMetrics,
+    /// Filling batches: copying rows and tokens, decoding pictures. Summed over the threads. Starved: no batch to
+    /// fill.
+    pub decode: StageMetrics,
     /// Seconds the caller waited for a batch: what the loader cost the trainer.
     pub consumer_wait_seconds: f64,
+    /// Seconds the caller waited for the first batch of the pass that waited longest for it.
+    pub first_batch_seconds: f64,
     /// Batches handed out.
     pub batches: u64,
     /// Samples handed out.
     pub samples: u64,
-    /// Bytes copied into batches: features, target, key and origin.
+    /// Bytes of the batches handed out: features or pixels or tokens, and targets.
     pub batch_bytes: u64,
     /// Blocks read.
     pub blocks: u64,
     /// Bytes of the blocks read.
     pub block_bytes: u64,
+    /// Blocks that were still in memory from an earlier pass.
+    pub kept_blocks: u64,
     /// Blocks and shard heads that had to be asked for a second time.
     pub refetches: u64,
     /// Most bytes of blocks that were in memory or on their way at one time.
     pub peak_bytes: u64,
+    /// Samples replaced by another because they, or their block, could not be used; see
+    /// [`Loader::quarantine`](crate::Loader::quarantine).
+    pub quarantined: u64,
+    /// Threads that may fill batches now.
+    pub decode_threads: u32,
+    /// Reads that may be under way at one time.
+    pub reads: u32,
+    /// Batches that may be filled or ready at one time.
+    pub slabs_ahead: u32,
 }
 
 /// Seconds of one stage, on the clock the loader was opened with.
@@ -57,21 +72,25 @@ pub struct StageMetrics {
 #[derive(Debug)]
 pub(crate) struct Meters {
     clock: Arc<dyn Clock>,
-    row_bytes: u64,
     pub(crate) fetch_busy: Timer,
     pub(crate) fetch_blocked: Timer,
     pub(crate) check: Timer,
     pub(crate) assemble_busy: Timer,
     pub(crate) assemble_starved: Timer,
     pub(crate) assemble_blocked: Timer,
+    pub(crate) decode_busy: Timer,
+    pub(crate) decode_starved: Timer,
     pub(crate) consumer_wait: Timer,
+    pub(crate) first_batch: Timer,
     pub(crate) batches: Count,
     pub(crate) samples: Count,
     pub(crate) batch_bytes: Count,
     pub(crate) blocks: Count,
     pub(crate) block_bytes: Count,
+    pub(crate) kept_blocks: Count,
     pub(crate) refetches: Count,
     pub(crate) peak_bytes: Count,
+    pub(crate) quarantined: Count,
 }
 
 /// Time spent, in nanoseconds.
@@ -84,13 +103,24 @@ pub(crate) struct Count(AtomicU64);
 
 impl Timer {
     pub(crate) fn add(&self, time: Duration) {
-        self.0
-            .fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+        self.0.fetch_add(nanoseconds(time), Relaxed);
+    }
+
+    pub(crate) fn raise(&self, to: Duration) {
+        self.0.fetch_max(nanoseconds(to), Relaxed);
+    }
+
+    pub(crate) fn total(&self) -> Duration {
+        Duration::from_nanos(self.0.load(Relaxed))
     }
 
     fn seconds(&self) -> f64 {
-        Duration::from_nanos(self.0.load(Relaxed)).as_secs_f64()
+        self.total().as_secs_f64()
     }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Count {
@@ -108,41 +138,29 @@ impl Count {
 }
 
 impl Meters {
-    pub(crate) fn new(clock: Arc<dyn Clock>, shape: SlabShape) -> Self {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,
-            row_bytes: shape.row_bytes(),
             fetch_busy: Timer::default(),
             fetch_blocked: Timer::default(),
             check: Timer::default(),
             assemble_busy: Timer::default(),
             assemble_starved: Timer::default(),
             assemble_blocked: Timer::default(),
+            decode_busy: Timer::default(),
+            decode_starved: Timer::default(),
             consumer_wait: Timer::default(),
+            first_batch: Timer::default(),
             batches: Count::default(),
             samples: Count::default(),
             batch_bytes: Count::default(),
             blocks: Count::default(),
             block_bytes: Count::default(),
+            kept_blocks: Count::default(),
             refetches: Count::default(),
             peak_bytes: Count::default(),
+            quarantined: Count::default(),
         }
-    }
-
-    /// Runs `work` and adds the time it took to `timer`.
-    pub(crate) fn time<T>(&self, timer: &Timer, work: impl FnOnce() -> T) -> T {
-        let start = self.now();
-        let result = work();
-        timer.add(self.now().saturating_sub(start));
-        result
-    }
-
-    /// Counts a batch that is handed out.
-    pub(crate) fn count(&self, batch: &Batch) {
-        let rows = batch.rows() as u64;
-        self.batches.add(1);
-        self.samples.add(rows);
-        self.batch_bytes.add(rows * self.row_bytes);
     }
 
     /// The clock's time.
@@ -150,6 +168,27 @@ impl Meters {
         self.clock.monotonic()
     }
 
+    /// Time since `since`.
+    pub(crate) fn since(&self, since: Duration) -> Duration {
+        self.now().saturating_sub(since)
+    }
+
+    /// Runs `work` and adds the time it took to `timer`.
+    pub(crate) fn time<T>(&self, timer: &Timer, work: impl FnOnce() -> T) -> T {
+        let start = self.now();
+        let result = work();
+        timer.add(self.since(start));
+        result
+    }
+
+    /// Counts a batch that is handed out.
+    pub(crate) fn count(&self, rows: u64, bytes: u64) {
+        self.batches.add(1);
+        self.samples.add(rows);
+        self.batch_bytes.add(bytes);
+    }
+
+    /// Everything but what others count: threads, reads, slabs and second reads.
     pub(crate) fn totals(&self) -> LoaderMetrics {
         LoaderMetrics {
             fetch: StageMetrics {
@@ -163,14 +202,25 @@ impl Meters {
                 starved_seconds: self.assemble_starved.seconds(),
                 blocked_seconds: self.assemble_blocked.seconds(),
             },
+            decode: StageMetrics {
+                busy_seconds: self.decode_busy.seconds(),
+                starved_seconds: self.decode_starved.seconds(),
+                blocked_seconds: 0.0,
+            },
             consumer_wait_seconds: self.consumer_wait.seconds(),
+            first_batch_seconds: self.first_batch.seconds(),
             batches: self.batches.get(),
             samples: self.samples.get(),
             batch_bytes: self.batch_bytes.get(),
             blocks: self.blocks.get(),
             block_bytes: self.block_bytes.get(),
+            kept_blocks: self.kept_blocks.get(),
             refetches: self.refetches.get(),
             peak_bytes: self.peak_bytes.get(),
+            quarantined: self.quarantined.get(),
+            decode_threads: 0,
+            reads: 0,
+            slabs_ahead: 0,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The slabs of a loader, going round: free, being filled, ready, in use, free again.
 //!
 //! A slab's state is where it is. Free slabs lie in the ring's queue; whoever takes one out holds a [`Lease`], which
-//! moves from the assembler (filling) through the queue of batches (ready) to the caller (in use) and puts the slab
+//! moves from the filling of a batch through the queue of batches (ready) to the caller (in use) and puts the slab
 //! back when it is dropped, wherever that happens. So no slab can be lost or filled twice at a time.
 
 use std::sync::{
@@ -11,7 +11,7 @@ use std::sync::{
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-use crate::slab::{HostMemory, Slab, SlabShape};
+use crate::slab::{Slab, SlabShape};
 
 /// Some slabs of one shape. Clones share them.
 #[derive(Clone, Debug)]
@@ -20,14 +20,15 @@ pub(crate) struct Ring {
     back: Sender<Slab>,
     in_use: Arc<AtomicU32>,
     slabs: u32,
+    shape: SlabShape,
 }
 
 impl Ring {
     /// Allocates `slabs` slabs.
-    pub(crate) fn new(memory: HostMemory, shape: SlabShape, slabs: u32) -> Self {
+    pub(crate) fn new(shape: SlabShape, slabs: u32) -> Self {
         let (back, free) = bounded(slabs as usize);
         for _ in 0..slabs {
-            back.send(Slab::new(memory, shape))
+            back.send(Slab::new(shape))
                 .expect("the other end is held here");
         }
         Self {
@@ -35,12 +36,18 @@ impl Ring {
             back,
             in_use: Arc::new(AtomicU32::new(0)),
             slabs,
+            shape,
         }
     }
 
     /// Number of slabs.
     pub(crate) fn slabs(&self) -> u32 {
         self.slabs
+    }
+
+    /// What each has room for.
+    pub(crate) fn shape(&self) -> SlabShape {
+        self.shape
     }
 
     /// Slabs that the caller holds.
@@ -85,6 +92,11 @@ impl Lease {
     pub(crate) fn slab_mut(&mut self) -> &mut Slab {
         self.slab.as_mut().expect("only `drop` takes the slab")
     }
+
+    /// Gives up the slab, parts of which are lost. The ring is then one short.
+    pub(crate) fn discard(mut self) {
+        self.slab = None;
+    }
 }
 
 impl Drop for Lease {
@@ -101,17 +113,13 @@ impl Drop for Lease {
 
 #[cfg(test)]
 mod tests {
-    use feedline_schemas::manifest::TargetKind;
-
     use super::*;
 
     fn ring(slabs: u32) -> Ring {
         Ring::new(
-            HostMemory::Plain,
             SlabShape {
                 rows: 2,
-                features: 3,
-                target: TargetKind::Regression,
+                row_bytes: [12, 4, 0],
             },
             slabs,
         )
@@ -123,13 +131,15 @@ mod tests {
         let mut first = ring.lease(ring.free().try_recv().unwrap());
         let second = ring.lease(ring.free().try_recv().unwrap());
         assert!(ring.free().try_recv().is_err());
-        first.slab_mut().keys.as_mut_slice()[0] = 7;
+        let mut pieces = first.slab_mut().split(ring.shape(), [2].into_iter());
+        pieces[0].columns()[0][0] = 7;
+        first.slab_mut().join(pieces);
         ring.hand_out(&mut first);
         assert_eq!(ring.in_use(), 1);
         drop(first);
-        assert_eq!(ring.in_use(), 0);
+        assert_eq!((ring.in_use(), ring.free().len()), (0, 1));
         assert_eq!(
-            ring.free().try_recv().unwrap().keys.as_slice()[0],
+            ring.free().try_recv().unwrap().column(0)[0],
             7,
             "the same memory comes round again"
         );

@@ -107,7 +107,7 @@ async fn an_epoch_reads_every_block_once_within_its_budget() {
         (metrics.samples, metrics.batches),
         (SAMPLES, loader.batches_per_epoch())
     );
-    assert_eq!(metrics.batch_bytes, SAMPLES * (3 * 4 + 4 + 16));
+    assert_eq!(metrics.batch_bytes, SAMPLES * (3 * 4 + 4));
     assert!(
         metrics.peak_bytes <= config.prefetch_bytes,
         "{} bytes",

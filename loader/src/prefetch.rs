@@ -1,6 +1,13 @@
 //! The fetch thread: reads the blocks of a plan in the order of first need, as far ahead as the budget allows.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use crossbeam_channel::Sender;
 use tokio::{
@@ -10,44 +17,46 @@ use tokio::{
 };
 
 use crate::{
-    Error, block::BlockRows, budget::Budget, fetch::Extents, input::Input, metrics::Meters,
+    Error,
+    budget::{Budget, Permit},
+    kept::Kept,
+    loaded::LoadedBlock,
+    metrics::Meters,
     order::Need,
+    sources::Sources,
 };
 
 /// Name of the stage in errors.
 pub(crate) const STAGE: &str = "fetch";
 
-/// Reads under way at one time. One stream of an object store gives a few dozen MB/s, so that many are needed to fill
-/// a network; on a local disk they are threads, and more would only queue.
-const MOST_READS: usize = 32;
-
 /// How long a read that cannot be called back may hold up the end of the thread.
 const SHUTDOWN: Duration = Duration::from_secs(1);
 
 /// A block that has come, or cannot.
+#[derive(Debug)]
 pub(crate) struct Arrival {
     /// What it is for.
     pub(crate) need: Need,
-    /// Permits it holds.
-    pub(crate) bytes: u64,
     /// Its content. A failure is told only when a batch needs the block, so that the batches before it are delivered
     /// no matter how far ahead it was read.
-    pub(crate) rows: Result<BlockRows, Error>,
+    pub(crate) rows: Result<Arc<LoadedBlock>, Error>,
 }
 
 /// What the fetch thread works with.
-pub(crate) struct Fetcher {
-    pub(crate) input: Arc<Input>,
-    pub(crate) extents: Arc<dyn Extents>,
-    pub(crate) plan: Box<dyn Iterator<Item = (Need, u64)> + Send>,
+pub(crate) struct Prefetcher {
+    pub(crate) sources: Arc<Sources>,
+    pub(crate) kept: Arc<Kept>,
+    pub(crate) needs: Box<dyn Iterator<Item = Need> + Send>,
     pub(crate) budget: Arc<Budget>,
+    /// Reads that may be under way at one time.
+    pub(crate) reads: Arc<AtomicU32>,
     pub(crate) arrived: Sender<Result<Arrival, Error>>,
     /// Ends the thread when its other end is dropped.
     pub(crate) stop: oneshot::Receiver<()>,
     pub(crate) meters: Arc<Meters>,
 }
 
-impl Fetcher {
+impl Prefetcher {
     /// Fetches until the plan is done, an error has been delivered, or somebody says stop.
     pub(crate) fn run(self) {
         let arrived = self.arrived.clone();
@@ -72,15 +81,12 @@ impl Fetcher {
 
     async fn fetch_all(mut self) -> Result<(), Error> {
         let mut reads = JoinSet::new();
-        let mut next = self.plan.next();
+        let mut next = self.next_unkept();
         while next.is_some() || !reads.is_empty() {
-            let (first, bytes) = next.map_or((0, 0), |(need, bytes)| (need.first, bytes));
+            let (first, bytes) = next.map_or((0, 0), |need| (need.first, self.bytes(need)));
+            let may_read = next.is_some() && reads.len() < self.reads.load(Relaxed) as usize;
             let since = self.meters.now();
-            let timer = if reads.is_empty() {
-                &self.meters.fetch_blocked
-            } else {
-                &self.meters.fetch_busy
-            };
+            let is_blocked = reads.is_empty();
             tokio::select! {
                 biased;
                 _ = &mut self.stop => return Ok(()),
@@ -89,31 +95,61 @@ impl Fetcher {
                         return Ok(());
                     }
                 }
-                held = self.budget.take(first, bytes), if next.is_some() && reads.len() < MOST_READS => {
-                    self.meters.peak_bytes.raise(held);
-                    if let Some((need, bytes)) = next {
-                        reads.spawn(self.read(need, bytes));
+                permit = self.budget.take(first, bytes), if may_read => {
+                    self.meters.peak_bytes.raise(permit.held);
+                    if let Some(need) = next {
+                        reads.spawn(read(Arc::clone(&self.sources), Arc::clone(&self.kept), need, permit));
                     }
-                    next = self.plan.next();
+                    next = self.next_unkept();
                 }
             }
-            timer.add(self.meters.now().saturating_sub(since));
+            let timer = match is_blocked {
+                true => &self.meters.fetch_blocked,
+                false => &self.meters.fetch_busy,
+            };
+            timer.add(self.meters.since(since));
         }
         Ok(())
     }
 
-    fn read(&self, need: Need, bytes: u64) -> impl Future<Output = Arrival> + 'static {
-        let (input, extents) = (Arc::clone(&self.input), Arc::clone(&self.extents));
-        let meters = Arc::clone(&self.meters);
-        async move {
-            let rows = input.read(need.block, need.first, extents.as_ref()).await;
-            if rows.is_ok() {
-                meters.blocks.add(1);
-                meters.block_bytes.add(bytes);
+    fn bytes(&self, need: Need) -> u64 {
+        self.sources.block_bytes((need.source, need.block))
+    }
+
+    /// The next block to read. Those in memory from an earlier pass arrive at once.
+    fn next_unkept(&mut self) -> Option<Need> {
+        loop {
+            let need = self.needs.next()?;
+            let Some(rows) = self.kept.get((need.source, need.block)) else {
+                return Some(need);
+            };
+            self.meters.kept_blocks.add(1);
+            if self
+                .arrived
+                .send(Ok(Arrival {
+                    need,
+                    rows: Ok(rows),
+                }))
+                .is_err()
+            {
+                return None;
             }
-            Arrival { need, bytes, rows }
         }
     }
+}
+
+impl fmt::Debug for Prefetcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Prefetcher").finish_non_exhaustive()
+    }
+}
+
+async fn read(sources: Arc<Sources>, kept: Arc<Kept>, need: Need, permit: Permit) -> Arrival {
+    let rows = sources.load(need, permit).await.map(Arc::new);
+    if let Ok(rows) = &rows {
+        kept.put((need.source, need.block), rows);
+    }
+    Arrival { need, rows }
 }
 
 fn finished(read: Result<Arrival, JoinError>) -> Result<Arrival, Error> {

@@ -1,0 +1,136 @@
+//! Opening a loader in a few words.
+
+use std::sync::Arc;
+
+use feedline_schemas::{
+    ids::{Rank, Seed},
+    loader_state::LoaderState,
+    manifest::Split,
+};
+use feedline_storage::{
+    Store, StoreOptions,
+    clock::{Clock, SystemClock},
+};
+
+use crate::{Error, Loader, LoaderConfig, TokensConfig, picture::PictureConfig};
+
+/// Settings of a loader to be opened; from [`Loader::builder`].
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until it is opened"]
+pub struct LoaderBuilder {
+    url: String,
+    options: StoreOptions,
+    config: LoaderConfig,
+    clock: Arc<dyn Clock>,
+    resume: Option<LoaderState>,
+}
+
+impl LoaderBuilder {
+    pub(crate) fn new(url: &str) -> Self {
+        Self {
+            url: url.to_owned(),
+            options: StoreOptions::default(),
+            config: LoaderConfig::new(Split::Train, Seed::new(0), 256),
+            clock: Arc::new(SystemClock),
+            resume: None,
+        }
+    }
+
+    /// Split to read. Default [`Split::Train`].
+    pub const fn split(mut self, split: Split) -> Self {
+        self.config.split = split;
+        self
+    }
+
+    /// Samples in a global batch, over all ranks together. Default 256.
+    pub const fn batch_size(mut self, global_batch: u32) -> Self {
+        self.config.global_batch = global_batch;
+        self
+    }
+
+    /// Seed of the shuffle and of random augmentations. Default 0.
+    pub const fn seed(mut self, seed: u64) -> Self {
+        self.config.seed = Seed::new(seed);
+        self
+    }
+
+    /// Which of how many ranks this is. Default 0 of 1.
+    pub const fn rank(mut self, rank: u32, world_size: u32) -> Self {
+        self.config.rank = Rank::new(rank);
+        self.config.world_size = world_size;
+        self
+    }
+
+    /// What is done to pictures; needed for datasets of pictures.
+    pub fn pictures(mut self, pictures: PictureConfig) -> Self {
+        self.config.pictures = Some(pictures);
+        self
+    }
+
+    /// How documents become rows; needed for datasets of tokens.
+    pub const fn tokens(mut self, tokens: TokensConfig) -> Self {
+        self.config.tokens = Some(tokens);
+        self
+    }
+
+    /// Most threads that fill batches; 0 means one for each processor, which is the default.
+    pub const fn threads(mut self, threads: u32) -> Self {
+        self.config.threads = threads;
+        self
+    }
+
+    /// Changes any of the other settings.
+    pub fn configure(mut self, change: impl FnOnce(&mut LoaderConfig)) -> Self {
+        change(&mut self.config);
+        self
+    }
+
+    /// What the environment says about stores: credentials, endpoints, regions. Default nothing.
+    pub fn store_options(mut self, options: StoreOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// The clock that waits are measured on. Default the machine's.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Goes on after the batch that this state came with, on whatever number of ranks.
+    pub fn resume(mut self, state: LoaderState) -> Self {
+        self.resume = Some(state);
+        self
+    }
+
+    /// Opens the loader.
+    ///
+    /// # Errors
+    /// [`Error::Location`] for a URL that cannot be used; [`Error::StateMismatch`] for a state of another dataset or
+    /// order; those of [`Loader::open`].
+    pub async fn open(self) -> Result<Loader, Error> {
+        let store = Store::open(&self.url, &self.options).map_err(|source| Error::Location {
+            source: Box::new(source),
+        })?;
+        let loader = Loader::open(&store, &self.config, self.clock).await?;
+        if let Some(state) = self.resume {
+            loader.resume(state)?;
+        }
+        Ok(loader)
+    }
+
+    /// As [`open`](Self::open), for callers without an async runtime. Inside one it would stop the runtime's thread.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); [`Error::Thread`].
+    pub fn open_blocking(self) -> Result<Loader, Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|source| Error::Thread {
+                stage: "open",
+                source,
+            })?;
+        runtime.block_on(self.open())
+    }
+}

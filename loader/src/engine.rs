@@ -1,0 +1,160 @@
+//! What the passes of a loader share: inputs, threads, slabs, knobs and meters.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU32, Ordering::Relaxed},
+};
+use std::time::Duration;
+
+use feedline_schemas::{ids::Step, loader_state::LoaderState};
+
+use crate::{
+    Error, LoaderConfig, LoaderMetrics,
+    control::{Controller, Knobs, Totals},
+    fill::{Filler, Scratch},
+    kept::Kept,
+    metrics::Meters,
+    order::Share,
+    pool::Pool,
+    ring::Ring,
+    slab::SlabShape,
+    sources::Sources,
+};
+
+/// Reads under way before the controller has learnt more.
+const FIRST_READS: u32 = 32;
+
+/// Shared by the passes of a loader, one after the other or side by side.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(crate) sources: Arc<Sources>,
+    pub(crate) kept: Arc<Kept>,
+    pub(crate) filler: Arc<Filler>,
+    pub(crate) pool: Arc<Pool<Scratch>>,
+    pub(crate) share: Share,
+    pub(crate) rank: u32,
+    pub(crate) prefetch_bytes: u64,
+    pub(crate) stall_timeout: Option<Duration>,
+    /// Reads that may be under way at one time.
+    pub(crate) reads: Arc<AtomicU32>,
+    /// Batches that may be filled or ready at one time.
+    pub(crate) ahead: Arc<AtomicU32>,
+    pub(crate) meters: Arc<Meters>,
+    controller: Mutex<Controller>,
+    shape: SlabShape,
+    slabs: u32,
+    /// The ring of the last pass that ended, for the next.
+    spare: Mutex<Option<Ring>>,
+}
+
+impl Engine {
+    /// The engine of a loader with these parts.
+    pub(crate) fn new(
+        config: &LoaderConfig,
+        share: Share,
+        rows: usize,
+        sources: Sources,
+        filler: Filler,
+        kept: Kept,
+    ) -> Self {
+        let meters = Arc::clone(&sources.meters);
+        let most = Knobs {
+            reads: config.reads,
+            threads: u32::try_from(config.most_threads()).unwrap_or(u32::MAX),
+            ahead: (config.slabs - 1).max(1),
+        };
+        let knobs = Knobs {
+            reads: FIRST_READS.min(most.reads),
+            ahead: most.ahead.min(3),
+            ..most
+        };
+        let threads = config.most_threads();
+        Self {
+            shape: SlabShape {
+                rows,
+                row_bytes: filler.kind.row_bytes(filler.target),
+            },
+            sources: Arc::new(sources),
+            kept: Arc::new(kept),
+            filler: Arc::new(filler),
+            pool: Arc::new(Pool::new(threads, threads, Arc::clone(&meters))),
+            share,
+            rank: config.rank.get(),
+            prefetch_bytes: config.prefetch_bytes,
+            stall_timeout: config.stall_timeout,
+            reads: Arc::new(AtomicU32::new(knobs.reads)),
+            ahead: Arc::new(AtomicU32::new(knobs.ahead)),
+            meters,
+            controller: Mutex::new(Controller::new(knobs, most)),
+            slabs: config.slabs,
+            spare: Mutex::default(),
+        }
+    }
+
+    /// The ring of an earlier pass; a new one at first, and while another pass uses it.
+    pub(crate) fn take_ring(&self) -> Ring {
+        let spare = self.spare().take();
+        spare.unwrap_or_else(|| Ring::new(self.shape, self.slabs))
+    }
+
+    /// Keeps a ring for the next pass.
+    pub(crate) fn return_ring(&self, ring: Ring) {
+        *self.spare() = Some(ring);
+    }
+
+    /// The state before the first batch of the epoch after that of `state`.
+    pub(crate) fn next_epoch(&self, state: &LoaderState) -> LoaderState {
+        LoaderState {
+            epoch: state.epoch.next(),
+            batch: Step::new(0),
+            ..state.clone()
+        }
+    }
+
+    /// Moves a knob, when it is time to.
+    ///
+    /// # Errors
+    /// [`Error::Thread`].
+    pub(crate) fn control(&self) -> Result<(), Error> {
+        let now = self.meters.now();
+        let mut controller = self
+            .controller
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if !controller.is_due(now) {
+            return Ok(());
+        }
+        let before = controller.knobs();
+        let knobs = controller.decide(Totals {
+            now,
+            consumer_wait: self.meters.consumer_wait.total(),
+            block_wait: self.meters.assemble_starved.total(),
+            budget_wait: self.meters.fetch_blocked.total(),
+            slab_wait: self.meters.assemble_blocked.total(),
+            busy: self.meters.decode_busy.total(),
+        });
+        drop(controller);
+        if knobs == before {
+            return Ok(());
+        }
+        tracing::debug!(?before, ?knobs, "moved a knob of the loader");
+        self.reads.store(knobs.reads, Relaxed);
+        self.ahead.store(knobs.ahead, Relaxed);
+        self.pool.set_active(knobs.threads as usize)
+    }
+
+    /// Where the time of all passes so far went.
+    pub(crate) fn metrics(&self) -> LoaderMetrics {
+        LoaderMetrics {
+            refetches: self.meters.refetches.get() + self.sources.rereads(),
+            decode_threads: u32::try_from(self.pool.active()).unwrap_or(u32::MAX),
+            reads: self.reads.load(Relaxed),
+            slabs_ahead: self.ahead.load(Relaxed),
+            ..self.meters.totals()
+        }
+    }
+
+    fn spare(&self) -> std::sync::MutexGuard<'_, Option<Ring>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,150 @@
+//! Filling a piece of a slab from windows in memory: what a task of the pool does.
+
+mod pictures;
+mod rows;
+mod tokens;
+
+use std::sync::Arc;
+
+use feedline_schemas::manifest::TargetKind;
+
+use crate::{
+    BatchKind, Error, TokensConfig,
+    block::BlockTarget,
+    loaded::{LoadedBlock, LoadedRun},
+    order::WindowPlace,
+    picture::{self, PictureConfig},
+    quarantine::Quarantine,
+    slab::Piece,
+};
+
+/// How batches of a loader are filled. Shared by all tasks.
+#[derive(Debug)]
+pub(crate) struct Filler {
+    pub(crate) kind: BatchKind,
+    pub(crate) target: TargetKind,
+    pub(crate) pictures: Option<PictureConfig>,
+    pub(crate) tokens: Option<TokensConfig>,
+    /// Of random augmentations.
+    pub(crate) seed: u64,
+    pub(crate) quarantine: Arc<Quarantine>,
+}
+
+/// Memory that a thread keeps from task to task.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    picture: picture::Scratch,
+}
+
+/// What a piece was filled with.
+#[derive(Debug, Default)]
+pub(crate) struct Filled {
+    /// First row of the piece in the slab.
+    first: usize,
+    /// Which windows the rows are from, run after run.
+    runs: Vec<LoadedRun>,
+    /// Where each row is in the window of its run; of a row with several documents, the first.
+    places: Vec<WindowPlace>,
+    /// Rows of the piece that hold another sample than the order says.
+    substituted: Vec<usize>,
+}
+
+impl Filler {
+    /// Fills a piece with the samples of `runs`, which are as many as it has rows.
+    ///
+    /// # Errors
+    /// [`Error::TooManyBad`], when more samples cannot be used than is allowed; [`Error::Worker`] for our own bugs.
+    pub(crate) fn fill(
+        &self,
+        piece: &mut Piece,
+        runs: Vec<LoadedRun>,
+        scratch: &mut Scratch,
+    ) -> Result<Filled, Error> {
+        debug_assert_eq!(runs.iter().map(LoadedRun::len).sum::<usize>(), piece.rows);
+        let mut filled = Filled {
+            first: piece.first,
+            places: Vec::with_capacity(piece.rows),
+            runs,
+            substituted: Vec::new(),
+        };
+        let columns = piece.columns();
+        match self.kind {
+            BatchKind::Rows { features } => {
+                rows::fill(&mut filled, features, columns)?;
+            }
+            BatchKind::Pictures { .. } => {
+                pictures::fill(self, &mut filled, columns, scratch)?;
+            }
+            BatchKind::Tokens { .. } => {
+                tokens::fill(self, &mut filled, columns)?;
+            }
+        }
+        Ok(filled)
+    }
+}
+
+impl Filled {
+    /// First row in the slab.
+    pub(crate) fn first(&self) -> usize {
+        self.first
+    }
+
+    /// Rows of the slab that hold another sample than the order says.
+    pub(crate) fn substituted(&self) -> impl Iterator<Item = usize> {
+        self.substituted.iter().map(|row| self.first + row)
+    }
+
+    /// Calls `each` with every row's place in its window and its run.
+    fn each_place(&self, mut each: impl FnMut(&LoadedRun, WindowPlace)) {
+        let mut places = self.places.iter();
+        for run in &self.runs {
+            for place in places.by_ref().take(run.len()) {
+                each(run, *place);
+            }
+        }
+    }
+
+    /// Appends the key and origin of every row.
+    pub(crate) fn append_identities(&self, keys: &mut Vec<u64>, origins: &mut Vec<u64>) {
+        self.each_place(|run, place| {
+            let rows = &run.window.block(place.block).rows;
+            keys.push(rows.keys()[place.row as usize]);
+            origins.push(rows.origins()[place.row as usize]);
+        });
+    }
+}
+
+/// A block of another record than the input was opened with.
+fn foreign(block: &LoadedBlock) -> Error {
+    Error::Worker {
+        stage: crate::pool::STAGE,
+        reason: format!(
+            "block {} of source {} holds another kind of record than its input says",
+            block.block, block.source
+        ),
+    }
+}
+
+/// Copies the targets of all places.
+fn gather_targets<'a>(
+    filled: &'a Filled,
+    y: &mut [u8],
+    target_of: impl Fn(&'a LoadedBlock) -> Option<&'a BlockTarget>,
+) -> Result<(), Error> {
+    if y.is_empty() {
+        return Ok(());
+    }
+    let mut to = y.as_chunks_mut::<4>().0.iter_mut();
+    let mut places = filled.places.iter();
+    for run in &filled.runs {
+        for (place, to) in places.by_ref().take(run.len()).zip(to.by_ref()) {
+            let block = run.window.block(place.block);
+            *to = match target_of(block) {
+                Some(BlockTarget::Regression(y)) => y[place.row as usize].to_ne_bytes(),
+                Some(BlockTarget::Classification(y)) => y[place.row as usize].to_ne_bytes(),
+                Some(BlockTarget::None) | None => return Err(foreign(block)),
+            };
+        }
+    }
+    Ok(())
+}

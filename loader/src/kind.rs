@@ -1,0 +1,112 @@
+//! What a batch holds, and how much memory that takes.
+
+use feedline_schemas::manifest::TargetKind;
+
+use crate::slab::COLUMNS;
+
+/// What the rows of a batch are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchKind {
+    /// Numbers: `x` is f32 `[rows, features]`.
+    Rows {
+        /// Elements of `x` in a row.
+        features: usize,
+    },
+    /// Pictures: `pixels` is u8 RGB `[rows, height, width, 3]`.
+    Pictures {
+        /// Pixels.
+        height: usize,
+        /// Pixels.
+        width: usize,
+    },
+    /// Token ids: `tokens` is u32 `[rows, length]`.
+    Tokens {
+        /// Ids in a row.
+        length: usize,
+        /// Whether a row holds several documents; then `segments` and `positions` tell them apart.
+        packed: bool,
+    },
+}
+
+/// Slab column of `x`, pixels or ids.
+pub(crate) const DATA: usize = 0;
+/// Slab column of `y`.
+pub(crate) const TARGET: usize = 1;
+/// Slab column of segments.
+pub(crate) const SEGMENTS: usize = 1;
+/// Slab column of positions.
+pub(crate) const POSITIONS: usize = 2;
+
+impl BatchKind {
+    /// Bytes that a row takes in each column of a slab.
+    pub(crate) fn row_bytes(self, target: TargetKind) -> [usize; COLUMNS] {
+        let y = match target {
+            TargetKind::None => 0,
+            TargetKind::Regression | TargetKind::Classification { .. } => 4,
+        };
+        match self {
+            Self::Rows { features } => [4 * features, y, 0],
+            Self::Pictures { height, width } => [3 * height * width, y, 0],
+            Self::Tokens {
+                length,
+                packed: false,
+            } => [4 * length, 0, 0],
+            Self::Tokens {
+                length,
+                packed: true,
+            } => [4 * length; COLUMNS],
+        }
+    }
+
+    /// Rows that one task fills when a batch has `rows` and there are `threads`: a picture by itself, otherwise so many
+    /// that starting a task costs little, and few enough that all threads have some.
+    pub(crate) fn task_rows(self, rows: usize, threads: usize) -> usize {
+        /// What a task should write at least, to be worth its start.
+        const LEAST_BYTES: usize = 32 << 10;
+        /// And at most, to leave something for others.
+        const MOST_BYTES: usize = 256 << 10;
+        let row = match self {
+            Self::Pictures { .. } => return 1,
+            Self::Rows { .. } | Self::Tokens { .. } => {
+                self.row_bytes(TargetKind::None)[DATA].max(1)
+            }
+        };
+        let share = rows.div_ceil(2 * threads.max(1));
+        share
+            .clamp((LEAST_BYTES / row).max(1), (MOST_BYTES / row).max(1))
+            .min(rows.max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_are_large_enough_to_start_and_small_enough_to_share() {
+        let rows = BatchKind::Rows { features: 32 };
+        assert_eq!(rows.task_rows(4096, 2), 1024);
+        assert_eq!(rows.task_rows(4096, 64), 256);
+        assert_eq!(rows.task_rows(1 << 20, 2), 2048);
+        assert_eq!(rows.task_rows(10, 2), 10);
+        assert_eq!(rows.task_rows(0, 2), 1);
+        let pictures = BatchKind::Pictures {
+            height: 224,
+            width: 224,
+        };
+        assert_eq!(pictures.task_rows(256, 2), 1);
+        let wide = BatchKind::Rows { features: 1 << 20 };
+        assert_eq!(wide.task_rows(100, 2), 1);
+    }
+
+    #[test]
+    fn packed_tokens_take_three_numbers_each() {
+        let kind = BatchKind::Tokens {
+            length: 5,
+            packed: true,
+        };
+        assert_eq!(kind.row_bytes(TargetKind::None), [20, 20, 20]);
+        let rows = BatchKind::Rows { features: 2 };
+        assert_eq!(rows.row_bytes(TargetKind::Regression), [8, 4, 0]);
+    }
+}

@@ -1,0 +1,56 @@
+//! Where batches that are done wait for the caller, who may be a thread or an async task.
+
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use futures::task::AtomicWaker;
+
+use crate::{Batch, Error};
+
+/// A batch that is done, by its number: they need not be done in order.
+pub(crate) type Outcome = (u64, Result<Batch, Error>);
+
+/// The sending end. When the last clone is gone, the receiver learns it.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    /// Present until `drop`, which closes it before it wakes the receiver.
+    sender: Option<Sender<Outcome>>,
+    waker: Arc<AtomicWaker>,
+}
+
+/// An outbox, what comes out of it, and whom to wake then. Bounded by the slabs, which every batch needs.
+pub(crate) fn outbox() -> (Outbox, Receiver<Outcome>, Arc<AtomicWaker>) {
+    let (sender, receiver) = unbounded();
+    let waker = Arc::new(AtomicWaker::new());
+    let outbox = Outbox {
+        sender: Some(sender),
+        waker: Arc::clone(&waker),
+    };
+    (outbox, receiver, waker)
+}
+
+impl Outbox {
+    /// Gives a batch to the caller; without one, its slab goes back to the ring.
+    pub(crate) fn send(&self, outcome: Outcome) {
+        if let Some(sender) = &self.sender {
+            sender.send(outcome).ok();
+        }
+        self.waker.wake();
+    }
+}
+
+impl Clone for Outbox {
+    fn clone(&self) -> Self {
+        Self {
+            sender: self.sender.clone(),
+            waker: Arc::clone(&self.waker),
+        }
+    }
+}
+
+impl Drop for Outbox {
+    fn drop(&mut self) {
+        self.sender = None;
+        self.waker.wake();
+    }
+}

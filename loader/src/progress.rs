@@ -1,0 +1,61 @@
+//! What a pass is waiting for, for whoever waits for the pass.
+
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
+
+use crate::resident::SourceBlock;
+
+/// What the assemble thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// A block that has not been read yet.
+    Block(SourceBlock),
+    /// That the caller takes or drops a batch.
+    Caller,
+}
+
+/// What the assemble thread of a pass waits for, if anything, and whether the pass is still wanted.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    waiting: Mutex<Option<Waiting>>,
+    cancelled: AtomicBool,
+}
+
+/// Until dropped, something is waited for.
+#[derive(Debug)]
+pub(crate) struct Wait<'a>(&'a Progress);
+
+impl Progress {
+    /// Notes that `what` is waited for.
+    pub(crate) fn wait(&self, what: Waiting) -> Wait<'_> {
+        self.set(Some(what));
+        Wait(self)
+    }
+
+    /// What is waited for.
+    pub(crate) fn get(&self) -> Option<Waiting> {
+        *self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says that the caller is gone: what is not begun need not be done.
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, Relaxed);
+    }
+
+    /// Whether the caller is gone.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Relaxed)
+    }
+
+    fn set(&self, what: Option<Waiting>) {
+        *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = what;
+    }
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        self.0.set(None);
+    }
+}

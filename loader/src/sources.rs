@@ -1,0 +1,96 @@
+//! The inputs of a loader, and what happens to blocks that cannot be used.
+
+use std::sync::Arc;
+
+use crate::{
+    Error, budget::Permit, fetch::Extents, geometry::BlockId, input::Input, loaded::LoadedBlock,
+    metrics::Meters, order::Need, quarantine::Quarantine, resident::SourceBlock,
+};
+
+/// The inputs by source number.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    pub(crate) inputs: Vec<SourceInput>,
+    pub(crate) quarantine: Arc<Quarantine>,
+    pub(crate) meters: Arc<Meters>,
+}
+
+/// An input and where its bytes come from.
+#[derive(Debug)]
+pub(crate) struct SourceInput {
+    pub(crate) input: Arc<Input>,
+    pub(crate) extents: Arc<dyn Extents>,
+}
+
+impl Sources {
+    /// Bytes that a block takes in memory.
+    pub(crate) fn block_bytes(&self, (source, block): SourceBlock) -> u64 {
+        self.inputs[source as usize].input.block_bytes(block)
+    }
+
+    /// A block as messages name it.
+    pub(crate) fn name(&self, source: u32, block: BlockId) -> String {
+        let geometry = self.inputs[source as usize].input.geometry();
+        let (shard, number) = (geometry.shard(block).0, geometry.block(block).1);
+        format!("block `{number}` of `{}`", shard.path)
+    }
+
+    /// Blocks of all sources that were read twice because their bytes were not the right ones.
+    pub(crate) fn rereads(&self) -> u64 {
+        self.inputs
+            .iter()
+            .map(|source| source.input.rereads())
+            .sum()
+    }
+
+    /// Reads a block. One that is damaged is replaced by the next of its source that has as many rows and is not, as
+    /// long as so many samples may be replaced.
+    ///
+    /// # Errors
+    /// What the input says.
+    pub(crate) async fn load(&self, need: Need, permit: Permit) -> Result<LoadedBlock, Error> {
+        let source = &self.inputs[need.source as usize];
+        let mut block = need.block;
+        loop {
+            let read = source.input.read(block, need.first, &*source.extents).await;
+            match read {
+                Ok(rows) => {
+                    self.meters.blocks.add(1);
+                    self.meters.block_bytes.add(source.input.block_bytes(block));
+                    return Ok(LoadedBlock {
+                        rows,
+                        source: need.source,
+                        block,
+                        _permit: permit,
+                    });
+                }
+                Err(error) => match self.stand_in(need, block, &error) {
+                    Some(next) => block = next,
+                    None => return Err(error),
+                },
+            }
+        }
+    }
+
+    /// The block to use in place of one that is damaged.
+    fn stand_in(&self, need: Need, damaged: BlockId, error: &Error) -> Option<BlockId> {
+        let Error::Corrupt { reason, .. } = error else {
+            return None;
+        };
+        let geometry = self.inputs[need.source as usize].input.geometry();
+        let rows = geometry.rows(need.block);
+        let next = (damaged + 1..geometry.block_count())
+            .chain(0..need.block)
+            .find(|block| geometry.rows(*block) >= rows)
+            .filter(|next| *next != need.block)?;
+        if !self.quarantine.try_add_block(need.source, damaged, reason) {
+            return None;
+        }
+        tracing::warn!(
+            error = %error,
+            stand_in = next,
+            "a damaged block was set aside and another is used in its place"
+        );
+        Some(next)
+    }
+}
