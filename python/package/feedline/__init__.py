@@ -1,0 +1,36 @@
+"""Shards to shuffled batches with nothing waiting.
+
+    import feedline
+
+    loader = feedline.Loader("out/dataset", batch_size=256)
+    for x, y in loader:
+        ...
+"""
+
+from . import errors
+from .batch import Batch
+from .errors import (
+    BatchesHeldError,
+    ConfigError,
+    DataError,
+    Error,
+    ForkError,
+    InternalError,
+    ReadError,
+    StateMismatchError,
+)
+from .loader import Loader
+
+__all__ = [
+    "Loader",
+    "Batch",
+    "errors",
+    "Error",
+    "ConfigError",
+    "StateMismatchError",
+    "DataError",
+    "ReadError",
+    "BatchesHeldError",
+    "ForkError",
+    "InternalError",
+]

@@ -1,0 +1,248 @@
+"""The loader: one split of a dataset, an epoch per iteration."""
+
+import json
+import os
+import warnings
+
+from . import _feedline, ranks
+from .batch import Batch
+from .errors import ConfigError
+
+__all__ = ["Loader"]
+
+_STORES = ("AWS_", "GOOGLE_", "AZURE_")
+
+
+class Loader:
+    """Shuffled batches of one split of a dataset, made ahead by threads of its own.
+
+    Iterating gives one epoch; the next iteration gives the next one, in another order. Where a `DataLoader` was:
+
+        loader = feedline.Loader("s3://bucket/dataset", batch_size=4096)
+        for x, y in loader.torch():
+            ...
+
+    The order is a pure function of (dataset, seed, epoch), so that a run resumes exactly from `state_dict`, also on
+    another number of ranks, if `global_batch_size` is what was fixed.
+
+    Columns of a batch of `n` samples:
+
+    ======== ============= ========= =====================================================================
+    name     shape         dtype     what
+    ======== ============= ========= =====================================================================
+    `x`      `[n, features]` float32 features, row-major
+    `y`      `[n]`         float32 or int32  targets, or class ids (int64 as a tensor); absent without a target
+    `key`    `[n]`         uint64    first 8 bytes of the record's content hash (int64 as a tensor, same bits)
+    `origin` `[n]`         uint64    where the record came from
+    ======== ============= ========= =====================================================================
+
+    Arguments:
+        url: folder of the dataset: a path, `file://`, `s3://`, `gs://`, `az://` or `http(s)://`. Credentials of
+            object stores come from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`).
+        batch_size: samples in a batch of one rank, as for a `DataLoader`. The global batch is this times the world size.
+        split: `"train"`, `"validation"` or `"test"`.
+        seed: seed of the shuffle.
+        shuffle: `False` gives the samples in the order they are stored, for evaluation.
+        rank, world_size: which rank of how many; by default those of torch.distributed where it is initialised, else
+            `RANK` and `WORLD_SIZE`, else one rank alone. Every rank gets its own samples of every global batch.
+        global_batch_size: samples in a batch over all ranks, instead of `batch_size`. Give this if the number of ranks
+            may change between runs that resume each other: it is a part of the order, and ranks get shares that
+            differ by one sample at most.
+        drop_last: leave out the last batch of an epoch if it is smaller than the others.
+        domains, window_blocks: shape of the shuffle: samples are mixed among `domains * window_blocks` blocks (of
+            about 1 MiB) at a time. Default 64 and 8.
+        prefetch_bytes: most bytes of blocks in memory or on their way. Default 1 GiB.
+        slabs: batches that can be filled, ready or in use at one time, 2 to 64. Default 4. All but one may be held by
+            the program; what is held beyond that is copied, once with a warning.
+        as_torch: whether iterating gives torch tensors instead of numpy arrays; see also `torch`.
+
+    Raises:
+        ConfigError, DataError, ReadError: see `feedline.errors`.
+    """
+
+    def __init__(
+        self,
+        url,
+        batch_size=None,
+        *,
+        split="train",
+        seed=0,
+        shuffle=True,
+        rank=None,
+        world_size=None,
+        global_batch_size=None,
+        drop_last=False,
+        domains=None,
+        window_blocks=None,
+        prefetch_bytes=None,
+        slabs=4,
+        as_torch=False,
+    ):
+        self.rank, self.world_size = ranks.resolve(rank, world_size)
+        self._inner = _feedline.Loader(
+            os.fspath(url),
+            {
+                "split": split,
+                "seed": seed,
+                "global_batch": _global_batch(batch_size, global_batch_size, self.world_size),
+                "rank": self.rank,
+                "world_size": self.world_size,
+                "domains": domains,
+                "window_blocks": window_blocks,
+                "prefetch_bytes": prefetch_bytes,
+                "slabs": slabs,
+                "variables": {k: v for k, v in os.environ.items() if k.startswith(_STORES)},
+            },
+        )
+        self._shuffle = shuffle
+        self._drop_last = drop_last
+        self._as_torch = as_torch
+        # The state after the last batch handed out, and whether iterating goes on from there.
+        self._state = self._inner.start_state(0)
+        self._fresh = True
+
+    def __iter__(self):
+        """Starts an epoch: the rest of the one that was loaded or set, else the next one."""
+        return _Epoch(self, self._as_torch)
+
+    def __len__(self):
+        """Batches in a whole epoch; the same on every rank."""
+        batches = self._inner.batches_per_epoch
+        if self._drop_last and self._inner.samples % self.global_batch_size:
+            batches -= 1
+        return batches
+
+    def torch(self):
+        """The same loader, whose batches are torch tensors; position and state are shared with this one."""
+        return _Torch(self)
+
+    @property
+    def samples(self):
+        """Samples of the split, over all ranks."""
+        return self._inner.samples
+
+    @property
+    def global_batch_size(self):
+        """Samples in a full batch, over all ranks."""
+        return json.loads(self._state)["global_batch"]
+
+    @property
+    def epoch(self):
+        """The epoch that the next batch belongs to, from 0."""
+        return json.loads(self._next_state())["epoch"]
+
+    def set_epoch(self, epoch):
+        """Makes the next iteration give `epoch`, from its start; or goes on in the middle of it, if a state in that
+        epoch was just loaded."""
+        if not (self._fresh and json.loads(self._state)["epoch"] == epoch):
+            self._state = self._inner.start_state(epoch)
+            self._fresh = True
+
+    def state_dict(self):
+        """The position after the last batch that was handed out, as a dict of strings and integers.
+
+        Take it when the step on that batch is done: resuming then repeats nothing and leaves nothing out. It is the
+        same on every rank.
+        """
+        return json.loads(self._state)
+
+    def load_state_dict(self, state):
+        """Makes the next iteration go on after the position `state`.
+
+        Raises:
+            StateMismatchError: with every field in which the state differs from this loader.
+        """
+        state = json.dumps(dict(state))
+        self._inner.check_state(state)
+        self._state = state
+        self._fresh = True
+
+    def metrics(self):
+        """Where the time of all iterations so far went: seconds at work, starved and blocked by stage, bytes, samples."""
+        return json.loads(self._inner.metrics())
+
+    def _next_state(self):
+        """The state that an iteration begun now starts from."""
+        state = json.loads(self._state)
+        ended = state["batch"] >= len(self)
+        if ended or not self._fresh:
+            return self._inner.start_state(state["epoch"] + 1)
+        return self._state
+
+    def _begin(self):
+        if not self._shuffle:
+            return self._inner.start(None)
+        self._state = self._next_state()
+        self._fresh = True
+        return self._inner.start(self._state)
+
+    def _finished(self, raw):
+        """Notes that `raw` was handed out."""
+        if self._shuffle:
+            self._state = raw.state
+            self._fresh = False
+
+
+class _Torch:
+    """A loader seen through tensors."""
+
+    def __init__(self, loader):
+        self._loader = loader
+
+    def __iter__(self):
+        return _Epoch(self._loader, True)
+
+    def __len__(self):
+        return len(self._loader)
+
+    def __getattr__(self, name):
+        return getattr(self._loader, name)
+
+
+class _Epoch:
+    """The batches of one iteration."""
+
+    def __init__(self, loader, as_torch):
+        self._loader = loader
+        self._as_torch = as_torch
+        self._batches = loader._begin()
+        first = json.loads(loader._state)["batch"] if loader._shuffle else 0
+        self._remaining = len(loader) - first
+        self._may_warn = True
+
+    def __iter__(self):
+        return self
+
+    def __len__(self):
+        """Batches still to come."""
+        return self._remaining
+
+    def __next__(self):
+        raw = self._batches.next() if self._remaining > 0 else None
+        if raw is None:
+            self.close()
+            raise StopIteration
+        self._remaining -= 1
+        self._loader._finished(raw)
+        if raw.is_copy and self._may_warn:
+            self._may_warn = False
+            warnings.warn(
+                "the program holds so many batches that further ones are copied; drop them earlier or raise `slabs`",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return Batch(raw, self._as_torch)
+
+    def close(self):
+        """Ends the iteration and its threads."""
+        self._remaining = 0
+        self._batches.close()
+
+
+def _global_batch(batch_size, global_batch_size, world_size):
+    if (batch_size is None) == (global_batch_size is None):
+        raise ConfigError("cannot tell the size of a batch: give either `batch_size` or `global_batch_size`")
+    size = batch_size * world_size if global_batch_size is None else global_batch_size
+    if not 1 <= size < 1 << 32:
+        raise ConfigError(f"cannot use a global batch of `{size}` samples: use `1` to `1073741824`")
+    return size

@@ -1,0 +1,223 @@
+//! Opening a loader, and one pass over it.
+
+use std::{
+    collections::BTreeMap,
+    process,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+};
+
+use feedline_loader::{EpochBatches, Error, LoaderConfig};
+use feedline_schemas::{
+    ids::{Rank, Seed},
+    loader_state::LoaderState,
+    manifest::Split,
+};
+use feedline_storage::{Store, StoreOptions, clock::SystemClock};
+use pyo3::prelude::*;
+
+use crate::{
+    batch::{Batch, Place},
+    errors, waiting,
+};
+
+/// What `Loader` is opened with. Python has filled in every default that is its own.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Settings {
+    split: String,
+    seed: u64,
+    global_batch: u32,
+    rank: u32,
+    world_size: u32,
+    domains: Option<u32>,
+    window_blocks: Option<u32>,
+    prefetch_bytes: Option<u64>,
+    slabs: Option<u32>,
+    /// What the environment says about object stores.
+    variables: BTreeMap<String, String>,
+}
+
+/// One split of a dataset, opened.
+#[pyclass(frozen, module = "feedline._feedline")]
+pub(crate) struct Loader {
+    inner: feedline_loader::Loader,
+    /// Batches of the ring that Python may hold while the loader goes on without copying.
+    holdable: usize,
+}
+
+/// The batches of one pass.
+#[pyclass(frozen, module = "feedline._feedline")]
+pub(crate) struct Batches {
+    pass: Mutex<Option<EpochBatches>>,
+    /// The process whose threads make the batches.
+    process: u32,
+    held: Arc<AtomicUsize>,
+    holdable: usize,
+}
+
+#[pymethods]
+impl Loader {
+    /// Opens the dataset at `url`.
+    #[new]
+    fn new(py: Python<'_>, url: &str, settings: Settings) -> PyResult<Self> {
+        let config = settings.config(py)?;
+        let options = StoreOptions {
+            vars: settings.variables,
+        };
+        let store = Store::open(url, &options)
+            .map_err(|error| errors::of_class(py, "ReadError", &error.to_string()))?;
+        let opened = waiting::run(py, async {
+            feedline_loader::Loader::open(&store, &config, Arc::new(SystemClock)).await
+        })?;
+        Ok(Self {
+            inner: opened.map_err(|error| errors::exception(py, &error))?,
+            holdable: config.slabs as usize - 1,
+        })
+    }
+
+    /// The state before the first batch of `epoch`, as JSON.
+    fn start_state(&self, epoch: u64) -> String {
+        let mut state = self.inner.start_state();
+        state.epoch = feedline_schemas::ids::Epoch::new(epoch);
+        json(&state)
+    }
+
+    /// The rest of the epoch from `state` on, or, without one, every sample once in shard order.
+    #[pyo3(signature = (state=None))]
+    fn start(&self, py: Python<'_>, state: Option<&str>) -> PyResult<Batches> {
+        let state = state.map(|state| read_state(py, state)).transpose()?;
+        let pass = py.detach(|| match state {
+            Some(state) => self.inner.epoch(state),
+            None => self.inner.sequential(),
+        });
+        Ok(Batches {
+            pass: Mutex::new(Some(pass.map_err(|error| errors::exception(py, &error))?)),
+            process: process::id(),
+            held: Arc::default(),
+            holdable: self.holdable,
+        })
+    }
+
+    /// Whether `start` would take `state`.
+    fn check_state(&self, py: Python<'_>, state: &str) -> PyResult<()> {
+        let state = read_state(py, state)?;
+        // Nothing but opening a pass compares them; ended at once, it reads nothing that matters.
+        py.detach(|| self.inner.epoch(state).map(drop))
+            .map_err(|error| errors::exception(py, &error))
+    }
+
+    /// Global batches of an epoch.
+    #[getter]
+    fn batches_per_epoch(&self) -> u64 {
+        self.inner.batches_per_epoch()
+    }
+
+    /// Samples of the split, over all ranks.
+    #[getter]
+    fn samples(&self) -> u64 {
+        self.inner.samples()
+    }
+
+    /// Where the time of all passes went, as JSON.
+    fn metrics(&self) -> String {
+        json(&self.inner.metrics())
+    }
+}
+
+#[pymethods]
+impl Batches {
+    /// Waits for the next batch; `None` after the last.
+    fn next(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
+        if self.process != process::id() {
+            return Err(errors::of_class(py, "ForkError", FORKED));
+        }
+        let received = py.detach(|| {
+            let mut pass = self.pass.lock().unwrap_or_else(PoisonError::into_inner);
+            let received = pass.as_mut().and_then(Iterator::next);
+            received.map(|batch| batch.map(|batch| self.keep(batch)))
+        });
+        received
+            .transpose()
+            .map_err(|error: Error| errors::exception(py, &error))
+    }
+
+    /// Batches of the ring that Python holds.
+    #[getter]
+    fn held(&self) -> usize {
+        self.held.load(SeqCst)
+    }
+
+    /// Ends the pass and its threads.
+    fn close(&self, py: Python<'_>) {
+        if self.process == process::id() {
+            py.detach(|| drop(self.take()));
+        }
+    }
+}
+
+const FORKED: &str = "this loader's batches were started in another process: its threads do not live on after a fork; \
+                      start the iteration in the process that uses it, or start processes by `spawn`";
+
+impl Batches {
+    /// The batch as it is while one slab stays with the loader, and else a copy, so that it never stands still
+    /// because Python holds every batch.
+    fn keep(&self, batch: feedline_loader::Batch) -> Batch {
+        match Place::take(&self.held, self.holdable) {
+            Some(place) => Batch::in_place(batch, place),
+            None => Batch::copied(&batch),
+        }
+    }
+
+    fn take(&self) -> Option<EpochBatches> {
+        let mut pass = self.pass.lock().unwrap_or_else(PoisonError::into_inner);
+        pass.take()
+    }
+}
+
+impl Drop for Batches {
+    fn drop(&mut self) {
+        if self.process != process::id() {
+            // Its threads are not in this process, and joining them would never end.
+            std::mem::forget(self.take());
+        }
+    }
+}
+
+impl Settings {
+    fn config(&self, py: Python<'_>) -> PyResult<LoaderConfig> {
+        let split = Split::ALL
+            .into_iter()
+            .find(|split| split.as_str() == self.split)
+            .ok_or_else(|| {
+                let text = format!(
+                    "cannot use loader setting `split`: it is `{}`, use `train`, `validation` or `test`",
+                    self.split
+                );
+                errors::of_class(py, "ConfigError", &text)
+            })?;
+        let mut config = LoaderConfig::new(split, Seed::new(self.seed), self.global_batch);
+        config.rank = Rank::new(self.rank);
+        config.world_size = self.world_size;
+        config.domains = self.domains.unwrap_or(config.domains);
+        config.window_blocks = self.window_blocks.unwrap_or(config.window_blocks);
+        config.prefetch_bytes = self.prefetch_bytes.unwrap_or(config.prefetch_bytes);
+        config.slabs = self.slabs.unwrap_or(config.slabs);
+        Ok(config)
+    }
+}
+
+fn read_state(py: Python<'_>, text: &str) -> PyResult<LoaderState> {
+    serde_json::from_str(text).map_err(|error| {
+        let text = format!("cannot resume from this loader state: it is none: {error}");
+        errors::of_class(py, "StateMismatchError", &text)
+    })
+}
+
+/// Any document of the loader's as JSON.
+pub(crate) fn json(document: &impl serde::Serialize) -> String {
+    // Their maps have string keys, so that nothing can fail.
+    serde_json::to_string(document).unwrap_or_default()
+}

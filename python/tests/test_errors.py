@@ -1,0 +1,66 @@
+"""Errors are exceptions of one family, with the loader's own words."""
+
+import shutil
+
+import pytest
+
+import feedline
+
+
+def refused(kind, text, *arguments, **settings):
+    with pytest.raises(kind) as caught:
+        feedline.Loader(*arguments, **settings)
+    assert text in str(caught.value)
+    assert isinstance(caught.value, feedline.Error)
+
+
+def test_settings_out_of_range_are_named(dataset):
+    refused(feedline.ConfigError, "`slabs`: it is `1`, use `2` to `64`", dataset, 8, slabs=1)
+    refused(feedline.ConfigError, "rank `2` is not one of `2` ranks", dataset, 8, rank=2, world_size=2)
+    refused(feedline.ConfigError, "`split`: it is `dev`, use `train`", dataset, 8, split="dev")
+    refused(feedline.ConfigError, "give either `batch_size` or `global_batch_size`", dataset)
+    refused(feedline.ConfigError, "give either `batch_size` or `global_batch_size`", dataset, 8, global_batch_size=8)
+    refused(feedline.ConfigError, "a global batch of `0`", dataset, 0)
+
+
+def test_settings_of_the_wrong_type_are_type_errors(dataset):
+    with pytest.raises(TypeError):
+        feedline.Loader(dataset, 8, seed="one")
+    with pytest.raises(TypeError):
+        feedline.Loader(dataset, 8, bacth_size=9)
+
+
+def test_a_folder_without_a_dataset_is_named(tmp_path):
+    refused(feedline.DataError, f"there is no dataset in `{tmp_path}`", tmp_path, 8)
+
+
+def test_a_split_without_samples_is_named(dataset):
+    refused(feedline.DataError, "split `test`", dataset, 8, split="test")
+
+
+def test_a_damaged_block_is_never_handed_out(dataset, tmp_path):
+    folder = shutil.copytree(dataset, tmp_path / "copy")
+    shard = folder / "shards" / "train" / "00001.arrow"
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 1
+    shard.write_bytes(data)
+    with pytest.raises(feedline.DataError, match="is damaged") as caught:
+        for batch in feedline.Loader(folder, 8):
+            assert (batch.x[:, 0] == batch.origin).all()
+    assert "00001.arrow" in str(caught.value)
+
+
+def test_a_missing_shard_is_named(dataset, tmp_path):
+    folder = shutil.copytree(dataset, tmp_path / "copy")
+    (folder / "shards" / "train" / "00002.arrow").unlink()
+    with pytest.raises(feedline.DataError, match="00002.arrow` is missing"):
+        list(feedline.Loader(folder, 500))
+
+
+def test_an_iteration_ends_with_its_error(dataset, tmp_path):
+    folder = shutil.copytree(dataset, tmp_path / "copy")
+    shutil.rmtree(folder / "shards")
+    iterator = iter(feedline.Loader(folder, 8))
+    with pytest.raises(feedline.DataError):
+        next(iterator)
+    assert next(iterator, None) is None

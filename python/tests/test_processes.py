@@ -1,0 +1,103 @@
+"""Signals, threads and forks."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import feedline
+from conftest import rows_of
+
+
+def run(code, *arguments):
+    """What a program of its own prints."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+# A named pipe in the place of a shard: the loader opens it and waits, for ever, as it would for a dead server.
+STUCK = """
+import os, signal, sys, threading
+import feedline
+batches = iter(feedline.Loader(sys.argv[1], 8))
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    for _ in batches:
+        pass
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    os._exit(0)
+"""
+
+
+waits = pytest.mark.skip(reason="the loader cannot be asked to wait for a while only")
+
+
+@pytest.fixture
+def stuck(dataset, tmp_path):
+    import shutil
+
+    folder = shutil.copytree(dataset, tmp_path / "copy")
+    for shard in (folder / "shards" / "train").iterdir():
+        shard.unlink()
+        os.mkfifo(shard)
+    return folder
+
+
+@waits
+def test_ctrl_c_works_while_waiting_for_a_batch(stuck):
+    assert run(STUCK, stuck) == "interrupted"
+
+
+@waits
+def test_other_threads_run_while_one_waits(stuck):
+    code = STUCK.replace("threading.Timer(0.3", "threading.Timer(0.1, print, ('ticked',)).start()\nthreading.Timer(0.3")
+    assert run(code, stuck).split() == ["ticked", "interrupted"]
+
+
+def test_threads_may_share_an_iteration(dataset):
+    iterator, seen, lock = iter(feedline.Loader(dataset, 8, slabs=8)), [], threading.Lock()
+
+    def work():
+        for batch in iterator:
+            rows = rows_of([batch])
+            with lock:
+                seen.extend(rows)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(seen) == list(range(1_000))
+
+
+def test_a_forked_child_is_told(dataset):
+    code = """
+import os, sys, warnings
+import feedline
+warnings.simplefilter("ignore")
+loader = feedline.Loader(sys.argv[1], 8)
+batches = iter(loader)
+next(batches)
+child = os.fork()
+if child == 0:
+    try:
+        next(batches)
+    except feedline.ForkError as error:
+        print(error, flush=True)
+        del batches
+        print(len([1 for _ in loader]), flush=True)
+        os._exit(0)
+    os._exit(1)
+assert os.waitpid(child, 0)[1] == 0
+print(sum(1 for _ in batches))
+"""
+    text, child, parent = run(code, dataset).splitlines()
+    assert text.startswith("this loader's batches were started in another process")
+    assert (child, parent) == ("125", "124")

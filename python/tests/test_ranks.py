@@ -1,0 +1,66 @@
+"""Ranks: each gets its own samples of every global batch."""
+
+import itertools
+
+import pytest
+
+import feedline
+from conftest import ROWS, rows_of
+from feedline import ranks
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 7])
+def test_the_ranks_together_see_the_order_of_one(dataset, world_size):
+    whole = [rows_of([b]) for b in feedline.Loader(dataset, global_batch_size=100)]
+    parts = [
+        [rows_of([b]) for b in feedline.Loader(dataset, global_batch_size=100, rank=rank, world_size=world_size)]
+        for rank in range(world_size)
+    ]
+    assert [list(itertools.chain(*batch)) for batch in zip(*parts)] == whole
+
+
+def test_ranks_come_from_the_environment(dataset, monkeypatch):
+    seen = []
+    for rank in range(2):
+        monkeypatch.setenv("RANK", str(rank))
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        loader = feedline.Loader(dataset, 50)
+        assert (loader.rank, loader.world_size, loader.global_batch_size, len(loader)) == (rank, 2, 100, 10)
+        batches = [rows_of([batch]) for batch in loader]
+        assert [len(batch) for batch in batches] == [50] * 10
+        seen += sum(batches, [])
+    assert sorted(seen) == list(range(ROWS))
+
+
+def test_a_run_of_two_ranks_goes_on_with_three(dataset):
+    whole = rows_of(feedline.Loader(dataset, global_batch_size=100))
+    state = None
+    for rank in range(2):
+        loader = feedline.Loader(dataset, global_batch_size=100, rank=rank, world_size=2)
+        for _ in itertools.islice(loader, 4):
+            pass
+        assert state in (None, loader.state_dict()), "the state is the same on every rank"
+        state = loader.state_dict()
+    loaders = [feedline.Loader(dataset, global_batch_size=100, rank=rank, world_size=3) for rank in range(3)]
+    for loader in loaders:
+        loader.load_state_dict(state)
+    rest = [row for batches in zip(*loaders) for row in rows_of(batches)]
+    assert rest == whole[400:]
+
+
+def test_half_of_a_rank_is_refused(monkeypatch):
+    with pytest.raises(feedline.ConfigError, match="give both or neither"):
+        ranks.resolve(rank=1)
+    monkeypatch.setenv("RANK", "1")
+    with pytest.raises(feedline.ConfigError, match="`RANK` is `1` and `WORLD_SIZE` is `None`"):
+        ranks.resolve()
+    monkeypatch.setenv("WORLD_SIZE", "two")
+    with pytest.raises(feedline.ConfigError, match="`two`"):
+        ranks.resolve()
+
+
+def test_what_is_given_counts_more_than_the_environment(monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert ranks.resolve() == (1, 2)
+    assert ranks.resolve(3, 4) == (3, 4)

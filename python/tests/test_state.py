@@ -1,0 +1,80 @@
+"""A run that was killed and resumed sees what one that was not sees."""
+
+import json
+import pickle
+
+import pytest
+
+import feedline
+from conftest import rows_of
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 7])
+def test_resuming_at_every_kth_batch_equals_the_run_without_a_break(dataset, every):
+    whole = feedline.Loader(dataset, 96, seed=3)
+    expected = rows_of(whole) + rows_of(whole)
+    seen, state, epochs = [], feedline.Loader(dataset, 96, seed=3).state_dict(), 0
+    while len(seen) < len(expected):
+        loader = feedline.Loader(dataset, 96, seed=3)
+        loader.load_state_dict(json.loads(json.dumps(state)))
+        for number, batch in enumerate(loader):
+            seen += rows_of([batch])
+            state = loader.state_dict()
+            if number + 1 == every:
+                break
+        epochs += 1
+    assert seen == expected
+
+
+def test_the_state_is_small_and_of_plain_types(dataset):
+    loader = feedline.Loader(dataset, 96)
+    next(iter(loader))
+    state = loader.state_dict()
+    assert all(isinstance(value, (int, str)) for value in state.values())
+    assert len(json.dumps(state)) < 4096 and pickle.loads(pickle.dumps(state)) == state
+    assert (state["epoch"], state["batch"]) == (0, 1)
+
+
+def test_a_state_after_the_last_batch_goes_on_with_the_next_epoch(dataset):
+    loader = feedline.Loader(dataset, 96)
+    rows_of(loader)
+    expected = rows_of(loader)
+    resumed = feedline.Loader(dataset, 96)
+    rows_of(resumed)
+    resumed.load_state_dict(resumed.state_dict())
+    assert resumed.epoch == 1 and rows_of(resumed) == expected
+
+
+def test_set_epoch_keeps_a_position_that_was_loaded_in_that_epoch(dataset):
+    loader = feedline.Loader(dataset, 96)
+    iterator = iter(loader)
+    before = rows_of(next(iterator) for _ in range(4))
+    state = loader.state_dict()
+    resumed = feedline.Loader(dataset, 96)
+    resumed.load_state_dict(state)
+    resumed.set_epoch(0)
+    assert before + rows_of(resumed) == rows_of(feedline.Loader(dataset, 96))
+    assert resumed.epoch == 1
+
+
+def test_a_state_of_other_settings_is_refused_with_what_differs(dataset):
+    state = feedline.Loader(dataset, 96, seed=1).state_dict()
+    with pytest.raises(feedline.StateMismatchError) as caught:
+        feedline.Loader(dataset, 48, seed=2).load_state_dict(state)
+    assert "`seed` is `1` there and `2` here" in str(caught.value)
+    assert "`global_batch` is `96` there and `48` here" in str(caught.value)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_something_else_is_no_state(dataset):
+    with pytest.raises(feedline.StateMismatchError, match="it is none"):
+        feedline.Loader(dataset, 96).load_state_dict({"step": 3})
+
+
+def test_a_refused_state_leaves_the_position(dataset):
+    loader = feedline.Loader(dataset, 96)
+    next(iter(loader))
+    before = loader.state_dict()
+    with pytest.raises(feedline.StateMismatchError):
+        loader.load_state_dict({**before, "seed": 9})
+    assert loader.state_dict() == before

@@ -1,0 +1,106 @@
+"""Tensors, and ranks of a real process group. Runs where torch is installed."""
+
+import json
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import feedline
+from conftest import ROWS, rows_of
+
+torch = pytest.importorskip("torch", reason="torch is not installed: it is several GB, and its own tests ran where it is")
+
+
+def test_tensors_share_the_memory_of_the_arrays(dataset):
+    loader = feedline.Loader(dataset, 64)
+    for batch in loader.torch():
+        x, y = batch
+        assert (x.dtype, y.dtype, batch.key.dtype) == (torch.float32, torch.float32, torch.int64)
+        assert x.data_ptr() == np.asarray(batch._raw.column("x")).ctypes.data
+        assert (x[:, 0] == batch.origin).all()
+    assert sum(len(batch) for batch in feedline.Loader(dataset, 64, as_torch=True)) == ROWS
+
+
+def test_a_tensor_keeps_its_memory(dataset):
+    iterator = iter(feedline.Loader(dataset, 50, slabs=3).torch())
+    x = next(iterator)["x"][:10]
+    expected = x.clone()
+    for _ in iterator:
+        assert torch.equal(x, expected)
+    del x, _
+    assert iterator._batches.held == 0
+
+
+def test_class_ids_suit_a_loss(classes):
+    for x, y in feedline.Loader(classes, 64).torch():
+        assert torch.nn.functional.cross_entropy(torch.zeros(len(x), 10), y) > 0
+
+
+def test_the_tensor_view_shares_position_and_state(dataset):
+    loader = feedline.Loader(dataset, 96)
+    seen = loader.torch()
+    next(iter(seen))
+    assert seen.state_dict() == loader.state_dict() and loader.state_dict()["batch"] == 1
+    resumed = feedline.Loader(dataset, 96).torch()
+    resumed.load_state_dict(seen.state_dict())
+    assert len(resumed) == 11 and len(rows_of(resumed)) == ROWS - 96
+
+
+def test_a_state_goes_through_a_torch_checkpoint(dataset, tmp_path):
+    loader = feedline.Loader(dataset, 96)
+    next(iter(loader))
+    torch.save({"loader": loader.state_dict()}, tmp_path / "checkpoint.pt")
+    state = torch.load(tmp_path / "checkpoint.pt", weights_only=True)["loader"]
+    resumed = feedline.Loader(dataset, 96)
+    resumed.load_state_dict(state)
+    assert len(rows_of(resumed)) == ROWS - 96
+
+
+def test_the_loader_is_stateful_to_distributed_checkpoints(dataset, tmp_path):
+    checkpoint = pytest.importorskip("torch.distributed.checkpoint")
+    from torch.distributed.checkpoint.stateful import Stateful
+
+    loader = feedline.Loader(dataset, 96)
+    assert isinstance(loader, Stateful)
+    next(iter(loader))
+    checkpoint.save({"loader": loader}, checkpoint_id=str(tmp_path / "saved"), no_dist=True)
+    resumed = feedline.Loader(dataset, 96)
+    checkpoint.load({"loader": resumed}, checkpoint_id=str(tmp_path / "saved"), no_dist=True)
+    assert resumed.state_dict() == loader.state_dict()
+    assert len(rows_of(resumed)) == ROWS - 96
+
+
+RANK = """
+import json, sys
+import torch.distributed as distributed
+import feedline
+
+folder, store, rank = sys.argv[1], sys.argv[2], int(sys.argv[3])
+distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+loader = feedline.Loader(folder, 50)
+assert (loader.rank, loader.world_size) == (rank, 2)
+rows = []
+for batch in loader.torch():
+    total = batch.origin.sum()
+    distributed.all_reduce(total)
+    rows.append((batch.origin.tolist(), int(total)))
+print(json.dumps(rows), flush=True)
+distributed.destroy_process_group()
+"""
+
+
+def test_two_processes_of_a_group_share_an_epoch(dataset, tmp_path):
+    command = [sys.executable, "-c", textwrap.dedent(RANK), str(dataset), str(tmp_path / "store")]
+    processes = [
+        subprocess.Popen([*command, str(rank)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    outputs = [process.communicate(timeout=120) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    first, second = (json.loads(out.splitlines()[-1]) for out, _ in outputs)
+    whole = [rows_of([b]) for b in feedline.Loader(dataset, global_batch_size=100)]
+    assert [a + b for (a, _), (b, _) in zip(first, second)] == whole
+    assert [total for _, total in first] == [total for _, total in second] == [sum(batch) for batch in whole]
