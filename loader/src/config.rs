@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use feedline_schemas::{
     ids::{Rank, Seed},
+    loader_state::LastBatch,
     manifest::Split,
 };
 
@@ -23,9 +24,9 @@ pub struct LoaderConfig {
     pub rank: Rank,
     /// Number of ranks, at least 1. Default 1.
     pub world_size: u32,
-    /// Order: locality domains, 1 to 65,536. A rank reads only the blocks of the domains its share of the batch comes
-    /// from, so more domains let more ranks read little. Shrinks to the largest number that divides `global_batch` and
-    /// for which there are enough blocks. Default 64.
+    /// Order: locality domains, 1 to 4,096. A rank reads only the blocks of the domains its share of the batch comes
+    /// from, so more domains let more ranks read little. Shrinks to the number of samples in a batch
+    /// and of blocks. Default 64.
     pub domains: u32,
     /// Order: blocks per shuffle window of each domain, 1 to 65,536; grows by as much as the domains shrink. Samples
     /// are shuffled among `domains * window_blocks` blocks at a time: more mix better and take more memory. Default 8.
@@ -52,6 +53,13 @@ pub struct LoaderConfig {
     pub pictures: Option<PictureConfig>,
     /// How documents become rows; needed for datasets of tokens. Default none.
     pub tokens: Option<TokensConfig>,
+    /// Order: bytes of blocks that are read in one request and dealt together, up to 1 GiB; 0 reads each block on its
+    /// own. Object stores answer requests of 8 MiB at the best price; as samples then come from fewer places, give as
+    /// many times more `window_blocks` for as good a shuffle. Default 0.
+    pub extent_bytes: u64,
+    /// Order: what becomes of samples that do not fill a batch at the end of an epoch. Default: a smaller batch.
+    /// Sequential passes always keep it.
+    pub last_batch: LastBatch,
 }
 
 /// How tokenized documents become rows of a batch.
@@ -99,6 +107,8 @@ impl LoaderConfig {
             max_bad_share: 0.001,
             pictures: None,
             tokens: None,
+            extent_bytes: 0,
+            last_batch: LastBatch::Keep,
         }
     }
 
@@ -118,7 +128,7 @@ impl LoaderConfig {
                 format!("rank `{rank}` is not one of `{world}` ranks, which count from 0"),
             );
         }
-        if let Some(reason) = outside(self.domains, 1, 1 << 16) {
+        if let Some(reason) = outside(self.domains, 1, 1 << 12) {
             return refuse("domains", reason);
         }
         if let Some(reason) = outside(self.window_blocks, 1, 1 << 16) {
@@ -132,6 +142,10 @@ impl LoaderConfig {
         }
         if let Some(reason) = outside(self.reads, 1, 1024) {
             return refuse("reads", reason);
+        }
+        if self.extent_bytes > 1 << 30 {
+            let reason = format!("it is `{}`, use up to `1073741824`", self.extent_bytes);
+            return refuse("extent_bytes", reason);
         }
         if !(0.0..=1.0).contains(&self.max_bad_share) {
             let reason = format!("it is `{}`, use `0` to `1`", self.max_bad_share);
@@ -177,13 +191,14 @@ mod tests {
             |c| c.rank = Rank::new(1),
             "`rank`: rank `1` is not one of `1` ranks, which count from 0",
         );
-        check(
-            |c| c.domains = 0,
-            "`domains`: it is `0`, use `1` to `65536`",
-        );
+        check(|c| c.domains = 0, "`domains`: it is `0`, use `1` to `4096`");
         check(
             |c| c.window_blocks = 65_537,
             "`window_blocks`: it is `65537`, use `1` to `65536`",
+        );
+        check(
+            |c| c.extent_bytes = 1 << 31,
+            "`extent_bytes`: it is `2147483648`, use up to `1073741824`",
         );
         check(|c| c.slabs = 1, "`slabs`: it is `1`, use `2` to `64`");
         check(

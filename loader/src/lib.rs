@@ -77,7 +77,7 @@ pub use config::{LoaderConfig, TokensConfig};
 pub use error::{Difference, Error};
 pub use feedline_schemas::{
     ids::{Rank, Seed},
-    loader_state::LoaderState,
+    loader_state::{LastBatch, LoaderState},
     manifest::Split,
 };
 pub use fetch::FetchError;
@@ -86,5 +86,6 @@ pub use iterator::EpochBatches;
 pub use kind::BatchKind;
 pub use loader::Loader;
 pub use metrics::{LoaderMetrics, StageMetrics};
+pub use order::{MixtureConfig, SourceEnd, SourceWeight};
 pub use quarantine::Quarantined;
 pub use stream::BatchStream;

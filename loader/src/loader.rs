@@ -3,9 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use feedline_schemas::{
-    format::LOADER_STATE,
-    ids::{Epoch, Step},
-    loader_state::LoaderState,
+    loader_state::{LastBatch, LoaderState, SampleUnit},
     manifest::{Manifest, TargetKind},
 };
 use feedline_storage::{Store, clock::Clock};
@@ -17,16 +15,15 @@ use crate::{
     engine::Engine,
     fetch::StoreExtents,
     fill::Filler,
-    geometry::Geometry,
     index::index,
     input::{Input, Record},
     iterator::Parts,
     kept::Kept,
     metrics::Meters,
-    order::{Batches, Blocks, ORDER_VERSION, Order, OrderSpec, Share, Source},
+    order::{Blocks, Order, OrderSpec, Orders, Share, Units},
     quarantine::Quarantine,
     sources::{SourceInput, Sources},
-    state,
+    state::OrderIdentity,
 };
 
 /// One split of a dataset, at the manifest that was current when it was opened.
@@ -35,10 +32,11 @@ use crate::{
 #[derive(Debug)]
 pub struct Loader {
     config: LoaderConfig,
-    spec: OrderSpec,
-    batches: Batches,
+    orders: Orders,
+    identity: OrderIdentity,
+    /// Global batches of the first epoch.
+    batches_per_epoch: u64,
     blocks: Arc<Blocks>,
-    shuffled: Arc<Source>,
     input: Arc<Input>,
     engine: Arc<Engine>,
     /// Where [`Loader::batches`] goes on.
@@ -101,19 +99,27 @@ impl Loader {
             seed: config.seed.get(),
             quarantine,
         };
-        let batches = Batches::new(geometry.samples(), config.global_batch);
+        let blocks = Arc::new(Blocks::of(&geometry, config.extent_bytes));
+        let units = Units::Rows(Arc::clone(&blocks));
+        let orders = Orders::single(order_spec(config), units).map_err(no_batch)?;
+        let first_epoch = orders.epoch(0, None).map_err(no_batch)?;
+        let identity = OrderIdentity {
+            fingerprints: vec![input.fingerprint()],
+            extent_bytes: config.extent_bytes,
+            unit: SampleUnit::Rows,
+            mixture: None,
+        };
         let share = Share::new(config.rank, config.world_size);
-        let rows = index(share.most_rows(batches.rows(0)));
+        let rows = index(share.most_rows(first_epoch.slots(0)));
         let kept = Kept::new(split_bytes(&input) <= config.prefetch_bytes);
         let engine = Engine::new(config, share, rows, sources, filler, kept);
-        let (spec, blocks) = order_of(config, &geometry);
         let loader = Self {
             config: config.clone(),
-            spec,
-            batches,
-            shuffled: Arc::new(spec.source(Arc::clone(&blocks))),
+            position: Arc::new(Mutex::new(identity.start(&orders))),
+            orders,
+            identity,
+            batches_per_epoch: first_epoch.batch_count(),
             blocks,
-            position: Arc::new(Mutex::new(first_state(&input, config, spec))),
             input,
             engine: Arc::new(engine),
         };
@@ -153,16 +159,13 @@ impl Loader {
     /// # Errors
     /// [`Error::StateMismatch`], which lists what differs.
     pub fn resume(&self, state: LoaderState) -> Result<(), Error> {
-        state::check(&state, &self.start_state(), self.batches_per_epoch())?;
-        *self.position() = state;
+        *self.position() = self.identity.resume(state, &self.orders)?.0;
         Ok(())
     }
 
     /// The batches of the rest of an epoch: from `start`, which is [`Loader::start_state`], the
     /// [`state`](crate::Batch::state) of the last batch that was used, on whatever number of ranks, or the
     /// [`next_epoch`](Loader::next_epoch) of that. After the last batch of an epoch there are none.
-    ///
-    /// Deals the epoch's blocks before it returns, which takes about 0.1 s per million blocks.
     ///
     /// # Errors
     /// [`Error::StateMismatch`], which lists what differs; [`Error::Thread`].
@@ -175,12 +178,7 @@ impl Loader {
         start: LoaderState,
         position: Option<Arc<Mutex<LoaderState>>>,
     ) -> Result<EpochBatches, Error> {
-        state::check(&start, &self.start_state(), self.batches_per_epoch())?;
-        let order = Order::epoch(
-            Arc::clone(&self.shuffled),
-            self.spec.global_batch,
-            start.epoch.get(),
-        );
+        let (start, order) = self.identity.resume(start, &self.orders)?;
         EpochBatches::start(Parts {
             engine: Arc::clone(&self.engine),
             order,
@@ -196,9 +194,10 @@ impl Loader {
     /// # Errors
     /// [`Error::Thread`].
     pub fn sequential(&self) -> Result<EpochBatches, Error> {
+        let units = Units::Rows(Arc::clone(&self.blocks));
         EpochBatches::start(Parts {
             engine: Arc::clone(&self.engine),
-            order: Order::sequential(Arc::clone(&self.blocks), self.spec.global_batch),
+            order: Order::sequential(units, self.config.global_batch, LastBatch::Keep),
             start: 0,
             states: States::Stay(self.start_state()),
             position: None,
@@ -208,7 +207,7 @@ impl Loader {
     /// The state before the first batch of the first epoch.
     #[must_use]
     pub fn start_state(&self) -> LoaderState {
-        first_state(&self.input, &self.config, self.spec)
+        self.identity.start(&self.orders)
     }
 
     /// The state before the first batch of the epoch after that of `state`.
@@ -220,13 +219,13 @@ impl Loader {
     /// Global batches of an epoch, the last and perhaps smaller one included. The same on every rank.
     #[must_use]
     pub fn batches_per_epoch(&self) -> u64 {
-        self.batches.count()
+        self.batches_per_epoch
     }
 
     /// Samples in the split, over all ranks.
     #[must_use]
     pub fn samples(&self) -> u64 {
-        self.batches.samples()
+        self.blocks.samples()
     }
 
     /// What the rows of its batches are.
@@ -306,30 +305,20 @@ fn kind(record: &Record, config: &LoaderConfig) -> Result<(BatchKind, TargetKind
 }
 
 /// The order that the settings ask for.
-fn order_of(config: &LoaderConfig, geometry: &Geometry) -> (OrderSpec, Arc<Blocks>) {
-    let blocks = Arc::new(Blocks::of(geometry, 0));
-    let spec = OrderSpec::fit(
-        config.seed.get(),
-        config.domains,
-        config.window_blocks,
-        config.global_batch,
-        &blocks,
-    );
-    (spec, blocks)
+fn order_spec(config: &LoaderConfig) -> OrderSpec {
+    OrderSpec {
+        seed: config.seed.get(),
+        domains: config.domains,
+        window_blocks: config.window_blocks,
+        global_batch: config.global_batch,
+        last_batch: config.last_batch,
+    }
 }
 
-fn first_state(input: &Input, config: &LoaderConfig, spec: OrderSpec) -> LoaderState {
-    LoaderState {
-        format: LOADER_STATE.format.to_owned(),
-        version: LOADER_STATE.version,
-        fingerprint: input.fingerprint(),
-        order_version: ORDER_VERSION,
-        seed: config.seed,
-        domains: spec.domains,
-        window_blocks: spec.window_blocks,
-        global_batch: spec.global_batch,
-        epoch: Epoch::new(0),
-        batch: Step::new(0),
+fn no_batch(reason: String) -> Error {
+    Error::Config {
+        key: "global_batch",
+        reason,
     }
 }
 

@@ -27,7 +27,7 @@ pub const MANIFEST: FormatTag = FormatTag {
 /// Loader position.
 pub const LOADER_STATE: FormatTag = FormatTag {
     format: "feedline.loader-state",
-    version: 1,
+    version: 2,
 };
 /// Checkpoint header.
 pub const CHECKPOINT: FormatTag = FormatTag {

@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 
-use feedline_schemas::ids::Rank;
+use feedline_schemas::{ids::Rank, loader_state::LastBatch};
 
-/// The global batches of one pass: all full but the last, which holds what is left.
+/// The global batches of one pass: all full but perhaps the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Batches {
     samples: u64,
     global_batch: u64,
+    last: LastBatch,
 }
 
 /// Which part of every global batch is ours.
@@ -42,16 +43,20 @@ impl Share {
 
 impl Batches {
     /// Cuts `samples` into batches of `global_batch`, which is at least 1.
-    pub(crate) const fn new(samples: u64, global_batch: u32) -> Self {
+    pub(crate) const fn new(samples: u64, global_batch: u32, last: LastBatch) -> Self {
         Self {
             samples,
             global_batch: global_batch as u64,
+            last,
         }
     }
 
     /// Number of batches.
     pub(crate) const fn count(self) -> u64 {
-        self.samples.div_ceil(self.global_batch)
+        match self.last {
+            LastBatch::Drop => self.samples / self.global_batch,
+            LastBatch::Keep | LastBatch::Pad => self.samples.div_ceil(self.global_batch),
+        }
     }
 
     /// Samples of a full batch.
@@ -69,6 +74,15 @@ impl Batches {
         self.samples
             .saturating_sub(batch * self.global_batch)
             .min(self.global_batch)
+    }
+
+    /// Slots of batch `batch`: its samples, and the padding after them.
+    pub(crate) fn slots(self, batch: u64) -> u64 {
+        match self.rows(batch) {
+            0 => 0,
+            _ if self.last == LastBatch::Pad => self.global_batch,
+            rows => rows,
+        }
     }
 }
 
@@ -95,11 +109,17 @@ mod tests {
 
     #[test]
     fn only_the_last_batch_is_short() {
-        let batches = Batches::new(20, 8);
-        assert_eq!(
-            (0..4).map(|b| batches.rows(b)).collect::<Vec<_>>(),
-            [8, 8, 4, 0]
-        );
-        assert_eq!((batches.count(), Batches::new(16, 8).count()), (3, 2));
+        let check = |samples, last, rows: [u64; 4], slots: [u64; 4], count| {
+            let batches = Batches::new(samples, 8, last);
+            assert_eq!([0, 1, 2, 3].map(|batch| batches.rows(batch)), rows);
+            assert_eq!([0, 1, 2, 3].map(|batch| batches.slots(batch)), slots);
+            assert_eq!(batches.count(), count, "{last:?}");
+        };
+        check(20, LastBatch::Keep, [8, 8, 4, 0], [8, 8, 4, 0], 3);
+        check(20, LastBatch::Pad, [8, 8, 4, 0], [8, 8, 8, 0], 3);
+        check(20, LastBatch::Drop, [8, 8, 4, 0], [8, 8, 4, 0], 2);
+        for last in [LastBatch::Keep, LastBatch::Pad, LastBatch::Drop] {
+            check(16, last, [8, 8, 0, 0], [8, 8, 0, 0], 2);
+        }
     }
 }

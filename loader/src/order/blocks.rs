@@ -29,10 +29,18 @@ impl Blocks {
     /// The blocks of a split, in extents of up to `extent_bytes`; a larger block is alone.
     pub(crate) fn of(geometry: &Geometry, extent_bytes: u64) -> Self {
         let rows = (0..geometry.block_count()).map(|block| geometry.rows(block));
-        Self {
-            extents: geometry.extents(extent_bytes),
-            ..Self::new(rows.collect())
-        }
+        Self::new(rows.collect()).in_extents(geometry.extents(extent_bytes))
+    }
+
+    /// The same blocks in these extents: the first block of each, and the number of blocks.
+    pub(crate) fn in_extents(self, extents: Option<Vec<BlockId>>) -> Self {
+        Self { extents, ..self }
+    }
+
+    /// Blocks in the same extents with other numbers of samples.
+    pub(crate) fn with_rows(&self, rows: Vec<u32>) -> Self {
+        debug_assert_eq!(rows.len(), self.rows.len());
+        Self::new(rows).in_extents(self.extents.clone())
     }
 
     /// Samples of all blocks.

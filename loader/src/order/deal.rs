@@ -266,12 +266,20 @@ impl Deal {
 
     /// The blocks of some units, each with the samples before it in the deal, in the order of the deal.
     pub(crate) fn blocks_of(&self, units: Range<u64>, mut take: impl FnMut(BlockId, u64)) {
-        let mut before = self.before(units.start);
-        self.permutation.for_each(units, |unit| {
-            for block in self.blocks.unit(unit_id(unit)) {
+        self.units_of(units, |unit, mut before| {
+            for block in self.blocks.unit(unit) {
                 take(block, before);
                 before += u64::from(self.blocks.rows(block));
             }
+        });
+    }
+
+    /// Some units, each with the samples before it in the deal, in the order of the deal.
+    pub(crate) fn units_of(&self, units: Range<u64>, mut take: impl FnMut(u32, u64)) {
+        let mut before = self.before(units.start);
+        self.permutation.for_each(units, |unit| {
+            take(unit_id(unit), before);
+            before += self.unit_samples(unit);
         });
     }
 

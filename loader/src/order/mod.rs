@@ -16,20 +16,35 @@
 //! So every sample is in exactly one slot of one batch, and the world size appears nowhere. A rank's share of a batch
 //! is a run of neighbouring slots and so reads few domains, whether or not `D` divides `G`.
 //!
+//! With several sources, step t takes from each as many of its next samples as the [mixture](mixture) says, and the slots
+//! of all sources are merged by how far a domain is among those of its source.
+//!
 //! `D` is the largest number up to the configured domains for which there are enough samples in a batch and enough
 //! units. Windows then grow by the same factor: how well a batch is mixed depends on the number of units in all windows
 //! together.
 //!
 //! Any change of this order is a new [`ORDER_VERSION`].
+#![cfg_attr(
+    not(test),
+    expect(
+        dead_code,
+        reason = "mixtures, bins, windows of tokens and balanced classes wait for the loader to offer them"
+    )
+)]
 
+pub(crate) mod balance;
 mod batches;
 mod blocks;
 mod cursor;
 mod deal;
+mod mixture;
+pub(crate) mod packing;
 mod permutation;
+mod phase;
 mod plan;
 mod schedule;
 mod source;
+pub(crate) mod tokens;
 mod window;
 
 use std::{
@@ -41,60 +56,193 @@ use std::{
 pub(crate) use batches::{Batches, Share};
 pub(crate) use blocks::Blocks;
 pub(crate) use cursor::{Cursor, Run};
+pub use mixture::{MixtureConfig, SourceEnd, SourceWeight};
+pub(crate) use phase::Phase;
 pub(crate) use plan::Need;
-pub(crate) use source::{Arrangement, Source};
+pub(crate) use source::Units;
 pub(crate) use window::{Window, WindowPlace};
+
+use feedline_schemas::loader_state::LastBatch;
 
 use crate::{geometry::BlockId, index::index};
 use cursor::{Lane, lanes};
+use mixture::Mixture;
 use plan::Needs;
 use schedule::Schedule;
-use source::WindowName;
+use source::{Arrangement, Source, WindowName};
 
 /// Version of the order's definition, part of every loader state.
 pub(crate) const ORDER_VERSION: u32 = 2;
 
-/// What the order depends on besides the geometry and the epoch.
+/// The most sources of a mixture.
+const MOST_SOURCES: usize = 1 << 12;
+
+/// What the order depends on besides the sources and the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OrderSpec {
     /// Seed.
     pub(crate) seed: u64,
-    /// Domains in use.
+    /// Most domains of a source.
     pub(crate) domains: u32,
-    /// Blocks per window of a domain.
+    /// Blocks per window of a domain, all sources together.
     pub(crate) window_blocks: u32,
     /// Samples of a global batch.
     pub(crate) global_batch: u32,
+    /// What becomes of samples that do not fill a batch.
+    pub(crate) last_batch: LastBatch,
 }
 
 impl OrderSpec {
-    /// Fits the wanted domains and window to a source.
-    pub(crate) fn fit(
-        seed: u64,
-        domains: u32,
-        window_blocks: u32,
-        global_batch: u32,
-        blocks: &Blocks,
-    ) -> Self {
-        let samples = u32::try_from(blocks.samples()).unwrap_or(u32::MAX);
-        let fitted = domains
-            .min(global_batch)
-            .min(blocks.unit_count())
-            .min(samples)
-            .max(1);
-        let window = (u64::from(domains) * u64::from(window_blocks)).div_ceil(u64::from(fitted));
+    /// Fits the wanted domains and window to sources.
+    fn fit(self, sources: &[Units]) -> Self {
+        let most = sources.iter().map(most_domains).max().unwrap_or(1);
+        let domains = self.domains.min(self.global_batch).min(most).max(1);
+        let window = self.window().div_ceil(domains.into());
         Self {
-            seed,
-            domains: fitted,
+            domains,
             window_blocks: u32::try_from(window).unwrap_or(u32::MAX),
-            global_batch,
+            ..self
         }
     }
 
-    /// The source with `blocks` as this spec shuffles it.
-    pub(crate) fn source(self, blocks: Arc<Blocks>) -> Source {
+    /// Blocks in all windows together.
+    fn window(self) -> u64 {
+        u64::from(self.domains) * u64::from(self.window_blocks)
+    }
+
+    /// Source `number`, which has `blocks` of the blocks of all sources, in windows of as large a part of all windows.
+    fn source(self, number: u32, units: Units, blocks: u64) -> Source {
+        let domains = self.domains.min(most_domains(&units));
+        let ours = u128::from(units.blocks().block_count()) * u128::from(self.window());
+        let window = ours / u128::from(blocks) / u128::from(domains);
+        let window = u32::try_from(window).unwrap_or(u32::MAX).max(1);
         let arrangement = Arrangement::Shuffled { seed: self.seed };
-        Source::new(0, blocks, arrangement, self.domains, self.window_blocks)
+        Source::new(number, units, arrangement, domains, window)
+    }
+}
+
+/// As many as there are units and samples for.
+fn most_domains(units: &Units) -> u32 {
+    let samples = u32::try_from(units.blocks().samples()).unwrap_or(u32::MAX);
+    units.blocks().unit_count().min(samples).max(1)
+}
+
+/// The orders of all epochs over some sources.
+#[derive(Debug)]
+pub(crate) struct Orders {
+    spec: OrderSpec,
+    sources: Vec<Arc<Source>>,
+    mixture: Option<Mixture>,
+}
+
+impl Orders {
+    /// Orders of one source.
+    ///
+    /// # Errors
+    /// There is no batch in it.
+    pub(crate) fn single(spec: OrderSpec, units: Units) -> Result<Self, String> {
+        let orders = Self::new(spec, vec![units], None)?;
+        orders.epoch(0, None).map(|_| orders)
+    }
+
+    /// Orders of a mixture, and the phase with which a run begins.
+    ///
+    /// # Errors
+    /// The sources cannot be mixed in this way, or make no batch.
+    pub(crate) fn mixed(
+        spec: OrderSpec,
+        sources: Vec<Units>,
+        config: &MixtureConfig,
+    ) -> Result<(Self, Phase), String> {
+        if sources.len() > MOST_SOURCES {
+            return Err(format!(
+                "it has `{}` sources, use up to `{MOST_SOURCES}`",
+                sources.len()
+            ));
+        }
+        let sizes: Vec<u64> = sources.iter().map(|s| s.blocks().samples()).collect();
+        let phase = Phase::first(config.parts(&sizes)?);
+        let mixture = config.mixture(&sizes, spec.seed, spec.global_batch);
+        let orders = Self::new(spec, sources, Some(mixture))?;
+        orders.epoch(0, Some(&phase))?;
+        Ok((orders, phase))
+    }
+
+    fn new(spec: OrderSpec, sources: Vec<Units>, mixture: Option<Mixture>) -> Result<Self, String> {
+        if let Some(empty) = sources.iter().position(|s| s.blocks().samples() == 0) {
+            return Err(format!("source `{empty}` has no samples"));
+        }
+        let spec = spec.fit(&sources);
+        let blocks = sources
+            .iter()
+            .map(|s| u64::from(s.blocks().block_count()))
+            .sum();
+        let sources = (0..)
+            .zip(sources)
+            .map(|(number, units)| Arc::new(spec.source(number, units, blocks)));
+        Ok(Self {
+            spec,
+            sources: sources.collect(),
+            mixture,
+        })
+    }
+
+    /// The spec as it fits the sources.
+    pub(crate) fn spec(&self) -> OrderSpec {
+        self.spec
+    }
+
+    /// Samples of each source.
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = u64> {
+        self.sources.iter().map(|source| source.samples())
+    }
+
+    /// The order of an epoch; of a mixture, as `phase` says. Builds what it needs when a batch is first looked up.
+    ///
+    /// # Errors
+    /// The weights of the phase cannot be used, or there is no batch.
+    pub(crate) fn epoch(&self, epoch: u64, phase: Option<&Phase>) -> Result<Order, String> {
+        let OrderSpec {
+            global_batch,
+            last_batch,
+            ..
+        } = self.spec;
+        let schedule = match (&self.mixture, phase) {
+            (Some(mixture), Some(phase)) => {
+                phase.schedule(mixture, epoch, global_batch, last_batch)?
+            }
+            _ => {
+                let batches = Batches::new(self.sources[0].samples(), global_batch, last_batch);
+                Schedule::single(batches, epoch)
+            }
+        };
+        if schedule.batches().count() == 0 {
+            return Err(format!(
+                "an epoch has `{}` samples, less than one batch of `{global_batch}`, and `last_batch` is \
+                 `{last_batch}`; use a smaller batch or keep the last",
+                schedule.batches().samples()
+            ));
+        }
+        Ok(Order::new(self.sources.clone(), schedule))
+    }
+
+    /// The phase in which other weights hold from batch `batch` of epoch `epoch` on.
+    ///
+    /// # Errors
+    /// The weights, old or new, cannot be used.
+    pub(crate) fn change(
+        &self,
+        phase: &Phase,
+        epoch: u64,
+        batch: u64,
+        parts: Vec<u64>,
+    ) -> Result<Phase, String> {
+        let Some(mixture) = &self.mixture else {
+            return Ok(phase.clone());
+        };
+        let changed = phase.change(mixture, (epoch, batch), self.spec.global_batch, parts)?;
+        self.epoch(epoch + 1, Some(&changed))?;
+        Ok(changed)
     }
 }
 
@@ -114,22 +262,16 @@ struct Inner {
 }
 
 impl Order {
-    /// All samples of a source once: its epoch `epoch`.
-    pub(crate) fn epoch(source: Arc<Source>, global_batch: u32, epoch: u64) -> Self {
-        let batches = Batches::new(source.samples(), global_batch);
-        Self::new(vec![source], Schedule::single(batches, epoch))
-    }
-
     /// All samples as they were written, block after block.
-    pub(crate) fn sequential(blocks: Arc<Blocks>, global_batch: u32) -> Self {
-        let source = Source::new(0, blocks, Arrangement::Sequential, 1, 1);
-        Self::epoch(Arc::new(source), global_batch, 0)
+    pub(crate) fn sequential(units: Units, global_batch: u32, last: LastBatch) -> Self {
+        let source = Source::new(0, units, Arrangement::Sequential, 1, 1);
+        let batches = Batches::new(source.samples(), global_batch, last);
+        Self::new(vec![Arc::new(source)], Schedule::single(batches, 0))
     }
 
     fn new(sources: Vec<Arc<Source>>, schedule: Schedule) -> Self {
         let domains: Vec<_> = sources.iter().map(|s| s.domains().count()).collect();
-        let mut before = Vec::new();
-        schedule.before(0, &mut before);
+        let before = schedule.before(0);
         let first_epochs = before
             .iter()
             .zip(&sources)
@@ -148,9 +290,9 @@ impl Order {
         self.0.schedule.batches().count()
     }
 
-    /// Global slots in use in a batch, among which ranks share it.
+    /// Global slots in use in a batch, among which ranks share it: its samples, and the padding after them.
     pub(crate) fn slots(&self, batch: u64) -> u64 {
-        self.rows(batch)
+        self.0.schedule.batches().slots(batch)
     }
 
     /// Samples of a batch, over all ranks. Slots from there on are padding.
@@ -179,9 +321,8 @@ impl Order {
 
     /// The samples each source gives to a batch, counted through its epochs.
     fn samples(&self, batch: u64) -> Vec<Range<u64>> {
-        let (mut before, mut after) = (Vec::new(), Vec::new());
-        self.0.schedule.before(batch, &mut before);
-        self.0.schedule.before(batch + 1, &mut after);
+        let before = self.0.schedule.before(batch);
+        let after = self.0.schedule.before(batch + 1);
         before.into_iter().zip(after).map(|(b, a)| b..a).collect()
     }
 

@@ -1,13 +1,15 @@
 //! How many samples each source gives to each batch of a pass.
 
-use super::batches::Batches;
+use super::{batches::Batches, mixture::Cells};
 
 /// The batches of a pass and what they are made of.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     batches: Batches,
-    /// Samples the source has given before the pass.
-    before: u64,
+    /// Samples each source has given before the pass.
+    before: Vec<u64>,
+    /// Which source gives which sample; none for the only one.
+    cells: Option<Cells>,
 }
 
 impl Schedule {
@@ -15,7 +17,17 @@ impl Schedule {
     pub(crate) fn single(batches: Batches, epochs: u64) -> Self {
         Self {
             batches,
-            before: epochs * batches.samples(),
+            before: vec![epochs * batches.samples()],
+            cells: None,
+        }
+    }
+
+    /// Some samples of some sources, which gave `before` before this epoch.
+    pub(crate) fn mixed(batches: Batches, before: Vec<u64>, cells: Cells) -> Self {
+        Self {
+            batches,
+            before,
+            cells: Some(cells),
         }
     }
 
@@ -24,17 +36,30 @@ impl Schedule {
         self.batches
     }
 
-    /// Writes into `counts`, for each source, the samples it has given before `batch`, in all passes.
-    pub(crate) fn before(&self, batch: u64, counts: &mut Vec<u64>) {
+    /// For each source, the samples it has given before `batch`, in all passes.
+    pub(crate) fn before(&self, batch: u64) -> Vec<u64> {
         let ours = batch.saturating_mul(self.batches.full());
-        counts.clear();
-        counts.push(self.before + ours.min(self.batches.samples()));
+        let ours = ours.min(self.batches.samples());
+        match &self.cells {
+            None => vec![self.before[0] + ours],
+            Some(cells) => {
+                let mut counts = cells.before(ours);
+                counts
+                    .iter_mut()
+                    .zip(&self.before)
+                    .for_each(|(c, b)| *c += b);
+                counts
+            }
+        }
     }
 
     /// A batch that is not after the one in which `source` gives its sample `sample`, and one that is not before it.
     pub(crate) fn batches_around(&self, source: usize, sample: u64) -> (u64, u64) {
-        debug_assert_eq!(source, 0, "there is one source");
-        let batch = sample.saturating_sub(self.before) / self.batches.full();
-        (batch, batch)
+        let given = sample.saturating_sub(self.before[source]);
+        let (low, high) = match &self.cells {
+            None => (given, given),
+            Some(cells) => cells.positions_around(source, given),
+        };
+        (low / self.batches.full(), high / self.batches.full())
     }
 }

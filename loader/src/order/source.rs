@@ -3,9 +3,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{
+    balance::Balance,
     blocks::Blocks,
     deal::{Deal, Domains, Span},
+    packing::Packing,
     permutation::{Key, Permutation},
+    tokens::TokenWindows,
     window::Window,
 };
 use crate::geometry::BlockId;
@@ -25,11 +28,48 @@ pub(crate) enum Arrangement {
     Sequential,
 }
 
+/// What the samples of a source are.
+#[derive(Clone, Debug)]
+pub(crate) enum Units {
+    /// Rows of blocks.
+    Rows(Arc<Blocks>),
+    /// Windows of a stream of tokens.
+    Tokens(Arc<TokenWindows>),
+    /// Rows of blocks, as many of each class.
+    Classes(Arc<Balance>),
+    /// Documents in bins.
+    Bins(Arc<Packing>),
+}
+
+impl Units {
+    /// How many samples each block holds.
+    pub(crate) fn blocks(&self) -> &Arc<Blocks> {
+        match self {
+            Self::Rows(blocks) => blocks,
+            Self::Tokens(windows) => windows.blocks(),
+            Self::Classes(balance) => balance.blocks(),
+            Self::Bins(packing) => packing.blocks(),
+        }
+    }
+
+    /// The blocks whose samples need `block`: itself, and one other at most.
+    fn holders(&self, block: BlockId) -> [Option<BlockId>; 2] {
+        match self {
+            Self::Rows(_) | Self::Classes(_) => [Some(block), None],
+            Self::Tokens(windows) => [Some(block), windows.reads_on_in(block)],
+            Self::Bins(packing) => {
+                let unit = packing.blocks().unit_of(block);
+                [Some(packing.blocks().unit(unit).start), None]
+            }
+        }
+    }
+}
+
 /// The samples of one source, epoch after epoch: sample `i` is sample `i % n` of epoch `i / n`.
 #[derive(Debug)]
 pub(crate) struct Source {
     number: u32,
-    blocks: Arc<Blocks>,
+    units: Units,
     arrangement: Arrangement,
     domains: Domains,
     deals: Mutex<Vec<(u64, Arc<Deal>)>>,
@@ -51,17 +91,18 @@ impl Source {
     /// `window_blocks` blocks; both are at least 1.
     pub(crate) fn new(
         number: u32,
-        blocks: Arc<Blocks>,
+        units: Units,
         arrangement: Arrangement,
         domains: u32,
         window_blocks: u32,
     ) -> Self {
+        let blocks = units.blocks();
         let unit_blocks = blocks.block_count().div_ceil(blocks.unit_count().max(1));
         let window_units = u64::from(window_blocks.div_ceil(unit_blocks.max(1)));
         let domains = Domains::new(blocks.samples(), domains, window_units);
         Self {
             number,
-            blocks,
+            units,
             arrangement,
             domains,
             deals: Mutex::default(),
@@ -70,7 +111,7 @@ impl Source {
 
     /// Samples of an epoch.
     pub(crate) fn samples(&self) -> u64 {
-        self.blocks.samples()
+        self.units.blocks().samples()
     }
 
     /// How the samples of an epoch are spread.
@@ -80,12 +121,12 @@ impl Source {
 
     /// Numbers that [`Source::window_number`] stays below.
     pub(crate) fn window_numbers(&self) -> u64 {
-        u64::from(self.domains.count()) * u64::from(self.blocks.unit_count())
+        u64::from(self.domains.count()) * u64::from(self.units.blocks().unit_count())
     }
 
     /// A number that no other window of the same epoch has.
     pub(crate) fn window_number(&self, domain: u32, span: &Span) -> u64 {
-        u64::from(domain) * u64::from(self.blocks.unit_count()) + span.units.start
+        u64::from(domain) * u64::from(self.units.blocks().unit_count()) + span.units.start
     }
 
     /// The deal of an epoch. Takes time for each unit unless it was asked for lately.
@@ -95,13 +136,14 @@ impl Source {
             let found = deals.remove(at);
             deals.push(found);
         } else {
-            let units = self.blocks.unit_count().into();
+            let blocks = self.units.blocks();
+            let units = blocks.unit_count().into();
             let numbers = [self.number.into(), epoch];
             let permutation = self.permutation(units, "deal", &numbers);
             if deals.len() == DEALS_KEPT {
                 deals.remove(0);
             }
-            let deal = Deal::new(Arc::clone(&self.blocks), permutation);
+            let deal = Deal::new(Arc::clone(blocks), permutation);
             deals.push((epoch, Arc::new(deal)));
         }
         Arc::clone(&deals[deals.len() - 1].1)
@@ -114,17 +156,19 @@ impl Source {
         let numbers = [self.number.into(), epoch, domain.into(), span.units.start];
         let permutation = self.permutation(samples, "window", &numbers);
         let origin = (id, self.number, epoch);
-        Window::new(origin, &self.blocks, deal, span, permutation)
+        Window::new(origin, &self.units, deal, span, permutation)
     }
 
     /// When in the epoch, counted in samples, windows that hold samples of `block` begin and end.
     pub(crate) fn uses(&self, epoch: u64, block: BlockId, mut take: impl FnMut(u64, u64)) {
         let deal = self.deal(epoch);
-        for (domain, span) in deal.spans_of(&self.domains, block) {
-            take(
-                self.domains.in_epoch(domain, span.positions.start),
-                self.domains.in_epoch(domain, span.positions.end - 1),
-            );
+        for holder in self.units.holders(block).into_iter().flatten() {
+            for (domain, span) in deal.spans_of(&self.domains, holder) {
+                take(
+                    self.domains.in_epoch(domain, span.positions.start),
+                    self.domains.in_epoch(domain, span.positions.end - 1),
+                );
+            }
         }
     }
 

@@ -1,11 +1,15 @@
 //! A window: a run of blocks whose samples are shuffled together.
 
-use std::ops::Range;
+use std::{collections::HashMap, ops::Range, sync::Arc};
 
 use super::{
+    balance::{Balance, ClassPlace},
     blocks::Blocks,
     deal::{Deal, Span},
+    packing::{Bins, Packing, Piece},
     permutation::Permutation,
+    source::Units,
+    tokens::{TokenPlace, TokenWindows},
 };
 use crate::{geometry::BlockId, index::index};
 
@@ -27,44 +31,213 @@ pub(crate) struct Window {
     pub(crate) source: u32,
     /// Epoch of that source.
     pub(crate) epoch: u64,
-    /// The blocks that hold its samples.
+    /// The blocks that hold its samples, and those in which samples read on.
     pub(crate) blocks: Vec<BlockId>,
     permutation: Permutation,
-    rows: Rows,
+    content: Content,
 }
+
+/// What the samples are.
+#[derive(Debug)]
+enum Content {
+    Rows(Rows),
+    Tokens {
+        rows: Rows,
+        windows: Arc<TokenWindows>,
+        /// Index of the block that follows each block, where it is here.
+        next: Vec<u32>,
+    },
+    Classes {
+        rows: Rows,
+        balance: Arc<Balance>,
+    },
+    Bins {
+        bins: Bins,
+        /// Bins of the first unit that are in another window.
+        skipped: u64,
+    },
+}
+
+/// No block.
+const NONE: u32 = u32::MAX;
 
 /// Which block holds a sample, counted through the blocks in their order.
 #[derive(Debug)]
 enum Rows {
-    /// All blocks have the same number of rows, except that the first may lack some at its front and the last at its
-    /// end. Samples are counted as if the first were whole.
-    Equal {
-        skipped: u64,
-        rows: u64,
-        /// `ceil(2^64 / rows)`: multiplying by it divides numbers below 2^32 by `rows`.
-        reciprocal: u64,
-    },
-    /// Any blocks.
-    Any {
-        /// Samples before each block, and the total.
-        before: Vec<u64>,
-        /// First row of the first block.
-        skipped: u32,
-        /// `hints[sample >> shift]` is the block of the first sample with these high bits, or one before it.
-        hints: Vec<u32>,
-        shift: u32,
-    },
+    Equal(EqualRows),
+    Any(AnyRows),
+}
+
+/// All blocks have the same number of rows, except that the first may lack some at its front and the last at its end.
+/// Samples are counted as if the first were whole.
+#[derive(Clone, Copy, Debug)]
+struct EqualRows {
+    skipped: u64,
+    rows: u64,
+    /// `ceil(2^64 / rows)`: multiplying by it divides numbers below 2^32 by `rows`.
+    reciprocal: u64,
+}
+
+/// Any blocks.
+#[derive(Debug)]
+struct AnyRows {
+    /// Samples before each block, and the total.
+    before: Vec<u64>,
+    /// First row of the first block.
+    skipped: u32,
+    /// `hints[sample >> shift]` is the block of the first sample with these high bits.
+    hints: Vec<u32>,
+    shift: u32,
 }
 
 impl Window {
     /// The window `span` of `deal`; `permutation` tells the order of its samples.
     pub(crate) fn new(
         (id, source, epoch): (u64, u32, u64),
-        blocks: &Blocks,
+        units: &Units,
         deal: &Deal,
         span: &Span,
         permutation: Permutation,
     ) -> Self {
+        let (blocks, content) = match units {
+            Units::Rows(blocks) => {
+                let (list, rows) = Rows::new(blocks, deal, span);
+                (list, Content::Rows(rows))
+            }
+            Units::Tokens(windows) => tokens(windows, deal, span),
+            Units::Classes(balance) => {
+                let (list, rows) = Rows::new(balance.blocks(), deal, span);
+                let balance = Arc::clone(balance);
+                (list, Content::Classes { rows, balance })
+            }
+            Units::Bins(packing) => bins(packing, deal, span),
+        };
+        Self {
+            id,
+            source,
+            epoch,
+            blocks,
+            permutation,
+            content,
+        }
+    }
+
+    /// Appends to `places` where the rows at `positions` lie.
+    ///
+    /// # Panics
+    /// When the samples are no rows.
+    pub(crate) fn places(&self, positions: Range<u64>, places: &mut Vec<WindowPlace>) {
+        places.reserve(index(positions.end - positions.start));
+        match &self.content {
+            // The kind of rows is looked at once, not for each sample.
+            Content::Rows(Rows::Equal(rows)) => self
+                .permutation
+                .for_each(positions, |sample| places.push(rows.place(sample))),
+            Content::Rows(Rows::Any(rows)) => self
+                .permutation
+                .for_each(positions, |sample| places.push(rows.place(sample))),
+            _ => unreachable!("an order has rows or another kind of sample, not both"),
+        }
+    }
+
+    /// Appends to `places` where the windows of tokens at `positions` lie.
+    ///
+    /// # Panics
+    /// When the samples are something else.
+    pub(crate) fn token_places(&self, positions: Range<u64>, places: &mut Vec<TokenPlace>) {
+        let Content::Tokens { rows, windows, .. } = &self.content else {
+            unreachable!("an order has windows of tokens or another kind of sample, not both")
+        };
+        self.permutation.for_each(positions, |sample| {
+            let place = rows.place(sample);
+            let block = self.blocks[place.block as usize];
+            places.push(windows.place(block, place.block, place.row));
+        });
+    }
+
+    /// The index of the block that follows a block in a stream of tokens, if windows read on in it.
+    pub(crate) fn next_block(&self, block: u32) -> Option<u32> {
+        match &self.content {
+            Content::Tokens { next, .. } => Some(next[block as usize]).filter(|next| *next != NONE),
+            _ => None,
+        }
+    }
+
+    /// Appends to `places` where the samples at `positions` of balanced classes lie.
+    ///
+    /// # Panics
+    /// When the samples are something else.
+    pub(crate) fn class_places(&self, positions: Range<u64>, places: &mut Vec<ClassPlace>) {
+        let Content::Classes { rows, balance } = &self.content else {
+            unreachable!("an order has balanced classes or another kind of sample, not both")
+        };
+        self.permutation.for_each(positions, |sample| {
+            let place = rows.place(sample);
+            let block = self.blocks[place.block as usize];
+            places.push(balance.place(block, place.block, place.row, self.epoch));
+        });
+    }
+
+    /// The pieces of the bin at `position`.
+    ///
+    /// # Panics
+    /// When the samples are no bins.
+    pub(crate) fn bin(&self, position: u64) -> &[Piece] {
+        let Content::Bins { bins, skipped } = &self.content else {
+            unreachable!("an order has bins or another kind of sample, not both")
+        };
+        let mut number = 0;
+        self.permutation
+            .for_each(position..position + 1, |sample| number = sample + skipped);
+        bins.bin(index(number))
+    }
+}
+
+fn tokens(windows: &Arc<TokenWindows>, deal: &Deal, span: &Span) -> (Vec<BlockId>, Content) {
+    let (mut list, rows) = Rows::new(windows.blocks(), deal, span);
+    let mut numbers: HashMap<BlockId, u32> = list.iter().copied().zip(0..).collect();
+    for block in list.clone() {
+        for halo in windows.halo(block) {
+            let number = u32::try_from(list.len()).expect("blocks are counted in 32 bits");
+            numbers.entry(halo).or_insert_with(|| {
+                list.push(halo);
+                number
+            });
+        }
+    }
+    let next = |block: &BlockId| numbers.get(&(block + 1)).copied().unwrap_or(NONE);
+    let content = Content::Tokens {
+        rows,
+        windows: Arc::clone(windows),
+        next: list.iter().map(next).collect(),
+    };
+    (list, content)
+}
+
+fn bins(packing: &Packing, deal: &Deal, span: &Span) -> (Vec<BlockId>, Content) {
+    let mut packer = packing.packer();
+    let mut list = Vec::new();
+    let mut bins = Bins::default();
+    let mut skipped = 0;
+    deal.units_of(span.units.clone(), |unit, before| {
+        let blocks = packing.blocks().unit(unit);
+        let end = before + packing.blocks().samples_in(blocks.clone());
+        if end <= span.samples.start || before >= span.samples.end || end == before {
+            return;
+        }
+        if list.is_empty() {
+            skipped = span.samples.start - before;
+        }
+        let first = u32::try_from(list.len()).expect("blocks are counted in 32 bits");
+        bins.extend(&packing.pack(&mut packer, unit, first));
+        list.extend(blocks);
+    });
+    (list, Content::Bins { bins, skipped })
+}
+
+impl Rows {
+    /// The blocks with samples in `span`, in dealt order, and where the samples are in them.
+    fn new(blocks: &Blocks, deal: &Deal, span: &Span) -> (Vec<BlockId>, Self) {
         let mut list = Vec::new();
         let mut before = Vec::new();
         let mut skipped = 0;
@@ -80,45 +253,23 @@ impl Window {
             before.push(samples.max(span.samples.start) - span.samples.start);
         });
         before.push(span.samples.end - span.samples.start);
-        let rows = Rows::equal(blocks, &list, skipped, &before)
-            .unwrap_or_else(|| Rows::any(skipped, before));
-        Self {
-            id,
-            source,
-            epoch,
-            blocks: list,
-            permutation,
-            rows,
-        }
+        let rows = match EqualRows::new(blocks, &list, skipped, &before) {
+            Some(rows) => Self::Equal(rows),
+            None => Self::Any(AnyRows::new(skipped, before)),
+        };
+        (list, rows)
     }
 
-    /// Where the sample at `position` of the window lies.
-    #[cfg(test)]
-    pub(crate) fn place(&self, position: u64) -> WindowPlace {
-        self.rows.place(self.permutation.forward(position))
-    }
-
-    /// Appends to `places` where the samples at `positions` lie. Cheaper for each than [`Window::place`].
-    pub(crate) fn places(&self, positions: Range<u64>, places: &mut Vec<WindowPlace>) {
-        places.reserve(index(positions.end - positions.start));
-        // The kind of rows is looked at once, not for each sample.
-        match &self.rows {
-            Rows::Equal {
-                skipped,
-                rows,
-                reciprocal,
-            } => self.permutation.for_each(positions, |sample| {
-                places.push(divided(sample + skipped, *rows, *reciprocal));
-            }),
-            Rows::Any { .. } => self
-                .permutation
-                .for_each(positions, |sample| places.push(self.rows.place(sample))),
+    fn place(&self, sample: u64) -> WindowPlace {
+        match self {
+            Self::Equal(rows) => rows.place(sample),
+            Self::Any(rows) => rows.place(sample),
         }
     }
 }
 
-impl Rows {
-    fn equal(blocks: &Blocks, list: &[BlockId], skipped: u64, before: &[u64]) -> Option<Self> {
+impl EqualRows {
+    fn new(blocks: &Blocks, list: &[BlockId], skipped: u64, before: &[u64]) -> Option<Self> {
         let rows = u64::from(blocks.rows(*list.first()?));
         let (last, others) = list.split_last()?;
         let equal = others
@@ -126,25 +277,46 @@ impl Rows {
             .all(|block| u64::from(blocks.rows(*block)) == rows)
             && u64::from(blocks.rows(*last)) <= rows;
         let total = before.last()? + skipped;
-        (equal && total <= u64::from(u32::MAX)).then(|| Self::Equal {
+        (equal && total <= u64::from(u32::MAX)).then(|| Self {
             skipped,
             rows,
             reciprocal: (u64::MAX / rows).wrapping_add(1),
         })
     }
 
+    /// By Lemire's direct computation, which is exact for 32-bit numbers.
+    #[inline]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the quotient of a 32-bit number has 32 bits, and so has the remainder"
+    )]
+    fn place(&self, sample: u64) -> WindowPlace {
+        let sample = sample + self.skipped;
+        let block = if self.rows == 1 {
+            sample
+        } else {
+            ((u128::from(sample) * u128::from(self.reciprocal)) >> 64) as u64
+        };
+        WindowPlace {
+            block: block as u32,
+            row: (sample - block * self.rows) as u32,
+        }
+    }
+}
+
+impl AnyRows {
     #[expect(
         clippy::cast_possible_truncation,
         reason = "a window has no more blocks than `BlockId` counts; skipped rows are rows of a block"
     )]
-    fn any(skipped: u64, before: Vec<u64>) -> Self {
+    fn new(skipped: u64, before: Vec<u64>) -> Self {
         let total = before.last().copied().unwrap_or(0);
         let bits = u64::BITS - total.leading_zeros();
         let wanted = u64::BITS - (before.len() as u64).leading_zeros() + 2;
         let shift = bits.saturating_sub(wanted);
         let hint = |high: u64| before.partition_point(|b| *b <= high << shift) as u32 - 1;
         let hints = (0..=total >> shift).map(hint).collect();
-        Self::Any {
+        Self {
             before,
             skipped: skipped as u32,
             hints,
@@ -155,56 +327,24 @@ impl Rows {
     #[inline]
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "the rows of a block fit in 32 bits"
+        reason = "a window has no more blocks than `BlockId` counts, and the rows of a block fit in 32 bits"
     )]
     fn place(&self, sample: u64) -> WindowPlace {
-        match self {
-            Self::Equal {
-                skipped,
-                rows,
-                reciprocal,
-            } => divided(sample + skipped, *rows, *reciprocal),
-            Self::Any {
-                before,
-                skipped,
-                hints,
-                shift,
-            } => {
-                let mut block = hints[index(sample >> shift)] as usize;
-                while before[block + 1] <= sample {
-                    block += 1;
-                }
-                let skipped = if block == 0 { *skipped } else { 0 };
-                WindowPlace {
-                    block: block as u32,
-                    row: (sample - before[block]) as u32 + skipped,
-                }
-            }
+        let mut block = self.hints[index(sample >> self.shift)] as usize;
+        while self.before[block + 1] <= sample {
+            block += 1;
         }
-    }
-}
-
-/// `sample / rows` and the remainder, by Lemire's direct computation: exact for 32-bit numbers.
-#[inline]
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "the quotient of a 32-bit number has 32 bits, and so has the remainder"
-)]
-fn divided(sample: u64, rows: u64, reciprocal: u64) -> WindowPlace {
-    let block = if rows == 1 {
-        sample
-    } else {
-        ((u128::from(sample) * u128::from(reciprocal)) >> 64) as u64
-    };
-    WindowPlace {
-        block: block as u32,
-        row: (sample - block * rows) as u32,
+        let skipped = if block == 0 { self.skipped } else { 0 };
+        WindowPlace {
+            block: block as u32,
+            row: (sample - self.before[block]) as u32 + skipped,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeSet, sync::Arc};
+    use std::collections::BTreeSet;
 
     use super::*;
     use crate::order::{deal::Domains, permutation::Key};
@@ -224,12 +364,12 @@ mod tests {
                 let span = deal.span(&domains, domain, position);
                 let samples = span.samples.end - span.samples.start;
                 let permutation = Permutation::new(samples, Key::derive(1, "window", &[position]));
-                let window = Window::new((0, 0, 0), &blocks, &deal, &span, permutation);
+                let units = Units::Rows(Arc::clone(&blocks));
+                let window = Window::new((0, 0, 0), &units, &deal, &span, permutation);
                 let mut places = Vec::new();
                 window.places(0..samples / 2, &mut places);
                 window.places(samples / 2..samples, &mut places);
-                for (at, place) in (0..).zip(places) {
-                    assert_eq!(window.place(at), place);
+                for place in places {
                     let block = window.blocks[place.block as usize];
                     assert!(place.row < blocks.rows(block));
                     assert!(seen.insert((block, place.row)), "a row comes twice");

@@ -6,7 +6,7 @@ use feedline_storage::Store;
 use crate::{SAMPLES, SHARDS, collect, config, dataset::publish_train, of_rank, open};
 
 /// Global batches `from..to` as `world` ranks see them, joined in rank order, and the state after them.
-async fn run(
+pub(crate) async fn run(
     store: &Store,
     config: &LoaderConfig,
     world: u32,
@@ -37,7 +37,7 @@ async fn run(
     (joined, after)
 }
 
-fn assert_once(sequence: &[Vec<u64>]) {
+pub(crate) fn assert_once(sequence: &[Vec<u64>]) {
     let mut all = sequence.concat();
     all.sort_unstable();
     assert!(
@@ -50,12 +50,12 @@ fn assert_once(sequence: &[Vec<u64>]) {
 async fn any_number_of_ranks_sees_the_same_epoch_once() {
     let store = Store::memory();
     publish_train(&store, SHARDS).await;
-    for global_batch in [8, 96, 256, 1000] {
+    for global_batch in [96, 256, 1000] {
         let config = config(global_batch);
         let start = open(&store, &config).await.start_state();
         let (alone, _) = run(&store, &config, 1, &start, usize::MAX).await;
         assert_once(&alone);
-        for world in [2, 3, 5, 7, 8, 12, 48] {
+        for world in 2..=48 {
             let (joined, _) = run(&store, &config, world, &start, usize::MAX).await;
             assert_eq!(joined, alone, "batch {global_batch}, world {world}");
         }
@@ -120,69 +120,4 @@ async fn a_state_survives_json_and_leads_through_the_epochs() {
     }
     assert_ne!(epochs[0], epochs[1]);
     assert_ne!(epochs[1], epochs[2]);
-}
-
-#[tokio::test]
-async fn a_state_of_another_run_is_refused_with_every_difference() {
-    let store = Store::memory();
-    publish_train(&store, SHARDS).await;
-    let ours = config(32);
-    let loader = open(&store, &ours).await;
-    let check = async |change: fn(&mut LoaderConfig), message: &str| {
-        let mut other = ours.clone();
-        change(&mut other);
-        let state = open(&store, &other).await.start_state();
-        let error = loader.epoch(state).unwrap_err().to_string();
-        let expected = format!(
-            "cannot resume from this loader state: {message}; resume with the dataset and settings it was saved with, \
-             or start a new run"
-        );
-        assert_eq!(error, expected);
-    };
-    check(
-        |c| c.seed = feedline_schemas::ids::Seed::new(8),
-        "`seed` is `8` there and `7` here",
-    )
-    .await;
-    check(|c| c.domains = 8, "`domains` is `8` there and `4` here").await;
-    check(
-        |c| c.window_blocks = 3,
-        "`window_blocks` is `3` there and `2` here",
-    )
-    .await;
-    check(
-        |c| (c.global_batch, c.domains) = (64, 4),
-        "`global_batch` is `64` there and `32` here",
-    )
-    .await;
-    check(
-        |c| (c.window_blocks, c.domains) = (1, 2),
-        "`domains` is `2` there and `4` here, `window_blocks` is `1` there and `2` here",
-    )
-    .await;
-    let mut state = loader.start_state();
-    state.order_version = 1;
-    state.batch = feedline_schemas::ids::Step::new(99);
-    assert_eq!(
-        loader.epoch(state).unwrap_err().to_string(),
-        "cannot resume from this loader state: `order_version` is `1` there and `2` here, `batch` is `99` there and \
-         `at most 39` here; resume with the dataset and settings it was saved with, or start a new run"
-    );
-}
-
-#[tokio::test]
-async fn a_state_of_another_dataset_is_refused() {
-    let (one, other) = (Store::memory(), Store::memory());
-    let manifest = publish_train(&one, SHARDS).await;
-    let fingerprint = publish_train(&other, &SHARDS[..2]).await.fingerprint;
-    let state = open(&other, &config(32)).await.start_state();
-    let error = open(&one, &config(32))
-        .await
-        .epoch(state)
-        .unwrap_err()
-        .to_string();
-    assert!(error.contains(&format!(
-        "`fingerprint` is `{fingerprint}` there and `{}` here",
-        manifest.fingerprint
-    )));
 }

@@ -1,6 +1,7 @@
 //! Damaged, cut, missing and foreign shards: one clear error, and no wrong byte is handed out.
 
 mod cache;
+mod order;
 
 use bytes::Bytes;
 use feedline_loader::Error;

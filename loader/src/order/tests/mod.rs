@@ -1,5 +1,8 @@
 //! Properties of whole passes.
 
+mod mixed;
+mod units;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use feedline_schemas::ids::Rank;
@@ -7,22 +10,23 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn source(rows: &[u32], spec: OrderSpec) -> Arc<Source> {
-    Arc::new(spec.source(Arc::new(Blocks::new(rows.to_vec()))))
+fn units(rows: &[u32]) -> Units {
+    Units::Rows(Arc::new(Blocks::new(rows.to_vec())))
 }
 
-fn spec(rows: &[u32], seed: u64, domains: u32, window: u32, global_batch: u32) -> OrderSpec {
-    OrderSpec::fit(
+fn spec(seed: u64, domains: u32, window_blocks: u32, global_batch: u32) -> OrderSpec {
+    OrderSpec {
         seed,
         domains,
-        window,
+        window_blocks,
         global_batch,
-        &Blocks::new(rows.to_vec()),
-    )
+        last_batch: LastBatch::Keep,
+    }
 }
 
 fn epoch(rows: &[u32], spec: OrderSpec, epoch: u64) -> Order {
-    Order::epoch(source(rows, spec), spec.global_batch, epoch)
+    let orders = Orders::single(spec, units(rows)).unwrap();
+    orders.epoch(epoch, None).unwrap()
 }
 
 /// Slots of a batch as (source, block, row).
@@ -126,7 +130,7 @@ fn any_world_size_sees_the_same_epoch_once() {
     let rows: Vec<u32> = [vec![40; 17], vec![7], vec![40, 40, 13]].concat();
     let samples = rows.iter().map(|r| u64::from(*r)).sum();
     for global_batch in [8, 96, 256, 1000] {
-        let order = epoch(&rows, spec(&rows, 7, 64, 3, global_batch), 2);
+        let order = epoch(&rows, spec(7, 64, 3, global_batch), 2);
         let alone = sequence(&rows, &order, |_| 1);
         assert_covers(samples, &alone, global_batch);
         for world in 2..=48 {
@@ -149,7 +153,7 @@ proptest! {
     ) {
         let samples = rows.iter().map(|r| u64::from(*r)).sum();
         prop_assume!(samples > 0);
-        let order = epoch(&rows, spec(&rows, seed, domains, window, global_batch), number);
+        let order = epoch(&rows, spec(seed, domains, window, global_batch), number);
         let alone = sequence(&rows, &order, |_| 1);
         assert_covers(samples, &alone, global_batch);
         prop_assert_eq!(sequence(&rows, &order, |b| worlds[index(b) % worlds.len()]), alone);
@@ -163,15 +167,15 @@ proptest! {
     ) {
         prop_assume!(rows.iter().any(|rows| *rows > 0));
         let share = Share::new(Rank::new(rank % world), world);
-        check_plan(&epoch(&rows, spec(&rows, 9, domains, window, global_batch), 3), start, share);
-        check_plan(&Order::sequential(Arc::new(Blocks::new(rows)), global_batch), start, share);
+        check_plan(&epoch(&rows, spec(9, domains, window, global_batch), 3), start, share);
+        check_plan(&Order::sequential(units(&rows), global_batch, LastBatch::Keep), start, share);
     }
 }
 
 #[test]
 fn a_sequential_pass_is_in_block_order_on_any_number_of_ranks() {
     let rows = [5, 1, 7, 0, 3];
-    let order = Order::sequential(Arc::new(Blocks::new(rows.to_vec())), 6);
+    let order = Order::sequential(units(&rows), 6, LastBatch::Keep);
     for world in 1..5 {
         assert!(
             sequence(&rows, &order, |_| world)
@@ -191,7 +195,8 @@ fn a_sequential_pass_is_in_block_order_on_any_number_of_ranks() {
 #[test]
 fn domains_shrink_to_what_there_is_and_the_window_keeps_its_blocks() {
     let fit = |domains, window, batch, blocks: usize| {
-        let spec = spec(&vec![10; blocks], 0, domains, window, batch);
+        let spec = spec(0, domains, window, batch);
+        let spec = spec.fit(&[units(&vec![10; blocks])]);
         (spec.domains, spec.window_blocks)
     };
     assert_eq!(fit(64, 8, 256, 1000), (64, 8));
@@ -205,13 +210,7 @@ fn domains_shrink_to_what_there_is_and_the_window_keeps_its_blocks() {
 #[test]
 fn seeds_and_epochs_give_other_orders_of_the_same_samples() {
     let rows = [50; 20];
-    let run = |seed, number| {
-        sequence(
-            &rows,
-            &epoch(&rows, spec(&rows, seed, 4, 2, 32), number),
-            |_| 1,
-        )
-    };
+    let run = |seed, number| sequence(&rows, &epoch(&rows, spec(seed, 4, 2, 32), number), |_| 1);
     let one = run(1, 0);
     assert_eq!(one, run(1, 0));
     assert_ne!(one, run(1, 1));
@@ -222,7 +221,7 @@ fn seeds_and_epochs_give_other_orders_of_the_same_samples() {
 #[test]
 fn order_version_2_is_what_it_was() {
     let rows = [9, 9, 9, 9, 9, 9, 9, 4];
-    let order = sequence(&rows, &epoch(&rows, spec(&rows, 42, 4, 2, 8), 1), |_| 1);
+    let order = sequence(&rows, &epoch(&rows, spec(42, 4, 2, 8), 1), |_| 1);
     let bytes: Vec<u8> = order
         .concat()
         .iter()
@@ -242,11 +241,7 @@ fn a_class_sorted_set_is_mixed_almost_as_well_as_by_a_global_permutation() {
     const CLASSES: u64 = 200;
     const BATCH: u32 = 128;
     let rows = [64; 1000];
-    let order = sequence(
-        &rows,
-        &epoch(&rows, spec(&rows, 5, 32, 16, BATCH), 0),
-        |_| 1,
-    );
+    let order = sequence(&rows, &epoch(&rows, spec(5, 32, 16, BATCH), 0), |_| 1);
     let classes = |batch: &Vec<u64>| -> Vec<u64> {
         batch
             .iter()
@@ -277,7 +272,7 @@ fn a_class_sorted_set_is_mixed_almost_as_well_as_by_a_global_permutation() {
 #[test]
 fn ranks_that_divide_the_domains_read_each_block_once_but_for_those_that_two_share() {
     let rows = [20; 64];
-    let order = epoch(&rows, spec(&rows, 9, 8, 2, 16), 3);
+    let order = epoch(&rows, spec(9, 8, 2, 16), 3);
     for world in [1, 2, 4, 8] {
         let mut all = BTreeSet::new();
         let mut reads = 0;
@@ -297,7 +292,7 @@ fn ranks_that_divide_the_domains_read_each_block_once_but_for_those_that_two_sha
 #[test]
 fn a_resumed_plan_skips_what_is_over() {
     let rows = [20; 64];
-    let order = epoch(&rows, spec(&rows, 9, 8, 2, 16), 3);
+    let order = epoch(&rows, spec(9, 8, 2, 16), 3);
     let share = Share::new(Rank::new(0), 1);
     let rest = check_plan(&order, 70, share);
     assert!(
