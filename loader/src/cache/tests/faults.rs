@@ -55,6 +55,22 @@ async fn fault_03_a_file_in_the_place_of_another_is_not_taken_for_it() {
     assert_eq!(origin.reads(), 4);
 }
 
+#[tokio::test]
+async fn fault_03_a_whole_file_with_other_bytes_than_the_manifest_says_is_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let (cache, origin) = open(dir.path(), 100).await;
+    read(&cache, [0]).await;
+    let wrong = content(1);
+    let trailer = name(0).trailer(BYTES, crc32c::crc32c(&wrong));
+    let path = file(dir.path(), 0);
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, [&wrong[..], &trailer].concat()).unwrap();
+    read_only(&path);
+    read(&cache, [0, 0]).await;
+    assert_eq!(origin.reads(), 2);
+    assert_eq!(cache.counters.damaged.get(), 1);
+}
+
 fn read_only(path: &Path) {
     use std::os::unix::fs::PermissionsExt as _;
     fs::set_permissions(path, fs::Permissions::from_mode(0o444)).unwrap();
@@ -82,6 +98,11 @@ async fn fault_16_nothing_is_written_for_a_while_after_the_disk_was_full() {
     clock.advance(Duration::from_secs(60));
     read(&cache, [1, 1]).await;
     assert_eq!(*origin.reads.lock().unwrap(), [0, 1, 1, 1]);
+    // It may fill up again.
+    let full = ErrorKind::StorageFull.into();
+    cache.tier.as_ref().unwrap().fail(&full);
+    read(&cache, [2, 2, 1]).await;
+    assert_eq!(*origin.reads.lock().unwrap(), [0, 1, 1, 1, 2, 2]);
 }
 
 #[tokio::test]

@@ -94,6 +94,31 @@ async fn a_lease_that_stops_beating_is_taken_over_and_its_late_holder_keeps_noth
 }
 
 #[tokio::test]
+async fn a_late_holder_does_not_put_its_file_under_the_lease_of_another() {
+    let pair = pair().await;
+    let held = pair.lead().await;
+    let get = pair.follow().await;
+    pair.origin.is_held.store(true, SeqCst);
+    pair.clock.advance(EXPIRY);
+    pair.until(|| pair.origin.reads() == 1).await;
+    held.lease.beat().unwrap();
+    let lease = held.disk.folder.lease(name(0));
+    assert!(!held.lease.is_held(&lease).unwrap());
+    let tier = pair.first.tier.as_ref().unwrap();
+    let late = Tier::write_later(tier, held, &content(0));
+    late.unwrap().await;
+    tier.settle().await;
+    assert_eq!(pair.first.counters.stored.get(), 0);
+    assert_eq!(usage(pair.dir.path()), (0, DISK_BYTES));
+    assert_eq!(count(pair.dir.path(), "leases"), 1);
+    pair.origin.go_on.notify_one();
+    assert_eq!(get.await.unwrap(), content(0));
+    pair.second.flush().await;
+    assert_eq!(pair.second.counters.stored.get(), 1);
+    assert_eq!(usage(pair.dir.path()), (DISK_BYTES, DISK_BYTES));
+}
+
+#[tokio::test]
 async fn a_holder_that_beats_is_waited_for_until_patience_ends() {
     let pair = pair().await;
     let held = pair.lead().await;
