@@ -5,6 +5,7 @@
 //! twin on the CPU, and the CUDA side is one module behind the feature `cuda`, which loads the driver when the program
 //! runs.
 
+mod copies;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 mod driver;
@@ -12,6 +13,7 @@ mod gather;
 mod lock;
 mod memory;
 mod uploader;
+mod window;
 
 #[cfg(test)]
 pub(crate) mod fake;
@@ -24,3 +26,4 @@ pub use gather::{
 pub use lock::{HostLock, LockRefused};
 pub use memory::{ALIGNMENT, Pinning, Registration, SlabMemory, allocate_slabs};
 pub use uploader::{DeviceBatch, HostBatch, HostBatches, PART_ALIGNMENT, UploadTotals, Uploader};
+pub use window::DeviceWindow;

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! Free -> Filling -> Ready      a slab in the loader's ring
-//!   Copying                     its lease is in `copying`, until the buffer's event `done` has fired: then Free again
+//!   Copying                     its lease is in `copies`, until the buffer's event `done` has fired: then Free again
 //!   OnDevice                    a `DeviceBatch`, in `ahead` or in the trainer's hands
 //!   Consumed                    the buffer is in `free`, its event `consumed` recorded behind the trainer's kernels
 //! ```
@@ -24,7 +24,6 @@
 use std::{
     collections::VecDeque,
     fmt,
-    mem::{self, ManuallyDrop},
     ops::Range,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -32,7 +31,10 @@ use std::{
 use crossbeam_channel::{Receiver, Sender, bounded};
 use serde::Serialize;
 
-use super::{DeviceFault, Driver};
+use super::{
+    DeviceFault, Driver,
+    copies::{Copies, Landing},
+};
 use crate::Error;
 
 /// Parts of a batch start at multiples of this many bytes of device memory.
@@ -69,10 +71,8 @@ pub struct Uploader<D: Driver, S: HostBatches> {
     /// The error it ended with, until that is given.
     host_error: Option<Error>,
     device: Arc<Device<D>>,
-    copy: D::Stream,
-    free: Receiver<Arc<Buffer<D>>>,
-    /// Batches the device may be reading, oldest first.
-    copying: VecDeque<Copying<D, S::Batch>>,
+    copies: Copies<D, S::Batch>,
+    free: Receiver<Arc<Landing<D>>>,
     /// Batches that are on the device, or will be when their event has fired, oldest first.
     ahead: VecDeque<DeviceBatch<D, <S::Batch as HostBatch>::Info>>,
     totals: UploadTotals,
@@ -92,30 +92,11 @@ pub struct UploadTotals {
 /// What batches need once they are on the device.
 #[derive(Debug)]
 struct Device<D: Driver> {
-    driver: Arc<D>,
     compute: D::Stream,
     /// Where buffers go when their batch is dropped.
-    back: Sender<Arc<Buffer<D>>>,
+    back: Sender<Arc<Landing<D>>>,
     /// The first error. It stays.
     fault: Mutex<Option<DeviceFault>>,
-}
-
-/// Device memory for one batch.
-struct Buffer<D: Driver> {
-    driver: Arc<D>,
-    memory: ManuallyDrop<D::Memory>,
-    bytes: usize,
-    /// The copy into it is done.
-    done: D::Event,
-    /// The kernels that read it are done.
-    consumed: D::Event,
-}
-
-/// A batch that the device may be reading.
-struct Copying<D: Driver, B> {
-    /// Never looked at again, and behind an `Arc` so that it does not move: the device reads its parts.
-    _batch: Arc<B>,
-    buffer: Arc<Buffer<D>>,
 }
 
 impl<D: Driver, S: HostBatches> Uploader<D, S> {
@@ -136,23 +117,21 @@ impl<D: Driver, S: HostBatches> Uploader<D, S> {
     ) -> Result<Self, Error> {
         let (back, free) = bounded(buffers as usize);
         for _ in 0..buffers {
-            let buffer = Buffer::new(&driver, bytes)?;
+            let memory = Arc::new(driver.allocate(bytes)?);
+            let buffer = Landing::new(&driver, &memory, 0..bytes)?;
             // There is room for every one.
             back.try_send(Arc::new(buffer)).ok();
         }
-        let copy = driver.copy_stream()?;
         Ok(Self {
+            copies: Copies::new(&driver)?,
             host: Some(host),
             host_error: None,
             device: Arc::new(Device {
-                driver,
                 compute,
                 back,
                 fault: Mutex::default(),
             }),
-            copy,
             free,
-            copying: VecDeque::new(),
             ahead: VecDeque::new(),
             totals: UploadTotals::default(),
         })
@@ -172,7 +151,8 @@ impl<D: Driver, S: HostBatches> Uploader<D, S> {
     /// The device failed.
     pub fn pump(&mut self) -> Result<(), Error> {
         self.device.check()?;
-        let result = self.reap().and_then(|()| self.read_ahead());
+        let reaped = self.copies.reap().map_err(Error::from);
+        let result = reaped.and_then(|()| self.read_ahead());
         self.device.note(result)
     }
 
@@ -186,23 +166,9 @@ impl<D: Driver, S: HostBatches> Uploader<D, S> {
         let Some(batch) = self.ahead.pop_front() else {
             return self.host_error.take().map_or(Ok(None), Err);
         };
-        let Device {
-            driver, compute, ..
-        } = &*self.device;
-        let waiting = driver.wait(compute, &batch.buffer.done);
+        let waiting = batch.buffer.await_copy(&self.device.compute);
         self.device.note(waiting.map_err(Into::into))?;
         Ok(Some(batch))
-    }
-
-    /// Gives back the slabs whose copy is done.
-    fn reap(&mut self) -> Result<(), Error> {
-        while let Some(oldest) = self.copying.front() {
-            if !self.device.driver.is_complete(&oldest.buffer.done)? {
-                break;
-            }
-            self.copying.pop_front();
-        }
-        Ok(())
     }
 
     fn read_ahead(&mut self) -> Result<(), Error> {
@@ -219,11 +185,8 @@ impl<D: Driver, S: HostBatches> Uploader<D, S> {
         }
         // The loader may be waiting for a slab that is only not free because nobody looked. One is enough for it, and
         // the copies behind go on.
-        if self.host.as_ref().is_some_and(|host| !host.is_ready())
-            && let Some(oldest) = self.copying.front()
-        {
-            self.device.driver.settle(&oldest.buffer.done)?;
-            self.copying.pop_front();
+        if self.host.as_ref().is_some_and(|host| !host.is_ready()) {
+            self.copies.settle_oldest()?;
         }
         self.take_batch()
     }
@@ -243,27 +206,10 @@ impl<D: Driver, S: HostBatches> Uploader<D, S> {
     fn submit(&mut self, batch: S::Batch) -> Result<(), Error> {
         let buffer = self.free.recv().expect("the other end is held here");
         let batch = Arc::new(batch);
-        let parts = batch.parts();
-        let places = layout(&parts, buffer.bytes)?;
-        // From here on the device may be reading the batch, whatever fails.
-        self.copying.push_back(Copying {
-            _batch: Arc::clone(&batch),
-            buffer: Arc::clone(&buffer),
-        });
-        let driver = &*self.device.driver;
-        driver.wait(&self.copy, &buffer.consumed)?;
-        for (part, place) in parts.iter().zip(&places) {
-            #[expect(unsafe_code, reason = "the one call that starts a copy")]
-            // SAFETY: the batch, and so its parts, which it lends from behind an `Arc`, stays in `copying` until `done`
-            // is complete or the stream is drained, and for good if that fails. The buffer frees its memory only after
-            // `done` is complete. `layout` made sure that the part fits.
-            unsafe {
-                driver.copy(part, &buffer.memory, place.start, &self.copy)?;
-            }
-        }
-        driver.record(&buffer.done, &self.copy)?;
+        let places = layout(&batch.parts(), buffer.range().len())?;
+        self.copies.send(&batch, &places, &buffer)?;
         self.totals.batches += 1;
-        self.totals.bytes += parts.iter().map(|p| p.len() as u64).sum::<u64>();
+        self.totals.bytes += places.iter().map(|p| p.len() as u64).sum::<u64>();
         self.ahead.push_back(DeviceBatch {
             info: batch.info(),
             parts: places,
@@ -284,26 +230,11 @@ impl<D: Driver, S: HostBatches> Iterator for Uploader<D, S> {
     }
 }
 
-impl<D: Driver, S: HostBatches> Drop for Uploader<D, S> {
-    fn drop(&mut self) {
-        if self.copying.is_empty() {
-            return;
-        }
-        if let Err(fault) = self.device.driver.drain(&self.copy) {
-            tracing::error!(
-                slabs = self.copying.len(), %fault,
-                "the device failed and may still be reading batches: their memory is kept until the process ends"
-            );
-            self.copying.drain(..).for_each(mem::forget);
-        }
-    }
-}
-
 impl<D: Driver, S: HostBatches> fmt::Debug for Uploader<D, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Uploader")
             .field("device", &self.device)
-            .field("copying", &self.copying.len())
+            .field("copying", &self.copies.len())
             .field("ahead", &self.ahead.len())
             .field("totals", &self.totals)
             .finish_non_exhaustive()
@@ -339,7 +270,7 @@ impl<D: Driver> Device<D> {
 pub struct DeviceBatch<D: Driver, I> {
     info: I,
     parts: Vec<Range<usize>>,
-    buffer: Arc<Buffer<D>>,
+    buffer: Arc<Landing<D>>,
     device: Arc<Device<D>>,
 }
 
@@ -356,23 +287,16 @@ impl<D: Driver, I> DeviceBatch<D, I> {
 
     /// The memory it lies in.
     pub fn memory(&self) -> &D::Memory {
-        &self.buffer.memory
+        self.buffer.memory()
     }
 }
 
 impl<D: Driver, I> Drop for DeviceBatch<D, I> {
     fn drop(&mut self) {
-        let Device {
-            driver, compute, ..
-        } = &*self.device;
-        match driver.record(&self.buffer.consumed, compute) {
+        match self.buffer.consume(&self.device.compute) {
             // There is room for every buffer; without an uploader left it is freed instead.
             Ok(()) => drop(self.device.back.try_send(Arc::clone(&self.buffer))),
-            // Nobody knows when the kernels are done: the buffer is not used again, and never freed.
-            Err(fault) => {
-                mem::forget(Arc::clone(&self.buffer));
-                self.device.fail(fault);
-            }
+            Err(fault) => self.device.fail(fault),
         }
     }
 }
@@ -382,43 +306,6 @@ impl<D: Driver, I: fmt::Debug> fmt::Debug for DeviceBatch<D, I> {
         f.debug_struct("DeviceBatch")
             .field("info", &self.info)
             .field("parts", &self.parts)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<D: Driver> Buffer<D> {
-    fn new(driver: &Arc<D>, bytes: usize) -> Result<Self, DeviceFault> {
-        Ok(Self {
-            driver: Arc::clone(driver),
-            done: driver.event()?,
-            consumed: driver.event()?,
-            memory: ManuallyDrop::new(driver.allocate(bytes)?),
-            bytes,
-        })
-    }
-}
-
-impl<D: Driver> Drop for Buffer<D> {
-    fn drop(&mut self) {
-        let settled = self
-            .driver
-            .settle(&self.done)
-            .and_then(|()| self.driver.settle(&self.consumed));
-        // After a failure nobody knows whether the device still uses it; the context takes it along when it goes.
-        if settled.is_ok() {
-            #[expect(unsafe_code, reason = "freed only where the device is done with it")]
-            // SAFETY: nothing uses `memory` after `drop`, and it is dropped once.
-            unsafe {
-                ManuallyDrop::drop(&mut self.memory);
-            }
-        }
-    }
-}
-
-impl<D: Driver> fmt::Debug for Buffer<D> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Buffer")
-            .field("memory", &*self.memory)
             .finish_non_exhaustive()
     }
 }

@@ -156,6 +156,11 @@ impl FakeDriver {
 }
 
 impl World {
+    /// Whether it failed in a way that stays.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.dead
+    }
+
     fn step(&mut self, stream: usize) -> bool {
         if self.dead {
             return false;

@@ -66,6 +66,19 @@ impl HostLock for FakeLock {
     }
 }
 
+/// SplitMix64 (Steele, Lea, Flood 2014): enough for choosing what happens next.
+pub(crate) struct Choices(pub(crate) u64);
+
+impl Choices {
+    pub(crate) fn below(&mut self, most: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % most
+    }
+}
+
 /// Runs `work` and collects the texts and fields of its warnings.
 pub(crate) fn warnings<T>(work: impl FnOnce() -> T) -> (T, Vec<String>) {
     let collect = Collect::default();
