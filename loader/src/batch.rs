@@ -9,6 +9,7 @@ use crate::{
     fill::Filled,
     kind::{DATA, POSITIONS, SEGMENTS, TARGET},
     ring::{Lease, Ring},
+    slab::COLUMNS,
 };
 
 /// This rank's part of one global batch, in memory of the loader's that is used again once the batch is dropped.
@@ -189,6 +190,22 @@ impl Batch {
     /// Bytes of the batch's arrays.
     pub(crate) fn bytes(&self) -> usize {
         self.kind.row_bytes(self.target).iter().sum::<usize>() * self.rows
+    }
+
+    /// What the rows have as targets.
+    pub(crate) fn target(&self) -> TargetKind {
+        self.target
+    }
+
+    /// The arrays that are not empty, in the order of the slab's columns.
+    pub(crate) fn arrays(&self) -> Vec<&[u8]> {
+        let columns = (0..COLUMNS).map(|column| self.column(column));
+        columns.filter(|array| !array.is_empty()).collect()
+    }
+
+    /// How many of the first of `part`, a part of an array, are page-locked, when any of the batch is.
+    pub(crate) fn locked_prefix(&self, part: &[u8]) -> Option<usize> {
+        self.lease.slab().locked_prefix(part)
     }
 
     fn column(&self, column: usize) -> &[u8] {

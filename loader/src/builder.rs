@@ -12,7 +12,7 @@ use feedline_storage::{
     clock::{Clock, SystemClock},
 };
 
-use crate::{Error, Loader, LoaderConfig, TokensConfig, picture::PictureConfig};
+use crate::{Error, Loader, LoaderConfig, TokensConfig, device::HostLock, picture::PictureConfig};
 
 /// Settings of a loader to be opened; from [`Loader::builder`].
 #[derive(Clone, Debug)]
@@ -23,6 +23,7 @@ pub struct LoaderBuilder {
     config: LoaderConfig,
     clock: Arc<dyn Clock>,
     resume: Option<LoaderState>,
+    lock: Option<Arc<dyn HostLock>>,
 }
 
 impl LoaderBuilder {
@@ -33,6 +34,7 @@ impl LoaderBuilder {
             config: LoaderConfig::new(Split::Train, Seed::new(0), 256),
             clock: Arc::new(SystemClock),
             resume: None,
+            lock: None,
         }
     }
 
@@ -103,6 +105,12 @@ impl LoaderBuilder {
         self
     }
 
+    /// Page-locks the memory of batches, so that a device can copy from it; see [`Loader::lock_batches`].
+    pub fn lock_batches(mut self, lock: Arc<dyn HostLock>) -> Self {
+        self.lock = Some(lock);
+        self
+    }
+
     /// Opens the loader.
     ///
     /// # Errors
@@ -113,6 +121,9 @@ impl LoaderBuilder {
             source: Box::new(source),
         })?;
         let loader = Loader::open(&store, &self.config, self.clock).await?;
+        if let Some(lock) = self.lock {
+            loader.lock_batches(lock);
+        }
         if let Some(state) = self.resume {
             loader.resume(state)?;
         }

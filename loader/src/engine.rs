@@ -1,7 +1,7 @@
 //! What the passes of a loader share: inputs, threads, slabs, knobs and meters.
 
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc, Mutex, OnceLock, PoisonError,
     atomic::{AtomicU32, Ordering::Relaxed},
 };
 use std::time::Duration;
@@ -11,6 +11,7 @@ use feedline_schemas::{ids::Step, loader_state::LoaderState};
 use crate::{
     Error, LoaderConfig, LoaderMetrics,
     control::{Controller, Knobs, Totals},
+    device::{HostLock, Pinning},
     fill::{Filler, Scratch},
     kept::Kept,
     metrics::Meters,
@@ -43,6 +44,10 @@ pub(crate) struct Engine {
     controller: Mutex<Controller>,
     shape: SlabShape,
     slabs: u32,
+    /// Page-locks slabs.
+    lock: OnceLock<Arc<dyn HostLock>>,
+    /// How much of the newest ring is page-locked.
+    pinning: Mutex<Pinning>,
     /// The ring of the last pass that ended, for the next.
     spare: Mutex<Option<Ring>>,
 }
@@ -87,6 +92,8 @@ impl Engine {
             meters,
             controller: Mutex::new(Controller::new(knobs, most)),
             slabs: config.slabs,
+            lock: OnceLock::new(),
+            pinning: Mutex::default(),
             spare: Mutex::default(),
         }
     }
@@ -94,7 +101,16 @@ impl Engine {
     /// The ring of an earlier pass; a new one at first, and while another pass uses it.
     pub(crate) fn take_ring(&self) -> Ring {
         let spare = self.spare().take();
-        spare.unwrap_or_else(|| Ring::new(self.shape, self.slabs))
+        spare.unwrap_or_else(|| {
+            let ring = Ring::new(self.shape, self.slabs, self.lock.get());
+            *self.pinning.lock().unwrap_or_else(PoisonError::into_inner) = ring.pinning();
+            ring
+        })
+    }
+
+    /// Page-locks the rings that are made from now on. Says whether it is the first to do so; only that one counts.
+    pub(crate) fn lock_slabs(&self, lock: Arc<dyn HostLock>) -> bool {
+        self.lock.set(lock).is_ok()
     }
 
     /// Keeps a ring for the next pass.
@@ -150,6 +166,7 @@ impl Engine {
             decode_threads: u32::try_from(self.pool.active()).unwrap_or(u32::MAX),
             reads: self.reads.load(Relaxed),
             slabs_ahead: self.ahead.load(Relaxed),
+            pinning: *self.pinning.lock().unwrap_or_else(PoisonError::into_inner),
             ..self.meters.totals()
         }
     }

@@ -27,6 +27,7 @@ use crate::{
     progress::{Progress, Waiting},
     resident::Resident,
     ring::Ring,
+    slab::SlabShape,
 };
 
 /// How often a waiting caller looks at the clock.
@@ -155,6 +156,22 @@ impl EpochBatches {
     #[must_use]
     pub fn remaining(&self) -> u64 {
         self.end - self.next
+    }
+
+    /// Whether `next` gives something other than [`Error::BatchesHeld`], the end included, without waiting.
+    pub fn is_ready(&mut self) -> bool {
+        while let Some(workers) = &self.workers
+            && let Ok((number, outcome)) = workers.done.try_recv()
+        {
+            self.early.insert(number, outcome);
+        }
+        self.remaining() == 0
+            || self.ring.in_use() < self.ring.slabs() && self.early.contains_key(&self.next)
+    }
+
+    /// What the slabs have room for.
+    pub(crate) fn shape(&self) -> SlabShape {
+        self.ring.shape()
     }
 
     /// What can be said before a batch is waited for. `None`: go on.

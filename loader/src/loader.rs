@@ -12,6 +12,7 @@ use crate::{
     BatchKind, BatchStream, EpochBatches, Error, LoaderBuilder, LoaderConfig, LoaderMetrics,
     Quarantined,
     assemble::States,
+    device::HostLock,
     engine::Engine,
     fetch::StoreExtents,
     fill::Filler,
@@ -124,6 +125,15 @@ impl Loader {
             engine: Arc::new(engine),
         };
         Ok(loader)
+    }
+
+    /// Page-locks the memory of batches, so that a device can copy from it directly, for an
+    /// [`Uploader`](crate::device::Uploader). To be called before the first pass; a second call changes nothing. How far
+    /// the system allowed it is in [`LoaderMetrics::pinning`] once a pass has begun.
+    pub fn lock_batches(&self, lock: Arc<dyn HostLock>) {
+        if !self.engine.lock_slabs(lock) {
+            tracing::warn!("the loader's batches are page-locked already");
+        }
     }
 
     /// The batches of the rest of the epoch at [`Loader::state`], which moves along with them: called again, it gives

@@ -11,6 +11,8 @@ use std::{
 use feedline_storage::clock::Clock;
 use serde::Serialize;
 
+use crate::device::Pinning;
+
 /// Totals of a loader since it was opened, over all of its passes.
 ///
 /// Reading them together is not atomic: one stage may be a batch ahead of another.
@@ -55,6 +57,8 @@ pub struct LoaderMetrics {
     pub reads: u32,
     /// Batches that may be filled or ready at one time.
     pub slabs_ahead: u32,
+    /// How much of the batches' memory is page-locked for a device.
+    pub pinning: Pinning,
 }
 
 /// Seconds of one stage, on the clock the loader was opened with.
@@ -221,6 +225,7 @@ impl Meters {
             decode_threads: 0,
             reads: 0,
             slabs_ahead: 0,
+            pinning: Pinning::default(),
         }
     }
 }

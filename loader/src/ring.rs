@@ -11,7 +11,10 @@ use std::sync::{
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-use crate::slab::{Slab, SlabShape};
+use crate::{
+    device::{HostLock, Pinning, allocate_slabs},
+    slab::{Slab, SlabShape},
+};
 
 /// Some slabs of one shape. Clones share them.
 #[derive(Clone, Debug)]
@@ -21,14 +24,17 @@ pub(crate) struct Ring {
     in_use: Arc<AtomicU32>,
     slabs: u32,
     shape: SlabShape,
+    pinning: Pinning,
 }
 
 impl Ring {
-    /// Allocates `slabs` slabs.
-    pub(crate) fn new(shape: SlabShape, slabs: u32) -> Self {
-        let (back, free) = bounded(slabs as usize);
-        for _ in 0..slabs {
-            back.send(Slab::new(shape))
+    /// Allocates `slabs` slabs, or fewer where `lock` cannot page-lock as many.
+    pub(crate) fn new(shape: SlabShape, slabs: u32, lock: Option<&Arc<dyn HostLock>>) -> Self {
+        let (memories, pinning) = allocate_slabs(slabs, shape.bytes(), lock);
+        let slabs = u32::try_from(memories.len()).unwrap_or(slabs);
+        let (back, free) = bounded(memories.len());
+        for memory in memories {
+            back.send(Slab::new(shape, memory))
                 .expect("the other end is held here");
         }
         Self {
@@ -37,6 +43,7 @@ impl Ring {
             in_use: Arc::new(AtomicU32::new(0)),
             slabs,
             shape,
+            pinning,
         }
     }
 
@@ -48,6 +55,11 @@ impl Ring {
     /// What each has room for.
     pub(crate) fn shape(&self) -> SlabShape {
         self.shape
+    }
+
+    /// How much of the slabs is page-locked.
+    pub(crate) fn pinning(&self) -> Pinning {
+        self.pinning
     }
 
     /// Slabs that the caller holds.
@@ -122,6 +134,7 @@ mod tests {
                 row_bytes: [12, 4, 0],
             },
             slabs,
+            None,
         )
     }
 

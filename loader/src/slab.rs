@@ -7,9 +7,11 @@
 //! | tokens | ids | segments, when packed | positions, when packed |
 //!
 //! A worker owns its piece, so that pieces are filled side by side without a lock or a copy; put together again they
-//! are the slab. Each column begins on a page, as registering it with a device wants.
+//! are the slab. The columns lie behind one another in one run of memory, each from a page's start on.
 
-use bytes::{Buf as _, BytesMut};
+use bytes::BytesMut;
+
+use crate::device::{Registration, SlabMemory};
 
 /// Most columns of a slab.
 pub(crate) const COLUMNS: usize = 3;
@@ -26,10 +28,20 @@ pub(crate) struct SlabShape {
     pub(crate) row_bytes: [usize; COLUMNS],
 }
 
+impl SlabShape {
+    /// Bytes of memory that a slab needs.
+    pub(crate) fn bytes(self) -> usize {
+        let rooms = self.row_bytes.map(|bytes| column_room(bytes, self.rows));
+        rooms.iter().sum()
+    }
+}
+
 /// The memory of one batch, allocated once and filled again and again.
 #[derive(Debug, Default)]
 pub(crate) struct Slab {
     columns: [BytesMut; COLUMNS],
+    /// Where the memory is page-locked.
+    registration: Option<Registration>,
 }
 
 /// Some rows of a slab, owned by who fills them.
@@ -43,16 +55,32 @@ pub(crate) struct Piece {
 }
 
 impl Slab {
-    /// Allocates a slab, all zero. Pages that are never filled take no memory.
-    pub(crate) fn new(shape: SlabShape) -> Self {
+    /// A slab in memory of [`SlabShape::bytes`].
+    pub(crate) fn new(shape: SlabShape, memory: SlabMemory) -> Self {
+        let SlabMemory {
+            mut bytes,
+            registration,
+        } = memory;
+        let column = |row_bytes: usize| {
+            let mut column = bytes.split_to(column_room(row_bytes, shape.rows));
+            column.truncate(row_bytes * shape.rows);
+            column
+        };
         Self {
-            columns: shape.row_bytes.map(|bytes| allocate(bytes * shape.rows)),
+            columns: shape.row_bytes.map(column),
+            registration,
         }
     }
 
     /// A column.
     pub(crate) fn column(&self, column: usize) -> &[u8] {
         &self.columns[column]
+    }
+
+    /// How many of the first of `part`, a part of a column, are page-locked, when any of the slab is.
+    pub(crate) fn locked_prefix(&self, part: &[u8]) -> Option<usize> {
+        let registration = self.registration.as_ref()?;
+        Some(registration.locked_prefix(part))
     }
 
     /// Takes the first `sizes.sum()` rows off in pieces of these sizes and leaves the rest.
@@ -101,29 +129,29 @@ impl Piece {
     }
 }
 
-fn allocate(bytes: usize) -> BytesMut {
-    if bytes == 0 {
-        return BytesMut::new();
-    }
-    let mut memory = BytesMut::zeroed(bytes + PAGE);
-    let skip = memory.as_ptr().align_offset(PAGE);
-    memory.advance(skip.min(PAGE));
-    memory.truncate(bytes);
-    memory
+/// Bytes that a column takes with what is left free behind it.
+fn column_room(row_bytes: usize, rows: usize) -> usize {
+    (row_bytes * rows).next_multiple_of(PAGE)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::allocate_slabs;
 
     const SHAPE: SlabShape = SlabShape {
         rows: 10,
         row_bytes: [12, 4, 0],
     };
 
+    fn slab(shape: SlabShape) -> Slab {
+        let (mut memories, _) = allocate_slabs(1, shape.bytes(), None);
+        Slab::new(shape, memories.remove(0))
+    }
+
     #[test]
     fn pieces_come_together_where_they_were() {
-        let mut slab = Slab::new(SHAPE);
+        let mut slab = slab(SHAPE);
         let places = [0, 1].map(|column| slab.column(column).as_ptr());
         assert!(places.iter().all(|place| place.align_offset(PAGE) == 0));
         for round in 1..4u8 {
@@ -154,7 +182,7 @@ mod tests {
     #[test]
     fn a_slab_of_no_rows_is_whole() {
         let shape = SlabShape { rows: 0, ..SHAPE };
-        let mut slab = Slab::new(shape);
+        let mut slab = slab(shape);
         let pieces = slab.split(shape, std::iter::empty());
         slab.join(pieces);
         assert!(slab.column(0).is_empty());

@@ -17,9 +17,19 @@ use std::process::ExitCode;
 #[cfg(feature = "cuda")]
 mod copies;
 #[cfg(feature = "cuda")]
+#[expect(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "the tests' datasets, of which a part is used"
+)]
+#[path = "../../tests/it/dataset.rs"]
+mod dataset;
+#[cfg(feature = "cuda")]
 mod kernels;
 #[cfg(feature = "cuda")]
 mod source;
+#[cfg(feature = "cuda")]
+mod whole;
 
 #[cfg(not(feature = "cuda"))]
 fn main() -> ExitCode {
@@ -48,7 +58,8 @@ fn main() -> ExitCode {
         .name()
         .map(|name| println!("{}", serde_json::json!({ "check": "device", "name": name })))
         .and_then(|()| kernels::check(&cuda, &mut report))
-        .and_then(|()| copies::check(&cuda, &mut report, is_quick));
+        .and_then(|()| copies::check(&cuda, &mut report, is_quick))
+        .and_then(|()| whole::check(&cuda, &mut report, is_quick));
     match checks {
         Err(error) => failed(&error),
         Ok(()) if report.missed > 0 => ExitCode::FAILURE,

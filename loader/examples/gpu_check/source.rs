@@ -101,7 +101,7 @@ impl Iterator for Source {
 impl HostBatches for Source {
     type Batch = Batch;
 
-    fn is_ready(&self) -> bool {
+    fn is_ready(&mut self) -> bool {
         !self.ready.is_empty()
     }
 }
@@ -114,19 +114,15 @@ impl HostBatch for Batch {
     }
 
     fn parts(&self) -> Vec<&[u8]> {
-        let Some(slab) = &self.slab else {
-            return Vec::new();
-        };
-        // A copy must not cross the edge of what is locked.
-        let locked = slab
-            .registration
+        self.slab.iter().map(|slab| &slab.bytes[..]).collect()
+    }
+
+    fn edge(&self, part: &[u8]) -> usize {
+        let registration = self
+            .slab
             .as_ref()
-            .map_or(0, |r| r.locked_prefix(&slab.bytes));
-        let (front, rest) = slab.bytes.split_at(locked);
-        [front, rest]
-            .into_iter()
-            .filter(|part| !part.is_empty())
-            .collect()
+            .and_then(|slab| slab.registration.as_ref());
+        registration.map_or(part.len(), |r| r.locked_prefix(part))
     }
 }
 

@@ -70,13 +70,19 @@ impl<D: Driver, B: HostBatch> Copies<D, B> {
         self.driver.wait(&self.stream, &to.consumed)?;
         for (part, place) in parts.iter().zip(places) {
             assert!(part.len() == place.len() && place.end <= to.range.len());
-            let offset = to.range.start + place.start;
-            #[expect(unsafe_code, reason = "the one call that starts a copy")]
-            // SAFETY: the batch, and so its parts, which it lends from behind an `Arc`, stays in `under_way` until
-            // `done` is complete or the stream is drained, and for good if that fails. The landing keeps its memory
-            // until `done` is complete. The part fits.
-            unsafe {
-                self.driver.copy(part, &to.memory, offset, &self.stream)?;
+            let start = to.range.start + place.start;
+            let (front, back) = part.split_at(batch.edge(part).min(part.len()));
+            for (run, offset) in [(front, start), (back, start + front.len())] {
+                if run.is_empty() {
+                    continue;
+                }
+                #[expect(unsafe_code, reason = "the one call that starts a copy")]
+                // SAFETY: the batch, and so its parts, which it lends from behind an `Arc`, stays in `under_way` until
+                // `done` is complete or the stream is drained, and for good if that fails. The landing keeps its
+                // memory until `done` is complete. The part fits.
+                unsafe {
+                    self.driver.copy(run, &to.memory, offset, &self.stream)?;
+                }
             }
         }
         self.driver.record(&to.done, &self.stream)

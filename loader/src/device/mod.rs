@@ -5,6 +5,7 @@
 //! twin on the CPU, and the CUDA side is one module behind the feature `cuda`, which loads the driver when the program
 //! runs.
 
+mod batches;
 mod copies;
 #[cfg(feature = "cuda")]
 pub mod cuda;
@@ -18,6 +19,7 @@ mod window;
 #[cfg(test)]
 pub(crate) mod fake;
 
+pub use batches::BatchInfo;
 pub use driver::{DeviceFault, Driver, HostDriver, HostDriverMemory};
 pub use gather::{
     ChannelOrder, ColumnLayout, Mix, Normalize, PADDING, RowPlace, TokenPiece, gather_rows,

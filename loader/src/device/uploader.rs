@@ -45,8 +45,8 @@ pub trait HostBatches: Iterator<Item = Result<Self::Batch, Error>> {
     /// A batch in host memory.
     type Batch: HostBatch;
 
-    /// Whether `next` gives a batch without waiting.
-    fn is_ready(&self) -> bool;
+    /// Whether `next` gives a batch, an error or the end without waiting.
+    fn is_ready(&mut self) -> bool;
 }
 
 /// A batch in host memory. Dropping it frees its memory for the next.
@@ -57,8 +57,14 @@ pub trait HostBatch: Send + Sync + 'static {
     /// What the trainer gets with the batch on the device.
     fn info(&self) -> Self::Info;
 
-    /// What is to be copied. Each part is page-locked as a whole or not at all.
+    /// What is to be copied.
     fn parts(&self) -> Vec<&[u8]>;
+
+    /// Where `part`, one of the parts, is to be cut in two copies, because page-locked memory ends there: no copy may
+    /// cross that edge. By default it is not cut.
+    fn edge(&self, part: &[u8]) -> usize {
+        part.len()
+    }
 }
 
 /// Copies batches to the device, some ahead of the one in use.
@@ -172,7 +178,7 @@ impl<D: Driver, S: HostBatches> Uploader<D, S> {
     }
 
     fn read_ahead(&mut self) -> Result<(), Error> {
-        while !self.free.is_empty() && self.host.as_ref().is_some_and(S::is_ready) {
+        while !self.free.is_empty() && self.host.as_mut().is_some_and(S::is_ready) {
             self.take_batch()?;
         }
         Ok(())
@@ -185,7 +191,7 @@ impl<D: Driver, S: HostBatches> Uploader<D, S> {
         }
         // The loader may be waiting for a slab that is only not free because nobody looked. One is enough for it, and
         // the copies behind go on.
-        if self.host.as_ref().is_some_and(|host| !host.is_ready()) {
+        if self.host.as_mut().is_some_and(|host| !host.is_ready()) {
             self.copies.settle_oldest()?;
         }
         self.take_batch()

@@ -70,7 +70,7 @@ fn fill(number: u64, slab: &mut [u8]) {
 impl HostBatches for FakeHost {
     type Batch = FakeBatch;
 
-    fn is_ready(&self) -> bool {
+    fn is_ready(&mut self) -> bool {
         *self.ready.lock().unwrap() && !self.ring.free().is_empty()
     }
 }
@@ -85,6 +85,11 @@ impl HostBatch for FakeBatch {
     fn parts(&self) -> Vec<&[u8]> {
         let (front, back) = self.slab.split_at(self.slab.len() / 3);
         vec![front, back]
+    }
+
+    fn edge(&self, part: &[u8]) -> usize {
+        // In the middle, at the end, or beyond it, as a slab's edge may be.
+        part.len().div_ceil(2) + usize::try_from(self.number % 3).unwrap() * part.len() / 2
     }
 }
 

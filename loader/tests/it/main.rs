@@ -5,6 +5,7 @@
 )]
 
 mod dataset;
+mod device;
 mod elastic;
 mod faults;
 mod manifests;
