@@ -88,15 +88,14 @@ impl Claim {
 }
 
 impl Lease {
-    /// Writes a new lease in place of any that is there. The folder must be locked.
+    /// Writes a new lease. The folder must be locked, and a lease that is taken over be removed: the beats of its holder
+    /// go on in the old file.
     pub(super) fn take(
         path: &Path,
         name: Name,
         holder: Hash128,
         disk_bytes: u64,
     ) -> io::Result<Self> {
-        // A new file: the beats of a holder that was given up go to the old one.
-        folder::remove(path)?;
         let file = File::create_new(path)?;
         let lease = Self {
             name,
