@@ -426,3 +426,35 @@ fn run_assemble(assembler: Assembler, fatal: &Mutex<Option<Error>>) {
     }
     drop(open);
 }
+
+#[cfg(test)]
+mod tests {
+    use feedline_storage::{Store, clock::SystemClock};
+
+    use super::*;
+    use crate::{Loader, LoaderConfig, Seed, Split, dataset::publish_train};
+
+    #[tokio::test]
+    async fn fault_34_a_pass_used_after_a_fork_is_refused_and_waits_for_nobody() {
+        let store = Store::memory();
+        publish_train(&store, &[&[40; 8]]).await;
+        let config = LoaderConfig::new(Split::Train, Seed::new(1), 16);
+        let loader = Loader::open(&store, &config, Arc::new(SystemClock))
+            .await
+            .unwrap();
+        let mut batches = loader.batches().unwrap();
+        assert!(batches.next().unwrap().is_ok());
+        // What a child sees: the memory of its parent, in another process.
+        let parent = batches.process + 1;
+        batches.process = parent;
+        let error = batches.next().unwrap().unwrap_err();
+        assert!(
+            matches!(error, Error::Forked { started_in, used_in } if started_in == parent && used_in == parent - 1)
+        );
+        assert!(
+            error.to_string().contains("open the loader after the fork"),
+            "{error}"
+        );
+        assert!(batches.next().is_none());
+    }
+}

@@ -66,7 +66,7 @@ mod state;
 mod stream;
 
 #[cfg(test)]
-#[expect(dead_code, reason = "the tests of whole passes use more of it")]
+#[allow(dead_code, reason = "the tests of whole passes use more of it")]
 #[path = "../tests/it/dataset.rs"]
 mod dataset;
 

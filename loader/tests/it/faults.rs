@@ -2,6 +2,7 @@
 
 mod cache;
 mod order;
+mod pipeline;
 
 use bytes::Bytes;
 use feedline_loader::Error;

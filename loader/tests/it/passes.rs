@@ -1,11 +1,12 @@
 //! What passes deliver and what they cost.
 
-use feedline_loader::{LoaderConfig, Target};
+use feedline_loader::{Error, LoaderConfig, Target};
 use feedline_schemas::{
     ids::Seed,
     manifest::{Split, TargetKind},
 };
 use feedline_storage::{Store, StoreOptions};
+use futures::StreamExt as _;
 
 use crate::{
     SAMPLES, SHARDS, collect, config,
@@ -157,6 +158,89 @@ async fn one_sample_in_one_block_is_an_epoch() {
 }
 
 #[tokio::test]
+async fn a_split_that_fits_is_read_once_for_all_passes() {
+    let store = Store::memory();
+    publish_train(&store, SHARDS).await;
+    let loader = open(&store, &config(50)).await;
+    let mut state = loader.start_state();
+    let mut epochs = Vec::new();
+    for _ in 0..3 {
+        let epoch = collect(loader.epoch(state.clone()).unwrap());
+        assert_eq!(epoch.concat().len() as u64, SAMPLES);
+        epochs.push(epoch);
+        state = loader.next_epoch(&state);
+    }
+    assert!(
+        collect(loader.sequential().unwrap())
+            .concat()
+            .into_iter()
+            .eq(0..SAMPLES)
+    );
+    assert_ne!(epochs[0], epochs[1]);
+    let metrics = loader.metrics();
+    assert_eq!((metrics.blocks, metrics.kept_blocks), (31, 3 * 31));
+}
+
+#[tokio::test]
+async fn batches_go_on_where_the_last_pass_was_left() {
+    let store = Store::memory();
+    publish_train(&store, SHARDS).await;
+    let loader = open(&store, &config(50)).await;
+    let epoch = |number| {
+        let mut state = loader.start_state();
+        (0..number).for_each(|_| state = loader.next_epoch(&state));
+        collect(loader.epoch(state).unwrap())
+    };
+    let expected = [epoch(0), epoch(1)].concat();
+    let mut seen = collect(loader.batches().unwrap().take(7));
+    // The seventh is not finished before the next is asked for.
+    assert_eq!(loader.state().batch.get(), 6);
+    seen.truncate(6);
+    seen.extend(collect(loader.batches().unwrap()));
+    assert_eq!(
+        (loader.state().epoch.get(), loader.state().batch.get()),
+        (1, 0)
+    );
+    seen.extend(collect(loader.batches().unwrap()));
+    assert_eq!(seen, expected);
+}
+
+#[tokio::test]
+async fn a_stream_gives_the_same_batches_without_a_thread_that_waits() {
+    let store = Store::memory();
+    publish_train(&store, SHARDS).await;
+    let loader = open(&store, &config(50)).await;
+    let expected = collect(loader.epoch(loader.start_state()).unwrap());
+    let mut stream = loader.stream().unwrap();
+    let mut seen = Vec::new();
+    while let Some(batch) = stream.next().await {
+        seen.push(crate::samples(&batch.unwrap()));
+    }
+    assert_eq!(seen, expected);
+    assert_eq!(stream.remaining(), 0);
+    let mut stream = loader.stream().unwrap();
+    let held: Vec<_> = stream.by_ref().take(4).collect().await;
+    assert!(matches!(
+        stream.next().await,
+        Some(Err(Error::BatchesHeld { slabs: 4 }))
+    ));
+    drop(held);
+    assert!(stream.next().await.unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn headspace_gives_one_batch_forever() {
+    let store = Store::memory();
+    publish_train(&store, SHARDS).await;
+    let loader = open(&store, &config(50)).await;
+    let first = loader.batches().unwrap().next().unwrap().unwrap();
+    let expected = crate::samples(&first);
+    for batch in first.headspace().take(100) {
+        assert_eq!(crate::samples(&batch), expected);
+    }
+}
+
+#[tokio::test]
 async fn metrics_are_json_with_units_in_their_names() {
     let store = Store::memory();
     publish_train(&store, &[&[4]]).await;
@@ -168,7 +252,8 @@ async fn metrics_are_json_with_units_in_their_names() {
         (&4.into(), &1.into())
     );
     assert!(metrics["consumer_wait_seconds"].as_f64().unwrap() > 0.0);
-    for stage in ["fetch", "assemble"] {
+    assert!(metrics["first_batch_seconds"].as_f64().unwrap() > 0.0);
+    for stage in ["fetch", "assemble", "decode"] {
         for state in ["busy_seconds", "starved_seconds", "blocked_seconds"] {
             assert!(metrics[stage][state].as_f64().unwrap() >= 0.0);
         }
