@@ -35,6 +35,8 @@ pub(crate) struct DenseRows {
     pub(crate) keys: ScalarBuffer<u64>,
     /// `[rows]`.
     pub(crate) origins: ScalarBuffer<u64>,
+    /// Rows that must not be used, in order.
+    pub(crate) bad: Vec<BadRow>,
 }
 
 /// Encoded pictures.
@@ -50,6 +52,8 @@ pub(crate) struct PictureRows {
     pub(crate) keys: ScalarBuffer<u64>,
     /// `[rows]`.
     pub(crate) origins: ScalarBuffer<u64>,
+    /// Rows that must not be used, in order.
+    pub(crate) bad: Vec<BadRow>,
 }
 
 /// Documents, one a row.
@@ -63,6 +67,17 @@ pub(crate) struct TokenRows {
     pub(crate) keys: ScalarBuffer<u64>,
     /// `[rows]`.
     pub(crate) origins: ScalarBuffer<u64>,
+    /// Rows that must not be used, in order.
+    pub(crate) bad: Vec<BadRow>,
+}
+
+/// A row that must not be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BadRow {
+    /// Row in the block.
+    pub(crate) row: u32,
+    /// What is wrong with it.
+    pub(crate) reason: String,
 }
 
 /// Token ids.
@@ -99,6 +114,7 @@ impl BlockRows {
             y: BlockTarget::None,
             keys: ScalarBuffer::from(Vec::new()),
             origins: ScalarBuffer::from(Vec::new()),
+            bad: Vec::new(),
         })
     }
 
@@ -122,6 +138,37 @@ impl BlockRows {
             Self::Dense(rows) => &rows.origins,
             Self::Pictures(rows) => &rows.origins,
             Self::Tokens(rows) => &rows.origins,
+        }
+    }
+
+    /// Rows that must not be used, in order, when bad values are skipped.
+    pub(crate) fn bad(&self) -> &[BadRow] {
+        match self {
+            Self::Dense(rows) => &rows.bad,
+            Self::Pictures(rows) => &rows.bad,
+            Self::Tokens(rows) => &rows.bad,
+        }
+    }
+
+    /// Gives the rows their origins, and keys if they have none.
+    pub(crate) fn name(&mut self, new_keys: Option<Vec<u64>>, new_origins: Vec<u64>) {
+        let (keys, origins) = match self {
+            Self::Dense(rows) => (&mut rows.keys, &mut rows.origins),
+            Self::Pictures(rows) => (&mut rows.keys, &mut rows.origins),
+            Self::Tokens(rows) => (&mut rows.keys, &mut rows.origins),
+        };
+        if let Some(new_keys) = new_keys {
+            *keys = new_keys.into();
+        }
+        *origins = new_origins.into();
+    }
+
+    /// Notes rows that must not be used.
+    pub(crate) fn set_aside(&mut self, bad: Vec<BadRow>) {
+        match self {
+            Self::Dense(rows) => rows.bad = bad,
+            Self::Pictures(rows) => rows.bad = bad,
+            Self::Tokens(rows) => rows.bad = bad,
         }
     }
 
@@ -225,6 +272,7 @@ impl Columns<'_> {
             y: self.target(target)?,
             keys: self.numbers(self.columns.key)?,
             origins: self.numbers(self.columns.origin)?,
+            bad: Vec::new(),
         }))
     }
 
@@ -246,6 +294,7 @@ impl Columns<'_> {
             y: self.target(target)?,
             keys: self.numbers(self.columns.key)?,
             origins: self.numbers(self.columns.origin)?,
+            bad: Vec::new(),
         }))
     }
 
@@ -278,6 +327,7 @@ impl Columns<'_> {
             offsets,
             keys: self.numbers(self.columns.key)?,
             origins: self.numbers(self.columns.origin)?,
+            bad: Vec::new(),
         }))
     }
 
@@ -288,9 +338,8 @@ impl Columns<'_> {
                 let values = self.column(y)?.as_primitive::<Float32Type>().values();
                 BlockTarget::Regression(values.clone())
             }
-            (TargetKind::Classification { classes }, Some(y)) => {
+            (TargetKind::Classification { .. }, Some(y)) => {
                 let labels = self.column(y)?.as_primitive::<Int32Type>().values();
-                check_labels(labels, classes)?;
                 BlockTarget::Classification(labels.clone())
             }
         })
@@ -326,19 +375,6 @@ fn without_nulls<'a>(column: &'a ArrayRef, name: &str) -> Result<&'a ArrayRef, S
     match column.logical_null_count() {
         0 => Ok(column),
         nulls => Err(format!("column `{name}` has `{nulls}` nulls")),
-    }
-}
-
-fn check_labels(labels: &[i32], classes: u32) -> Result<(), String> {
-    match labels
-        .iter()
-        .position(|label| u32::try_from(*label).map_or(true, |label| label >= classes))
-    {
-        None => Ok(()),
-        Some(row) => Err(format!(
-            "row `{row}` has class `{}`, the manifest says `{classes}` classes",
-            labels[row]
-        )),
     }
 }
 

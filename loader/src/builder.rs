@@ -12,7 +12,10 @@ use feedline_storage::{
     clock::{Clock, SystemClock},
 };
 
-use crate::{Error, Loader, LoaderConfig, TokensConfig, device::HostLock, picture::PictureConfig};
+use crate::{
+    Error, InputConfig, Loader, LoaderConfig, TokensConfig, device::HostLock,
+    picture::PictureConfig,
+};
 
 /// Settings of a loader to be opened; from [`Loader::builder`].
 #[derive(Clone, Debug)]
@@ -72,6 +75,12 @@ impl LoaderBuilder {
     /// How documents become rows; needed for datasets of tokens.
     pub const fn tokens(mut self, tokens: TokensConfig) -> Self {
         self.config.tokens = Some(tokens);
+        self
+    }
+
+    /// The dataset's format and columns; our own shards need none.
+    pub fn input(mut self, input: InputConfig) -> Self {
+        self.config.input = input;
         self
     }
 

@@ -8,7 +8,7 @@ use feedline_schemas::{
     manifest::Split,
 };
 
-use crate::{Error, picture::PictureConfig};
+use crate::{Error, InputConfig, picture::PictureConfig};
 
 /// Settings of a loader. Those marked "order" decide which samples a batch holds and must be the same on every rank
 /// and when resuming; the others may differ.
@@ -60,6 +60,8 @@ pub struct LoaderConfig {
     /// Order: what becomes of samples that do not fill a batch at the end of an epoch. Default: a smaller batch.
     /// Sequential passes always keep it.
     pub last_batch: LastBatch,
+    /// Order: the dataset's format and columns. Our own shards need no settings.
+    pub input: InputConfig,
 }
 
 /// How tokenized documents become rows of a batch.
@@ -109,6 +111,7 @@ impl LoaderConfig {
             tokens: None,
             extent_bytes: 0,
             last_batch: LastBatch::Keep,
+            input: InputConfig::new(),
         }
     }
 

@@ -250,6 +250,29 @@ pub enum Error {
         /// Process that asked for a batch.
         used_in: u32,
     },
+    /// A file of a dataset in another format than ours cannot be used.
+    #[error("cannot read `{url}`: {reason}")]
+    File {
+        /// URL of the file or folder.
+        url: String,
+        /// What is wrong with it, and what to do.
+        reason: String,
+    },
+    /// A row holds a value that no model should see, and the settings say to stop there.
+    #[error(
+        "row `{row}` of block `{block}` of shard `{shard}` has {reason}; correct the data, or set `bad_values` to \
+         `skip` to leave such rows out"
+    )]
+    BadValue {
+        /// URL of the shard or file.
+        shard: String,
+        /// Block in the shard, from 0.
+        block: u32,
+        /// Row in the block, from 0.
+        row: u32,
+        /// The value, and where in the row it stands.
+        reason: String,
+    },
 }
 
 /// A field of a loader state that is not what this loader has.

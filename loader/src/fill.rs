@@ -70,7 +70,7 @@ impl Filler {
         let columns = piece.columns();
         match self.kind {
             BatchKind::Rows { features } => {
-                rows::fill(&mut filled, features, columns)?;
+                rows::fill(self, &mut filled, features, columns)?;
             }
             BatchKind::Pictures { .. } => {
                 pictures::fill(self, &mut filled, columns, scratch)?;

@@ -73,6 +73,11 @@ impl Geometry {
         (&self.shards[number], number)
     }
 
+    /// Number of the shard that holds a block.
+    pub(crate) fn file_number(&self, block: BlockId) -> u32 {
+        self.blocks[block as usize].0
+    }
+
     /// A block's entry in the block table and its number in the shard.
     pub(crate) fn block(&self, block: BlockId) -> (&Block, u32) {
         let (shard, number) = self.blocks[block as usize];
@@ -160,7 +165,7 @@ fn check_shard(shard: &Shard) -> Result<(), String> {
                 shard.bytes
             ));
         };
-        if block.metadata_bytes < 8 || i32::try_from(block.metadata_bytes).is_err() {
+        if (1..8).contains(&block.metadata_bytes) || i32::try_from(block.metadata_bytes).is_err() {
             return Err(format!(
                 "block `{number}` of shard `{path}` has a metadata length of `{}` bytes",
                 block.metadata_bytes
@@ -220,6 +225,7 @@ pub(crate) mod tests {
             bytes: offset,
             hash: Hash128::new(0),
             blocks,
+            head_crc32c: None,
             lengths: None,
         }
     }

@@ -70,6 +70,10 @@ mod stream;
 #[path = "../tests/it/dataset.rs"]
 mod dataset;
 
+#[cfg(test)]
+#[path = "../tests/it/foreign.rs"]
+mod foreign;
+
 pub use batch::{Batch, Target};
 pub use builder::LoaderBuilder;
 pub use cache::CacheConfig;
@@ -82,6 +86,7 @@ pub use feedline_schemas::{
 };
 pub use fetch::FetchError;
 pub use headspace::Headspace;
+pub use input::config::{BadValues, ColumnMap, InputConfig, InputFormat};
 pub use iterator::EpochBatches;
 pub use kind::BatchKind;
 pub use loader::Loader;

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use feedline_schemas::{
+    ids::Hash128,
     loader_state::{LastBatch, LoaderState, SampleUnit},
     manifest::{Manifest, TargetKind},
 };
@@ -74,7 +75,7 @@ impl Loader {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, Error> {
         config.check()?;
-        let input = Arc::new(Input::open(dataset, config.split).await?);
+        let input = Arc::new(Input::open(dataset, config.split, &config.input).await?);
         let (kind, target) = kind(input.record(), config)?;
         let geometry = Arc::clone(input.geometry());
         let meters = Arc::new(Meters::new(clock));
@@ -244,15 +245,16 @@ impl Loader {
         self.engine.filler.kind
     }
 
-    /// The manifest in use.
-    ///
-    /// # Panics
-    /// Never: every dataset that can be opened has a manifest.
+    /// The manifest in use; none for a dataset in another format than ours.
     #[must_use]
-    pub fn manifest(&self) -> &Manifest {
-        self.input
-            .manifest()
-            .expect("every dataset that can be opened has a manifest")
+    pub fn manifest(&self) -> Option<&Manifest> {
+        self.input.manifest()
+    }
+
+    /// A hash that changes when the dataset does; every state carries it.
+    #[must_use]
+    pub fn fingerprint(&self) -> Hash128 {
+        self.input.fingerprint()
     }
 
     /// Where the time of all passes so far went.

@@ -55,6 +55,11 @@ impl Quarantine {
         }
     }
 
+    /// Whether nothing at all is in quarantine.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.meters.quarantined.get() == 0
+    }
+
     /// Whether a row is known to be unusable.
     pub(crate) fn has(&self, source: u32, block: BlockId, row: u32) -> bool {
         // Nearly always nothing is in quarantine.

@@ -55,6 +55,10 @@ impl Sources {
             let read = source.input.read(block, need.first, &*source.extents).await;
             match read {
                 Ok(rows) => {
+                    for bad in rows.bad() {
+                        self.quarantine
+                            .add_row(need.source, block, bad.row, bad.reason.clone())?;
+                    }
                     self.meters.blocks.add(1);
                     self.meters.block_bytes.add(source.input.block_bytes(block));
                     return Ok(LoadedBlock {

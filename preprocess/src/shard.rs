@@ -219,12 +219,17 @@ impl<'a> SplitWriter<'a> {
         };
         let bytes = open.file.into_inner()?;
         let hash = Hash128::of(&bytes);
+        let blocks = blocks_of(&bytes, self.layout.block_rows as u64, open.rows)?;
+        let head = blocks
+            .first()
+            .and_then(|first| usize::try_from(first.offset).ok());
         let shard = Shard {
             path: path_of(self.split, self.shards.len(), hash),
             rows: open.rows,
             bytes: bytes.len() as u64,
             hash,
-            blocks: blocks_of(&bytes, self.layout.block_rows as u64, open.rows)?,
+            head_crc32c: head.and_then(|head| bytes.get(..head)).map(crc32c::crc32c),
+            blocks,
             lengths: None,
         };
         self.store.put(&shard.path, Bytes::from(bytes)).await?;

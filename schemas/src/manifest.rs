@@ -204,6 +204,9 @@ pub struct Shard {
     pub hash: Hash128,
     /// Blocks in order.
     pub blocks: Vec<Block>,
+    /// CRC32C of what lies before the first block: the schema.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head_crc32c: Option<u32>,
     /// Lengths of the documents, when the layout is [`Layout::Tokens`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lengths: Option<Lengths>,

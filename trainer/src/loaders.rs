@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use feedline_loader::{Loader, LoaderConfig, Target};
+use feedline_loader::{InputFormat, Loader, LoaderConfig, Target};
 use feedline_schemas::{
     config::TrainConfig,
     loader_state::LoaderState,
@@ -34,7 +34,8 @@ impl Loaders {
     ) -> Result<Self, Error> {
         let mut by_split = BTreeMap::new();
         for &split in splits {
-            let settings = LoaderConfig::new(split, config.seed, config.batch_size);
+            let mut settings = LoaderConfig::new(split, config.seed, config.batch_size);
+            settings.input.format = InputFormat::Shards;
             by_split.insert(
                 split,
                 Loader::open(dataset, &settings, Arc::clone(clock)).await?,
@@ -46,7 +47,7 @@ impl Loaders {
         if loaders
             .by_split
             .values()
-            .any(|l| l.manifest().fingerprint != fingerprint)
+            .any(|loader| loader.fingerprint() != fingerprint)
         {
             return Err(Error::Dataset {
                 url: dataset.url(),
@@ -61,8 +62,8 @@ impl Loaders {
         self.by_split
             .values()
             .next()
-            .expect("there is at least one split")
-            .manifest()
+            .and_then(Loader::manifest)
+            .expect("there is at least one split, and only shards with a manifest are opened")
     }
 
     fn of(&self, split: Split) -> &Loader {

@@ -3,21 +3,28 @@
 
 use crate::{Error, block::BlockRows, slab::COLUMNS};
 
-use super::{Filled, foreign, gather_targets};
+use super::{Filled, Filler, foreign, gather_targets};
 
-/// Fills `x` and `y` and notes the places.
+/// Fills `x` and `y` and notes the places. A row that must not be used is replaced by the next good one of its block,
+/// going round: the same on every rank and in any world, since nothing but the block decides.
 pub(super) fn fill(
+    filler: &Filler,
     filled: &mut Filled,
     features: usize,
     columns: [&mut [u8]; COLUMNS],
 ) -> Result<(), Error> {
     let [x, y, _] = columns;
     let mut to: &mut [f32] = bytemuck::cast_slice_mut(x);
-    for run in &filled.runs {
+    for run_number in 0..filled.runs.len() {
+        let run = &filled.runs[run_number];
         let first = filled.places.len();
         run.window
             .window
             .places(run.positions.clone(), &mut filled.places);
+        if !filler.quarantine.is_empty() {
+            replace_bad(filler, filled, run_number)?;
+        }
+        let run = &filled.runs[run_number];
         let places = &filled.places[first..];
         let (here, rest) = to.split_at_mut(places.len() * features);
         to = rest;
@@ -34,6 +41,27 @@ pub(super) fn fill(
         BlockRows::Dense(rows) => Some(&rows.y),
         _ => None,
     })
+}
+
+/// Puts good rows in the place of bad ones among the places of a run, which were the last to be noted.
+fn replace_bad(filler: &Filler, filled: &mut Filled, run: usize) -> Result<(), Error> {
+    let run = &filled.runs[run];
+    let first = filled.places.len() - run.len();
+    for (number, place) in filled.places.iter_mut().enumerate().skip(first) {
+        let block = run.window.block(place.block);
+        let (bad, rows) = (block.rows.bad(), block.rows.rows());
+        let is_bad = |row: u32| bad.binary_search_by_key(&row, |bad| bad.row).is_ok();
+        if !is_bad(place.row) {
+            continue;
+        }
+        let rows = u32::try_from(rows).unwrap_or(u32::MAX);
+        let good = (place.row..rows)
+            .chain(0..place.row)
+            .find(|row| !is_bad(*row));
+        place.row = good.ok_or_else(|| filler.quarantine.hopeless(block.source, block.block))?;
+        filled.substituted.push(number);
+    }
+    Ok(())
 }
 
 /// Copies a row, in whole cache lines where it has only those: a call of `memcpy` costs as much as the line itself.

@@ -26,7 +26,7 @@ const CONTINUATION: [u8; 4] = [0xff; 4];
 impl ShardColumns {
     /// Finds the columns in the head of a shard, which is everything before its first block.
     ///
-    /// The head is under no checksum of its own, so nothing it says is believed beyond the match with `layout`.
+    /// Older manifests have no checksum of the head, so nothing it says is believed beyond the match with `layout`.
     ///
     /// # Errors
     /// What differs from `layout`.

@@ -1,15 +1,34 @@
 //! What a loader reads: one split of a dataset, as blocks of rows.
+//!
+//! Our own shards have a checksum for every block. The other formats mostly have none: see [`foreign`] for what is done
+//! instead. A dataset in any format has a fingerprint, which changes when its files or their descriptions do.
+
+#![allow(dead_code, reason = "batches hold rows of numbers only, so far")]
 
 pub(crate) mod columns;
+pub(crate) mod config;
+mod foreign;
+mod lengths;
+mod mds;
+mod names;
+mod parquet;
 mod shards;
+mod tar;
+#[cfg(test)]
+mod tests;
+mod values;
+mod webdataset;
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 use feedline_schemas::{
     ids::Hash128,
     manifest::{Layout, Manifest, Split, TargetKind, TokenType},
 };
-use feedline_storage::Store;
+use feedline_storage::{Listed, Store};
 
 use crate::{
     Error,
@@ -17,7 +36,12 @@ use crate::{
     fetch::Extents,
     geometry::{BlockId, Geometry},
 };
+use config::{BadValues, InputConfig, InputFormat};
+pub(crate) use lengths::DocumentLengths;
+use mds::Mds;
+use parquet::Parquet;
 use shards::Shards;
+use webdataset::WebDataset;
 
 /// What one row holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,25 +71,71 @@ pub(crate) struct Input {
     geometry: Arc<Geometry>,
     fingerprint: Hash128,
     format: Format,
+    bad_values: BadValues,
+    bad_rows: AtomicU64,
 }
 
 #[derive(Debug)]
 enum Format {
-    Shards(Shards),
+    Shards(Box<Shards>),
+    Parquet(Box<Parquet>),
+    WebDataset(Box<WebDataset>),
+    Mds(Box<Mds>),
+}
+
+/// A split of some format, opened.
+struct Opened<T> {
+    record: Record,
+    geometry: Arc<Geometry>,
+    fingerprint: Hash128,
+    format: T,
+}
+
+impl<T> Opened<T> {
+    fn into_input(self, bad_values: BadValues, format: impl FnOnce(T) -> Format) -> Input {
+        Input {
+            record: self.record,
+            geometry: self.geometry,
+            fingerprint: self.fingerprint,
+            format: format(self.format),
+            bad_values,
+            bad_rows: AtomicU64::new(0),
+        }
+    }
 }
 
 impl Input {
     /// Opens a split of the dataset in `store`.
     ///
+    /// Of our own shards it reads the manifest, of MDS the index, of Parquet every footer, of WebDataset every header.
+    ///
     /// # Errors
     /// [`Error::NoDataset`], [`Error::EmptySplit`], or what is wrong with the dataset's description.
-    pub(crate) async fn open(store: &Store, split: Split) -> Result<Self, Error> {
-        let shards = Shards::open(store, split).await?;
-        Ok(Self {
-            record: Record::from(&shards.manifest().layout),
-            geometry: Arc::clone(shards.geometry()),
-            fingerprint: shards.manifest().fingerprint,
-            format: Format::Shards(shards),
+    pub(crate) async fn open(
+        store: &Store,
+        split: Split,
+        config: &InputConfig,
+    ) -> Result<Self, Error> {
+        let found = find(store, split, config.format).await?;
+        let (bad, folder) = (config.bad_values, found.folder.as_str());
+        let files = found.files;
+        Ok(match found.format {
+            InputFormat::Detect | InputFormat::Shards => {
+                let opened = Shards::open(store, split).await?;
+                opened.into_input(bad, |shards| Format::Shards(Box::new(shards)))
+            }
+            InputFormat::Parquet => {
+                let opened = Parquet::open(store, (split, folder), files, config).await?;
+                opened.into_input(bad, |parquet| Format::Parquet(Box::new(parquet)))
+            }
+            InputFormat::WebDataset => {
+                let opened = WebDataset::open(store, (split, folder), files, config).await?;
+                opened.into_input(bad, |tar| Format::WebDataset(Box::new(tar)))
+            }
+            InputFormat::Mds => {
+                let opened = Mds::open(store, (split, folder), config).await?;
+                opened.into_input(bad, |mds| Format::Mds(Box::new(mds)))
+            }
         })
     }
 
@@ -88,22 +158,54 @@ impl Input {
     pub(crate) fn manifest(&self) -> Option<&Manifest> {
         match &self.format {
             Format::Shards(shards) => Some(shards.manifest()),
+            _ => None,
         }
     }
 
-    /// Reads a block, which batch `first` is the first to need.
+    /// Reads a block, which batch `first` is the first to need. Rows that are set aside are noted in it.
+    ///
+    /// Decoding another format than ours happens on the runtime's threads for blocking work.
     ///
     /// # Errors
-    /// [`Error`], when its file is missing or short, has other columns, or the block is damaged or unreadable twice.
+    /// [`Error`], when its file is missing or short, has other columns, or the block is damaged or unreadable twice;
+    /// [`Error::BadValue`] for a value that no model should see, if those are to fail.
     pub(crate) async fn read(
         &self,
         block: BlockId,
         first: u64,
         extents: &dyn Extents,
     ) -> Result<BlockRows, Error> {
+        let mut rows = match &self.format {
+            Format::Shards(shards) => shards.read(block, first, extents).await?,
+            Format::Parquet(parquet) => parquet.read(block, first, extents).await?,
+            Format::WebDataset(tar) => tar.read(block, first, extents).await?,
+            Format::Mds(mds) => mds.read(block, first, extents).await?,
+        };
+        values::check(&mut rows, &self.record, self.bad_values)
+            .map_err(|bad| values::error(self.url_of(block), self.geometry.block(block).1, bad))?;
+        self.bad_rows.fetch_add(rows.bad().len() as u64, Relaxed);
+        Ok(rows)
+    }
+
+    /// Lengths of all documents, for packing.
+    ///
+    /// # Errors
+    /// [`Error`], when the dataset has no lengths apart from its documents, or they cannot be read.
+    pub(crate) async fn lengths(&self, extents: &dyn Extents) -> Result<DocumentLengths, Error> {
         match &self.format {
-            Format::Shards(shards) => shards.read(block, first, extents).await,
+            Format::Shards(shards) => shards.lengths(extents).await,
+            _ => Err(Error::File {
+                url: self.url_of(0),
+                reason: "its format does not tell how long documents are before they are read; \
+                         convert the dataset to shards of ours to pack it"
+                    .into(),
+            }),
         }
+    }
+
+    /// Token ids in a block, if that is known before it is read.
+    pub(crate) fn tokens(&self, block: BlockId) -> Option<u64> {
+        self.geometry.block(block).0.tokens
     }
 
     /// Bytes that a block takes while it is held.
@@ -112,10 +214,97 @@ impl Input {
         range.end - range.start
     }
 
+    /// Rows set aside so far, counted whenever their block was read.
+    pub(crate) fn bad_rows(&self) -> u64 {
+        self.bad_rows.load(Relaxed)
+    }
+
     /// Parts of files that were read a second time because what came made no sense.
     pub(crate) fn rereads(&self) -> u64 {
         match &self.format {
             Format::Shards(shards) => shards.rereads(),
+            Format::Parquet(parquet) => parquet.foreign().rereads(),
+            Format::WebDataset(tar) => tar.foreign().rereads(),
+            Format::Mds(mds) => mds.foreign().rereads(),
         }
     }
+
+    /// URL of the file that a block lies in, for messages.
+    pub(crate) fn url_of(&self, block: BlockId) -> String {
+        let file = self.geometry.file_number(block);
+        match &self.format {
+            Format::Shards(shards) => shards.url_of(block),
+            Format::Parquet(parquet) => parquet.foreign().url(file),
+            Format::WebDataset(tar) => tar.foreign().url(file),
+            Format::Mds(mds) => mds.foreign().url(file),
+        }
+    }
+}
+
+/// What lies at a URL.
+struct Found {
+    format: InputFormat,
+    /// Folder of the split in the store, empty for the store's own.
+    folder: String,
+    files: Vec<Listed>,
+}
+
+/// Finds the format and the files of a split.
+async fn find(store: &Store, split: Split, format: InputFormat) -> Result<Found, Error> {
+    let storage = |source| Error::Storage {
+        url: store.url(),
+        source: Box::new(source),
+    };
+    let has_pointer = async || store.get_opt("CURRENT").await.map(|found| found.is_some());
+    if format == InputFormat::Shards
+        || format == InputFormat::Detect && has_pointer().await.map_err(storage)?
+    {
+        return Ok(Found {
+            format: InputFormat::Shards,
+            folder: String::new(),
+            files: Vec::new(),
+        });
+    }
+    for folder in [split.as_str(), ""] {
+        let listed = store.list(folder).await.map_err(storage)?;
+        if let Some(found) = look(folder, listed, format) {
+            return Ok(found);
+        }
+    }
+    Err(Error::NoDataset { url: store.url() })
+}
+
+fn look(folder: &str, listed: Vec<Listed>, format: InputFormat) -> Option<Found> {
+    let index = if folder.is_empty() {
+        "index.json".to_owned()
+    } else {
+        format!("{folder}/index.json")
+    };
+    let is_mds = listed.iter().any(|file| file.path == index);
+    if is_mds && matches!(format, InputFormat::Detect | InputFormat::Mds) {
+        return Some(Found {
+            format: InputFormat::Mds,
+            folder: folder.to_owned(),
+            files: Vec::new(),
+        });
+    }
+    for (kind, ending) in [
+        (InputFormat::Parquet, ".parquet"),
+        (InputFormat::WebDataset, ".tar"),
+    ] {
+        // Hidden files and folders are what other tools keep beside the data.
+        let is_data = |file: &&Listed| {
+            let mut segments = file.path.split('/');
+            file.path.ends_with(ending) && !segments.any(|s| s.starts_with(['.', '_']))
+        };
+        let files: Vec<_> = listed.iter().filter(is_data).cloned().collect();
+        if !files.is_empty() && (format == kind || format == InputFormat::Detect) {
+            return Some(Found {
+                format: kind,
+                folder: folder.to_owned(),
+                files,
+            });
+        }
+    }
+    None
 }

@@ -5,15 +5,17 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
+use arrow::buffer::ScalarBuffer;
 use bytes::Bytes;
 use feedline_schemas::{
     decode,
     manifest::{Layout, Manifest, Shard, Split},
 };
 use feedline_storage::Store;
+use futures::{StreamExt, TryStreamExt, stream};
 use tokio::sync::OnceCell;
 
-use super::columns::ShardColumns;
+use super::{DocumentLengths, Opened, Record, columns::ShardColumns, foreign::OPEN_READS};
 use crate::{
     Error,
     block::{self, BlockRows},
@@ -27,6 +29,7 @@ pub(crate) struct Shards {
     store: Store,
     manifest: Manifest,
     geometry: Arc<Geometry>,
+    split: Split,
     /// Path and columns of every shard.
     heads: Vec<(Arc<str>, OnceCell<Arc<ShardColumns>>)>,
     /// Columns of the shard read first, for all that have the same.
@@ -36,7 +39,7 @@ pub(crate) struct Shards {
 
 impl Shards {
     /// Reads `CURRENT` and the manifest it names, and no shard yet.
-    pub(super) async fn open(store: &Store, split: Split) -> Result<Self, Error> {
+    pub(super) async fn open(store: &Store, split: Split) -> Result<Opened<Self>, Error> {
         let manifest = read_manifest(store).await?;
         let url = store.url();
         let Some(shards) = manifest.split(split).filter(|split| split.rows > 0) else {
@@ -52,13 +55,20 @@ impl Shards {
         }
         let heads = shards.shards.iter().map(|s| s.path.as_str().into());
         let heads = heads.map(|path| (path, OnceCell::new())).collect();
-        Ok(Self {
-            store: store.clone(),
-            geometry: Arc::new(geometry),
-            heads,
-            usual_columns: OnceLock::new(),
-            rereads: AtomicU64::new(0),
-            manifest,
+        let geometry = Arc::new(geometry);
+        Ok(Opened {
+            record: Record::from(&manifest.layout),
+            geometry: Arc::clone(&geometry),
+            fingerprint: manifest.fingerprint,
+            format: Self {
+                store: store.clone(),
+                geometry,
+                heads,
+                usual_columns: OnceLock::new(),
+                rereads: AtomicU64::new(0),
+                split,
+                manifest,
+            },
         })
     }
 
@@ -66,8 +76,8 @@ impl Shards {
         &self.manifest
     }
 
-    pub(super) fn geometry(&self) -> &Arc<Geometry> {
-        &self.geometry
+    pub(super) fn url_of(&self, block: BlockId) -> String {
+        self.url(self.geometry.shard(block).0)
     }
 
     pub(super) fn rereads(&self) -> u64 {
@@ -114,7 +124,7 @@ impl Shards {
         Ok(columns.await?.as_ref())
     }
 
-    /// Reads the head of a shard. It is under no checksum; so when it makes no sense it is read once more.
+    /// Reads the head of a shard. Older manifests have no checksum of it; so when it makes no sense it is read once more.
     async fn read_columns(
         &self,
         shard: &Shard,
@@ -125,7 +135,7 @@ impl Shards {
         let extent = Extent {
             path: Arc::clone(&self.heads[number].0),
             range: 0..shard.blocks.first().map_or(0, |first| first.offset),
-            crc32c: None,
+            crc32c: shard.head_crc32c,
             first,
         };
         let mut refused = None;
@@ -161,6 +171,67 @@ impl Shards {
         } else {
             Arc::new(columns)
         })
+    }
+
+    /// Reads the lengths of all documents.
+    pub(super) async fn lengths(&self, extents: &dyn Extents) -> Result<DocumentLengths, Error> {
+        let shards = self
+            .manifest
+            .split(self.split)
+            .map_or(&[][..], |split| &split.shards);
+        let reads = shards.iter().map(|shard| self.lengths_of(shard, extents));
+        let lengths = stream::iter(reads)
+            .buffered(OPEN_READS)
+            .try_collect()
+            .await?;
+        Ok(DocumentLengths::new(&self.geometry, lengths))
+    }
+
+    async fn lengths_of(
+        &self,
+        shard: &Shard,
+        extents: &dyn Extents,
+    ) -> Result<ScalarBuffer<u32>, Error> {
+        let refuse = |reason: String| Error::Manifest {
+            url: self.store.url(),
+            reason,
+        };
+        let Some(lengths) = &shard.lengths else {
+            return Err(refuse(format!(
+                "shard `{}` has no lengths of documents",
+                shard.path
+            )));
+        };
+        let extent = Extent {
+            path: lengths.path.as_str().into(),
+            range: 0..shard.rows * 4,
+            crc32c: Some(lengths.crc32c),
+            first: 0,
+        };
+        let bytes = extents.get(&extent).await.map_err(|source| Error::Read {
+            shard: self.store.url_of(&lengths.path),
+            block: 0,
+            source: Box::new(source),
+        })?;
+        let numbers = bytes.chunks_exact(4);
+        let numbers: ScalarBuffer<u32> = numbers
+            .map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+            .collect();
+        let mut rest = numbers.iter();
+        for block in &shard.blocks {
+            let sum: u64 = rest
+                .by_ref()
+                .take(block.rows as usize)
+                .map(|n| u64::from(*n))
+                .sum();
+            if block.tokens.is_some_and(|tokens| tokens != sum) {
+                return Err(refuse(format!(
+                    "the lengths of shard `{}` do not fit its blocks",
+                    shard.path
+                )));
+            }
+        }
+        Ok(numbers)
     }
 
     /// Finds the plainest reason for which a shard cannot be read.

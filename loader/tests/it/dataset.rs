@@ -1,10 +1,14 @@
-//! Writes datasets in which every value tells its sample: sample `i` of a split has `x = [i, 1, 2, ..]`, `y = i` (or class
+//! Writes datasets in which every value tells its sample: sample `i` of a split of rows has `x = [i, 1, 2, ..]`, `y = i` (or class
 //! `i % classes`), `origin = i` and `key = !i`, so that a wrong order or an overlap shows at sight.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::{
-    array::{ArrayRef, FixedSizeListArray, Float32Array, Int32Array, RecordBatch, UInt64Array},
+    array::{
+        Array, ArrayRef, BinaryArray, FixedSizeListArray, Float32Array, Int32Array, ListArray,
+        RecordBatch, UInt16Array, UInt32Array, UInt64Array,
+    },
+    buffer::OffsetBuffer,
     datatypes::{DataType, Field},
     ipc::{
         MetadataVersion,
@@ -18,7 +22,10 @@ use feedline_schemas::{
     encode,
     format::MANIFEST,
     ids::{Hash128, Name},
-    manifest::{Block, DatasetCounts, Layout, Manifest, Shard, Split, SplitShards, TargetKind},
+    manifest::{
+        Block, DatasetCounts, Layout, Lengths, Manifest, Shard, Split, SplitShards, TargetKind,
+        TokenType,
+    },
     transform::TransformReference,
 };
 use feedline_storage::Store;
@@ -29,21 +36,34 @@ pub(crate) const FEATURES: u32 = 3;
 /// Shards of a split, as rows per block.
 pub(crate) type Shape<'a> = &'a [&'a [u32]];
 
-/// Writes a dataset with these splits and publishes it.
+/// Writes a dataset of rows of numbers with these splits and publishes it.
 pub(crate) async fn publish(
     store: &Store,
     features: u32,
     target: TargetKind,
     splits: &[(Split, Shape<'_>)],
 ) -> Manifest {
-    let mut manifest = empty_manifest(Layout::Dense { features, target });
+    publish_layout(store, Layout::Dense { features, target }, splits).await
+}
+
+/// Writes a dataset with these splits and publishes it.
+pub(crate) async fn publish_layout(
+    store: &Store,
+    layout: Layout,
+    splits: &[(Split, Shape<'_>)],
+) -> Manifest {
+    let mut manifest = empty_manifest(layout.clone());
     for (split, shape) in splits {
         let mut shards = Vec::new();
         let mut first = 0;
         for (number, rows) in shape.iter().enumerate() {
-            let file = shard_file(features, target, first, rows);
+            let file = shard_file_of(&layout, first, rows);
             let path = format!("shards/{split}/{number:05}.arrow");
-            shards.push(describe(&path, &file));
+            let mut shard = describe(&path, &file);
+            if let Layout::Tokens { .. } = layout {
+                add_lengths(store, &mut shard, first).await;
+            }
+            shards.push(shard);
             first += rows.iter().map(|rows| u64::from(*rows)).sum::<u64>();
             store.put(&path, file).await.unwrap();
         }
@@ -54,6 +74,41 @@ pub(crate) async fn publish(
         });
     }
     publish_manifest(store, manifest).await
+}
+
+/// Writes the lengths of the documents of a shard whose first sample is `first`.
+async fn add_lengths(store: &Store, shard: &mut Shard, first: u64) {
+    let lengths: Vec<u32> = (first..first + shard.rows).map(document_length).collect();
+    let mut rest = lengths.iter();
+    for block in &mut shard.blocks {
+        let rows = rest.by_ref().take(block.rows as usize);
+        block.tokens = Some(rows.map(|n| u64::from(*n)).sum());
+    }
+    let bytes: Bytes = lengths.iter().flat_map(|n| n.to_le_bytes()).collect();
+    let path = format!("{}.lengths", shard.path);
+    shard.lengths = Some(Lengths {
+        path: path.clone(),
+        crc32c: crc32c::crc32c(&bytes),
+    });
+    store.put(&path, bytes).await.unwrap();
+}
+
+/// What stands in for the file of a picture: its sample's number, and as many bytes more as make lengths differ.
+pub(crate) fn picture(sample: u64) -> Vec<u8> {
+    let mut bytes = format!("picture {sample} ").into_bytes();
+    bytes.extend((0..sample % 50).map(|i| (sample + i).to_le_bytes()[0]));
+    bytes
+}
+
+/// Token ids in the document of a sample; some have none.
+pub(crate) fn document_length(sample: u64) -> u32 {
+    u32::try_from(sample * 7 % 23).unwrap()
+}
+
+/// Token ids of the document of a sample: they count up from its number.
+pub(crate) fn document(sample: u64, vocabulary: u32) -> Vec<u32> {
+    let ids = (0..document_length(sample)).map(|i| (sample + u64::from(i)) % u64::from(vocabulary));
+    ids.map(|id| u32::try_from(id).unwrap()).collect()
 }
 
 /// A training split of regression rows.
@@ -81,17 +136,22 @@ pub(crate) async fn publish_manifest(store: &Store, mut manifest: Manifest) -> M
     manifest
 }
 
-/// The bytes of a shard whose first sample is `first`.
+/// The bytes of a shard of rows of numbers whose first sample is `first`.
 pub(crate) fn shard_file(features: u32, target: TargetKind, first: u64, rows: &[u32]) -> Bytes {
+    shard_file_of(&Layout::Dense { features, target }, first, rows)
+}
+
+/// The bytes of a shard whose first sample is `first`.
+pub(crate) fn shard_file_of(layout: &Layout, first: u64, rows: &[u32]) -> Bytes {
     let mut batches = Vec::new();
     let mut next = first;
     for rows in rows {
         let samples: Vec<u64> = (next..next + u64::from(*rows)).collect();
-        batches.push(record_batch(features, target, &samples));
+        batches.push(record_batch_of(layout, &samples));
         next += u64::from(*rows);
     }
     let schema = batches.first().map_or_else(
-        || record_batch(features, target, &[]).schema(),
+        || record_batch_of(layout, &[]).schema(),
         RecordBatch::schema,
     );
     write_file(&schema, &batches)
@@ -107,24 +167,24 @@ pub(crate) fn write_file(schema: &arrow::datatypes::Schema, batches: &[RecordBat
     writer.into_inner().unwrap().into()
 }
 
-/// Sample numbers up to 2^24 are exact in `x` and `y`.
-pub(crate) fn record_batch(features: u32, target: TargetKind, samples: &[u64]) -> RecordBatch {
-    let value = |sample: u64, feature: u32| {
-        if feature == 0 {
-            sample as f32
-        } else {
-            feature as f32
+/// A block of these samples. Numbers up to 2^24 are exact in `x` and `y`.
+pub(crate) fn record_batch_of(layout: &Layout, samples: &[u64]) -> RecordBatch {
+    let (name, payload, target): (_, ArrayRef, _) = match *layout {
+        Layout::Dense { features, target } => ("x", Arc::new(vectors(features, samples)), target),
+        Layout::Pictures { target } => {
+            let pictures = samples.iter().map(|sample| picture(*sample));
+            (
+                "image",
+                Arc::new(BinaryArray::from_iter_values(pictures)),
+                target,
+            )
         }
+        Layout::Tokens { id, vocabulary } => (
+            "tokens",
+            Arc::new(documents(id, vocabulary, samples)),
+            TargetKind::None,
+        ),
     };
-    let x = samples
-        .iter()
-        .flat_map(|sample| (0..features).map(|f| value(*sample, f)));
-    let x = FixedSizeListArray::new(
-        Field::new("item", DataType::Float32, false).into(),
-        i32::try_from(features).unwrap(),
-        Arc::new(Float32Array::from_iter_values(x)),
-        None,
-    );
     let y: Option<ArrayRef> = match target {
         TargetKind::None => None,
         TargetKind::Regression => Some(Arc::new(Float32Array::from_iter_values(
@@ -139,12 +199,50 @@ pub(crate) fn record_batch(features: u32, target: TargetKind, samples: &[u64]) -
     };
     let keys: ArrayRef = Arc::new(UInt64Array::from_iter_values(samples.iter().map(|s| !s)));
     let origins: ArrayRef = Arc::new(UInt64Array::from_iter_values(samples.iter().copied()));
-    let columns = [("x", Arc::new(x) as ArrayRef)]
+    let columns = [(name, payload)]
         .into_iter()
         .chain(y.map(|y| ("y", y)))
         .chain([("key", keys), ("origin", origins)]);
     RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, false)))
         .unwrap()
+}
+
+fn vectors(features: u32, samples: &[u64]) -> FixedSizeListArray {
+    let value = |sample: u64, feature: u32| {
+        if feature == 0 {
+            sample as f32
+        } else {
+            feature as f32
+        }
+    };
+    let x = samples
+        .iter()
+        .flat_map(|sample| (0..features).map(move |f| value(*sample, f)));
+    FixedSizeListArray::new(
+        Field::new("item", DataType::Float32, false).into(),
+        i32::try_from(features).unwrap(),
+        Arc::new(Float32Array::from_iter_values(x)),
+        None,
+    )
+}
+
+fn documents(id: TokenType, vocabulary: u32, samples: &[u64]) -> ListArray {
+    let lengths = samples
+        .iter()
+        .map(|sample| document_length(*sample) as usize);
+    let offsets = OffsetBuffer::from_lengths(lengths);
+    let ids = samples
+        .iter()
+        .flat_map(|sample| document(*sample, vocabulary));
+    let ids: ArrayRef = match id {
+        TokenType::U16 => {
+            let ids = ids.map(|id| u16::try_from(id).unwrap());
+            Arc::new(UInt16Array::from_iter_values(ids))
+        }
+        TokenType::U32 => Arc::new(UInt32Array::from_iter_values(ids)),
+    };
+    let field = Field::new("item", ids.data_type().clone(), false);
+    ListArray::new(field.into(), offsets, ids, None)
 }
 
 /// A shard's manifest entry, its block table read from the file's footer.
@@ -181,6 +279,10 @@ pub(crate) fn describe(path: &str, file: &Bytes) -> Shard {
         rows: blocks.iter().map(|block| u64::from(block.rows)).sum(),
         bytes: file.len() as u64,
         hash: Hash128::of(file),
+        head_crc32c: blocks.first().map(|first| {
+            let head = usize::try_from(first.offset).unwrap();
+            crc32c::crc32c(&file[..head])
+        }),
         blocks,
         lengths: None,
     }

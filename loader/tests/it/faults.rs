@@ -1,6 +1,7 @@
 //! Damaged, cut, missing and foreign shards: one clear error, and no wrong byte is handed out.
 
 mod cache;
+mod input;
 mod order;
 mod pipeline;
 
@@ -238,7 +239,8 @@ async fn a_class_the_manifest_does_not_know_is_refused() {
     publish_manifest(&store, manifest).await;
     let error = epoch_error(&store).await.to_string();
     assert!(
-        error.contains("row `4` has class `4`, the manifest says `4` classes"),
+        error.contains("row `4` of block `0`")
+            && error.contains("has class `4`, and the dataset has `4` classes"),
         "{error}"
     );
 }

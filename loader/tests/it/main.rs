@@ -8,6 +8,8 @@ mod dataset;
 mod device;
 mod elastic;
 mod faults;
+mod foreign;
+mod formats;
 mod manifests;
 mod passes;
 mod pictures;

@@ -231,6 +231,7 @@ fn describe(path: &str, file: &Bytes) -> Shard {
         bytes: file.len() as u64,
         hash: Hash128::of(file),
         blocks,
+        head_crc32c: None,
         lengths: None,
     }
 }

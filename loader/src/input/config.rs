@@ -1,0 +1,91 @@
+//! What to read, and which of its columns.
+
+use feedline_schemas::manifest::TargetKind;
+
+/// Which dataset lies at the URL and what of it is wanted. All of it is part of the order: it must be the same on every
+/// rank and when resuming.
+///
+/// Our own shards need none of this. For the other formats the split is the folder `train`, `validation` or `test`
+/// below the URL if there is one, and the URL itself otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InputConfig {
+    /// Format. Default: what lies at the URL decides.
+    pub format: InputFormat,
+    /// Columns of the dataset.
+    pub columns: ColumnMap,
+    /// What the target is. Default: none where there is no target column; a number where the column holds floats;
+    /// otherwise a class, where any class below 2^31 is accepted if the format does not tell how many there are.
+    pub target: Option<TargetKind>,
+    /// What happens to rows that hold NaN or infinity, or a class out of range. Default: the read fails.
+    pub bad_values: BadValues,
+}
+
+impl InputConfig {
+    /// The defaults.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            format: InputFormat::Detect,
+            columns: ColumnMap {
+                x: Vec::new(),
+                y: None,
+                image: None,
+                tokens: None,
+                key: None,
+            },
+            target: None,
+            bad_values: BadValues::Fail,
+        }
+    }
+}
+
+/// A format of datasets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InputFormat {
+    /// Ours where there is a `CURRENT`, MDS where there is an `index.json`, Parquet where there are files `*.parquet`,
+    /// WebDataset where there are files `*.tar`.
+    #[default]
+    Detect,
+    /// Our own shards: a folder with a manifest.
+    Shards,
+    /// Apache Parquet: one file, or all `*.parquet` below a folder in the order of their paths.
+    Parquet,
+    /// Tar files in which members with one name up to the first dot make a sample; all `*.tar` below a folder in the
+    /// order of their paths.
+    WebDataset,
+    /// MosaicML streaming, version 2: an `index.json` and its shards.
+    Mds,
+}
+
+/// Which columns of a dataset are read, by name. Without any name given, a dataset with a column of pictures (`image`,
+/// `jpg`, `jpeg`, `png` or `img`) gives pictures, one with a list of integers `tokens` or `input_ids` gives tokens, and any
+/// other gives rows of numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ColumnMap {
+    /// Numbers, in the order of the elements of a row: scalars, or lists of one fixed length. Default: all numeric
+    /// columns but the target and the key, in the dataset's order.
+    pub x: Vec<String>,
+    /// Target. Default: the first of `y`, `label`, `target` and `cls` that exists. In WebDataset, the extension of the
+    /// member (default `cls`), or the key in its `json` member.
+    pub y: Option<String>,
+    /// Encoded pictures: bytes, or a struct whose field `bytes` has them. In WebDataset, the extension of the member
+    /// (default: `jpg`, `jpeg`, `png` or `webp`).
+    pub image: Option<String>,
+    /// Token ids: lists of integers, one document a row.
+    pub tokens: Option<String>,
+    /// Key of a row: an unsigned or signed integer, or text or bytes that are hashed. Default: a hash of the file's name
+    /// and the row.
+    pub key: Option<String>,
+}
+
+/// What happens to rows with values that no model should see.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BadValues {
+    /// The read fails with an error that says where the row is.
+    #[default]
+    Fail,
+    /// The row is set aside and counted, and another one takes its place.
+    Skip,
+    /// Values are not looked at, except classes.
+    Keep,
+}

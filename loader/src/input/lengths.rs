@@ -1,0 +1,36 @@
+//! How long the documents of a split are.
+
+use arrow::buffer::ScalarBuffer;
+
+use crate::geometry::{BlockId, Geometry};
+
+/// Length of every document of a split, in token ids: 4 bytes each.
+#[derive(Clone, Debug)]
+pub(crate) struct DocumentLengths {
+    /// By shard.
+    lengths: Vec<ScalarBuffer<u32>>,
+    /// Shard, first row in it, and rows, of every block.
+    blocks: Vec<(usize, usize, usize)>,
+}
+
+impl DocumentLengths {
+    /// Puts the lengths of every shard, in row order, to the blocks of `geometry`.
+    pub(super) fn new(geometry: &Geometry, lengths: Vec<ScalarBuffer<u32>>) -> Self {
+        let mut blocks = Vec::with_capacity(geometry.block_count() as usize);
+        let mut before = (usize::MAX, 0);
+        for block in 0..geometry.block_count() {
+            let shard = geometry.shard(block).1;
+            let rows = geometry.rows(block) as usize;
+            let first = if before.0 == shard { before.1 } else { 0 };
+            blocks.push((shard, first, rows));
+            before = (shard, first + rows);
+        }
+        Self { lengths, blocks }
+    }
+
+    /// `[rows]`: lengths of the documents of a block.
+    pub(crate) fn of(&self, block: BlockId) -> &[u32] {
+        let (shard, first, rows) = self.blocks[block as usize];
+        &self.lengths[shard][first..first + rows]
+    }
+}

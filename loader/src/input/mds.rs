@@ -1,0 +1,297 @@
+//! MDS, the format of MosaicML streaming, version 2, as an input.
+//!
+//! `index.json` names the shards. A shard is: number of samples `n` (`u32`), `n + 1` offsets (`u32`, from the file's
+//! beginning; the last is the file's length), the writer's settings as JSON, and the samples. A sample is the lengths
+//! (`u32`) of its columns that have no fixed size, then the columns' values, in the order of the index. All numbers are
+//! little endian.
+//!
+//! Blocks are about 1 MiB of consecutive samples, cut by their number, so that opening reads nothing but the index. The
+//! table of offsets is read when a shard is first touched. A shard compressed with zstd is one block. Hashes of shards by
+//! xxh3 (64 or 128 bits) are compared: of a compressed shard whenever it is read, of a plain one when it is first touched,
+//! which reads it once more; other hashes are passed over with a warning.
+
+mod column;
+mod index;
+
+use std::{ops::Range, sync::Arc};
+
+use bytes::Bytes;
+use feedline_schemas::{ids::Hash128, manifest::Split};
+use feedline_storage::{Listed, Store};
+use tokio::sync::OnceCell;
+
+use super::{
+    Opened, Record,
+    config::InputConfig,
+    foreign::{BlockSize, Foreign, origins},
+};
+use crate::{
+    Error,
+    block::BlockRows,
+    fetch::Extents,
+    geometry::{BlockId, Geometry},
+};
+use column::Wanted;
+use index::{Digest, Index, ShardEntry};
+
+/// Size that blocks have about.
+const BLOCK_BYTES: u64 = 1 << 20;
+/// Bytes that are read at once while a hash is computed.
+const HASH_BYTES: u64 = 8 << 20;
+/// What a corrupt length may make us allocate at most.
+const MOST_SHARD: u64 = 1 << 32;
+
+/// The shards of a dataset.
+#[derive(Debug)]
+pub(super) struct Mds {
+    foreign: Foreign,
+    geometry: Arc<Geometry>,
+    wanted: Arc<Wanted>,
+    shards: Vec<MdsShard>,
+}
+
+#[derive(Debug)]
+struct MdsShard {
+    entry: ShardEntry,
+    /// Samples in every block but the last.
+    block_rows: u32,
+    /// Where every block begins, and the last ends; read when it is first needed.
+    bounds: OnceCell<Arc<[u64]>>,
+}
+
+impl Mds {
+    /// Opens the dataset whose index is `folder/index.json`.
+    pub(super) async fn open(
+        store: &Store,
+        (split, folder): (Split, &str),
+        config: &InputConfig,
+    ) -> Result<Opened<Self>, Error> {
+        let path = join(folder, "index.json");
+        let url = store.url_of(&path);
+        let text = store.get(&path).await.map_err(|source| Error::Storage {
+            url: url.clone(),
+            source: Box::new(source),
+        })?;
+        let refuse = |reason| Error::File {
+            url: url.clone(),
+            reason,
+        };
+        let index = Index::read(&text).map_err(refuse)?;
+        let listed = index.shards.iter().map(|shard| Listed {
+            path: join(folder, &shard.stored().basename),
+            bytes: shard.stored().bytes,
+        });
+        let foreign = Foreign::new(store, folder, listed.collect());
+        let (wanted, record) = Wanted::find(&index, config).map_err(refuse)?;
+        if let Some(shard) = index.unchecked_hashes() {
+            tracing::warn!(
+                index = url,
+                shard,
+                "the shard has only hashes that are not compared"
+            );
+        }
+        let shards: Vec<_> = index.shards.into_iter().map(MdsShard::new).collect();
+        let sizes: Vec<_> = shards.iter().map(|shard| shard.sizes(&record)).collect();
+        let geometry = foreign.geometry(split, &sizes)?;
+        let mut identity = format!("mds {folder} {config:?}\n").into_bytes();
+        identity.extend_from_slice(&text);
+        Ok(Opened {
+            record,
+            geometry: Arc::clone(&geometry),
+            fingerprint: Hash128::of(&identity),
+            format: Self {
+                foreign,
+                geometry,
+                wanted: Arc::new(wanted),
+                shards,
+            },
+        })
+    }
+
+    pub(super) fn foreign(&self) -> &Foreign {
+        &self.foreign
+    }
+
+    /// Reads a block of samples.
+    pub(super) async fn read(
+        &self,
+        block: BlockId,
+        first: u64,
+        extents: &dyn Extents,
+    ) -> Result<BlockRows, Error> {
+        let file = self.geometry.file_number(block);
+        let number = self.geometry.block(block).1;
+        let rows = self.geometry.rows(block) as usize;
+        let shard = &self.shards[file as usize];
+        let wanted = Arc::clone(&self.wanted);
+        let (mut read, keyed) = if shard.entry.zip_data.is_some() {
+            let range = 0..shard.entry.stored().bytes;
+            let entry = shard.entry.clone();
+            let decode = move |parts: Vec<Bytes>| {
+                let raw = unpack(&parts[0], &entry)?;
+                let bounds = bounds(&raw, &entry, entry.samples)?;
+                wanted.rows(&raw.slice(at(bounds[0])..), rows)
+            };
+            self.foreign
+                .read(extents, (file, number), &[range], first, decode)
+                .await?
+        } else {
+            let bounds = self.bounds(file, number, first, extents).await?;
+            let range = bounds[number as usize]..bounds[number as usize + 1];
+            let decode = move |parts: Vec<Bytes>| wanted.rows(&parts[0], rows);
+            self.foreign
+                .read(extents, (file, number), &[range], first, decode)
+                .await?
+        };
+        let first_row = u64::from(number) * u64::from(shard.block_rows);
+        let keys = (!keyed).then(|| self.foreign.keys(file, first_row, rows));
+        read.name(keys, origins(file, first_row, rows));
+        Ok(read)
+    }
+
+    /// Where the blocks of a plain shard lie. Checks the shard's hash if it has one.
+    async fn bounds(
+        &self,
+        file: u32,
+        block: u32,
+        first: u64,
+        extents: &dyn Extents,
+    ) -> Result<Arc<[u64]>, Error> {
+        let shard = &self.shards[file as usize];
+        let read = || async {
+            self.check_hash(file, block, first, extents).await?;
+            let head = 0..index::head_bytes(shard.entry.samples);
+            let (entry, rows) = (shard.entry.clone(), shard.block_rows);
+            let decode = move |parts: Vec<Bytes>| bounds(&parts[0], &entry, rows);
+            self.foreign
+                .read(extents, (file, block), &[head], first, decode)
+                .await
+        };
+        shard.bounds.get_or_try_init(read).await.cloned()
+    }
+
+    async fn check_hash(
+        &self,
+        file: u32,
+        block: u32,
+        first: u64,
+        extents: &dyn Extents,
+    ) -> Result<(), Error> {
+        let entry = &self.shards[file as usize].entry;
+        let Some(mut digest) = Digest::of(&entry.raw_data) else {
+            return Ok(());
+        };
+        let mut at = 0;
+        while at < entry.raw_data.bytes {
+            let end = (at + HASH_BYTES).min(entry.raw_data.bytes);
+            let part: Range<u64> = at..end;
+            let bytes = self
+                .foreign
+                .glance(extents, (file, block), part, first)
+                .await?;
+            digest.update(&bytes);
+            at = end;
+        }
+        digest.finish().map_err(|reason| Error::Corrupt {
+            shard: self.foreign.url(file),
+            block,
+            reason,
+        })
+    }
+}
+
+impl MdsShard {
+    fn new(entry: ShardEntry) -> Self {
+        let blocks = match entry.zip_data {
+            Some(_) => 1,
+            None => entry.raw_data.bytes.div_ceil(BLOCK_BYTES).max(1),
+        };
+        let rows = u64::from(entry.samples).div_ceil(blocks).max(1);
+        Self {
+            block_rows: u32::try_from(rows).unwrap_or(u32::MAX),
+            bounds: OnceCell::new(),
+            entry,
+        }
+    }
+
+    fn sizes(&self, record: &Record) -> Vec<BlockSize> {
+        let mean = self.entry.raw_data.bytes / u64::from(self.entry.samples.max(1));
+        let row_bytes = match record {
+            Record::Dense { features, .. } => u64::from(*features) * 4 + 20,
+            _ => mean + 20,
+        };
+        let starts = (0..self.entry.samples).step_by(self.block_rows as usize);
+        let rows = starts.map(|start| self.block_rows.min(self.entry.samples - start));
+        rows.map(|rows| BlockSize {
+            rows,
+            bytes: u64::from(rows) * row_bytes,
+        })
+        .collect()
+    }
+}
+
+/// Reads the table of offsets at the beginning of a shard; returns where every run of `block_rows` samples begins, and
+/// the end.
+fn bounds(head: &[u8], entry: &ShardEntry, block_rows: u32) -> Result<Arc<[u64]>, String> {
+    let numbers = head
+        .chunks_exact(4)
+        .map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+    let mut numbers = numbers.take(entry.samples as usize + 2);
+    if numbers.next() != Some(entry.samples) {
+        return Err(format!(
+            "it does not begin with its `{}` samples",
+            entry.samples
+        ));
+    }
+    let offsets: Vec<u32> = numbers.collect();
+    let least = index::head_bytes(entry.samples);
+    let is_sorted = offsets.is_sorted() && offsets.first().is_some_and(|o| u64::from(*o) >= least);
+    if offsets.len() != entry.samples as usize + 1
+        || !is_sorted
+        || offsets.last().map(|last| u64::from(*last)) != Some(entry.raw_data.bytes)
+    {
+        return Err("its table of offsets does not fit its size".into());
+    }
+    let starts = offsets[..entry.samples as usize]
+        .iter()
+        .step_by(block_rows.max(1) as usize);
+    Ok(starts
+        .chain(offsets.last())
+        .map(|offset| u64::from(*offset))
+        .collect())
+}
+
+/// Decompresses a shard, comparing the hashes of both forms.
+fn unpack(stored: &Bytes, entry: &ShardEntry) -> Result<Bytes, String> {
+    if let Some(zip) = &entry.zip_data {
+        Digest::check(zip, stored)?;
+    }
+    let bytes = entry.raw_data.bytes;
+    if bytes > MOST_SHARD {
+        return Err(format!(
+            "it says that it has `{bytes}` bytes, more than offsets can tell"
+        ));
+    }
+    let raw = zstd::bulk::decompress(stored, at(bytes))
+        .map_err(|e| format!("it cannot be decompressed: {e}"))?;
+    if raw.len() as u64 != bytes {
+        return Err(format!(
+            "it has `{}` bytes and its index says `{bytes}`",
+            raw.len()
+        ));
+    }
+    Digest::check(&entry.raw_data, &raw)?;
+    Ok(raw.into())
+}
+
+fn at(offset: u64) -> usize {
+    usize::try_from(offset).unwrap_or(usize::MAX)
+}
+
+fn join(folder: &str, name: &str) -> String {
+    if folder.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{folder}/{name}")
+    }
+}

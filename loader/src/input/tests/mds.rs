@@ -1,0 +1,203 @@
+//! MDS.
+
+use feedline_schemas::manifest::{TargetKind, TokenType};
+use feedline_storage::Store;
+
+use super::{classes, documents, failure, keys, numbers, open, pictures, read_all, refused};
+use crate::{
+    dataset::picture,
+    foreign::{Mds, MdsColumn},
+    input::{
+        Record,
+        config::{ColumnMap, InputConfig},
+    },
+};
+
+const PICTURES: &[MdsColumn<'_>] = &[("image", "jpeg", None), ("label", "int", Some(8))];
+
+fn large_picture(sample: u64) -> Vec<u8> {
+    let mut bytes = picture(sample);
+    bytes.resize(bytes.len() + 50_000, 7);
+    bytes
+}
+
+fn picture_samples(samples: std::ops::Range<u64>) -> Vec<Vec<Vec<u8>>> {
+    let label = |s: u64| (s % 5).to_le_bytes().to_vec();
+    samples.map(|s| vec![large_picture(s), label(s)]).collect()
+}
+
+async fn published(is_packed: bool) -> Store {
+    let store = Store::memory();
+    let mut mds = Mds::new(PICTURES, is_packed);
+    mds.shard(&picture_samples(0..50));
+    mds.shard(&picture_samples(50..60));
+    mds.put(&store.child("train")).await;
+    store
+}
+
+#[tokio::test]
+async fn pictures_are_read_from_plain_and_packed_shards() {
+    for is_packed in [false, true] {
+        let store = published(is_packed).await;
+        let input = open(&store, &InputConfig::default()).await;
+        assert!(matches!(
+            input.record(),
+            Record::Pictures {
+                target: TargetKind::Classification { .. }
+            }
+        ));
+        let blocks = read_all(&input, &store).await.unwrap();
+        assert_eq!(blocks.len(), if is_packed { 2 } else { 4 });
+        assert_eq!(
+            pictures(&blocks),
+            (0..60).map(large_picture).collect::<Vec<_>>()
+        );
+        assert_eq!(classes(&blocks), (0..60).map(|s| s % 5).collect::<Vec<_>>());
+        let mut unique = keys(&blocks);
+        unique.sort_unstable();
+        unique.dedup();
+        assert_eq!(unique.len(), 60);
+    }
+}
+
+#[tokio::test]
+async fn rows_of_numbers_and_documents_are_read() {
+    let columns: &[MdsColumn<'_>] = &[
+        ("a", "float32", Some(4)),
+        ("id", "uint64", Some(8)),
+        ("text", "str", None),
+        ("tokens", "ndarray:uint16", None),
+        ("v", "ndarray:int16:2", Some(4)),
+        ("y", "float64", Some(8)),
+    ];
+    let sample = |i: u16| {
+        let ids: Vec<u8> = (0..i % 4 + 1).flat_map(|k| (i + k).to_le_bytes()).collect();
+        let mut tokens = vec![1 << 2, u8::try_from(i % 4 + 1).unwrap()];
+        tokens.extend(ids);
+        vec![
+            f32::from(i).to_le_bytes().to_vec(),
+            u64::from(i + 100).to_le_bytes().to_vec(),
+            vec![b'x'; usize::from(i)],
+            tokens,
+            [i.to_le_bytes(), (!i).to_le_bytes()].concat(),
+            (f64::from(i) / 2.0).to_le_bytes().to_vec(),
+        ]
+    };
+    let store = Store::memory();
+    let mut mds = Mds::new(columns, false);
+    mds.shard(&(0..9).map(sample).collect::<Vec<_>>());
+    mds.put(&store).await;
+    let config = InputConfig {
+        columns: ColumnMap {
+            x: vec!["v".into(), "a".into()],
+            key: Some("id".into()),
+            ..ColumnMap::default()
+        },
+        ..InputConfig::default()
+    };
+    let input = open(&store, &config).await;
+    let target = TargetKind::Regression;
+    assert_eq!(
+        *input.record(),
+        Record::Dense {
+            features: 3,
+            target
+        }
+    );
+    let blocks = read_all(&input, &store).await.unwrap();
+    assert_eq!(numbers(&blocks)[3..9], [1.0, -2.0, 1.0, 2.0, -3.0, 2.0]);
+    assert_eq!(keys(&blocks), (100..109).collect::<Vec<_>>());
+
+    let input = open(&store, &InputConfig::default()).await;
+    assert!(matches!(
+        input.record(),
+        Record::Tokens {
+            id: TokenType::U16,
+            ..
+        }
+    ));
+    let blocks = read_all(&input, &store).await.unwrap();
+    let expected: Vec<Vec<u32>> = (0..9).map(|i| (i..i + i % 4 + 1).collect()).collect();
+    assert_eq!(documents(&blocks), expected);
+}
+
+#[tokio::test]
+async fn every_damaged_byte_of_a_shard_with_a_hash_is_noticed() {
+    for is_packed in [false, true] {
+        let store = Store::memory();
+        let columns: &[MdsColumn<'_>] = &[("x", "float32", Some(4))];
+        let mut mds = Mds::new(columns, is_packed);
+        let sample = |i: u8| vec![f32::from(i).to_le_bytes().to_vec()];
+        mds.shard(&(0..5).map(sample).collect::<Vec<_>>());
+        mds.put(&store).await;
+        let (name, good) = &mds.files[0];
+        for byte in 0..good.len() {
+            let mut flipped = good.to_vec();
+            flipped[byte] ^= 1 << (byte % 8);
+            store.put(name, flipped.into()).await.unwrap();
+            let error = failure(&open(&store, &InputConfig::default()).await, &store).await;
+            assert!(error.contains("its hash is"), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn damage_without_a_hash_is_an_error_or_other_numbers_and_never_a_panic() {
+    let store = Store::memory();
+    let mut mds = Mds::new(PICTURES, false);
+    let samples: Vec<_> = (0..4)
+        .map(|s| vec![picture(s), vec![1, 0, 0, 0, 0, 0, 0, 0]])
+        .collect();
+    mds.shard(&samples);
+    mds.shards[0]["raw_data"]["hashes"] = serde_json::json!({});
+    mds.put(&store).await;
+    let (name, good) = &mds.files[0];
+    for byte in 0..good.len() {
+        let mut flipped = good.to_vec();
+        flipped[byte] ^= 1 << (byte % 8);
+        store.put(name, flipped.into()).await.unwrap();
+        let input = open(&store, &InputConfig::default()).await;
+        if let Ok(blocks) = read_all(&input, &store).await {
+            assert_eq!(pictures(&blocks).len(), 4);
+        }
+    }
+}
+
+#[tokio::test]
+async fn fault_25_shards_with_other_columns_are_refused_naming_both() {
+    let store = Store::memory();
+    let mut mds = Mds::new(PICTURES, false);
+    mds.shard(&picture_samples(0..2));
+    mds.shard(&picture_samples(2..4));
+    mds.shards[1]["column_encodings"][1] = "int32".into();
+    mds.put(&store).await;
+    let error = refused(&store, &InputConfig::default()).await;
+    assert!(
+        error.contains("shard `shard.00001.mds` has the columns")
+            && error.contains("`shard.00000.mds` has"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn fault_27_an_index_without_samples_is_named() {
+    let store = Store::memory();
+    let mut mds = Mds::new(PICTURES, false);
+    mds.put(&store).await;
+    assert!(
+        refused(&store, &InputConfig::default())
+            .await
+            .contains("it names no shards")
+    );
+    mds.shard(&[]);
+    mds.put(&store).await;
+    assert!(
+        refused(&store, &InputConfig::default())
+            .await
+            .contains("none of its files has a sample")
+    );
+    mds.shard(&picture_samples(0..3));
+    mds.put(&store).await;
+    let input = open(&store, &InputConfig::default()).await;
+    assert_eq!(read_all(&input, &store).await.unwrap().len(), 1);
+}

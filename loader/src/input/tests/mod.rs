@@ -1,0 +1,111 @@
+//! Datasets of every format, read whole.
+
+mod damage;
+mod mds;
+mod parquet;
+mod shards;
+mod webdataset;
+
+use std::sync::Arc;
+
+use feedline_schemas::manifest::Split;
+use feedline_storage::{Store, clock::SystemClock};
+
+use super::{Input, config::InputConfig};
+use crate::{
+    Error,
+    block::{BlockRows, BlockTarget},
+    fetch::StoreExtents,
+    metrics::Meters,
+};
+
+/// Extents of `store` without any cache.
+fn extents(store: &Store) -> StoreExtents {
+    let meters = Meters::new(Arc::new(SystemClock));
+    StoreExtents::new(store.clone(), Arc::new(meters))
+}
+
+async fn open(store: &Store, config: &InputConfig) -> Input {
+    Input::open(store, Split::Train, config).await.unwrap()
+}
+
+async fn refused(store: &Store, config: &InputConfig) -> String {
+    let error = Input::open(store, Split::Train, config).await.unwrap_err();
+    error.to_string()
+}
+
+/// Every block of a split.
+async fn read_all(input: &Input, store: &Store) -> Result<Vec<BlockRows>, Error> {
+    let extents = extents(store);
+    let mut blocks = Vec::new();
+    for block in 0..input.geometry().block_count() {
+        let rows = input.read(block, 0, &extents).await?;
+        assert_eq!(rows.rows(), input.geometry().rows(block) as usize);
+        blocks.push(rows);
+    }
+    Ok(blocks)
+}
+
+/// The error of the first block that cannot be read.
+async fn failure(input: &Input, store: &Store) -> String {
+    read_all(input, store).await.unwrap_err().to_string()
+}
+
+/// Keys of all rows.
+fn keys(blocks: &[BlockRows]) -> Vec<u64> {
+    blocks
+        .iter()
+        .flat_map(|rows| rows.keys().to_vec())
+        .collect()
+}
+
+/// Numbers of all rows, one after the other.
+fn numbers(blocks: &[BlockRows]) -> Vec<f32> {
+    let x = |rows: &BlockRows| rows.as_dense().unwrap().x.to_vec();
+    blocks.iter().flat_map(x).collect()
+}
+
+/// Every picture's file.
+fn pictures(blocks: &[BlockRows]) -> Vec<Vec<u8>> {
+    let mut pictures = Vec::new();
+    for block in blocks {
+        let BlockRows::Pictures(rows) = block else {
+            panic!("{block:?}")
+        };
+        pictures.extend((0..block.rows()).map(|row| rows.picture(row).to_vec()));
+    }
+    pictures
+}
+
+/// Every document.
+fn documents(blocks: &[BlockRows]) -> Vec<Vec<u32>> {
+    let mut documents = Vec::new();
+    for block in blocks {
+        let BlockRows::Tokens(rows) = block else {
+            panic!("{block:?}")
+        };
+        let ids: Vec<u32> = match &rows.ids {
+            crate::block::TokenIds::U16(ids) => ids.iter().map(|id| u32::from(*id)).collect(),
+            crate::block::TokenIds::U32(ids) => ids.to_vec(),
+        };
+        documents.extend((0..block.rows()).map(|row| ids[rows.document(row)].to_vec()));
+    }
+    documents
+}
+
+/// Classes of all rows.
+fn classes(blocks: &[BlockRows]) -> Vec<i32> {
+    let mut classes = Vec::new();
+    for block in blocks {
+        let y = match block {
+            BlockRows::Dense(rows) => &rows.y,
+            BlockRows::Pictures(rows) => &rows.y,
+            BlockRows::Tokens(_) => panic!("{block:?}"),
+        };
+        match y {
+            BlockTarget::Classification(y) => classes.extend_from_slice(y),
+            other => panic!("{other:?}"),
+        }
+    }
+    classes
+}

@@ -1,0 +1,373 @@
+//! Parquet.
+
+use arrow::{
+    array::{
+        BinaryArray, FixedSizeListArray, Float32Array, Float64Array, Int32Array, Int64Array,
+        ListArray, StringArray, StructArray, UInt64Array,
+    },
+    buffer::OffsetBuffer,
+    datatypes::{DataType, Field, Int64Type},
+};
+use feedline_schemas::manifest::{Split, TargetKind, TokenType};
+use feedline_storage::Store;
+
+use super::{classes, documents, failure, keys, numbers, open, pictures, read_all, refused};
+use crate::{
+    block::{BlockRows, BlockTarget},
+    foreign::{column, parquet},
+    input::{
+        Record,
+        config::{ColumnMap, InputConfig},
+    },
+};
+
+/// Rows `first..first + rows` of a table with a text column, two numbers, a class.
+fn table(first: i32, rows: i32) -> bytes::Bytes {
+    let all = first..first + rows;
+    let names: Vec<_> = all.clone().map(|i| format!("row {i}")).collect();
+    parquet(
+        vec![
+            ("name", column(StringArray::from(names))),
+            (
+                "a",
+                column(Float64Array::from_iter_values(all.clone().map(f64::from))),
+            ),
+            (
+                "label",
+                column(Int64Array::from_iter_values(
+                    all.clone().map(|i| i64::from(i % 7)),
+                )),
+            ),
+            ("b", column(Int32Array::from_iter_values(all.map(|i| -i)))),
+        ],
+        600,
+    )
+}
+
+async fn tables() -> Store {
+    let store = Store::memory();
+    store.put("part-0.parquet", table(0, 1_000)).await.unwrap();
+    store
+        .put("part-1.parquet", table(1_000, 700))
+        .await
+        .unwrap();
+    store
+        .put("_metadata/x.parquet", "not data".into())
+        .await
+        .unwrap();
+    store
+}
+
+fn with(columns: ColumnMap) -> InputConfig {
+    InputConfig {
+        columns,
+        ..InputConfig::default()
+    }
+}
+
+#[tokio::test]
+async fn a_folder_of_tables_gives_rows_in_the_order_of_names_and_rows() {
+    let store = tables().await;
+    let input = open(&store, &InputConfig::default()).await;
+    assert_eq!(
+        *input.record(),
+        Record::Dense {
+            features: 2,
+            target: TargetKind::Classification { classes: 7 }
+        }
+    );
+    let blocks = read_all(&input, &store).await.unwrap();
+    let rows: Vec<_> = blocks.iter().map(BlockRows::rows).collect();
+    assert_eq!(rows, [600, 400, 600, 100]);
+    let expected: Vec<_> = (0..1_700u16)
+        .flat_map(|i| [f32::from(i), -f32::from(i)])
+        .collect();
+    assert_eq!(numbers(&blocks), expected);
+    assert_eq!(
+        classes(&blocks),
+        (0..1_700).map(|i| i % 7).collect::<Vec<_>>()
+    );
+    let origins: Vec<_> = blocks
+        .iter()
+        .flat_map(|rows| rows.origins().to_vec())
+        .collect();
+    assert_eq!(
+        (origins[999], origins[1_000], origins[1_699]),
+        (999, 1 << 40, 1 << 40 | 699)
+    );
+    let mut unique = keys(&blocks);
+    unique.sort_unstable();
+    unique.dedup();
+    assert_eq!(unique.len(), 1_700);
+}
+
+#[tokio::test]
+async fn a_moved_dataset_keeps_its_keys_and_a_changed_one_loses_its_fingerprint() {
+    let store = tables().await;
+    let moved = Store::memory();
+    for name in ["part-0.parquet", "part-1.parquet"] {
+        let bytes = store.get(name).await.unwrap();
+        moved.put(&format!("train/{name}"), bytes).await.unwrap();
+    }
+    let input = open(&store, &InputConfig::default()).await;
+    let there = open(&moved, &InputConfig::default()).await;
+    let blocks = read_all(&input, &store).await.unwrap();
+    assert_eq!(
+        keys(&blocks),
+        keys(&read_all(&there, &moved).await.unwrap())
+    );
+
+    let again = open(&store, &InputConfig::default()).await;
+    assert_eq!(input.fingerprint(), again.fingerprint());
+    store
+        .put("part-1.parquet", table(1_001, 700))
+        .await
+        .unwrap();
+    let changed = open(&store, &InputConfig::default()).await;
+    assert_ne!(input.fingerprint(), changed.fingerprint());
+    let other = with(ColumnMap {
+        x: vec!["b".into()],
+        ..ColumnMap::default()
+    });
+    assert_ne!(
+        changed.fingerprint(),
+        open(&store, &other).await.fingerprint()
+    );
+}
+
+#[tokio::test]
+async fn only_the_columns_that_are_named_are_read_and_in_that_order() {
+    let store = tables().await;
+    let config = with(ColumnMap {
+        x: vec!["b".into()],
+        y: Some("a".into()),
+        key: Some("name".into()),
+        ..ColumnMap::default()
+    });
+    let input = open(&store, &config).await;
+    let blocks = read_all(&input, &store).await.unwrap();
+    assert_eq!(numbers(&blocks)[..3], [0.0, -1.0, -2.0]);
+    assert!(matches!(
+        &blocks[0].as_dense().unwrap().y,
+        BlockTarget::Regression(y) if y[..3] == [0.0, 1.0, 2.0]
+    ));
+    assert_eq!(
+        keys(&blocks)[1_234],
+        xxhash_rust::xxh3::xxh3_64(b"row 1234")
+    );
+    let missing = with(ColumnMap {
+        x: vec!["c".into()],
+        ..ColumnMap::default()
+    });
+    assert!(
+        refused(&store, &missing)
+            .await
+            .ends_with("it has no column `c`, it has `name`, `a`, `label`, `b`")
+    );
+    let text = with(ColumnMap {
+        x: vec!["name".into()],
+        ..ColumnMap::default()
+    });
+    assert!(
+        refused(&store, &text)
+            .await
+            .contains("column `name` is `Utf8`, not a number")
+    );
+}
+
+#[tokio::test]
+async fn vectors_pictures_and_documents_are_read() {
+    let store = Store::memory();
+    let vectors = FixedSizeListArray::new(
+        Field::new("item", DataType::Float32, true).into(),
+        3,
+        column(Float32Array::from_iter_values((0..12u8).map(f32::from))),
+        None,
+    );
+    let lists = |lengths: [usize; 4]| {
+        let values = Int64Array::from_iter_values(0..lengths.iter().sum::<usize>() as i64);
+        let field = Field::new("item", DataType::Int64, true);
+        ListArray::new(
+            field.into(),
+            OffsetBuffer::from_lengths(lengths),
+            column(values),
+            None,
+        )
+    };
+    let images = StructArray::from(vec![
+        (
+            Field::new("bytes", DataType::Binary, true).into(),
+            column(BinaryArray::from_vec(vec![b"one", b"", b"three", b"4"])),
+        ),
+        (
+            Field::new("path", DataType::Utf8, true).into(),
+            column(StringArray::from(vec!["a", "b", "c", "d"])),
+        ),
+    ]);
+    let file = parquet(
+        vec![
+            ("v", column(vectors)),
+            ("even", column(lists([2; 4]))),
+            ("input_ids", column(lists([3, 0, 1, 2]))),
+            ("image", column(images)),
+            ("id", column(UInt64Array::from(vec![5, 6, 7, 8]))),
+        ],
+        3,
+    );
+    store.put("train/x.parquet", file).await.unwrap();
+    let dense = with(ColumnMap {
+        x: vec!["v".into(), "even".into()],
+        key: Some("id".into()),
+        ..ColumnMap::default()
+    });
+    let input = open(&store, &dense).await;
+    let blocks = read_all(&input, &store).await.unwrap();
+    assert_eq!(
+        numbers(&blocks)[5..15],
+        [3.0, 4.0, 5.0, 2.0, 3.0, 6.0, 7.0, 8.0, 4.0, 5.0]
+    );
+    assert_eq!(keys(&blocks), [5, 6, 7, 8]);
+
+    let input = open(&store, &InputConfig::default()).await;
+    let blocks = read_all(&input, &store).await.unwrap();
+    assert_eq!(pictures(&blocks), [&b"one"[..], b"", b"three", b"4"]);
+
+    let tokens = with(ColumnMap {
+        tokens: Some("input_ids".into()),
+        ..ColumnMap::default()
+    });
+    let input = open(&store, &tokens).await;
+    assert!(matches!(
+        input.record(),
+        Record::Tokens {
+            id: TokenType::U32,
+            ..
+        }
+    ));
+    let blocks = read_all(&input, &store).await.unwrap();
+    assert_eq!(
+        documents(&blocks),
+        [vec![0, 1, 2], vec![], vec![3], vec![4, 5]]
+    );
+
+    let uneven = with(ColumnMap {
+        x: vec!["input_ids".into()],
+        ..ColumnMap::default()
+    });
+    assert!(refused(&store, &uneven).await.contains("different lengths"));
+}
+
+#[tokio::test]
+async fn a_null_is_refused_with_its_place() {
+    let store = Store::memory();
+    let values = Float32Array::from(vec![Some(1.0), None, Some(3.0), None]);
+    let file = parquet(vec![("a", column(values))], 4);
+    store.put("x.parquet", file).await.unwrap();
+    let error = failure(&open(&store, &InputConfig::default()).await, &store).await;
+    assert!(
+        error.contains(
+            "column `a` has `2` nulls, the first in row `1`; fill them or drop those rows"
+        ),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn fault_25_a_file_with_other_columns_is_refused_naming_both() {
+    let other = |array: arrow::array::ArrayRef| parquet(vec![("a", array)], 10);
+    let store = Store::memory();
+    let good = other(column(Float32Array::from(vec![1.0])));
+    store.put("0.parquet", good).await.unwrap();
+    store
+        .put("1.parquet", other(column(Int32Array::from(vec![1]))))
+        .await
+        .unwrap();
+    let error = refused(&store, &InputConfig::default()).await;
+    let (first, second) = (store.url_of("0.parquet"), store.url_of("1.parquet"));
+    assert_eq!(
+        error,
+        format!("cannot read `{second}`: column `a` is `Int32` and is `Float32` in `{first}`")
+    );
+    let renamed = parquet(vec![("b", column(Float32Array::from(vec![1.0])))], 10);
+    store.put("1.parquet", renamed).await.unwrap();
+    let error = refused(&store, &InputConfig::default()).await;
+    assert!(
+        error.contains("column `a` is missing, which is there in"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn fault_27_tables_without_rows_are_named() {
+    let store = Store::memory();
+    let empty = parquet(
+        vec![("a", column(Float32Array::from(Vec::<f32>::new())))],
+        10,
+    );
+    store.put("0.parquet", empty).await.unwrap();
+    assert!(
+        refused(&store, &InputConfig::default())
+            .await
+            .contains("none of its files has a row")
+    );
+    let one = parquet(vec![("a", column(Float32Array::from(vec![1.0])))], 10);
+    store.put("1.parquet", one).await.unwrap();
+    let input = open(&store, &InputConfig::default()).await;
+    assert_eq!(numbers(&read_all(&input, &store).await.unwrap()), [1.0]);
+    let nothing = Store::memory();
+    assert!(
+        refused(&nothing, &InputConfig::default())
+            .await
+            .contains("there is no dataset in")
+    );
+}
+
+#[tokio::test]
+async fn a_row_group_that_changes_during_the_run_is_refused() {
+    let store = tables().await;
+    let input = open(&store, &InputConfig::default()).await;
+    read_all(&input, &store).await.unwrap();
+    let bytes = store.get("part-1.parquet").await.unwrap();
+    let mut changed = bytes.to_vec();
+    let at = changed.len() / 3;
+    changed[at] ^= 1;
+    store.put("part-1.parquet", changed.into()).await.unwrap();
+    let error = failure(&input, &store).await;
+    assert!(error.contains("when it was first read"), "{error}");
+    store.put("part-1.parquet", bytes).await.unwrap();
+    read_all(&input, &store).await.unwrap();
+}
+
+#[tokio::test]
+async fn no_cut_and_no_flipped_bit_is_a_panic() {
+    let store = Store::memory();
+    let lists = ListArray::from_iter_primitive::<Int64Type, _, _>(vec![
+        Some(vec![Some(1), Some(2)]),
+        Some(vec![Some(3), Some(4)]),
+    ]);
+    let good = parquet(
+        vec![
+            ("a", column(lists)),
+            ("y", column(Int32Array::from(vec![1, 0]))),
+        ],
+        1,
+    );
+    let attempt = async |bytes: Vec<u8>| {
+        store.put("x.parquet", bytes.into()).await.unwrap();
+        let config = InputConfig::default();
+        let input = crate::input::Input::open(&store, Split::Train, &config);
+        match input.await {
+            Ok(input) => read_all(&input, &store).await.is_ok(),
+            Err(_) => false,
+        }
+    };
+    assert!(attempt(good.to_vec()).await);
+    for length in 0..good.len() {
+        assert!(!attempt(good[..length].to_vec()).await, "cut to {length}");
+    }
+    for byte in 0..good.len() {
+        let mut flipped = good.to_vec();
+        flipped[byte] ^= 1 << (byte % 8);
+        attempt(flipped).await;
+    }
+}

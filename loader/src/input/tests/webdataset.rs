@@ -1,0 +1,212 @@
+//! WebDataset.
+
+use feedline_schemas::manifest::TargetKind;
+use feedline_storage::Store;
+
+use super::{classes, extents, failure, keys, open, pictures, read_all, refused};
+use crate::{
+    dataset::picture,
+    foreign::archive,
+    input::{
+        Record,
+        config::{ColumnMap, InputConfig},
+    },
+};
+
+/// Members of samples in the order that archivers give them.
+fn members(samples: std::ops::Range<u64>, folder: &str) -> Vec<(String, Vec<u8>)> {
+    let mut members = Vec::new();
+    for sample in samples {
+        let name = |extension: &str| format!("{folder}{sample:06}.{extension}");
+        members.push((name("cls"), format!("{}\n", sample % 5).into_bytes()));
+        members.push((name("JPG"), large_picture(sample)));
+        members.push((
+            name("json"),
+            format!(r#"{{"score": {}.5}}"#, sample).into_bytes(),
+        ));
+        members.push((name("seg.png"), b"a mask".to_vec()));
+    }
+    members
+}
+
+/// Large enough for several blocks.
+fn large_picture(sample: u64) -> Vec<u8> {
+    let mut bytes = picture(sample);
+    bytes.resize(bytes.len() + 100_000, 7);
+    bytes
+}
+
+async fn archives() -> Store {
+    let store = Store::memory();
+    let long = format!("{}/{}/", "long".repeat(30), "name".repeat(20));
+    let (first, second) = (members(0..25, ""), members(25..40, &long));
+    store.put("data-000.tar", archive(&first)).await.unwrap();
+    store.put("data-001.tar", archive(&second)).await.unwrap();
+    store
+}
+
+#[tokio::test]
+async fn samples_are_grouped_by_name_and_cut_into_blocks() {
+    let store = archives().await;
+    let input = open(&store, &InputConfig::default()).await;
+    let target = TargetKind::Classification { classes: 5 };
+    assert_eq!(*input.record(), Record::Pictures { target });
+    let blocks = read_all(&input, &store).await.unwrap();
+    assert!(blocks.len() > 3, "{}", blocks.len());
+    assert_eq!(
+        pictures(&blocks),
+        (0..40).map(large_picture).collect::<Vec<_>>()
+    );
+    assert_eq!(classes(&blocks), (0..40).map(|i| i % 5).collect::<Vec<_>>());
+    let mut unique = keys(&blocks);
+    unique.sort_unstable();
+    unique.dedup();
+    assert_eq!(unique.len(), 40);
+    let again = open(&store, &InputConfig::default()).await;
+    assert_eq!(again.fingerprint(), input.fingerprint());
+    store
+        .put("data-001.tar", archive(&members(25..41, "")))
+        .await
+        .unwrap();
+    let changed = open(&store, &InputConfig::default()).await;
+    assert_ne!(changed.fingerprint(), input.fingerprint());
+}
+
+#[tokio::test]
+async fn pictures_are_not_copied() {
+    let store = archives().await;
+    let input = open(&store, &InputConfig::default()).await;
+    let rows = input.read(0, 0, &extents(&store)).await.unwrap();
+    let crate::block::BlockRows::Pictures(rows) = rows else {
+        panic!()
+    };
+    assert_eq!(rows.bytes.len() as u64, input.block_bytes(0));
+}
+
+#[tokio::test]
+async fn labels_come_from_json_when_a_key_is_named() {
+    let store = archives().await;
+    let config = InputConfig {
+        columns: ColumnMap {
+            y: Some("score".into()),
+            image: Some("seg.png".into()),
+            ..ColumnMap::default()
+        },
+        ..InputConfig::default()
+    };
+    let input = open(&store, &config).await;
+    let target = TargetKind::Regression;
+    assert_eq!(*input.record(), Record::Pictures { target });
+    let blocks = read_all(&input, &store).await.unwrap();
+    assert_eq!(pictures(&blocks), vec![b"a mask".to_vec(); 40]);
+}
+
+async fn refused_archive(members: &[(&str, &str)]) -> String {
+    let store = Store::memory();
+    let members: Vec<_> = members
+        .iter()
+        .map(|(name, data)| ((*name).to_owned(), data.as_bytes().to_vec()))
+        .collect();
+    store.put("x.tar", archive(&members)).await.unwrap();
+    refused(&store, &InputConfig::default()).await
+}
+
+#[tokio::test]
+async fn samples_that_are_not_whole_are_refused_by_name() {
+    let check = async |members: &[(&str, &str)], message: &str| {
+        let error = refused_archive(members).await;
+        assert!(error.contains(message), "{error}");
+    };
+    check(
+        &[("a.jpg", "x"), ("a.jpg", "y")],
+        "sample `a` has two members `jpg`",
+    )
+    .await;
+    check(
+        &[("a.jpg", "x"), ("a.png", "y")],
+        "sample `a` has two pictures",
+    )
+    .await;
+    check(
+        &[("a.jpg", "x"), ("b.jpg", "y"), ("a.cls", "1")],
+        "sample `a` has no picture",
+    )
+    .await;
+    check(
+        &[("a.jpg", "x"), ("b.jpg", "y"), ("a.jpg", "1")],
+        "key `a` comes twice, with other samples in between",
+    )
+    .await;
+    check(
+        &[("a.cls", "x"), ("a.jpg", "y")],
+        "sample `a`: its label is not a number",
+    )
+    .await;
+    check(
+        &[("a.cls", "1"), ("a.jpg", "x"), ("b.jpg", "y")],
+        "`1` of its `2` samples have a label",
+    )
+    .await;
+    check(
+        &[("README", "x"), (".hidden.jpg", "y")],
+        "none of its files has a sample",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn an_archive_cut_anywhere_is_refused() {
+    let store = Store::memory();
+    let members: Vec<_> = (0..3).map(|i| (format!("{i}.jpg"), picture(i))).collect();
+    let whole = archive(&members);
+    store.put("x.tar", whole.clone()).await.unwrap();
+    open(&store, &InputConfig::default()).await;
+    for length in (0..whole.len() - 511).step_by(64) {
+        store.put("x.tar", whole.slice(..length)).await.unwrap();
+        let error = refused(&store, &InputConfig::default()).await;
+        assert!(error.contains("cut short"), "{length}: {error}");
+    }
+}
+
+/// A member whose data is an archive of its own, behind a pax header that states its true size while its own header says
+/// that it is empty: a reader that believes the latter would find the inner archive's members.
+#[tokio::test]
+async fn a_smuggled_archive_is_refused_and_an_honest_one_inside_is_data() {
+    let inner = archive(&[("evil.jpg".to_owned(), b"evil".to_vec())]);
+    let mut builder = tar::Builder::new(Vec::new());
+    let size = inner.len().to_string();
+    builder
+        .append_pax_extensions([("size", size.as_bytes())])
+        .unwrap();
+    let mut header = tar::Header::new_ustar();
+    header.set_path("good.jpg").unwrap();
+    header.set_size(0);
+    header.set_cksum();
+    let mut smuggled = builder.into_inner().unwrap();
+    smuggled.truncate(1024);
+    smuggled.extend_from_slice(header.as_bytes());
+    smuggled.extend_from_slice(&inner);
+    let store = Store::memory();
+    store.put("x.tar", smuggled.into()).await.unwrap();
+    let error = refused(&store, &InputConfig::default()).await;
+    assert!(error.contains("a member has two sizes"), "{error}");
+
+    let honest = archive(&[("good.jpg".to_owned(), inner.to_vec())]);
+    store.put("x.tar", honest).await.unwrap();
+    let input = open(&store, &InputConfig::default()).await;
+    let blocks = read_all(&input, &store).await.unwrap();
+    assert_eq!(pictures(&blocks), [inner.to_vec()]);
+}
+
+#[tokio::test]
+async fn an_archive_that_changes_during_the_run_is_refused() {
+    let store = archives().await;
+    let input = open(&store, &InputConfig::default()).await;
+    read_all(&input, &store).await.unwrap();
+    let mut bytes = store.get("data-000.tar").await.unwrap().to_vec();
+    let at = bytes.len() / 2;
+    bytes[at] ^= 1;
+    store.put("data-000.tar", bytes.into()).await.unwrap();
+    let error = failure(&input, &store).await;
+    assert!(error.contains("when it was first read"), "{error}");
+}

@@ -1,0 +1,592 @@
+//! WebDataset as an input: tar files in which consecutive members with one name, up to its first dot after the last
+//! slash, make a sample. `a/0001.jpg` and `a/0001.cls` are the picture and the class of sample `a/0001`.
+//!
+//! Rules: members that are no files, and files whose name has no dot or begins with one, are passed over. Every sample
+//! must have one picture, and a label if any sample has one. A member that comes twice in a sample is refused, and so is a
+//! key that comes back later in the same file: a writer that sorted differently would lose one of the two. An archive
+//! must end as archives do, so that one that was cut short is noticed.
+//!
+//! Opening walks all headers, which reads small members whole; a block is about 1 MiB of consecutive samples, and its
+//! headers are walked again when it is read. So the index has three numbers a block.
+
+use std::{collections::HashSet, ops::Range, sync::Arc};
+
+use bytes::Bytes;
+use feedline_schemas::{
+    ids::Hash128,
+    manifest::{Split, TargetKind},
+};
+use feedline_storage::{Listed, Store};
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_64_with_seed};
+
+use super::{
+    Opened, Record,
+    config::InputConfig,
+    foreign::{BlockSize, Foreign, OPEN_READS, origins},
+    names::UNKNOWN_CLASSES,
+    tar::{BLOCK, Entry, Headers, padded},
+};
+use crate::{
+    Error,
+    block::{BlockRows, BlockTarget, PictureRows, Spans},
+    fetch::Extents,
+    geometry::{BlockId, Geometry},
+};
+
+/// A block ends with the sample that reaches this size.
+const BLOCK_BYTES: u64 = 1 << 20;
+/// Bytes of an archive that are read at once while its headers are walked.
+const SCAN_BYTES: u64 = 1 << 20;
+/// Longest label.
+const MOST_LABEL: u64 = 1 << 20;
+/// Extensions of pictures.
+const IMAGES: &[&str] = &["jpg", "jpeg", "png", "webp"];
+
+/// The archives of a dataset.
+#[derive(Debug)]
+pub(super) struct WebDataset {
+    foreign: Foreign,
+    geometry: Arc<Geometry>,
+    wanted: Arc<Members>,
+    target: TargetKind,
+    /// Blocks of every archive.
+    blocks: Vec<Vec<TarBlock>>,
+}
+
+/// Which members of a sample are read.
+#[derive(Clone, Debug)]
+struct Members {
+    /// Extension of pictures, if one is asked for.
+    image: Option<String>,
+    /// Extension of labels, or key in a `json` member.
+    label: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct TarBlock {
+    bytes: Range<u64>,
+    rows: u32,
+}
+
+/// What walking an archive found.
+#[derive(Debug, Default)]
+struct Index {
+    blocks: Vec<TarBlock>,
+    labels: Labels,
+    hash: u128,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Labels {
+    samples: u64,
+    labelled: u64,
+    is_fraction: bool,
+    most: i64,
+}
+
+impl WebDataset {
+    /// Walks the headers of the archives `listed`.
+    pub(super) async fn open(
+        store: &Store,
+        (split, folder): (Split, &str),
+        listed: Vec<Listed>,
+        config: &InputConfig,
+    ) -> Result<Opened<Self>, Error> {
+        let foreign = Foreign::new(store, folder, listed);
+        let wanted = Members {
+            image: config.columns.image.clone(),
+            label: config.columns.y.clone().unwrap_or_else(|| "cls".into()),
+        };
+        let count = u32::try_from(foreign.files().len()).unwrap_or(u32::MAX);
+        let scans = (0..count).map(|file| scan(&foreign, file, &wanted));
+        let indices: Vec<Index> = stream::iter(scans)
+            .buffered(OPEN_READS)
+            .try_collect()
+            .await?;
+        let target = target(&indices, config.target).map_err(|reason| Error::File {
+            url: store.url_of(folder),
+            reason,
+        })?;
+        let size = |block: &TarBlock| BlockSize {
+            rows: block.rows,
+            bytes: block.bytes.end - block.bytes.start,
+        };
+        let sizes = indices
+            .iter()
+            .map(|index| index.blocks.iter().map(size).collect());
+        let geometry = foreign.geometry(split, &sizes.collect::<Vec<_>>())?;
+        let mut identity = format!("webdataset {config:?}\n").into_bytes();
+        for (file, index) in foreign.files().iter().zip(&indices) {
+            let line = format!("{} {} {:032x}\n", file.path, file.bytes, index.hash);
+            identity.extend(line.bytes());
+        }
+        Ok(Opened {
+            record: Record::Pictures { target },
+            geometry: Arc::clone(&geometry),
+            fingerprint: Hash128::of(&identity),
+            format: Self {
+                foreign,
+                geometry,
+                wanted: Arc::new(wanted),
+                target,
+                blocks: indices.into_iter().map(|index| index.blocks).collect(),
+            },
+        })
+    }
+
+    pub(super) fn foreign(&self) -> &Foreign {
+        &self.foreign
+    }
+
+    /// Reads a block of samples.
+    pub(super) async fn read(
+        &self,
+        block: BlockId,
+        first: u64,
+        extents: &dyn Extents,
+    ) -> Result<BlockRows, Error> {
+        let file = self.geometry.file_number(block);
+        let number = self.geometry.block(block).1;
+        let blocks = &self.blocks[file as usize];
+        let TarBlock { bytes, rows } = blocks[number as usize].clone();
+        let before = &blocks[..number as usize];
+        let first_row = before.iter().map(|block| u64::from(block.rows)).sum();
+        let (wanted, target, start) = (Arc::clone(&self.wanted), self.target, bytes.start);
+        let seed = xxh3_64(self.foreign.file(file).path.as_bytes());
+        let decode = move |parts: Vec<Bytes>| {
+            let bytes = parts.into_iter().next().unwrap_or_default();
+            pictures(&bytes, start, rows, &wanted, target, seed)
+        };
+        let mut read = self
+            .foreign
+            .read(extents, (file, number), &[bytes], first, decode)
+            .await?;
+        read.name(None, origins(file, first_row, rows as usize));
+        Ok(read)
+    }
+}
+
+/// Decides what the target is.
+fn target(indices: &[Index], asked: Option<TargetKind>) -> Result<TargetKind, String> {
+    let sum = |count: fn(&Labels) -> u64| indices.iter().map(|i| count(&i.labels)).sum::<u64>();
+    let (samples, labelled) = (sum(|l| l.samples), sum(|l| l.labelled));
+    let is_fraction = indices.iter().any(|index| index.labels.is_fraction);
+    let most = indices
+        .iter()
+        .map(|index| index.labels.most)
+        .max()
+        .unwrap_or(0);
+    if asked == Some(TargetKind::None) {
+        return Ok(TargetKind::None);
+    }
+    match (labelled, asked) {
+        (0, None) => Ok(TargetKind::None),
+        (0, Some(_)) => {
+            Err("none of its samples has a label; name its extension in `columns.y`".into())
+        }
+        _ if labelled < samples => Err(format!(
+            "`{labelled}` of its `{samples}` samples have a label; set `target` to none, or label all of them"
+        )),
+        (_, Some(TargetKind::Classification { .. })) if is_fraction => {
+            Err("its labels are not all integers, so they are not classes".into())
+        }
+        (_, Some(asked)) => Ok(asked),
+        (_, None) if is_fraction => Ok(TargetKind::Regression),
+        (_, None) => Ok(TargetKind::Classification {
+            classes: u32::try_from(most + 1).unwrap_or(UNKNOWN_CLASSES),
+        }),
+    }
+}
+
+/// A label as it was written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Label {
+    Integer(i64),
+    Fraction(f64),
+}
+
+/// A sample of an archive.
+#[derive(Debug)]
+struct Sample {
+    key: String,
+    /// From its first header to the end of its last member.
+    bytes: Range<u64>,
+    image: Option<Range<u64>>,
+    label: Option<Label>,
+    extensions: Vec<String>,
+}
+
+/// Why walking stopped.
+enum Problem {
+    Read(Error),
+    Content(String),
+}
+
+impl From<String> for Problem {
+    fn from(reason: String) -> Self {
+        Self::Content(reason)
+    }
+}
+
+/// Part of an archive that is in memory, and where more comes from.
+struct Window<'a> {
+    source: Option<(&'a Foreign, u32)>,
+    start: u64,
+    bytes: Bytes,
+    /// Where the archive, or the block, ends.
+    end: u64,
+}
+
+impl Window<'_> {
+    /// Bytes of the archive. Reads ahead when it has to read.
+    async fn get(&mut self, range: Range<u64>) -> Result<Bytes, Problem> {
+        if range.end > self.end {
+            return Err(Problem::Content(
+                "it ends in the middle of a member; it is cut short".into(),
+            ));
+        }
+        let here = self.start..self.start + self.bytes.len() as u64;
+        if range.start < here.start || range.end > here.end {
+            let Some((foreign, file)) = self.source else {
+                return Err(Problem::Content("a member lies outside its block".into()));
+            };
+            let end = range.end.max(range.start + SCAN_BYTES).min(self.end);
+            self.bytes = foreign
+                .get_range(file, range.start..end)
+                .await
+                .map_err(Problem::Read)?;
+            self.start = range.start;
+        }
+        let at = |offset: u64| usize::try_from(offset - self.start).unwrap_or(usize::MAX);
+        Ok(self.bytes.slice(at(range.start)..at(range.end)))
+    }
+}
+
+/// Walks the members in `window` and hands out samples in order. `hash` gets every header.
+async fn walk(
+    window: &mut Window<'_>,
+    wanted: &Members,
+    hash: &mut Xxh3,
+    mut each: impl FnMut(Sample) -> Result<(), String>,
+) -> Result<(), Problem> {
+    let is_whole = window.source.is_some();
+    let mut headers = Headers::default();
+    let mut at = window.start;
+    let mut first_header = at;
+    let mut zeros = 0;
+    let mut current: Option<Sample> = None;
+    while at < window.end && zeros < 2 {
+        let header = window.get(at..at + BLOCK).await?;
+        hash.update(&header);
+        if !headers.is_pending() {
+            first_header = at;
+        }
+        at += BLOCK;
+        let header: &[u8; 512] = header[..]
+            .try_into()
+            .map_err(|_| "a header is cut short".to_owned())?;
+        let entry = headers.header(header)?;
+        if zeros > 0 && entry != Entry::Zeros {
+            return Err(Problem::Content(
+                "a member follows the mark of its end".into(),
+            ));
+        }
+        match entry {
+            Entry::Zeros => zeros += 1,
+            Entry::Other => {}
+            Entry::Extension { bytes } => {
+                let data = window.get(at..at + bytes).await?;
+                hash.update(&data);
+                headers.extend(&data)?;
+                at += padded(bytes);
+            }
+            Entry::File { name, bytes } => {
+                let data = at..at
+                    .checked_add(bytes)
+                    .ok_or("a member is too long".to_owned())?;
+                if data.end > window.end {
+                    return Err(Problem::Content(format!(
+                        "it ends in the middle of member `{name}`; it is cut short"
+                    )));
+                }
+                at = at.saturating_add(padded(bytes));
+                if let Some((key, extension)) = split_name(&name) {
+                    if current.as_ref().is_some_and(|sample| sample.key != key)
+                        && let Some(done) = current.take()
+                    {
+                        finish(done, &mut each)?;
+                    }
+                    let sample = current.get_or_insert_with(|| Sample {
+                        key: key.to_owned(),
+                        bytes: first_header..at,
+                        image: None,
+                        label: None,
+                        extensions: Vec::new(),
+                    });
+                    sample.bytes.end = at;
+                    let extension = extension.to_ascii_lowercase();
+                    member(sample, window, wanted, &extension, data).await?;
+                    sample.extensions.push(extension);
+                }
+            }
+        }
+    }
+    if is_whole && zeros < 2 {
+        return Err(Problem::Content(
+            "it does not end with two blocks of zeros as an archive does; it is cut short".into(),
+        ));
+    }
+    match current {
+        Some(last) => Ok(finish(last, &mut each)?),
+        None => Ok(()),
+    }
+}
+
+async fn member(
+    sample: &mut Sample,
+    window: &mut Window<'_>,
+    wanted: &Members,
+    extension: &str,
+    data: Range<u64>,
+) -> Result<(), Problem> {
+    if sample.extensions.iter().any(|e| e == extension) {
+        return Err(Problem::Content(format!(
+            "sample `{}` has two members `{extension}`",
+            sample.key
+        )));
+    }
+    let is_image = match &wanted.image {
+        Some(image) => extension == image,
+        None => IMAGES.contains(&extension),
+    };
+    if is_image {
+        if sample.image.is_some() {
+            return Err(Problem::Content(format!(
+                "sample `{}` has two pictures; name the extension of one in `columns.image`",
+                sample.key
+            )));
+        }
+        sample.image = Some(data);
+    } else if extension == wanted.label || (extension == "json" && wanted.label != "cls") {
+        if data.end - data.start > MOST_LABEL {
+            return Err(Problem::Content(format!(
+                "the label of sample `{}` is too long",
+                sample.key
+            )));
+        }
+        let text = window.get(data).await?;
+        let label = if extension == "json" && wanted.label != "json" {
+            label_in_json(&text, &wanted.label)
+        } else {
+            label_in_text(&text)
+        };
+        let label = label.map_err(|reason| format!("sample `{}`: {reason}", sample.key))?;
+        sample.label = sample.label.or(label);
+    }
+    Ok(())
+}
+
+fn finish(
+    sample: Sample,
+    each: &mut impl FnMut(Sample) -> Result<(), String>,
+) -> Result<(), String> {
+    if sample.image.is_none() {
+        return Err(format!("sample `{}` has no picture", sample.key));
+    }
+    each(sample)
+}
+
+/// Key and extension: before and after the first dot behind the last slash.
+fn split_name(name: &str) -> Option<(&str, &str)> {
+    let base = name.rfind('/').map_or(0, |slash| slash + 1);
+    let dot = base + name[base..].find('.')?;
+    (dot > base).then(|| (&name[..dot], &name[dot + 1..]))
+}
+
+fn label_in_text(text: &[u8]) -> Result<Option<Label>, String> {
+    let text = std::str::from_utf8(text).unwrap_or_default().trim();
+    let integer = text.parse().map(Label::Integer);
+    integer
+        .or_else(|_| text.parse().map(Label::Fraction))
+        .map(Some)
+        .map_err(|_| "its label is not a number".into())
+}
+
+fn label_in_json(text: &[u8], key: &str) -> Result<Option<Label>, String> {
+    let document: serde_json::Value =
+        serde_json::from_slice(text).map_err(|e| format!("its json cannot be read: {e}"))?;
+    match document.get(key) {
+        None => Ok(None),
+        Some(serde_json::Value::Number(number)) => Ok(number
+            .as_i64()
+            .map(Label::Integer)
+            .or_else(|| number.as_f64().map(Label::Fraction))),
+        Some(_) => Err(format!("`{key}` in its json is not a number")),
+    }
+}
+
+/// Walks an archive and cuts its samples into blocks.
+async fn scan(foreign: &Foreign, file: u32, wanted: &Members) -> Result<Index, Error> {
+    let mut window = Window {
+        source: Some((foreign, file)),
+        start: 0,
+        bytes: Bytes::new(),
+        end: foreign.file(file).bytes,
+    };
+    let mut index = Index::default();
+    let mut keys = HashSet::new();
+    let mut hash = Xxh3::new();
+    let labels = &mut index.labels;
+    let blocks = &mut index.blocks;
+    let walked = walk(&mut window, wanted, &mut hash, |sample| {
+        if !keys.insert(xxh3_64(sample.key.as_bytes())) {
+            return Err(format!(
+                "key `{}` comes twice, with other samples in between; sort the archive by name",
+                sample.key
+            ));
+        }
+        labels.take(sample.label);
+        match blocks.last_mut() {
+            Some(block) if block.bytes.end - block.bytes.start < BLOCK_BYTES => {
+                block.bytes.end = sample.bytes.end;
+                block.rows += 1;
+            }
+            _ => blocks.push(TarBlock {
+                bytes: sample.bytes,
+                rows: 1,
+            }),
+        }
+        Ok(())
+    });
+    match walked.await {
+        Ok(()) => {}
+        Err(Problem::Read(error)) => return Err(error),
+        Err(Problem::Content(reason)) => return Err(foreign.refuse(file, reason)),
+    }
+    // The last member's padding may be missing where nothing follows.
+    let end = foreign.file(file).bytes;
+    if let Some(last) = index.blocks.last_mut() {
+        last.bytes.end = last.bytes.end.min(end);
+    }
+    index.hash = hash.digest128();
+    Ok(index)
+}
+
+impl Labels {
+    fn take(&mut self, label: Option<Label>) {
+        self.samples += 1;
+        self.labelled += u64::from(label.is_some());
+        match label {
+            Some(Label::Integer(class)) => self.most = self.most.max(class),
+            Some(Label::Fraction(_)) => self.is_fraction = true,
+            None => {}
+        }
+    }
+}
+
+/// The rows of a block whose bytes begin at `start` of the archive. Pictures stay where they are.
+fn pictures(
+    bytes: &Bytes,
+    start: u64,
+    rows: u32,
+    wanted: &Members,
+    target: TargetKind,
+    seed: u64,
+) -> Result<BlockRows, String> {
+    let count = rows as usize;
+    let mut window = Window {
+        source: None,
+        start,
+        bytes: bytes.clone(),
+        end: start + bytes.len() as u64,
+    };
+    let (mut spans, mut keys) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    let (mut numbers, mut classes) = (Vec::new(), Vec::new());
+    let mut unused = Xxh3::new();
+    let walked = walk(&mut window, wanted, &mut unused, |sample| {
+        let image = sample.image.unwrap_or(0..0);
+        let at = |offset: u64| usize::try_from(offset - start).unwrap_or(usize::MAX);
+        spans.push((at(image.start), at(image.end)));
+        keys.push(xxh3_64_with_seed(sample.key.as_bytes(), seed));
+        match (target, sample.label) {
+            (TargetKind::None, _) => {}
+            (TargetKind::Regression, Some(label)) => numbers.push(label.as_number()),
+            (TargetKind::Classification { .. }, Some(Label::Integer(class))) => {
+                // What does not fit is out of range, and -1 is so too.
+                classes.push(i32::try_from(class).unwrap_or(-1));
+            }
+            _ => return Err(format!("sample `{}` has no label that fits", sample.key)),
+        }
+        Ok(())
+    });
+    match walked.now_or_never() {
+        Some(Ok(())) => {}
+        Some(Err(Problem::Content(reason))) => return Err(reason),
+        Some(Err(Problem::Read(_))) | None => return Err("a member lies outside its block".into()),
+    }
+    if spans.len() != count {
+        let found = spans.len();
+        return Err(format!(
+            "it has `{found}` samples, and had `{rows}` when the archive was opened"
+        ));
+    }
+    Ok(BlockRows::Pictures(PictureRows {
+        bytes: bytes.clone().into(),
+        spans: Spans::Apart(spans),
+        y: match target {
+            TargetKind::None => BlockTarget::None,
+            TargetKind::Regression => BlockTarget::Regression(numbers.into()),
+            TargetKind::Classification { .. } => BlockTarget::Classification(classes.into()),
+        },
+        keys: keys.into(),
+        origins: Vec::new().into(),
+        bad: Vec::new(),
+    }))
+}
+
+impl Label {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_precision_loss,
+        reason = "targets are kept as f32"
+    )]
+    fn as_number(self) -> f32 {
+        match self {
+            Self::Integer(number) => number as f32,
+            Self::Fraction(number) => number as f32,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_cut_at_the_first_dot_behind_the_last_slash() {
+        assert_eq!(
+            split_name("a/b.c/0001.seg.png"),
+            Some(("a/b.c/0001", "seg.png"))
+        );
+        assert_eq!(split_name("0001.jpg"), Some(("0001", "jpg")));
+        assert_eq!(split_name("./0001.jpg"), Some(("./0001", "jpg")));
+        for none in ["README", "a/.hidden", "a.b/c", ".x"] {
+            assert_eq!(split_name(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn labels_are_numbers() {
+        let text = |text: &str| label_in_text(text.as_bytes());
+        assert_eq!(text(" 17\n"), Ok(Some(Label::Integer(17))));
+        assert_eq!(text("-0.5"), Ok(Some(Label::Fraction(-0.5))));
+        assert!(text("cat").is_err());
+        let json = |key| label_in_json(br#"{"a": 3, "b": 0.25, "c": "x"}"#, key);
+        assert_eq!(json("a"), Ok(Some(Label::Integer(3))));
+        assert_eq!(json("b"), Ok(Some(Label::Fraction(0.25))));
+        assert_eq!(json("d"), Ok(None));
+        assert!(json("c").is_err());
+        assert!(label_in_json(b"{", "a").is_err());
+    }
+}
