@@ -219,27 +219,52 @@ impl EpochBatches {
         }
     }
 
-    fn wait(&mut self) -> Result<Batch, Error> {
+    /// As `next`, but does not wait for longer than `most`. [`Poll::Pending`] when no batch was ready by then; ask again.
+    /// For callers that must look at something else in between, such as signals.
+    ///
+    /// # Errors
+    /// As `next`: in the place of a batch.
+    pub fn next_within(&mut self, most: Duration) -> Poll<Option<Result<Batch, Error>>> {
+        if let Some(known) = self.before_next() {
+            return Poll::Ready(known);
+        }
+        match self.wait(Some(most)) {
+            Some(outcome) => Poll::Ready(Some(self.after_next(outcome))),
+            None => Poll::Pending,
+        }
+    }
+
+    /// Waits for the next batch; `None` when it has not come after `most`.
+    fn wait(&mut self, most: Option<Duration>) -> Option<Result<Batch, Error>> {
         let since = self.engine.meters.now();
+        let before = self.waited;
         loop {
-            if let Some(outcome) = self.poll_done() {
-                self.waited += self.engine.meters.since(since);
-                return outcome;
+            let done = self.poll_done();
+            let now = self.engine.meters.since(since);
+            self.waited = before + now;
+            if done.is_some() {
+                return done;
             }
+            if self
+                .engine
+                .stall_timeout
+                .is_some_and(|most| self.waited > most)
+            {
+                return Some(Err(self.stalled(self.waited)));
+            }
+            if most.is_some_and(|most| now >= most) {
+                return None;
+            }
+            let look = most.map_or(LOOK, |most| LOOK.min(most - now));
             let Some(workers) = &self.workers else {
-                return Err(self.ended_early());
+                return Some(Err(self.ended_early()));
             };
-            match workers.done.recv_timeout(LOOK) {
+            match workers.done.recv_timeout(look) {
                 Ok((number, outcome)) => {
                     self.early.insert(number, outcome);
                 }
-                Err(RecvTimeoutError::Timeout) => {
-                    let waited = self.engine.meters.since(since);
-                    if self.engine.stall_timeout.is_some_and(|most| waited > most) {
-                        return Err(self.stalled(waited));
-                    }
-                }
-                Err(RecvTimeoutError::Disconnected) => return Err(self.ended_early()),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Some(Err(self.ended_early())),
             }
         }
     }
@@ -361,8 +386,7 @@ impl Iterator for EpochBatches {
         if let Some(known) = self.before_next() {
             return known;
         }
-        let outcome = self.wait();
-        Some(self.after_next(outcome))
+        self.wait(None).map(|outcome| self.after_next(outcome))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

@@ -14,6 +14,7 @@ mod manifests;
 mod passes;
 mod pictures;
 mod threads;
+mod waiting;
 
 use std::sync::Arc;
 
