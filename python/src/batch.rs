@@ -5,14 +5,20 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
-use feedline_loader::Target;
-use pyo3::{prelude::*, types::PyDict};
+use feedline_loader::{BatchKind, Target};
+use pyo3::{
+    prelude::*,
+    types::{PyDict, PyTuple},
+};
 
 /// A batch and its columns.
 #[pyclass(frozen, module = "feedline._feedline")]
 pub(crate) struct Batch {
     memory: Arc<Memory>,
+    names: Vec<&'static str>,
     state: String,
+    padding: usize,
+    substituted: Vec<usize>,
 }
 
 /// One column of a batch, readable by everything that knows numpy's array interface.
@@ -20,28 +26,31 @@ pub(crate) struct Batch {
 /// A numpy array made from it keeps this object, which keeps the memory.
 #[pyclass(frozen, module = "feedline._feedline")]
 pub(crate) struct Column {
-    memory: Arc<Memory>,
-    index: usize,
+    _memory: Arc<Memory>,
+    region: Region,
 }
 
-/// The memory of a batch's columns, never moved while this lives.
-struct Memory {
-    rows: usize,
-    columns: Vec<Region>,
-    /// Keeps the regions alive; after it the place among the held ones is given back.
-    _owner: Owner,
-    _place: Option<Place>,
+/// Where the columns of a batch lie; never moved while this lives.
+enum Memory {
+    /// In a slab of the ring, which the batch gives back when it is dropped.
+    Ring {
+        batch: feedline_loader::Batch,
+        _place: Place,
+    },
+    /// In memory of their own.
+    Copy { rows: usize, columns: Vec<Copied> },
 }
 
-#[expect(dead_code, reason = "held for their memory only")]
-enum Owner {
-    Ring(feedline_loader::Batch),
-    Copy(Vec<Vec<u64>>),
-}
-
-/// Where a column lies: an address with numpy's name of the element type.
-struct Region {
+struct Copied {
     name: &'static str,
+    typestr: &'static str,
+    shape: Vec<usize>,
+    /// Whole words, so that every type is aligned.
+    words: Vec<u64>,
+}
+
+/// An address with numpy's name of the element type.
+struct Region {
     typestr: &'static str,
     shape: Vec<usize>,
     address: usize,
@@ -65,42 +74,62 @@ impl Drop for Place {
     }
 }
 
+impl Memory {
+    fn region(&self, name: &str) -> Option<Region> {
+        match self {
+            Self::Ring { batch, .. } => column(batch, name).map(|c| Region {
+                typestr: c.typestr,
+                shape: c.shape,
+                address: c.bytes.as_ptr().expose_provenance(),
+            }),
+            Self::Copy { columns, .. } => columns.iter().find(|c| c.name == name).map(|c| Region {
+                typestr: c.typestr,
+                shape: c.shape.clone(),
+                address: c.words.as_ptr().expose_provenance(),
+            }),
+        }
+    }
+}
+
 impl Batch {
     /// The batch in the ring's own memory.
     pub(crate) fn in_place(batch: feedline_loader::Batch, place: Place) -> Self {
-        let state = state_of(&batch);
-        let memory = Memory {
-            rows: batch.rows(),
-            columns: views(&batch).map(|view| view.region(view.bytes)).collect(),
-            _owner: Owner::Ring(batch),
-            _place: Some(place),
-        };
         Self {
-            memory: Arc::new(memory),
-            state,
+            names: names(&batch),
+            state: crate::loader::json(batch.state()),
+            padding: batch.padding(),
+            substituted: batch.substituted().collect(),
+            memory: Arc::new(Memory::Ring {
+                batch,
+                _place: place,
+            }),
         }
     }
 
     /// The batch in memory of its own; the ring gets its back at once.
     pub(crate) fn copied(batch: &feedline_loader::Batch) -> Self {
-        let mut columns = Vec::new();
-        let mut copies = Vec::new();
-        for view in views(batch) {
-            let mut copy = vec![0u64; view.bytes.len().div_ceil(8)];
-            let bytes = &mut bytemuck::cast_slice_mut(&mut copy)[..view.bytes.len()];
-            bytes.copy_from_slice(view.bytes);
-            columns.push(view.region(bytes));
-            copies.push(copy);
-        }
-        let memory = Memory {
-            rows: batch.rows(),
-            columns,
-            _owner: Owner::Copy(copies),
-            _place: None,
+        let names = names(batch);
+        let copy = |name: &&'static str| {
+            let column = column(batch, name)?;
+            let mut words = vec![0u64; column.bytes.len().div_ceil(8)];
+            bytemuck::cast_slice_mut(&mut words)[..column.bytes.len()]
+                .copy_from_slice(column.bytes);
+            Some(Copied {
+                name,
+                typestr: column.typestr,
+                shape: column.shape,
+                words,
+            })
         };
         Self {
-            memory: Arc::new(memory),
-            state: state_of(batch),
+            memory: Arc::new(Memory::Copy {
+                rows: batch.rows(),
+                columns: names.iter().filter_map(copy).collect(),
+            }),
+            names,
+            state: crate::loader::json(batch.state()),
+            padding: batch.padding(),
+            substituted: batch.substituted().collect(),
         }
     }
 }
@@ -109,28 +138,43 @@ impl Batch {
 impl Batch {
     /// Names of the columns.
     fn names(&self) -> Vec<&'static str> {
-        self.memory.columns.iter().map(|c| c.name).collect()
+        self.names.clone()
     }
 
     /// The column `name`, or `None`.
     fn column(&self, name: &str) -> Option<Column> {
-        let index = self.memory.columns.iter().position(|c| c.name == name)?;
+        let region = self.memory.region(name)?;
         Some(Column {
-            memory: Arc::clone(&self.memory),
-            index,
+            _memory: Arc::clone(&self.memory),
+            region,
         })
     }
 
     /// Samples of this rank.
     #[getter]
     fn rows(&self) -> usize {
-        self.memory.rows
+        match &*self.memory {
+            Memory::Ring { batch, .. } => batch.rows(),
+            Memory::Copy { rows, .. } => *rows,
+        }
     }
 
     /// Whether the columns are copies and not the loader's own memory.
     #[getter]
     fn is_copy(&self) -> bool {
-        matches!(self.memory._owner, Owner::Copy(_))
+        matches!(*self.memory, Memory::Copy { .. })
+    }
+
+    /// How many samples at the end only fill the batch up.
+    #[getter]
+    fn padding(&self) -> usize {
+        self.padding
+    }
+
+    /// The samples that stand in for others that could not be used.
+    #[getter]
+    fn substituted(&self) -> Vec<usize> {
+        self.substituted.clone()
     }
 
     /// The loader's state after this batch, as JSON.
@@ -142,66 +186,74 @@ impl Batch {
 
 #[pymethods]
 impl Column {
-    /// Version 3 of numpy's array interface: address, type and shape, C-contiguous and writable.
+    /// Version 3 of numpy's array interface: address, type and shape, C-contiguous and writable. Nothing in Rust reads
+    /// or writes the memory while Python holds it.
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let region = &self.memory.columns[self.index];
         let interface = PyDict::new(py);
         interface.set_item("version", 3)?;
-        interface.set_item("typestr", region.typestr)?;
-        interface.set_item("shape", pyo3::types::PyTuple::new(py, &region.shape)?)?;
-        interface.set_item("data", (region.address, false))?;
+        interface.set_item("typestr", self.region.typestr)?;
+        interface.set_item("shape", PyTuple::new(py, &self.region.shape)?)?;
+        interface.set_item("data", (self.region.address, false))?;
         Ok(interface)
     }
 }
 
+/// The columns of a batch, in the order a person would want them.
+fn names(batch: &feedline_loader::Batch) -> Vec<&'static str> {
+    let mut names = match batch.kind() {
+        BatchKind::Rows { .. } => vec!["x"],
+        BatchKind::Pictures { .. } => vec!["image"],
+        BatchKind::Tokens { packed: false, .. } => vec!["tokens"],
+        BatchKind::Tokens { packed: true, .. } => vec!["tokens", "segments", "positions"],
+    };
+    if batch.y() != Target::None {
+        names.push("y");
+    }
+    names.extend(["key", "origin"]);
+    names
+}
+
+/// A column's place in the batch.
 struct View<'a> {
-    name: &'static str,
     typestr: &'static str,
     shape: Vec<usize>,
     bytes: &'a [u8],
 }
 
-impl View<'_> {
-    fn region(&self, bytes: &[u8]) -> Region {
-        Region {
-            name: self.name,
-            typestr: self.typestr,
-            shape: self.shape.clone(),
-            address: bytes.as_ptr().expose_provenance(),
-        }
-    }
-}
-
-fn views(batch: &feedline_loader::Batch) -> impl Iterator<Item = View<'_>> {
+fn column<'a>(batch: &'a feedline_loader::Batch, name: &str) -> Option<View<'a>> {
     let rows = batch.rows();
-    let view = |name, typestr, shape, bytes| View {
-        name,
+    let mut shape = vec![rows];
+    let (typestr, bytes) = match (name, batch.kind()) {
+        ("x", BatchKind::Rows { features }) => {
+            shape.push(features);
+            ("<f4", bytemuck::cast_slice(batch.x()))
+        }
+        ("image", BatchKind::Pictures { height, width }) => {
+            shape.extend([height, width, 3]);
+            ("|u1", batch.pixels())
+        }
+        ("tokens" | "segments" | "positions", BatchKind::Tokens { length, .. }) => {
+            shape.push(length);
+            let ids = match name {
+                "tokens" => batch.tokens(),
+                "segments" => batch.segments(),
+                _ => batch.positions(),
+            };
+            ("<u4", bytemuck::cast_slice(ids))
+        }
+        ("y", _) => match batch.y() {
+            Target::None => return None,
+            Target::Regression(y) => ("<f4", bytemuck::cast_slice(y)),
+            Target::Classification(y) => ("<i4", bytemuck::cast_slice(y)),
+        },
+        ("key", _) => ("<u8", bytemuck::cast_slice(batch.keys())),
+        ("origin", _) => ("<u8", bytemuck::cast_slice(batch.origins())),
+        _ => return None,
+    };
+    Some(View {
         typestr,
         shape,
         bytes,
-    };
-    let x = view(
-        "x",
-        "<f4",
-        vec![rows, batch.features()],
-        bytemuck::cast_slice(batch.x()),
-    );
-    let y = match batch.y() {
-        Target::None => None,
-        Target::Regression(y) => Some(view("y", "<f4", vec![rows], bytemuck::cast_slice(y))),
-        Target::Classification(y) => Some(view("y", "<i4", vec![rows], bytemuck::cast_slice(y))),
-    };
-    let key = view("key", "<u8", vec![rows], bytemuck::cast_slice(batch.keys()));
-    let origin = view(
-        "origin",
-        "<u8",
-        vec![rows],
-        bytemuck::cast_slice(batch.origins()),
-    );
-    [Some(x), y, Some(key), Some(origin)].into_iter().flatten()
-}
-
-fn state_of(batch: &feedline_loader::Batch) -> String {
-    crate::loader::json(batch.state())
+    })
 }

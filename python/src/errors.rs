@@ -28,7 +28,12 @@ fn class(error: &Error) -> &'static str {
         Error::Config { .. } => "ConfigError",
         Error::StateMismatch { .. } => "StateMismatchError",
         Error::BatchesHeld { .. } => "BatchesHeldError",
-        Error::Storage { .. } | Error::Read { .. } | Error::Thread { .. } => "ReadError",
+        Error::Forked { .. } => "ForkError",
+        Error::Stalled { .. } => "StalledError",
+        Error::Storage { .. }
+        | Error::Location { .. }
+        | Error::Read { .. }
+        | Error::Thread { .. } => "ReadError",
         Error::Worker { .. } => "InternalError",
         _ => "DataError",
     }

@@ -4,12 +4,14 @@ use std::{
     collections::BTreeMap,
     process,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
+    task::Poll,
+    time::Duration,
 };
 
-use feedline_loader::{EpochBatches, Error, LoaderConfig};
+use feedline_loader::{EpochBatches, Error, LoaderConfig, TokensConfig, picture::PictureConfig};
 use feedline_schemas::{
     ids::{Rank, Seed},
     loader_state::LoaderState,
@@ -36,14 +38,32 @@ struct Settings {
     window_blocks: Option<u32>,
     prefetch_bytes: Option<u64>,
     slabs: Option<u32>,
+    threads: Option<u32>,
+    reads: Option<u32>,
+    stall_timeout_s: Option<f64>,
+    max_bad_share: Option<f64>,
+    /// JSON of a `PictureConfig`.
+    pictures: Option<String>,
+    tokens: Option<Tokens>,
     /// What the environment says about object stores.
     variables: BTreeMap<String, String>,
+}
+
+/// How documents become rows.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Tokens {
+    length: u32,
+    pack: bool,
+    padding_id: u32,
 }
 
 /// One split of a dataset, opened.
 #[pyclass(frozen, module = "feedline._feedline")]
 pub(crate) struct Loader {
-    inner: feedline_loader::Loader,
+    inner: Arc<feedline_loader::Loader>,
+    /// The process that its threads live in.
+    process: u32,
     /// Batches of the ring that Python may hold while the loader goes on without copying.
     holdable: usize,
 }
@@ -52,8 +72,6 @@ pub(crate) struct Loader {
 #[pyclass(frozen, module = "feedline._feedline")]
 pub(crate) struct Batches {
     pass: Mutex<Option<EpochBatches>>,
-    /// The process whose threads make the batches.
-    process: u32,
     held: Arc<AtomicUsize>,
     holdable: usize,
 }
@@ -73,7 +91,8 @@ impl Loader {
             feedline_loader::Loader::open(&store, &config, Arc::new(SystemClock)).await
         })?;
         Ok(Self {
-            inner: opened.map_err(|error| errors::exception(py, &error))?,
+            inner: Arc::new(opened.map_err(|error| errors::exception(py, &error))?),
+            process: process::id(),
             holdable: config.slabs as usize - 1,
         })
     }
@@ -88,6 +107,13 @@ impl Loader {
     /// The rest of the epoch from `state` on, or, without one, every sample once in shard order.
     #[pyo3(signature = (state=None))]
     fn start(&self, py: Python<'_>, state: Option<&str>) -> PyResult<Batches> {
+        if self.process != process::id() {
+            let error = Error::Forked {
+                started_in: self.process,
+                used_in: process::id(),
+            };
+            return Err(errors::exception(py, &error));
+        }
         let state = state.map(|state| read_state(py, state)).transpose()?;
         let pass = py.detach(|| match state {
             Some(state) => self.inner.epoch(state),
@@ -95,7 +121,6 @@ impl Loader {
         });
         Ok(Batches {
             pass: Mutex::new(Some(pass.map_err(|error| errors::exception(py, &error))?)),
-            process: process::id(),
             held: Arc::default(),
             holdable: self.holdable,
         })
@@ -104,8 +129,8 @@ impl Loader {
     /// Whether `start` would take `state`.
     fn check_state(&self, py: Python<'_>, state: &str) -> PyResult<()> {
         let state = read_state(py, state)?;
-        // Nothing but opening a pass compares them; ended at once, it reads nothing that matters.
-        py.detach(|| self.inner.epoch(state).map(drop))
+        self.inner
+            .resume(state)
             .map_err(|error| errors::exception(py, &error))
     }
 
@@ -121,9 +146,24 @@ impl Loader {
         self.inner.samples()
     }
 
+    /// Samples and blocks that were replaced by others, as text.
+    fn quarantine(&self) -> Vec<String> {
+        let list = self.inner.quarantine();
+        list.iter().map(|bad| format!("{bad:?}")).collect()
+    }
+
     /// Where the time of all passes went, as JSON.
     fn metrics(&self) -> String {
         json(&self.inner.metrics())
+    }
+}
+
+impl Drop for Loader {
+    fn drop(&mut self) {
+        if self.process != process::id() {
+            // Its threads are not in this process, and waiting for their end would never end.
+            std::mem::forget(Arc::clone(&self.inner));
+        }
     }
 }
 
@@ -131,17 +171,14 @@ impl Loader {
 impl Batches {
     /// Waits for the next batch; `None` after the last.
     fn next(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
-        if self.process != process::id() {
-            return Err(errors::of_class(py, "ForkError", FORKED));
+        loop {
+            match py.detach(|| self.next_soon()) {
+                Poll::Ready(None) => return Ok(None),
+                Poll::Ready(Some(Ok(batch))) => return Ok(Some(batch)),
+                Poll::Ready(Some(Err(error))) => return Err(errors::exception(py, &error)),
+                Poll::Pending => py.check_signals()?,
+            }
         }
-        let received = py.detach(|| {
-            let mut pass = self.pass.lock().unwrap_or_else(PoisonError::into_inner);
-            let received = pass.as_mut().and_then(Iterator::next);
-            received.map(|batch| batch.map(|batch| self.keep(batch)))
-        });
-        received
-            .transpose()
-            .map_err(|error: Error| errors::exception(py, &error))
     }
 
     /// Batches of the ring that Python holds.
@@ -152,16 +189,20 @@ impl Batches {
 
     /// Ends the pass and its threads.
     fn close(&self, py: Python<'_>) {
-        if self.process == process::id() {
-            py.detach(|| drop(self.take()));
-        }
+        py.detach(|| drop(self.pass().take()));
     }
 }
 
-const FORKED: &str = "this loader's batches were started in another process: its threads do not live on after a fork; \
-                      start the iteration in the process that uses it, or start processes by `spawn`";
-
 impl Batches {
+    fn next_soon(&self) -> Poll<Option<Result<Batch, Error>>> {
+        let mut pass = self.pass();
+        let Some(batches) = pass.as_mut() else {
+            return Poll::Ready(None);
+        };
+        let received = batches.next_within(waiting::GLANCE);
+        received.map(|next| next.map(|batch| batch.map(|batch| self.keep(batch))))
+    }
+
     /// The batch as it is while one slab stays with the loader, and else a copy, so that it never stands still
     /// because Python holds every batch.
     fn keep(&self, batch: feedline_loader::Batch) -> Batch {
@@ -171,18 +212,8 @@ impl Batches {
         }
     }
 
-    fn take(&self) -> Option<EpochBatches> {
-        let mut pass = self.pass.lock().unwrap_or_else(PoisonError::into_inner);
-        pass.take()
-    }
-}
-
-impl Drop for Batches {
-    fn drop(&mut self) {
-        if self.process != process::id() {
-            // Its threads are not in this process, and joining them would never end.
-            std::mem::forget(self.take());
-        }
+    fn pass(&self) -> MutexGuard<'_, Option<EpochBatches>> {
+        self.pass.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -205,7 +236,34 @@ impl Settings {
         config.window_blocks = self.window_blocks.unwrap_or(config.window_blocks);
         config.prefetch_bytes = self.prefetch_bytes.unwrap_or(config.prefetch_bytes);
         config.slabs = self.slabs.unwrap_or(config.slabs);
+        config.threads = self.threads.unwrap_or(config.threads);
+        config.reads = self.reads.unwrap_or(config.reads);
+        config.max_bad_share = self.max_bad_share.unwrap_or(config.max_bad_share);
+        if let Some(seconds) = self.stall_timeout_s {
+            // What is no duration, infinity above all, is no limit.
+            config.stall_timeout = Duration::try_from_secs_f64(seconds).ok();
+        }
+        config.pictures = self.pictures(py)?;
+        config.tokens = self.tokens.as_ref().map(|tokens| TokensConfig {
+            length: tokens.length,
+            pack: tokens.pack,
+            padding_id: tokens.padding_id,
+        });
         Ok(config)
+    }
+}
+
+impl Settings {
+    fn pictures(&self, py: Python<'_>) -> PyResult<Option<PictureConfig>> {
+        let read = |text: &String| serde_json::from_str(text);
+        self.pictures
+            .as_ref()
+            .map(read)
+            .transpose()
+            .map_err(|error| {
+                let text = format!("cannot use loader setting `pictures`: {error}");
+                errors::of_class(py, "ConfigError", &text)
+            })
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use pyo3::prelude::*;
 
 /// How long a wait lasts before Python's signals are looked at, and so how late Ctrl-C may be.
-const GLANCE: Duration = Duration::from_millis(50);
+pub(crate) const GLANCE: Duration = Duration::from_millis(50);
 
 /// Runs `future` to its end on a runtime of its own.
 ///

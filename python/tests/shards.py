@@ -36,6 +36,14 @@ def write_pictures(folder, encoded, y=None, *, classes=None, rows_per_block=16, 
     return _write(folder, columns, {"kind": "pictures", "target": target}, rows_per_block, **more)
 
 
+def write_tokens(folder, documents, *, vocabulary=1 << 16, rows_per_block=16, **more):
+    """Publishes documents, each a sequence of token ids below 65,536."""
+    item = pa.field("item", pa.uint16(), nullable=False)
+    columns = {"tokens": pa.array([np.asarray(d, np.uint16) for d in documents], pa.list_(item))}
+    layout = {"kind": "tokens", "id": "u16", "vocabulary": vocabulary}
+    return _write(folder, columns, layout, rows_per_block, **more)
+
+
 def _targets(y, classes):
     if y is None:
         return {}, {"kind": "none"}
@@ -108,13 +116,28 @@ def _write_shard(folder, path, part, rows_per_block):
             blocks.append(_block(sink.getbuffer()[start:], start, batch.num_rows))
     data = sink.getvalue()
     (folder / path).write_bytes(data)
-    return {
+    shard = {
         "path": path,
         "rows": part.num_rows,
         "bytes": len(data),
         "hash": xxhash.xxh3_128(data).hexdigest(),
         "blocks": blocks,
     }
+    if "tokens" in part.schema.names:
+        shard["lengths"] = _write_lengths(folder, path, part, blocks)
+    return shard
+
+
+def _write_lengths(folder, path, part, blocks):
+    """The lengths of the documents in a file of their own, and their sum in every block."""
+    lengths = np.diff(part.column("tokens").offsets.to_numpy()).astype("<u4")
+    first = 0
+    for block in blocks:
+        block["tokens"] = int(lengths[first : first + block["rows"]].sum())
+        first += block["rows"]
+    path = path.replace(".arrow", ".lengths")
+    (folder / path).write_bytes(lengths.tobytes())
+    return {"path": path, "crc32c": crc32c.crc32c(lengths.tobytes())}
 
 
 def _compact(batch):

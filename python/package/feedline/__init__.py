@@ -17,6 +17,7 @@ from .errors import (
     ForkError,
     InternalError,
     ReadError,
+    StalledError,
     StateMismatchError,
 )
 from .loader import Loader
@@ -30,6 +31,7 @@ __all__ = [
     "StateMismatchError",
     "DataError",
     "ReadError",
+    "StalledError",
     "BatchesHeldError",
     "ForkError",
     "InternalError",

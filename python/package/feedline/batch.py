@@ -7,7 +7,7 @@ import numpy as np
 __all__ = ["Batch"]
 
 # What `x, y = batch` unpacks, in this order, of what the batch has.
-FIELDS = ("x", "image", "tokens", "y")
+FIELDS = ("x", "image", "tokens", "segments", "positions", "y")
 
 
 class Batch:
@@ -67,6 +67,16 @@ class Batch:
         return [(name, self[name]) for name in self.keys()]
 
     @property
+    def padding(self):
+        """How many samples, at the end, only fill the batch up: leave them out of sums over an epoch."""
+        return self._raw.padding
+
+    @property
+    def substituted(self):
+        """Indices of the samples that stand in for others that could not be used."""
+        return self._raw.substituted
+
+    @property
     def is_copy(self):
         """Whether the arrays are copies, because too many batches were held when it was made."""
         return self._raw.is_copy
@@ -88,9 +98,9 @@ def _tensor(array):
     torch = sys.modules.get("torch")
     if torch is None:
         import torch
-    if array.dtype == np.uint64:
-        # torch computes little with uint64: the same bits as int64.
-        array = array.view(np.int64)
-    tensor = torch.from_numpy(array)
     # Losses want class ids as int64; these few bytes are the only ones copied.
-    return tensor.to(torch.int64) if array.dtype == np.int32 else tensor
+    if array.dtype == np.int32:
+        return torch.from_numpy(array).to(torch.int64)
+    # torch computes little with unsigned types: the same bits, signed. Token ids are far below 2^31.
+    signed = {np.dtype(np.uint64): np.int64, np.dtype(np.uint32): np.int32}.get(array.dtype)
+    return torch.from_numpy(array if signed is None else array.view(signed))

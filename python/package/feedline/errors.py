@@ -6,6 +6,7 @@ __all__ = [
     "StateMismatchError",
     "DataError",
     "ReadError",
+    "StalledError",
     "BatchesHeldError",
     "ForkError",
     "InternalError",
@@ -30,6 +31,10 @@ class DataError(Error):
 
 class ReadError(Error, OSError):
     """The dataset cannot be reached."""
+
+
+class StalledError(Error, TimeoutError):
+    """No batch came for `stall_timeout_s`; the text says which rank waited for what."""
 
 
 class BatchesHeldError(Error, RuntimeError):

@@ -25,16 +25,20 @@ class Loader:
     The order is a pure function of (dataset, seed, epoch), so that a run resumes exactly from `state_dict`, also on
     another number of ranks, if `global_batch_size` is what was fixed.
 
-    Columns of a batch of `n` samples:
+    Columns of a batch of `n` samples; what `x, y = batch` unpacks is marked:
 
-    ======== ============= ========= =====================================================================
-    name     shape         dtype     what
-    ======== ============= ========= =====================================================================
-    `x`      `[n, features]` float32 features, row-major
-    `y`      `[n]`         float32 or int32  targets, or class ids (int64 as a tensor); absent without a target
-    `key`    `[n]`         uint64    first 8 bytes of the record's content hash (int64 as a tensor, same bits)
-    `origin` `[n]`         uint64    where the record came from
-    ======== ============= ========= =====================================================================
+    ============= ====================== ================ ======================================================
+    name          shape                  dtype            what
+    ============= ====================== ================ ======================================================
+    `x` *         `[n, features]`        float32          features, row-major
+    `image` *     `[n, height, width, 3]` uint8           RGB pixels
+    `tokens` *    `[n, length]`          uint32           token ids (int32 as a tensor)
+    `segments` *  `[n, length]`          uint32           packed tokens: document in the row, from 1; 0 is padding
+    `positions` * `[n, length]`          uint32           packed tokens: position in the document, from 0
+    `y` *         `[n]`                  float32 or int32 target, or class id (int64 as a tensor); not of tokens
+    `key`         `[n]`                  uint64           first 8 bytes of the record's content hash (int64 as a tensor)
+    `origin`      `[n]`                  uint64           where the record came from (int64 as a tensor)
+    ============= ====================== ================ ======================================================
 
     Arguments:
         url: folder of the dataset: a path, `file://`, `s3://`, `gs://`, `az://` or `http(s)://`. Credentials of
@@ -49,11 +53,24 @@ class Loader:
             may change between runs that resume each other: it is a part of the order, and ranks get shares that
             differ by one sample at most.
         drop_last: leave out the last batch of an epoch if it is smaller than the others.
+        pictures: what is done to pictures, needed for datasets of them: a dict as
+            `{"height": 224, "width": 224}` for training (random resized crop, mirrored half of the time), with `"crop"`
+            and `"augment"` for other crops and changes: `{"kind": "center", "shorter_side": 256}`, `{"kind": "whole"}`.
+            Without `shuffle` the default is the centre, for evaluation. Random numbers depend on (seed, epoch, sample)
+            only, so that a resumed run sees the same pixels.
+        tokens: how documents become rows, needed for datasets of tokens: `{"length": 1025}`, with `"pack"` (several
+            documents to a row, default true) and `"padding_id"` (default 0).
         domains, window_blocks: shape of the shuffle: samples are mixed among `domains * window_blocks` blocks (of
             about 1 MiB) at a time. Default 64 and 8.
         prefetch_bytes: most bytes of blocks in memory or on their way. Default 1 GiB.
         slabs: batches that can be filled, ready or in use at one time, 2 to 64. Default 4. All but one may be held by
             the program; what is held beyond that is copied, once with a warning.
+        threads: most threads that fill batches, one for each processor by default.
+        reads: most reads under way at one time.
+        stall_timeout_s: seconds after which waiting for a batch raises `StalledError`; `math.inf` for no limit. Default
+            600.
+        max_bad_share: most samples that may be replaced by others because they are damaged, as a share of the split.
+            Default 0.001.
         as_torch: whether iterating gives torch tensors instead of numpy arrays; see also `torch`.
 
     Raises:
@@ -72,10 +89,16 @@ class Loader:
         world_size=None,
         global_batch_size=None,
         drop_last=False,
+        pictures=None,
+        tokens=None,
         domains=None,
         window_blocks=None,
         prefetch_bytes=None,
         slabs=4,
+        threads=None,
+        reads=None,
+        stall_timeout_s=None,
+        max_bad_share=None,
         as_torch=False,
     ):
         self.rank, self.world_size = ranks.resolve(rank, world_size)
@@ -91,6 +114,12 @@ class Loader:
                 "window_blocks": window_blocks,
                 "prefetch_bytes": prefetch_bytes,
                 "slabs": slabs,
+                "threads": threads,
+                "reads": reads,
+                "stall_timeout_s": stall_timeout_s,
+                "max_bad_share": max_bad_share,
+                "pictures": None if pictures is None else json.dumps(_pictures(pictures, shuffle)),
+                "tokens": None if tokens is None else {"pack": True, "padding_id": 0, **tokens},
                 "variables": {k: v for k, v in os.environ.items() if k.startswith(_STORES)},
             },
         )
@@ -160,6 +189,10 @@ class Loader:
     def metrics(self):
         """Where the time of all iterations so far went: seconds at work, starved and blocked by stage, bytes, samples."""
         return json.loads(self._inner.metrics())
+
+    def quarantine(self):
+        """The samples and blocks that were replaced by others so far, and why, as text."""
+        return self._inner.quarantine()
 
     def _next_state(self):
         """The state that an iteration begun now starts from."""
@@ -237,6 +270,18 @@ class _Epoch:
         """Ends the iteration and its threads."""
         self._remaining = 0
         self._batches.close()
+
+
+def _pictures(asked, shuffle):
+    """The whole of what the loader wants to know about pictures."""
+    if "crop" in asked:
+        return asked
+    if shuffle:
+        usual = {"crop": {"kind": "random_resized"}, "augment": [{"kind": "horizontal_flip", "probability": 0.5}]}
+    else:
+        larger = max(int(asked.get("height", 1)), int(asked.get("width", 1)))
+        usual = {"crop": {"kind": "center", "shorter_side": -(-larger * 8 // 7)}}
+    return {**usual, **asked}
 
 
 def _global_batch(batch_size, global_batch_size, world_size):

@@ -1,0 +1,97 @@
+"""Pictures: pixels as they should be, and the same for a sample wherever it is decoded."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import feedline
+import shards
+from conftest import rows_of
+
+COUNT = 60
+
+
+def picture(number):
+    """A 40 x 32 picture whose colours tell its number, and left from right."""
+    pixels = np.zeros((32, 40, 3), np.uint8)
+    pixels[:, :20] = number
+    pixels[:, 20:] = 255 - number
+    return pixels
+
+
+def encoded(pixels, kind="PNG"):
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, kind)
+    return out.getvalue()
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    files = [encoded(picture(number)) for number in range(COUNT)]
+    return shards.write_pictures(tmp_path_factory.mktemp("pictures"), files, np.arange(COUNT) % 7, classes=7, shards=2)
+
+
+def by_row(batches):
+    """Copies of the pixels by row number."""
+    return {int(row): image.copy() for batch in batches for row, image in zip(batch.origin, batch.image)}
+
+
+def test_pixels_are_those_of_the_file(pictures):
+    settings = {"height": 32, "width": 40, "crop": {"kind": "whole"}}
+    for batch in feedline.Loader(pictures, 16, pictures=settings):
+        image, y = batch
+        assert (image.dtype, image.shape[1:]) == (np.uint8, (32, 40, 3)) and image.flags.c_contiguous
+        for row, pixels, label in zip(batch.origin, image, y):
+            assert (pixels == picture(int(row))).all() and label == row % 7
+
+
+def test_training_crops_and_mirrors_and_evaluation_does_not(pictures):
+    size = {"height": 8, "width": 8}
+    loader = feedline.Loader(pictures, 16, pictures=size)
+    first, second = by_row(loader), by_row(loader)
+    assert len(first) == len(second) == COUNT
+    assert any((first[row] != second[row]).any() for row in range(COUNT)), "another epoch, other crops"
+    mirrored = sum(int(image[0, 0, 0]) > int(image[0, -1, 0]) for row, image in first.items() if row < 40)
+    assert 0 < mirrored < 40
+    evaluation = feedline.Loader(pictures, 16, pictures=size, shuffle=False)
+    assert all((a == b).all() for a, b in zip(by_row(evaluation).values(), by_row(evaluation).values()))
+
+
+def test_a_sample_looks_the_same_on_any_rank_and_after_resuming(pictures):
+    settings = {"pictures": {"height": 12, "width": 12}, "global_batch_size": 12, "seed": 4}
+    whole = by_row(feedline.Loader(pictures, **settings))
+    parts = [feedline.Loader(pictures, rank=rank, world_size=3, threads=1, **settings) for rank in range(3)]
+    shared = {row: image for part in parts for row, image in by_row(part).items()}
+    begun = feedline.Loader(pictures, **settings)
+    next(iter(begun))
+    resumed = feedline.Loader(pictures, **settings)
+    resumed.load_state_dict(begun.state_dict())
+    rest = by_row(resumed)
+    assert len(rest) == COUNT - 12 and shared.keys() == whole.keys()
+    assert all((shared[row] == whole[row]).all() for row in whole)
+    assert all((rest[row] == whole[row]).all() for row in rest)
+
+
+def test_settings_of_pictures_are_checked(pictures):
+    with pytest.raises(feedline.ConfigError, match="picture.height"):
+        feedline.Loader(pictures, 8, pictures={"height": 0, "width": 8})
+    with pytest.raises(feedline.ConfigError, match="unknown field `hieght`"):
+        feedline.Loader(pictures, 8, pictures={"hieght": 8, "height": 8, "width": 8})
+    with pytest.raises(feedline.ConfigError, match="pictures"):
+        feedline.Loader(pictures, 8)
+
+
+def test_a_damaged_picture_is_replaced_and_told(tmp_path):
+    files = [encoded(picture(number)) for number in range(COUNT)]
+    files[17] = files[17][:40]
+    shards.write_pictures(tmp_path, files)
+    size = {"height": 8, "width": 8}
+    loader = feedline.Loader(tmp_path, 20, pictures=size, max_bad_share=0.1)
+    batches = [(batch.origin.copy(), batch.substituted) for batch in loader]
+    rows = np.concatenate([rows for rows, _ in batches])
+    assert len(rows) == COUNT and 17 not in rows
+    assert sum(len(stand_ins) for _, stand_ins in batches) == 1 == len(loader.quarantine())
+    with pytest.raises(feedline.Error):
+        rows_of(feedline.Loader(tmp_path, 20, pictures=size, max_bad_share=0.0))
