@@ -11,7 +11,6 @@ import importlib
 import itertools
 import os
 import sys
-import threading
 import time
 import warnings
 
@@ -88,34 +87,6 @@ def numpy_memmap():
     """Plain numpy: a permutation and fancy indexing, no workers."""
     rows = Memmap()
     return (rows.take(part) for part in permuted())
-
-
-def gather(threads):
-    """The floor that memory sets: rows of one array in memory copied into one batch in random order, nothing else.
-    The target is not even touched."""
-    x = np.concatenate(Memmap().x)
-    order = list(permuted())
-    outs = [[np.empty((BATCH, FEATURES), np.float32) for _ in range(2)] for _ in range(threads)]
-
-    def work(mine, out):
-        for part in mine:
-            np.take(x, part, axis=0, out=out[: len(part)], mode="clip")
-
-    def run():
-        team = [threading.Thread(target=work, args=(order[t::threads], outs[t][0])) for t in range(threads)]
-        for thread in team:
-            thread.start()
-        for thread in team:
-            thread.join()
-
-    run()
-    rounds = []
-    for _ in range(5):
-        start = time.perf_counter()
-        run()
-        rounds.append(time.perf_counter() - start)
-    rate = ROWS / sorted(rounds)[2]
-    delivered.emit(samples_per_s=rate, steady_per_s=rate, gbytes_per_s=rate * FEATURES * 4 / 1e9)
 
 
 def torch_items():
@@ -200,9 +171,6 @@ PEERS = {
 
 
 def main(peer):
-    if peer.startswith("gather-"):
-        gather(int(peer.removeprefix("gather-")))
-        return
     modules, make, shuffle = PEERS[peer]
     for module in modules:
         importlib.import_module(module)

@@ -34,15 +34,16 @@ fi
 "$python" bench/loader/gen.py
 
 rows() {
-  echo "floor gather-1 $python peer_rows.py gather-1"
-  echo "floor gather-2 $python peer_rows.py gather-2"
-  echo "rows feedline-rust $program $BENCH_DATA/rows-feedline 4096 1"
+  echo "floor gather-1 $program gather 1"
+  echo "floor gather-2 $program gather 2"
+  echo "rows feedline-rust $program rows $BENCH_DATA/rows-feedline 4096 1"
   for name in feedline-numpy feedline-torch feedline-parquet numpy-memmap torch-batches torch-items mosaicml-blocks mosaicml litdata hf-map hf-iterable webdataset; do
     echo "rows $name $python peer_rows.py $name"
   done
 }
 pictures() {
   echo "one-thread one-thread $python peer_pictures.py one-thread"
+  echo "pictures-u8 feedline-rust-u8 $program pictures $BENCH_DATA/pictures-feedline 64 2"
   for name in feedline-shards-u8 feedline-tar-u8 ffcv-u8 dali-u8 spdl-u8 torchvision-u8; do
     echo "pictures-u8 $name $python peer_pictures.py $name"
   done

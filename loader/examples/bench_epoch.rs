@@ -1,43 +1,43 @@
-//! Measures epochs of rows from a consumer that keeps the row number of each, and prints one JSON line per epoch:
-//! `bench_epoch URL BATCH EPOCHS`. `bench/loader` compares it with other loaders.
+//! Measures epochs from a consumer that looks at every sample, one JSON line per epoch, for `bench/loader`:
+//!
+//! - `bench_epoch rows URL BATCH EPOCHS`: `x[:, 0]` is the row number, and is kept;
+//! - `bench_epoch pictures URL BATCH EPOCHS`: random resized crops of 224 x 224;
+//! - `bench_epoch gather THREADS`: the floor that memory sets: 1,000,000 rows of 32 f32 copied in random order from one
+//!   array into batches of 4,096, by so many threads.
 #![expect(clippy::print_stdout, reason = "results are for a program")]
 
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{error::Error, hint::black_box, time::Duration};
 
-use feedline_loader::{Loader, LoaderConfig};
-use feedline_schemas::{ids::Seed, manifest::Split};
-use feedline_storage::{
-    Store, StoreOptions,
-    clock::{Clock, SystemClock},
-};
+use feedline_loader::{Batch, Loader, picture::PictureConfig};
+use feedline_storage::clock::{Clock, SystemClock};
 
 /// Rows of a source block, for the measure of mixing.
 const BLOCK: u32 = 4096;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [url, batch, epochs] = arguments.as_slice() else {
-        return Err("usage: bench_epoch URL BATCH EPOCHS".into());
-    };
-    let (batch, epochs): (u32, u64) = (batch.parse()?, epochs.parse()?);
-    let start = SystemClock.monotonic();
-    let store = Store::open(url, &StoreOptions::default())?;
-    let config = LoaderConfig::new(Split::Train, Seed::new(1), batch);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let loader = runtime.block_on(Loader::open(&store, &config, Arc::new(SystemClock)))?;
-    let mut state = loader.start_state();
-    for epoch in 0..epochs {
-        let start = if epoch == 0 {
-            start
-        } else {
-            SystemClock.monotonic()
-        };
-        let mut first = None;
-        let mut order = Vec::new();
-        for batch in loader.epoch(state.clone())? {
-            let batch = batch?;
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments.as_slice() {
+        ["rows", url, batch, epochs] => rows(url, batch.parse()?, epochs.parse()?),
+        ["pictures", url, batch, epochs] => pictures(url, batch.parse()?, epochs.parse()?),
+        ["gather", threads] => {
+            gather(threads.parse()?);
+            Ok(())
+        }
+        _ => Err(
+            "usage: bench_epoch (rows|pictures) URL BATCH EPOCHS, or bench_epoch gather THREADS"
+                .into(),
+        ),
+    }
+}
+
+fn rows(url: &str, batch: u32, epochs: u32) -> Result<(), Box<dyn Error>> {
+    let start = now();
+    let builder = Loader::builder(url).batch_size(batch).seed(1);
+    let loader = builder.open_blocking()?;
+    let mut start = Some(start);
+    for _ in 0..epochs {
+        let numbers = |batch: &Batch| {
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
@@ -47,33 +47,138 @@ fn main() -> Result<(), Box<dyn Error>> {
                 .x()
                 .chunks_exact(batch.features())
                 .map(|x| x[0] as u32);
-            order.push(numbers.collect::<Vec<_>>());
-            first.get_or_insert_with(|| SystemClock.monotonic() - start);
-        }
-        let time = SystemClock.monotonic() - start;
-        report(&order, first.unwrap_or_default(), time, loader.samples());
-        state = loader.next_epoch(&state);
+            numbers.collect::<Vec<_>>()
+        };
+        let epoch = run(&loader, start.take().unwrap_or_else(now), numbers)?;
+        let delivered: Vec<u32> = epoch.seen.iter().flatten().copied().collect();
+        let once = delivered.len() as u64 == loader.samples()
+            && distinct(delivered.iter().copied()) == delivered.len();
+        let blocks: usize = epoch
+            .seen
+            .iter()
+            .map(|batch| distinct(batch.iter().map(|n| n / BLOCK)))
+            .sum();
+        let blocks = blocks as f64 / epoch.seen.len() as f64;
+        epoch.report(
+            delivered.len(),
+            epoch.seen.first().map_or(0, Vec::len),
+            &format!("\"exactly_once\":{once},\"blocks_per_batch\":{blocks:.1},\"shuffle\":\"blocks and inside 512 of them\""),
+        );
     }
-    println!("{}", serde_json::to_string(&loader.metrics())?);
+    report_metrics(&loader)
+}
+
+fn pictures(url: &str, batch: u32, epochs: u32) -> Result<(), Box<dyn Error>> {
+    let mut start = Some(now());
+    let builder = Loader::builder(url).batch_size(batch).seed(1);
+    let loader = builder
+        .pictures(PictureConfig::training(224, 224))
+        .open_blocking()?;
+    for _ in 0..epochs {
+        let touch = |batch: &Batch| {
+            black_box(
+                batch
+                    .pixels()
+                    .iter()
+                    .step_by(4096)
+                    .map(|p| u64::from(*p))
+                    .sum::<u64>(),
+            );
+            batch.rows()
+        };
+        let epoch = run(&loader, start.take().unwrap_or_else(now), touch)?;
+        let delivered = epoch.seen.iter().sum();
+        let once = delivered as u64 == loader.samples();
+        let first = epoch.seen.first().copied().unwrap_or(0);
+        epoch.report(delivered, first, &format!("\"exactly_once\":{once}"));
+    }
+    report_metrics(&loader)
+}
+
+/// What was seen of each batch of an epoch, and when.
+struct Epoch<T> {
+    seen: Vec<T>,
+    first: Duration,
+    time: Duration,
+}
+
+fn run<T>(
+    loader: &Loader,
+    start: Duration,
+    look: impl Fn(&Batch) -> T,
+) -> Result<Epoch<T>, Box<dyn Error>> {
+    let (mut seen, mut first) = (Vec::new(), None);
+    for batch in loader.batches()? {
+        seen.push(look(&batch?));
+        first.get_or_insert_with(|| now() - start);
+    }
+    Ok(Epoch {
+        seen,
+        first: first.unwrap_or_default(),
+        time: now() - start,
+    })
+}
+
+impl<T> Epoch<T> {
+    fn report(&self, samples: usize, in_first: usize, more: &str) {
+        println!(
+            "{{\"samples_per_s\":{:.0},\"steady_per_s\":{:.0},\"first_batch_ms\":{:.2},{more}}}",
+            samples as f64 / self.time.as_secs_f64(),
+            (samples - in_first) as f64 / (self.time - self.first).as_secs_f64(),
+            self.first.as_secs_f64() * 1e3,
+        );
+    }
+}
+
+fn gather(threads: usize) {
+    const ROWS: usize = 1_000_000;
+    const FEATURES: usize = 32;
+    const BATCH: usize = 4096;
+    let from = vec![1.0f32; ROWS * FEATURES];
+    let mut order: Vec<u32> = (0..1_000_000).collect();
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    for i in (1..ROWS).rev() {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        order.swap(i, usize::try_from(random % (i as u64 + 1)).unwrap_or(0));
+    }
+    let mut times: Vec<Duration> = (0..7)
+        .map(|_| {
+            let start = now();
+            std::thread::scope(|scope| {
+                for part in order.chunks(ROWS.div_ceil(threads)) {
+                    let from = &from;
+                    scope.spawn(move || {
+                        let mut to = vec![0.0f32; BATCH * FEATURES];
+                        for batch in part.chunks(BATCH) {
+                            for (to, row) in to.chunks_exact_mut(FEATURES).zip(batch) {
+                                let start = *row as usize * FEATURES;
+                                to.copy_from_slice(&from[start..start + FEATURES]);
+                            }
+                            black_box(&mut to);
+                        }
+                    });
+                }
+            });
+            now() - start
+        })
+        .collect();
+    times.sort_unstable();
+    let rate = ROWS as f64 / times[3].as_secs_f64();
+    println!(
+        "{{\"samples_per_s\":{rate:.0},\"steady_per_s\":{rate:.0},\"gbytes_per_s\":{:.2}}}",
+        rate * (FEATURES * 4) as f64 / 1e9
+    );
+}
+
+fn report_metrics(loader: &Loader) -> Result<(), Box<dyn Error>> {
+    println!("{}", serde_json::json!({ "metrics": loader.metrics() }));
     Ok(())
 }
 
-fn report(order: &[Vec<u32>], first: Duration, time: Duration, samples: u64) {
-    let rows: usize = order.iter().map(Vec::len).sum();
-    let after_first = rows - order.first().map_or(0, Vec::len);
-    let blocks: usize = order
-        .iter()
-        .map(|batch| distinct(batch.iter().map(|n| n / BLOCK)))
-        .sum();
-    let once = rows as u64 == samples && distinct(order.iter().flatten().copied()) == rows;
-    println!(
-        "{{\"samples_per_s\":{:.0},\"steady_per_s\":{:.0},\"first_batch_ms\":{:.3},\"exactly_once\":{once},\
-         \"blocks_per_batch\":{:.1}}}",
-        rows as f64 / time.as_secs_f64(),
-        after_first as f64 / (time - first).as_secs_f64(),
-        first.as_secs_f64() * 1e3,
-        blocks as f64 / order.len() as f64,
-    );
+fn now() -> Duration {
+    SystemClock.monotonic()
 }
 
 fn distinct(values: impl Iterator<Item = u32>) -> usize {
