@@ -1,12 +1,6 @@
 //! A batch while it is being filled.
 
-use std::{
-    fmt,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering::AcqRel},
-    },
-};
+use std::fmt;
 
 use feedline_schemas::loader_state::LoaderState;
 
@@ -21,6 +15,10 @@ use crate::{
     progress::Progress,
     ring::Lease,
     slab::{Piece, SlabShape},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering::AcqRel},
+    },
 };
 
 /// A batch to be filled.
@@ -151,7 +149,7 @@ impl Shared {
         self.done.send((self.number, outcome));
     }
 
-    fn rest(&self) -> std::sync::MutexGuard<'_, Option<Rest>> {
+    fn rest(&self) -> MutexGuard<'_, Option<Rest>> {
         self.rest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -64,6 +64,12 @@ mod slab;
 mod sources;
 mod state;
 mod stream;
+mod sync;
+
+#[cfg(test)]
+mod pool_tests;
+#[cfg(test)]
+mod ring_tests;
 
 #[cfg(test)]
 #[allow(dead_code, reason = "the tests of whole passes use more of it")]

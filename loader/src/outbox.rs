@@ -1,11 +1,14 @@
 //! Where batches that are done wait for the caller, who may be a thread or an async task.
 
-use std::sync::Arc;
-
-use crossbeam_channel::{Receiver, Sender, unbounded};
 use futures::task::AtomicWaker;
 
-use crate::{Batch, Error};
+use crate::{
+    Batch, Error,
+    sync::{
+        Arc,
+        channel::{Receiver, Sender, unbounded},
+    },
+};
 
 /// A batch that is done, by its number: they need not be done in order.
 pub(crate) type Outcome = (u64, Result<Batch, Error>);

@@ -1,11 +1,12 @@
 //! What a pass is waiting for, for whoever waits for the pass.
 
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicBool, Ordering::Relaxed},
+use crate::{
+    resident::SourceBlock,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
-
-use crate::resident::SourceBlock;
 
 /// What the assemble thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
