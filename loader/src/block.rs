@@ -1,7 +1,5 @@
 //! A block in memory: its columns, over the bytes as they were read.
 
-#![allow(dead_code, reason = "batches hold rows of numbers only, so far")]
-
 use std::{ops::Range, sync::Arc};
 
 use arrow::{
@@ -107,17 +105,6 @@ pub(crate) enum Spans {
 }
 
 impl BlockRows {
-    /// A block without rows.
-    pub(crate) fn empty() -> Self {
-        Self::Dense(DenseRows {
-            x: ScalarBuffer::from(Vec::new()),
-            y: BlockTarget::None,
-            keys: ScalarBuffer::from(Vec::new()),
-            origins: ScalarBuffer::from(Vec::new()),
-            bad: Vec::new(),
-        })
-    }
-
     /// Number of rows.
     pub(crate) fn rows(&self) -> usize {
         self.keys().len()
@@ -173,6 +160,7 @@ impl BlockRows {
     }
 
     /// The rows as numbers, or `None` when they are something else.
+    #[cfg(test)]
     pub(crate) fn as_dense(&self) -> Option<&DenseRows> {
         match self {
             Self::Dense(rows) => Some(rows),

@@ -3,8 +3,6 @@
 //! Our own shards have a checksum for every block. The other formats mostly have none: see [`foreign`] for what is done
 //! instead. A dataset in any format has a fingerprint, which changes when its files or their descriptions do.
 
-#![allow(dead_code, reason = "batches hold rows of numbers only, so far")]
-
 pub(crate) mod columns;
 pub(crate) mod config;
 mod foreign;
@@ -19,10 +17,7 @@ mod tests;
 mod values;
 mod webdataset;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
-};
+use std::sync::Arc;
 
 use feedline_schemas::{
     ids::Hash128,
@@ -72,7 +67,6 @@ pub(crate) struct Input {
     fingerprint: Hash128,
     format: Format,
     bad_values: BadValues,
-    bad_rows: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -99,7 +93,6 @@ impl<T> Opened<T> {
             fingerprint: self.fingerprint,
             format: format(self.format),
             bad_values,
-            bad_rows: AtomicU64::new(0),
         }
     }
 }
@@ -183,7 +176,6 @@ impl Input {
         };
         values::check(&mut rows, &self.record, self.bad_values)
             .map_err(|bad| values::error(self.url_of(block), self.geometry.block(block).1, bad))?;
-        self.bad_rows.fetch_add(rows.bad().len() as u64, Relaxed);
         Ok(rows)
     }
 
@@ -191,6 +183,7 @@ impl Input {
     ///
     /// # Errors
     /// [`Error`], when the dataset has no lengths apart from its documents, or they cannot be read.
+    #[allow(dead_code, reason = "for packing and flat windows of tokens")]
     pub(crate) async fn lengths(&self, extents: &dyn Extents) -> Result<DocumentLengths, Error> {
         match &self.format {
             Format::Shards(shards) => shards.lengths(extents).await,
@@ -204,6 +197,7 @@ impl Input {
     }
 
     /// Token ids in a block, if that is known before it is read.
+    #[allow(dead_code, reason = "for packing and flat windows of tokens")]
     pub(crate) fn tokens(&self, block: BlockId) -> Option<u64> {
         self.geometry.block(block).0.tokens
     }
@@ -212,11 +206,6 @@ impl Input {
     pub(crate) fn block_bytes(&self, block: BlockId) -> u64 {
         let range = self.geometry.byte_range(block);
         range.end - range.start
-    }
-
-    /// Rows set aside so far, counted whenever their block was read.
-    pub(crate) fn bad_rows(&self) -> u64 {
-        self.bad_rows.load(Relaxed)
     }
 
     /// Parts of files that were read a second time because what came made no sense.

@@ -1,6 +1,7 @@
 //! Datasets of every format, read whole.
 
 mod damage;
+mod fixtures;
 mod mds;
 mod parquet;
 mod shards;
