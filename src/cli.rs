@@ -41,6 +41,59 @@ pub(crate) enum Command {
         #[arg(long, value_enum, default_value_t = SplitName::Test)]
         split: SplitName,
     },
+    /// Measure a part of the program
+    #[command(subcommand)]
+    Bench(Bench),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    /// Read a dataset as a training would, and show how fast and at what cost
+    Loader(LoaderBench),
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct LoaderBench {
+    /// URL or path of the dataset: a folder with `CURRENT`, Parquet files, WebDataset tars, or MDS
+    #[arg(value_name = "URL")]
+    pub(crate) url: String,
+    /// Split to read
+    #[arg(long, value_enum, default_value_t = SplitName::Train)]
+    pub(crate) split: SplitName,
+    /// Samples in a batch
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) batch_size: u32,
+    /// Passes over the split
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) epochs: u64,
+    /// Seed of the order
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Most threads that fill batches; 0 is one for each processor
+    #[arg(long, default_value_t = 0)]
+    pub(crate) threads: u32,
+    /// Pictures: random resized crops of this many pixels a side, flipped half of the time
+    #[arg(long, value_name = "PIXELS")]
+    pub(crate) picture_size: Option<u32>,
+    /// Tokens: documents packed into rows of this many ids
+    #[arg(long, value_name = "IDS")]
+    pub(crate) token_length: Option<u32>,
+    /// Milliseconds that each batch takes its consumer besides reading it, as a training step would
+    #[arg(long, default_value_t = 0.0, value_parser = milliseconds)]
+    pub(crate) step_ms: f64,
+    /// Also run the same consumer over one batch again and again: what it would reach if data cost nothing
+    #[arg(long)]
+    pub(crate) headspace: bool,
+    /// Print the report as one JSON object, on the last line of standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn milliseconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if (0.0..=3.6e6).contains(&value) => Ok(value),
+        _ => Err("use a number of milliseconds, 0 to 3600000".into()),
+    }
 }
 
 /// A pipeline file and what is changed in it.

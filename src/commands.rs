@@ -17,7 +17,10 @@ use feedline_storage::{
 use serde::Serialize;
 
 use crate::{
-    cli::{Cli, Command, Dataset, Ingest, IngestCommand, Options, Pipeline, Shards},
+    bench,
+    cli::{
+        Bench, Cli, Command, Dataset, Ingest, IngestCommand, LoaderBench, Options, Pipeline, Shards,
+    },
     environment::Environment,
     exit::Outcome,
     output::{self, Inspection, Text},
@@ -78,6 +81,7 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
             let work = Work::load(&pipeline, tools)?;
             work.eval(split.into()).await
         }
+        Command::Bench(Bench::Loader(options)) => bench_loader(options, tools).await,
     }
 }
 
@@ -100,6 +104,15 @@ async fn run_ingest(ingest: Ingest, tools: &Tools) -> anyhow::Result<Outcome> {
     let report = work.ingest(only.as_ref()).await?;
     tools.print(&report, work.json)?;
     Ok(Outcome::of_rejected(report.rejected))
+}
+
+async fn bench_loader(options: LoaderBench, tools: &Tools) -> anyhow::Result<Outcome> {
+    let (clock, stop) = (Arc::clone(&tools.clock), tools.stop.clone());
+    let store_options = tools.environment.store_options();
+    let json = options.json;
+    let run = move || bench::loader(&options, store_options, &clock, &stop);
+    tools.print(&tokio::task::spawn_blocking(run).await??, json)?;
+    Ok(Outcome::Done)
 }
 
 async fn verify(dataset: &Dataset, tools: &Tools) -> anyhow::Result<Outcome> {

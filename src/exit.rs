@@ -62,6 +62,11 @@ fn code_of(error: &anyhow::Error) -> u8 {
     if let Some(feedline_storage::Error::Location { .. }) = error.downcast_ref() {
         return 2;
     }
+    if let Some(feedline_loader::Error::Config { .. } | feedline_loader::Error::Location { .. }) =
+        error.downcast_ref()
+    {
+        return 2;
+    }
     if let Some(Trainer::Config) = error.downcast_ref().map(feedline_trainer::Error::kind) {
         return 2;
     }

@@ -1,5 +1,6 @@
 //! `feedline`: takes data from the web to the GPU.
 
+mod bench;
 mod cli;
 mod commands;
 mod environment;

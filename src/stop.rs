@@ -48,6 +48,15 @@ impl Stop {
         Ok(Self { watch, flag })
     }
 
+    /// For loops on threads of their own that have nothing to save.
+    ///
+    /// # Errors
+    /// When a signal came.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(!self.flag.load(Ordering::SeqCst), "interrupted");
+        Ok(())
+    }
+
     /// Runs `work`, which may be dropped at any await, until it ends or a signal comes.
     ///
     /// # Errors
