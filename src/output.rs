@@ -7,7 +7,7 @@ use std::{
 };
 
 use feedline_schemas::{
-    manifest::{Layout, Manifest, TargetKind},
+    manifest::{Layout, Manifest, TargetKind, TokenType},
     report::{
         DatasetReport, EvalReport, IngestReport, RunReport, SourceReport, TrainReport, VerifyReport,
     },
@@ -271,23 +271,14 @@ pub(crate) struct Inspection {
 impl Text for Inspection {
     fn write(&self, out: &mut String) -> fmt::Result {
         let Manifest {
-            layout: Layout::Dense { features, target },
+            layout,
             splits,
             sources,
             counts,
             ..
         } = &self.manifest;
         writeln!(out, "dataset {}", self.manifest.dataset)?;
-        let target = match target {
-            TargetKind::None => "no target".to_owned(),
-            TargetKind::Regression => "a number to predict".to_owned(),
-            TargetKind::Classification { classes } => format!("{classes} classes to predict"),
-        };
-        line(
-            out,
-            "layout",
-            format!("{features} features (f32), {target}"),
-        )?;
+        line(out, "layout", layout_text(layout))?;
         for source in sources {
             let licence = source.licence.as_deref().unwrap_or("not stated");
             line(
@@ -324,6 +315,30 @@ impl Text for Inspection {
         }
         line(out, "fingerprint", self.manifest.fingerprint.to_string())?;
         line(out, "dataset", &self.url)
+    }
+}
+
+fn layout_text(layout: &Layout) -> String {
+    match layout {
+        Layout::Dense { features, target } => {
+            format!("{features} features (f32), {}", target_text(*target))
+        }
+        Layout::Pictures { target } => format!("encoded pictures, {}", target_text(*target)),
+        Layout::Tokens { id, vocabulary } => {
+            let bits = match id {
+                TokenType::U16 => 16,
+                TokenType::U32 => 32,
+            };
+            format!("documents as {bits}-bit ids of {vocabulary} tokens")
+        }
+    }
+}
+
+fn target_text(target: TargetKind) -> String {
+    match target {
+        TargetKind::None => "no target".to_owned(),
+        TargetKind::Regression => "a number to predict".to_owned(),
+        TargetKind::Classification { classes } => format!("{classes} classes to predict"),
     }
 }
 
