@@ -11,7 +11,7 @@ use feedline_storage::{Store, clock::Clock};
 
 use crate::{
     BatchKind, BatchStream, EpochBatches, Error, LoaderBuilder, LoaderConfig, LoaderMetrics,
-    Quarantined,
+    LoaderPlan, Quarantined,
     assemble::States,
     device::HostLock,
     engine::Engine,
@@ -255,6 +255,13 @@ impl Loader {
     #[must_use]
     pub fn fingerprint(&self) -> Hash128 {
         self.input.fingerprint()
+    }
+
+    /// What an epoch will read and hold, and how well it mixes. Simulates some hundred batches, which takes up to
+    /// seconds, and reads nothing.
+    #[must_use]
+    pub fn plan(&self) -> LoaderPlan {
+        LoaderPlan::new(&self.orders, self.input.geometry(), &self.config)
     }
 
     /// Where the time of all passes so far went.

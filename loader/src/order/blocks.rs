@@ -43,6 +43,12 @@ impl Blocks {
         Self::new(rows).in_extents(self.extents.clone())
     }
 
+    /// Bytes held.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> usize {
+        4 * (self.rows.capacity() + self.extents.as_ref().map_or(0, Vec::capacity))
+    }
+
     /// Samples of all blocks.
     pub(crate) fn samples(&self) -> u64 {
         self.samples

@@ -202,6 +202,13 @@ impl Deal {
         }
     }
 
+    /// Bytes held besides the blocks.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> usize {
+        let permutation = 16 * index(u64::from(self.blocks.unit_count()).isqrt() + 1);
+        8 * self.marks.capacity() + permutation
+    }
+
     /// The window of `domain` that holds its sample at `position`.
     pub(crate) fn span(&self, domains: &Domains, domain: u32, position: u64) -> Span {
         let ours = domains.samples(domain);

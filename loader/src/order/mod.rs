@@ -42,6 +42,7 @@ pub(crate) mod packing;
 mod permutation;
 mod phase;
 mod plan;
+mod quality;
 mod schedule;
 mod source;
 pub(crate) mod tokens;
@@ -59,10 +60,12 @@ pub(crate) use cursor::{Cursor, Run};
 pub use mixture::{MixtureConfig, SourceEnd, SourceWeight};
 pub(crate) use phase::Phase;
 pub(crate) use plan::Need;
+pub use quality::ShuffleQuality;
+pub(crate) use quality::shuffle_quality;
 pub(crate) use source::Units;
 pub(crate) use window::{Window, WindowPlace};
 
-use feedline_schemas::loader_state::LastBatch;
+use feedline_schemas::{ids::Rank, loader_state::LastBatch};
 
 use crate::{geometry::BlockId, index::index};
 use cursor::{Lane, lanes};
@@ -192,6 +195,11 @@ impl Orders {
         self.spec
     }
 
+    /// The blocks of the first source.
+    fn first_blocks(&self) -> Arc<Blocks> {
+        Arc::clone(self.sources[0].blocks())
+    }
+
     /// Samples of each source.
     pub(crate) fn sizes(&self) -> impl Iterator<Item = u64> {
         self.sources.iter().map(|source| source.samples())
@@ -309,6 +317,20 @@ impl Order {
     /// Starts looking up slots.
     pub(crate) fn cursor(&self) -> Cursor {
         Cursor::new(self.clone())
+    }
+
+    /// Domains of all sources of which `world_size` ranks read some in the first batch, a domain that two ranks read
+    /// counted for both.
+    pub(crate) fn domains_read(&self, world_size: u32) -> u64 {
+        let mut cursor = self.cursor();
+        (0..world_size)
+            .map(|rank| {
+                let share = Share::new(Rank::new(rank), world_size);
+                let mut runs = Vec::new();
+                cursor.runs(0, share.slots(self.slots(0)), &mut runs);
+                runs.len() as u64
+            })
+            .sum()
     }
 
     fn lanes(&self) -> &[Lane] {

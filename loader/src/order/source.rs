@@ -109,6 +109,11 @@ impl Source {
         }
     }
 
+    /// How many samples each block holds.
+    pub(crate) fn blocks(&self) -> &Arc<Blocks> {
+        self.units.blocks()
+    }
+
     /// Samples of an epoch.
     pub(crate) fn samples(&self) -> u64 {
         self.units.blocks().samples()

@@ -259,3 +259,37 @@ async fn metrics_are_json_with_units_in_their_names() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_plan_tells_what_an_epoch_reads_and_holds() {
+    let store = Store::memory();
+    let manifest = publish_train(&store, SHARDS).await;
+    let bytes: u64 = manifest.splits[0]
+        .shards
+        .iter()
+        .flat_map(|shard| &shard.blocks)
+        .map(|block| u64::from(block.metadata_bytes) + block.body_bytes)
+        .sum();
+    let alone = open(&store, &config(16)).await.plan();
+    assert_eq!(
+        (alone.samples, alone.batches, alone.bytes, alone.requests),
+        (SAMPLES, 77, bytes, 31)
+    );
+    assert_eq!((alone.domains, alone.window_blocks), (4, 2));
+    assert_eq!(alone.window_bytes, bytes * 8 / 31);
+    assert!((alone.reads_per_block - 1.0).abs() < 1e-9);
+    let shuffle = alone.shuffle;
+    assert!(shuffle.classes_per_batch > 10.0 && shuffle.classes_per_batch <= 16.0);
+    let extents = LoaderConfig {
+        extent_bytes: 1 << 20,
+        ..of_rank(&config(16), 1, 8)
+    };
+    let shared = open(&store, &extents).await.plan();
+    assert_eq!((shared.requests, shared.domains), (3, 3));
+    assert!(
+        shared.reads_per_block > 2.0,
+        "eight ranks share three domains"
+    );
+    let json = serde_json::to_value(shared).unwrap();
+    assert_eq!(json["shuffle"]["classes"], 1000);
+}

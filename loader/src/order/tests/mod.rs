@@ -5,7 +5,6 @@ mod units;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use feedline_schemas::ids::Rank;
 use proptest::prelude::*;
 
 use super::*;
@@ -267,6 +266,28 @@ fn a_class_sorted_set_is_mixed_almost_as_well_as_by_a_global_permutation() {
         spread <= 1.15,
         "means of batches spread {spread} times as far as independent draws"
     );
+}
+
+/// Ten thousand million samples in a million shards of one block each.
+#[test]
+fn fault_36_a_resume_in_1e10_samples_takes_few_bytes_and_looks_at_no_sample_before() {
+    const BLOCKS: u32 = 1_000_000;
+    let spec = spec(1, 64, 8, 256);
+    let orders = Orders::single(spec, units(&vec![10_000; BLOCKS as usize])).unwrap();
+    let order = orders.epoch(5, None).unwrap();
+    let batches = order.batch_count();
+    assert_eq!(batches, 10_000_000_000 / 256);
+    let mut cursor = order.cursor();
+    let first = places(&mut cursor, batches / 2, 0..256);
+    assert_eq!(first, places(&mut order.cursor(), batches / 2, 0..256));
+    let share = Share::new(Rank::new(6), 7);
+    let needs: Vec<_> = order.needs(batches / 2, share).take(200).collect();
+    assert!(needs.iter().all(|need| need.first >= batches / 2));
+    let source = order.source(0);
+    let bytes = source.blocks().bytes() + source.deal(5).bytes();
+    assert!(bytes < 8 * BLOCKS as usize, "{bytes} bytes");
+    let windows = order.windows().len();
+    assert!(windows <= 2 * 64, "{windows} windows of 8 blocks");
 }
 
 #[test]
