@@ -5,7 +5,7 @@ use std::{fmt::Debug, ops::Range};
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::{Error, Listed};
+use crate::{Answer, Error, Listed, ReadFailure, ReadOnce};
 
 /// Outcome of one attempt to create an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,10 @@ pub(crate) trait Backend: Debug + Send + Sync {
     async fn get(&self, path: &str) -> Result<Bytes, Error>;
     /// A range of it; may return fewer bytes, which the caller checks.
     async fn get_range(&self, path: &str, range: Range<u64>) -> Result<Bytes, Error>;
+    /// A range of it, by one request and no more.
+    async fn read_once(&self, path: &str, read: &ReadOnce) -> Result<Answer, ReadFailure>;
+    /// Forgets connections and credentials, so that the next request makes new ones.
+    fn reconnect(&self);
     /// Its size in bytes.
     async fn size(&self, path: &str) -> Result<u64, Error>;
     /// Replaces it atomically and durably.

@@ -8,10 +8,11 @@ use std::{
 };
 
 use async_trait::async_trait;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use crate::{
-    Error, Listed,
+    Answer, Error, Listed, ReadFailure, ReadOnce,
     backend::{Backend, Created},
 };
 
@@ -115,13 +116,13 @@ pub(crate) struct FaultyBackend {
 }
 
 impl FaultyBackend {
-    async fn run<T>(
+    async fn run<T, E: From<Error>>(
         &self,
         operation: Operation,
         name: &'static str,
         path: &str,
-        call: impl Future<Output = Result<T, Error>> + Send,
-    ) -> Result<(T, Option<Effect>), Error> {
+        call: impl Future<Output = Result<T, E>> + Send,
+    ) -> Result<(T, Option<Effect>), E> {
         let effect = self.faults.hit(operation, path);
         let injected = |when| Error::Injected {
             operation: name,
@@ -129,15 +130,16 @@ impl FaultyBackend {
             when,
         };
         match effect {
-            Some(Effect::FailBefore) => Err(injected("before")),
+            Some(Effect::FailBefore) => Err(injected("before").into()),
             Some(Effect::Full) => Err(Error::io(
                 name,
                 self.inner.url_of(path),
                 std::io::ErrorKind::StorageFull.into(),
-            )),
+            )
+            .into()),
             Some(Effect::FailAfter) => {
                 call.await?;
-                Err(injected("after"))
+                Err(injected("after").into())
             }
             Some(Effect::Delay(time)) => {
                 tokio::time::sleep(time).await;
@@ -153,16 +155,21 @@ impl FaultyBackend {
         call: impl Future<Output = Result<Bytes, Error>> + Send,
     ) -> Result<Bytes, Error> {
         let (bytes, effect) = self.run(Operation::Read, "read", path, call).await?;
-        Ok(match effect {
-            Some(Effect::ShortRead(most)) => bytes.slice(..bytes.len().min(most)),
-            Some(Effect::FlipBit(bit)) if !bytes.is_empty() => {
-                let mut flipped = bytes.to_vec();
-                let byte = bit / 8 % flipped.len();
-                flipped[byte] ^= 1 << (bit % 8);
-                flipped.into()
-            }
-            _ => bytes,
-        })
+        Ok(damaged(bytes, effect))
+    }
+}
+
+/// `bytes` after a read's own effects.
+fn damaged(bytes: Bytes, effect: Option<Effect>) -> Bytes {
+    match effect {
+        Some(Effect::ShortRead(most)) => bytes.slice(..bytes.len().min(most)),
+        Some(Effect::FlipBit(bit)) if !bytes.is_empty() => {
+            let mut flipped = bytes.to_vec();
+            let byte = bit / 8 % flipped.len();
+            flipped[byte] ^= 1 << (bit % 8);
+            flipped.into()
+        }
+        _ => bytes,
     }
 }
 
@@ -176,6 +183,22 @@ impl Backend for FaultyBackend {
     }
     async fn get_range(&self, path: &str, range: Range<u64>) -> Result<Bytes, Error> {
         self.read(path, self.inner.get_range(path, range)).await
+    }
+    async fn read_once(&self, path: &str, read: &ReadOnce) -> Result<Answer, ReadFailure> {
+        let call = self.inner.read_once(path, read);
+        let (answer, effect) = self.run(Operation::Read, "read", path, call).await?;
+        if effect.is_none() {
+            return Ok(answer);
+        }
+        let body: BytesMut = answer.body.try_collect().await?;
+        let body = damaged(body.freeze(), effect);
+        Ok(Answer {
+            body: stream::once(async { Ok(body) }).boxed(),
+            ..answer
+        })
+    }
+    fn reconnect(&self) {
+        self.inner.reconnect();
     }
     async fn size(&self, path: &str) -> Result<u64, Error> {
         self.inner.size(path).await

@@ -4,14 +4,20 @@
 //! Writes are atomic and durable: an object is there complete or not at all. [`Store::put_new`] creates an object only
 //! if it is absent, and when the answer is lost it reads back what is stored instead of guessing.
 
+mod attempt;
 mod backend;
+mod clients;
 pub mod clock;
 mod error;
 mod faults;
+mod files;
 mod local;
 mod object;
+mod retry_after;
 mod store;
 
+pub use attempt::{Answer, FailureClass, Lane, ReadFailure, ReadOnce};
 pub use error::Error;
 pub use faults::{Effect, Faults, Operation, Rule};
+pub use files::LocalFiles;
 pub use store::{Listed, PutNew, Store, StoreOptions};

@@ -4,12 +4,16 @@ use std::{ops::Range, sync::Arc};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::TryStreamExt as _;
-use object_store::{ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, path::Path};
+use futures::{StreamExt as _, TryStreamExt as _};
+use object_store::{
+    Extensions, GetOptions, GetRange, GetResult, ObjectStore, ObjectStoreExt as _, PutMode,
+    PutOptions, path::Path,
+};
 
 use crate::{
-    Error, Listed,
+    Answer, Error, FailureClass, Listed, ReadFailure, ReadOnce,
     backend::{Backend, Created},
+    clients::{Clients, Note, Notes},
 };
 
 /// A folder of an object store.
@@ -19,11 +23,23 @@ pub(crate) struct ObjectBackend {
     root: Path,
     /// `scheme://host`, without credentials.
     base: String,
+    /// For reads that are tried once.
+    clients: Arc<Clients>,
 }
 
 impl ObjectBackend {
-    pub(crate) const fn new(store: Arc<dyn ObjectStore>, root: Path, base: String) -> Self {
-        Self { store, root, base }
+    pub(crate) fn new(
+        store: Arc<dyn ObjectStore>,
+        root: Path,
+        base: String,
+        clients: Clients,
+    ) -> Self {
+        Self {
+            store,
+            root,
+            base,
+            clients: Arc::new(clients),
+        }
     }
 
     pub(crate) fn store(&self) -> Arc<dyn ObjectStore> {
@@ -38,6 +54,48 @@ impl ObjectBackend {
 
     fn error(&self, operation: &'static str, path: &str, source: object_store::Error) -> Error {
         Error::remote(operation, self.url_of(path), source)
+    }
+
+    fn failure(&self, path: &str, note: Note, source: object_store::Error) -> ReadFailure {
+        ReadFailure {
+            class: note.class.unwrap_or_else(|| class_of(&source)),
+            retry_after: note.retry_after,
+            error: self.error("read", path, source),
+        }
+    }
+
+    fn answer(self, path: String, result: GetResult) -> Answer {
+        let (etag, object_bytes) = (result.meta.e_tag.clone(), result.meta.size);
+        let body_bytes = result.range.end.saturating_sub(result.range.start);
+        // A body that fails was cut, whatever the client says about it.
+        let cut = Note {
+            class: Some(FailureClass::Broken),
+            retry_after: None,
+        };
+        let body = result.into_stream();
+        let body = body.map_err(move |e| self.failure(&path, cut, e)).boxed();
+        Answer {
+            etag,
+            object_bytes,
+            body_bytes,
+            body,
+        }
+    }
+}
+
+/// What an error says when no request was made, or its answer makes no sense.
+fn class_of(error: &object_store::Error) -> FailureClass {
+    match error {
+        object_store::Error::NotFound { .. } => FailureClass::Missing,
+        object_store::Error::Precondition { .. } => FailureClass::Changed,
+        object_store::Error::PermissionDenied { .. }
+        | object_store::Error::Unauthenticated { .. } => FailureClass::Denied,
+        // The store in memory has no other failure.
+        object_store::Error::Generic { store, .. } if *store == "InMemory" => FailureClass::PastEnd,
+        object_store::Error::NotSupported { .. } | object_store::Error::NotImplemented { .. } => {
+            FailureClass::Fatal
+        }
+        _ => FailureClass::Other,
     }
 }
 
@@ -66,6 +124,30 @@ impl Backend for ObjectBackend {
     async fn get_range(&self, path: &str, range: Range<u64>) -> Result<Bytes, Error> {
         let result = self.store.get_range(&self.location(path), range).await;
         result.map_err(|e| self.error("read", path, e))
+    }
+
+    async fn read_once(&self, path: &str, read: &ReadOnce) -> Result<Answer, ReadFailure> {
+        let notes = Arc::new(Notes::default());
+        let mut extensions = Extensions::new();
+        extensions.insert(Arc::clone(&notes));
+        let options = GetOptions {
+            range: Some(GetRange::Bounded(read.range.clone())),
+            if_match: read.if_match.clone(),
+            extensions,
+            ..GetOptions::default()
+        };
+        let ask = async {
+            let client = self.clients.get(read.lane)?;
+            client.get_opts(&self.location(path), options).await
+        };
+        match ask.await {
+            Ok(result) => Ok(self.clone().answer(path.to_owned(), result)),
+            Err(source) => Err(self.failure(path, notes.read(), source)),
+        }
+    }
+
+    fn reconnect(&self) {
+        self.clients.forget();
     }
 
     async fn size(&self, path: &str) -> Result<u64, Error> {

@@ -15,8 +15,9 @@ use object_store::{
 use url::Url;
 
 use crate::{
-    Error, Faults,
+    Answer, Error, Faults, LocalFiles, ReadFailure, ReadOnce,
     backend::{Backend, Created},
+    clients::Clients,
     faults::FaultyBackend,
     local::LocalBackend,
     object::ObjectBackend,
@@ -65,6 +66,7 @@ pub struct Store {
     place: Place,
     /// Folder below the backend's root; empty or without a slash at either end.
     folder: String,
+    has_faults: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -100,9 +102,14 @@ impl Store {
                     return Err(location("the bucket or host is missing".into()));
                 }
                 let parsed = Url::parse(url).map_err(|e| location(e.to_string()))?;
-                let vars = options.vars.iter().map(|(k, v)| (k.as_str(), v.as_str()));
+                let mut vars = options.vars.clone();
+                if scheme == "http" {
+                    // Whoever writes `http` in a URL has allowed it.
+                    vars.insert("allow_http".into(), "true".into());
+                }
+                let pairs = vars.iter().map(|(k, v)| (k.as_str(), v.as_str()));
                 let (store, root) =
-                    parse_url_opts(&parsed, vars).map_err(|e| location(e.to_string()))?;
+                    parse_url_opts(&parsed, pairs).map_err(|e| location(e.to_string()))?;
                 let base = Url::parse(&format!(
                     "{scheme}://{}",
                     parsed.authority().rsplit('@').next().unwrap_or_default()
@@ -111,6 +118,7 @@ impl Store {
                     store.into(),
                     root,
                     base.map_err(|e| location(e.to_string()))?,
+                    Clients::new(parsed, vars),
                 ))
             }
             _ => Err(location(format!("unknown scheme `{scheme}`"))),
@@ -124,7 +132,9 @@ impl Store {
     #[must_use]
     pub fn memory() -> Self {
         let base = Url::parse("memory:///").expect("a constant that is a URL");
-        Self::object(Arc::new(InMemory::new()), Path::default(), base)
+        let store = Arc::new(InMemory::new());
+        let clients = Clients::same(Arc::<InMemory>::clone(&store));
+        Self::object(store, Path::default(), base, clients)
     }
 
     fn local(root: PathBuf) -> std::io::Result<Self> {
@@ -133,16 +143,18 @@ impl Store {
             backend: Arc::new(backend.clone()),
             place: Place::Local(backend),
             folder: String::new(),
+            has_faults: false,
         })
     }
 
-    fn object(store: Arc<dyn ObjectStore>, root: Path, base: Url) -> Self {
+    fn object(store: Arc<dyn ObjectStore>, root: Path, base: Url, clients: Clients) -> Self {
         let name = base.as_str().trim_end_matches('/').to_owned();
-        let backend = ObjectBackend::new(store, root, name);
+        let backend = ObjectBackend::new(store, root, name, clients);
         Self {
             backend: Arc::new(backend.clone()),
             place: Place::Object { base, backend },
             folder: String::new(),
+            has_faults: false,
         }
     }
 
@@ -163,6 +175,7 @@ impl Store {
                 inner: Arc::clone(&self.backend),
                 faults,
             }),
+            has_faults: true,
             ..self.clone()
         }
     }
@@ -227,6 +240,28 @@ impl Store {
                 got,
             })
         }
+    }
+
+    /// Reads part of an object by one request, without trying again; the body comes as it arrives.
+    ///
+    /// # Errors
+    /// [`ReadFailure`], with what kind of failure it is.
+    pub async fn read_once(&self, path: &str, read: &ReadOnce) -> Result<Answer, ReadFailure> {
+        self.backend.read_once(&self.full(path), read).await
+    }
+
+    /// Forgets the connections and credentials of [`Store::read_once`], so that the next request makes new ones.
+    pub fn reconnect(&self) {
+        self.backend.reconnect();
+    }
+
+    /// This folder's files, when it is on the local disk and has no faults. They are opened when they are first read.
+    #[must_use]
+    pub fn local_files(&self) -> Option<LocalFiles> {
+        if self.has_faults {
+            return None;
+        }
+        self.local_path().map(LocalFiles::new)
     }
 
     /// Size of an object in bytes.
@@ -360,8 +395,11 @@ fn redacted(url: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use bytes::BytesMut;
+    use futures::TryStreamExt as _;
+
     use super::*;
-    use crate::{Effect, Operation, Rule};
+    use crate::{Effect, FailureClass, Lane, Operation, Rule};
 
     fn rule(operation: Operation, effect: Effect, times: u64) -> Rule {
         Rule {
@@ -392,6 +430,7 @@ mod tests {
             })
         ));
         assert_eq!(store.size("d/x").await.unwrap(), 4);
+        check_reads_once(&store).await;
         assert_eq!(
             store.put_new("d/y", "mine".into()).await.unwrap(),
             PutNew::Created
@@ -419,6 +458,33 @@ mod tests {
         store.delete("d/x").await.unwrap();
         store.delete("d/x").await.unwrap();
         assert_eq!(store.list("d").await.unwrap().len(), 1);
+    }
+
+    /// The same, for reads that are tried once; `d/x` is `two!`.
+    async fn check_reads_once(store: &Store) {
+        let read = |range| ReadOnce {
+            range,
+            if_match: None,
+            lane: Lane::First,
+        };
+        let answer = store.read_once("d/x", &read(1..9)).await.unwrap();
+        assert_eq!((answer.object_bytes, answer.body_bytes), (4, 3));
+        let body: BytesMut = answer.body.try_collect().await.unwrap();
+        assert_eq!(body, "wo!");
+        let missing = store.read_once("y", &read(0..1)).await.unwrap_err();
+        assert_eq!(missing.class, FailureClass::Missing);
+        let Some(etag) = answer.etag else { return };
+        let if_match = |etag: &str| ReadOnce {
+            if_match: Some(etag.to_owned()),
+            lane: Lane::Second,
+            ..read(0..1)
+        };
+        assert!(store.read_once("d/x", &if_match(&etag)).await.is_ok());
+        let changed = store
+            .read_once("d/x", &if_match("other"))
+            .await
+            .unwrap_err();
+        assert_eq!(changed.class, FailureClass::Changed);
     }
 
     #[tokio::test]

@@ -1,0 +1,240 @@
+//! Clients of an object store that try each request once, and what its answers said beside their bodies.
+
+use std::{
+    collections::BTreeMap,
+    error::Error as StdError,
+    sync::{Arc, Mutex, PoisonError, RwLock},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use object_store::{
+    ClientConfigKey, ObjectStore, ObjectStoreScheme, RetryConfig,
+    aws::{AmazonS3Builder, AmazonS3ConfigKey},
+    azure::{AzureConfigKey, MicrosoftAzureBuilder},
+    client::{
+        HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
+        HttpService, ReqwestConnector,
+    },
+    gcp::{GoogleCloudStorageBuilder, GoogleConfigKey},
+    http::HttpBuilder,
+};
+use url::{Position, Url};
+
+use crate::{FailureClass, Lane, retry_after::parse_retry_after};
+
+/// Callers have deadlines of their own, which know how much was asked for.
+const NO_TIMEOUT: &str = "1 day";
+
+/// One client per lane, made when it is first used.
+pub(crate) struct Clients {
+    made: RwLock<[Option<Arc<dyn ObjectStore>>; 2]>,
+    how: How,
+}
+
+enum How {
+    /// Without a network there is nothing to keep apart.
+    Same(Arc<dyn ObjectStore>),
+    Settings(Url, BTreeMap<String, String>),
+}
+
+impl std::fmt::Debug for Clients {
+    /// Nothing: the settings hold credentials.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Clients")
+    }
+}
+
+impl Clients {
+    pub(crate) const fn same(store: Arc<dyn ObjectStore>) -> Self {
+        Self {
+            made: RwLock::new([None, None]),
+            how: How::Same(store),
+        }
+    }
+
+    pub(crate) const fn new(url: Url, vars: BTreeMap<String, String>) -> Self {
+        Self {
+            made: RwLock::new([None, None]),
+            how: How::Settings(url, vars),
+        }
+    }
+
+    pub(crate) fn get(&self, lane: Lane) -> object_store::Result<Arc<dyn ObjectStore>> {
+        let (url, vars) = match &self.how {
+            How::Same(store) => return Ok(Arc::clone(store)),
+            How::Settings(url, vars) => (url, vars),
+        };
+        let made = self.made.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = &made[lane as usize] {
+            return Ok(Arc::clone(client));
+        }
+        drop(made);
+        let mut made = self.made.write().unwrap_or_else(PoisonError::into_inner);
+        let slot = &mut made[lane as usize];
+        if slot.is_none() {
+            *slot = Some(connect(url, vars)?);
+        }
+        slot.clone().ok_or(object_store::Error::NotImplemented {
+            operation: "connect".into(),
+            implementer: "Clients".into(),
+        })
+    }
+
+    /// Forgets the clients, and with them connections and credentials.
+    pub(crate) fn forget(&self) {
+        *self.made.write().unwrap_or_else(PoisonError::into_inner) = [None, None];
+    }
+}
+
+/// Settings as variables, under the names of `$key`; then ours.
+macro_rules! configured {
+    ($builder:expr, $vars:expr, $key:ty) => {{
+        let builder = $vars.iter().fold($builder, |builder, (name, value)| {
+            match name.to_ascii_lowercase().parse() {
+                Ok(key) => builder.with_config(key, value),
+                Err(_) => builder,
+            }
+        });
+        let builder = builder
+            .with_config(<$key>::Client(ClientConfigKey::Timeout), NO_TIMEOUT)
+            .with_retry(once())
+            .with_http_connector(NotingConnector);
+        Arc::new(builder.build()?)
+    }};
+}
+
+fn connect(
+    url: &Url,
+    vars: &BTreeMap<String, String>,
+) -> object_store::Result<Arc<dyn ObjectStore>> {
+    Ok(match ObjectStoreScheme::parse(url)?.0 {
+        ObjectStoreScheme::AmazonS3 => configured!(
+            AmazonS3Builder::new().with_url(url.as_str()),
+            vars,
+            AmazonS3ConfigKey
+        ),
+        ObjectStoreScheme::GoogleCloudStorage => configured!(
+            GoogleCloudStorageBuilder::new().with_url(url.as_str()),
+            vars,
+            GoogleConfigKey
+        ),
+        ObjectStoreScheme::MicrosoftAzure => configured!(
+            MicrosoftAzureBuilder::new().with_url(url.as_str()),
+            vars,
+            AzureConfigKey
+        ),
+        _ => {
+            let builder = HttpBuilder::new().with_url(&url[..Position::BeforePath]);
+            let builder = vars.iter().fold(builder, |builder, (name, value)| {
+                match name.to_ascii_lowercase().parse() {
+                    Ok(key) => builder.with_config(key, value),
+                    Err(_) => builder,
+                }
+            });
+            let builder = builder
+                .with_config(ClientConfigKey::Timeout, NO_TIMEOUT)
+                .with_retry(once())
+                .with_http_connector(NotingConnector);
+            Arc::new(builder.build()?)
+        }
+    })
+}
+
+fn once() -> RetryConfig {
+    RetryConfig {
+        max_retries: 0,
+        retry_timeout: Duration::ZERO,
+        ..RetryConfig::default()
+    }
+}
+
+/// What is known of an answer beside its body. Travels with the request.
+#[derive(Debug, Default)]
+pub(crate) struct Notes(Mutex<Note>);
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Note {
+    /// What went wrong, if the request was made and failed.
+    pub(crate) class: Option<FailureClass>,
+    pub(crate) retry_after: Option<Duration>,
+}
+
+impl Notes {
+    pub(crate) fn read(&self) -> Note {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self, note: Note) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = note;
+    }
+}
+
+#[derive(Debug)]
+struct NotingConnector;
+
+impl HttpConnector for NotingConnector {
+    fn connect(&self, options: &object_store::ClientOptions) -> object_store::Result<HttpClient> {
+        let client = ReqwestConnector::default().connect(options)?;
+        Ok(HttpClient::new(NotingService(client)))
+    }
+}
+
+#[derive(Debug)]
+struct NotingService(HttpClient);
+
+#[async_trait]
+impl HttpService for NotingService {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let notes = request.extensions().get::<Arc<Notes>>().cloned();
+        let answer = self.0.execute(request).await;
+        if let Some(notes) = notes {
+            notes.write(note(&answer));
+        }
+        answer
+    }
+}
+
+fn note(answer: &Result<HttpResponse, HttpError>) -> Note {
+    match answer {
+        Ok(answer) if answer.status().is_success() => Note::default(),
+        Ok(answer) => Note {
+            class: Some(FailureClass::of_status(answer.status().as_u16())),
+            retry_after: answer
+                .headers()
+                .get("retry-after")
+                .and_then(|value| parse_retry_after(value.to_str().ok()?)),
+        },
+        Err(error) => Note {
+            class: Some(class_of(error)),
+            retry_after: None,
+        },
+    }
+}
+
+fn class_of(error: &HttpError) -> FailureClass {
+    match error.kind() {
+        HttpErrorKind::Timeout => FailureClass::TimedOut,
+        HttpErrorKind::Connect => connect_class(error),
+        _ => FailureClass::Broken,
+    }
+}
+
+/// Which step of connecting failed. The client's error types are not public, so their texts have to tell.
+fn connect_class(error: &HttpError) -> FailureClass {
+    let mut cause: Option<&(dyn StdError + 'static)> = Some(error);
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if text.contains("dns error") {
+            return FailureClass::Dns;
+        }
+        if ["tls", "handshake", "certificate"]
+            .iter()
+            .any(|word| text.contains(word))
+        {
+            return FailureClass::Tls;
+        }
+        cause = error.source();
+    }
+    FailureClass::Connect
+}
