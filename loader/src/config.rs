@@ -8,7 +8,7 @@ use feedline_schemas::{
     manifest::Split,
 };
 
-use crate::{Error, InputConfig, picture::PictureConfig};
+use crate::{Error, InputConfig, fetch::FetchConfig, picture::PictureConfig};
 
 /// Settings of a loader. Those marked "order" decide which samples a batch holds and must be the same on every rank
 /// and when resuming; the others may differ.
@@ -62,6 +62,8 @@ pub struct LoaderConfig {
     pub last_batch: LastBatch,
     /// Order: the dataset's format and columns. Our own shards need no settings.
     pub input: InputConfig,
+    /// How bytes are asked for: deadlines, retries, second requests for what is late.
+    pub fetch: FetchConfig,
 }
 
 /// How tokenized documents become rows of a batch.
@@ -112,6 +114,7 @@ impl LoaderConfig {
             extent_bytes: 0,
             last_batch: LastBatch::Keep,
             input: InputConfig::new(),
+            fetch: FetchConfig::new(),
         }
     }
 
@@ -159,6 +162,7 @@ impl LoaderConfig {
         {
             return refuse("tokens.length", reason);
         }
+        self.fetch.check()?;
         self.pictures.as_ref().map_or(Ok(()), PictureConfig::check)
     }
 

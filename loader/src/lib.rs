@@ -91,7 +91,7 @@ pub use feedline_schemas::{
     loader_state::{LastBatch, LoaderState},
     manifest::Split,
 };
-pub use fetch::FetchError;
+pub use fetch::{FetchConfig, FetchError, FetchMetrics, RetryMetrics};
 pub use headspace::Headspace;
 pub use input::config::{BadValues, ColumnMap, InputConfig, InputFormat};
 pub use iterator::EpochBatches;

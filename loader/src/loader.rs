@@ -84,7 +84,12 @@ impl Loader {
             config.max_bad_share,
             Arc::clone(&meters),
         ));
-        let extents = StoreExtents::new(dataset.clone(), Arc::clone(&meters));
+        let extents = StoreExtents::new(
+            dataset.clone(),
+            &config.fetch,
+            config.reads,
+            Arc::clone(&meters),
+        );
         let sources = Sources {
             inputs: vec![SourceInput {
                 input: Arc::clone(&input),

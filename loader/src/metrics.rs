@@ -11,7 +11,10 @@ use std::{
 use feedline_storage::clock::Clock;
 use serde::Serialize;
 
-use crate::device::Pinning;
+use crate::{
+    device::Pinning,
+    fetch::{FetchMeters, FetchMetrics},
+};
 
 /// Totals of a loader since it was opened, over all of its passes.
 ///
@@ -44,7 +47,8 @@ pub struct LoaderMetrics {
     pub block_bytes: u64,
     /// Blocks that were still in memory from an earlier pass.
     pub kept_blocks: u64,
-    /// Blocks and shard heads that had to be asked for a second time.
+    /// Blocks and shard heads that had to be asked for a second time because they were damaged; requests that failed are
+    /// counted in `fetches`.
     pub refetches: u64,
     /// Most bytes of blocks that were in memory or on their way at one time.
     pub peak_bytes: u64,
@@ -59,6 +63,8 @@ pub struct LoaderMetrics {
     pub slabs_ahead: u32,
     /// How much of the batches' memory is page-locked for a device.
     pub pinning: Pinning,
+    /// Reading extents from the stores, without what came from a cache.
+    pub fetches: FetchMetrics,
 }
 
 /// Seconds of one stage, on the clock the loader was opened with.
@@ -76,6 +82,7 @@ pub struct StageMetrics {
 #[derive(Debug)]
 pub(crate) struct Meters {
     clock: Arc<dyn Clock>,
+    pub(crate) fetches: FetchMeters,
     pub(crate) fetch_busy: Timer,
     pub(crate) fetch_blocked: Timer,
     pub(crate) check: Timer,
@@ -145,6 +152,7 @@ impl Meters {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,
+            fetches: FetchMeters::default(),
             fetch_busy: Timer::default(),
             fetch_blocked: Timer::default(),
             check: Timer::default(),
@@ -226,6 +234,7 @@ impl Meters {
             reads: 0,
             slabs_ahead: 0,
             pinning: Pinning::default(),
+            fetches: self.fetches.totals(),
         }
     }
 }

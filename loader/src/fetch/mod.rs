@@ -1,16 +1,41 @@
 //! Reading parts of files.
+//!
+//! [`Extents`] is the seam between an input, which knows where its blocks lie, and the tiers their bytes come from.
+//! Behind it: a cache, or [`StoreExtents`] itself, which has one way for local files and one for remote stores. The
+//! latter asks one request at a time for what a caller wants and decides what follows from each failure:
+//!
+//! | file | decides |
+//! |---|---|
+//! | `permits` | how many requests are under way |
+//! | `attempt` | when a single one is given up, and what its failure means |
+//! | `hedges`, `latency` | when a second request is made for the same bytes |
+//! | `backoff` | how long to wait before the next try |
+//! | `pins` | whether an object is still the one that the run began with |
 
+mod attempt;
+mod backoff;
+mod config;
 mod error;
+mod hedges;
+mod latency;
+mod local;
+mod memory;
+mod meters;
+mod permits;
+mod pins;
+mod remote;
+mod store;
 
 use std::{ops::Range, sync::Arc};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use feedline_storage::{Error, Store};
 
+pub use config::FetchConfig;
 pub use error::FetchError;
-
-use crate::metrics::Meters;
+pub(crate) use meters::FetchMeters;
+pub use meters::{FetchMetrics, RetryMetrics};
+pub(crate) use store::StoreExtents;
 
 /// Part of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -26,6 +51,13 @@ pub(crate) struct Extent {
     pub(crate) first: u64,
 }
 
+impl Extent {
+    /// Number of its bytes, which have to fit into memory.
+    fn bytes(&self) -> usize {
+        usize::try_from(self.range.end.saturating_sub(self.range.start)).unwrap_or(usize::MAX)
+    }
+}
+
 /// Where parts of files come from.
 #[async_trait]
 pub(crate) trait Extents: Send + Sync + std::fmt::Debug {
@@ -36,82 +68,4 @@ pub(crate) trait Extents: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// [`FetchError`], after everything that could be tried was tried: the caller need not try again.
     async fn get(&self, extent: &Extent) -> Result<Bytes, FetchError>;
-}
-
-/// Extents straight from a store. What fails or is damaged is asked for once more.
-#[derive(Debug)]
-pub(crate) struct StoreExtents {
-    store: Store,
-    meters: Arc<Meters>,
-}
-
-impl StoreExtents {
-    /// Files of the folder `store`.
-    pub(crate) fn new(store: Store, meters: Arc<Meters>) -> Self {
-        Self { store, meters }
-    }
-
-    async fn once(&self, extent: &Extent) -> Result<Bytes, FetchError> {
-        let range = extent.range.clone();
-        let bytes = self.store.get_range(&extent.path, range).await;
-        let bytes = bytes.map_err(|error| self.explain(extent, error))?;
-        let Some(expected) = extent.crc32c else {
-            return Ok(bytes);
-        };
-        let found = self
-            .meters
-            .time(&self.meters.check, || crc32c::crc32c(&bytes));
-        if found == expected {
-            Ok(bytes)
-        } else {
-            Err(FetchError::Corrupt {
-                url: self.store.url_of(&extent.path),
-                range: extent.range.clone(),
-                expected,
-                found,
-            })
-        }
-    }
-
-    fn explain(&self, extent: &Extent, error: Error) -> FetchError {
-        let (url, range) = (self.store.url_of(&extent.path), extent.range.clone());
-        match error {
-            Error::NotFound { .. } => FetchError::Missing { url },
-            Error::Denied { .. } => FetchError::Denied {
-                url,
-                source: Arc::new(error),
-            },
-            error if error.is_retryable() => FetchError::Unavailable {
-                url,
-                range,
-                attempts: 2,
-                seconds: 0,
-                failures: "2 failed reads".into(),
-                source: Arc::new(error),
-            },
-            error => FetchError::Read {
-                url,
-                source: Arc::new(error),
-            },
-        }
-    }
-}
-
-#[async_trait]
-impl Extents for StoreExtents {
-    async fn get(&self, extent: &Extent) -> Result<Bytes, FetchError> {
-        let reason = match self.once(extent).await {
-            Ok(bytes) => return Ok(bytes),
-            Err(error @ FetchError::Missing { .. }) => return Err(error),
-            Err(error) => error.to_string(),
-        };
-        tracing::warn!(
-            file = self.store.url_of(&extent.path),
-            offset = extent.range.start,
-            reason,
-            "reading part of a file again"
-        );
-        self.meters.refetches.add(1);
-        self.once(extent).await
-    }
 }

@@ -101,7 +101,7 @@ impl Shards {
         };
         let bytes = match extents.get(&extent).await {
             Ok(bytes) => bytes,
-            Err(error) => return Err(self.explain(shard, number, error).await),
+            Err(error) => return Err(self.explain(shard, number, error)),
         };
         block::decode(bytes, entry, columns, &self.manifest.layout).map_err(|reason| {
             Error::Corrupt {
@@ -150,7 +150,7 @@ impl Shards {
             }
             let head = match extents.get(&extent).await {
                 Ok(head) => head,
-                Err(error) => return Err(self.explain(shard, 0, error).await),
+                Err(error) => return Err(self.explain(shard, 0, error)),
             };
             match self.understand(&head) {
                 Ok(columns) => return Ok(columns),
@@ -235,42 +235,29 @@ impl Shards {
     }
 
     /// Finds the plainest reason for which a shard cannot be read.
-    async fn explain(&self, shard: &Shard, block: u32, error: FetchError) -> Error {
+    fn explain(&self, shard: &Shard, block: u32, error: FetchError) -> Error {
+        let url = self.url(shard);
         match error {
             FetchError::Corrupt {
                 expected, found, ..
-            } => {
-                return Error::Corrupt {
-                    shard: self.url(shard),
-                    block,
-                    reason: format!(
-                        "its checksum is `{found:08x}` and the manifest says `{expected:08x}`"
-                    ),
-                };
-            }
-            FetchError::Missing { .. } => {
-                return Error::ShardMissing {
-                    shard: self.url(shard),
-                    fingerprint: self.manifest.fingerprint,
-                };
-            }
-            FetchError::Truncated { size, .. } => {
-                return Error::ShardTruncated {
-                    shard: self.url(shard),
-                    expected: shard.bytes,
-                    found: size,
-                };
-            }
-            _ => {}
-        }
-        match self.store.size(&shard.path).await {
-            Ok(found) if found < shard.bytes => Error::ShardTruncated {
-                shard: self.url(shard),
-                expected: shard.bytes,
-                found,
+            } => Error::Corrupt {
+                shard: url,
+                block,
+                reason: format!(
+                    "its checksum is `{found:08x}` and the manifest says `{expected:08x}`"
+                ),
             },
-            _ => Error::Read {
-                shard: self.url(shard),
+            FetchError::Missing { .. } => Error::ShardMissing {
+                shard: url,
+                fingerprint: self.manifest.fingerprint,
+            },
+            FetchError::Truncated { size, .. } => Error::ShardTruncated {
+                shard: url,
+                expected: shard.bytes,
+                found: size,
+            },
+            error => Error::Read {
+                shard: url,
                 block,
                 source: Box::new(error),
             },

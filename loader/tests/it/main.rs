@@ -13,6 +13,7 @@ mod formats;
 mod manifests;
 mod passes;
 mod pictures;
+mod server;
 mod threads;
 mod waiting;
 

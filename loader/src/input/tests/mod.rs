@@ -16,14 +16,14 @@ use super::{Input, config::InputConfig};
 use crate::{
     Error,
     block::{BlockRows, BlockTarget},
-    fetch::StoreExtents,
+    fetch::{FetchConfig, StoreExtents},
     metrics::Meters,
 };
 
 /// Extents of `store` without any cache.
 fn extents(store: &Store) -> StoreExtents {
     let meters = Meters::new(Arc::new(SystemClock));
-    StoreExtents::new(store.clone(), Arc::new(meters))
+    StoreExtents::new(store.clone(), &FetchConfig::new(), 16, Arc::new(meters))
 }
 
 async fn open(store: &Store, config: &InputConfig) -> Input {

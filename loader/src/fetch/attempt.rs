@@ -1,0 +1,283 @@
+//! One request for an extent, or for what is still missing of it.
+
+use std::{io, time::Duration};
+
+use feedline_storage::{Answer, Error, FailureClass, Lane, ReadFailure, ReadOnce};
+use futures::StreamExt as _;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::{Extent, FetchError, memory::Memory, meters::Cause, remote::RemoteExtents};
+
+/// What has come of an extent so far.
+#[derive(Debug)]
+pub(super) struct Partial {
+    pub(super) memory: Memory,
+    /// Bytes of it, from the start.
+    filled: usize,
+    /// CRC32C of these.
+    pub(super) crc32c: u32,
+    /// Version they belong to; without one they cannot be continued.
+    etag: Option<String>,
+}
+
+/// Why a request failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// It may succeed when made again.
+    Retry {
+        cause: Cause,
+        retry_after: Option<Duration>,
+        error: Error,
+    },
+    /// It will not.
+    Final(FetchError),
+}
+
+/// A request that failed, and what came before it did.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) failure: Failure,
+    pub(super) partial: Option<Partial>,
+}
+
+impl Failed {
+    pub(super) const fn is_final(&self) -> bool {
+        matches!(self.failure, Failure::Final(_))
+    }
+
+    fn new(cause: Cause, error: Error, partial: Partial) -> Self {
+        Self {
+            failure: Failure::Retry {
+                cause,
+                retry_after: None,
+                error,
+            },
+            partial: Some(partial).filter(|p| p.filled > 0 && p.etag.is_some()),
+        }
+    }
+
+    /// This failure, with what came of whichever of the two got further.
+    pub(super) fn with_longer(mut self, other: Self) -> Self {
+        let filled = |failed: &Self| failed.partial.as_ref().map_or(0, |p| p.filled);
+        if filled(&other) > filled(&self) {
+            self.partial = other.partial;
+        }
+        self
+    }
+}
+
+/// How much came in the current window.
+struct Window {
+    end: Instant,
+    bytes: u64,
+}
+
+impl RemoteExtents {
+    /// Asks once; gives up at `deadline`, or when too little comes.
+    pub(super) async fn attempt(
+        &self,
+        extent: &Extent,
+        lane: Lane,
+        partial: Option<Partial>,
+        deadline: Instant,
+        on_answer: impl FnOnce(),
+    ) -> Result<Partial, Failed> {
+        let mut partial = partial.unwrap_or_else(|| self.nothing_yet(extent));
+        let read = self.request(extent, lane, &partial);
+        let wanted = read.range.end - read.range.start;
+        let asked = timeout_at(deadline, self.store.read_once(&extent.path, &read)).await;
+        let answer = match asked {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(failure)) => return Err(self.failed(extent, failure, partial).await),
+            Err(_) => return Err(self.gave_up(extent, Cause::TimedOut, partial)),
+        };
+        on_answer();
+        if let Err(error) = self.accept(extent, &answer, wanted) {
+            return Err(Failed {
+                failure: Failure::Final(error),
+                partial: None,
+            });
+        }
+        partial.etag.clone_from(&answer.etag);
+        self.receive(extent, answer, partial, deadline).await
+    }
+
+    fn nothing_yet(&self, extent: &Extent) -> Partial {
+        Partial {
+            memory: self.pool.take(extent.bytes()),
+            filled: 0,
+            crc32c: 0,
+            etag: None,
+        }
+    }
+
+    fn request(&self, extent: &Extent, lane: Lane, partial: &Partial) -> ReadOnce {
+        self.meters.fetches.requests.add(1);
+        if partial.filled > 0 {
+            self.meters.fetches.resumed_bodies.add(1);
+        }
+        ReadOnce {
+            range: extent.range.start + partial.filled as u64..extent.range.end,
+            if_match: self.pins.if_match(&extent.path),
+            lane,
+        }
+    }
+
+    /// Checks that the answer is about the right object and all of the range.
+    fn accept(&self, extent: &Extent, answer: &Answer, wanted: u64) -> Result<(), FetchError> {
+        let url = || self.store.url_of(&extent.path);
+        let etag = answer.etag.as_deref();
+        let same = self.pins.check(&extent.path, etag, answer.object_bytes);
+        same.map_err(|reason| FetchError::Changed { url: url(), reason })?;
+        if answer.body_bytes < wanted {
+            return Err(FetchError::Truncated {
+                url: url(),
+                range: extent.range.clone(),
+                size: answer.object_bytes,
+            });
+        }
+        Ok(())
+    }
+
+    /// Takes the body, as long as enough of it comes.
+    async fn receive(
+        &self,
+        extent: &Extent,
+        mut answer: Answer,
+        mut partial: Partial,
+        deadline: Instant,
+    ) -> Result<Partial, Failed> {
+        let mut window = self.window();
+        loop {
+            let due = deadline.min(window.end);
+            match timeout_at(due, answer.body.next()).await {
+                Ok(Some(Ok(bytes))) => {
+                    if !self.take(&mut partial, &bytes) {
+                        return Err(self.cut_off(extent, partial));
+                    }
+                    window.bytes += bytes.len() as u64;
+                }
+                Ok(None) if partial.filled == extent.bytes() => return Ok(partial),
+                Ok(None) => return Err(self.cut_off(extent, partial)),
+                Ok(Some(Err(failure))) => return Err(self.failed(extent, failure, partial).await),
+                Err(_) => {}
+            }
+            let now = Instant::now();
+            if now >= deadline && partial.filled < extent.bytes() {
+                return Err(self.gave_up(extent, Cause::TimedOut, partial));
+            }
+            if now >= window.end {
+                if window.bytes < self.least_window_bytes() {
+                    return Err(self.gave_up(extent, Cause::Stalled, partial));
+                }
+                window = self.window();
+            }
+        }
+    }
+
+    fn window(&self) -> Window {
+        Window {
+            end: Instant::now() + self.config.progress_window,
+            bytes: 0,
+        }
+    }
+
+    fn least_window_bytes(&self) -> u64 {
+        let millis = u64::try_from(self.config.progress_window.as_millis()).unwrap_or(u64::MAX);
+        self.config.least_bytes_per_second.saturating_mul(millis) / 1000
+    }
+
+    /// Appends what came, unless it is more than was asked for. The checksum is taken while the bytes are at hand.
+    fn take(&self, partial: &mut Partial, bytes: &[u8]) -> bool {
+        let rest = &mut partial.memory.as_mut_slice()[partial.filled..];
+        let Some(place) = rest.get_mut(..bytes.len()) else {
+            return false;
+        };
+        place.copy_from_slice(bytes);
+        partial.filled += bytes.len();
+        partial.crc32c = self.meters.time(&self.meters.check, || {
+            crc32c::crc32c_append(partial.crc32c, bytes)
+        });
+        true
+    }
+
+    fn cut_off(&self, extent: &Extent, partial: Partial) -> Failed {
+        let error = Error::Short {
+            url: self.store.url_of(&extent.path),
+            wanted: extent.bytes() as u64,
+            got: partial.filled as u64,
+        };
+        Failed::new(Cause::Broken, error, partial)
+    }
+
+    fn gave_up(&self, extent: &Extent, cause: Cause, partial: Partial) -> Failed {
+        let text = match cause {
+            Cause::Stalled => "bytes came too slowly",
+            _ => "it took too long",
+        };
+        let error = Error::Io {
+            operation: "read",
+            url: self.store.url_of(&extent.path),
+            source: io::Error::new(io::ErrorKind::TimedOut, text),
+        };
+        Failed::new(cause, error, partial)
+    }
+
+    /// Decides whether a failure is worth another try.
+    async fn failed(&self, extent: &Extent, failure: ReadFailure, partial: Partial) -> Failed {
+        let cause = match failure.class {
+            FailureClass::Throttled => Cause::Throttled,
+            FailureClass::Server => Cause::Server,
+            FailureClass::Dns => Cause::Dns,
+            FailureClass::Connect => Cause::Connect,
+            FailureClass::Tls => Cause::Tls,
+            FailureClass::Broken => Cause::Broken,
+            FailureClass::TimedOut => Cause::TimedOut,
+            FailureClass::Denied => Cause::Denied,
+            FailureClass::Missing
+            | FailureClass::Changed
+            | FailureClass::PastEnd
+            | FailureClass::Fatal => {
+                return Failed {
+                    failure: Failure::Final(self.explain(extent, failure).await),
+                    partial: None,
+                };
+            }
+            _ => Cause::Other,
+        };
+        let mut failed = Failed::new(cause, failure.error, partial);
+        if let Failure::Retry { retry_after, .. } = &mut failed.failure {
+            *retry_after = failure.retry_after;
+        }
+        failed
+    }
+
+    async fn explain(&self, extent: &Extent, failure: ReadFailure) -> FetchError {
+        let url = self.store.url_of(&extent.path);
+        match failure.class {
+            FailureClass::Missing => FetchError::Missing { url },
+            FailureClass::Changed => FetchError::Changed {
+                url,
+                reason: "the store says that it has another ETag".into(),
+            },
+            FailureClass::PastEnd => FetchError::Truncated {
+                url,
+                range: extent.range.clone(),
+                size: self.size(extent).await,
+            },
+            _ => FetchError::Read {
+                url,
+                source: failure.error.into(),
+            },
+        }
+    }
+
+    /// Size of the object, or 0 when it cannot be had in time: it is only told.
+    async fn size(&self, extent: &Extent) -> u64 {
+        let size = self.store.size(&extent.path);
+        match timeout(self.config.attempt_least, size).await {
+            Ok(Ok(size)) => size,
+            _ => 0,
+        }
+    }
+}
