@@ -1,6 +1,6 @@
 //! Which part of a picture is used.
 
-use super::{Crop, PictureConfig, SampleRandom, header::Header};
+use super::{Crop, PictureConfig, SampleRandom, header::Header, rounding::whole};
 
 /// Operation of [`SampleRandom`] that draws the box.
 const OPERATION: u32 = 0;
@@ -198,14 +198,4 @@ fn centre(config: &PictureConfig, [width, height]: [u32; 2], shorter_side: u32) 
         height: box_height,
         sees_beside: true,
     }
-}
-
-/// A number that is whole, at least 0 and far below 2^32 as it is below a side.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a conversion that saturates is right for a side out of range, which is refused next"
-)]
-pub(super) fn whole(value: f64) -> u32 {
-    value as u32
 }

@@ -16,14 +16,19 @@ mod crop;
 mod error;
 mod header;
 mod jpeg;
+mod mix;
+mod normalise;
 mod orientation;
 mod other;
 mod random;
 mod resize;
+mod rounding;
 
 pub use augment::Augment;
 pub use config::{Crop, PictureConfig, PictureLimits};
 pub use error::PictureError;
+pub use mix::{CutBox, Level, Mix, MixConfig, apply_mix, mix_batch, outside, soft_label};
+pub use normalise::Normalise;
 pub use random::SampleRandom;
 
 use fast_image_resize::Resizer;
@@ -106,7 +111,8 @@ pub(crate) fn decode_into(
     });
     scratch.shrink();
     result?;
-    augment::apply(&config.augment, out, config.width as usize, random);
+    let (augments, width) = (&config.augment, config.width as usize);
+    augment::apply(augments, out, &mut scratch.turned, width, random);
     Ok(())
 }
 

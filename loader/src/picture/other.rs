@@ -28,6 +28,7 @@ pub(super) fn png_header(encoded: &[u8]) -> Result<Header, PictureError> {
     if &chunk[..8] != b"\0\0\0\x0dIHDR" {
         return Err(PictureError::corrupt("its first chunk is not its header"));
     }
+    check_chunks(encoded)?;
     let side =
         |at: usize| u32::from_be_bytes([chunk[at], chunk[at + 1], chunk[at + 2], chunk[at + 3]]);
     let (width, height) = (side(8), side(12));
@@ -46,6 +47,20 @@ pub(super) fn png_header(encoded: &[u8]) -> Result<Header, PictureError> {
         decoder_bytes: decoder_bytes(width, height, channels * wide),
         jpeg: None,
     })
+}
+
+/// The last chunk must be there: decoders do not miss it when the pixels are complete.
+fn check_chunks(encoded: &[u8]) -> Result<(), PictureError> {
+    let mut at = 8_usize;
+    while let Some(head) = encoded.get(at..at.saturating_add(8)) {
+        let length = u32::from_be_bytes([head[0], head[1], head[2], head[3]]) as usize;
+        let end = at.saturating_add(length).saturating_add(12);
+        if &head[4..] == b"IEND" && end <= encoded.len() {
+            return Ok(());
+        }
+        at = end;
+    }
+    Err(PictureError::truncated("it has no end chunk"))
 }
 
 /// Reads the first chunk after the container's header (RFC 9649, sections 2.4 to 2.7).

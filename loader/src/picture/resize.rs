@@ -10,9 +10,8 @@ use fast_image_resize::{
 };
 
 use super::{
-    Decoded, PictureConfig, PictureError, Scratch,
-    crop::{Wanted, whole},
-    orientation::Orientation,
+    Decoded, PictureConfig, PictureError, Scratch, crop::Wanted, orientation::Orientation,
+    rounding::whole,
 };
 
 /// Resizes the wanted part of what was decoded to `out`, turned upright.

@@ -10,6 +10,7 @@ mod elastic;
 mod faults;
 mod foreign;
 mod formats;
+mod jpeg;
 mod manifests;
 mod passes;
 mod pictures;

@@ -85,23 +85,34 @@ pub(super) fn rows(jpeg: &JpegHeader, bottom: u32) -> u16 {
     u16::try_from(rows).map_or(jpeg.height, |rows| rows.min(jpeg.height))
 }
 
-/// The file, with the height replaced by `rows`, so that the decoder stops there, and without Adobe's segment where it
-/// would mislead: zune-jpeg takes a transform of 0 for four inks, whatever the number of components.
+/// Bits that no Huffman code consists of (T.81, annex C: the code of all ones is reserved), and the end marker.
+const NO_CODE: [u8; 34] = {
+    let mut bytes = [0; 34];
+    let mut at = 0;
+    while at < 32 {
+        bytes[at] = 0xff;
+        at += 2;
+    }
+    [bytes[32], bytes[33]] = [0xff, 0xd9];
+    bytes
+};
+
+/// The file with three changes. The height is `rows`, so that the decoder stops there. Adobe's segment is hidden where
+/// it would mislead: zune-jpeg takes a transform of 0 for four inks, whatever the number of components. And before the
+/// end marker come bits that are no code: a decoder that arrives there early, as the scan was cut and then ended,
+/// stops with an error, where it would otherwise make up the rest; one that has all its rows never reads them.
 pub(super) fn patched<'a>(
-    encoded: &'a [u8],
+    encoded: &[u8],
     jpeg: &JpegHeader,
     rows: u16,
     copy: &'a mut Vec<u8>,
 ) -> &'a [u8] {
-    let is_ink = matches!(jpeg.colour, Colour::Cmyk { .. } | Colour::Ycck);
-    let adobe = jpeg.adobe_at.filter(|_| !is_ink);
-    if rows == jpeg.height && adobe.is_none() {
-        return encoded;
-    }
     copy.clear();
-    copy.extend_from_slice(encoded);
+    copy.extend_from_slice(&encoded[..jpeg.end_at]);
+    copy.extend_from_slice(&NO_CODE);
     copy[jpeg.height_at..jpeg.height_at + 2].copy_from_slice(&rows.to_be_bytes());
-    if let Some(at) = adobe {
+    let is_ink = matches!(jpeg.colour, Colour::Cmyk { .. } | Colour::Ycck);
+    if let Some(at) = jpeg.adobe_at.filter(|_| !is_ink) {
         copy[at] = b'-';
     }
     copy

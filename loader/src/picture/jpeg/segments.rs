@@ -44,6 +44,8 @@ pub(in crate::picture) struct JpegHeader {
     samples: u64,
     /// Place of the two bytes of height.
     pub(super) height_at: usize,
+    /// Place of the end marker.
+    pub(super) end_at: usize,
     /// Place of the word `Adobe` of segment APP14.
     pub(super) adobe_at: Option<usize>,
 }
@@ -75,8 +77,8 @@ impl JpegHeader {
             let body = segment(bytes, start, marker)?;
             if marker == 0xda {
                 let scan_components = *bytes.get(body.start).unwrap_or(&0);
-                check_end(bytes, body.end)?;
-                return found.finish(scan_components);
+                let end_at = find_end(bytes, body.end)?;
+                return found.finish(scan_components, end_at);
             }
             found.add(marker, &body, bytes)?;
             at = body.end;
@@ -125,7 +127,7 @@ impl Found {
         Ok(())
     }
 
-    fn finish(self, scan_components: u8) -> Result<JpegHeader, PictureError> {
+    fn finish(self, scan_components: u8, end_at: usize) -> Result<JpegHeader, PictureError> {
         let frame = self
             .frame
             .ok_or_else(|| PictureError::corrupt("its scan comes before its frame header"))?;
@@ -152,6 +154,7 @@ impl Found {
                 * units(frame.height, v_max)
                 * u64::from(samples_of_unit),
             height_at: frame.at + 1,
+            end_at,
             adobe_at: self.adobe.map(|(at, _)| at),
         })
     }
@@ -270,13 +273,12 @@ fn segment(bytes: &[u8], start: usize, marker: u8) -> Result<Range<usize>, Pictu
     Ok(start + 2..start + length)
 }
 
-/// The end marker cannot occur inside a scan, so a file without one after its first scan began is cut short. Rows
+/// The end marker cannot occur inside a scan, so a file without one after its first scan began was cut short. Rows
 /// below a crop are not decoded: this is what tells that they are there.
-fn check_end(bytes: &[u8], scan: usize) -> Result<(), PictureError> {
-    if bytes[scan..].windows(2).rev().any(|pair| pair == EOI) {
-        return Ok(());
-    }
-    Err(PictureError::truncated("it has no end marker"))
+fn find_end(bytes: &[u8], scan: usize) -> Result<usize, PictureError> {
+    let last = bytes[scan..].windows(2).rposition(|pair| pair == EOI);
+    last.map(|at| scan + at)
+        .ok_or_else(|| PictureError::truncated("it has no end marker"))
 }
 
 #[cfg(test)]

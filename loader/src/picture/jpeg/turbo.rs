@@ -39,7 +39,6 @@ impl Turbo {
             ));
         }
         let turbo = Self(handle);
-        turbo.set(raw::TJPARAM_TJPARAM_STOPONWARNING, 1)?;
         turbo.set(raw::TJPARAM_TJPARAM_SCANLIMIT, MOST_SCANS)?;
         Ok(turbo)
     }
@@ -61,7 +60,11 @@ impl Turbo {
         // SAFETY: the handle is live; its message is a string with an end, which is copied before the next call.
         let text = unsafe { CStr::from_ptr(raw::tj3GetErrorStr(self.0)) };
         let text = text.to_string_lossy();
-        Err(if text.contains("Premature end") {
+        // The first warning is the one that is kept. This one comes after the last row: of the rows below the crop.
+        if text.ends_with("extraneous bytes before marker 0xd9") {
+            return Ok(());
+        }
+        Err(if text.contains("remature end") {
             PictureError::truncated("its data end before its last row")
         } else {
             PictureError::corrupt(text)

@@ -1,0 +1,20 @@
+//! Conversions of numbers that lose what may be lost.
+
+/// A number without its fraction. One below 0 becomes 0, and one that is too large the largest.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a conversion that saturates is what is meant"
+)]
+pub(super) const fn whole(value: f64) -> u32 {
+    value as u32
+}
+
+/// The nearest f32.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a conversion that rounds is what is meant"
+)]
+pub(super) const fn narrow(value: f64) -> f32 {
+    value as f32
+}
