@@ -145,7 +145,7 @@ impl Wanted {
     }
 }
 
-/// torchvision 0.20, `RandomResizedCrop.get_params`: the same distribution, drawn from another generator.
+/// torchvision 0.29.2, `RandomResizedCrop.get_params`: the same distribution, drawn from another generator.
 fn random_box(
     [width, height]: [u32; 2],
     scale: [f32; 2],
