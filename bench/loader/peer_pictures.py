@@ -216,12 +216,24 @@ def dali(u8=False):
     return Epochs()
 
 
-def feedline(folder, u8=True, torch=False):
+def feedline(folder):
     import feedline as package
 
-    output = {} if u8 else {"normalize": True}
-    loader = package.Loader(DATA / folder, BATCH, seed=1, pictures={"height": SIDE, "width": SIDE, **output})
-    return loader.torch() if torch else loader
+    return package.Loader(DATA / folder, BATCH, seed=1, pictures={"height": SIDE, "width": SIDE})
+
+
+class FeedlineNormalised:
+    """Our pictures as the peers' float32: one pass of torch over the u8 batch."""
+
+    def __init__(self):
+        import torch
+
+        self.loader = feedline("pictures-feedline").torch()
+        self.mean, self.std = (torch.tensor(v).view(1, 3, 1, 1) * 255 for v in (MEAN, STD))
+
+    def __iter__(self):
+        for image, y in self.loader:
+            yield image.permute(0, 3, 1, 2).float().sub_(self.mean).div_(self.std), y
 
 
 def single_thread(decoder):
@@ -250,7 +262,7 @@ PEERS = {
     "dali-u8": (["torch", "nvidia.dali.plugin.pytorch"], lambda: dali(u8=True)),
     "feedline-shards-u8": (["feedline"], lambda: feedline("pictures-feedline")),
     "feedline-tar-u8": (["feedline"], lambda: feedline("pictures-wds")),
-    "feedline-torch": (["torch", "feedline"], lambda: feedline("pictures-feedline", u8=False, torch=True)),
+    "feedline-torch": (["torch", "feedline"], FeedlineNormalised),
 }
 
 

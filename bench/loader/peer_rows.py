@@ -166,7 +166,8 @@ PEERS = {
     "hf-iterable": (["datasets", "torch"], hf_iterable, "shards and a buffer of 20,000"),
     "feedline-numpy": (["feedline"], feedline_python, "blocks and inside 512 of them"),
     "feedline-torch": (["feedline", "torch"], feedline_torch, "blocks and inside 512 of them"),
-    "feedline-parquet": (["feedline"], lambda: feedline_python("rows-parquet", target="y"), "blocks and inside 512 of them"),
+    "feedline-mds": (["feedline"], lambda: feedline_python("rows-mds"), "blocks and inside 512 of them"),
+    "feedline-parquet": (["feedline"], lambda: feedline_python("rows-parquet"), "blocks and inside 512 of them"),
 }
 
 

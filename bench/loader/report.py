@@ -61,22 +61,24 @@ def table(names):
 
 
 def ratios(runs):
-    """The bars of the comparison. Every ratio is of medians after the first batch, so that starting counts for none."""
+    """The bars of the comparison. Rates after the first batch; in brackets with the start of the loader."""
     rows = runs.get("rows", {})
     print("### Ratios\n")
     gathers = {n: median(r, "samples_per_s") for n, r in runs.get("floor", {}).items()}
-    globally = {n: median(rows[n], "steady_per_s") for n in GLOBAL if n in rows}
-    best = max((v, n) for n, v in globally.items() if v) if any(globally.values()) else None
-    memmap = median(rows.get("numpy-memmap", []), "steady_per_s")
+    peers = [n for n in GLOBAL if median(rows.get(n, []), "steady_per_s")]
+    best = max(peers, key=lambda n: median(rows[n], "steady_per_s"), default=None)
+
+    def against(name, other):
+        steady, whole = (median(rows[name], key) / median(rows[other], key) for key in ("steady_per_s", "samples_per_s"))
+        return f"{steady:.1f} x [{whole:.1f} x] {other}"
+
     for name in (n for n in rows if n.startswith("feedline")):
         ours = median(rows[name], "steady_per_s")
         if not ours:
             continue
-        said = []
-        if best:
-            said.append(f"{ours / best[0]:.1f} x {best[1]}, the fastest loader that shuffles globally (bar 10)")
-        if memmap:
-            said.append(f"{ours / memmap:.2f} x numpy over a memory map (bar 2)")
+        said = [f"{against(name, best)}, the fastest loader that shuffles globally (bar 10)"] if best else []
+        if median(rows.get("numpy-memmap", []), "steady_per_s"):
+            said.append(f"{against(name, 'numpy-memmap')} (bar 2)")
         said += [f"{ours / rate:.0%} of {n} (bar 70 % of two threads)" for n, rate in gathers.items() if rate]
         print(f"- rows, {name}: " + "; ".join(said))
     one = median(runs.get("one-thread", {}).get("one-thread", []), "samples_per_s")

@@ -37,7 +37,7 @@ rows() {
   echo "floor gather-1 $program gather 1"
   echo "floor gather-2 $program gather 2"
   echo "rows feedline-rust $program rows $BENCH_DATA/rows-feedline 4096 1"
-  for name in feedline-numpy feedline-torch feedline-parquet numpy-memmap torch-batches torch-items mosaicml-blocks mosaicml litdata hf-map hf-iterable webdataset; do
+  for name in feedline-numpy feedline-torch feedline-parquet feedline-mds numpy-memmap torch-batches torch-items mosaicml-blocks mosaicml litdata hf-map hf-iterable webdataset; do
     echo "rows $name $python peer_rows.py $name"
   done
 }

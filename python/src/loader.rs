@@ -11,11 +11,14 @@ use std::{
     time::Duration,
 };
 
-use feedline_loader::{EpochBatches, Error, LoaderConfig, TokensConfig, picture::PictureConfig};
+use feedline_loader::{
+    BadValues, ColumnMap, EpochBatches, Error, InputConfig, InputFormat, LastBatch, LoaderConfig,
+    TokensConfig, picture::PictureConfig,
+};
 use feedline_schemas::{
     ids::{Rank, Seed},
     loader_state::LoaderState,
-    manifest::Split,
+    manifest::{Split, TargetKind},
 };
 use feedline_storage::{Store, StoreOptions, clock::SystemClock};
 use pyo3::prelude::*;
@@ -45,6 +48,14 @@ struct Settings {
     /// JSON of a `PictureConfig`.
     pictures: Option<String>,
     tokens: Option<Tokens>,
+    extent_bytes: Option<u64>,
+    last_batch: String,
+    format: Option<String>,
+    columns: Columns,
+    target: Option<String>,
+    /// Number of classes, when the target is a class.
+    classes: Option<u32>,
+    bad_values: String,
     /// What the environment says about object stores.
     variables: BTreeMap<String, String>,
 }
@@ -56,6 +67,17 @@ struct Tokens {
     length: u32,
     pack: bool,
     padding_id: u32,
+}
+
+/// Columns by what they are used as.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Columns {
+    x: Vec<String>,
+    y: Option<String>,
+    image: Option<String>,
+    tokens: Option<String>,
+    key: Option<String>,
 }
 
 /// One split of a dataset, opened.
@@ -219,21 +241,14 @@ impl Batches {
 
 impl Settings {
     fn config(&self, py: Python<'_>) -> PyResult<LoaderConfig> {
-        let split = Split::ALL
-            .into_iter()
-            .find(|split| split.as_str() == self.split)
-            .ok_or_else(|| {
-                let text = format!(
-                    "cannot use loader setting `split`: it is `{}`, use `train`, `validation` or `test`",
-                    self.split
-                );
-                errors::of_class(py, "ConfigError", &text)
-            })?;
+        let splits = Split::ALL.map(|split| (split.as_str(), split));
+        let split = one_of(py, "split", &self.split, &splits)?;
         let mut config = LoaderConfig::new(split, Seed::new(self.seed), self.global_batch);
         config.rank = Rank::new(self.rank);
         config.world_size = self.world_size;
         config.domains = self.domains.unwrap_or(config.domains);
         config.window_blocks = self.window_blocks.unwrap_or(config.window_blocks);
+        config.extent_bytes = self.extent_bytes.unwrap_or(config.extent_bytes);
         config.prefetch_bytes = self.prefetch_bytes.unwrap_or(config.prefetch_bytes);
         config.slabs = self.slabs.unwrap_or(config.slabs);
         config.threads = self.threads.unwrap_or(config.threads);
@@ -243,14 +258,71 @@ impl Settings {
             // What is no duration, infinity above all, is no limit.
             config.stall_timeout = Duration::try_from_secs_f64(seconds).ok();
         }
+        let lasts = [LastBatch::Keep, LastBatch::Drop, LastBatch::Pad];
+        let lasts = lasts.map(|last| (last.as_str(), last));
+        config.last_batch = one_of(py, "last_batch", &self.last_batch, &lasts)?;
         config.pictures = self.pictures(py)?;
         config.tokens = self.tokens.as_ref().map(|tokens| TokensConfig {
             length: tokens.length,
             pack: tokens.pack,
             padding_id: tokens.padding_id,
         });
+        config.input = self.input(py)?;
         Ok(config)
     }
+
+    fn input(&self, py: Python<'_>) -> PyResult<InputConfig> {
+        let formats = [
+            ("shards", InputFormat::Shards),
+            ("parquet", InputFormat::Parquet),
+            ("webdataset", InputFormat::WebDataset),
+            ("mds", InputFormat::Mds),
+        ];
+        let bad_values = [
+            ("fail", BadValues::Fail),
+            ("skip", BadValues::Skip),
+            ("keep", BadValues::Keep),
+        ];
+        let targets = [
+            ("none", TargetKind::None),
+            ("regression", TargetKind::Regression),
+            (
+                "classification",
+                TargetKind::Classification {
+                    classes: self.classes.unwrap_or(i32::MAX.unsigned_abs()),
+                },
+            ),
+        ];
+        let format = self.format.as_deref();
+        let format = format.map(|format| one_of(py, "format", format, &formats));
+        let target = self.target.as_deref();
+        let target = target.map(|target| one_of(py, "target", target, &targets));
+        Ok(InputConfig {
+            format: format.transpose()?.unwrap_or_default(),
+            columns: ColumnMap {
+                x: self.columns.x.clone(),
+                y: self.columns.y.clone(),
+                image: self.columns.image.clone(),
+                tokens: self.columns.tokens.clone(),
+                key: self.columns.key.clone(),
+            },
+            target: target.transpose()?,
+            bad_values: one_of(py, "bad_values", &self.bad_values, &bad_values)?,
+        })
+    }
+}
+
+/// The value called `text`.
+fn one_of<T: Copy>(py: Python<'_>, key: &str, text: &str, values: &[(&str, T)]) -> PyResult<T> {
+    let found = values.iter().find(|(name, _)| *name == text);
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<_> = values.iter().map(|(name, _)| format!("`{name}`")).collect();
+        let text = format!(
+            "cannot use loader setting `{key}`: it is `{text}`, use one of {}",
+            names.join(", ")
+        );
+        errors::of_class(py, "ConfigError", &text)
+    })
 }
 
 impl Settings {

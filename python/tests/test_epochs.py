@@ -35,6 +35,11 @@ def test_drop_last_leaves_out_the_smaller_batch(dataset):
     assert len(feedline.Loader(dataset, 100, drop_last=True)) == 10
 
 
+def test_a_padded_batch_tells_what_fills_it_up(dataset):
+    batches = [(len(batch), batch.padding) for batch in feedline.Loader(dataset, 96, last_batch="pad")]
+    assert batches == [(96, 0)] * 10 + [(96, 56)]
+
+
 def test_without_shuffle_rows_come_as_they_are_stored(dataset):
     loader = feedline.Loader(dataset, 96, shuffle=False)
     assert rows_of(loader) == rows_of(loader) == list(range(ROWS))

@@ -17,7 +17,9 @@ def refused(kind, text, *arguments, **settings):
 def test_settings_out_of_range_are_named(dataset):
     refused(feedline.ConfigError, "`slabs`: it is `1`, use `2` to `64`", dataset, 8, slabs=1)
     refused(feedline.ConfigError, "rank `2` is not one of `2` ranks", dataset, 8, rank=2, world_size=2)
-    refused(feedline.ConfigError, "`split`: it is `dev`, use `train`", dataset, 8, split="dev")
+    refused(feedline.ConfigError, "`split`: it is `dev`, use one of `train`", dataset, 8, split="dev")
+    refused(feedline.ConfigError, "`last_batch`: it is `cut`, use one of `keep`", dataset, 8, last_batch="cut")
+    refused(feedline.ConfigError, "`target` is none of", dataset, 8, columns={"target": "y"})
     refused(feedline.ConfigError, "give either `batch_size` or `global_batch_size`", dataset)
     refused(feedline.ConfigError, "give either `batch_size` or `global_batch_size`", dataset, 8, global_batch_size=8)
     refused(feedline.ConfigError, "a global batch of `0`", dataset, 0)

@@ -28,12 +28,12 @@ def test_resuming_at_every_kth_batch_equals_the_run_without_a_break(dataset, eve
     assert seen == expected
 
 
-def test_the_state_is_small_and_of_plain_types(dataset):
+def test_the_state_is_small_and_can_be_written_as_json(dataset):
     loader = feedline.Loader(dataset, 96)
     next(iter(loader))
     state = loader.state_dict()
-    assert all(isinstance(value, (int, str)) for value in state.values())
-    assert len(json.dumps(state)) < 4096 and pickle.loads(pickle.dumps(state)) == state
+    assert json.loads(json.dumps(state)) == state and len(json.dumps(state)) < 4096
+    assert pickle.loads(pickle.dumps(state)) == state
     assert (state["epoch"], state["batch"]) == (0, 1)
 
 

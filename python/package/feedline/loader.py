@@ -41,7 +41,7 @@ class Loader:
     ============= ====================== ================ ======================================================
 
     Arguments:
-        url: folder of the dataset: a path, `file://`, `s3://`, `gs://`, `az://` or `http(s)://`. Credentials of
+        url: folder of the dataset (our shards, Parquet files, WebDataset tars or MDS): a path, `file://`, `s3://`, `gs://`, `az://` or `http(s)://`. Credentials of
             object stores come from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`).
         batch_size: samples in a batch of one rank, as for a `DataLoader`. The global batch is this times the world size.
         split: `"train"`, `"validation"` or `"test"`.
@@ -52,7 +52,9 @@ class Loader:
         global_batch_size: samples in a batch over all ranks, instead of `batch_size`. Give this if the number of ranks
             may change between runs that resume each other: it is a part of the order, and ranks get shares that
             differ by one sample at most.
-        drop_last: leave out the last batch of an epoch if it is smaller than the others.
+        drop_last: leave out the samples of an epoch that do not fill a batch: `last_batch="drop"`.
+        last_batch: what becomes of them: `"keep"` makes a smaller batch, `"drop"` leaves them out, `"pad"` fills their
+            batch up with others; see `Batch.padding`.
         pictures: what is done to pictures, needed for datasets of them: a dict as
             `{"height": 224, "width": 224}` for training (random resized crop, mirrored half of the time), with `"crop"`
             and `"augment"` for other crops and changes: `{"kind": "center", "shorter_side": 256}`, `{"kind": "whole"}`.
@@ -60,6 +62,16 @@ class Loader:
             only, so that a resumed run sees the same pixels.
         tokens: how documents become rows, needed for datasets of tokens: `{"length": 1025}`, with `"pack"` (several
             documents to a row, default true) and `"padding_id"` (default 0).
+        format: `"shards"`, `"parquet"`, `"webdataset"` or `"mds"`; by default what lies at the URL decides.
+        columns: for formats other than our own, which columns are read, by what they are used as: a dict with any of
+            `"x"` (a list of names), `"y"`, `"image"`, `"tokens"` and `"key"`. By default numeric columns are `x`, and
+            `y`, `label`, `target` or `cls` is the target.
+        target: for those formats, `"none"`, `"regression"`, `"classification"` or the number of classes. By default the
+            type of the column decides.
+        bad_values: for those formats, what happens to rows with NaN, infinity or a class out of range: `"fail"`,
+            `"skip"` (another row takes its place) or `"keep"`.
+        extent_bytes: bytes of blocks that are read in one request and shuffled together; 8 MiB suits object stores.
+            Default 0, each block on its own.
         domains, window_blocks: shape of the shuffle: samples are mixed among `domains * window_blocks` blocks (of
             about 1 MiB) at a time. Default 64 and 8.
         prefetch_bytes: most bytes of blocks in memory or on their way. Default 1 GiB.
@@ -89,8 +101,14 @@ class Loader:
         world_size=None,
         global_batch_size=None,
         drop_last=False,
+        last_batch="keep",
         pictures=None,
         tokens=None,
+        format=None,
+        columns=None,
+        target=None,
+        bad_values="fail",
+        extent_bytes=None,
         domains=None,
         window_blocks=None,
         prefetch_bytes=None,
@@ -120,11 +138,17 @@ class Loader:
                 "max_bad_share": max_bad_share,
                 "pictures": None if pictures is None else json.dumps(_pictures(pictures, shuffle)),
                 "tokens": None if tokens is None else {"pack": True, "padding_id": 0, **tokens},
+                "extent_bytes": extent_bytes,
+                "last_batch": "drop" if drop_last else last_batch,
+                "format": format,
+                "columns": _columns(columns or {}),
+                "target": "classification" if isinstance(target, int) else target,
+                "classes": target if isinstance(target, int) else None,
+                "bad_values": bad_values,
                 "variables": {k: v for k, v in os.environ.items() if k.startswith(_STORES)},
             },
         )
         self._shuffle = shuffle
-        self._drop_last = drop_last
         self._as_torch = as_torch
         # The state after the last batch handed out, and whether iterating goes on from there.
         self._state = self._inner.start_state(0)
@@ -136,10 +160,7 @@ class Loader:
 
     def __len__(self):
         """Batches in a whole epoch; the same on every rank."""
-        batches = self._inner.batches_per_epoch
-        if self._drop_last and self._inner.samples % self.global_batch_size:
-            batches -= 1
-        return batches
+        return self._inner.batches_per_epoch
 
     def torch(self):
         """The same loader, whose batches are torch tensors; position and state are shared with this one."""
@@ -270,6 +291,15 @@ class _Epoch:
         """Ends the iteration and its threads."""
         self._remaining = 0
         self._batches.close()
+
+
+def _columns(asked):
+    unknown = set(asked) - {"x", "y", "image", "tokens", "key"}
+    if unknown:
+        raise ConfigError(f"cannot use `columns`: `{min(unknown)}` is none of `x`, `y`, `image`, `tokens`, `key`")
+    x = asked.get("x", [])
+    rest = {name: asked.get(name) for name in ("y", "image", "tokens", "key")}
+    return {"x": [x] if isinstance(x, str) else list(x), **rest}
 
 
 def _pictures(asked, shuffle):
