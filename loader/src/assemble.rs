@@ -16,7 +16,7 @@ use feedline_schemas::{ids::Step, loader_state::LoaderState};
 use tokio::sync::oneshot;
 
 use crate::{
-    Error,
+    Error, TokenLayout,
     budget::Budget,
     fill::{Filler, Scratch},
     filling::Filling,
@@ -141,11 +141,7 @@ impl Assembler {
             let window = match self.resident.whole_window(&run.window) {
                 Some(window) => Arc::clone(window),
                 None => {
-                    for block in blocks_of(run) {
-                        if !self.resident.has(block) {
-                            *waited += self.wait_for(block)?;
-                        }
-                    }
+                    *waited += self.wait_for_run(run)?;
                     self.resident.window(&run.window)
                 }
             };
@@ -159,7 +155,49 @@ impl Assembler {
         Ok(loaded)
     }
 
-    fn wait_for(&mut self, block: SourceBlock) -> Result<Duration, Halt> {
+    /// Waits for the blocks that a run reads from.
+    fn wait_for_run(&mut self, run: &Run) -> Result<Duration, Halt> {
+        let window = &run.window;
+        let positions = run.positions.clone();
+        let mut waited = Duration::ZERO;
+        match self.filler.tokens.map(|tokens| tokens.layout) {
+            None | Some(TokenLayout::Documents) => {
+                let mut places = Vec::new();
+                window.places(positions, &mut places);
+                let blocks: BTreeSet<u32> = places.iter().map(|place| place.block).collect();
+                for block in blocks {
+                    waited += self.wait_for(window, block)?;
+                }
+            }
+            Some(TokenLayout::Packed) => {
+                for piece in positions.flat_map(|position| window.bin(position)) {
+                    waited += self.wait_for(window, piece.block)?;
+                }
+            }
+            Some(TokenLayout::Stream) => {
+                let mut places = Vec::new();
+                window.token_places(positions, &mut places);
+                for place in places {
+                    let end = u64::from(place.start) + u64::from(place.tokens);
+                    let (mut block, mut tokens) = (Some(place.block), 0);
+                    while tokens < end
+                        && let Some(number) = block
+                    {
+                        waited += self.wait_for(window, number)?;
+                        tokens += self.resident.tokens(source_block(window, number));
+                        block = window.next_block(number);
+                    }
+                }
+            }
+        }
+        Ok(waited)
+    }
+
+    fn wait_for(&mut self, window: &Window, block: u32) -> Result<Duration, Halt> {
+        let block = source_block(window, block);
+        if self.resident.has(block) {
+            return Ok(Duration::ZERO);
+        }
         let since = self.meters.now();
         let waiting = self.progress.wait(Waiting::Block(block));
         while !self.resident.has(block) {
@@ -214,15 +252,9 @@ impl Assembler {
     }
 }
 
-/// The blocks that a run reads from.
-fn blocks_of(run: &Run) -> BTreeSet<SourceBlock> {
-    let window: &Window = &run.window;
-    let mut places = Vec::new();
-    window.places(run.positions.clone(), &mut places);
-    places
-        .iter()
-        .map(|place| (window.source, window.blocks[place.block as usize]))
-        .collect()
+/// The block with a number in a window.
+fn source_block(window: &Window, number: u32) -> SourceBlock {
+    (window.source, window.blocks[number as usize])
 }
 
 /// How many of `slots` are from `samples` on.

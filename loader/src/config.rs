@@ -67,27 +67,61 @@ pub struct LoaderConfig {
 }
 
 /// How tokenized documents become rows of a batch.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokensConfig {
     /// Order: ids in a row, 1 to 16,777,216. For next-token training, one more than the model reads: inputs are the
     /// first `length - 1`, targets the last.
     pub length: u32,
-    /// Order: whether documents are packed into rows, several to one and each whole where it fits. Otherwise each
-    /// document is a row of its own, and what exceeds `length` is left out. Default true.
-    pub pack: bool,
+    /// Order: what a row holds.
+    pub layout: TokenLayout,
     /// Id of positions that no document fills. Default 0.
     pub padding_id: u32,
 }
 
+/// What a row of tokens holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TokenLayout {
+    /// Several documents, each whole where it fits, by best fit: every id once, and little padding. Default.
+    #[default]
+    Packed,
+    /// A piece of all documents one after the other, whatever it begins and ends with. Rows overlap by one id, so that
+    /// each but the first is once what is to be predicted; `length` is at least 2. No padding but in the last row.
+    Stream,
+    /// One document; what exceeds `length` is left out.
+    Documents,
+}
+
 impl TokensConfig {
-    /// Rows of `length` ids, packed.
+    /// Packed rows of `length` ids.
     #[must_use]
     pub const fn new(length: u32) -> Self {
         Self {
             length,
-            pack: true,
+            layout: TokenLayout::Packed,
             padding_id: 0,
         }
+    }
+
+    /// The same with another layout.
+    #[must_use]
+    pub const fn with_layout(self, layout: TokenLayout) -> Self {
+        Self { layout, ..self }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let least = if self.layout == TokenLayout::Stream {
+            2
+        } else {
+            1
+        };
+        if (least..=1 << 24).contains(&self.length) {
+            return Ok(());
+        }
+        let reason = format!("it is `{}`, use `{least}` to `16777216`", self.length);
+        Err(Error::Config {
+            key: "tokens.length",
+            reason,
+        })
     }
 }
 
@@ -157,12 +191,8 @@ impl LoaderConfig {
             let reason = format!("it is `{}`, use `0` to `1`", self.max_bad_share);
             return refuse("max_bad_share", reason);
         }
-        if let Some(tokens) = &self.tokens
-            && let Some(reason) = outside(tokens.length, 1, 1 << 24)
-        {
-            return refuse("tokens.length", reason);
-        }
         self.fetch.check()?;
+        self.tokens.as_ref().map_or(Ok(()), TokensConfig::check)?;
         self.pictures.as_ref().map_or(Ok(()), PictureConfig::check)
     }
 

@@ -84,7 +84,7 @@ mod foreign;
 pub use batch::{Batch, Target};
 pub use builder::LoaderBuilder;
 pub use cache::CacheConfig;
-pub use config::{LoaderConfig, TokensConfig};
+pub use config::{LoaderConfig, TokenLayout, TokensConfig};
 pub use error::{Difference, Error};
 pub use feedline_schemas::{
     ids::{Rank, Seed},

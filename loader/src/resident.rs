@@ -8,6 +8,7 @@ use std::{
 
 use crate::{
     Error,
+    block::BlockRows,
     geometry::BlockId,
     loaded::{LoadedBlock, LoadedWindow},
     order::Window,
@@ -32,6 +33,16 @@ impl Resident {
     /// Whether a block is here.
     pub(crate) fn has(&self, block: SourceBlock) -> bool {
         self.blocks.contains_key(&block)
+    }
+
+    /// Token ids in a block that is here.
+    pub(crate) fn tokens(&self, block: SourceBlock) -> u64 {
+        self.blocks
+            .get(&block)
+            .map_or(0, |(block, _)| match &block.rows {
+                BlockRows::Tokens(rows) => rows.ids.len() as u64,
+                _ => 0,
+            })
     }
 
     /// Why the block will not come, if that is known.

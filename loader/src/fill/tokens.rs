@@ -1,41 +1,144 @@
-//! Tokens: a document a row.
+//! Tokens: a document a row, several packed into one, or pieces of all of them in a row.
 
 use crate::{
-    Error,
+    Error, TokenLayout,
     block::{BlockRows, TokenIds, TokenRows},
     kind::BatchKind,
-    loaded::LoadedBlock,
+    loaded::{LoadedBlock, LoadedRun, LoadedWindow},
+    order::{TokenPlace, WindowPlace},
     slab::COLUMNS,
 };
 
 use super::{Filled, Filler, foreign};
 
-/// Fills ids and notes the places.
+/// Fills ids, and segments and positions when packed, and notes the places.
 pub(super) fn fill(
     filler: &Filler,
     filled: &mut Filled,
     columns: [&mut [u8]; COLUMNS],
 ) -> Result<(), Error> {
-    let BatchKind::Tokens { length, .. } = filler.kind else {
+    let (BatchKind::Tokens { length, .. }, Some(config)) = (filler.kind, &filler.tokens) else {
         return Ok(());
     };
-    let padding = filler.tokens.as_ref().map_or(0, |tokens| tokens.padding_id);
-    let [ids, ..] = columns;
-    let mut ids = bytemuck::cast_slice_mut::<u8, u32>(ids).chunks_exact_mut(length);
-    for run in &filled.runs {
-        let first = filled.places.len();
-        run.window
-            .window
-            .places(run.positions.clone(), &mut filled.places);
-        for (place, ids) in filled.places[first..].iter().zip(ids.by_ref()) {
-            let rows = tokens(run.window.block(place.block))?;
-            let document = rows.document(place.row as usize);
-            let used = document.len().min(length);
-            copy(&mut ids[..used], &rows.ids, document.start);
-            ids[used..].fill(padding);
-        }
+    let columns = columns.map(|column| bytemuck::cast_slice_mut(column).chunks_exact_mut(length));
+    let rows = Rows {
+        columns,
+        padding: config.padding_id,
+    };
+    match config.layout {
+        TokenLayout::Documents => rows.documents(filled),
+        TokenLayout::Packed => rows.packed(filled),
+        TokenLayout::Stream => rows.stream(filled),
     }
-    Ok(())
+}
+
+/// Rows to be filled.
+struct Rows<'a> {
+    columns: [std::slice::ChunksExactMut<'a, u32>; COLUMNS],
+    padding: u32,
+}
+
+impl Rows<'_> {
+    fn documents(self, filled: &mut Filled) -> Result<(), Error> {
+        let [mut ids, ..] = self.columns;
+        let Filled { runs, places, .. } = filled;
+        for run in runs {
+            let first = places.len();
+            run.window.window.places(run.positions.clone(), places);
+            for (place, ids) in places[first..].iter().zip(ids.by_ref()) {
+                let rows = tokens(run.window.block(place.block))?;
+                let document = rows.document(place.row as usize);
+                let used = document.len().min(ids.len());
+                copy(&mut ids[..used], &rows.ids, document.start);
+                ids[used..].fill(self.padding);
+            }
+        }
+        Ok(())
+    }
+
+    fn packed(self, filled: &mut Filled) -> Result<(), Error> {
+        let [mut ids, mut segments, mut positions] = self.columns;
+        let Filled { runs, places, .. } = filled;
+        for run in runs {
+            let LoadedRun {
+                window,
+                positions: bins,
+            } = run;
+            for (bin, ids) in bins.clone().zip(ids.by_ref()) {
+                let row = [Some(ids), segments.next(), positions.next()];
+                let [Some(ids), Some(segments), Some(positions)] = row else {
+                    unreachable!("the columns of a slab have the same rows")
+                };
+                let pieces = window.window.bin(bin);
+                let mut used = 0;
+                for (number, piece) in (1..).zip(pieces) {
+                    let rows = tokens(window.block(piece.block))?;
+                    let start = rows.document(piece.row as usize).start + piece.start as usize;
+                    let end = used + piece.len as usize;
+                    copy(&mut ids[used..end], &rows.ids, start);
+                    segments[used..end].fill(number);
+                    for (to, position) in positions[used..end].iter_mut().zip(piece.start..) {
+                        *to = position;
+                    }
+                    used = end;
+                }
+                ids[used..].fill(self.padding);
+                segments[used..].fill(0);
+                positions[used..].fill(0);
+                let first = pieces.first().expect("a bin has a piece");
+                places.push(WindowPlace {
+                    block: first.block,
+                    row: first.row,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn stream(self, filled: &mut Filled) -> Result<(), Error> {
+        let [mut ids, ..] = self.columns;
+        let Filled { runs, places, .. } = filled;
+        let mut found = Vec::new();
+        for run in runs {
+            found.clear();
+            run.window
+                .window
+                .token_places(run.positions.clone(), &mut found);
+            for (place, ids) in found.iter().zip(ids.by_ref()) {
+                let used = read_on(&run.window, *place, ids)?;
+                ids[used..].fill(self.padding);
+                places.push(WindowPlace {
+                    block: place.block,
+                    row: document_at(tokens(run.window.block(place.block))?, place.start),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Copies the tokens at `place`, which may go on in the blocks that follow. Returns how many.
+fn read_on(window: &LoadedWindow, place: TokenPlace, to: &mut [u32]) -> Result<usize, Error> {
+    let wanted = to.len().min(place.tokens as usize);
+    let (mut block, mut start, mut used) = (Some(place.block), place.start as usize, 0);
+    while used < wanted
+        && let Some(number) = block
+    {
+        let rows = tokens(window.block(number))?;
+        let here = (rows.ids.len() - start).min(wanted - used);
+        copy(&mut to[used..used + here], &rows.ids, start);
+        used += here;
+        start = 0;
+        block = window.window.next_block(number);
+    }
+    Ok(used)
+}
+
+/// The document that holds token `token` of a block.
+fn document_at(rows: &TokenRows, token: u32) -> u32 {
+    let ends = &rows.offsets[1..];
+    let row = ends.partition_point(|end| u32::try_from(*end).unwrap_or(0) <= token);
+    u32::try_from(row).unwrap_or(u32::MAX)
 }
 
 fn tokens(block: &LoadedBlock) -> Result<&TokenRows, Error> {

@@ -63,6 +63,7 @@ pub(crate) use plan::Need;
 pub use quality::ShuffleQuality;
 pub(crate) use quality::shuffle_quality;
 pub(crate) use source::Units;
+pub(crate) use tokens::TokenPlace;
 pub(crate) use window::{Window, WindowPlace};
 
 use feedline_schemas::{ids::Rank, loader_state::LastBatch};
