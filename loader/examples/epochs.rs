@@ -3,7 +3,11 @@
 //! `cargo run -p feedline-loader --example epochs -- [URL]`; without a URL over a small dataset that it makes.
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
-#[expect(dead_code, reason = "tests use more of it")]
+#[expect(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "it belongs to the tests, which use more of it"
+)]
 #[path = "../tests/it/dataset.rs"]
 mod dataset;
 

@@ -8,7 +8,7 @@ use feedline_schemas::{
     manifest::Split,
 };
 
-use crate::{Error, InputConfig, fetch::FetchConfig, picture::PictureConfig};
+use crate::{Error, InputConfig, MixtureConfig, fetch::FetchConfig, picture::PictureConfig};
 
 /// Settings of a loader. Those marked "order" decide which samples a batch holds and must be the same on every rank
 /// and when resuming; the others may differ.
@@ -64,6 +64,8 @@ pub struct LoaderConfig {
     pub input: InputConfig,
     /// How bytes are asked for: deadlines, retries, second requests for what is late.
     pub fetch: FetchConfig,
+    /// How several datasets are mixed, for [`Loader::open_mixture`](crate::Loader::open_mixture). Default none.
+    pub mixture: Option<MixtureConfig>,
 }
 
 /// How tokenized documents become rows of a batch.
@@ -149,6 +151,7 @@ impl LoaderConfig {
             last_batch: LastBatch::Keep,
             input: InputConfig::new(),
             fetch: FetchConfig::new(),
+            mixture: None,
         }
     }
 

@@ -51,6 +51,7 @@ mod kind;
 mod loaded;
 mod loader;
 mod metrics;
+mod open;
 mod order;
 mod outbox;
 pub mod picture;

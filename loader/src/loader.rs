@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use feedline_schemas::{
     ids::Hash128,
-    loader_state::{LastBatch, LoaderState, SampleUnit},
-    manifest::{Manifest, TargetKind},
+    loader_state::{LastBatch, LoaderState},
+    manifest::Manifest,
 };
 use feedline_storage::{Store, clock::Clock};
 
@@ -15,16 +15,10 @@ use crate::{
     assemble::States,
     device::HostLock,
     engine::Engine,
-    fetch::StoreExtents,
-    fill::Filler,
-    index::index,
-    input::{Input, Record},
+    input::Input,
     iterator::Parts,
-    kept::Kept,
-    metrics::Meters,
-    order::{Blocks, Order, OrderSpec, Orders, Share, Units},
-    quarantine::Quarantine,
-    sources::{SourceInput, Sources},
+    open::Opened,
+    order::{Order, Orders, Units},
     state::OrderIdentity,
 };
 
@@ -38,8 +32,9 @@ pub struct Loader {
     identity: OrderIdentity,
     /// Global batches of the first epoch.
     batches_per_epoch: u64,
-    blocks: Arc<Blocks>,
-    input: Arc<Input>,
+    /// Of every source.
+    units: Vec<Units>,
+    inputs: Vec<Arc<Input>>,
     engine: Arc<Engine>,
     /// Where [`Loader::batches`] goes on.
     position: Arc<Mutex<LoaderState>>,
@@ -74,63 +69,37 @@ impl Loader {
         config: &LoaderConfig,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, Error> {
-        config.check()?;
-        let input = Arc::new(Input::open(dataset, config.split, &config.input).await?);
-        let (kind, target) = kind(input.record(), config)?;
-        let geometry = Arc::clone(input.geometry());
-        let meters = Arc::new(Meters::new(clock));
-        let quarantine = Arc::new(Quarantine::new(
-            vec![Arc::clone(&geometry)],
-            config.max_bad_share,
-            Arc::clone(&meters),
-        ));
-        let extents = StoreExtents::new(
-            dataset.clone(),
-            &config.fetch,
-            config.reads,
-            Arc::clone(&meters),
-        );
-        let sources = Sources {
-            inputs: vec![SourceInput {
-                input: Arc::clone(&input),
-                extents: Arc::new(extents),
-            }],
-            quarantine: Arc::clone(&quarantine),
-            meters,
-        };
-        let filler = Filler {
-            kind,
-            target,
-            pictures: config.pictures.clone(),
-            tokens: config.tokens.clone(),
-            seed: config.seed.get(),
-            quarantine,
-        };
-        let blocks = Arc::new(Blocks::of(&geometry, config.extent_bytes));
-        let units = Units::Rows(Arc::clone(&blocks));
-        let orders = Orders::single(order_spec(config), units).map_err(no_batch)?;
-        let first_epoch = orders.epoch(0, None).map_err(no_batch)?;
-        let identity = OrderIdentity {
-            fingerprints: vec![input.fingerprint()],
-            extent_bytes: config.extent_bytes,
-            unit: SampleUnit::Rows,
-            mixture: None,
-        };
-        let share = Share::new(config.rank, config.world_size);
-        let rows = index(share.most_rows(first_epoch.slots(0)));
-        let kept = Kept::new(split_bytes(&input) <= config.prefetch_bytes);
-        let engine = Engine::new(config, share, rows, sources, filler, kept);
-        let loader = Self {
+        Self::open_mixture(std::slice::from_ref(dataset), config, clock).await
+    }
+
+    /// Opens several datasets, whose samples are mixed as [`LoaderConfig::mixture`] says. They hold the same kind of
+    /// record.
+    ///
+    /// # Errors
+    /// As [`Loader::open`]; [`Error::Config`] for datasets or weights that cannot be mixed.
+    pub async fn open_mixture(
+        datasets: &[Store],
+        config: &LoaderConfig,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, Error> {
+        let Opened {
+            inputs,
+            units,
+            orders,
+            identity,
+            batches_per_epoch,
+            engine,
+        } = Opened::open(datasets, config, clock).await?;
+        Ok(Self {
             config: config.clone(),
             position: Arc::new(Mutex::new(identity.start(&orders))),
             orders,
             identity,
-            batches_per_epoch: first_epoch.batch_count(),
-            blocks,
-            input,
+            batches_per_epoch,
+            units,
+            inputs,
             engine: Arc::new(engine),
-        };
-        Ok(loader)
+        })
     }
 
     /// Page-locks the memory of batches, so that a device can copy from it directly, for an
@@ -208,12 +177,17 @@ impl Loader {
     /// epoch. Their state is [`Loader::start_state`]: they move no position.
     ///
     /// # Errors
-    /// [`Error::Thread`].
+    /// [`Error::Thread`]; [`Error::Config`] for a mixture, whose datasets are to be opened one by one for this.
     pub fn sequential(&self) -> Result<EpochBatches, Error> {
-        let units = Units::Rows(Arc::clone(&self.blocks));
+        let [units] = &self.units[..] else {
+            return Err(Error::Config {
+                key: "mixture",
+                reason: "a sequential pass goes over one dataset, open that by itself".into(),
+            });
+        };
         EpochBatches::start(Parts {
             engine: Arc::clone(&self.engine),
-            order: Order::sequential(units, self.config.global_batch, LastBatch::Keep),
+            order: Order::sequential(units.clone(), self.config.global_batch, LastBatch::Keep),
             start: 0,
             states: States::Stay(self.start_state()),
             position: None,
@@ -238,10 +212,14 @@ impl Loader {
         self.batches_per_epoch
     }
 
-    /// Samples in the split, over all ranks.
+    /// Samples in the split, over all ranks: rows, or for tokens what fills a row. Of a mixture, those of all datasets
+    /// together.
     #[must_use]
     pub fn samples(&self) -> u64 {
-        self.blocks.samples()
+        self.units
+            .iter()
+            .map(|units| units.blocks().samples())
+            .sum()
     }
 
     /// What the rows of its batches are.
@@ -250,16 +228,16 @@ impl Loader {
         self.engine.filler.kind
     }
 
-    /// The manifest in use; none for a dataset in another format than ours.
+    /// The manifest in use, of a mixture that of the first dataset; none for a dataset in another format than ours.
     #[must_use]
     pub fn manifest(&self) -> Option<&Manifest> {
-        self.input.manifest()
+        self.inputs[0].manifest()
     }
 
     /// A hash that changes when the dataset does; every state carries it.
     #[must_use]
     pub fn fingerprint(&self) -> Hash128 {
-        self.input.fingerprint()
+        self.inputs[0].fingerprint()
     }
 
     /// What an epoch will read and hold, and how well it mixes. Simulates some hundred batches, which takes up to
@@ -284,70 +262,4 @@ impl Loader {
     fn position(&self) -> std::sync::MutexGuard<'_, LoaderState> {
         self.position.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// What batches of such records are, and their targets.
-fn kind(record: &Record, config: &LoaderConfig) -> Result<(BatchKind, TargetKind), Error> {
-    let missing = |key, what: &str| Error::Config {
-        key,
-        reason: format!("the dataset holds {what}, say how they are to be handed out"),
-    };
-    match *record {
-        Record::Dense { features, target } => {
-            let features = features as usize;
-            Ok((BatchKind::Rows { features }, target))
-        }
-        Record::Pictures { target } => {
-            let pictures = config
-                .pictures
-                .as_ref()
-                .ok_or_else(|| missing("pictures", "pictures"))?;
-            let kind = BatchKind::Pictures {
-                height: pictures.height as usize,
-                width: pictures.width as usize,
-            };
-            Ok((kind, target))
-        }
-        Record::Tokens { .. } => {
-            let tokens = config
-                .tokens
-                .as_ref()
-                .ok_or_else(|| missing("tokens", "documents"))?;
-            if tokens.pack {
-                return Err(Error::Config {
-                    key: "tokens.pack",
-                    reason: "documents cannot be packed yet, set it to `false`".into(),
-                });
-            }
-            let kind = BatchKind::Tokens {
-                length: tokens.length as usize,
-                packed: tokens.pack,
-            };
-            Ok((kind, TargetKind::None))
-        }
-    }
-}
-
-/// The order that the settings ask for.
-fn order_spec(config: &LoaderConfig) -> OrderSpec {
-    OrderSpec {
-        seed: config.seed.get(),
-        domains: config.domains,
-        window_blocks: config.window_blocks,
-        global_batch: config.global_batch,
-        last_batch: config.last_batch,
-    }
-}
-
-fn no_batch(reason: String) -> Error {
-    Error::Config {
-        key: "global_batch",
-        reason,
-    }
-}
-
-/// Bytes of all blocks in memory.
-fn split_bytes(input: &Input) -> u64 {
-    let blocks = 0..input.geometry().block_count();
-    blocks.map(|block| input.block_bytes(block)).sum()
 }

@@ -13,6 +13,7 @@ use std::{
 
 use feedline_loader::{
     BadValues, ColumnMap, EpochBatches, Error, InputConfig, InputFormat, LastBatch, LoaderConfig,
+    TokenLayout,
     TokensConfig, picture::PictureConfig,
 };
 use feedline_schemas::{
@@ -264,7 +265,11 @@ impl Settings {
         config.pictures = self.pictures(py)?;
         config.tokens = self.tokens.as_ref().map(|tokens| TokensConfig {
             length: tokens.length,
-            pack: tokens.pack,
+            layout: if tokens.pack {
+                TokenLayout::Packed
+            } else {
+                TokenLayout::Documents
+            },
             padding_id: tokens.padding_id,
         });
         config.input = self.input(py)?;

@@ -175,7 +175,7 @@ async fn shards_of_ours_are_found_without_being_told() {
 }
 
 /// A picture of one colour, which tells its sample.
-fn png(sample: u64) -> Vec<u8> {
+pub(crate) fn png(sample: u64) -> Vec<u8> {
     let shade = u8::try_from(sample).unwrap();
     let picture = image::RgbImage::from_pixel(9, 7, image::Rgb([shade, !shade, 3]));
     let mut bytes = std::io::Cursor::new(Vec::new());

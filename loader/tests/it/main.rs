@@ -11,6 +11,7 @@ mod faults;
 mod foreign;
 mod formats;
 mod jpeg;
+mod kinds;
 mod manifests;
 mod passes;
 mod pictures;

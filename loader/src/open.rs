@@ -1,0 +1,276 @@
+//! From settings to what a loader is made of.
+
+use std::sync::Arc;
+
+use feedline_schemas::{loader_state::SampleUnit, manifest::TargetKind};
+use feedline_storage::{Store, clock::Clock};
+
+use crate::{
+    BatchKind, Error, LoaderConfig, TokenLayout, TokensConfig,
+    engine::Engine,
+    fetch::{Extents, StoreExtents},
+    fill::Filler,
+    geometry::BlockId,
+    index::index,
+    input::{DocumentLengths, Input, Record},
+    kept::Kept,
+    metrics::Meters,
+    order::{
+        Blocks, OrderSpec, Orders, Share, Units,
+        packing::{Lengths, Packing},
+        tokens::TokenWindows,
+    },
+    quarantine::Quarantine,
+    sources::{SourceInput, Sources},
+    state::OrderIdentity,
+};
+
+/// What a loader is made of.
+pub(crate) struct Opened {
+    pub(crate) inputs: Vec<Arc<Input>>,
+    pub(crate) units: Vec<Units>,
+    pub(crate) orders: Orders,
+    pub(crate) identity: OrderIdentity,
+    pub(crate) batches_per_epoch: u64,
+    pub(crate) engine: Engine,
+}
+
+impl Opened {
+    /// Opens the datasets and fits an order to them.
+    ///
+    /// # Errors
+    /// As [`Loader::open_mixture`](crate::Loader::open_mixture).
+    pub(crate) async fn open(
+        datasets: &[Store],
+        config: &LoaderConfig,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, Error> {
+        config.check()?;
+        let meters = Arc::new(Meters::new(clock));
+        let mut sources = Vec::new();
+        let mut units = Vec::new();
+        for dataset in datasets {
+            let source = open_source(dataset, config, &meters).await?;
+            units.push(units_of(&source, config).await?);
+            sources.push(source);
+        }
+        let inputs: Vec<_> = sources.iter().map(|s| Arc::clone(&s.input)).collect();
+        let (kind, target) = common_kind(&inputs, config)?;
+        let (orders, identity) = order(&inputs, &units, config)?;
+        let phase = identity.mixture.as_ref().map(|(_, phase)| phase);
+        let first_epoch = orders.epoch(0, phase).map_err(no_batch)?;
+        let share = Share::new(config.rank, config.world_size);
+        let rows = index(share.most_rows(first_epoch.slots(0)));
+        let bytes: u64 = inputs.iter().map(|input| split_bytes(input)).sum();
+        let geometries = inputs.iter().map(|input| Arc::clone(input.geometry()));
+        let quarantine = Arc::new(Quarantine::new(
+            geometries.collect(),
+            config.max_bad_share,
+            Arc::clone(&meters),
+        ));
+        let filler = Filler {
+            kind,
+            target,
+            pictures: config.pictures.clone(),
+            tokens: config.tokens,
+            seed: config.seed.get(),
+            quarantine: Arc::clone(&quarantine),
+        };
+        let sources = Sources {
+            inputs: sources,
+            quarantine,
+            meters,
+        };
+        let kept = Kept::new(bytes <= config.prefetch_bytes);
+        Ok(Self {
+            inputs,
+            units,
+            batches_per_epoch: first_epoch.batch_count(),
+            orders,
+            identity,
+            engine: Engine::new(config, share, rows, sources, filler, kept),
+        })
+    }
+}
+
+async fn open_source(
+    dataset: &Store,
+    config: &LoaderConfig,
+    meters: &Arc<Meters>,
+) -> Result<SourceInput, Error> {
+    let input = Arc::new(Input::open(dataset, config.split, &config.input).await?);
+    let extents: Arc<dyn Extents> = Arc::new(StoreExtents::new(
+        dataset.clone(),
+        &config.fetch,
+        config.reads,
+        Arc::clone(meters),
+    ));
+    Ok(SourceInput { input, extents })
+}
+
+/// What the samples of a source are.
+async fn units_of(source: &SourceInput, config: &LoaderConfig) -> Result<Units, Error> {
+    let input = &source.input;
+    let geometry = input.geometry();
+    let blocks = Blocks::of(geometry, config.extent_bytes);
+    let Some(tokens) = tokens_config(input.record(), config) else {
+        return Ok(Units::Rows(Arc::new(blocks)));
+    };
+    match tokens.layout {
+        TokenLayout::Documents => Ok(Units::Rows(Arc::new(blocks))),
+        TokenLayout::Packed => {
+            let lengths = Arc::new(input.lengths(&*source.extents).await?);
+            let packing = Packing::new(&blocks, lengths, tokens.length);
+            Ok(Units::Bins(Arc::new(packing)))
+        }
+        TokenLayout::Stream => {
+            let counts: Option<Vec<u32>> = (0..geometry.block_count())
+                .map(|block| input.tokens(block).and_then(|n| u32::try_from(n).ok()))
+                .collect();
+            let counts = counts.ok_or_else(|| Error::Config {
+                key: "tokens.layout",
+                reason: "the dataset does not say how many ids its blocks have, use `documents`"
+                    .into(),
+            })?;
+            let extents = geometry.extents(config.extent_bytes);
+            let windows = TokenWindows::new(counts.into_iter(), extents, tokens.length - 1);
+            Ok(Units::Tokens(Arc::new(windows)))
+        }
+    }
+}
+
+fn tokens_config<'a>(record: &Record, config: &'a LoaderConfig) -> Option<&'a TokensConfig> {
+    match record {
+        Record::Tokens { .. } => config.tokens.as_ref(),
+        Record::Dense { .. } | Record::Pictures { .. } => None,
+    }
+}
+
+/// The orders over some sources, and how states name them.
+fn order(
+    inputs: &[Arc<Input>],
+    units: &[Units],
+    config: &LoaderConfig,
+) -> Result<(Orders, OrderIdentity), Error> {
+    let spec = OrderSpec {
+        seed: config.seed.get(),
+        domains: config.domains,
+        window_blocks: config.window_blocks,
+        global_batch: config.global_batch,
+        last_batch: config.last_batch,
+    };
+    let (orders, mixture) = match (&config.mixture, units) {
+        (None, [units]) => (Orders::single(spec, units.clone()).map_err(no_batch)?, None),
+        (None, _) => {
+            return Err(Error::Config {
+                key: "mixture",
+                reason: format!(
+                    "there are `{}` datasets, say how they are mixed",
+                    units.len()
+                ),
+            });
+        }
+        (Some(mixture), _) => {
+            let mixed = Orders::mixed(spec, units.to_vec(), mixture);
+            let (orders, phase) = mixed.map_err(|reason| Error::Config {
+                key: "mixture",
+                reason,
+            })?;
+            (orders, Some((mixture.clone(), phase)))
+        }
+    };
+    let unit = match (inputs.first().map(|input| *input.record()), &config.tokens) {
+        (Some(Record::Tokens { .. }), Some(tokens)) => match tokens.layout {
+            TokenLayout::Documents => SampleUnit::Rows,
+            TokenLayout::Packed => SampleUnit::Bins {
+                length: tokens.length,
+            },
+            TokenLayout::Stream => SampleUnit::Tokens {
+                length: tokens.length - 1,
+            },
+        },
+        _ => SampleUnit::Rows,
+    };
+    let identity = OrderIdentity {
+        fingerprints: inputs.iter().map(|input| input.fingerprint()).collect(),
+        extent_bytes: config.extent_bytes,
+        unit,
+        mixture,
+    };
+    Ok((orders, identity))
+}
+
+/// What batches of these inputs are, and their targets.
+fn common_kind(
+    inputs: &[Arc<Input>],
+    config: &LoaderConfig,
+) -> Result<(BatchKind, TargetKind), Error> {
+    let [first, others @ ..] = inputs else {
+        return Err(Error::Config {
+            key: "mixture",
+            reason: "there are no datasets".into(),
+        });
+    };
+    let found = kind(first.record(), config)?;
+    for other in others {
+        let other = kind(other.record(), config)?;
+        if other != found {
+            return Err(Error::Config {
+                key: "mixture",
+                reason: format!("its datasets hold different records: `{found:?}` and `{other:?}`"),
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// What batches of such records are, and their targets.
+fn kind(record: &Record, config: &LoaderConfig) -> Result<(BatchKind, TargetKind), Error> {
+    let missing = |key, what: &str| Error::Config {
+        key,
+        reason: format!("the dataset holds {what}, say how they are to be handed out"),
+    };
+    match *record {
+        Record::Dense { features, target } => {
+            let features = features as usize;
+            Ok((BatchKind::Rows { features }, target))
+        }
+        Record::Pictures { target } => {
+            let pictures = config.pictures.as_ref();
+            let pictures = pictures.ok_or_else(|| missing("pictures", "pictures"))?;
+            let kind = BatchKind::Pictures {
+                height: pictures.height as usize,
+                width: pictures.width as usize,
+            };
+            Ok((kind, target))
+        }
+        Record::Tokens { .. } => {
+            let tokens = config.tokens.as_ref();
+            let tokens = tokens.ok_or_else(|| missing("tokens", "documents"))?;
+            let kind = BatchKind::Tokens {
+                length: tokens.length as usize,
+                packed: tokens.layout == TokenLayout::Packed,
+            };
+            Ok((kind, TargetKind::None))
+        }
+    }
+}
+
+fn no_batch(reason: String) -> Error {
+    Error::Config {
+        key: "global_batch",
+        reason,
+    }
+}
+
+/// Bytes of all blocks in memory.
+fn split_bytes(input: &Input) -> u64 {
+    let blocks = 0..input.geometry().block_count();
+    blocks.map(|block| input.block_bytes(block)).sum()
+}
+
+impl Lengths for DocumentLengths {
+    fn append(&self, block: BlockId, lengths: &mut Vec<u32>) {
+        lengths.extend_from_slice(self.of(block));
+    }
+}

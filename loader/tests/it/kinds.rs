@@ -1,0 +1,305 @@
+//! Batches of tokens, mixtures of datasets, and pictures that cannot be used.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use feedline_loader::{
+    Error, Loader, LoaderConfig, MixtureConfig, SourceWeight, TokenLayout, TokensConfig,
+    picture::{Crop, PictureConfig},
+};
+use feedline_schemas::manifest::{Layout, Split, TokenType};
+use feedline_storage::{Store, clock::SystemClock};
+
+use crate::{
+    collect, config,
+    dataset::{document, document_length, publish_layout, publish_train},
+    foreign::archive,
+    of_rank, open,
+};
+
+const VOCABULARY: u32 = 60_000;
+const DOCUMENTS: u64 = 340;
+
+async fn tokens(id: TokenType) -> Store {
+    let store = Store::memory();
+    let layout = Layout::Tokens {
+        id,
+        vocabulary: VOCABULARY,
+    };
+    let shards: &[&[u32]] = &[&[40; 5], &[40, 40, 40, 20]];
+    publish_layout(&store, layout, &[(Split::Train, shards)]).await;
+    store
+}
+
+fn with_tokens(length: u32, layout: TokenLayout) -> LoaderConfig {
+    LoaderConfig {
+        tokens: Some(TokensConfig {
+            padding_id: 77_777,
+            ..TokensConfig::new(length).with_layout(layout)
+        }),
+        ..config(16)
+    }
+}
+
+#[tokio::test]
+async fn a_row_is_a_document_cut_at_the_length() {
+    for id in [TokenType::U16, TokenType::U32] {
+        let loader = open(&tokens(id).await, &with_tokens(12, TokenLayout::Documents)).await;
+        let mut seen = BTreeSet::new();
+        for batch in loader.batches().unwrap() {
+            let batch = batch.unwrap();
+            for (row, sample) in batch.tokens().chunks(12).zip(batch.origins()) {
+                let mut expected = document(*sample, VOCABULARY);
+                expected.resize(12, 77_777);
+                assert_eq!(row, expected);
+                assert!(seen.insert(*sample));
+            }
+        }
+        assert_eq!(seen.len() as u64, DOCUMENTS);
+    }
+}
+
+#[tokio::test]
+async fn packed_rows_hold_every_token_once_with_its_document_and_position() {
+    let store = tokens(TokenType::U16).await;
+    let config = with_tokens(15, TokenLayout::Packed);
+    let mut of_one = Vec::new();
+    for world in [1, 3] {
+        let mut found = BTreeMap::<u32, u32>::new();
+        let (mut rows, mut free, mut joined) = (0, 0, Vec::new());
+        for rank in 0..world {
+            let loader = open(&store, &of_rank(&config, rank, world)).await;
+            for batch in loader.batches().unwrap() {
+                let batch = batch.unwrap();
+                let rows_of =
+                    |column: &[u32]| column.chunks(15).map(<[u32]>::to_vec).collect::<Vec<_>>();
+                let columns = [batch.tokens(), batch.segments(), batch.positions()].map(rows_of);
+                for row in 0..batch.rows() {
+                    rows += 1;
+                    let [ids, segments, positions] = columns.each_ref().map(|column| &column[row]);
+                    assert!(segments.iter().filter(|s| **s > 0).is_sorted());
+                    for ((id, segment), position) in ids.iter().zip(segments).zip(positions) {
+                        if *segment == 0 {
+                            assert_eq!((*id, *position), (77_777, 0));
+                            free += 1;
+                        } else {
+                            // Document `i` counts up from `i`.
+                            assert!(document_length(u64::from(id - position)) > *position);
+                            *found.entry(id - position).or_default() += 1;
+                        }
+                    }
+                    joined.push(ids.clone());
+                }
+            }
+        }
+        let expected: BTreeMap<_, _> = (0..DOCUMENTS)
+            .map(|i| (u32::try_from(i).unwrap(), document_length(i)))
+            .filter(|(_, length)| *length > 0)
+            .collect();
+        assert_eq!(found, expected, "world {world}");
+        assert!(
+            free * 20 < rows * 15,
+            "{free} of {rows} rows of 15 are padding"
+        );
+        joined.sort();
+        if world == 1 {
+            of_one = joined;
+        } else {
+            assert_eq!(joined, of_one);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stream_of_tokens_predicts_each_but_the_first_once() {
+    let store = tokens(TokenType::U32).await;
+    let all: Vec<u32> = (0..DOCUMENTS)
+        .flat_map(|i| document(i, VOCABULARY))
+        .collect();
+    for length in [2, 9, 50, 700] {
+        let config = with_tokens(length, TokenLayout::Stream);
+        let loader = open(&store, &config).await;
+        let step = length as usize - 1;
+        let mut expected: Vec<Vec<u32>> = (0..all.len() - 1)
+            .step_by(step)
+            .map(|start| {
+                let mut row = all[start..all.len().min(start + step + 1)].to_vec();
+                row.resize(step + 1, 77_777);
+                row
+            })
+            .collect();
+        let mut seen = Vec::new();
+        for batch in loader.batches().unwrap() {
+            seen.extend(
+                batch
+                    .unwrap()
+                    .tokens()
+                    .chunks(step + 1)
+                    .map(<[u32]>::to_vec),
+            );
+        }
+        assert!(seen != expected, "it is shuffled");
+        let mut ordered = Vec::new();
+        for batch in loader.sequential().unwrap() {
+            ordered.extend(
+                batch
+                    .unwrap()
+                    .tokens()
+                    .chunks(step + 1)
+                    .map(<[u32]>::to_vec),
+            );
+        }
+        assert_eq!(ordered, expected, "length {length}");
+        seen.sort();
+        expected.sort();
+        assert_eq!(seen, expected, "length {length}");
+    }
+}
+
+#[tokio::test]
+async fn a_mixture_has_every_dataset_by_its_weight_on_any_ranks() {
+    let (first, second) = (Store::memory(), Store::memory());
+    publish_train(&first, &[&[40; 10]]).await;
+    publish_train(&second, &[&[30; 10]]).await;
+    let stores = [first, second];
+    let weight = |weight| SourceWeight {
+        weight: Some(weight),
+        ..SourceWeight::default()
+    };
+    let config = LoaderConfig {
+        mixture: Some(MixtureConfig {
+            sources: vec![weight(3.0), weight(1.0)],
+            stratified: true,
+            samples_per_epoch: Some(800),
+        }),
+        ..config(80)
+    };
+    let mut expected = Vec::new();
+    for world in [1, 7] {
+        let mut joined = vec![Vec::new(); 10];
+        for rank in 0..world {
+            let config = of_rank(&config, rank, world);
+            let loader = Loader::open_mixture(&stores, &config, std::sync::Arc::new(SystemClock))
+                .await
+                .unwrap();
+            assert_eq!(loader.batches_per_epoch(), 10);
+            for (joined, batch) in joined.iter_mut().zip(collect(loader.batches().unwrap())) {
+                joined.extend(batch);
+            }
+            assert!(loader.sequential().is_err());
+        }
+        if world == 1 {
+            expected = joined;
+        } else {
+            assert_eq!(joined, expected);
+        }
+    }
+    // Of 600 samples of the first dataset each comes once or twice; of 200 of the second, each at most once.
+    let mut counts = BTreeMap::<u64, u32>::new();
+    for sample in expected.concat() {
+        *counts.entry(sample).or_default() += 1;
+    }
+    assert_eq!(counts.len(), 400);
+    assert_eq!(counts.values().sum::<u32>(), 800);
+}
+
+#[tokio::test]
+async fn datasets_that_do_not_fit_together_are_named() {
+    let (rows, documents) = (Store::memory(), tokens(TokenType::U16).await);
+    publish_train(&rows, &[&[40; 10]]).await;
+    let clock = || std::sync::Arc::new(SystemClock);
+    let settings = with_tokens(9, TokenLayout::Documents);
+    let mixed = [rows, documents];
+    let error = Loader::open_mixture(&mixed, &settings, clock())
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("different records"), "{error}");
+    let error =
+        Loader::open_mixture(&[mixed[0].clone(), mixed[0].clone()], &settings, clock()).await;
+    assert!(
+        error
+            .unwrap_err()
+            .to_string()
+            .contains("say how they are mixed")
+    );
+    let error = Loader::open(&mixed[1], &config(8), clock())
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(error, Error::Config { key: "tokens", .. }),
+        "{error}"
+    );
+}
+
+/// A picture of one colour.
+fn png(sample: u64) -> Vec<u8> {
+    crate::formats::png(sample)
+}
+
+#[tokio::test]
+async fn fault_23_a_broken_picture_is_replaced_by_the_next_of_its_block_on_any_ranks() {
+    let store = Store::memory();
+    let broken = [7u64, 8, 99];
+    let members: Vec<_> = (0..100)
+        .flat_map(|sample| {
+            let mut picture = png(sample);
+            if broken.contains(&sample) {
+                picture.truncate(picture.len() / 2);
+            }
+            [
+                (format!("{sample:04}.cls"), (sample % 5).to_string().into()),
+                (format!("{sample:04}.png"), picture),
+            ]
+        })
+        .collect();
+    store.put("0.tar", archive(&members)).await.unwrap();
+    let config = LoaderConfig {
+        pictures: Some(PictureConfig::new(4, 4, Crop::Whole)),
+        max_bad_share: 0.03,
+        ..config(16)
+    };
+    let mut expected = Vec::new();
+    for world in [1, 3] {
+        let mut joined = vec![Vec::new(); 7];
+        let mut substituted = 0;
+        for rank in 0..world {
+            let loader = open(&store, &of_rank(&config, rank, world)).await;
+            for (joined, batch) in joined.iter_mut().zip(loader.batches().unwrap()) {
+                let batch = batch.unwrap();
+                substituted += batch.substituted().count();
+                joined.extend(batch.pixels().chunks(48).map(|pixels| u64::from(pixels[0])));
+            }
+            if world == 1 {
+                let rows: Vec<_> = loader.quarantine().iter().map(|bad| bad.row).collect();
+                assert_eq!(rows.len(), 3);
+                assert!(loader.quarantine()[0].reason.contains("cut short"));
+            }
+        }
+        assert_eq!(substituted, 3, "world {world}");
+        let mut all = joined.concat();
+        all.sort_unstable();
+        assert!(broken.iter().all(|sample| !all.contains(sample)));
+        assert_eq!(all.iter().filter(|sample| **sample == 9).count(), 3);
+        if world == 1 {
+            expected = joined;
+        } else {
+            assert_eq!(joined, expected);
+        }
+    }
+    let strict = LoaderConfig {
+        max_bad_share: 0.02,
+        ..config
+    };
+    let loader = open(&store, &strict).await;
+    let error = crate::failure(loader.batches().unwrap());
+    assert!(
+        matches!(
+            error,
+            Error::TooManyBad {
+                bad: 3,
+                samples: 100,
+                ..
+            }
+        ),
+        "{error}"
+    );
+}
