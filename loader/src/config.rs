@@ -8,7 +8,9 @@ use feedline_schemas::{
     manifest::Split,
 };
 
-use crate::{Error, InputConfig, MixtureConfig, fetch::FetchConfig, picture::PictureConfig};
+use crate::{
+    CacheConfig, Error, InputConfig, MixtureConfig, fetch::FetchConfig, picture::PictureConfig,
+};
 
 /// Settings of a loader. Those marked "order" decide which samples a batch holds and must be the same on every rank
 /// and when resuming; the others may differ.
@@ -66,6 +68,8 @@ pub struct LoaderConfig {
     pub fetch: FetchConfig,
     /// How several datasets are mixed, for [`Loader::open_mixture`](crate::Loader::open_mixture). Default none.
     pub mixture: Option<MixtureConfig>,
+    /// A cache of the dataset on a local disk, for stores that are far away. Default none.
+    pub cache: Option<CacheConfig>,
 }
 
 /// How tokenized documents become rows of a batch.
@@ -152,6 +156,7 @@ impl LoaderConfig {
             input: InputConfig::new(),
             fetch: FetchConfig::new(),
             mixture: None,
+            cache: None,
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::{
     Arc, Mutex, OnceLock, PoisonError,
     atomic::{AtomicU32, Ordering::Relaxed},
 };
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 use feedline_schemas::{ids::Step, loader_state::LoaderState};
 
@@ -42,6 +42,8 @@ pub(crate) struct Engine {
     pub(crate) ahead: Arc<AtomicU32>,
     pub(crate) meters: Arc<Meters>,
     controller: Mutex<Controller>,
+    /// One past the last epoch that the caches were told of.
+    foreseen: Mutex<u64>,
     shape: SlabShape,
     slabs: u32,
     /// Page-locks slabs.
@@ -92,6 +94,7 @@ impl Engine {
             meters,
             controller: Mutex::new(Controller::new(knobs, most)),
             slabs: config.slabs,
+            foreseen: Mutex::default(),
             lock: OnceLock::new(),
             pinning: Mutex::default(),
             spare: Mutex::default(),
@@ -111,6 +114,21 @@ impl Engine {
     /// Page-locks the rings that are made from now on. Says whether it is the first to do so; only that one counts.
     pub(crate) fn lock_slabs(&self, lock: Arc<dyn HostLock>) -> bool {
         self.lock.set(lock).is_ok()
+    }
+
+    /// Which of epoch `epoch` and the next one the caches have not been told of, when the former begins.
+    pub(crate) fn unforeseen(&self, epoch: u64) -> Range<u64> {
+        if !self.sources.has_cache() {
+            return 0..0;
+        }
+        let mut foreseen = self.foreseen.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = if *foreseen == epoch + 1 {
+            epoch + 1
+        } else {
+            epoch
+        };
+        *foreseen = epoch + 2;
+        first..epoch + 2
     }
 
     /// Keeps a ring for the next pass.
@@ -163,6 +181,7 @@ impl Engine {
     pub(crate) fn metrics(&self) -> LoaderMetrics {
         LoaderMetrics {
             refetches: self.meters.refetches.get() + self.sources.rereads(),
+            cache: self.sources.cache_metrics(),
             decode_threads: u32::try_from(self.pool.active()).unwrap_or(u32::MAX),
             reads: self.reads.load(Relaxed),
             slabs_ahead: self.ahead.load(Relaxed),

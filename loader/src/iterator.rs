@@ -64,6 +64,8 @@ pub(crate) struct Parts {
     pub(crate) order: Order,
     pub(crate) start: u64,
     pub(crate) states: States,
+    /// What the caches are to be told of: orders, and the batches they begin with.
+    pub(crate) foresee: Vec<(Order, u64)>,
     pub(crate) position: Option<Arc<Mutex<LoaderState>>>,
 }
 
@@ -113,6 +115,8 @@ impl EpochBatches {
             sources: Arc::clone(&engine.sources),
             kept: Arc::clone(&engine.kept),
             needs: parts.order.needs(parts.start, engine.share),
+            foresee: parts.foresee,
+            share: engine.share,
             budget: Arc::clone(&budget),
             reads: Arc::clone(&engine.reads),
             arrived: arrived_in,

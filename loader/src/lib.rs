@@ -98,7 +98,7 @@ pub use input::config::{BadValues, ColumnMap, InputConfig, InputFormat};
 pub use iterator::EpochBatches;
 pub use kind::BatchKind;
 pub use loader::Loader;
-pub use metrics::{LoaderMetrics, StageMetrics};
+pub use metrics::{CacheMetrics, LoaderMetrics, StageMetrics};
 pub use order::{MixtureConfig, ShuffleQuality, SourceEnd, SourceWeight};
 pub use preview::LoaderPlan;
 pub use quarantine::Quarantined;

@@ -164,7 +164,19 @@ impl Loader {
         position: Option<Arc<Mutex<LoaderState>>>,
     ) -> Result<EpochBatches, Error> {
         let (start, order) = self.identity.resume(start, &self.orders)?;
+        let mut foresee = Vec::new();
+        for epoch in self.engine.unforeseen(start.epoch.get()) {
+            if epoch == start.epoch.get() {
+                foresee.push((order.clone(), start.batch.get()));
+            } else {
+                let (_, next) = self
+                    .identity
+                    .resume(self.next_epoch(&start), &self.orders)?;
+                foresee.push((next, 0));
+            }
+        }
         EpochBatches::start(Parts {
+            foresee,
             engine: Arc::clone(&self.engine),
             order,
             start: start.batch.get(),
@@ -190,6 +202,7 @@ impl Loader {
             order: Order::sequential(units.clone(), self.config.global_batch, LastBatch::Keep),
             start: 0,
             states: States::Stay(self.start_state()),
+            foresee: Vec::new(),
             position: None,
         })
     }
@@ -244,7 +257,10 @@ impl Loader {
     /// seconds, and reads nothing.
     #[must_use]
     pub fn plan(&self) -> LoaderPlan {
-        LoaderPlan::new(&self.orders, self.input.geometry(), &self.config)
+        let first = self.identity.resume(self.start_state(), &self.orders);
+        let (_, order) = first.expect("a loader is opened only when there is a batch");
+        let geometries: Vec<_> = self.inputs.iter().map(|i| &**i.geometry()).collect();
+        LoaderPlan::new(&self.orders, &order, &geometries, &self.config)
     }
 
     /// Where the time of all passes so far went.

@@ -12,6 +12,7 @@ use feedline_storage::clock::Clock;
 use serde::Serialize;
 
 use crate::{
+    cache::CacheCounters,
     device::Pinning,
     fetch::{FetchMeters, FetchMetrics},
 };
@@ -55,6 +56,8 @@ pub struct LoaderMetrics {
     /// Samples replaced by another because they, or their block, could not be used; see
     /// [`Loader::quarantine`](crate::Loader::quarantine).
     pub quarantined: u64,
+    /// The disk cache.
+    pub cache: CacheMetrics,
     /// Threads that may fill batches now.
     pub decode_threads: u32,
     /// Reads that may be under way at one time.
@@ -65,6 +68,43 @@ pub struct LoaderMetrics {
     pub pinning: Pinning,
     /// Reading extents from the stores, without what came from a cache.
     pub fetches: FetchMetrics,
+}
+
+/// What the disk cache did; all zero without one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CacheMetrics {
+    /// Extents that came from the disk.
+    pub hits: u64,
+    /// Bytes of them.
+    pub hit_bytes: u64,
+    /// Extents that were not there.
+    pub misses: u64,
+    /// Bytes written to the disk.
+    pub stored_bytes: u64,
+    /// Extents removed to make room.
+    pub evictions: u64,
+    /// Extents that another process was fetching, and that were waited for.
+    pub waits: u64,
+    /// Files that were dropped because they were not what was written.
+    pub damaged: u64,
+    /// Extents that were fetched and not kept.
+    pub passed: u64,
+}
+
+impl CacheMetrics {
+    /// These and those of another cache.
+    pub(crate) fn plus(self, cache: &CacheCounters) -> Self {
+        Self {
+            hits: self.hits + cache.hits.get(),
+            hit_bytes: self.hit_bytes + cache.hit_bytes.get(),
+            misses: self.misses + cache.misses.get(),
+            stored_bytes: self.stored_bytes + cache.stored_bytes.get(),
+            evictions: self.evictions + cache.evictions.get(),
+            waits: self.waits + cache.waits.get(),
+            damaged: self.damaged + cache.damaged.get(),
+            passed: self.passed + cache.passed.get(),
+        }
+    }
 }
 
 /// Seconds of one stage, on the clock the loader was opened with.
@@ -230,6 +270,7 @@ impl Meters {
             refetches: self.refetches.get(),
             peak_bytes: self.peak_bytes.get(),
             quarantined: self.quarantined.get(),
+            cache: CacheMetrics::default(),
             decode_threads: 0,
             reads: 0,
             slabs_ahead: 0,

@@ -7,6 +7,7 @@ use feedline_storage::{Store, clock::Clock};
 
 use crate::{
     BatchKind, Error, LoaderConfig, TokenLayout, TokensConfig,
+    cache::CachedExtents,
     engine::Engine,
     fetch::{Extents, StoreExtents},
     fill::Filler,
@@ -46,11 +47,11 @@ impl Opened {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, Error> {
         config.check()?;
-        let meters = Arc::new(Meters::new(clock));
+        let meters = Arc::new(Meters::new(Arc::clone(&clock)));
         let mut sources = Vec::new();
         let mut units = Vec::new();
         for dataset in datasets {
-            let source = open_source(dataset, config, &meters).await?;
+            let source = open_source(dataset, config, &clock, &meters).await?;
             units.push(units_of(&source, config).await?);
             sources.push(source);
         }
@@ -96,16 +97,42 @@ impl Opened {
 async fn open_source(
     dataset: &Store,
     config: &LoaderConfig,
+    clock: &Arc<dyn Clock>,
     meters: &Arc<Meters>,
 ) -> Result<SourceInput, Error> {
     let input = Arc::new(Input::open(dataset, config.split, &config.input).await?);
-    let extents: Arc<dyn Extents> = Arc::new(StoreExtents::new(
+    let mut extents: Arc<dyn Extents> = Arc::new(StoreExtents::new(
         dataset.clone(),
         &config.fetch,
         config.reads,
         Arc::clone(meters),
     ));
-    Ok(SourceInput { input, extents })
+    let mut cache = None;
+    if let Some(settings) = &config.cache {
+        let opened = CachedExtents::open(
+            settings,
+            input.fingerprint(),
+            window_bytes(&input, config),
+            extents,
+            Arc::clone(clock),
+        );
+        let opened = Arc::new(opened.await?);
+        extents = Arc::clone(&opened) as _;
+        cache = Some(opened);
+    }
+    Ok(SourceInput {
+        input,
+        extents,
+        cache,
+    })
+}
+
+/// About how many bytes the open windows of a source take.
+fn window_bytes(input: &Input, config: &LoaderConfig) -> u64 {
+    let all = split_bytes(input);
+    let block = all.div_ceil(u64::from(input.geometry().block_count().max(1)));
+    let units = u64::from(config.domains) * u64::from(config.window_blocks);
+    all.min(units.saturating_mul(block.max(config.extent_bytes)))
 }
 
 /// What the samples of a source are.

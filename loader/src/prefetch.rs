@@ -11,7 +11,7 @@ use std::{
 
 use crossbeam_channel::Sender;
 use tokio::{
-    runtime,
+    runtime::{self, Runtime},
     sync::oneshot,
     task::{JoinError, JoinSet},
 };
@@ -22,7 +22,7 @@ use crate::{
     kept::Kept,
     loaded::LoadedBlock,
     metrics::Meters,
-    order::Need,
+    order::{Need, Order, Share},
     sources::Sources,
 };
 
@@ -47,6 +47,9 @@ pub(crate) struct Prefetcher {
     pub(crate) sources: Arc<Sources>,
     pub(crate) kept: Arc<Kept>,
     pub(crate) needs: Box<dyn Iterator<Item = Need> + Send>,
+    /// What the caches are to be told of: orders, and the batches they begin with.
+    pub(crate) foresee: Vec<(Order, u64)>,
+    pub(crate) share: Share,
     pub(crate) budget: Arc<Budget>,
     /// Reads that may be under way at one time.
     pub(crate) reads: Arc<AtomicU32>,
@@ -58,11 +61,12 @@ pub(crate) struct Prefetcher {
 
 impl Prefetcher {
     /// Fetches until the plan is done, an error has been delivered, or somebody says stop.
-    pub(crate) fn run(self) {
+    pub(crate) fn run(mut self) {
         let arrived = self.arrived.clone();
         // A receiver that is gone has no use for the error.
         match runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => {
+                self.tell_caches(&runtime);
                 if let Err(error) = runtime.block_on(self.fetch_all()) {
                     arrived.send(Err(error)).ok();
                 }
@@ -76,6 +80,19 @@ impl Prefetcher {
                     }))
                     .ok();
             }
+        }
+    }
+
+    /// Tells the caches what will be read, while the first of it is being read.
+    fn tell_caches(&mut self, runtime: &Runtime) {
+        let (sources, share) = (Arc::clone(&self.sources), self.share);
+        let foresee = std::mem::take(&mut self.foresee);
+        if !foresee.is_empty() {
+            runtime.spawn_blocking(move || {
+                for (order, start) in foresee {
+                    sources.foresee(order.needs(start, share));
+                }
+            });
         }
     }
 
@@ -109,6 +126,10 @@ impl Prefetcher {
             };
             timer.add(self.meters.since(since));
         }
+        // What was read is not to be read again by the next run.
+        tokio::time::timeout(SHUTDOWN, self.sources.flush())
+            .await
+            .ok();
         Ok(())
     }
 

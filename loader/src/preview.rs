@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::{
     LoaderConfig,
     geometry::Geometry,
-    order::{Orders, ShuffleQuality, shuffle_quality},
+    order::{Order, Orders, ShuffleQuality, shuffle_quality},
 };
 
 /// Classes that the shuffle is judged by.
@@ -33,31 +33,39 @@ pub struct LoaderPlan {
     pub window_blocks: u32,
     /// Bytes of the blocks of all windows together, on average: what the ranks hold at least, all together.
     pub window_bytes: u64,
-    /// How well batches are mixed.
+    /// How well batches are mixed; of a mixture, those of its first dataset alone.
     pub shuffle: ShuffleQuality,
 }
 
 impl LoaderPlan {
-    /// The plan of orders over one source.
-    pub(crate) fn new(orders: &Orders, geometry: &Geometry, config: &LoaderConfig) -> Self {
-        let order = orders
-            .epoch(0, None)
-            .expect("a loader is opened only when there is a batch");
+    /// The plan of `order`, an epoch of `orders` over sources with these geometries.
+    pub(crate) fn new(
+        orders: &Orders,
+        order: &Order,
+        geometries: &[&Geometry],
+        config: &LoaderConfig,
+    ) -> Self {
         let spec = orders.spec();
-        let blocks = u64::from(geometry.block_count());
-        let bytes = (0..geometry.block_count())
-            .map(|block| geometry.byte_range(block))
-            .map(|range| range.end - range.start)
-            .sum::<u64>();
-        let extents = geometry.extents(config.extent_bytes);
-        let window = u64::from(spec.domains) * u64::from(spec.window_blocks);
-        let window_bytes = u128::from(bytes) * u128::from(window.min(blocks)) / u128::from(blocks);
+        let (mut bytes, mut requests, mut window_bytes) = (0, 0, 0);
+        for geometry in geometries {
+            let blocks = u64::from(geometry.block_count());
+            let ranges = (0..geometry.block_count()).map(|block| geometry.byte_range(block));
+            let of_source: u64 = ranges.map(|range| range.end - range.start).sum();
+            let extents = geometry.extents(config.extent_bytes);
+            let window = u64::from(spec.domains) * u64::from(spec.window_blocks);
+            bytes += of_source;
+            requests += extents.map_or(blocks, |firsts| firsts.len() as u64 - 1);
+            window_bytes +=
+                u128::from(of_source) * u128::from(window.min(blocks)) / u128::from(blocks);
+        }
+        let batches = order.batch_count();
+        let last = batches.saturating_sub(1);
         let reads = order.domains_read(config.world_size) as f64;
         Self {
-            samples: geometry.samples(),
-            batches: order.batch_count(),
+            samples: last * u64::from(spec.global_batch) + order.rows(last),
+            batches,
             bytes,
-            requests: extents.map_or(blocks, |firsts| firsts.len() as u64 - 1),
+            requests,
             reads_per_block: reads / order.domains_read(1) as f64,
             domains: spec.domains,
             window_blocks: spec.window_blocks,

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::{
-    Error, budget::Permit, fetch::Extents, geometry::BlockId, input::Input, loaded::LoadedBlock,
-    metrics::Meters, order::Need, quarantine::Quarantine, resident::SourceBlock,
+    CacheMetrics, Error, budget::Permit, cache::CachedExtents, fetch::Extents, geometry::BlockId,
+    input::Input, loaded::LoadedBlock, metrics::Meters, order::Need, quarantine::Quarantine,
+    resident::SourceBlock,
 };
 
 /// The inputs by source number.
@@ -20,12 +21,53 @@ pub(crate) struct Sources {
 pub(crate) struct SourceInput {
     pub(crate) input: Arc<Input>,
     pub(crate) extents: Arc<dyn Extents>,
+    /// The same, when they come through a cache.
+    pub(crate) cache: Option<Arc<CachedExtents>>,
 }
 
 impl Sources {
     /// Bytes that a block takes in memory.
     pub(crate) fn block_bytes(&self, (source, block): SourceBlock) -> u64 {
         self.inputs[source as usize].input.block_bytes(block)
+    }
+
+    /// Whether anything comes through a cache.
+    pub(crate) fn has_cache(&self) -> bool {
+        self.inputs.iter().any(|source| source.cache.is_some())
+    }
+
+    /// Tells the caches what will be read behind all that they were told before.
+    pub(crate) fn foresee(&self, needs: impl Iterator<Item = Need>) {
+        let mut plans = vec![Vec::new(); self.inputs.len()];
+        for need in needs {
+            let source = need.source as usize;
+            plans[source].extend(self.inputs[source].input.extent(need.block, need.first));
+        }
+        for (source, plan) in self.inputs.iter().zip(&plans) {
+            if let Some(cache) = &source.cache {
+                cache.foresee(plan);
+            }
+        }
+    }
+
+    /// Waits until the caches have on disk what they were given, or gave it up.
+    pub(crate) async fn flush(&self) {
+        for source in &self.inputs {
+            if let Some(cache) = &source.cache {
+                cache.flush().await;
+            }
+        }
+    }
+
+    /// What all caches together did.
+    pub(crate) fn cache_metrics(&self) -> CacheMetrics {
+        let caches = self
+            .inputs
+            .iter()
+            .filter_map(|source| source.cache.as_ref());
+        caches.fold(CacheMetrics::default(), |total, cache| {
+            total.plus(cache.counters())
+        })
     }
 
     /// A block as messages name it.

@@ -9,11 +9,6 @@
 //! Extents in memory need no tier of their own: windows hold decoded blocks, and the pages of maps stay in memory as
 //! long as there is room, for all processes together.
 
-#![expect(
-    dead_code,
-    reason = "the loader reads through it when it has a setting for it"
-)]
-
 mod config;
 mod counters;
 mod disk;

@@ -28,7 +28,7 @@ use feedline_storage::{Listed, Store};
 use crate::{
     Error,
     block::BlockRows,
-    fetch::Extents,
+    fetch::{Extent, Extents},
     geometry::{BlockId, Geometry},
 };
 use config::{BadValues, InputConfig, InputFormat};
@@ -177,6 +177,14 @@ impl Input {
         values::check(&mut rows, &self.record, self.bad_values)
             .map_err(|bad| values::error(self.url_of(block), self.geometry.block(block).1, bad))?;
         Ok(rows)
+    }
+
+    /// What is read for a block that batch `first` is the first to need, where that has a checksum of its own.
+    pub(crate) fn extent(&self, block: BlockId, first: u64) -> Option<Extent> {
+        match &self.format {
+            Format::Shards(shards) => Some(shards.extent(block, first)),
+            Format::Parquet(_) | Format::WebDataset(_) | Format::Mds(_) => None,
+        }
     }
 
     /// Lengths of all documents, for packing.

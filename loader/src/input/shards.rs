@@ -91,15 +91,9 @@ impl Shards {
         extents: &dyn Extents,
     ) -> Result<BlockRows, Error> {
         let columns = self.columns(block, first, extents).await?;
-        let (shard, shard_number) = self.geometry.shard(block);
+        let shard = self.geometry.shard(block).0;
         let (entry, number) = self.geometry.block(block);
-        let extent = Extent {
-            path: Arc::clone(&self.heads[shard_number].0),
-            range: self.geometry.byte_range(block),
-            crc32c: Some(entry.crc32c),
-            first,
-        };
-        let bytes = match extents.get(&extent).await {
+        let bytes = match extents.get(&self.extent(block, first)).await {
             Ok(bytes) => bytes,
             Err(error) => return Err(self.explain(shard, number, error)),
         };
@@ -110,6 +104,16 @@ impl Shards {
                 reason,
             }
         })
+    }
+
+    /// What is read for a block.
+    pub(super) fn extent(&self, block: BlockId, first: u64) -> Extent {
+        Extent {
+            path: Arc::clone(&self.heads[self.geometry.shard(block).1].0),
+            range: self.geometry.byte_range(block),
+            crc32c: Some(self.geometry.block(block).0.crc32c),
+            first,
+        }
     }
 
     async fn columns(

@@ -1,6 +1,6 @@
 //! What passes deliver and what they cost.
 
-use feedline_loader::{Error, LoaderConfig, Target};
+use feedline_loader::{CacheConfig, Error, LoaderConfig, Target};
 use feedline_schemas::{
     ids::Seed,
     manifest::{Split, TargetKind},
@@ -226,6 +226,37 @@ async fn a_stream_gives_the_same_batches_without_a_thread_that_waits() {
     ));
     drop(held);
     assert!(stream.next().await.unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn a_second_run_reads_blocks_from_the_disk_cache() {
+    let store = Store::memory();
+    publish_train(&store, SHARDS).await;
+    let folder = tempfile::tempdir().unwrap();
+    let config = LoaderConfig {
+        cache: Some(CacheConfig {
+            dir: folder.path().to_owned(),
+            bytes: 1 << 24,
+        }),
+        ..config(50)
+    };
+    let loader = open(&store, &config).await;
+    let expected = collect(loader.batches().unwrap());
+    let first = loader.metrics().cache;
+    // 31 blocks, and the heads of 3 shards.
+    assert_eq!((first.hits, first.misses), (0, 31 + 3));
+    assert!(first.stored_bytes > 0);
+    // All comes from the disk, although the store has lost them.
+    for shard in ["00000", "00001", "00002"] {
+        let path = format!("shards/train/{shard}.arrow");
+        let mut bytes = store.get(&path).await.unwrap().to_vec();
+        bytes.fill(0);
+        store.put(&path, bytes.into()).await.unwrap();
+    }
+    let loader = open(&store, &config).await;
+    assert_eq!(collect(loader.batches().unwrap()), expected);
+    let second = loader.metrics().cache;
+    assert_eq!((second.hits, second.misses), (31 + 3, 0));
 }
 
 #[tokio::test]
