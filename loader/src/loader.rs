@@ -255,6 +255,9 @@ impl Loader {
 
     /// What an epoch will read and hold, and how well it mixes. Simulates some hundred batches, which takes up to
     /// seconds, and reads nothing.
+    ///
+    /// # Panics
+    /// Never: a loader is opened only when there is a batch.
     #[must_use]
     pub fn plan(&self) -> LoaderPlan {
         let first = self.identity.resume(self.start_state(), &self.orders);

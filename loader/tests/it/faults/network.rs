@@ -201,7 +201,7 @@ async fn fault_05_the_time_a_server_asks_for_is_never_shortened() {
 async fn fault_05_an_error_comes_only_after_the_deadline_and_counts_what_failed() {
     let remote = Remote::new().await;
     let mut config = quick();
-    config.fetch.deadline = Duration::from_millis(200);
+    config.fetch.deadline = Duration::from_millis(1500);
     let error = remote
         .fails(&config, |asked| match in_second(asked) {
             true => Fault::Status(503, None),
