@@ -105,10 +105,6 @@ pub(crate) mod channel {
             value
         }
 
-        pub(crate) fn len(&self) -> usize {
-            self.0.state().queue.len()
-        }
-
         /// Whether all senders are gone.
         pub(crate) fn is_closed(&self) -> bool {
             self.0.state().senders == 0
