@@ -41,6 +41,8 @@ pub(crate) enum Command {
         #[arg(long, value_enum, default_value_t = SplitName::Test)]
         split: SplitName,
     },
+    /// Show what a run would do: where the sources stand, what training would read and hold, how well it would mix
+    Plan(Pipeline),
     /// Measure a part of the program
     #[command(subcommand)]
     Bench(Bench),

@@ -24,6 +24,7 @@ use crate::{
     environment::Environment,
     exit::Outcome,
     output::{self, Inspection, Text},
+    plan::{PlanReport, TrainPlan},
     progress::{self, Bars},
     stop::Stop,
 };
@@ -81,6 +82,7 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
             let work = Work::load(&pipeline, tools)?;
             work.eval(split.into()).await
         }
+        Command::Plan(pipeline) => Work::load(&pipeline, tools)?.plan().await,
         Command::Bench(Bench::Loader(options)) => bench_loader(options, tools).await,
     }
 }
@@ -277,6 +279,21 @@ impl<'a> Work<'a> {
         let report = tokio::task::spawn_blocking(evaluate).await?;
         self.tools
             .print(&report.map_err(|e| self.trainer_error(*e))?, self.json)?;
+        Ok(Outcome::Done)
+    }
+
+    async fn plan(&self) -> anyhow::Result<Outcome> {
+        let config = &self.loaded.config;
+        let status = feedline_ingest::status(config, &self.root).await;
+        let sources = status.map_err(|e| self.ingest_error(e))?.sources;
+        let train = if config.train.is_some() {
+            let (config, context) = self.training()?;
+            Some(TrainPlan::new(&config, &context).await?)
+        } else {
+            None
+        };
+        self.tools
+            .print(&PlanReport { sources, train }, self.json)?;
         Ok(Outcome::Done)
     }
 

@@ -6,6 +6,7 @@ mod commands;
 mod environment;
 mod exit;
 mod output;
+mod plan;
 mod progress;
 mod stop;
 

@@ -17,7 +17,11 @@ use feedline_schemas::{
 use serde::Serialize;
 use tracing_subscriber::EnvFilter;
 
-use crate::{bench::BenchReport, environment::Environment};
+use crate::{
+    bench::BenchReport,
+    environment::Environment,
+    plan::{PlanReport, TrainPlan},
+};
 
 /// Sends `tracing` events to standard error. On a terminal only warnings, since bars show the progress there.
 pub(crate) fn start_logs(environment: &Environment) {
@@ -397,6 +401,73 @@ fn write_step(step: &FittedStep, out: &mut String) -> fmt::Result {
             )
         }),
     }
+}
+
+impl Text for PlanReport {
+    fn write(&self, out: &mut String) -> fmt::Result {
+        if !self.sources.is_empty() {
+            writeln!(out, "sources, as they stand")?;
+        }
+        for source in &self.sources {
+            write_source(source, out)?;
+        }
+        match &self.train {
+            Some(train) => write_train_plan(train, out),
+            None => Ok(()),
+        }
+    }
+}
+
+fn write_train_plan(train: &TrainPlan, out: &mut String) -> fmt::Result {
+    writeln!(out, "training")?;
+    line(out, "dataset", &train.dataset)?;
+    let Some(loader) = &train.loader else {
+        return line(
+            out,
+            "reads",
+            "not known before the dataset is built: `feedline shards build`",
+        );
+    };
+    line(
+        out,
+        "steps",
+        format!(
+            "{} of {} samples: {} an epoch, at most {} epochs",
+            train.steps, train.batch_size, loader.batches, train.epochs
+        ),
+    )?;
+    line(
+        out,
+        "an epoch reads",
+        format!(
+            "{} samples, {} in {} requests",
+            loader.samples,
+            ByteSize::new(loader.bytes),
+            loader.requests
+        ),
+    )?;
+    line(
+        out,
+        "held to shuffle",
+        format!(
+            "{}: windows of {} blocks in {} domains",
+            ByteSize::new(loader.window_bytes),
+            loader.window_blocks,
+            loader.domains
+        ),
+    )?;
+    let shuffle = &loader.shuffle;
+    line(
+        out,
+        "mixing",
+        format!(
+            "{:.1} of {} classes in a batch if rows lay sorted by class, {:.1} at best; spread {:.2}, 1 at best",
+            shuffle.classes_per_batch,
+            shuffle.classes,
+            shuffle.ideal_classes_per_batch,
+            shuffle.spread
+        ),
+    )
 }
 
 impl Text for BenchReport {

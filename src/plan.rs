@@ -1,0 +1,59 @@
+//! `feedline plan`: what a run would do, before it does anything.
+
+use feedline_loader::{Loader, LoaderConfig, LoaderPlan};
+use feedline_schemas::{manifest::Split, report::SourceReport};
+use serde::Serialize;
+
+/// What a run would do.
+#[derive(Debug, Serialize)]
+pub(crate) struct PlanReport {
+    /// Where the sources stand; a run goes on from there.
+    pub(crate) sources: Vec<SourceReport>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) train: Option<TrainPlan>,
+}
+
+/// What training would read.
+#[derive(Debug, Serialize)]
+pub(crate) struct TrainPlan {
+    pub(crate) dataset: String,
+    /// Most epochs.
+    pub(crate) epochs: u64,
+    /// Steps of all of them.
+    pub(crate) steps: u64,
+    /// Samples in a global batch.
+    pub(crate) batch_size: u32,
+    /// None while the dataset is not built.
+    pub(crate) loader: Option<LoaderPlan>,
+}
+
+impl TrainPlan {
+    /// Opens the training split as training would, and reads no shard.
+    ///
+    /// # Errors
+    /// What is wrong with the dataset; that there is none is no error.
+    pub(crate) async fn new(
+        config: &feedline_schemas::config::TrainConfig,
+        context: &feedline_trainer::Context,
+    ) -> Result<Self, feedline_loader::Error> {
+        let settings = LoaderConfig::new(Split::Train, config.seed, config.batch_size);
+        let opened = Loader::open(
+            &context.dataset,
+            &settings,
+            std::sync::Arc::clone(&context.clock),
+        );
+        let loader = match opened.await {
+            Ok(loader) => Some(loader),
+            Err(feedline_loader::Error::NoDataset { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        let batches = loader.as_ref().map_or(0, Loader::batches_per_epoch);
+        Ok(Self {
+            dataset: context.dataset.url(),
+            epochs: config.epochs,
+            steps: batches.saturating_mul(config.epochs),
+            batch_size: config.batch_size,
+            loader: loader.as_ref().map(Loader::plan),
+        })
+    }
+}
