@@ -13,8 +13,7 @@ use std::{
 
 use feedline_loader::{
     BadValues, ColumnMap, EpochBatches, Error, InputConfig, InputFormat, LastBatch, LoaderConfig,
-    TokenLayout,
-    TokensConfig, picture::PictureConfig,
+    TokenLayout, TokensConfig, picture::PictureConfig,
 };
 use feedline_schemas::{
     ids::{Rank, Seed},
