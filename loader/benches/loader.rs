@@ -1,7 +1,7 @@
 //! Measures shuffled epochs over a generated local dataset of rows, beside the floors that the machine sets: copying
 //! memory, gathering rows in random order from one array, and reading the same blocks with their checksums.
 //!
-//! `cargo bench -p feedline-loader --bench loader -- [ROWS [FEATURES [GLOBAL_BATCH [EPOCHS [THREADS]]]]]`, by default
+//! `cargo bench -p feedline-loader --bench loader -- [ROWS [FEATURES [GLOBAL_BATCH [EPOCHS [THREADS [SLABS]]]]]]`, by default
 //! 1,000,000 rows of 32 numbers in batches of 4,096, 4 epochs, a thread for each processor. The last line is JSON.
 #![expect(
     clippy::unwrap_used,
@@ -42,6 +42,7 @@ struct Case {
     global_batch: u32,
     epochs: u32,
     threads: u32,
+    slabs: u32,
 }
 
 fn main() {
@@ -55,6 +56,7 @@ fn main() {
         global_batch: number(2, 4096),
         epochs: number(3, if is_bench { 4 } else { 2 }),
         threads: number(4, 0),
+        slabs: number(5, 8),
     };
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path().to_str().unwrap(), &StoreOptions::default()).unwrap();
@@ -106,6 +108,7 @@ async fn write(store: &Store, case: &Case) -> Manifest {
 async fn epochs(store: &Store, case: &Case) -> Vec<f64> {
     let config = LoaderConfig {
         threads: case.threads,
+        slabs: case.slabs,
         ..LoaderConfig::new(Split::Train, Seed::new(1), case.global_batch)
     };
     let clock = Arc::new(SystemClock);

@@ -25,6 +25,13 @@ use crate::{
 /// Reads under way before the controller has learnt more.
 const FIRST_READS: u32 = 32;
 
+/// Batches filled or ready at one time before the controller has learnt more: three, or as many small ones as fill
+/// the time that a thread may wait for its turn on a busy processor, about 4 MiB.
+fn first_ahead(shape: SlabShape) -> u32 {
+    let bytes = shape.rows * shape.row_bytes.iter().sum::<usize>();
+    u32::try_from((4 << 20) / bytes.max(1)).map_or(3, |count| count.max(3))
+}
+
 /// Shared by the passes of a loader, one after the other or side by side.
 #[derive(Debug)]
 pub(crate) struct Engine {
@@ -70,17 +77,18 @@ impl Engine {
             threads: u32::try_from(config.most_threads()).unwrap_or(u32::MAX),
             ahead: (config.slabs - 1).max(1),
         };
+        let shape = SlabShape {
+            rows,
+            row_bytes: filler.kind.row_bytes(filler.target),
+        };
         let knobs = Knobs {
             reads: FIRST_READS.min(most.reads),
-            ahead: most.ahead.min(3),
+            ahead: most.ahead.min(first_ahead(shape)),
             ..most
         };
         let threads = config.most_threads();
         Self {
-            shape: SlabShape {
-                rows,
-                row_bytes: filler.kind.row_bytes(filler.target),
-            },
+            shape,
             sources: Arc::new(sources),
             kept: Arc::new(kept),
             filler: Arc::new(filler),

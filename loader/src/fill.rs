@@ -10,8 +10,8 @@ use feedline_schemas::manifest::TargetKind;
 
 use crate::{
     BatchKind, Error, TokensConfig,
-    block::BlockTarget,
-    loaded::{LoadedBlock, LoadedRun},
+    block::{BlockRows, BlockTarget},
+    loaded::{LoadedBlock, LoadedRun, LoadedWindow},
     order::WindowPlace,
     picture::{self, PictureConfig},
     quarantine::Quarantine,
@@ -125,25 +125,47 @@ fn foreign(block: &LoadedBlock) -> Error {
     }
 }
 
+/// Puts a column of every block of a window into `columns`; an empty one for blocks that are not in memory. So what a
+/// row is copied from is found in one step, not in the four from window to column.
+fn columns_of<'a, T>(
+    window: &'a LoadedWindow,
+    columns: &mut Vec<&'a [T]>,
+    column: impl Fn(&'a BlockRows) -> Option<&'a [T]>,
+) -> Result<(), Error> {
+    columns.clear();
+    for block in &window.blocks {
+        columns.push(match block {
+            Some(block) => column(&block.rows).ok_or_else(|| foreign(block))?,
+            None => &[],
+        });
+    }
+    Ok(())
+}
+
 /// Copies the targets of all places.
-fn gather_targets<'a>(
-    filled: &'a Filled,
+fn gather_targets(
+    filled: &Filled,
     y: &mut [u8],
-    target_of: impl Fn(&'a LoadedBlock) -> Option<&'a BlockTarget>,
+    target: impl Fn(&BlockRows) -> Option<&BlockTarget>,
 ) -> Result<(), Error> {
     if y.is_empty() {
         return Ok(());
     }
-    let mut to = y.as_chunks_mut::<4>().0.iter_mut();
-    let mut places = filled.places.iter();
+    let mut to = bytemuck::cast_slice_mut::<u8, u32>(y);
+    let mut places = &filled.places[..];
+    let mut blocks: Vec<&[u32]> = Vec::new();
     for run in &filled.runs {
-        for (place, to) in places.by_ref().take(run.len()).zip(to.by_ref()) {
-            let block = run.window.block(place.block);
-            *to = match target_of(block) {
-                Some(BlockTarget::Regression(y)) => y[place.row as usize].to_ne_bytes(),
-                Some(BlockTarget::Classification(y)) => y[place.row as usize].to_ne_bytes(),
-                Some(BlockTarget::None) | None => return Err(foreign(block)),
-            };
+        let (here, others) = places.split_at(run.len());
+        let (rows, rest) = to.split_at_mut(run.len());
+        (places, to) = (others, rest);
+        // Both kinds have four bytes, which are all that matters here.
+        columns_of(&run.window, &mut blocks, |rows| match target(rows)? {
+            BlockTarget::Regression(y) => Some(bytemuck::cast_slice(&y[..])),
+            BlockTarget::Classification(y) => Some(bytemuck::cast_slice(&y[..])),
+            BlockTarget::None => None,
+        })?;
+        for (to, place) in rows.iter_mut().zip(here) {
+            *to = blocks[place.block as usize][place.row as usize];
         }
     }
     Ok(())

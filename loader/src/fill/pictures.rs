@@ -40,7 +40,7 @@ pub(super) fn fill(
             done += 1;
         }
     }
-    gather_targets(filled, y, |block| match &block.rows {
+    gather_targets(filled, y, |rows| match rows {
         BlockRows::Pictures(rows) => Some(&rows.y),
         _ => None,
     })

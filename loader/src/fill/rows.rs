@@ -1,9 +1,12 @@
 //! Rows of numbers: copied one by one, column after column, so that each loop is short enough for the processor to
 //! have many cache misses under way at once.
 
-use crate::{Error, block::BlockRows, slab::COLUMNS};
+use crate::{
+    Error, block::BlockRows, loaded::LoadedRun, order::WindowPlace, quarantine::Quarantine,
+    slab::COLUMNS,
+};
 
-use super::{Filled, Filler, foreign, gather_targets};
+use super::{Filled, Filler, columns_of, gather_targets};
 
 /// Fills `x` and `y` and notes the places. A row that must not be used is replaced by the next good one of its block,
 /// going round: the same on every rank and in any world, since nothing but the block decides.
@@ -14,54 +17,61 @@ pub(super) fn fill(
     columns: [&mut [u8]; COLUMNS],
 ) -> Result<(), Error> {
     let [x, y, _] = columns;
+    let Filled {
+        runs,
+        places,
+        substituted,
+        ..
+    } = filled;
     let mut to: &mut [f32] = bytemuck::cast_slice_mut(x);
-    for run_number in 0..filled.runs.len() {
-        let run = &filled.runs[run_number];
-        let first = filled.places.len();
-        run.window
-            .window
-            .places(run.positions.clone(), &mut filled.places);
+    let mut blocks = Vec::new();
+    for run in &*runs {
+        let first = places.len();
+        run.window.window.places(run.positions.clone(), places);
+        let places = &mut places[first..];
         if !filler.quarantine.is_empty() {
-            replace_bad(filler, filled, run_number)?;
+            let replaced = replace_bad(&filler.quarantine, run, places)?;
+            substituted.extend(replaced.into_iter().map(|row| first + row));
         }
-        let run = &filled.runs[run_number];
-        let places = &filled.places[first..];
         let (here, rest) = to.split_at_mut(places.len() * features);
         to = rest;
+        columns_of(&run.window, &mut blocks, |rows| match rows {
+            BlockRows::Dense(rows) => Some(&rows.x[..]),
+            _ => None,
+        })?;
         for (to, place) in here.chunks_exact_mut(features).zip(places) {
-            let block = run.window.block(place.block);
-            let BlockRows::Dense(rows) = &block.rows else {
-                return Err(foreign(block));
-            };
             let start = place.row as usize * features;
-            copy(to, &rows.x[start..start + features]);
+            copy(to, &blocks[place.block as usize][start..start + features]);
         }
     }
-    gather_targets(filled, y, |block| match &block.rows {
+    gather_targets(filled, y, |rows| match rows {
         BlockRows::Dense(rows) => Some(&rows.y),
         _ => None,
     })
 }
 
-/// Puts good rows in the place of bad ones among the places of a run, which were the last to be noted.
-fn replace_bad(filler: &Filler, filled: &mut Filled, run: usize) -> Result<(), Error> {
-    let run = &filled.runs[run];
-    let first = filled.places.len() - run.len();
-    for (number, place) in filled.places.iter_mut().enumerate().skip(first) {
+/// Puts good rows in the place of bad ones. Returns which were replaced.
+fn replace_bad(
+    quarantine: &Quarantine,
+    run: &LoadedRun,
+    places: &mut [WindowPlace],
+) -> Result<Vec<usize>, Error> {
+    let mut replaced = Vec::new();
+    for (number, place) in places.iter_mut().enumerate() {
         let block = run.window.block(place.block);
-        let (bad, rows) = (block.rows.bad(), block.rows.rows());
+        let bad = block.rows.bad();
         let is_bad = |row: u32| bad.binary_search_by_key(&row, |bad| bad.row).is_ok();
         if !is_bad(place.row) {
             continue;
         }
-        let rows = u32::try_from(rows).unwrap_or(u32::MAX);
+        let rows = u32::try_from(block.rows.rows()).unwrap_or(u32::MAX);
         let good = (place.row..rows)
             .chain(0..place.row)
             .find(|row| !is_bad(*row));
-        place.row = good.ok_or_else(|| filler.quarantine.hopeless(block.source, block.block))?;
-        filled.substituted.push(number);
+        place.row = good.ok_or_else(|| quarantine.hopeless(block.source, block.block))?;
+        replaced.push(number);
     }
-    Ok(())
+    Ok(replaced)
 }
 
 /// Copies a row, in whole cache lines where it has only those: a call of `memcpy` costs as much as the line itself.
