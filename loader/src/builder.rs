@@ -154,3 +154,14 @@ impl LoaderBuilder {
         runtime.block_on(self.open())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn opening_may_move_between_threads() {
+        fn moves<F: Future + Send>(_: &F) {}
+        moves(&Loader::builder("out/dataset").open());
+    }
+}

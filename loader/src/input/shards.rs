@@ -183,7 +183,8 @@ impl Shards {
             .manifest
             .split(self.split)
             .map_or(&[][..], |split| &split.shards);
-        let reads = shards.iter().map(|shard| self.lengths_of(shard, extents));
+        // By number: over references the compiler cannot see that the future may move to another thread.
+        let reads = (0..shards.len()).map(|number| self.lengths_of(&shards[number], extents));
         let lengths = stream::iter(reads)
             .buffered(OPEN_READS)
             .try_collect()
