@@ -34,7 +34,7 @@ pub(crate) struct Column {
 enum Memory {
     /// In a slab of the ring, which the batch gives back when it is dropped.
     Ring {
-        batch: feedline_loader::Batch,
+        batch: Box<feedline_loader::Batch>,
         _place: Place,
     },
     /// In memory of their own.
@@ -100,7 +100,7 @@ impl Batch {
             padding: batch.padding(),
             substituted: batch.substituted().collect(),
             memory: Arc::new(Memory::Ring {
-                batch,
+                batch: Box::new(batch),
                 _place: place,
             }),
         }
