@@ -66,8 +66,15 @@ def test_breaking_off_begins_the_next_epoch(dataset):
 
 def test_a_closed_iteration_gives_no_more_and_leaves_no_thread(dataset):
     def threads():
-        names = [pathlib.Path(task, "comm").read_text() for task in glob.glob("/proc/self/task/*")]
-        return [name for name in names if name.startswith(("feedline-fetch", "feedline-assem"))]
+        return [name for name in map(name_of, glob.glob("/proc/self/task/*")) if name.startswith(ours)]
+
+    def name_of(task):
+        try:
+            return pathlib.Path(task, "comm").read_text()
+        except OSError:  # it ended while we looked
+            return ""
+
+    ours = ("feedline-fetch", "feedline-assem")
 
     iterator = iter(feedline.Loader(dataset, 8))
     next(iterator)

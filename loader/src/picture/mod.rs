@@ -8,7 +8,7 @@
 //! Nothing is half done: a picture that is cut short or damaged within the crop is an error and never a grey
 //! rectangle. What the header promises is checked against the limits before memory is taken. Random choices come from
 //! [`SampleRandom`], a function of (seed, epoch, sample key, operation), so that thread, rank and world size have no
-//! influence. The module does no I/O; each thread brings its own [`Scratch`].
+//! influence. The module does no I/O; each thread brings its own scratch memory.
 
 mod augment;
 mod config;
