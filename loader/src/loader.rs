@@ -24,7 +24,7 @@ use crate::{
 
 /// One split of a dataset, at the manifest that was current when it was opened.
 ///
-/// A manifest published later is not seen. The loader only reads.
+/// A manifest published later is not seen. The loader writes nothing but its disk cache, if it has one.
 #[derive(Debug)]
 pub struct Loader {
     config: LoaderConfig,

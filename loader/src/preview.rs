@@ -23,7 +23,7 @@ pub struct LoaderPlan {
     pub batches: u64,
     /// Bytes of all blocks that are read once.
     pub bytes: u64,
-    /// Requests in which they can be read: one for each extent.
+    /// Requests in which they are read: one for each block.
     pub requests: u64,
     /// How often a block is read by some rank, on average: above 1 where two ranks share a domain.
     pub reads_per_block: f64,
@@ -51,10 +51,9 @@ impl LoaderPlan {
             let blocks = u64::from(geometry.block_count());
             let ranges = (0..geometry.block_count()).map(|block| geometry.byte_range(block));
             let of_source: u64 = ranges.map(|range| range.end - range.start).sum();
-            let extents = geometry.extents(config.extent_bytes);
             let window = u64::from(spec.domains) * u64::from(spec.window_blocks);
             bytes += of_source;
-            requests += extents.map_or(blocks, |firsts| firsts.len() as u64 - 1);
+            requests += blocks;
             window_bytes +=
                 u128::from(of_source) * u128::from(window.min(blocks)) / u128::from(blocks);
         }

@@ -1,4 +1,4 @@
-//! What the ring and the pool are built of. `tests/ring_model.rs` compiles their files with other ones, of a scheduler
+//! What the ring and the pool are built of. `tests/ring_model` compiles their files with other ones, of a scheduler
 //! that tries orders of events.
 
 pub(crate) use std::{

@@ -29,7 +29,6 @@ impl DocumentLengths {
     }
 
     /// `[rows]`: lengths of the documents of a block.
-    #[allow(dead_code, reason = "for packing and flat windows of tokens")]
     pub(crate) fn of(&self, block: BlockId) -> &[u32] {
         let (shard, first, rows) = self.blocks[block as usize];
         &self.lengths[shard][first..first + rows]

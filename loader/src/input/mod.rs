@@ -191,7 +191,6 @@ impl Input {
     ///
     /// # Errors
     /// [`Error`], when the dataset has no lengths apart from its documents, or they cannot be read.
-    #[allow(dead_code, reason = "for packing and flat windows of tokens")]
     pub(crate) async fn lengths(&self, extents: &dyn Extents) -> Result<DocumentLengths, Error> {
         match &self.format {
             Format::Shards(shards) => shards.lengths(extents).await,
@@ -205,7 +204,6 @@ impl Input {
     }
 
     /// Token ids in a block, if that is known before it is read.
-    #[allow(dead_code, reason = "for packing and flat windows of tokens")]
     pub(crate) fn tokens(&self, block: BlockId) -> Option<u64> {
         self.geometry.block(block).0.tokens
     }

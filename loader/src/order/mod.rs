@@ -28,7 +28,7 @@
     not(test),
     expect(
         dead_code,
-        reason = "mixtures, bins, windows of tokens and balanced classes wait for the loader to offer them"
+        reason = "balanced classes wait for the loader to offer them"
     )
 )]
 

@@ -70,7 +70,7 @@ class Loader:
             type of the column decides.
         bad_values: for those formats, what happens to rows with NaN, infinity or a class out of range: `"fail"`,
             `"skip"` (another row takes its place) or `"keep"`.
-        extent_bytes: bytes of blocks that are read in one request and shuffled together; 8 MiB suits object stores.
+        extent_bytes: bytes of neighbouring blocks that are dealt together; 0 deals each block on its own.
             Default 0, each block on its own.
         domains, window_blocks: shape of the shuffle: samples are mixed among `domains * window_blocks` blocks (of
             about 1 MiB) at a time. Default 64 and 8.
