@@ -23,6 +23,7 @@ def run(code, *arguments):
 # A named pipe in the place of a shard: the loader opens it and waits, for ever, as it would for a dead server.
 STUCK = """
 import os, signal, sys, threading
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
 import feedline
 batches = iter(feedline.Loader(sys.argv[1], 8))
 threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
