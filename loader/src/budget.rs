@@ -100,6 +100,19 @@ pub(crate) struct Permit {
     pub(crate) held: u64,
 }
 
+impl Permit {
+    /// Takes the right to hold `bytes` of these off it.
+    pub(crate) fn split(&mut self, bytes: u64) -> Self {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        Self {
+            budget: Arc::clone(&self.budget),
+            bytes,
+            held: self.held,
+        }
+    }
+}
+
 impl Drop for Permit {
     fn drop(&mut self) {
         self.budget.give(self.bytes);
@@ -121,6 +134,19 @@ mod tests {
         assert_eq!(budget.try_take(6, 1), None);
         budget.give(6);
         assert_eq!(budget.try_take(6, 5), Some(10));
+    }
+
+    #[tokio::test]
+    async fn parts_of_a_permit_are_given_back_one_by_one() {
+        let budget = Arc::new(Budget::new(10, 0));
+        let mut whole = budget.take(1, 10).await;
+        let part = whole.split(4);
+        assert_eq!(budget.try_take(1, 1), None);
+        drop(part);
+        assert_eq!(budget.try_take(1, 4), Some(10));
+        budget.give(4);
+        drop(whole);
+        assert_eq!(budget.try_take(1, 10), Some(10));
     }
 
     #[tokio::test]

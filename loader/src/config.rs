@@ -55,9 +55,10 @@ pub struct LoaderConfig {
     pub pictures: Option<PictureConfig>,
     /// How documents become rows; needed for datasets of tokens. Default none.
     pub tokens: Option<TokensConfig>,
-    /// Order: bytes of neighbouring blocks that are dealt together, up to 1 GiB; 0 deals each block on its
-    /// own. Blocks that are dealt together are asked for one after the other, which suits stores that read ahead; as
-    /// samples then come from fewer places, give as many times more `window_blocks` for as good a shuffle. Default 0.
+    /// Order: bytes of neighbouring blocks that are dealt together as one extent, up to 1 GiB; 0 deals each block on its
+    /// own. A remote store is asked for an extent by one request, or for the part of it that a rank needs, and 8 MiB
+    /// suits object stores; on local disks it gains nothing. As samples then come from fewer places, give as many times
+    /// more `window_blocks` for as good a shuffle. Default 0.
     pub extent_bytes: u64,
     /// Order: what becomes of samples that do not fill a batch at the end of an epoch. Default: a smaller batch.
     /// Sequential passes always keep it.

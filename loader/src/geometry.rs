@@ -115,6 +115,29 @@ impl Geometry {
         Some(firsts)
     }
 
+    /// Whether the blocks from `first` to `next` follow each other in one shard without a gap before `next`, and are
+    /// together no longer than `bytes`.
+    pub(crate) fn joins(&self, first: BlockId, next: BlockId, bytes: u64) -> bool {
+        let range = self.byte_range(next);
+        first < next
+            && self.file_number(first) == self.file_number(next)
+            && self.byte_range(next - 1).end == range.start
+            && range.end - self.byte_range(first).start <= bytes
+    }
+
+    /// Requests for all blocks when those that touch are asked for together, up to `joined_bytes` at a time.
+    pub(crate) fn requests(&self, joined_bytes: u64) -> u64 {
+        let mut first = None;
+        let mut requests = 0;
+        for block in 0..self.block_count() {
+            if !first.is_some_and(|first| self.joins(first, block, joined_bytes)) {
+                first = Some(block);
+                requests += 1;
+            }
+        }
+        requests
+    }
+
     /// Where a block lies in its shard: metadata and body.
     pub(crate) fn byte_range(&self, block: BlockId) -> Range<u64> {
         let block = self.block(block).0;
@@ -258,6 +281,10 @@ pub(crate) mod tests {
         assert_eq!(geometry.extents(151), None);
         assert_eq!(geometry.extents(152), Some(vec![0, 2, 3, 4, 6, 7, 8]));
         assert_eq!(geometry.extents(1 << 20), Some(vec![0, 4, 6, 8]));
+        assert_eq!(geometry.requests(151), 8);
+        assert_eq!(geometry.requests(152), 6);
+        // A block without rows is not read, and what is behind it does not touch what is before.
+        assert_eq!(geometry.requests(1 << 20), 4);
     }
 
     #[test]

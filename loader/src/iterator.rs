@@ -114,7 +114,7 @@ impl EpochBatches {
         let prefetcher = Prefetcher {
             sources: Arc::clone(&engine.sources),
             kept: Arc::clone(&engine.kept),
-            needs: parts.order.needs(parts.start, engine.share),
+            needs: parts.order.needs(parts.start, engine.share).peekable(),
             foresee: parts.foresee,
             share: engine.share,
             budget: Arc::clone(&budget),

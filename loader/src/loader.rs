@@ -262,8 +262,11 @@ impl Loader {
     pub fn plan(&self) -> LoaderPlan {
         let first = self.identity.resume(self.start_state(), &self.orders);
         let (_, order) = first.expect("a loader is opened only when there is a batch");
-        let geometries: Vec<_> = self.inputs.iter().map(|i| &**i.geometry()).collect();
-        LoaderPlan::new(&self.orders, &order, &geometries, &self.config)
+        let sources = self.engine.sources.inputs.iter();
+        let sources: Vec<_> = sources
+            .map(|source| (&**source.input.geometry(), source.joined_bytes))
+            .collect();
+        LoaderPlan::new(&self.orders, &order, &sources, &self.config)
     }
 
     /// Where the time of all passes so far went.

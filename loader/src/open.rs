@@ -120,7 +120,13 @@ async fn open_source(
         extents = Arc::clone(&opened) as _;
         cache = Some(opened);
     }
+    let joined_bytes = if extents.joins() {
+        config.extent_bytes
+    } else {
+        0
+    };
     Ok(SourceInput {
+        joined_bytes,
         input,
         extents,
         cache,

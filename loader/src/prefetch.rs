@@ -1,7 +1,9 @@
-//! The fetch thread: reads the blocks of a plan in the order of first need, as far ahead as the budget allows.
+//! The fetch thread: reads the blocks of a plan in the order of first need, as far ahead as the budget allows. Blocks
+//! that were dealt together and touch are read together, where that costs fewer requests.
 
 use std::{
     fmt,
+    iter::Peekable,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering::Relaxed},
@@ -10,6 +12,7 @@ use std::{
 };
 
 use crossbeam_channel::Sender;
+use futures::future::join_all;
 use tokio::{
     runtime::{self, Runtime},
     sync::oneshot,
@@ -19,6 +22,7 @@ use tokio::{
 use crate::{
     Error,
     budget::{Budget, Permit},
+    fetch::Extents,
     kept::Kept,
     loaded::LoadedBlock,
     metrics::Meters,
@@ -46,7 +50,7 @@ pub(crate) struct Arrival {
 pub(crate) struct Prefetcher {
     pub(crate) sources: Arc<Sources>,
     pub(crate) kept: Arc<Kept>,
-    pub(crate) needs: Box<dyn Iterator<Item = Need> + Send>,
+    pub(crate) needs: Peekable<Box<dyn Iterator<Item = Need> + Send>>,
     /// What the caches are to be told of: orders, and the batches they begin with.
     pub(crate) foresee: Vec<(Order, u64)>,
     pub(crate) share: Share,
@@ -98,26 +102,28 @@ impl Prefetcher {
 
     async fn fetch_all(mut self) -> Result<(), Error> {
         let mut reads = JoinSet::new();
-        let mut next = self.next_unkept();
-        while next.is_some() || !reads.is_empty() {
-            let (first, bytes) = next.map_or((0, 0), |need| (need.first, self.bytes(need)));
-            let may_read = next.is_some() && reads.len() < self.reads.load(Relaxed) as usize;
+        let mut next = self.next_run();
+        while !next.is_empty() || !reads.is_empty() {
+            let first = next.first().map_or(0, |need| need.first);
+            let bytes = next.iter().map(|need| self.bytes(*need)).sum();
+            let may_read = !next.is_empty() && reads.len() < self.reads.load(Relaxed) as usize;
             let since = self.meters.now();
             let is_blocked = reads.is_empty();
             tokio::select! {
                 biased;
                 _ = &mut self.stop => return Ok(()),
                 Some(read) = reads.join_next() => {
-                    if self.arrived.send(Ok(finished(read)?)).is_err() {
-                        return Ok(());
+                    for arrival in finished(read)? {
+                        if self.arrived.send(Ok(arrival)).is_err() {
+                            return Ok(());
+                        }
                     }
                 }
                 permit = self.budget.take(first, bytes), if may_read => {
                     self.meters.peak_bytes.raise(permit.held);
-                    if let Some(need) = next {
-                        reads.spawn(read(Arc::clone(&self.sources), Arc::clone(&self.kept), need, permit));
-                    }
-                    next = self.next_unkept();
+                    let (sources, kept) = (Arc::clone(&self.sources), Arc::clone(&self.kept));
+                    reads.spawn(read_run(sources, kept, std::mem::take(&mut next), permit));
+                    next = self.next_run();
                 }
             }
             let timer = match is_blocked {
@@ -135,6 +141,19 @@ impl Prefetcher {
 
     fn bytes(&self, need: Need) -> u64 {
         self.sources.block_bytes((need.source, need.block))
+    }
+
+    /// The next blocks to read, those that are read together; none at the end of the plan.
+    fn next_run(&mut self) -> Vec<Need> {
+        let mut run: Vec<_> = self.next_unkept().into_iter().collect();
+        while let Some(first) = run.first()
+            && let Some(next) = self.needs.peek()
+            && self.sources.joins(first, run.len(), next)
+            && self.kept.get((next.source, next.block)).is_none()
+        {
+            run.extend(self.needs.next());
+        }
+        run
     }
 
     /// The next block to read. Those in memory from an earlier pass arrive at once.
@@ -165,15 +184,40 @@ impl fmt::Debug for Prefetcher {
     }
 }
 
-async fn read(sources: Arc<Sources>, kept: Arc<Kept>, need: Need, permit: Permit) -> Arrival {
-    let rows = sources.load(need, permit).await.map(Arc::new);
+/// Reads blocks that are of one source, together if there are several.
+async fn read_run(
+    sources: Arc<Sources>,
+    kept: Arc<Kept>,
+    run: Vec<Need>,
+    mut permit: Permit,
+) -> Vec<Arrival> {
+    if let [need] = run[..] {
+        let extents = sources.extents(need);
+        return vec![read(&sources, &kept, need, permit, extents).await];
+    }
+    let ahead = sources.read_ahead(&run).await;
+    let reads = run.into_iter().map(|need| {
+        let part = permit.split(sources.block_bytes((need.source, need.block)));
+        read(&sources, &kept, need, part, &ahead)
+    });
+    join_all(reads).await
+}
+
+async fn read(
+    sources: &Sources,
+    kept: &Kept,
+    need: Need,
+    permit: Permit,
+    extents: &dyn Extents,
+) -> Arrival {
+    let rows = sources.load(need, permit, extents).await.map(Arc::new);
     if let Ok(rows) = &rows {
         kept.put((need.source, need.block), rows);
     }
     Arrival { need, rows }
 }
 
-fn finished(read: Result<Arrival, JoinError>) -> Result<Arrival, Error> {
+fn finished(read: Result<Vec<Arrival>, JoinError>) -> Result<Vec<Arrival>, Error> {
     read.map_err(|e| Error::Worker {
         stage: STAGE,
         reason: e.to_string(),

@@ -23,7 +23,8 @@ pub struct LoaderPlan {
     pub batches: u64,
     /// Bytes of all blocks that are read once.
     pub bytes: u64,
-    /// Requests in which they are read: one for each block.
+    /// Requests in which they are read when nothing fails: one for each block, or for each extent of blocks of a remote
+    /// store. Heads of shards and what is asked for a second time are not counted.
     pub requests: u64,
     /// How often a block is read by some rank, on average: above 1 where two ranks share a domain.
     pub reads_per_block: f64,
@@ -38,22 +39,22 @@ pub struct LoaderPlan {
 }
 
 impl LoaderPlan {
-    /// The plan of `order`, an epoch of `orders` over sources with these geometries.
+    /// The plan of `order`, an epoch of `orders` over sources with these geometries and most bytes of a request.
     pub(crate) fn new(
         orders: &Orders,
         order: &Order,
-        geometries: &[&Geometry],
+        sources: &[(&Geometry, u64)],
         config: &LoaderConfig,
     ) -> Self {
         let spec = orders.spec();
         let (mut bytes, mut requests, mut window_bytes) = (0, 0, 0);
-        for geometry in geometries {
+        for (geometry, joined_bytes) in sources {
             let blocks = u64::from(geometry.block_count());
             let ranges = (0..geometry.block_count()).map(|block| geometry.byte_range(block));
             let of_source: u64 = ranges.map(|range| range.end - range.start).sum();
             let window = u64::from(spec.domains) * u64::from(spec.window_blocks);
             bytes += of_source;
-            requests += blocks;
+            requests += geometry.requests(*joined_bytes);
             window_bytes +=
                 u128::from(of_source) * u128::from(window.min(blocks)) / u128::from(blocks);
         }

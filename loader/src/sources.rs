@@ -3,8 +3,16 @@
 use std::sync::Arc;
 
 use crate::{
-    CacheMetrics, Error, budget::Permit, cache::CachedExtents, fetch::Extents, geometry::BlockId,
-    input::Input, loaded::LoadedBlock, metrics::Meters, order::Need, quarantine::Quarantine,
+    CacheMetrics, Error,
+    budget::Permit,
+    cache::CachedExtents,
+    fetch::{Ahead, Extents},
+    geometry::BlockId,
+    input::Input,
+    loaded::LoadedBlock,
+    metrics::Meters,
+    order::Need,
+    quarantine::Quarantine,
     resident::SourceBlock,
 };
 
@@ -23,12 +31,40 @@ pub(crate) struct SourceInput {
     pub(crate) extents: Arc<dyn Extents>,
     /// The same, when they come through a cache.
     pub(crate) cache: Option<Arc<CachedExtents>>,
+    /// Most bytes of blocks that are asked for together; 0 where that saves nothing.
+    pub(crate) joined_bytes: u64,
 }
 
 impl Sources {
     /// Bytes that a block takes in memory.
     pub(crate) fn block_bytes(&self, (source, block): SourceBlock) -> u64 {
         self.inputs[source as usize].input.block_bytes(block)
+    }
+
+    /// Where the bytes of a block come from.
+    pub(crate) fn extents(&self, need: Need) -> &dyn Extents {
+        &*self.inputs[need.source as usize].extents
+    }
+
+    /// Whether `next` is to be read together with `count` blocks from `first` on that are read together.
+    pub(crate) fn joins(&self, first: &Need, count: usize, next: &Need) -> bool {
+        let source = &self.inputs[first.source as usize];
+        let follows = first.block as usize + count == next.block as usize;
+        (next.source, next.first) == (first.source, first.first)
+            && follows
+            && source
+                .input
+                .geometry()
+                .joins(first.block, next.block, source.joined_bytes)
+    }
+
+    /// Reads what is known to be needed for blocks of one source.
+    pub(crate) async fn read_ahead(&self, run: &[Need]) -> Ahead<'_> {
+        let source = &self.inputs[run[0].source as usize];
+        let parts = run
+            .iter()
+            .flat_map(|need| source.input.parts(need.block, need.first));
+        Ahead::read(&*source.extents, &parts.collect::<Vec<_>>()).await
     }
 
     /// Whether anything comes through a cache.
@@ -41,7 +77,7 @@ impl Sources {
         let mut plans = vec![Vec::new(); self.inputs.len()];
         for need in needs {
             let source = need.source as usize;
-            plans[source].extend(self.inputs[source].input.extent(need.block, need.first));
+            plans[source].extend(self.inputs[source].input.parts(need.block, need.first));
         }
         for (source, plan) in self.inputs.iter().zip(&plans) {
             if let Some(cache) = &source.cache {
@@ -85,16 +121,21 @@ impl Sources {
             .sum()
     }
 
-    /// Reads a block. One that is damaged is replaced by the next of its source that has as many rows and is not, as
-    /// long as so many samples may be replaced.
+    /// Reads a block by `extents`, which are those of its source. One that is damaged is replaced by the next of its
+    /// source that has as many rows and is not, as long as so many samples may be replaced.
     ///
     /// # Errors
     /// What the input says.
-    pub(crate) async fn load(&self, need: Need, permit: Permit) -> Result<LoadedBlock, Error> {
+    pub(crate) async fn load(
+        &self,
+        need: Need,
+        permit: Permit,
+        extents: &dyn Extents,
+    ) -> Result<LoadedBlock, Error> {
         let source = &self.inputs[need.source as usize];
         let mut block = need.block;
         loop {
-            let read = source.input.read(block, need.first, &*source.extents).await;
+            let read = source.input.read(block, need.first, extents).await;
             match read {
                 Ok(rows) => {
                     for bad in rows.bad() {

@@ -6,16 +6,17 @@ use feedline_storage::{Answer, Error, FailureClass, Lane, ReadFailure, ReadOnce}
 use futures::StreamExt as _;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::{Extent, FetchError, memory::Memory, meters::Cause, remote::RemoteExtents};
+use super::{
+    Extent, FetchError,
+    joined::{Joined, Pieces},
+    meters::Cause,
+    remote::RemoteExtents,
+};
 
 /// What has come of an extent so far.
 #[derive(Debug)]
 pub(super) struct Partial {
-    pub(super) memory: Memory,
-    /// Bytes of it, from the start.
-    filled: usize,
-    /// CRC32C of these.
-    pub(super) crc32c: u32,
+    pub(super) pieces: Pieces,
     /// Version they belong to; without one they cannot be continued.
     etag: Option<String>,
 }
@@ -40,6 +41,13 @@ pub(super) struct Failed {
     pub(super) partial: Option<Partial>,
 }
 
+impl Partial {
+    /// Whether the rest can be asked for by itself.
+    fn can_go_on(&self) -> bool {
+        self.pieces.filled > 0 && !self.pieces.is_whole() && self.etag.is_some()
+    }
+}
+
 impl Failed {
     pub(super) const fn is_final(&self) -> bool {
         matches!(self.failure, Failure::Final(_))
@@ -52,13 +60,13 @@ impl Failed {
                 retry_after: None,
                 error,
             },
-            partial: Some(partial).filter(|p| p.filled > 0 && p.etag.is_some()),
+            partial: Some(partial).filter(Partial::can_go_on),
         }
     }
 
     /// This failure, with what came of whichever of the two got further.
     pub(super) fn with_longer(mut self, other: Self) -> Self {
-        let filled = |failed: &Self| failed.partial.as_ref().map_or(0, |p| p.filled);
+        let filled = |failed: &Self| failed.partial.as_ref().map_or(0, |p| p.pieces.filled);
         if filled(&other) > filled(&self) {
             self.partial = other.partial;
         }
@@ -76,13 +84,14 @@ impl RemoteExtents {
     /// Asks once; gives up at `deadline`, or when too little comes.
     pub(super) async fn attempt(
         &self,
-        extent: &Extent,
+        joined: &Joined,
         lane: Lane,
         partial: Option<Partial>,
         deadline: Instant,
         on_answer: impl FnOnce(),
     ) -> Result<Partial, Failed> {
-        let mut partial = partial.unwrap_or_else(|| self.nothing_yet(extent));
+        let extent = &joined.whole;
+        let mut partial = partial.unwrap_or_else(|| self.nothing_yet(joined));
         let read = self.request(extent, lane, &partial);
         let wanted = read.range.end - read.range.start;
         let asked = timeout_at(deadline, self.store.read_once(&extent.path, &read)).await;
@@ -102,22 +111,20 @@ impl RemoteExtents {
         self.receive(extent, answer, partial, deadline).await
     }
 
-    fn nothing_yet(&self, extent: &Extent) -> Partial {
+    fn nothing_yet(&self, joined: &Joined) -> Partial {
         Partial {
-            memory: self.pool.take(extent.bytes()),
-            filled: 0,
-            crc32c: 0,
+            pieces: joined.pieces(&self.pool),
             etag: None,
         }
     }
 
     fn request(&self, extent: &Extent, lane: Lane, partial: &Partial) -> ReadOnce {
         self.meters.fetches.requests.add(1);
-        if partial.filled > 0 {
+        if partial.pieces.filled > 0 {
             self.meters.fetches.resumed_bodies.add(1);
         }
         ReadOnce {
-            range: extent.range.start + partial.filled as u64..extent.range.end,
+            range: extent.range.start + partial.pieces.filled as u64..extent.range.end,
             if_match: self.pins.if_match(&extent.path),
             lane,
         }
@@ -152,18 +159,20 @@ impl RemoteExtents {
             let due = deadline.min(window.end);
             match timeout_at(due, answer.body.next()).await {
                 Ok(Some(Ok(bytes))) => {
-                    if !self.take(&mut partial, &bytes) {
+                    let (meters, append) = (&self.meters, crc32c::crc32c_append);
+                    let sum = |crc, part: &_| meters.time(&meters.check, || append(crc, part));
+                    if !partial.pieces.append(&bytes, sum) {
                         return Err(self.cut_off(extent, partial));
                     }
                     window.bytes += bytes.len() as u64;
                 }
-                Ok(None) if partial.filled == extent.bytes() => return Ok(partial),
+                Ok(None) if partial.pieces.is_whole() => return Ok(partial),
                 Ok(None) => return Err(self.cut_off(extent, partial)),
                 Ok(Some(Err(failure))) => return Err(self.failed(extent, failure, partial).await),
                 Err(_) => {}
             }
             let now = Instant::now();
-            if now >= deadline && partial.filled < extent.bytes() {
+            if now >= deadline && !partial.pieces.is_whole() {
                 return Err(self.gave_up(extent, Cause::TimedOut, partial));
             }
             if now >= window.end {
@@ -187,25 +196,11 @@ impl RemoteExtents {
         self.config.least_bytes_per_second.saturating_mul(millis) / 1000
     }
 
-    /// Appends what came, unless it is more than was asked for. The checksum is taken while the bytes are at hand.
-    fn take(&self, partial: &mut Partial, bytes: &[u8]) -> bool {
-        let rest = &mut partial.memory.as_mut_slice()[partial.filled..];
-        let Some(place) = rest.get_mut(..bytes.len()) else {
-            return false;
-        };
-        place.copy_from_slice(bytes);
-        partial.filled += bytes.len();
-        partial.crc32c = self.meters.time(&self.meters.check, || {
-            crc32c::crc32c_append(partial.crc32c, bytes)
-        });
-        true
-    }
-
     fn cut_off(&self, extent: &Extent, partial: Partial) -> Failed {
         let error = Error::Short {
             url: self.store.url_of(&extent.path),
             wanted: extent.bytes() as u64,
-            got: partial.filled as u64,
+            got: partial.pieces.filled as u64,
         };
         Failed::new(Cause::Broken, error, partial)
     }

@@ -2,7 +2,8 @@
 //!
 //! [`Extents`] is the seam between an input, which knows where its blocks lie, and the tiers their bytes come from.
 //! Behind it: a cache, or [`StoreExtents`] itself, which has one way for local files and one for remote stores. The
-//! latter asks one request at a time for what a caller wants and decides what follows from each failure:
+//! latter asks one request at a time for what a caller wants, be it one extent or several that touch, and decides what
+//! follows from each failure:
 //!
 //! | file | decides |
 //! |---|---|
@@ -12,11 +13,13 @@
 //! | `backoff` | how long to wait before the next try |
 //! | `pins` | whether an object is still the one that the run began with |
 
+mod ahead;
 mod attempt;
 mod backoff;
 mod config;
 mod error;
 mod hedges;
+mod joined;
 mod latency;
 mod local;
 mod memory;
@@ -30,7 +33,9 @@ use std::{ops::Range, sync::Arc};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures::future::join_all;
 
+pub(crate) use ahead::Ahead;
 pub use config::FetchConfig;
 pub use error::FetchError;
 pub(crate) use meters::FetchMeters;
@@ -68,4 +73,14 @@ pub(crate) trait Extents: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// [`FetchError`], after everything that could be tried was tried: the caller need not try again.
     async fn get(&self, extent: &Extent) -> Result<Bytes, FetchError>;
+
+    /// As [`get`](Self::get) for each of some extents that touch, which are of one file and in its order.
+    async fn get_run(&self, run: &[Extent]) -> Vec<Result<Bytes, FetchError>> {
+        join_all(run.iter().map(|extent| self.get(extent))).await
+    }
+
+    /// Whether a run costs less than its extents one by one.
+    fn joins(&self) -> bool {
+        false
+    }
 }

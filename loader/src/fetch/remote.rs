@@ -18,6 +18,7 @@ use super::{
     attempt::{Failed, Failure, Partial},
     backoff::Backoff,
     hedges::HedgeBudget,
+    joined::Joined,
     latency::Latencies,
     memory::Pool,
     meters::Cause,
@@ -49,6 +50,7 @@ pub(super) struct RemoteExtents {
 
 /// An extent on its way.
 struct Job<'a> {
+    joined: &'a Joined,
     extent: &'a Extent,
     started: Instant,
     lane: Lane,
@@ -78,10 +80,12 @@ impl RemoteExtents {
         }
     }
 
-    /// All bytes of an extent, tried until the deadline; not yet compared with the checksum.
-    pub(super) async fn read(&self, extent: &Extent, lane: Lane) -> Result<Partial, FetchError> {
+    /// All bytes that `joined` asks for, tried until the deadline; not yet compared with the checksums.
+    pub(super) async fn read(&self, joined: &Joined, lane: Lane) -> Result<Partial, FetchError> {
+        let extent = &joined.whole;
         let mut permit = self.permits.take(extent.first).await;
         let mut job = Job {
+            joined,
             extent,
             started: Instant::now(),
             lane,
@@ -194,12 +198,12 @@ impl RemoteExtents {
     async fn race(&self, job: &mut Job<'_>, permit: &Permit) -> Result<Partial, Failed> {
         self.hedges.earn();
         job.attempts += 1;
-        let (extent, lane, partial) = (job.extent, job.lane, job.partial.take());
-        let bytes = extent.range.end - extent.range.start;
+        let (joined, lane, partial) = (job.joined, job.lane, job.partial.take());
+        let bytes = job.extent.range.end - job.extent.range.start;
         let deadline = self.attempt_deadline(job, bytes);
         let began = Instant::now();
         let on_answer = || permit.answered(began.elapsed());
-        let mut first = pin!(self.attempt(extent, lane, partial, deadline, on_answer));
+        let mut first = pin!(self.attempt(joined, lane, partial, deadline, on_answer));
         tokio::select! {
             biased;
             result = &mut first => {
@@ -211,7 +215,7 @@ impl RemoteExtents {
         self.meters.fetches.hedges.add(1);
         job.attempts += 1;
         let hedge_began = Instant::now();
-        let mut hedge = pin!(self.attempt(extent, lane.other(), None, deadline, || {}));
+        let mut hedge = pin!(self.attempt(joined, lane.other(), None, deadline, || {}));
         let (result, is_hedge) = tokio::select! {
             biased;
             result = &mut first => (result, false),

@@ -5,9 +5,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use feedline_storage::{Lane, Store};
+use futures::future::join_all;
 
 use super::{
-    Extent, Extents, FetchConfig, FetchError, local::LocalExtents, memory::Memory,
+    Extent, Extents, FetchConfig, FetchError,
+    joined::{Joined, Piece},
+    local::LocalExtents,
+    memory::Memory,
     remote::RemoteExtents,
 };
 use crate::metrics::Meters;
@@ -61,10 +65,44 @@ impl StoreExtents {
             }
             Place::Remote(remote) => {
                 let lane = if is_again { Lane::Second } else { Lane::First };
-                let whole = remote.read(extent, lane).await?;
-                Ok((whole.memory, whole.crc32c))
+                let whole = remote.read(&extent.into(), lane).await?;
+                let mut pieces = whole.pieces.into_pieces();
+                let Piece { memory, crc32c } = pieces.swap_remove(0);
+                Ok((memory, crc32c))
             }
         }
+    }
+
+    /// The bytes of an extent if they have the right checksum; otherwise it is read again, by itself.
+    async fn check(
+        &self,
+        extent: &Extent,
+        (memory, found): (Memory, u32),
+    ) -> Result<Bytes, FetchError> {
+        let expected = extent.crc32c.unwrap_or(found);
+        if found == expected {
+            return Ok(memory.into_bytes());
+        }
+        drop(memory);
+        self.meters.fetches.crc_failures.add(1);
+        let (url, offset) = (self.store.url_of(&extent.path), extent.range.start);
+        tracing::warn!(file = url, offset, "damaged: reading part of a file again");
+        self.meters.refetches.add(1);
+        let (memory, found) = self.read(extent, true).await?;
+        if found == expected {
+            return Ok(memory.into_bytes());
+        }
+        self.meters.fetches.crc_failures.add(1);
+        Err(FetchError::Corrupt {
+            url,
+            range: extent.range.clone(),
+            expected,
+            found,
+        })
+    }
+
+    async fn get_each(&self, run: &[Extent]) -> Vec<Result<Bytes, FetchError>> {
+        join_all(run.iter().map(|extent| self.get(extent))).await
     }
 }
 
@@ -74,27 +112,29 @@ impl Extents for StoreExtents {
         if extent.range.is_empty() {
             return Ok(Bytes::new());
         }
-        let mut is_again = false;
-        loop {
-            let (memory, found) = self.read(extent, is_again).await?;
-            let expected = extent.crc32c.unwrap_or(found);
-            if found == expected {
-                return Ok(memory.into_bytes());
+        let read = self.read(extent, false).await?;
+        self.check(extent, read).await
+    }
+
+    async fn get_run(&self, run: &[Extent]) -> Vec<Result<Bytes, FetchError>> {
+        let joined = Joined::of(run).filter(|joined| !joined.whole.range.is_empty());
+        let (Place::Remote(remote), Some(joined)) = (&self.place, joined) else {
+            return self.get_each(run).await;
+        };
+        match remote.read(&joined, Lane::First).await {
+            Ok(whole) => {
+                let pieces = whole.pieces.into_pieces().into_iter();
+                let pieces = pieces.map(|piece| (piece.memory, piece.crc32c));
+                let checks = run.iter().zip(pieces);
+                join_all(checks.map(|(extent, piece)| self.check(extent, piece))).await
             }
-            self.meters.fetches.crc_failures.add(1);
-            let url = self.store.url_of(&extent.path);
-            if is_again {
-                return Err(FetchError::Corrupt {
-                    url,
-                    range: extent.range.clone(),
-                    expected,
-                    found,
-                });
-            }
-            let offset = extent.range.start;
-            tracing::warn!(file = url, offset, "damaged: reading part of a file again");
-            self.meters.refetches.add(1);
-            is_again = true;
+            // Those before the place where the file ends can still be had.
+            Err(FetchError::Truncated { .. }) => self.get_each(run).await,
+            Err(error) => vec![Err(error); run.len()],
         }
+    }
+
+    fn joins(&self) -> bool {
+        matches!(self.place, Place::Remote(_))
     }
 }

@@ -184,13 +184,17 @@ impl Foreign {
         range: Range<u64>,
         first: u64,
     ) -> Result<Bytes, FetchError> {
-        let extent = Extent {
+        extents.get(&self.extent(file, range, first)).await
+    }
+
+    /// Part of a file, with the checksum that it had when it was read before.
+    pub(super) fn extent(&self, file: u32, range: Range<u64>, first: u64) -> Extent {
+        Extent {
             path: Arc::clone(&self.file(file).path),
             crc32c: self.lock().get(&(file, range.start)).copied(),
             range,
             first,
-        };
-        extents.get(&extent).await
+        }
     }
 
     /// Checksums of the parts that were not compared with a remembered one.

@@ -112,6 +112,17 @@ impl Mds {
         &self.foreign
     }
 
+    /// Where the samples of a block lie, once the table at the beginning of its shard was read.
+    pub(super) fn range(&self, block: BlockId) -> Option<Range<u64>> {
+        let shard = &self.shards[self.geometry.file_number(block) as usize];
+        if shard.entry.zip_data.is_some() {
+            return Some(0..shard.entry.stored().bytes);
+        }
+        let number = self.geometry.block(block).1 as usize;
+        let bounds = shard.bounds.get()?;
+        Some(bounds[number]..bounds[number + 1])
+    }
+
     /// Reads a block of samples.
     pub(super) async fn read(
         &self,

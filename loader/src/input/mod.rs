@@ -179,12 +179,20 @@ impl Input {
         Ok(rows)
     }
 
-    /// What is read for a block that batch `first` is the first to need, where that has a checksum of its own.
-    pub(crate) fn extent(&self, block: BlockId, first: u64) -> Option<Extent> {
-        match &self.format {
-            Format::Shards(shards) => Some(shards.extent(block, first)),
-            Format::Parquet(_) | Format::WebDataset(_) | Format::Mds(_) => None,
-        }
+    /// What is read for a block that batch `first` is the first to need, in the order of its file. None where that is
+    /// not known before something else of its file was read.
+    pub(crate) fn parts(&self, block: BlockId, first: u64) -> Vec<Extent> {
+        let (foreign, ranges) = match &self.format {
+            Format::Shards(shards) => return vec![shards.extent(block, first)],
+            Format::Parquet(parquet) => (parquet.foreign(), parquet.ranges(block)),
+            Format::WebDataset(tar) => (tar.foreign(), vec![tar.range(block)]),
+            Format::Mds(mds) => (mds.foreign(), mds.range(block).into_iter().collect()),
+        };
+        let file = self.geometry.file_number(block);
+        let parts = ranges.into_iter();
+        parts
+            .map(|range| foreign.extent(file, range, first))
+            .collect()
     }
 
     /// Lengths of all documents, for packing.

@@ -126,6 +126,14 @@ impl Parquet {
         &self.foreign
     }
 
+    /// Where the wanted columns of a row group lie.
+    pub(super) fn ranges(&self, block: BlockId) -> Vec<Range<u64>> {
+        let footer = &self.footers[self.geometry.file_number(block) as usize];
+        let group = self.geometry.block(block).1 as usize;
+        let group = footer.metadata.metadata().row_group(group);
+        merged(footer.leaves.iter().map(|leaf| chunk(group, *leaf)))
+    }
+
     /// Reads a row group.
     pub(super) async fn read(
         &self,
@@ -136,8 +144,7 @@ impl Parquet {
         let file = self.geometry.file_number(block);
         let group = self.geometry.block(block).1;
         let footer = &self.footers[file as usize];
-        let row_group = footer.metadata.metadata().row_group(group as usize);
-        let ranges = merged(footer.leaves.iter().map(|leaf| chunk(row_group, *leaf)));
+        let ranges = self.ranges(block);
         let before = &footer.metadata.metadata().row_groups()[..group as usize];
         let first_row = before.iter().map(rows_of).sum::<u64>();
         let rows = self.geometry.rows(block) as usize;

@@ -139,6 +139,12 @@ impl WebDataset {
         &self.foreign
     }
 
+    /// Where the samples of a block lie.
+    pub(super) fn range(&self, block: BlockId) -> Range<u64> {
+        let blocks = &self.blocks[self.geometry.file_number(block) as usize];
+        blocks[self.geometry.block(block).1 as usize].bytes.clone()
+    }
+
     /// Reads a block of samples.
     pub(super) async fn read(
         &self,

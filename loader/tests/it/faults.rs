@@ -2,6 +2,7 @@
 
 mod cache;
 mod input;
+mod joined;
 mod network;
 mod order;
 mod pipeline;

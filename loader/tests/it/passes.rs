@@ -316,7 +316,7 @@ async fn a_plan_tells_what_an_epoch_reads_and_holds() {
         ..of_rank(&config(16), 1, 8)
     };
     let shared = open(&store, &extents).await.plan();
-    assert_eq!((shared.requests, shared.domains), (31, 3));
+    assert_eq!((shared.requests, shared.domains), (3, 3));
     assert!(
         shared.reads_per_block > 2.0,
         "eight ranks share three domains"

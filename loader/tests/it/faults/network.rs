@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, error::Error as _, time::Duration};
 
 use feedline_loader::{Error, FetchConfig, FetchError, Loader, LoaderConfig};
+use feedline_schemas::manifest::Manifest;
 use feedline_storage::{Store, StoreOptions};
 
 use crate::{
@@ -15,26 +16,28 @@ use crate::{
 const SECOND: &str = "shards/train/00001.arrow";
 
 /// A dataset behind a server, and the same in memory to compare with.
-struct Remote {
-    server: Server,
-    plain: Store,
+pub(super) struct Remote {
+    pub(super) server: Server,
+    pub(super) plain: Store,
+    pub(super) manifest: Manifest,
 }
 
 impl Remote {
-    async fn new() -> Self {
+    pub(super) async fn new() -> Self {
         Self::of(SHARDS).await
     }
 
-    async fn of(shape: &[&[u32]]) -> Self {
+    pub(super) async fn of(shape: &[&[u32]]) -> Self {
         let plain = Store::memory();
-        publish_train(&plain, shape).await;
+        let manifest = publish_train(&plain, shape).await;
         Self {
+            manifest,
             server: Server::with_objects_of(&plain).await,
             plain,
         }
     }
 
-    fn http(&self) -> Store {
+    pub(super) fn http(&self) -> Store {
         Store::open(&self.server.url(), &StoreOptions::default()).unwrap()
     }
 
@@ -52,7 +55,7 @@ impl Remote {
 
     /// The epoch comes out right over both kinds of stores, whatever `rule` does to requests for shards; then `then`
     /// looks at the loader and the requests of the epoch.
-    async fn survives(
+    pub(super) async fn survives(
         &self,
         config: &LoaderConfig,
         rule: impl Fn(&Asked) -> Fault + Send + Sync + Clone + 'static,
@@ -74,7 +77,7 @@ impl Remote {
     }
 
     /// The error of an epoch, whose first batches may come.
-    async fn fails(
+    pub(super) async fn fails(
         &self,
         config: &LoaderConfig,
         rule: impl Fn(&Asked) -> Fault + Send + Sync + 'static,
@@ -86,7 +89,7 @@ impl Remote {
 }
 
 /// Short waits, no hedges, and all else far away: only what a test is about can happen.
-fn quick() -> LoaderConfig {
+pub(super) fn quick() -> LoaderConfig {
     LoaderConfig {
         fetch: FetchConfig {
             deadline: Duration::from_secs(60),
@@ -102,18 +105,18 @@ fn quick() -> LoaderConfig {
     }
 }
 
-fn fetch_error(error: &Error) -> &FetchError {
+pub(super) fn fetch_error(error: &Error) -> &FetchError {
     match error {
         Error::Read { source, .. } => source,
         other => unreachable!("{other:?}"),
     }
 }
 
-fn in_second(asked: &Asked) -> bool {
+pub(super) fn in_second(asked: &Asked) -> bool {
     asked.path.ends_with(SECOND)
 }
 
-fn is_block(asked: &Asked) -> bool {
+pub(super) fn is_block(asked: &Asked) -> bool {
     asked.range.as_ref().is_some_and(|range| range.start > 0)
 }
 
