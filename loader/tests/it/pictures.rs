@@ -35,9 +35,18 @@ fn shared(folder: &str) -> Option<PathBuf> {
     None
 }
 
+/// The settings with the pixels of a whole decode, whatever decodes.
+fn unscaled(config: PictureConfig) -> PictureConfig {
+    PictureConfig {
+        scaled_decoding: false,
+        ..config
+    }
+}
+
 /// The whole picture, resized to `side` times `side`.
 fn decode(encoded: &[u8], side: u32) -> Result<Vec<u8>, PictureError> {
-    let mut decoder = PictureDecoder::new(PictureConfig::new(side, side, Crop::Whole)).unwrap();
+    let config = unscaled(PictureConfig::new(side, side, Crop::Whole));
+    let mut decoder = PictureDecoder::new(config).unwrap();
     let mut out = vec![0; decoder.config().bytes()];
     decoder.decode(encoded, &mut SampleRandom::new(0, 0, 0), &mut out)?;
     Ok(out)
@@ -444,6 +453,45 @@ fn a_sample_is_augmented_the_same_on_any_thread_and_in_any_order() {
 }
 
 #[test]
+fn an_augmentation_is_drawn_by_its_place_in_the_list_and_by_nothing_before_it() {
+    let (_, encoded) = &samples()[0];
+    let decode = |augment: &[Augment], random: &mut SampleRandom| {
+        let config = PictureConfig {
+            augment: augment.to_vec(),
+            ..PictureConfig::training(40, 30)
+        };
+        let mut out = vec![0; config.bytes()];
+        let mut decoder = PictureDecoder::new(config).unwrap();
+        decoder.decode(encoded, random, &mut out).unwrap();
+        out
+    };
+    let cutout = Augment::Cutout {
+        probability: 1.0,
+        side: 5,
+        fill: [255, 0, 255],
+    };
+    // Both change nothing; the first draws one number and the second seven.
+    let flip = Augment::HorizontalFlip { probability: 0.0 };
+    let jitter = Augment::ColourJitter {
+        brightness: [1.0; 2],
+        contrast: [1.0; 2],
+        saturation: [1.0; 2],
+        hue: [0.0; 2],
+    };
+    let mut moved = 0;
+    for key in 0..20 {
+        let mut random = SampleRandom::new(5, 2, key);
+        let expected = decode(&[flip, cutout], &mut random);
+        assert!(
+            decode(&[jitter, cutout], &mut random) == expected,
+            "sample {key}"
+        );
+        moved += u32::from(decode(&[cutout], &mut random) != expected);
+    }
+    assert!(moved > 10, "{moved} of 20 places are others");
+}
+
+#[test]
 fn rows_below_the_crop_change_nothing() {
     // A PNG of all the JPEG's pixels is decoded whole, whatever the crop.
     let (width, height) = (96, 160);
@@ -471,7 +519,8 @@ fn rows_below_the_crop_change_nothing() {
             height as u32,
             image::ExtendedColorType::Rgb8,
         );
-        let mut decoder = PictureDecoder::new(PictureConfig::training(24, 24)).unwrap();
+        let config = unscaled(PictureConfig::training(24, 24));
+        let mut decoder = PictureDecoder::new(config).unwrap();
         let (mut from_jpeg, mut from_png) = (vec![0; 1728], vec![0; 1728]);
         for key in 0..200 {
             let random = || SampleRandom::new(3, 0, key);
@@ -483,6 +532,35 @@ fn rows_below_the_crop_change_nothing() {
                 .unwrap();
             assert!(from_jpeg == from_png, "sample {key}");
         }
+    }
+}
+
+/// A crop of the scaled picture lies where it lies in the whole one: of this scene, a tenth of a pixel would show.
+#[cfg(feature = "turbojpeg")]
+#[test]
+fn a_scaled_decode_shows_the_same_crop() {
+    let (width, height) = (403, 301);
+    let pixels = scene(width, height);
+    for halved_colour in [false, true] {
+        let options = Options {
+            halved_colour,
+            ..PLAIN
+        };
+        let encoded = jpeg::encode(&pixels, width, height, options);
+        let scaled = PictureConfig::training(24, 24);
+        let mut whole = PictureDecoder::new(unscaled(scaled.clone())).unwrap();
+        let mut scaled = PictureDecoder::new(scaled).unwrap();
+        let (mut a, mut b) = (vec![0; 1728], vec![0; 1728]);
+        let mut different = 0;
+        for key in 0..200 {
+            let random = || SampleRandom::new(3, 0, key);
+            whole.decode(&encoded, &mut random(), &mut a).unwrap();
+            scaled.decode(&encoded, &mut random(), &mut b).unwrap();
+            let difference = mean_difference(&a, &b);
+            assert!(difference < 2.0, "sample {key} differs by {difference}");
+            different += u32::from(a != b);
+        }
+        assert!(different > 150, "{different} of 200 were decoded scaled");
     }
 }
 

@@ -47,7 +47,7 @@ fn whole_rows(
     scratch: &mut Scratch,
 ) -> Result<Decoded, PictureError> {
     let rows = rows(jpeg, wanted.bottom());
-    let bytes = patched(encoded, jpeg, rows, &mut scratch.encoded);
+    let bytes = patched(encoded, jpeg, rows, &NO_CODE, &mut scratch.encoded);
     let (width, height) = (usize::from(jpeg.width), usize::from(rows));
     match jpeg.colour {
         Colour::Cmyk { inverted: false } => {
@@ -85,7 +85,9 @@ pub(super) fn rows(jpeg: &JpegHeader, bottom: u32) -> u16 {
     u16::try_from(rows).map_or(jpeg.height, |rows| rows.min(jpeg.height))
 }
 
-/// Bits that no Huffman code consists of (T.81, annex C: the code of all ones is reserved), and the end marker.
+/// Bits that no Huffman code consists of (T.81, annex C: the code of all ones is reserved), and the end marker. zune-jpeg
+/// that arrives there early, as the scan was cut and then ended, stops with an error, where it would otherwise make up
+/// the rest; with all its rows it never reads them.
 const NO_CODE: [u8; 34] = {
     let mut bytes = [0; 34];
     let mut at = 0;
@@ -98,18 +100,18 @@ const NO_CODE: [u8; 34] = {
 };
 
 /// The file with three changes. The height is `rows`, so that the decoder stops there. Adobe's segment is hidden where
-/// it would mislead: zune-jpeg takes a transform of 0 for four inks, whatever the number of components. And before the
-/// end marker come bits that are no code: a decoder that arrives there early, as the scan was cut and then ended,
-/// stops with an error, where it would otherwise make up the rest; one that has all its rows never reads them.
+/// it would mislead: zune-jpeg takes a transform of 0 for four inks, whatever the number of components. And the file ends
+/// with `end`.
 pub(super) fn patched<'a>(
     encoded: &[u8],
     jpeg: &JpegHeader,
     rows: u16,
+    end: &[u8],
     copy: &'a mut Vec<u8>,
 ) -> &'a [u8] {
     copy.clear();
     copy.extend_from_slice(&encoded[..jpeg.end_at]);
-    copy.extend_from_slice(&NO_CODE);
+    copy.extend_from_slice(end);
     copy[jpeg.height_at..jpeg.height_at + 2].copy_from_slice(&rows.to_be_bytes());
     let is_ink = matches!(jpeg.colour, Colour::Cmyk { .. } | Colour::Ycck);
     if let Some(at) = jpeg.adobe_at.filter(|_| !is_ink) {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::picture::PictureError;
 
 const SOI_BYTES: usize = 2;
-const EOI: [u8; 2] = [0xff, 0xd9];
+pub(super) const EOI: [u8; 2] = [0xff, 0xd9];
 
 /// What the components of a pixel mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

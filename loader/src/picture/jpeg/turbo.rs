@@ -10,7 +10,10 @@ use std::ffi::{CStr, c_int};
 
 use turbojpeg::raw;
 
-use super::{decode::patched, segments::JpegHeader};
+use super::{
+    decode::patched,
+    segments::{EOI, JpegHeader},
+};
 use crate::picture::{Decoded, PictureConfig, PictureError, crop::Wanted};
 
 const MOST_SCANS: c_int = 64;
@@ -40,6 +43,8 @@ impl Turbo {
         }
         let turbo = Self(handle);
         turbo.set(raw::TJPARAM_TJPARAM_SCANLIMIT, MOST_SCANS)?;
+        // Colour profiles are not used, and a damaged one is no reason to refuse the pixels.
+        turbo.set(raw::TJPARAM_TJPARAM_SAVEMARKERS, 0)?;
         Ok(turbo)
     }
 
@@ -60,7 +65,8 @@ impl Turbo {
         // SAFETY: the handle is live; its message is a string with an end, which is copied before the next call.
         let text = unsafe { CStr::from_ptr(raw::tj3GetErrorStr(self.0)) };
         let text = text.to_string_lossy();
-        // The first warning is the one that is kept. This one comes after the last row: of the rows below the crop.
+        // The first warning is the one that is kept. This one comes after the last row: of the rows below the crop. Where
+        // data end in mid-scan there are no bytes before the marker, and the warning is another.
         if text.ends_with("extraneous bytes before marker 0xd9") {
             return Ok(());
         }
@@ -82,7 +88,7 @@ impl Turbo {
     ) -> Result<Decoded, PictureError> {
         let eighths = wanted.eighths(config);
         let rows = super::decode::rows(jpeg, wanted.bottom());
-        let bytes = patched(encoded, jpeg, rows, copy);
+        let bytes = patched(encoded, jpeg, rows, &EOI, copy);
         // SAFETY: `bytes` is readable for its length during the call, and the library keeps no pointer to it.
         self.check(unsafe {
             raw::tj3DecompressHeader(self.0, bytes.as_ptr(), bytes.len() as raw::size_t)
