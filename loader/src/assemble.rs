@@ -23,6 +23,7 @@ use crate::{
     index::index,
     loaded::LoadedRun,
     metrics::Meters,
+    mixing::Mixing,
     order::{Cursor, Order, Run, Share, Window},
     outbox::Outbox,
     pool::Pool,
@@ -102,9 +103,15 @@ impl Assembler {
         while let Ok(arrival) = self.arrived.try_recv() {
             self.resident.insert(arrival.map_err(Halt::Failed)?);
         }
-        let slots = self.share.slots(self.order.slots(batch));
-        let rows = index(slots.end - slots.start);
+        let all = self.order.slots(batch);
+        let slots = self.share.slots(all);
         let padding = padding(&slots, self.order.rows(batch));
+        let mixing = self.mixing(batch, all);
+        let slots = match &mixing {
+            Some(_) => self.share.reads(all),
+            None => slots,
+        };
+        let rows = index(slots.end - slots.start);
         runs.clear();
         cursor.runs(batch, slots, runs);
         let mut waited = Duration::ZERO;
@@ -112,11 +119,16 @@ impl Assembler {
         waited += self.wait_for_turn(under_way)?;
         let (lease, blocked) = self.free_slab()?;
         waited += blocked;
-        let task_rows = self.filler.kind.task_rows(rows, self.pool.active());
+        let task_rows = match &mixing {
+            // A pair.
+            Some(_) => 2,
+            None => self.filler.kind.task_rows(rows, self.pool.active()),
+        };
         Filling {
             number: batch,
             rows,
             padding,
+            mixing,
             state: self.states.after(batch),
             lease,
             filler: Arc::clone(&self.filler),
@@ -130,6 +142,15 @@ impl Assembler {
             .assemble_busy
             .add(self.meters.since(since).saturating_sub(waited));
         Ok(())
+    }
+
+    /// How a batch of `slots` is mixed, if it is.
+    fn mixing(&self, batch: u64, slots: u64) -> Option<Mixing> {
+        let States::Advance(state) = &self.states else {
+            return None;
+        };
+        let key = (self.filler.seed, state.epoch.get(), batch);
+        Mixing::new(self.filler.pictures.as_ref()?, key, slots, self.share)
     }
 
     /// The runs with their windows in memory. Waits for the blocks that they need.

@@ -1,6 +1,6 @@
 //! A batch as the trainer sees it.
 
-use std::{fmt, sync::OnceLock};
+use std::{fmt, ops::Range, sync::OnceLock};
 
 use feedline_schemas::{loader_state::LoaderState, manifest::TargetKind};
 
@@ -8,6 +8,8 @@ use crate::{
     BatchKind,
     fill::Filled,
     kind::{DATA, POSITIONS, SEGMENTS, TARGET},
+    mixing::Mixing,
+    picture::{Mix, soft_label},
     ring::{Lease, Ring},
     slab::COLUMNS,
 };
@@ -20,11 +22,26 @@ pub struct Batch {
     lease: Lease,
     kind: BatchKind,
     target: TargetKind,
-    rows: usize,
+    /// Rows of the slab that hold pictures: ours, and those that ours are mixed with.
+    held: usize,
+    /// Which of them are ours.
+    own: Range<usize>,
+    row_bytes: [usize; COLUMNS],
     padding: usize,
     state: LoaderState,
     filled: Vec<Filled>,
+    mixing: Option<Mixing>,
+    mixed: OnceLock<Mixed>,
     identities: OnceLock<Identities>,
+}
+
+/// How the rows are mixed. Drawn anew when first asked for.
+#[derive(Default)]
+struct Mixed {
+    mixes: Vec<Mix>,
+    lambda: Vec<f32>,
+    /// Four bytes of the partner's target.
+    y_partner: Vec<u32>,
 }
 
 /// Which records the rows are. Looked up when they are first asked for: most steps of a training do not ask.
@@ -49,7 +66,10 @@ pub(crate) struct BatchParts {
     pub(crate) lease: Lease,
     pub(crate) kind: BatchKind,
     pub(crate) target: TargetKind,
+    /// Rows that were filled.
     pub(crate) rows: usize,
+    pub(crate) row_bytes: [usize; COLUMNS],
+    pub(crate) mixing: Option<Mixing>,
     pub(crate) padding: usize,
     pub(crate) state: LoaderState,
     pub(crate) filled: Vec<Filled>,
@@ -61,7 +81,11 @@ impl Batch {
             lease: parts.lease,
             kind: parts.kind,
             target: parts.target,
-            rows: parts.rows,
+            held: parts.rows,
+            own: parts.mixing.as_ref().map_or(0..parts.rows, Mixing::own),
+            row_bytes: parts.row_bytes,
+            mixing: parts.mixing,
+            mixed: OnceLock::new(),
             padding: parts.padding,
             state: parts.state,
             filled: parts.filled,
@@ -82,7 +106,7 @@ impl Batch {
     /// Rows of this rank.
     #[must_use]
     pub fn rows(&self) -> usize {
-        self.rows
+        self.own.len()
     }
 
     /// How many of the rows, at the end, only fill the batch up: copies of samples that an epoch has already given,
@@ -110,12 +134,75 @@ impl Batch {
         }
     }
 
-    /// Pixels, u8 RGB `[rows, height, width, 3]`; empty for other kinds.
+    /// Pixels, u8 RGB `[rows, height, width, 3]`; empty for other kinds. Mixed already, unless that is the caller's part.
     #[must_use]
     pub fn pixels(&self) -> &[u8] {
         match self.kind {
             BatchKind::Pictures { .. } => self.column(DATA),
             BatchKind::Rows { .. } | BatchKind::Tokens { .. } => &[],
+        }
+    }
+
+    /// The pictures of this rank and, in their places, those of other ranks that they are mixed with, which are at most
+    /// one before and one after its own: u8 RGB `[held, height, width, 3]`. Where the caller mixes, this is what
+    /// [`Mix::partner`] counts in. Empty for other kinds.
+    #[must_use]
+    pub fn held_pixels(&self) -> &[u8] {
+        match self.kind {
+            BatchKind::Pictures { .. } => self.part(DATA, 0..self.held),
+            BatchKind::Rows { .. } | BatchKind::Tokens { .. } => &[],
+        }
+    }
+
+    /// Places of this rank's pictures in [`Batch::held_pixels`]: one for each row.
+    #[must_use]
+    pub fn own_places(&self) -> Range<usize> {
+        self.own.clone()
+    }
+
+    /// How each picture is mixed with its partner, `[rows]`; empty where nothing is mixed. Partners are places in
+    /// [`Batch::held_pixels`].
+    #[must_use]
+    pub fn mixes(&self) -> &[Mix] {
+        &self.mixed().mixes
+    }
+
+    /// Share of each row's own target in its mixed picture, 0 to 1, `[rows]`; the rest is that of
+    /// [`Batch::y_partner`]. Empty where nothing is mixed.
+    #[must_use]
+    pub fn lambda(&self) -> &[f32] {
+        &self.mixed().lambda
+    }
+
+    /// Targets of the pictures that the rows are mixed with, `[rows]`; a row that is not mixed has its own. A loss is
+    /// `lambda * loss(y) + (1 - lambda) * loss(y_partner)`. [`Target::None`] where nothing is mixed.
+    #[must_use]
+    pub fn y_partner(&self) -> Target<'_> {
+        match &self.mixing {
+            Some(_) => self.as_target(bytemuck::cast_slice(&self.mixed().y_partner)),
+            None => Target::None,
+        }
+    }
+
+    /// Writes the shares of the classes to `out`, f32 `[rows, classes]`: 1 for a row's class, and of a mixed picture
+    /// `lambda` for its own and the rest for its partner's. Writes zeros where targets are no classes.
+    ///
+    /// # Panics
+    /// If `out` has another length, or a class id is not below `classes`.
+    pub fn soft_labels(&self, classes: usize, out: &mut [f32]) {
+        assert_eq!(out.len(), self.rows() * classes, "a share for each class");
+        let Target::Classification(own) = self.y() else {
+            out.fill(0.0);
+            return;
+        };
+        let partner = match self.y_partner() {
+            Target::Classification(partner) => partner,
+            Target::None | Target::Regression(_) => own,
+        };
+        let class = |id: i32| usize::try_from(id).expect("class ids count from 0");
+        for (row, to) in out.chunks_exact_mut(classes.max(1)).enumerate() {
+            let lambda = self.lambda().get(row).copied().unwrap_or(1.0);
+            soft_label(lambda, class(own[row]), class(partner[row]), to);
         }
     }
 
@@ -151,34 +238,31 @@ impl Batch {
     /// Targets, `[rows]`.
     #[must_use]
     pub fn y(&self) -> Target<'_> {
-        match (self.kind, self.target) {
-            (BatchKind::Tokens { .. }, _) | (_, TargetKind::None) => Target::None,
-            (_, TargetKind::Regression) => {
-                Target::Regression(bytemuck::cast_slice(self.column(TARGET)))
-            }
-            (_, TargetKind::Classification { .. }) => {
-                Target::Classification(bytemuck::cast_slice(self.column(TARGET)))
-            }
-        }
+        self.as_target(match self.kind {
+            BatchKind::Tokens { .. } => &[],
+            BatchKind::Rows { .. } | BatchKind::Pictures { .. } => self.column(TARGET),
+        })
     }
 
     /// First 8 bytes of each record's content hash, `[rows]`; of a row with several documents, that of its first.
     /// Looked up by the first call, which takes some 10 ns a row.
     #[must_use]
     pub fn keys(&self) -> &[u64] {
-        &self.identities().keys
+        &self.identities().keys[self.own.clone()]
     }
 
     /// Where each record came from, `[rows]`; see [`feedline_schemas::ids::Origin`]. Otherwise as [`Batch::keys`].
     #[must_use]
     pub fn origins(&self) -> &[u64] {
-        &self.identities().origins
+        &self.identities().origins[self.own.clone()]
     }
 
     /// The rows that hold another sample than the order says, because that one could not be used. `keys` and `origins`
     /// tell which.
     pub fn substituted(&self) -> impl Iterator<Item = usize> {
-        self.filled.iter().flat_map(Filled::substituted)
+        let rows = self.filled.iter().flat_map(Filled::substituted);
+        rows.filter(|row| self.own.contains(row))
+            .map(|row| row - self.own.start)
     }
 
     /// The state from which [`Loader::epoch`](crate::Loader::epoch) goes on after this batch. The same on every rank.
@@ -189,7 +273,7 @@ impl Batch {
 
     /// Bytes of the batch's arrays.
     pub(crate) fn bytes(&self) -> usize {
-        self.kind.row_bytes(self.target).iter().sum::<usize>() * self.rows
+        self.row_bytes.iter().sum::<usize>() * self.rows()
     }
 
     /// What the rows have as targets.
@@ -199,8 +283,23 @@ impl Batch {
 
     /// The arrays that are not empty, in the order of the slab's columns.
     pub(crate) fn arrays(&self) -> Vec<&[u8]> {
-        let columns = (0..COLUMNS).map(|column| self.column(column));
+        let rows = self.uploaded();
+        let columns = (0..COLUMNS).map(|column| self.part(column, rows.clone()));
         columns.filter(|array| !array.is_empty()).collect()
+    }
+
+    /// Places of the rows that [`Batch::arrays`] has.
+    fn uploaded(&self) -> Range<usize> {
+        match &self.mixing {
+            Some(mixing) if !mixing.is_ours() => 0..self.held,
+            _ => self.own.clone(),
+        }
+    }
+
+    /// Places of this rank's rows in [`Batch::arrays`].
+    pub(crate) fn own_uploaded(&self) -> Range<usize> {
+        let first = self.uploaded().start;
+        self.own.start - first..self.own.end - first
     }
 
     /// How many of the first of `part`, a part of an array, are page-locked, when any of the batch is.
@@ -209,14 +308,46 @@ impl Batch {
     }
 
     fn column(&self, column: usize) -> &[u8] {
-        let row_bytes = self.kind.row_bytes(self.target)[column];
-        &self.lease.slab().column(column)[..self.rows * row_bytes]
+        self.part(column, self.own.clone())
+    }
+
+    fn part(&self, column: usize, rows: Range<usize>) -> &[u8] {
+        let row_bytes = self.row_bytes[column];
+        &self.lease.slab().column(column)[rows.start * row_bytes..rows.end * row_bytes]
+    }
+
+    /// Four bytes a row as what the dataset's targets are.
+    fn as_target<'a>(&self, bytes: &'a [u8]) -> Target<'a> {
+        match (self.kind, self.target) {
+            (BatchKind::Tokens { .. }, _) | (_, TargetKind::None) => Target::None,
+            (_, TargetKind::Regression) => Target::Regression(bytemuck::cast_slice(bytes)),
+            (_, TargetKind::Classification { .. }) => {
+                Target::Classification(bytemuck::cast_slice(bytes))
+            }
+        }
+    }
+
+    fn mixed(&self) -> &Mixed {
+        self.mixed.get_or_init(|| {
+            let Some(mixing) = &self.mixing else {
+                return Mixed::default();
+            };
+            let mixes = mixing.draw(self.own.clone());
+            let y = self.part(TARGET, 0..self.held);
+            let y: &[u32] = bytemuck::cast_slice(y);
+            let partners = mixes.iter().filter_map(|mix| y.get(mix.partner).copied());
+            Mixed {
+                lambda: mixes.iter().map(|mix| mix.lambda).collect(),
+                y_partner: partners.collect(),
+                mixes,
+            }
+        })
     }
 
     fn identities(&self) -> &Identities {
         self.identities.get_or_init(|| {
-            let mut keys = Vec::with_capacity(self.rows);
-            let mut origins = Vec::with_capacity(self.rows);
+            let mut keys = Vec::with_capacity(self.held);
+            let mut origins = Vec::with_capacity(self.held);
             for filled in &self.filled {
                 filled.append_identities(&mut keys, &mut origins);
             }
@@ -229,7 +360,7 @@ impl fmt::Debug for Batch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Batch")
             .field("kind", &self.kind)
-            .field("rows", &self.rows)
+            .field("rows", &self.rows())
             .field("state", &self.state)
             .finish_non_exhaustive()
     }

@@ -79,7 +79,7 @@ impl Engine {
         };
         let shape = SlabShape {
             rows,
-            row_bytes: filler.kind.row_bytes(filler.target),
+            row_bytes: filler.row_bytes(),
         };
         let knobs = Knobs {
             reads: FIRST_READS.min(most.reads),

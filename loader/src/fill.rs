@@ -11,11 +11,14 @@ use feedline_schemas::manifest::TargetKind;
 use crate::{
     BatchKind, Error, TokensConfig,
     block::{BlockRows, BlockTarget},
+    device,
+    kind::MIXES,
     loaded::{LoadedBlock, LoadedRun, LoadedWindow},
+    mixing::Mixing,
     order::WindowPlace,
-    picture::{self, PictureConfig},
+    picture::{self, MixedBy, PictureConfig},
     quarantine::Quarantine,
-    slab::Piece,
+    slab::{COLUMNS, Piece},
 };
 
 /// How batches of a loader are filled. Shared by all tasks.
@@ -34,6 +37,8 @@ pub(crate) struct Filler {
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     picture: picture::Scratch,
+    /// A picture as it was before it was mixed.
+    unmixed: Vec<u8>,
 }
 
 /// What a piece was filled with.
@@ -50,6 +55,16 @@ pub(crate) struct Filled {
 }
 
 impl Filler {
+    /// Bytes that a row takes in each column of a slab.
+    pub(crate) fn row_bytes(&self) -> [usize; COLUMNS] {
+        let mut bytes = self.kind.row_bytes(self.target);
+        let mix = self.pictures.as_ref().and_then(|pictures| pictures.mix);
+        if mix.is_some_and(|mix| mix.mixed_by == MixedBy::Caller) {
+            bytes[MIXES] = device::Mix::BYTES;
+        }
+        bytes
+    }
+
     /// Fills a piece with the samples of `runs`, which are as many as it has rows.
     ///
     /// # Errors
@@ -58,6 +73,7 @@ impl Filler {
         &self,
         piece: &mut Piece,
         runs: Vec<LoadedRun>,
+        mixing: Option<&Mixing>,
         scratch: &mut Scratch,
     ) -> Result<Filled, Error> {
         debug_assert_eq!(runs.iter().map(LoadedRun::len).sum::<usize>(), piece.rows);
@@ -73,7 +89,7 @@ impl Filler {
                 rows::fill(self, &mut filled, features, columns)?;
             }
             BatchKind::Pictures { .. } => {
-                pictures::fill(self, &mut filled, columns, scratch)?;
+                pictures::fill(self, &mut filled, columns, mixing, scratch)?;
             }
             BatchKind::Tokens { .. } => {
                 tokens::fill(self, &mut filled, columns)?;

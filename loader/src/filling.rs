@@ -10,6 +10,7 @@ use crate::{
     fill::{Filled, Filler, Scratch},
     guard::catching,
     loaded::LoadedRun,
+    mixing::Mixing,
     outbox::Outbox,
     pool::{self, Pool},
     progress::Progress,
@@ -24,8 +25,10 @@ use crate::{
 /// A batch to be filled.
 pub(crate) struct Filling {
     pub(crate) number: u64,
+    /// Rows to fill.
     pub(crate) rows: usize,
     pub(crate) padding: usize,
+    pub(crate) mixing: Option<Mixing>,
     pub(crate) state: LoaderState,
     pub(crate) lease: Lease,
     pub(crate) filler: Arc<Filler>,
@@ -38,6 +41,7 @@ struct Shared {
     filler: Arc<Filler>,
     progress: Arc<Progress>,
     number: u64,
+    mixing: Option<Mixing>,
     done: Outbox,
     /// Tasks that are not done.
     left: AtomicUsize,
@@ -74,6 +78,7 @@ impl Filling {
             filler: self.filler,
             progress: self.progress,
             number: self.number,
+            mixing: self.mixing,
             done: self.done,
             left: AtomicUsize::new(tasks),
             rest: Mutex::new(Some(Rest {
@@ -107,7 +112,8 @@ impl Shared {
             if self.progress.is_cancelled() {
                 return Ok(Filled::default());
             }
-            self.filler.fill(&mut piece, runs, scratch)
+            self.filler
+                .fill(&mut piece, runs, self.mixing.as_ref(), scratch)
         });
         let filled = filled.unwrap_or_else(|reason| {
             *scratch = Scratch::default();
@@ -141,6 +147,8 @@ impl Shared {
                 kind: self.filler.kind,
                 target: self.filler.target,
                 rows: rest.rows,
+                row_bytes: self.filler.row_bytes(),
+                mixing: self.mixing.clone(),
                 padding: rest.padding,
                 state: rest.state,
                 filled: rest.filled,

@@ -34,6 +34,8 @@ pub(crate) const DATA: usize = 0;
 pub(crate) const TARGET: usize = 1;
 /// Slab column of segments.
 pub(crate) const SEGMENTS: usize = 1;
+/// Slab column of how pictures are mixed, where the caller mixes them.
+pub(crate) const MIXES: usize = 2;
 /// Slab column of positions.
 pub(crate) const POSITIONS: usize = 2;
 

@@ -51,6 +51,7 @@ mod kind;
 mod loaded;
 mod loader;
 mod metrics;
+mod mixing;
 mod open;
 mod order;
 mod outbox;

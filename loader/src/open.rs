@@ -60,8 +60,8 @@ impl Opened {
         let (orders, identity) = order(&inputs, &units, config)?;
         let phase = identity.mixture.as_ref().map(|(_, phase)| phase);
         let first_epoch = orders.epoch(0, phase).map_err(no_batch)?;
-        let share = Share::new(config.rank, config.world_size);
-        let rows = index(share.most_rows(first_epoch.slots(0)));
+        let share = share(config);
+        let rows = index(share.most_reads(first_epoch.slots(0)));
         let bytes: u64 = inputs.iter().map(|input| split_bytes(input)).sum();
         let geometries = inputs.iter().map(|input| Arc::clone(input.geometry()));
         let quarantine = Arc::new(Quarantine::new(
@@ -91,6 +91,15 @@ impl Opened {
             identity,
             engine: Engine::new(config, share, rows, sources, filler, kept),
         })
+    }
+}
+
+/// The part of every batch that is this rank's.
+fn share(config: &LoaderConfig) -> Share {
+    let share = Share::new(config.rank, config.world_size);
+    match &config.pictures {
+        Some(pictures) if pictures.mix.is_some() => share.in_pairs(),
+        _ => share,
     }
 }
 

@@ -3,7 +3,7 @@
 //! | kind | column 0 | column 1 | column 2 |
 //! |---|---|---|---|
 //! | rows | `x` | `y` | - |
-//! | pictures | pixels | `y` | - |
+//! | pictures | pixels | `y` | mixes, when the caller mixes |
 //! | tokens | ids | segments, when packed | positions, when packed |
 //!
 //! A worker owns its piece, so that pieces are filled side by side without a lock or a copy; put together again they

@@ -210,6 +210,12 @@ fn names(batch: &feedline_loader::Batch) -> Vec<&'static str> {
     if batch.y() != Target::None {
         names.push("y");
     }
+    if batch.y_partner() != Target::None {
+        names.push("y_partner");
+    }
+    if !batch.lambda().is_empty() {
+        names.push("lam");
+    }
     names.extend(["key", "origin"]);
     names
 }
@@ -219,6 +225,15 @@ struct View<'a> {
     typestr: &'static str,
     shape: Vec<usize>,
     bytes: &'a [u8],
+}
+
+/// Type and bytes of targets, if there are any.
+fn target(target: Target<'_>) -> Option<(&'static str, &[u8])> {
+    match target {
+        Target::None => None,
+        Target::Regression(y) => Some(("<f4", bytemuck::cast_slice(y))),
+        Target::Classification(y) => Some(("<i4", bytemuck::cast_slice(y))),
+    }
 }
 
 fn column<'a>(batch: &'a feedline_loader::Batch, name: &str) -> Option<View<'a>> {
@@ -242,11 +257,9 @@ fn column<'a>(batch: &'a feedline_loader::Batch, name: &str) -> Option<View<'a>>
             };
             ("<u4", bytemuck::cast_slice(ids))
         }
-        ("y", _) => match batch.y() {
-            Target::None => return None,
-            Target::Regression(y) => ("<f4", bytemuck::cast_slice(y)),
-            Target::Classification(y) => ("<i4", bytemuck::cast_slice(y)),
-        },
+        ("y", _) => target(batch.y())?,
+        ("y_partner", _) => target(batch.y_partner())?,
+        ("lam", BatchKind::Pictures { .. }) => ("<f4", bytemuck::cast_slice(batch.lambda())),
         ("key", _) => ("<u8", bytemuck::cast_slice(batch.keys())),
         ("origin", _) => ("<u8", bytemuck::cast_slice(batch.origins())),
         _ => return None,

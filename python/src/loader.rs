@@ -13,7 +13,8 @@ use std::{
 
 use feedline_loader::{
     BadValues, ColumnMap, EpochBatches, Error, InputConfig, InputFormat, LastBatch, LoaderConfig,
-    TokenLayout, TokensConfig, picture::PictureConfig,
+    TokenLayout, TokensConfig,
+    picture::{MixedBy, PictureConfig},
 };
 use feedline_schemas::{
     ids::{Rank, Seed},
@@ -331,15 +332,18 @@ fn one_of<T: Copy>(py: Python<'_>, key: &str, text: &str, values: &[(&str, T)]) 
 
 impl Settings {
     fn pictures(&self, py: Python<'_>) -> PyResult<Option<PictureConfig>> {
-        let read = |text: &String| serde_json::from_str(text);
-        self.pictures
-            .as_ref()
-            .map(read)
-            .transpose()
-            .map_err(|error| {
-                let text = format!("cannot use loader setting `pictures`: {error}");
-                errors::of_class(py, "ConfigError", &text)
-            })
+        let refuse = |reason: &dyn std::fmt::Display| {
+            let text = format!("cannot use loader setting `pictures`: {reason}");
+            errors::of_class(py, "ConfigError", &text)
+        };
+        let read = |text: &String| serde_json::from_str::<PictureConfig>(text);
+        let pictures = self.pictures.as_ref().map(read).transpose();
+        let pictures = pictures.map_err(|error| refuse(&error))?;
+        let mix = pictures.as_ref().and_then(|pictures| pictures.mix);
+        if mix.is_some_and(|mix| mix.mixed_by == MixedBy::Caller) {
+            return Err(refuse(&"`mix.mixed_by` is `caller`, use `loader`"));
+        }
+        Ok(pictures)
     }
 }
 

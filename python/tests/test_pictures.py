@@ -95,3 +95,23 @@ def test_a_damaged_picture_is_replaced_and_told(tmp_path):
     assert sum(len(stand_ins) for _, stand_ins in batches) == 1 == len(loader.quarantine())
     with pytest.raises(feedline.Error):
         rows_of(feedline.Loader(tmp_path, 20, pictures=size, max_bad_share=0.0))
+
+
+def test_mixed_pictures_come_with_both_targets(pictures):
+    settings = {"height": 32, "width": 40, "crop": {"kind": "whole"}}
+    mixed = feedline.Loader(pictures, 16, pictures={**settings, "mix": {"mixup_probability": 0.5, "cutmix_probability": 0.5}})
+    plain = feedline.Loader(pictures, 16, pictures=settings)
+    changed = 0
+    for batch, unmixed in zip(mixed, plain):
+        assert "lam" not in unmixed and (batch.y == unmixed.y).all()
+        assert batch.lam.dtype == np.float32 and batch.y_partner.dtype == batch.y.dtype
+        for i, lam in enumerate(batch.lam):
+            own, other = unmixed.image[i].astype(float), unmixed.image[i ^ 1].astype(float)
+            assert batch.y_partner[i] == unmixed.y[i ^ 1 if lam < 1 else i]
+            blended = np.abs(batch.image[i] - (lam * own + (1 - lam) * other)).max() < 0.51
+            cut = ((batch.image[i] == own) | (batch.image[i] == other)).all()
+            assert blended or cut
+            changed += bool((batch.image[i] != own).any())
+    assert changed > 20
+    with pytest.raises(feedline.ConfigError, match="mixed_by"):
+        feedline.Loader(pictures, 16, pictures={**settings, "mix": {"mixed_by": "caller"}})

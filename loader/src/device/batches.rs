@@ -10,7 +10,8 @@ use crate::{Batch, BatchKind, EpochBatches, Error};
 /// What a batch on the device is.
 ///
 /// Its parts are, in this order and without those it does not have: `x`, pixels or token ids; targets; segments;
-/// positions; laid out as [`Batch`] says.
+/// positions; laid out as [`Batch`] says. Where the caller mixes pictures, pixels and targets are those of
+/// [`Batch::held_pixels`], and the last part has a [`Mix`](super::Mix) for each.
 #[derive(Clone, Debug)]
 pub struct BatchInfo {
     /// What the rows are.
@@ -19,6 +20,8 @@ pub struct BatchInfo {
     pub target: TargetKind,
     /// Rows of this rank.
     pub rows: usize,
+    /// Place of the first of them in the parts: above 0 where a picture of another rank comes before.
+    pub first: usize,
     /// How many of them, at the end, only fill the batch up; see [`Batch::padding`].
     pub padding: usize,
     /// The state to resume from once this batch has been trained on. [`Loader::state`](crate::Loader::state) is ahead of
@@ -34,6 +37,7 @@ impl HostBatch for Batch {
             kind: self.kind(),
             target: self.target(),
             rows: self.rows(),
+            first: self.own_uploaded().start,
             padding: self.padding(),
             state: self.state().clone(),
         }

@@ -3,9 +3,11 @@
 use crate::{
     Error,
     block::BlockRows,
+    device,
     guard::catching,
     loaded::LoadedBlock,
-    picture::{self, SampleRandom},
+    mixing::Mixing,
+    picture::{self, Mix, SampleRandom},
     slab::COLUMNS,
 };
 
@@ -17,13 +19,16 @@ pub(super) fn fill(
     filler: &Filler,
     filled: &mut Filled,
     columns: [&mut [u8]; COLUMNS],
+    mixing: Option<&Mixing>,
     scratch: &mut Scratch,
 ) -> Result<(), Error> {
-    let [pixels, y, _] = columns;
+    let [pixels, y, table] = columns;
     let config = filler.pictures.as_ref().ok_or_else(|| Error::Worker {
         stage: crate::pool::STAGE,
         reason: "pictures without settings".into(),
     })?;
+    let rows = pixels.len() / config.bytes();
+    let pairs = mixing.map(|mixing| Pairs::new(mixing, filled.first, rows));
     let mut done = 0;
     let mut slots = pixels.chunks_exact_mut(config.bytes());
     for run in &filled.runs {
@@ -32,6 +37,11 @@ pub(super) fn fill(
         window.places(run.positions.clone(), &mut filled.places);
         for (place, slot) in filled.places[first..].iter_mut().zip(slots.by_ref()) {
             let block = run.window.block(place.block);
+            if pairs.as_ref().is_some_and(|pairs| !pairs.needs(done)) {
+                slot.fill(0);
+                done += 1;
+                continue;
+            }
             let row = decode(filler, block, place.row, window.epoch, scratch, slot)?;
             if row != place.row {
                 filled.substituted.push(done);
@@ -40,10 +50,68 @@ pub(super) fn fill(
             done += 1;
         }
     }
+    if let Some(pairs) = &pairs {
+        pairs.apply(pixels, config.width, &mut scratch.unmixed);
+        for (to, mix) in table.chunks_exact_mut(device::Mix::BYTES).zip(&pairs.mixes) {
+            to.copy_from_slice(&device::Mix::from(mix).to_bytes());
+        }
+    }
     gather_targets(filled, y, |rows| match rows {
         BlockRows::Pictures(rows) => Some(&rows.y),
         _ => None,
     })
+}
+
+/// How the pictures of a piece, whole pairs, are mixed.
+struct Pairs<'a> {
+    mixing: &'a Mixing,
+    /// Place of the first.
+    first: usize,
+    mixes: Vec<Mix>,
+}
+
+impl<'a> Pairs<'a> {
+    fn new(mixing: &'a Mixing, first: usize, rows: usize) -> Self {
+        debug_assert!(first.is_multiple_of(2), "a piece begins with a pair");
+        let mixes = mixing.draw(first..first + rows);
+        Self {
+            mixing,
+            first,
+            mixes,
+        }
+    }
+
+    /// Whether the picture in `row` is the rank's own, or mixed into one that is.
+    fn needs(&self, row: usize) -> bool {
+        self.is_own(row) || self.mixes.get(row ^ 1).is_some_and(Mix::is_mixed)
+    }
+
+    fn is_own(&self, row: usize) -> bool {
+        self.mixing.own().contains(&(self.first + row))
+    }
+
+    /// Mixes the rank's own pictures, where that is the loader's part. `unmixed` is memory to work in.
+    fn apply(&self, pixels: &mut [u8], width: u32, unmixed: &mut Vec<u8>) {
+        let picture = pixels.len() / self.mixes.len().max(1);
+        if !self.mixing.is_ours() || picture == 0 {
+            return;
+        }
+        for (pair, mixes) in pixels
+            .chunks_exact_mut(2 * picture)
+            .zip(self.mixes.chunks_exact(2))
+        {
+            let (a, b) = pair.split_at_mut(picture);
+            // A guest is changed too, for nothing: that happens twice a batch at most.
+            if mixes[1].is_mixed() {
+                unmixed.clear();
+                unmixed.extend_from_slice(a);
+            }
+            picture::apply_mix(&mixes[0], a, b, width);
+            if mixes[1].is_mixed() {
+                picture::apply_mix(&mixes[1], b, unmixed, width);
+            }
+        }
+    }
 }
 
 /// Decodes the picture at `row` of a block, or the first good one after it. Returns its row.

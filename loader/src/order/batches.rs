@@ -17,6 +17,7 @@ pub(crate) struct Batches {
 pub(crate) struct Share {
     rank: u64,
     world_size: u64,
+    in_pairs: bool,
 }
 
 impl Share {
@@ -26,6 +27,15 @@ impl Share {
         Self {
             rank: rank.get().into(),
             world_size: world_size.into(),
+            in_pairs: false,
+        }
+    }
+
+    /// The same share, of which the slots are needed in pairs.
+    pub(crate) const fn in_pairs(self) -> Self {
+        Self {
+            in_pairs: true,
+            ..self
         }
     }
 
@@ -33,6 +43,22 @@ impl Share {
     /// rank. The shares of all ranks are contiguous, cover the batch, and differ by at most one slot.
     pub(crate) fn slots(self, slots: u64) -> Range<u64> {
         self.rank * slots / self.world_size..(self.rank + 1) * slots / self.world_size
+    }
+
+    /// The slots of a global batch of `slots` that are read: ours, and with pairs of slots `2i` and `2i + 1` the other
+    /// ones of those that the share cuts in two.
+    pub(crate) fn reads(self, slots: u64) -> Range<u64> {
+        let ours = self.slots(slots);
+        if !self.in_pairs || ours.is_empty() {
+            return ours;
+        }
+        ours.start & !1..ours.end.next_multiple_of(2).min(slots)
+    }
+
+    /// The most slots that are read when no global batch has more than `slots`.
+    pub(crate) fn most_reads(self, slots: u64) -> u64 {
+        let beside = if self.in_pairs { 2 } else { 0 };
+        (self.most_rows(slots) + beside).min(slots)
     }
 
     /// The most slots of a share when no global batch has more than `slots`.
@@ -103,6 +129,33 @@ mod tests {
                     next = slots.end;
                 }
                 assert_eq!(next, rows);
+            }
+        }
+    }
+
+    #[test]
+    fn pairs_are_read_whole() {
+        let reads = |rank, world_size, slots| {
+            let share = Share::new(Rank::new(rank), world_size);
+            assert_eq!(share.reads(slots), share.slots(slots));
+            share.in_pairs().reads(slots)
+        };
+        assert_eq!(
+            [0, 1, 2].map(|rank| reads(rank, 3, 15)),
+            [0..6, 4..10, 10..15]
+        );
+        assert_eq!([0, 1, 2].map(|rank| reads(rank, 3, 2)), [0..0, 0..2, 0..2]);
+        for world_size in 1..=48 {
+            for slots in [1, 2, 7, 96, 255, 256, 1000] {
+                for rank in 0..world_size {
+                    let share = Share::new(Rank::new(rank), world_size).in_pairs();
+                    let (own, read) = (share.slots(slots), share.reads(slots));
+                    assert!(read.end - read.start <= share.most_reads(slots));
+                    for slot in own {
+                        assert!(read.contains(&slot));
+                        assert!((slot ^ 1) >= slots || read.contains(&(slot ^ 1)));
+                    }
+                }
             }
         }
     }

@@ -70,7 +70,7 @@ impl Needs {
         let batch = self.batch;
         self.batch += 1;
         self.runs.clear();
-        let slots = self.share.slots(self.order.slots(batch));
+        let slots = self.share.reads(self.order.slots(batch));
         self.cursor.runs(batch, slots, &mut self.runs);
         let mut needs = Vec::new();
         for run in std::mem::take(&mut self.runs) {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Augment;
+use super::{Augment, MixConfig};
 use crate::Error;
 
 /// What is done to each picture. The pixels of a sample depend on these settings, so they belong to a run: changed on
@@ -24,6 +24,11 @@ pub struct PictureConfig {
     /// Only libjpeg-turbo can (feature `turbojpeg`). Default true.
     #[serde(default = "yes")]
     pub scaled_decoding: bool,
+    /// How pictures of a batch are mixed in pairs, in passes over [`Loader::batches`](crate::Loader::batches) and
+    /// [`Loader::epoch`](crate::Loader::epoch); a sequential pass and a [`PictureDecoder`](super::PictureDecoder) mix
+    /// nothing. Default not at all.
+    #[serde(default)]
+    pub mix: Option<MixConfig>,
     /// Limits on what is decoded.
     #[serde(default)]
     pub limits: PictureLimits,
@@ -125,6 +130,7 @@ impl PictureConfig {
             crop,
             augment: Vec::new(),
             scaled_decoding: true,
+            mix: None,
             limits: PictureLimits {
                 encoded_bytes: 64 << 20,
                 side: 1 << 14,
@@ -149,6 +155,7 @@ impl PictureConfig {
         within("picture.width", self.width.into(), 1, 8192)?;
         self.check_crop()?;
         self.augment.iter().try_for_each(Augment::check)?;
+        self.mix.as_ref().map_or(Ok(()), MixConfig::check)?;
         let limits = &self.limits;
         let encoded = limits.encoded_bytes.into();
         within("picture.limits.encoded_bytes", encoded, 1, 1 << 30)?;
@@ -237,6 +244,10 @@ mod tests {
         check(
             |c| c.limits.side = 16_385,
             "`picture.limits.side`: it is `16385`, use `1` to `16384`",
+        );
+        check(
+            |c| c.mix = Some(MixConfig::new(0.75, 0.5)),
+            "`picture.mix.cutmix_probability`: it is `[0.5, 0.5]`, use two numbers in order, from `0` to `0.25`",
         );
     }
 

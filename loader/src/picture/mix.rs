@@ -1,8 +1,8 @@
 //! Mixup and CutMix: pictures of a batch are mixed in pairs, and so are their labels.
 //!
-//! Slots `2i` and `2i + 1` of the **global** batch are partners; the batch's order is random, so partners are too. What
-//! is drawn depends on (seed, epoch, batch, slot) alone, so that any world size mixes alike; a rank whose share begins
-//! or ends inside a pair needs the other slot's picture as well, see [`outside`].
+//! Slots `2i` and `2i + 1` of the **global** batch are partners; the batch's order is random, so partners are too. They
+//! are mostly of one locality domain, so of the same some blocks: a dataset sorted by class wants many blocks in a
+//! window. What is drawn depends on (seed, epoch, batch, slot) alone, so that any world size mixes alike.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     SampleRandom, config,
-    rounding::{narrow, whole},
+    rounding::{level, narrow, whole},
 };
 use crate::Error;
 
@@ -30,6 +30,21 @@ pub struct MixConfig {
     /// Both parameters of CutMix's Beta distribution, 0.01 to 100. Usual: 1.
     #[serde(default = "usual_cutmix")]
     pub cutmix_alpha: f32,
+    /// Who mixes the pixels. Default the loader.
+    #[serde(default)]
+    pub mixed_by: MixedBy,
+}
+
+/// Who mixes the pixels; what is drawn is the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MixedBy {
+    /// The loader's threads, in u8: batches hold mixed pictures. Default.
+    #[default]
+    Loader,
+    /// The caller, as on a GPU, which mixes normalised floats at no cost: batches hold unmixed pictures, those of other
+    /// ranks among them that this rank's are mixed with; see [`Batch::held_pixels`](crate::Batch::held_pixels).
+    Caller,
 }
 
 const fn usual_mixup() -> f32 {
@@ -41,6 +56,18 @@ const fn usual_cutmix() -> f32 {
 }
 
 impl MixConfig {
+    /// Mixup and CutMix with these probabilities, by the loader, with the usual distributions.
+    #[must_use]
+    pub const fn new(mixup_probability: f32, cutmix_probability: f32) -> Self {
+        Self {
+            mixup_probability,
+            mixup_alpha: usual_mixup(),
+            cutmix_probability,
+            cutmix_alpha: usual_cutmix(),
+            mixed_by: MixedBy::Loader,
+        }
+    }
+
     /// Checks that every number is in its range.
     ///
     /// # Errors
@@ -65,12 +92,12 @@ impl MixConfig {
     }
 }
 
-/// What becomes of a slot.
+/// What becomes of a picture.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mix {
-    /// Slot of the global batch that it is mixed with; the slot itself where there is none.
-    pub partner: u64,
-    /// Share of the slot's own label, 0 to 1.
+    /// Place of the picture that it is mixed with; its own where there is none.
+    pub partner: usize,
+    /// Share of the picture's own label, 0 to 1.
     pub lambda: f32,
     /// Part of the picture that is the partner's; with mixup, `None`: every pixel is `lambda` of the slot's own.
     pub cut: Option<CutBox>,
@@ -90,12 +117,11 @@ pub struct CutBox {
 }
 
 /// Draws what becomes of `slots` of a global batch of `batch_slots`, whose pictures have `[height, width]`.
-#[must_use]
-pub fn mix_batch(
+pub(crate) fn mix_batch(
     config: &MixConfig,
     (seed, epoch, batch): (u64, u64, u64),
-    slots: Range<u64>,
-    batch_slots: u64,
+    slots: Range<usize>,
+    batch_slots: usize,
     sides: [u32; 2],
 ) -> Vec<Mix> {
     slots
@@ -106,28 +132,19 @@ pub fn mix_batch(
             }
             let mut random = SampleRandom::new(seed, epoch, batch);
             // Operations below this are a sample's, whose key may be the batch's number.
-            random.begin((1 << 31) | u32::try_from(slot & 0x7fff_ffff).unwrap_or(0));
+            random.begin((1 << 31) | u32::try_from(slot).unwrap_or(0));
             Mix::draw(config, slot, partner, sides, &mut random)
         })
         .collect()
 }
 
-/// The slots beside `slots` that are partners of slots in it: none, one, or one at each end.
-#[must_use]
-pub fn outside(slots: &Range<u64>, batch_slots: u64) -> [Option<u64>; 2] {
-    if slots.is_empty() {
-        return [None; 2];
-    }
-    let first = slots.start ^ 1;
-    let last = (slots.end - 1) ^ 1;
-    [
-        (first < slots.start).then_some(first),
-        (last >= slots.end && last < batch_slots).then_some(last),
-    ]
-}
-
 impl Mix {
-    const fn nothing(slot: u64) -> Self {
+    /// Whether the picture changes at all.
+    pub(crate) fn is_mixed(&self) -> bool {
+        self.lambda < 1.0
+    }
+
+    const fn nothing(slot: usize) -> Self {
         Self {
             partner: slot,
             lambda: 1.0,
@@ -137,8 +154,8 @@ impl Mix {
 
     fn draw(
         config: &MixConfig,
-        slot: u64,
-        partner: u64,
+        slot: usize,
+        partner: usize,
         [height, width]: [u32; 2],
         random: &mut SampleRandom,
     ) -> Self {
@@ -214,27 +231,27 @@ fn gamma(shape: f64, random: &mut SampleRandom) -> f64 {
     }
 }
 
-/// Mixes a picture u8 or f32 `[height, width, 3]` with its partner's, both as they were before mixing. The reference
-/// for what a GPU does; u8 is rounded to the nearest level.
+/// Mixes a picture u8 or f32 `[height, width, 3]` with its partner's, as that was before mixing. u8 is rounded to the
+/// nearest level, and a half up.
 ///
 /// # Panics
 /// If the pictures have different lengths, or are no whole rows of `width` pixels.
-pub fn apply_mix<T: Level>(mix: &Mix, own: &[T], partner: &[T], width: u32, out: &mut [T]) {
-    assert!(own.len() == partner.len() && own.len() == out.len());
+pub fn apply_mix<T: Level>(mix: &Mix, pixels: &mut [T], partner: &[T], width: u32) {
+    assert_eq!(pixels.len(), partner.len());
     let row = width as usize * 3;
-    assert!(row > 0 && own.len().is_multiple_of(row));
+    assert!(row > 0 && pixels.len().is_multiple_of(row));
     match mix.cut {
-        None => {
-            for ((to, a), b) in out.iter_mut().zip(own).zip(partner) {
-                *to = T::mixed(*a, *b, mix.lambda);
+        None if mix.is_mixed() => {
+            for (to, other) in pixels.iter_mut().zip(partner) {
+                *to = T::mixed(*to, *other, mix.lambda);
             }
         }
+        None => {}
         Some(cut) => {
-            out.copy_from_slice(own);
             let columns = cut.left as usize * 3..cut.right as usize * 3;
             for y in cut.top as usize..cut.bottom as usize {
                 let at = y * row + columns.start..y * row + columns.end;
-                out[at.clone()].copy_from_slice(&partner[at]);
+                pixels[at.clone()].copy_from_slice(&partner[at]);
             }
         }
     }
@@ -255,19 +272,18 @@ impl Level for f32 {
 
 impl Level for u8 {
     fn mixed(own: Self, partner: Self, lambda: f32) -> Self {
-        let mixed = f32::mixed(own.into(), partner.into(), lambda).round();
-        Self::try_from(whole(mixed.into())).unwrap_or(Self::MAX)
+        level(f32::mixed(own.into(), partner.into(), lambda) + 0.5)
     }
 }
 
-/// Adds a slot's share of the labels to `out`, f32 `[classes]`: `lambda` to its own, the rest to its partner's.
+/// Writes a picture's shares of the classes to `out`, f32 `[classes]`: `lambda` of its own, the rest of its partner's.
 ///
 /// # Panics
 /// If a label is not below the number of classes.
-pub fn soft_label(mix: &Mix, own: usize, partner: usize, out: &mut [f32]) {
+pub fn soft_label(lambda: f32, own: usize, partner: usize, out: &mut [f32]) {
     out.fill(0.0);
-    out[own] += mix.lambda;
-    out[partner] += 1.0 - mix.lambda;
+    out[own] += lambda;
+    out[partner] += 1.0 - lambda;
 }
 
 #[cfg(test)]
@@ -279,6 +295,7 @@ mod tests {
         mixup_alpha: 0.4,
         cutmix_probability: 0.4,
         cutmix_alpha: 1.0,
+        mixed_by: MixedBy::Loader,
     };
 
     #[test]
@@ -292,10 +309,6 @@ mod tests {
         }
         assert_ne!(mix_batch(&BOTH, (7, 1, 6), 0..97, 97, [20, 30]), whole);
         assert_ne!(mix_batch(&BOTH, (7, 2, 5), 0..97, 97, [20, 30]), whole);
-        assert_eq!(outside(&(0..4), 97), [None, None]);
-        assert_eq!(outside(&(3..6), 97), [Some(2), None]);
-        assert_eq!(outside(&(3..5), 97), [Some(2), Some(5)]);
-        assert_eq!(outside(&(90..97), 97), [None, None]);
     }
 
     #[test]
@@ -307,7 +320,7 @@ mod tests {
                 Some(cut) => {
                     cuts += 1;
                     let mut out = [0_u8; 20 * 30 * 3];
-                    apply_mix(&mix, &[0; 1800], &[1; 1800], 30, &mut out);
+                    apply_mix(&mix, &mut out, &[1; 1800], 30);
                     let partner: u32 = out.iter().map(|v| u32::from(*v)).sum();
                     assert!((1.0 - partner as f32 / 1800.0 - mix.lambda).abs() < 1e-6);
                     assert!(cut.right <= 30 && cut.bottom <= 20);
@@ -346,18 +359,18 @@ mod tests {
             lambda: 0.75,
             cut: None,
         };
-        let mut out = [0_u8; 3];
-        apply_mix(&mix, &[0, 100, 255], &[2, 200, 255], 1, &mut out);
+        let mut out = [0_u8, 100, 255];
+        apply_mix(&mix, &mut out, &[2, 200, 255], 1);
         assert_eq!(out, [1, 125, 255], "0.5 is rounded up");
         // These numbers and shares are exact in binary.
         let same = |a: &[f32], b: &[f32]| a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits());
-        let mut out = [0.0; 3];
-        apply_mix(&mix, &[0.0, 100.0, -1.0], &[2.0, 200.0, -1.0], 1, &mut out);
+        let mut out = [0.0, 100.0, -1.0];
+        apply_mix(&mix, &mut out, &[2.0, 200.0, -1.0], 1);
         assert!(same(&out, &[0.5, 125.0, -1.0]));
         let mut label = [9.0; 4];
-        soft_label(&mix, 2, 0, &mut label);
+        soft_label(mix.lambda, 2, 0, &mut label);
         assert!(same(&label, &[0.25, 0.0, 0.75, 0.0]));
-        soft_label(&mix, 2, 2, &mut label);
+        soft_label(mix.lambda, 2, 2, &mut label);
         assert!(same(&label, &[0.0, 0.0, 1.0, 0.0]));
     }
 }

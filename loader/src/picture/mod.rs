@@ -27,7 +27,8 @@ mod rounding;
 pub use augment::Augment;
 pub use config::{Crop, PictureConfig, PictureLimits};
 pub use error::PictureError;
-pub use mix::{CutBox, Level, Mix, MixConfig, apply_mix, mix_batch, outside, soft_label};
+pub(crate) use mix::mix_batch;
+pub use mix::{CutBox, Level, Mix, MixConfig, MixedBy, apply_mix, soft_label};
 pub use normalise::Normalise;
 pub use random::SampleRandom;
 

@@ -13,6 +13,7 @@ mod formats;
 mod jpeg;
 mod kinds;
 mod manifests;
+mod mixing;
 mod passes;
 mod pictures;
 mod server;

@@ -40,7 +40,7 @@ use feedline_schemas::{
     ids::{Epoch, Hash128, Seed, Step},
     loader_state::{LastBatch, LoaderState, SampleUnit},
 };
-use stubs::{batch, fill, loaded, metrics, resident};
+use stubs::{batch, fill, loaded, metrics, mixing, resident};
 use sync::{
     Arc,
     channel::{Receiver, Sender, bounded},
@@ -122,6 +122,7 @@ impl Assembler {
                 number,
                 rows: ROWS,
                 padding: 0,
+                mixing: None,
                 state: state(),
                 lease: self.ring.lease(slab),
                 filler: Arc::clone(&self.filler),

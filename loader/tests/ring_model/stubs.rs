@@ -6,6 +6,7 @@ pub(crate) mod batch {
 
     use crate::{
         fill::Filled,
+        mixing::Mixing,
         ring::{Lease, Ring},
     };
 
@@ -15,6 +16,8 @@ pub(crate) mod batch {
         pub(crate) kind: (),
         pub(crate) target: (),
         pub(crate) rows: usize,
+        pub(crate) row_bytes: (),
+        pub(crate) mixing: Option<Mixing>,
         pub(crate) padding: usize,
         pub(crate) state: LoaderState,
         pub(crate) filled: Vec<Filled>,
@@ -36,6 +39,8 @@ pub(crate) mod batch {
             let BatchParts {
                 kind: (),
                 target: (),
+                row_bytes: (),
+                mixing: None,
                 padding: 0,
                 ..
             } = self.0
@@ -59,8 +64,14 @@ pub(crate) mod loaded {
     }
 }
 
+pub(crate) mod mixing {
+    /// Nothing is mixed.
+    #[derive(Clone, Debug)]
+    pub(crate) enum Mixing {}
+}
+
 pub(crate) mod fill {
-    use crate::{Error, loaded::LoadedRun, slab::Piece, sync::thread};
+    use crate::{Error, loaded::LoadedRun, mixing::Mixing, slab::Piece, sync::thread};
 
     #[derive(Default)]
     pub(crate) struct Scratch(());
@@ -83,10 +94,13 @@ pub(crate) mod fill {
     }
 
     impl Filler {
+        pub(crate) fn row_bytes(&self) {}
+
         pub(crate) fn fill(
             &self,
             piece: &mut Piece,
             runs: Vec<LoadedRun>,
+            _: Option<&Mixing>,
             _: &mut Scratch,
         ) -> Result<Filled, Error> {
             let rows: u64 = runs

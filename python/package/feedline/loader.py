@@ -36,6 +36,8 @@ class Loader:
     `segments` *  `[n, length]`          uint32           packed tokens: document in the row, from 1; 0 is padding
     `positions` * `[n, length]`          uint32           packed tokens: position in the document, from 0
     `y` *         `[n]`                  float32 or int32 target, or class id (int64 as a tensor); not of tokens
+    `y_partner`   `[n]`                  as `y`           mixed pictures: target of the picture mixed in
+    `lam`         `[n]`                  float32          mixed pictures: share of `y`; that of `y_partner` is 1 - lam
     `key`         `[n]`                  uint64           first 8 bytes of the record's content hash (int64 as a tensor)
     `origin`      `[n]`                  uint64           where the record came from (int64 as a tensor)
     ============= ====================== ================ ======================================================
@@ -58,6 +60,8 @@ class Loader:
         pictures: what is done to pictures, needed for datasets of them: a dict as
             `{"height": 224, "width": 224}` for training (random resized crop, mirrored half of the time), with `"crop"`
             and `"augment"` for other crops and changes: `{"kind": "center", "shorter_side": 256}`, `{"kind": "whole"}`.
+            `"mix"` mixes pictures of a batch in pairs: `{"mixup_probability": 0.5, "cutmix_probability": 0.5}`; a loss
+            is then `lam * loss(y) + (1 - lam) * loss(y_partner)`.
             Without `shuffle` the default is the centre, for evaluation. Random numbers depend on (seed, epoch, sample)
             only, so that a resumed run sees the same pixels.
         tokens: how documents become rows, needed for datasets of tokens: `{"length": 1025}`, with `"pack"` (several
