@@ -17,6 +17,7 @@ mod mixing;
 mod passes;
 mod pictures;
 mod server;
+mod soak;
 mod threads;
 mod waiting;
 
