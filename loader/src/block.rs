@@ -128,6 +128,17 @@ impl BlockRows {
         }
     }
 
+    /// `[rows]`: class of every row; empty where targets are something else.
+    pub(crate) fn classes(&self) -> &[i32] {
+        match self {
+            Self::Dense(DenseRows { y, .. }) | Self::Pictures(PictureRows { y, .. }) => match y {
+                BlockTarget::Classification(y) => y,
+                BlockTarget::None | BlockTarget::Regression(_) => &[],
+            },
+            Self::Tokens(_) => &[],
+        }
+    }
+
     /// Rows that must not be used, in order, when bad values are skipped.
     pub(crate) fn bad(&self) -> &[BadRow] {
         match self {

@@ -13,7 +13,7 @@ use feedline_storage::{
 };
 
 use crate::{
-    Error, InputConfig, Loader, LoaderConfig, TokensConfig, device::HostLock,
+    ClassBalance, Error, InputConfig, Loader, LoaderConfig, TokensConfig, device::HostLock,
     picture::PictureConfig,
 };
 
@@ -75,6 +75,12 @@ impl LoaderBuilder {
     /// How documents become rows; needed for datasets of tokens.
     pub const fn tokens(mut self, tokens: TokensConfig) -> Self {
         self.config.tokens = Some(tokens);
+        self
+    }
+
+    /// How often each class comes, for datasets with classes as targets. Default: each row comes once.
+    pub fn class_balance(mut self, balance: ClassBalance) -> Self {
+        self.config.class_balance = Some(balance);
         self
     }
 

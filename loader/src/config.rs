@@ -9,7 +9,8 @@ use feedline_schemas::{
 };
 
 use crate::{
-    CacheConfig, Error, InputConfig, MixtureConfig, fetch::FetchConfig, picture::PictureConfig,
+    CacheConfig, ClassBalance, Error, InputConfig, MixtureConfig, fetch::FetchConfig,
+    picture::PictureConfig,
 };
 
 /// Settings of a loader. Those marked "order" decide which samples a batch holds and must be the same on every rank
@@ -69,6 +70,11 @@ pub struct LoaderConfig {
     pub fetch: FetchConfig,
     /// How several datasets are mixed, for [`Loader::open_mixture`](crate::Loader::open_mixture). Default none.
     pub mixture: Option<MixtureConfig>,
+    /// Order: how often each class comes, for datasets with classes as targets; of a mixture, in each dataset by itself.
+    /// Sequential passes give each row once all the same. Opening then reads the targets: two small requests for each
+    /// block of our own shards, and all of a dataset in another format. Takes 16 bytes for each class of each block, and
+    /// 4 for each row in memory. Default none: each row once.
+    pub class_balance: Option<ClassBalance>,
     /// A cache of the dataset on a local disk, for stores that are far away. Default none.
     pub cache: Option<CacheConfig>,
 }
@@ -157,6 +163,7 @@ impl LoaderConfig {
             input: InputConfig::new(),
             fetch: FetchConfig::new(),
             mixture: None,
+            class_balance: None,
             cache: None,
         }
     }

@@ -27,10 +27,12 @@
 //! ```
 
 mod assemble;
+mod balanced;
 mod batch;
 mod block;
 mod budget;
 mod builder;
+mod by_class;
 mod cache;
 mod config;
 mod control;
@@ -100,7 +102,7 @@ pub use iterator::EpochBatches;
 pub use kind::BatchKind;
 pub use loader::Loader;
 pub use metrics::{CacheMetrics, LoaderMetrics, StageMetrics};
-pub use order::{MixtureConfig, ShuffleQuality, SourceEnd, SourceWeight};
+pub use order::{ClassBalance, MixtureConfig, ShuffleQuality, SourceEnd, SourceWeight};
 pub use preview::LoaderPlan;
 pub use quarantine::Quarantined;
 pub use stream::BatchStream;

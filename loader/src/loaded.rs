@@ -2,7 +2,13 @@
 
 use std::{ops::Range, sync::Arc};
 
-use crate::{block::BlockRows, budget::Permit, geometry::BlockId, order::Window};
+use crate::{
+    block::BlockRows,
+    budget::Permit,
+    by_class::ByClass,
+    geometry::BlockId,
+    order::{Window, WindowPlace},
+};
 
 /// A block in memory. Counts as held until the last batch that reads from it is gone.
 #[derive(Debug)]
@@ -13,6 +19,8 @@ pub(crate) struct LoadedBlock {
     pub(crate) source: u32,
     /// The block whose rows these are: another than was asked for when that one is damaged.
     pub(crate) block: BlockId,
+    /// Its rows by class, where classes are balanced.
+    pub(crate) by_class: Option<ByClass>,
     /// What it counts as held.
     pub(crate) _permit: Permit,
 }
@@ -43,6 +51,22 @@ impl LoadedWindow {
 }
 
 impl LoadedRun {
+    /// Appends to `places` where its rows lie.
+    pub(crate) fn places(&self, places: &mut Vec<WindowPlace>) {
+        let first = places.len();
+        let window = &self.window.window;
+        window.places(self.positions.clone(), places);
+        if window.is_by_class() {
+            for place in &mut places[first..] {
+                let by_class = self.window.block(place.block).by_class.as_ref();
+                // A block that stands in for another may have no rows of classes, but has as many rows.
+                place.row = by_class
+                    .and_then(|rows| rows.row(place.row))
+                    .unwrap_or(place.row);
+            }
+        }
+    }
+
     /// Number of slots.
     pub(crate) fn len(&self) -> usize {
         crate::index::index(self.positions.end - self.positions.start)

@@ -18,7 +18,7 @@ use crate::{
     input::Input,
     iterator::Parts,
     open::Opened,
-    order::{Order, Orders, Units},
+    order::{Blocks, Order, Orders, Units},
     state::OrderIdentity,
 };
 
@@ -197,9 +197,17 @@ impl Loader {
                 reason: "a sequential pass goes over one dataset, open that by itself".into(),
             });
         };
+        let units = match units {
+            // Those of an epoch are not all rows once.
+            Units::Classes(_) => {
+                let blocks = Blocks::of(self.inputs[0].geometry(), self.config.extent_bytes);
+                Units::Rows(Arc::new(blocks))
+            }
+            units => units.clone(),
+        };
         EpochBatches::start(Parts {
             engine: Arc::clone(&self.engine),
-            order: Order::sequential(units.clone(), self.config.global_batch, LastBatch::Keep),
+            order: Order::sequential(units, self.config.global_batch, LastBatch::Keep),
             start: 0,
             states: States::Stay(self.start_state()),
             foresee: Vec::new(),
@@ -225,8 +233,8 @@ impl Loader {
         self.batches_per_epoch
     }
 
-    /// Samples in the split, over all ranks: rows, or for tokens what fills a row. Of a mixture, those of all datasets
-    /// together.
+    /// Samples in the split, over all ranks: rows, or for tokens what fills a row, or for balanced classes those of an
+    /// epoch. Of a mixture, those of all datasets together.
     #[must_use]
     pub fn samples(&self) -> u64 {
         self.units

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use feedline_schemas::{loader_state::SampleUnit, manifest::TargetKind};
+use feedline_schemas::{ids::Hash128, loader_state::SampleUnit, manifest::TargetKind};
 use feedline_storage::{Store, clock::Clock};
 
 use crate::{
-    BatchKind, Error, LoaderConfig, TokenLayout, TokensConfig,
+    BatchKind, Error, LoaderConfig, TokenLayout, TokensConfig, balanced,
     cache::CachedExtents,
     engine::Engine,
     fetch::{Extents, StoreExtents},
@@ -18,6 +18,7 @@ use crate::{
     metrics::Meters,
     order::{
         Blocks, OrderSpec, Orders, Share, Units,
+        balance::Balance,
         packing::{Lengths, Packing},
         tokens::TokenWindows,
     },
@@ -51,8 +52,10 @@ impl Opened {
         let mut sources = Vec::new();
         let mut units = Vec::new();
         for dataset in datasets {
-            let source = open_source(dataset, config, &clock, &meters).await?;
-            units.push(units_of(&source, config).await?);
+            let mut source = open_source(dataset, config, &clock, &meters).await?;
+            let units_here = units_of(&source, config).await?;
+            source.balance = units_here.balance().map(Arc::clone);
+            units.push(units_here);
             sources.push(source);
         }
         let inputs: Vec<_> = sources.iter().map(|s| Arc::clone(&s.input)).collect();
@@ -139,6 +142,7 @@ async fn open_source(
         input,
         extents,
         cache,
+        balance: None,
     })
 }
 
@@ -154,6 +158,11 @@ fn window_bytes(input: &Input, config: &LoaderConfig) -> u64 {
 async fn units_of(source: &SourceInput, config: &LoaderConfig) -> Result<Units, Error> {
     let input = &source.input;
     let geometry = input.geometry();
+    if let Some(weights) = &config.class_balance {
+        let extents = geometry.extents(config.extent_bytes);
+        let balance = balanced::balance(source, extents, weights, config).await?;
+        return Ok(Units::Classes(balance));
+    }
     let blocks = Blocks::of(geometry, config.extent_bytes);
     let Some(tokens) = tokens_config(input.record(), config) else {
         return Ok(Units::Rows(Arc::new(blocks)));
@@ -221,6 +230,7 @@ fn order(
             (orders, Some((mixture.clone(), phase)))
         }
     };
+    let balances: Vec<_> = units.iter().filter_map(Units::balance).collect();
     let unit = match (inputs.first().map(|input| *input.record()), &config.tokens) {
         (Some(Record::Tokens { .. }), Some(tokens)) => match tokens.layout {
             TokenLayout::Documents => SampleUnit::Rows,
@@ -231,6 +241,7 @@ fn order(
                 length: tokens.length - 1,
             },
         },
+        _ if !balances.is_empty() => balanced_unit(&balances),
         _ => SampleUnit::Rows,
     };
     let identity = OrderIdentity {
@@ -240,6 +251,15 @@ fn order(
         mixture,
     };
     Ok((orders, identity))
+}
+
+/// How states name balanced classes of some sources.
+fn balanced_unit(balances: &[&Arc<Balance>]) -> SampleUnit {
+    let hashes = balances.iter().map(|balance| balance.hash().get());
+    let bytes: Vec<u8> = hashes.flat_map(u128::to_le_bytes).collect();
+    SampleUnit::BalancedClasses {
+        hash: Hash128::of(&bytes),
+    }
 }
 
 /// What batches of these inputs are, and their targets.

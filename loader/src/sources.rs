@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use crate::{
-    CacheMetrics, Error,
+    CacheMetrics, Error, balanced,
+    block::BlockRows,
     budget::Permit,
+    by_class::ByClass,
     cache::CachedExtents,
     fetch::{Ahead, Extents},
     geometry::BlockId,
     input::Input,
     loaded::LoadedBlock,
     metrics::Meters,
-    order::Need,
+    order::{Need, balance::Balance},
     quarantine::Quarantine,
     resident::SourceBlock,
 };
@@ -33,6 +35,8 @@ pub(crate) struct SourceInput {
     pub(crate) cache: Option<Arc<CachedExtents>>,
     /// Most bytes of blocks that are asked for together; 0 where that saves nothing.
     pub(crate) joined_bytes: u64,
+    /// How its classes are balanced, if they are.
+    pub(crate) balance: Option<Arc<Balance>>,
 }
 
 impl Sources {
@@ -138,6 +142,7 @@ impl Sources {
             let read = source.input.read(block, need.first, extents).await;
             match read {
                 Ok(rows) => {
+                    let by_class = source.by_class(block, &rows)?;
                     for bad in rows.bad() {
                         self.quarantine
                             .add_row(need.source, block, bad.row, bad.reason.clone())?;
@@ -148,6 +153,7 @@ impl Sources {
                         rows,
                         source: need.source,
                         block,
+                        by_class,
                         _permit: permit,
                     });
                 }
@@ -179,5 +185,32 @@ impl Sources {
             "a damaged block was set aside and another is used in its place"
         );
         Some(next)
+    }
+}
+
+impl SourceInput {
+    /// The rows of a block by class, where classes are balanced.
+    ///
+    /// # Errors
+    /// [`Error::File`], when there are not as many of each as were counted: the targets that were read then have no
+    /// checksum of their own.
+    fn by_class(&self, block: BlockId, rows: &BlockRows) -> Result<Option<ByClass>, Error> {
+        let (Some(balance), Some(classes)) =
+            (&self.balance, balanced::classes(self.input.record()))
+        else {
+            return Ok(None);
+        };
+        let by_class = ByClass::new(rows.classes(), classes);
+        if balance.counts(block).eq(by_class.counts().iter().copied()) {
+            return Ok(Some(by_class));
+        }
+        Err(Error::File {
+            url: self.input.url_of(block),
+            reason: format!(
+                "block `{}` has other classes than were counted when the loader was opened, which were damaged on the \
+                 way; open the loader again",
+                self.input.geometry().block(block).1
+            ),
+        })
     }
 }

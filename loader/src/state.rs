@@ -199,6 +199,7 @@ fn check(state: &LoaderState, ours: &LoaderState) -> Result<(), Error> {
         last_batch,
         unit
     );
+    compare("class_balance", class_balance(state), class_balance(ours));
     let fields = |state: &LoaderState| mixture_fields(state.mixture.as_ref());
     for ((field, theirs), (_, ours)) in fields(state).into_iter().zip(fields(ours)) {
         compare(field, theirs, ours);
@@ -207,6 +208,13 @@ fn check(state: &LoaderState, ours: &LoaderState) -> Result<(), Error> {
         Ok(())
     } else {
         Err(Error::StateMismatch { differences })
+    }
+}
+
+fn class_balance(state: &LoaderState) -> String {
+    match state.unit {
+        SampleUnit::BalancedClasses { hash } => hash.to_string(),
+        SampleUnit::Rows | SampleUnit::Tokens { .. } | SampleUnit::Bins { .. } => "none".into(),
     }
 }
 

@@ -91,8 +91,11 @@ pub enum SampleUnit {
     /// A row.
     #[default]
     Rows,
-    /// A row, as many of each class.
-    BalancedClasses,
+    /// A row, of each class its share.
+    BalancedClasses {
+        /// Hash of the samples that each class has in an epoch, and of the rows that each block has of it.
+        hash: Hash128,
+    },
     /// A window of a stream of tokens.
     Tokens {
         /// Tokens that a window predicts; it has one more.
@@ -109,7 +112,7 @@ impl fmt::Display for SampleUnit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rows => f.write_str("rows"),
-            Self::BalancedClasses => f.write_str("rows of balanced classes"),
+            Self::BalancedClasses { .. } => f.write_str("rows of balanced classes"),
             Self::Tokens { length } => write!(f, "windows of {length} tokens"),
             Self::Bins { length } => write!(f, "bins of {length} tokens"),
         }
@@ -252,10 +255,20 @@ mod tests {
 
     #[test]
     fn a_state_of_8_sources_and_16_phases_is_below_4_kib() {
-        let state = state(8, 16);
-        let json = encode(&state);
-        assert!(json.len() < 4096, "{} bytes", json.len());
-        assert_eq!(decode::<LoaderState>("state", &json).unwrap(), state);
+        for unit in [
+            SampleUnit::Tokens { length: 131_072 },
+            SampleUnit::BalancedClasses {
+                hash: Hash128::new(u128::MAX),
+            },
+        ] {
+            let state = LoaderState {
+                unit,
+                ..state(8, 16)
+            };
+            let json = encode(&state);
+            assert!(json.len() < 4096, "{} bytes", json.len());
+            assert_eq!(decode::<LoaderState>("state", &json).unwrap(), state);
+        }
     }
 
     #[test]

@@ -13,6 +13,9 @@ use crate::{
 
 use super::{Filled, Filler, Scratch, foreign, gather_targets};
 
+/// Bits of the number that an epoch is, the others of which tell how often a picture came before.
+const EPOCH_BITS: u32 = 32;
+
 /// Fills pixels and `y` and notes the places. A picture that cannot be used is replaced by the next good one of its
 /// block, going round: the same on every rank and in any world, since nothing but the block decides.
 pub(super) fn fill(
@@ -34,15 +37,18 @@ pub(super) fn fill(
     for run in &filled.runs {
         let window = &run.window.window;
         let first = filled.places.len();
-        window.places(run.positions.clone(), &mut filled.places);
-        for (place, slot) in filled.places[first..].iter_mut().zip(slots.by_ref()) {
+        run.places(&mut filled.places);
+        let places = filled.places[first..].iter_mut().zip(slots.by_ref());
+        for (position, (place, slot)) in run.positions.clone().zip(places) {
             let block = run.window.block(place.block);
             if pairs.as_ref().is_some_and(|pairs| !pairs.needs(done)) {
                 slot.fill(0);
                 done += 1;
                 continue;
             }
-            let row = decode(filler, block, place.row, window.epoch, scratch, slot)?;
+            // One that comes several times in an epoch is another picture each time.
+            let epoch = window.epoch | u64::from(window.again(position)) << EPOCH_BITS;
+            let row = decode(filler, block, place.row, epoch, scratch, slot)?;
             if row != place.row {
                 filled.substituted.push(done);
             }

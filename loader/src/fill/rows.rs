@@ -27,7 +27,7 @@ pub(super) fn fill(
     let mut blocks = Vec::new();
     for run in &*runs {
         let first = places.len();
-        run.window.window.places(run.positions.clone(), places);
+        run.places(places);
         let places = &mut places[first..];
         if !filler.quarantine.is_empty() {
             let replaced = replace_bad(&filler.quarantine, run, places)?;

@@ -6,6 +6,7 @@
 pub(crate) mod columns;
 pub(crate) mod config;
 mod foreign;
+mod labels;
 mod lengths;
 mod mds;
 mod names;
@@ -209,6 +210,24 @@ impl Input {
                     .into(),
             }),
         }
+    }
+
+    /// The class of every row of a block, read apart from the rest where the format allows that. Those are not checked
+    /// against the block's checksum: what they are used for has to be compared with the block when it is read.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub(crate) async fn classes(
+        &self,
+        block: BlockId,
+        extents: &dyn Extents,
+    ) -> Result<Vec<i32>, Error> {
+        if let Format::Shards(shards) = &self.format
+            && let Some(classes) = shards.classes(block, extents).await?
+        {
+            return Ok(classes);
+        }
+        Ok(self.read(block, 0, extents).await?.classes().to_vec())
     }
 
     /// Token ids in a block, if that is known before it is read.

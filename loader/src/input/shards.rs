@@ -15,7 +15,7 @@ use feedline_storage::Store;
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::sync::OnceCell;
 
-use super::{DocumentLengths, Opened, Record, columns::ShardColumns, foreign::OPEN_READS};
+use super::{DocumentLengths, Opened, Record, columns::ShardColumns, foreign::OPEN_READS, labels};
 use crate::{
     Error,
     block::{self, BlockRows},
@@ -104,6 +104,35 @@ impl Shards {
                 reason,
             }
         })
+    }
+
+    /// The class of every row of a block, read without the rest and so without a checksum; `None` where that makes no
+    /// sense.
+    pub(super) async fn classes(
+        &self,
+        block: BlockId,
+        extents: &dyn Extents,
+    ) -> Result<Option<Vec<i32>>, Error> {
+        let columns = self.columns(block, 0, extents).await?;
+        let (shard, (entry, number)) = (self.geometry.shard(block).0, self.geometry.block(block));
+        let body = entry.offset + u64::from(entry.metadata_bytes);
+        let part = async |range| {
+            let extent = Extent {
+                range,
+                crc32c: None,
+                ..self.extent(block, 0)
+            };
+            let bytes = extents.get(&extent).await;
+            bytes.map_err(|error| self.explain(shard, number, error))
+        };
+        let metadata = part(entry.offset..body).await?;
+        let Some(classes) = labels::range_of_classes(&metadata, columns, entry.rows)
+            .filter(|range| range.end <= entry.body_bytes)
+        else {
+            return Ok(None);
+        };
+        let bytes = part(body + classes.start..body + classes.end).await?;
+        Ok(Some(labels::classes(&bytes)))
     }
 
     /// What is read for a block.

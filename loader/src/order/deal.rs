@@ -202,6 +202,11 @@ impl Deal {
         }
     }
 
+    /// How many samples each block holds in this epoch.
+    pub(crate) fn blocks(&self) -> &Blocks {
+        &self.blocks
+    }
+
     /// Bytes held besides the blocks.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {

@@ -104,16 +104,7 @@ impl MixtureConfig {
         if weights.len() < sizes.len() {
             return Err("some sources have a weight and some have none, give all or none".into());
         }
-        if let Some(weight) = weights.iter().find(|w| !w.is_finite() || **w < 0.0) {
-            return Err(format!("weight `{weight}` is not a number of at least 0"));
-        }
-        let sum: f64 = weights.iter().sum();
-        if sum <= 0.0 || !sum.is_finite() {
-            return Err(
-                "all weights together are 0 or infinite, give at least one source a weight".into(),
-            );
-        }
-        Ok(weights.iter().map(|weight| part(*weight, sum)).collect())
+        parts(&weights)
     }
 
     /// For each source 1 when it stops, 0 when it repeats.
@@ -136,6 +127,21 @@ impl MixtureConfig {
             samples_per_epoch: self.samples_per_epoch,
         }
     }
+}
+
+/// Weights as parts of about 2^30.
+///
+/// # Errors
+/// What is wrong with them.
+pub(super) fn parts(weights: &[f64]) -> Result<Vec<u64>, String> {
+    if let Some(weight) = weights.iter().find(|w| !w.is_finite() || **w < 0.0) {
+        return Err(format!("weight `{weight}` is not a number of at least 0"));
+    }
+    let sum: f64 = weights.iter().sum();
+    if sum <= 0.0 || !sum.is_finite() {
+        return Err("all weights together are 0 or infinite, give at least one a weight".into());
+    }
+    Ok(weights.iter().map(|weight| part(*weight, sum)).collect())
 }
 
 #[expect(
@@ -643,7 +649,7 @@ mod tests {
         refuse(
             config(&[0.0, 0.0], &[false; 2]),
             &[1, 2],
-            "all weights together are 0 or infinite, give at least one source a weight",
+            "all weights together are 0 or infinite, give at least one a weight",
         );
         refuse(
             MixtureConfig {

@@ -16,6 +16,8 @@
 //! So every sample is in exactly one slot of one batch, and the world size appears nowhere. A rank's share of a batch
 //! is a run of neighbouring slots and so reads few domains, whether or not `D` divides `G`.
 //!
+//! Balanced classes change how many samples blocks have, see [`balance`], and nothing else.
+//!
 //! With several sources, step t takes from each as many of its next samples as the [mixture](mixture) says, and the slots
 //! of all sources are merged by how far a domain is among those of its source.
 //!
@@ -24,13 +26,6 @@
 //! together.
 //!
 //! Any change of this order is a new [`ORDER_VERSION`].
-#![cfg_attr(
-    not(test),
-    expect(
-        dead_code,
-        reason = "balanced classes wait for the loader to offer them"
-    )
-)]
 
 pub(crate) mod balance;
 mod batches;
@@ -54,6 +49,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
+pub use balance::ClassBalance;
 pub(crate) use batches::{Batches, Share};
 pub(crate) use blocks::Blocks;
 pub(crate) use cursor::{Cursor, Run};

@@ -35,20 +35,36 @@ pub(crate) enum Units {
     Rows(Arc<Blocks>),
     /// Windows of a stream of tokens.
     Tokens(Arc<TokenWindows>),
-    /// Rows of blocks, as many of each class.
+    /// Rows of blocks, of each class its share.
     Classes(Arc<Balance>),
     /// Documents in bins.
     Bins(Arc<Packing>),
 }
 
 impl Units {
-    /// How many samples each block holds.
+    /// How many samples each block holds; of balanced classes, in epoch 0. The sum is that of every epoch.
     pub(crate) fn blocks(&self) -> &Arc<Blocks> {
         match self {
             Self::Rows(blocks) => blocks,
             Self::Tokens(windows) => windows.blocks(),
             Self::Classes(balance) => balance.blocks(),
             Self::Bins(packing) => packing.blocks(),
+        }
+    }
+
+    /// How many samples each block holds in an epoch.
+    fn in_epoch(&self, epoch: u64) -> Arc<Blocks> {
+        match self {
+            Self::Classes(balance) => balance.in_epoch(epoch),
+            Self::Rows(_) | Self::Tokens(_) | Self::Bins(_) => Arc::clone(self.blocks()),
+        }
+    }
+
+    /// The balance of its classes, if they are.
+    pub(crate) fn balance(&self) -> Option<&Arc<Balance>> {
+        match self {
+            Self::Classes(balance) => Some(balance),
+            Self::Rows(_) | Self::Tokens(_) | Self::Bins(_) => None,
         }
     }
 
@@ -109,7 +125,7 @@ impl Source {
         }
     }
 
-    /// How many samples each block holds.
+    /// How many samples each block holds; see [`Units::blocks`].
     pub(crate) fn blocks(&self) -> &Arc<Blocks> {
         self.units.blocks()
     }
@@ -148,7 +164,7 @@ impl Source {
             if deals.len() == DEALS_KEPT {
                 deals.remove(0);
             }
-            let deal = Deal::new(Arc::clone(blocks), permutation);
+            let deal = Deal::new(self.units.in_epoch(epoch), permutation);
             deals.push((epoch, Arc::new(deal)));
         }
         Arc::clone(&deals[deals.len() - 1].1)

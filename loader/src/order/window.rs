@@ -3,7 +3,7 @@
 use std::{collections::HashMap, ops::Range, sync::Arc};
 
 use super::{
-    balance::{Balance, ClassPlace},
+    balance::ClassRows,
     blocks::Blocks,
     deal::{Deal, Span},
     packing::{Bins, Packing, Piece},
@@ -49,7 +49,7 @@ enum Content {
     },
     Classes {
         rows: Rows,
-        balance: Arc<Balance>,
+        classes: ClassRows,
     },
     Bins {
         bins: Bins,
@@ -106,9 +106,9 @@ impl Window {
             }
             Units::Tokens(windows) => tokens(windows, deal, span),
             Units::Classes(balance) => {
-                let (list, rows) = Rows::new(balance.blocks(), deal, span);
-                let balance = Arc::clone(balance);
-                (list, Content::Classes { rows, balance })
+                let (list, rows) = Rows::new(deal.blocks(), deal, span);
+                let classes = balance.rows(&list, epoch);
+                (list, Content::Classes { rows, classes })
             }
             Units::Bins(packing) => bins(packing, deal, span),
         };
@@ -122,7 +122,7 @@ impl Window {
         }
     }
 
-    /// Appends to `places` where the rows at `positions` lie.
+    /// Appends to `places` where the rows at `positions` lie; [by class](Self::is_by_class) if so.
     ///
     /// # Panics
     /// When the samples are no rows.
@@ -136,6 +136,11 @@ impl Window {
             Content::Rows(Rows::Any(rows)) => self
                 .permutation
                 .for_each(positions, |sample| places.push(rows.place(sample))),
+            Content::Classes { rows, classes } => self.permutation.for_each(positions, |sample| {
+                let WindowPlace { block, row } = rows.place(sample);
+                let row = classes.row(block, row).rank;
+                places.push(WindowPlace { block, row });
+            }),
             _ => unreachable!("an order has rows or another kind of sample, not both"),
         }
     }
@@ -163,19 +168,24 @@ impl Window {
         }
     }
 
-    /// Appends to `places` where the samples at `positions` of balanced classes lie.
-    ///
-    /// # Panics
-    /// When the samples are something else.
-    pub(crate) fn class_places(&self, positions: Range<u64>, places: &mut Vec<ClassPlace>) {
-        let Content::Classes { rows, balance } = &self.content else {
-            unreachable!("an order has balanced classes or another kind of sample, not both")
+    /// Whether the rows of [`places`](Self::places) are counted through those of their block in the order of their
+    /// classes: which they are is known when the block is there.
+    pub(crate) fn is_by_class(&self) -> bool {
+        matches!(self.content, Content::Classes { .. })
+    }
+
+    /// How many samples of the epoch are the same row as the one at `position`, and come before it where they are
+    /// counted.
+    pub(crate) fn again(&self, position: u64) -> u32 {
+        let Content::Classes { rows, classes } = &self.content else {
+            return 0;
         };
-        self.permutation.for_each(positions, |sample| {
-            let place = rows.place(sample);
-            let block = self.blocks[place.block as usize];
-            places.push(balance.place(block, place.block, place.row, self.epoch));
+        let mut again = 0;
+        self.permutation.for_each(position..position + 1, |sample| {
+            let WindowPlace { block, row } = rows.place(sample);
+            again = classes.row(block, row).again;
         });
+        again
     }
 
     /// The pieces of the bin at `position`.

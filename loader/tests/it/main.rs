@@ -4,6 +4,7 @@
     reason = "a failed step of a test's own setup is a failed test"
 )]
 
+mod balanced;
 mod dataset;
 mod device;
 mod elastic;

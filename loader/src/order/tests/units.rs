@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::order::{
-    balance::Balance,
+    balance::{Balance, ClassBalance},
     packing::{Lengths, Packing},
     tokens::TokenWindows,
 };
@@ -165,46 +165,127 @@ proptest! {
     }
 
     #[test]
-    fn balanced_classes_are_equally_frequent_and_their_rows_too(
+    fn classes_have_their_shares_of_every_epoch_and_rows_theirs_of_all(
         counts in prop::collection::vec(prop::collection::vec(0u32..30, 4), 1..30),
+        weights in prop::option::of(prop::collection::vec(prop::sample::select(vec![0.0, 0.1, 1.0, 3.0]), 4)),
         domains in 1u32..9, window in 1u32..6, global_batch in 1u32..50,
-        worlds in prop::collection::vec(1u32..14, 1..6),
+        worlds in prop::collection::vec(1u32..14, 1..6), first in 0u64..1000,
     ) {
         let rows = |class: usize| counts.iter().map(|c| u64::from(c[class])).sum::<u64>();
-        let present = (0..4).filter(|class| rows(*class) > 0).count() as u64;
-        prop_assume!(present > 0);
-        let each = (0..4).map(rows).sum::<u64>().div_ceil(present);
+        let weight = |class: usize| match &weights {
+            _ if rows(class) == 0 => 0.0,
+            None => 1.0,
+            Some(weights) => weights[class],
+        };
+        let weight_sum: f64 = (0..4).map(weight).sum();
+        prop_assume!(weight_sum > 0.0);
+        let all = (0..4).map(rows).sum::<u64>() as f64;
         let by_block = counts.iter().map(|c| (0..).zip(c.iter().copied()).collect::<Vec<_>>());
-        let balance = Balance::new(by_block, None).unwrap();
+        let balance = match &weights {
+            None => ClassBalance::Equal,
+            Some(weights) => ClassBalance::Weighted(weights.clone()),
+        };
+        let balance = Balance::new(by_block, &balance, None).unwrap();
         let orders = orders(spec(4, domains, window, global_batch), Units::Classes(Arc::new(balance)));
         let mut times = BTreeMap::<_, u64>::new();
-        const EPOCHS: u64 = 6;
-        for number in 0..EPOCHS {
+        let mut agains = BTreeSet::new();
+        for number in first..first + 6 {
             let order = orders.epoch(number, None).unwrap();
-            let mut classes = [0; 4];
+            let mut classes = [0u32; 4];
             for run in runs(&order, |batch| worlds[index(batch) % worlds.len()]) {
                 let mut places = Vec::new();
-                run.window.class_places(run.positions, &mut places);
-                for place in places {
-                    let block = run.window.blocks[place.block as usize];
-                    prop_assert!(place.nth < counts[block as usize][place.class as usize]);
-                    classes[place.class as usize] += 1;
-                    *times.entry((place.class, block, place.nth)).or_default() += 1;
+                run.window.places(run.positions.clone(), &mut places);
+                for (position, place) in run.positions.zip(places) {
+                    let block = run.window.blocks[place.block as usize] as usize;
+                    let (class, nth) = class_of(&counts[block], place.row);
+                    classes[class] += 1;
+                    *times.entry((class, block, nth)).or_default() += 1;
+                    let again = run.window.again(position);
+                    prop_assert!(agains.insert((number, class, block, nth, again)), "two of one row are alike");
                 }
             }
             for (class, samples) in classes.into_iter().enumerate() {
-                prop_assert_eq!(samples, if rows(class) > 0 { each } else { 0 });
+                let exact = all * weight(class) / weight_sum;
+                prop_assert!((f64::from(samples) - exact) > -1e-3 && (f64::from(samples) - exact) < 1.001, "{} of {}", samples, exact);
             }
         }
-        for (class, block) in (0..4).flat_map(|c| (0..counts.len()).map(move |b| (c, b))) {
-            let of_rows: Vec<u64> = (0..counts[block][class])
-                .map(|nth| times.get(&(u32::try_from(class).unwrap(), u32::try_from(block).unwrap(), nth)))
-                .map(|times| times.copied().unwrap_or(0))
+        for class in 0..4 {
+            let of_rows: Vec<u64> = (0..counts.len())
+                .flat_map(|block| (0..counts[block][class]).map(move |nth| (class, block, nth)))
+                .map(|row| times.get(&row).copied().unwrap_or(0))
                 .collect();
             let (least, most) = (of_rows.iter().min(), of_rows.iter().max());
             prop_assert!(least.zip(most).is_none_or(|(l, m)| m - l <= 1), "{:?}", of_rows);
         }
+        check_blocks(&orders.epoch(first, None).unwrap(), Share::new(Rank::new(worlds[0] - 1), worlds[0]));
     }
+}
+
+/// The class of a row that is counted by class in a block with so many rows of each, and its number in the class.
+fn class_of(counts: &[u32], mut rank: u32) -> (usize, u32) {
+    for (class, count) in counts.iter().enumerate() {
+        if rank < *count {
+            return (class, rank);
+        }
+        rank -= count;
+    }
+    panic!("the block has no such row");
+}
+
+#[test]
+fn weights_of_classes_that_cannot_be_used_are_refused() {
+    let check = |counts: &[(u32, u32)], weights: &[f64], message: &str| {
+        let weights = ClassBalance::Weighted(weights.to_vec());
+        let refused = Balance::new([counts.to_vec()], &weights, None).unwrap_err();
+        assert_eq!(refused, message);
+    };
+    check(
+        &[(0, 5), (2, 5)],
+        &[1.0, 1.0],
+        "it has `2` weights and there are rows of class `2`, give each class one",
+    );
+    check(
+        &[(1, 5)],
+        &[1.0, 0.0],
+        "no class with rows has a weight, give at least one",
+    );
+    check(
+        &[(0, 5)],
+        &[-1.0],
+        "weight `-1` is not a number of at least 0",
+    );
+    check(
+        &[(0, u32::MAX), (1, 1)],
+        &[1.0, 1e9],
+        "class `1` has too few rows to come so often, give it a smaller weight",
+    );
+}
+
+/// Part of the order's definition: when this fails, raise `ORDER_VERSION`.
+#[test]
+fn balanced_orders_of_version_2_are_what_they_were() {
+    let counts = (0..12).map(|block| vec![(0, 9), (1, u32::from(block % 4 == 0))]);
+    let balance = Balance::new(counts, &ClassBalance::Equal, None).unwrap();
+    let orders = orders(spec(42, 4, 2, 8), Units::Classes(Arc::new(balance)));
+    let mut parts = Vec::new();
+    for run in runs(&orders.epoch(3, None).unwrap(), |_| 1) {
+        let mut places = Vec::new();
+        run.window.places(run.positions, &mut places);
+        parts.extend(
+            places
+                .iter()
+                .map(|p| (run.window.blocks[p.block as usize], p.row)),
+        );
+    }
+    assert_eq!(parts.len(), 2 * 56);
+    let bytes: Vec<u8> = parts
+        .iter()
+        .flat_map(|(b, r)| [b.to_le_bytes(), r.to_le_bytes()].concat())
+        .collect();
+    assert_eq!(
+        xxhash_rust::xxh3::xxh3_64(&bytes),
+        18_201_525_670_708_567_976
+    );
 }
 
 #[test]

@@ -1,0 +1,66 @@
+//! Counting the classes of a source when it is opened.
+
+use std::sync::Arc;
+
+use feedline_schemas::manifest::TargetKind;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+
+use crate::{
+    Error, LoaderConfig,
+    by_class::ByClass,
+    geometry::BlockId,
+    input::Record,
+    order::{ClassBalance, balance::Balance},
+    sources::SourceInput,
+};
+
+/// The number of classes of a record with classes as targets.
+pub(crate) fn classes(record: &Record) -> Option<u32> {
+    match *record {
+        Record::Dense { target, .. } | Record::Pictures { target } => match target {
+            TargetKind::Classification { classes } => Some(classes),
+            TargetKind::None | TargetKind::Regression => None,
+        },
+        Record::Tokens { .. } => None,
+    }
+}
+
+/// Reads the targets of all blocks and balances their classes.
+///
+/// Of our own shards this takes two small requests for each block, for where its targets lie and for them, and each
+/// other format is read as a whole. So many at a time as [`LoaderConfig::reads`] allows.
+///
+/// # Errors
+/// [`Error::Config`], when there are no classes or weights do not fit them; what reading says.
+pub(crate) async fn balance(
+    source: &SourceInput,
+    extents: Option<Vec<BlockId>>,
+    weights: &ClassBalance,
+    config: &LoaderConfig,
+) -> Result<Arc<Balance>, Error> {
+    let refuse = |reason| Error::Config {
+        key: "class_balance",
+        reason,
+    };
+    let Some(classes) = classes(source.input.record()) else {
+        let reason = "the dataset has no classes as targets, leave it out";
+        return Err(refuse(reason.into()));
+    };
+    let reads =
+        (0..source.input.geometry().block_count()).map(|block| counts(source, block, classes));
+    let counts: Vec<_> = stream::iter(reads)
+        .buffered(config.reads as usize)
+        .try_collect()
+        .await?;
+    let balance = Balance::new(counts, weights, extents).map_err(refuse)?;
+    Ok(Arc::new(balance))
+}
+
+async fn counts(
+    source: &SourceInput,
+    block: BlockId,
+    classes: u32,
+) -> Result<Vec<(u32, u32)>, Error> {
+    let labels = source.input.classes(block, &*source.extents).await?;
+    Ok(ByClass::new(&labels, classes).counts().to_vec())
+}
