@@ -188,6 +188,12 @@ impl Window {
         again
     }
 
+    /// Whether the samples are bins.
+    #[cfg(test)]
+    pub(crate) fn has_bins(&self) -> bool {
+        matches!(self.content, Content::Bins { .. })
+    }
+
     /// The pieces of the bin at `position`.
     ///
     /// # Panics

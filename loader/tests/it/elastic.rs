@@ -1,9 +1,18 @@
 //! The global sequence does not depend on the number of ranks or on interruptions.
 
-use feedline_loader::{LoaderConfig, LoaderState};
-use feedline_storage::Store;
+use std::sync::Arc;
 
-use crate::{SAMPLES, SHARDS, collect, config, dataset::publish_train, of_rank, open};
+use feedline_loader::{
+    Loader, LoaderConfig, LoaderState, MixtureConfig, SourceWeight, TokensConfig,
+};
+use feedline_schemas::manifest::{Layout, Split, TokenType};
+use feedline_storage::{Store, clock::SystemClock};
+
+use crate::{
+    SAMPLES, SHARDS, collect, config,
+    dataset::{Shape, document_length, publish_layout, publish_train},
+    of_rank, open,
+};
 
 /// Global batches `from..to` as `world` ranks see them, joined in rank order, and the state after them.
 pub(crate) async fn run(
@@ -120,4 +129,116 @@ async fn a_state_survives_json_and_leads_through_the_epochs() {
     }
     assert_ne!(epochs[0], epochs[1]);
     assert_ne!(epochs[1], epochs[2]);
+}
+
+/// Datasets of 500, 340 and 160 documents; that of number `i` counts up from `i` in each.
+async fn documents() -> Vec<Store> {
+    let shapes: [Shape<'_>; 3] = [&[&[40; 9], &[20; 7]], &[&[34; 10]], &[&[20; 3], &[50, 50]]];
+    let layout = Layout::Tokens {
+        id: TokenType::U16,
+        vocabulary: 1000,
+    };
+    let mut stores = Vec::new();
+    for shape in shapes {
+        let store = Store::memory();
+        publish_layout(&store, layout.clone(), &[(Split::Train, shape)]).await;
+        stores.push(store);
+    }
+    stores
+}
+
+/// As [`run`], of packed rows: ids and the documents that they are of.
+async fn run_packed(
+    stores: &[Store],
+    config: &LoaderConfig,
+    world: u32,
+    state: &LoaderState,
+    most: usize,
+) -> (Vec<Vec<[u32; 2]>>, LoaderState) {
+    let (mut joined, mut after): (Vec<Vec<_>>, _) = (Vec::new(), state.clone());
+    for rank in 0..world {
+        let config = of_rank(config, rank, world);
+        let loader = Loader::open_mixture(stores, &config, Arc::new(SystemClock));
+        let batches = loader.await.unwrap().epoch(state.clone()).unwrap();
+        for (number, batch) in batches.take(most).enumerate() {
+            let batch = batch.unwrap();
+            if number == joined.len() {
+                joined.push(Vec::new());
+            }
+            let ids = batch.tokens().iter().zip(batch.segments());
+            let pairs = ids.zip(batch.positions()).map(|((id, segment), position)| {
+                // What no document fills.
+                let document = if *segment == 0 {
+                    PADDING
+                } else {
+                    id - position
+                };
+                [*id, document]
+            });
+            joined[number].extend(pairs);
+            after = batch.state().clone();
+        }
+    }
+    (joined, after)
+}
+
+const PADDING: u32 = 77_777;
+
+#[tokio::test]
+async fn a_packed_mixture_goes_on_after_kills_on_other_ranks_as_if_there_were_none() {
+    let stores = documents().await;
+    let mut expected: Vec<[u32; 2]> = [500, 340, 160]
+        .into_iter()
+        .flat_map(|documents| (0..documents).flat_map(tokens_of))
+        .collect();
+    expected.sort_unstable();
+    let mut random = 99_u32;
+    let mut draw = |below: usize| {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (random >> 8) as usize % below
+    };
+    for global_batch in [96, 256, 1000] {
+        let config = LoaderConfig {
+            tokens: Some(TokensConfig {
+                padding_id: PADDING,
+                ..TokensConfig::new(9)
+            }),
+            mixture: Some(MixtureConfig {
+                sources: vec![SourceWeight::default(); 3],
+                ..MixtureConfig::default()
+            }),
+            ..config(global_batch)
+        };
+        let loader = Loader::open_mixture(&stores, &config, Arc::new(SystemClock));
+        let loader = loader.await.unwrap();
+        let mut state = loader.start_state();
+        for epoch in 0..2 {
+            let (alone, end) = run_packed(&stores, &config, 1, &state, usize::MAX).await;
+            let mut all = alone.concat();
+            all.retain(|[_, document]| *document != PADDING);
+            all.sort_unstable();
+            assert_eq!(all, expected, "epoch {epoch} has every token once");
+            for first in [1, 3, 7, 24, 48] {
+                let (mut joined, mut at, mut world) = (Vec::new(), state.clone(), first);
+                while joined.len() < alone.len() {
+                    let most = 1 + draw(alone.len());
+                    let (some, after) = run_packed(&stores, &config, world, &at, most).await;
+                    joined.extend(some);
+                    (at, world) = (after, [1, 3, 7, 24, 48][draw(5)]);
+                }
+                assert!(
+                    joined == alone,
+                    "batch {global_batch}, {first} ranks at first"
+                );
+                assert_eq!(at, end);
+            }
+            state = loader.next_epoch(&end);
+        }
+    }
+}
+
+/// The ids of a document, and its number.
+fn tokens_of(document: u32) -> impl Iterator<Item = [u32; 2]> {
+    let length = document_length(document.into());
+    (document..document + length).map(move |id| [id, document])
 }

@@ -48,7 +48,7 @@ fn orders(spec: OrderSpec, units: Units) -> Orders {
 }
 
 #[derive(Debug)]
-struct Documents(Vec<Vec<u32>>);
+pub(super) struct Documents(pub(super) Vec<Vec<u32>>);
 
 impl Lengths for Documents {
     fn append(&self, block: BlockId, lengths: &mut Vec<u32>) {
