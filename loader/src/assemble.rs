@@ -103,6 +103,7 @@ impl Assembler {
         while let Ok(arrival) = self.arrived.try_recv() {
             self.resident.insert(arrival.map_err(Halt::Failed)?);
         }
+        self.resident.admit(batch).map_err(Halt::Failed)?;
         let all = self.order.slots(batch);
         let slots = self.share.slots(all);
         let padding = padding(&slots, self.order.rows(batch));
@@ -116,6 +117,7 @@ impl Assembler {
         cursor.runs(batch, slots, runs);
         let mut waited = Duration::ZERO;
         let loaded = self.load(runs, &mut waited)?;
+        self.resident.planned(batch);
         waited += self.wait_for_turn(under_way)?;
         let (lease, blocked) = self.free_slab()?;
         waited += blocked;

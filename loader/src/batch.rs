@@ -281,6 +281,12 @@ impl Batch {
         self.target
     }
 
+    /// The last upload to a device of the blocks that the rows are from; 0 where blocks go to none.
+    pub(crate) fn uploads(&self) -> u64 {
+        let uploads = self.filled.iter().map(Filled::uploads);
+        uploads.max().unwrap_or(0)
+    }
+
     /// The arrays that are not empty, in the order of the slab's columns.
     pub(crate) fn arrays(&self) -> Vec<&[u8]> {
         let rows = self.uploaded();

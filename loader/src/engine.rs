@@ -113,7 +113,7 @@ impl Engine {
     pub(crate) fn take_ring(&self) -> Ring {
         let spare = self.spare().take();
         spare.unwrap_or_else(|| {
-            let ring = Ring::new(self.shape, self.slabs, self.lock.get());
+            let ring = Ring::new(self.shape, self.slabs, self.host_lock());
             *self.pinning.lock().unwrap_or_else(PoisonError::into_inner) = ring.pinning();
             ring
         })
@@ -139,9 +139,32 @@ impl Engine {
         first..epoch + 2
     }
 
-    /// Keeps a ring for the next pass.
+    /// Keeps a ring for the next pass, unless it was made for something else than batches.
     pub(crate) fn return_ring(&self, ring: Ring) {
-        *self.spare() = Some(ring);
+        if ring.shape() == self.shape {
+            *self.spare() = Some(ring);
+        }
+    }
+
+    /// A ring of `row_bytes` in the first column, for as many rows as a batch has, page-locked as batches are.
+    pub(crate) fn place_ring(&self, row_bytes: usize) -> Ring {
+        let shape = SlabShape {
+            rows: self.shape.rows,
+            row_bytes: [row_bytes, 0, 0],
+        };
+        let ring = Ring::new(shape, self.slabs, self.host_lock());
+        *self.pinning.lock().unwrap_or_else(PoisonError::into_inner) = ring.pinning();
+        ring
+    }
+
+    /// What a batch has room for.
+    pub(crate) fn shape(&self) -> SlabShape {
+        self.shape
+    }
+
+    /// What page-locks memory that devices read.
+    pub(crate) fn host_lock(&self) -> Option<&Arc<dyn HostLock>> {
+        self.lock.get()
     }
 
     /// The state before the first batch of the epoch after that of `state`.

@@ -1,8 +1,11 @@
 //! Filling a piece of a slab from windows in memory: what a task of the pool does.
 
 mod pictures;
+mod places;
 mod rows;
 mod tokens;
+
+pub(crate) use places::PlaceKind;
 
 use std::sync::Arc;
 
@@ -22,8 +25,9 @@ use crate::{
 };
 
 /// How batches of a loader are filled. Shared by all tasks.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Filler {
+    /// What a row is; with `places`, as many words as a row's places take.
     pub(crate) kind: BatchKind,
     pub(crate) target: TargetKind,
     pub(crate) pictures: Option<PictureConfig>,
@@ -31,6 +35,8 @@ pub(crate) struct Filler {
     /// Of random augmentations.
     pub(crate) seed: u64,
     pub(crate) quarantine: Arc<Quarantine>,
+    /// When rows are not copied, but it is noted where they lie on a device.
+    pub(crate) places: Option<PlaceKind>,
 }
 
 /// Memory that a thread keeps from task to task.
@@ -84,6 +90,10 @@ impl Filler {
             substituted: Vec::new(),
         };
         let columns = piece.columns();
+        if let Some(kind) = self.places {
+            places::fill(self, kind, &mut filled, columns)?;
+            return Ok(filled);
+        }
         match self.kind {
             BatchKind::Rows { features } => {
                 rows::fill(self, &mut filled, features, columns)?;
@@ -108,6 +118,12 @@ impl Filled {
     /// Rows of the slab that hold another sample than the order says.
     pub(crate) fn substituted(&self) -> impl Iterator<Item = usize> {
         self.substituted.iter().map(|row| self.first + row)
+    }
+
+    /// The last upload of the blocks that the rows are from.
+    pub(crate) fn uploads(&self) -> u64 {
+        let uploads = self.runs.iter().map(|run| run.window.uploads);
+        uploads.max().unwrap_or(0)
     }
 
     /// Calls `each` with every row's place in its window and its run.

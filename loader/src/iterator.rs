@@ -19,6 +19,7 @@ use crate::{
     Batch, Error,
     assemble::{self, Assembler, States},
     budget::Budget,
+    device::Places,
     engine::Engine,
     guard::catching,
     order::Order,
@@ -67,6 +68,8 @@ pub(crate) struct Parts {
     /// What the caches are to be told of: orders, and the batches they begin with.
     pub(crate) foresee: Vec<(Order, u64)>,
     pub(crate) position: Option<Arc<Mutex<LoaderState>>>,
+    /// When batches are to say where their rows lie on a device, instead of holding them.
+    pub(crate) places: Option<Places>,
 }
 
 struct Workers {
@@ -81,8 +84,9 @@ struct Workers {
 impl EpochBatches {
     pub(crate) fn start(parts: Parts) -> Result<Self, Error> {
         let engine = Arc::clone(&parts.engine);
+        let ring = parts.places.as_ref().map(|places| places.ring.clone());
         let mut batches = Self {
-            ring: engine.take_ring(),
+            ring: ring.unwrap_or_else(|| engine.take_ring()),
             engine,
             position: parts.position.clone(),
             last: None,
@@ -105,6 +109,10 @@ impl EpochBatches {
     fn start_workers(&mut self, parts: Parts) -> Result<(), Error> {
         let engine = &self.engine;
         engine.pool.start()?;
+        let (filler, slots) = match parts.places {
+            Some(places) => (places.filler, Some(places.slots)),
+            None => (Arc::clone(&engine.filler), None),
+        };
         let budget = Arc::new(Budget::new(engine.prefetch_bytes, parts.start));
         let (arrived_in, arrived) = unbounded();
         let (taken_in, taken) = unbounded();
@@ -128,12 +136,12 @@ impl EpochBatches {
             start: parts.start,
             share: engine.share,
             states: parts.states,
-            resident: Resident::default(),
+            resident: Resident::new(slots),
             budget,
             ring: self.ring.clone(),
             ahead: Arc::clone(&engine.ahead),
             pool: Arc::clone(&engine.pool),
-            filler: Arc::clone(&engine.filler),
+            filler,
             arrived,
             done: outbox,
             taken,

@@ -117,11 +117,8 @@ impl Loader {
     /// # Errors
     /// As [`Loader::epoch`].
     pub fn batches(&self) -> Result<EpochBatches, Error> {
-        let mut start = self.state();
-        if start.batch.get() >= self.batches_per_epoch() {
-            start = self.next_epoch(&start);
-        }
-        self.start_epoch(start, Some(Arc::clone(&self.position)))
+        let position = Some(self.shared_position());
+        EpochBatches::start(self.parts(self.upcoming(), position)?)
     }
 
     /// As [`Loader::batches`], for async callers.
@@ -155,14 +152,29 @@ impl Loader {
     /// # Errors
     /// [`Error::StateMismatch`], which lists what differs; [`Error::Thread`].
     pub fn epoch(&self, start: LoaderState) -> Result<EpochBatches, Error> {
-        self.start_epoch(start, None)
+        EpochBatches::start(self.parts(start, None)?)
     }
 
-    fn start_epoch(
+    /// Where [`Loader::batches`] goes on.
+    pub(crate) fn upcoming(&self) -> LoaderState {
+        let state = self.state();
+        if state.batch.get() < self.batches_per_epoch() {
+            return state;
+        }
+        self.next_epoch(&state)
+    }
+
+    /// What moves along with [`Loader::batches`].
+    pub(crate) fn shared_position(&self) -> Arc<Mutex<LoaderState>> {
+        Arc::clone(&self.position)
+    }
+
+    /// What a pass over the rest of an epoch is made of.
+    pub(crate) fn parts(
         &self,
         start: LoaderState,
         position: Option<Arc<Mutex<LoaderState>>>,
-    ) -> Result<EpochBatches, Error> {
+    ) -> Result<Parts, Error> {
         let (start, order) = self.identity.resume(start, &self.orders)?;
         let mut foresee = Vec::new();
         for epoch in self.engine.unforeseen(start.epoch.get()) {
@@ -175,13 +187,14 @@ impl Loader {
                 foresee.push((next, 0));
             }
         }
-        EpochBatches::start(Parts {
+        Ok(Parts {
             foresee,
             engine: Arc::clone(&self.engine),
             order,
             start: start.batch.get(),
             states: States::Advance(start),
             position,
+            places: None,
         })
     }
 
@@ -212,6 +225,7 @@ impl Loader {
             states: States::Stay(self.start_state()),
             foresee: Vec::new(),
             position: None,
+            places: None,
         })
     }
 

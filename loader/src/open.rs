@@ -79,6 +79,7 @@ impl Opened {
             tokens: config.tokens,
             seed: config.seed.get(),
             quarantine: Arc::clone(&quarantine),
+            places: None,
         };
         let sources = Sources {
             inputs: sources,

@@ -9,6 +9,7 @@ use std::{
 use crate::{
     Error,
     block::BlockRows,
+    device::Slots,
     geometry::BlockId,
     loaded::{LoadedBlock, LoadedWindow},
     order::Window,
@@ -27,9 +28,38 @@ pub(crate) struct Resident {
     leaving: BinaryHeap<Reverse<(u64, SourceBlock)>>,
     /// Windows with all of their blocks, and the first batch after which one of them leaves.
     windows: HashMap<u64, (Arc<LoadedWindow>, u64)>,
+    /// Where the blocks are on a device, if they go to one.
+    slots: Option<Slots>,
 }
 
 impl Resident {
+    /// Nothing yet. With `slots`, blocks are sent to a device as they arrive.
+    pub(crate) fn new(slots: Option<Slots>) -> Self {
+        Self {
+            slots,
+            ..Self::default()
+        }
+    }
+
+    /// Makes room on the device for what `batch` may need.
+    ///
+    /// # Errors
+    /// There is not enough.
+    pub(crate) fn admit(&mut self, batch: u64) -> Result<(), Error> {
+        let Self { slots, blocks, .. } = self;
+        let Some(slots) = slots else { return Ok(()) };
+        slots.admit(batch, |block| {
+            blocks.get(&block).map(|(rows, _)| Arc::clone(rows))
+        })
+    }
+
+    /// Says that it is known what `batch` holds.
+    pub(crate) fn planned(&mut self, batch: u64) {
+        if let Some(slots) = &mut self.slots {
+            slots.planned(batch);
+        }
+    }
+
     /// Whether a block is here.
     pub(crate) fn has(&self, block: SourceBlock) -> bool {
         self.blocks.contains_key(&block)
@@ -67,9 +97,13 @@ impl Resident {
                 Arc::clone(block)
             })
         };
+        let slots = self.slots.as_ref().map(|slots| slots.of(window));
+        let (slots, uploads) = slots.unwrap_or_default();
         let loaded = Arc::new(LoadedWindow {
             window: Arc::clone(window),
             blocks: window.blocks.iter().map(&mut find).collect(),
+            slots,
+            uploads,
         });
         if whole {
             self.windows.insert(window.id, (Arc::clone(&loaded), until));
@@ -83,6 +117,9 @@ impl Resident {
         let block = (need.source, need.block);
         match rows {
             Ok(rows) => {
+                if let Some(slots) = &mut self.slots {
+                    slots.arrived(block, &rows);
+                }
                 self.blocks.insert(block, (rows, need.last));
                 self.leaving.push(Reverse((need.last, block)));
             }

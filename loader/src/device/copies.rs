@@ -38,12 +38,12 @@ pub(super) struct Landing<D: Driver> {
 }
 
 impl<D: Driver, B: HostBatch> Copies<D, B> {
-    pub(super) fn new(driver: &Arc<D>) -> Result<Self, DeviceFault> {
-        Ok(Self {
-            stream: driver.copy_stream()?,
+    pub(super) fn new(driver: &Arc<D>, stream: D::Stream) -> Self {
+        Self {
+            stream,
             driver: Arc::clone(driver),
             under_way: VecDeque::new(),
-        })
+        }
     }
 
     /// Batches that the device may be reading.

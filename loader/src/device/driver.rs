@@ -125,7 +125,7 @@ pub struct HostDriver;
 
 /// Memory of a [`HostDriver`].
 #[derive(Debug)]
-pub struct HostDriverMemory(Mutex<Vec<u8>>);
+pub struct HostDriverMemory(pub(super) Mutex<Vec<u8>>);
 
 impl HostDriverMemory {
     /// Copies bytes out.

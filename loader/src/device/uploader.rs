@@ -21,12 +21,7 @@
 //! not filled again while the device reads it. After an error it may be unknown whether a copy still runs; the slabs it
 //! reads are then kept for good rather than given back.
 
-use std::{
-    collections::VecDeque,
-    fmt,
-    ops::Range,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::VecDeque, fmt, ops::Range, sync::Arc};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use serde::Serialize;
@@ -34,6 +29,7 @@ use serde::Serialize;
 use super::{
     DeviceFault, Driver,
     copies::{Copies, Landing},
+    fault::Health,
 };
 use crate::Error;
 
@@ -78,7 +74,7 @@ pub struct Uploader<D: Driver, S: HostBatches> {
     host_error: Option<Error>,
     device: Arc<Device<D>>,
     copies: Copies<D, S::Batch>,
-    free: Receiver<Arc<Landing<D>>>,
+    free: Buffers<D>,
     /// Batches that are on the device, or will be when their event has fired, oldest first.
     ahead: VecDeque<DeviceBatch<D, <S::Batch as HostBatch>::Info>>,
     totals: UploadTotals,
@@ -95,14 +91,16 @@ pub struct UploadTotals {
     pub starved: u64,
 }
 
+/// Free buffers come out of it.
+pub(super) type Buffers<D> = Receiver<Arc<Landing<D>>>;
+
 /// What batches need once they are on the device.
 #[derive(Debug)]
-struct Device<D: Driver> {
-    compute: D::Stream,
+pub(super) struct Device<D: Driver> {
+    pub(super) compute: D::Stream,
     /// Where buffers go when their batch is dropped.
     back: Sender<Arc<Landing<D>>>,
-    /// The first error. It stays.
-    fault: Mutex<Option<DeviceFault>>,
+    pub(super) health: Health,
 }
 
 impl<D: Driver, S: HostBatches> Uploader<D, S> {
@@ -121,26 +119,26 @@ impl<D: Driver, S: HostBatches> Uploader<D, S> {
         buffers: u32,
         bytes: usize,
     ) -> Result<Self, Error> {
-        let (back, free) = bounded(buffers as usize);
-        for _ in 0..buffers {
-            let memory = Arc::new(driver.allocate(bytes)?);
-            let buffer = Landing::new(&driver, &memory, 0..bytes)?;
-            // There is room for every one.
-            back.try_send(Arc::new(buffer)).ok();
-        }
-        Ok(Self {
-            copies: Copies::new(&driver)?,
+        let copies = Copies::new(&driver, driver.copy_stream()?);
+        let (device, free) = Device::new(&driver, compute, Health::default(), buffers, bytes)?;
+        Ok(Self::of_parts(host, copies, device, free))
+    }
+
+    pub(super) fn of_parts(
+        host: S,
+        copies: Copies<D, S::Batch>,
+        device: Arc<Device<D>>,
+        free: Buffers<D>,
+    ) -> Self {
+        Self {
             host: Some(host),
             host_error: None,
-            device: Arc::new(Device {
-                compute,
-                back,
-                fault: Mutex::default(),
-            }),
+            device,
+            copies,
             free,
             ahead: VecDeque::new(),
             totals: UploadTotals::default(),
-        })
+        }
     }
 
     /// What it has done so far.
@@ -156,10 +154,10 @@ impl<D: Driver, S: HostBatches> Uploader<D, S> {
     ///
     /// The device failed.
     pub fn pump(&mut self) -> Result<(), Error> {
-        self.device.check()?;
+        self.device.health.check()?;
         let reaped = self.copies.reap().map_err(Error::from);
         let result = reaped.and_then(|()| self.read_ahead());
-        self.device.note(result)
+        self.device.health.note(result)
     }
 
     fn advance(&mut self) -> Result<Option<DeviceBatch<D, Info<S>>>, Error> {
@@ -167,13 +165,13 @@ impl<D: Driver, S: HostBatches> Uploader<D, S> {
         if self.ahead.is_empty() && self.host.is_some() {
             self.totals.starved += 1;
             let result = self.wait_for_one();
-            self.device.note(result)?;
+            self.device.health.note(result)?;
         }
         let Some(batch) = self.ahead.pop_front() else {
             return self.host_error.take().map_or(Ok(None), Err);
         };
         let waiting = batch.buffer.await_copy(&self.device.compute);
-        self.device.note(waiting.map_err(Into::into))?;
+        self.device.health.note(waiting.map_err(Into::into))?;
         Ok(Some(batch))
     }
 
@@ -216,12 +214,9 @@ impl<D: Driver, S: HostBatches> Uploader<D, S> {
         self.copies.send(&batch, &places, &buffer)?;
         self.totals.batches += 1;
         self.totals.bytes += places.iter().map(|p| p.len() as u64).sum::<u64>();
-        self.ahead.push_back(DeviceBatch {
-            info: batch.info(),
-            parts: places,
-            buffer,
-            device: Arc::clone(&self.device),
-        });
+        let device = Arc::clone(&self.device);
+        self.ahead
+            .push_back(DeviceBatch::new(batch.info(), places, buffer, device));
         Ok(())
     }
 }
@@ -248,24 +243,28 @@ impl<D: Driver, S: HostBatches> fmt::Debug for Uploader<D, S> {
 }
 
 impl<D: Driver> Device<D> {
-    fn check(&self) -> Result<(), Error> {
-        match &*self.fault.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(fault) => Err(fault.clone().into()),
-            None => Ok(()),
+    /// Allocates `buffers` buffers of `bytes` bytes each; they come out of the receiver, and again when their batch is
+    /// dropped.
+    pub(super) fn new(
+        driver: &Arc<D>,
+        compute: D::Stream,
+        health: Health,
+        buffers: u32,
+        bytes: usize,
+    ) -> Result<(Arc<Self>, Buffers<D>), DeviceFault> {
+        let (back, free) = bounded(buffers as usize);
+        for _ in 0..buffers {
+            let memory = Arc::new(driver.allocate(bytes)?);
+            let buffer = Landing::new(driver, &memory, 0..bytes)?;
+            // There is room for every one.
+            back.try_send(Arc::new(buffer)).ok();
         }
-    }
-
-    /// Keeps an error of the device.
-    fn note<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
-        if let Err(Error::Device { source }) = &result {
-            self.fail(source.clone());
-        }
-        result
-    }
-
-    fn fail(&self, fault: DeviceFault) {
-        let mut first = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
-        first.get_or_insert(fault);
+        let device = Self {
+            compute,
+            back,
+            health,
+        };
+        Ok((Arc::new(device), free))
     }
 }
 
@@ -281,6 +280,21 @@ pub struct DeviceBatch<D: Driver, I> {
 }
 
 impl<D: Driver, I> DeviceBatch<D, I> {
+    /// A batch whose parts lie, or will, in a buffer of the device's.
+    pub(super) fn new(
+        info: I,
+        parts: Vec<Range<usize>>,
+        buffer: Arc<Landing<D>>,
+        device: Arc<Device<D>>,
+    ) -> Self {
+        Self {
+            info,
+            parts,
+            buffer,
+            device,
+        }
+    }
+
     /// What the loader said of it.
     pub fn info(&self) -> &I {
         &self.info
@@ -302,7 +316,7 @@ impl<D: Driver, I> Drop for DeviceBatch<D, I> {
         match self.buffer.consume(&self.device.compute) {
             // There is room for every buffer; without an uploader left it is freed instead.
             Ok(()) => drop(self.device.back.try_send(Arc::clone(&self.buffer))),
-            Err(fault) => self.device.fail(fault),
+            Err(fault) => self.device.health.fail(fault),
         }
     }
 }

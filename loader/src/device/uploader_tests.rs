@@ -1,4 +1,7 @@
-use std::{mem, sync::MutexGuard};
+use std::{
+    mem,
+    sync::{Mutex, MutexGuard},
+};
 
 use super::*;
 use crate::device::{

@@ -27,12 +27,8 @@ pub(super) fn fill(
     let mut blocks = Vec::new();
     for run in &*runs {
         let first = places.len();
-        run.places(places);
-        let places = &mut places[first..];
-        if !filler.quarantine.is_empty() {
-            let replaced = replace_bad(&filler.quarantine, run, places)?;
-            substituted.extend(replaced.into_iter().map(|row| first + row));
-        }
+        find(filler, run, places, substituted)?;
+        let places = &places[first..];
         let (here, rest) = to.split_at_mut(places.len() * features);
         to = rest;
         columns_of(&run.window, &mut blocks, |rows| match rows {
@@ -48,6 +44,22 @@ pub(super) fn fill(
         BlockRows::Dense(rows) => Some(&rows.y),
         _ => None,
     })
+}
+
+/// Appends where the rows of a run lie, and which of all places stand for a row that must not be used.
+pub(super) fn find(
+    filler: &Filler,
+    run: &LoadedRun,
+    places: &mut Vec<WindowPlace>,
+    substituted: &mut Vec<usize>,
+) -> Result<(), Error> {
+    let first = places.len();
+    run.places(places);
+    if !filler.quarantine.is_empty() {
+        let replaced = replace_bad(&filler.quarantine, run, &mut places[first..])?;
+        substituted.extend(replaced.into_iter().map(|row| first + row));
+    }
+    Ok(())
 }
 
 /// Puts good rows in the place of bad ones. Returns which were replaced.

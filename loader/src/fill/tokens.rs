@@ -1,5 +1,7 @@
 //! Tokens: a document a row, several packed into one, or pieces of all of them in a row.
 
+use std::ops::Range;
+
 use crate::{
     Error, TokenLayout,
     block::{BlockRows, TokenIds, TokenRows},
@@ -105,7 +107,9 @@ impl Rows<'_> {
                 .window
                 .token_places(run.positions.clone(), &mut found);
             for (place, ids) in found.iter().zip(ids.by_ref()) {
-                let used = read_on(&run.window, *place, ids)?;
+                let used = read_on(&run.window, *place, ids.len(), |_, rows, start, to| {
+                    copy(&mut ids[to], &rows.ids, start);
+                })?;
                 ids[used..].fill(self.padding);
                 places.push(WindowPlace {
                     block: place.block,
@@ -117,16 +121,23 @@ impl Rows<'_> {
     }
 }
 
-/// Copies the tokens at `place`, which may go on in the blocks that follow. Returns how many.
-fn read_on(window: &LoadedWindow, place: TokenPlace, to: &mut [u32]) -> Result<usize, Error> {
-    let wanted = to.len().min(place.tokens as usize);
+/// Finds the first tokens at `place`, up to `most`, which may go on in the blocks that follow. Calls `each` for the part
+/// in every block: its number in the window, its documents, the first token in it, and where that part is among all.
+/// Returns how many tokens there are.
+pub(super) fn read_on(
+    window: &LoadedWindow,
+    place: TokenPlace,
+    most: usize,
+    mut each: impl FnMut(u32, &TokenRows, usize, Range<usize>),
+) -> Result<usize, Error> {
+    let wanted = most.min(place.tokens as usize);
     let (mut block, mut start, mut used) = (Some(place.block), place.start as usize, 0);
     while used < wanted
         && let Some(number) = block
     {
         let rows = tokens(window.block(number))?;
         let here = (rows.ids.len() - start).min(wanted - used);
-        copy(&mut to[used..used + here], &rows.ids, start);
+        each(number, rows, start, used..used + here);
         used += here;
         start = 0;
         block = window.window.next_block(number);
@@ -141,7 +152,7 @@ fn document_at(rows: &TokenRows, token: u32) -> u32 {
     u32::try_from(row).unwrap_or(u32::MAX)
 }
 
-fn tokens(block: &LoadedBlock) -> Result<&TokenRows, Error> {
+pub(super) fn tokens(block: &LoadedBlock) -> Result<&TokenRows, Error> {
     match &block.rows {
         BlockRows::Tokens(rows) => Ok(rows),
         _ => Err(foreign(block)),

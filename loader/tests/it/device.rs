@@ -6,12 +6,22 @@ use std::sync::{
 };
 
 use feedline_loader::{
-    Loader,
-    device::{HostDriver, HostLock, LockRefused, Pinning, Uploader},
+    BadValues, Loader, LoaderConfig, Target,
+    device::{
+        BuiltOn, DeviceBatches, DeviceConfig, HostDriver, HostLock, LockRefused, Pinning, Unfit,
+        Uploader,
+    },
 };
 use feedline_storage::Store;
 
-use crate::{SHARDS, config, dataset, open};
+use crate::{
+    SHARDS, config, dataset,
+    faults::{
+        input::{with, with_bad_rows},
+        pipeline::damage,
+    },
+    of_rank, open,
+};
 
 /// Locks so many pieces of memory and refuses more.
 #[derive(Debug)]
@@ -116,4 +126,86 @@ async fn fault_29_refused_page_locking_costs_speed_and_not_batches() {
         drop(loader);
         assert_eq!(lock.locked.load(SeqCst), 0, "all is unlocked in the end");
     }
+}
+
+/// Bytes of all parts of the batches that a pass builds on the device, batch by batch.
+fn gathered(batches: DeviceBatches<HostDriver>) -> Vec<Vec<u8>> {
+    assert!(matches!(batches.built_on(), BuiltOn::Device { .. }));
+    let bytes = |batch: Result<_, _>| -> Vec<u8> {
+        let batch: feedline_loader::device::DeviceBatch<HostDriver, _> = batch.unwrap();
+        let parts = batch.parts().iter().cloned();
+        parts.flat_map(|part| batch.memory().to_vec(part)).collect()
+    };
+    batches.map(bytes).collect()
+}
+
+/// The same of batches in host memory.
+fn filled(loader: &Loader) -> Vec<Vec<u8>> {
+    let bytes = |batch: Result<feedline_loader::Batch, _>| {
+        let batch = batch.unwrap();
+        let y: Vec<u8> = match batch.y() {
+            Target::None => Vec::new(),
+            Target::Regression(y) => y.iter().flat_map(|y| y.to_le_bytes()).collect(),
+            Target::Classification(y) => y.iter().flat_map(|y| y.to_le_bytes()).collect(),
+        };
+        let x = batch.x().iter().flat_map(|x| x.to_le_bytes());
+        x.chain(y).collect()
+    };
+    let batches = loader.epoch(loader.start_state()).unwrap();
+    batches.map(bytes).collect()
+}
+
+async fn check_stand_ins(store: &Store, config: &LoaderConfig) {
+    let device = DeviceConfig {
+        unfit: Unfit::Refuse,
+        ..DeviceConfig::default()
+    };
+    for world in [1, 2, 5] {
+        let mut quarantined = 0;
+        for rank in 0..world {
+            let config = of_rank(config, rank, world);
+            let loader = open(store, &config).await;
+            let driver = Arc::new(HostDriver);
+            let found = gathered(loader.device_batches(&driver, (), &device).unwrap());
+            quarantined += loader.metrics().quarantined;
+            let expected = filled(&open(store, &config).await);
+            assert!(found == expected, "{rank} of {world}");
+        }
+        assert!(quarantined > 0, "some ranks met what cannot be used");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fault_26_rows_that_stand_in_for_bad_ones_are_the_same_on_the_device() {
+    check_stand_ins(&with_bad_rows().await, &with(BadValues::Skip)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fault_02_blocks_that_stand_in_for_damaged_ones_are_the_same_on_the_device() {
+    let store = Store::memory();
+    let manifest = dataset::publish_train(&store, SHARDS).await;
+    damage(&store, &manifest, 0, &[3, 4, 15]).await;
+    let config = LoaderConfig {
+        max_bad_share: 0.14,
+        ..config(96)
+    };
+    check_stand_ins(&store, &config).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_position_moves_along_with_batches_on_the_device() {
+    let loader = loader(3).await;
+    let whole = filled(&loader);
+    let (driver, device) = (Arc::new(HostDriver), DeviceConfig::default());
+    let mut state = loader.start_state();
+    for batch in loader.device_batches(&driver, (), &device).unwrap().take(4) {
+        state = batch.unwrap().info().state.clone();
+    }
+    loader.resume(state).unwrap();
+    let rest = gathered(loader.device_batches(&driver, (), &device).unwrap());
+    assert!(rest == whole[4..]);
+    let next = gathered(loader.device_batches(&driver, (), &device).unwrap());
+    assert_eq!(next.len(), whole.len());
+    assert!(next != whole, "another epoch is another order");
+    assert_eq!(loader.state().epoch.get(), 2);
 }

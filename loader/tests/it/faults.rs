@@ -1,11 +1,11 @@
 //! Damaged, cut, missing and foreign shards: one clear error, and no wrong byte is handed out.
 
 mod cache;
-mod input;
+pub(crate) mod input;
 mod joined;
 mod network;
 mod order;
-mod pipeline;
+pub(crate) mod pipeline;
 
 use std::time::Duration;
 

@@ -17,6 +17,7 @@ use cudarc::driver::{
 use super::{DeviceFault, Driver, HostLock, LockRefused};
 use crate::Error;
 
+mod gather;
 mod kernels;
 mod probe;
 

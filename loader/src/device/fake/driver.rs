@@ -12,6 +12,8 @@ use std::{
 
 use crate::device::{DeviceFault, Driver};
 
+mod gather;
+
 #[derive(Debug, Default)]
 pub(crate) struct FakeDriver(Mutex<World>);
 
@@ -64,6 +66,7 @@ enum Work {
         ranges: Vec<Range<usize>>,
         batch: u64,
     },
+    Gather(gather::Gathering),
 }
 
 #[derive(Debug)]
@@ -106,16 +109,24 @@ impl FakeDriver {
 
     /// Host memory that copies may read from now on.
     pub(crate) fn lend(&self, bytes: &[u8]) {
-        let address = bytes.as_ptr().expose_provenance();
-        self.world().lent.insert(address, bytes.len());
+        self.lend_at(bytes.as_ptr().expose_provenance(), bytes.len());
+    }
+
+    /// As `lend`, by address, which was exposed.
+    pub(crate) fn lend_at(&self, address: usize, bytes: usize) {
+        self.world().lent.insert(address, bytes);
     }
 
     /// Host memory is going to be filled again, or freed.
     pub(crate) fn take_back(&self, bytes: &[u8]) {
-        let address = bytes.as_ptr().addr();
+        self.take_back_at(bytes.as_ptr().addr());
+    }
+
+    /// As `take_back`, by address.
+    pub(crate) fn take_back_at(&self, address: usize) {
         let mut world = self.world();
-        world.lent.remove(&address);
-        let range = address..address + bytes.len();
+        let bytes = world.lent.remove(&address).unwrap_or(0);
+        let range = address..address + bytes;
         let read = world.streams.iter().flat_map(|s| &s.queue).any(
             |w| matches!(w, Work::Copy { from, .. } if from.start < range.end && range.start < from.end),
         );
@@ -156,6 +167,11 @@ impl FakeDriver {
 }
 
 impl World {
+    /// The next piece of queued work fails.
+    pub(crate) fn fail_next_work(&mut self) {
+        self.plan.work = Some(self.steps + 1);
+    }
+
     /// Whether it failed in a way that stays.
     pub(crate) fn is_dead(&self) -> bool {
         self.dead
@@ -190,6 +206,7 @@ impl World {
     fn run(&mut self, work: Work) {
         match work {
             Work::Wait { .. } => {}
+            Work::Gather(gathering) => gathering.run(&mut self.memories),
             Work::Copy { from, to, offset } => {
                 let lent = self.lent.range(..=from.start).next_back();
                 if lent.is_none_or(|(start, length)| start + length < from.end) {
@@ -250,6 +267,7 @@ impl Drop for FakeMemory {
             .any(|w| match w {
                 Work::Copy { to, .. } => *to == index,
                 Work::Read { memory, .. } => *memory == index,
+                Work::Gather(gathering) => gathering.uses(index),
                 Work::Wait { .. } => false,
             });
         if used {

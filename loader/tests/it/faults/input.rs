@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// 1,000 rows in 10 blocks; row 250 has a NaN, row 777 class 9 of 5.
-async fn with_bad_rows() -> Store {
+pub(crate) async fn with_bad_rows() -> Store {
     let store = Store::memory();
     let value = |i: u16| if i == 250 { f32::NAN } else { f32::from(i) };
     let class = |i: u16| if i == 777 { 9 } else { i32::from(i % 5) };
@@ -37,7 +37,7 @@ async fn with_bad_rows() -> Store {
     store
 }
 
-fn with(bad_values: BadValues) -> LoaderConfig {
+pub(crate) fn with(bad_values: BadValues) -> LoaderConfig {
     LoaderConfig {
         input: InputConfig {
             bad_values,

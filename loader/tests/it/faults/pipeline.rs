@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Flips a bit in some blocks of a shard.
-async fn damage(store: &Store, manifest: &Manifest, shard: usize, blocks: &[usize]) {
+pub(crate) async fn damage(store: &Store, manifest: &Manifest, shard: usize, blocks: &[usize]) {
     let shard = &manifest.splits[0].shards[shard];
     let mut bytes = store.get(&shard.path).await.unwrap().to_vec();
     for block in blocks {
