@@ -7,7 +7,7 @@ use feedline_storage::{Store, clock::Clock};
 
 use crate::{
     BatchKind, Error, LoaderConfig, TokenLayout, TokensConfig, balanced,
-    cache::CachedExtents,
+    cache::{self, CachedExtents},
     engine::Engine,
     fetch::{Extents, StoreExtents},
     fill::Filler,
@@ -121,10 +121,10 @@ async fn open_source(
         Arc::clone(meters),
     ));
     let mut cache = None;
-    if let Some(settings) = &config.cache {
+    if let Some(settings) = config.cache.as_ref().filter(|_| is_far(dataset)) {
         let opened = CachedExtents::open(
             settings,
-            input.fingerprint(),
+            (dataset.url(), input.fingerprint()),
             window_bytes(&input, config),
             extents,
             Arc::clone(clock),
@@ -145,6 +145,21 @@ async fn open_source(
         cache,
         balance: None,
     })
+}
+
+/// Whether a dataset is not on a disk of this machine, so that a cache may serve it faster.
+fn is_far(dataset: &Store) -> bool {
+    let is_near = dataset
+        .local_path()
+        .is_some_and(|path| cache::is_on_local_disk(&path));
+    if is_near {
+        let url = dataset.url();
+        tracing::info!(
+            url,
+            "the dataset is on a local disk and read from there, without the cache"
+        );
+    }
+    !is_near
 }
 
 /// About how many bytes the open windows of a source take.

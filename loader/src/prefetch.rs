@@ -16,7 +16,8 @@ use futures::future::join_all;
 use tokio::{
     runtime::{self, Runtime},
     sync::oneshot,
-    task::{JoinError, JoinSet},
+    task::{JoinError, JoinHandle, JoinSet, spawn_blocking},
+    time::timeout,
 };
 
 use crate::{
@@ -70,10 +71,14 @@ impl Prefetcher {
         // A receiver that is gone has no use for the error.
         match runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => {
-                self.tell_caches(&runtime);
+                let told = self.tell_caches(&runtime);
                 if let Err(error) = runtime.block_on(self.fetch_all()) {
                     arrived.send(Err(error)).ok();
                 }
+                // The next pass counts on what was told. The timer has to be made inside of the runtime.
+                runtime
+                    .block_on(async { timeout(SHUTDOWN / 2, told).await })
+                    .ok();
                 runtime.shutdown_timeout(SHUTDOWN);
             }
             Err(source) => {
@@ -88,16 +93,20 @@ impl Prefetcher {
     }
 
     /// Tells the caches what will be read, while the first of it is being read.
-    fn tell_caches(&mut self, runtime: &Runtime) {
+    fn tell_caches(&mut self, runtime: &Runtime) -> JoinHandle<()> {
         let (sources, share) = (Arc::clone(&self.sources), self.share);
         let foresee = std::mem::take(&mut self.foresee);
-        if !foresee.is_empty() {
-            runtime.spawn_blocking(move || {
-                for (order, start) in foresee {
-                    sources.foresee(order.needs(start, share));
-                }
-            });
-        }
+        runtime.spawn(async move {
+            for (order, start) in foresee {
+                let planner = Arc::clone(&sources);
+                let plan = spawn_blocking(move || planner.plans(order.needs(start, share)));
+                let Ok(plans) = plan.await else { return };
+                sources.learn(&plans).await;
+                let teller = Arc::clone(&sources);
+                // One that panicked has told nothing, which costs hits.
+                spawn_blocking(move || teller.foresee(&plans)).await.ok();
+            }
+        })
     }
 
     async fn fetch_all(mut self) -> Result<(), Error> {
@@ -133,9 +142,7 @@ impl Prefetcher {
             timer.add(self.meters.since(since));
         }
         // What was read is not to be read again by the next run.
-        tokio::time::timeout(SHUTDOWN, self.sources.flush())
-            .await
-            .ok();
+        timeout(SHUTDOWN, self.sources.flush()).await.ok();
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use crate::{
     budget::Permit,
     by_class::ByClass,
     cache::CachedExtents,
-    fetch::{Ahead, Extents},
+    fetch::{Ahead, Extent, Extents},
     geometry::BlockId,
     input::Input,
     loaded::LoadedBlock,
@@ -76,14 +76,28 @@ impl Sources {
         self.inputs.iter().any(|source| source.cache.is_some())
     }
 
-    /// Tells the caches what will be read behind all that they were told before.
-    pub(crate) fn foresee(&self, needs: impl Iterator<Item = Need>) {
+    /// What is read for `needs`, of each source, as far as it is known beforehand.
+    pub(crate) fn plans(&self, needs: impl Iterator<Item = Need>) -> Vec<Vec<Extent>> {
         let mut plans = vec![Vec::new(); self.inputs.len()];
         for need in needs {
             let source = need.source as usize;
             plans[source].extend(self.inputs[source].input.parts(need.block, need.first));
         }
-        for (source, plan) in self.inputs.iter().zip(&plans) {
+        plans
+    }
+
+    /// Has the caches find out what they need to know about the files of these plans.
+    pub(crate) async fn learn(&self, plans: &[Vec<Extent>]) {
+        for (source, plan) in self.inputs.iter().zip(plans) {
+            if let Some(cache) = &source.cache {
+                cache.learn(plan).await;
+            }
+        }
+    }
+
+    /// Tells the caches what will be read behind all that they were told before.
+    pub(crate) fn foresee(&self, plans: &[Vec<Extent>]) {
+        for (source, plan) in self.inputs.iter().zip(plans) {
             if let Some(cache) = &source.cache {
                 cache.foresee(plan);
             }

@@ -155,9 +155,9 @@ impl Disk {
         memory.renew(name, now);
     }
 
-    /// Reads an extent of `bytes` bytes. A file is checked against `crc32c` and its own checksum when it is read for
-    /// the first time in this run.
-    pub(super) fn read(&self, name: Name, bytes: u64, crc32c: u32) -> io::Result<Found> {
+    /// Reads an extent of `bytes` bytes. A file is checked against its own checksum and `crc32c`, if that is known, when
+    /// it is read for the first time in this run.
+    pub(super) fn read(&self, name: Name, bytes: u64, crc32c: Option<u32>) -> io::Result<Found> {
         let file = match File::open(self.folder.extent(name)) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Found::Nothing),
@@ -174,7 +174,7 @@ impl Disk {
         if !self.memory().is_checked(name, id) {
             let found = crc32c::crc32c(&content);
             let trailer = name.trailer(content.len() as u64, found);
-            if whole[content.len()..] != trailer || found != crc32c {
+            if whole[content.len()..] != trailer || crc32c.is_some_and(|crc32c| found != crc32c) {
                 return damaged(format!("checksum `{found:08x}` is not the one written"));
             }
             self.memory()

@@ -239,10 +239,14 @@ pub(super) fn write_in_place(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 fn is_mappable(root: &Path) -> bool {
     let private = fs::metadata(root).is_ok_and(|m| m.mode() & OTHERS_WRITE == 0);
+    private && is_on_local_disk(root)
+}
+
+/// Whether a path is known to be on a disk of this machine, as the mount table says.
+pub(crate) fn is_on_local_disk(path: &Path) -> bool {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let local = fs::canonicalize(root)
-        .is_ok_and(|root| file_system(&mounts, &root).is_some_and(|kind| LOCAL.contains(&kind)));
-    private && local
+    fs::canonicalize(path)
+        .is_ok_and(|path| file_system(&mounts, &path).is_some_and(|kind| LOCAL.contains(&kind)))
 }
 
 /// The kind of file system that holds `path`, by the mount table.

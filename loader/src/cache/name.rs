@@ -3,7 +3,8 @@
 //! ```text
 //! file     the extent's bytes, then a trailer of 32 bytes, little-endian:
 //!          CRC32C u32 of the bytes, length u64 of the bytes, name u128, "FLX1"
-//! name     xxh3-128 of (format, dataset fingerprint, path, range, CRC32C), as 32 hexadecimal digits
+//! name     xxh3-128, as 32 hexadecimal digits, of (format, dataset fingerprint, range, CRC32C, path), or where the
+//!          dataset's description has no CRC32C of (format, dataset fingerprint, range, version, folder's URL, path)
 //! ```
 //!
 //! The bytes come first, so that they begin on a page of their own. A name says all that the bytes depend on: a file is
@@ -19,6 +20,8 @@ use super::Extent;
 pub(super) const TRAILER_BYTES: usize = 32;
 
 const MAGIC: [u8; 4] = *b"FLX1";
+/// What names by version begin with.
+const MAGIC_VERSION: [u8; 4] = *b"FLV1";
 
 /// Disks hand out space in pieces of this size.
 pub(super) const DISK_BLOCK: u64 = 4096;
@@ -39,6 +42,25 @@ impl Name {
         text.extend(crc32c.to_le_bytes());
         text.extend(extent.path.as_bytes());
         Some(Self(Hash128::of(&text).get()))
+    }
+
+    /// The name of `extent` of a file that has `version` in the folder `url`.
+    pub(super) fn of_version(
+        fingerprint: Hash128,
+        url: &str,
+        extent: &Extent,
+        version: &str,
+    ) -> Self {
+        let mut text = Vec::with_capacity(128 + extent.path.len());
+        text.extend(MAGIC_VERSION);
+        text.extend(fingerprint.get().to_le_bytes());
+        text.extend(extent.range.start.to_le_bytes());
+        text.extend(extent.range.end.to_le_bytes());
+        for part in [version, url, &extent.path] {
+            text.extend((part.len() as u64).to_le_bytes());
+            text.extend(part.as_bytes());
+        }
+        Self(Hash128::of(&text).get())
     }
 
     /// Reads a name as it stands in a folder; `None` for any other text.
@@ -84,12 +106,14 @@ pub(super) const fn disk_bytes(bytes: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fetch::Identity;
 
     fn extent() -> Extent {
         Extent {
             path: "shards/train/00000.arrow".into(),
             range: 64..4096,
             crc32c: Some(7),
+            identity: Identity::Checksum,
             first: 3,
         }
     }
@@ -115,6 +139,36 @@ mod tests {
             ..extent()
         };
         assert_eq!(Name::of(Hash128::new(1), &later), Some(name));
+    }
+
+    #[test]
+    fn a_name_by_version_depends_on_version_and_place() {
+        let of =
+            |url, extent: &Extent, version| Name::of_version(Hash128::new(1), url, extent, version);
+        let name = of("s3://a", &extent(), "10 \"1\"");
+        let moved = Extent {
+            range: 64..4097,
+            ..extent()
+        };
+        for other in [
+            of("s3://b", &extent(), "10 \"1\""),
+            of("s3://a", &extent(), "10 \"2\""),
+            of("s3://a", &moved, "10 \"1\""),
+            of("1\"s3://a", &extent(), "10 \""),
+            Name::of_version(Hash128::new(2), "s3://a", &extent(), "10 \"1\""),
+            Name::of(Hash128::new(1), &extent()).unwrap(),
+        ] {
+            assert_ne!(other, name);
+        }
+        let checked = Extent {
+            crc32c: Some(9),
+            ..extent()
+        };
+        assert_eq!(
+            of("s3://a", &checked, "10 \"1\""),
+            name,
+            "a checksum comes later"
+        );
     }
 
     #[test]

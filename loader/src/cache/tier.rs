@@ -143,9 +143,30 @@ impl Tier {
         self.disk.foresee(plan);
     }
 
+    /// Says that an extent is being read.
+    pub(super) fn note(&self, name: Name) {
+        self.disk.note(name);
+    }
+
+    /// Looks for an extent without waiting for anybody who is fetching it: `None` says that there is one.
+    pub(super) async fn look(&self, name: Name, extent: &Extent) -> Option<Obtained> {
+        let counters = &self.disk.counters;
+        if let Some(bytes) = self.find(name, extent).await {
+            counters.hits.add(1);
+            counters.hit_bytes.add(bytes.len() as u64);
+            return Some(Obtained::Bytes(bytes));
+        }
+        let obtained = match self.turn(name, extent, None).await {
+            Some(Turn::Follow(_) | Turn::Again) => return None,
+            Some(Turn::Lead(held)) => Obtained::Lease(held),
+            Some(Turn::Pass) | None => Obtained::Nothing,
+        };
+        counters.misses.add(1);
+        Some(obtained)
+    }
+
     /// Looks for an extent, waits for another process that is fetching it, or says that it has to be fetched.
     pub(super) async fn obtain(&self, name: Name, extent: &Extent) -> Obtained {
-        self.disk.note(name);
         let counters = &self.disk.counters;
         let until = self.clock.monotonic() + FETCH_PATIENCE;
         let is_early = || self.clock.monotonic() < until;
@@ -181,7 +202,7 @@ impl Tier {
     async fn find(&self, name: Name, extent: &Extent) -> Option<Bytes> {
         let disk = Arc::clone(&self.disk);
         let bytes = extent.range.end.saturating_sub(extent.range.start);
-        let crc32c = extent.crc32c?;
+        let crc32c = extent.crc32c;
         let found = spawn_blocking(move || disk.read(name, bytes, crc32c)).await;
         match found.map_err(io::Error::other).flatten() {
             Ok(Found::Good(bytes)) => return Some(bytes),
@@ -248,7 +269,7 @@ impl Tier {
         };
         let (tier, bytes) = (Arc::clone(tier), bytes.clone());
         Some(async move {
-            let lease = Arc::clone(&held.lease);
+            let lease = [Arc::clone(&held.lease)];
             if let Err(error) = beating(&lease, tier.write(held, bytes)).await {
                 tier.fail(&error);
                 tier.settle().await;
@@ -377,8 +398,8 @@ fn busy(error: TryLockError) -> io::Error {
     }
 }
 
-/// Awaits `work` and lets a lease beat meanwhile.
-pub(super) async fn beating<T>(lease: &Arc<Lease>, work: impl Future<Output = T>) -> T {
+/// Awaits `work` and lets leases beat meanwhile.
+pub(super) async fn beating<T>(leases: &[Arc<Lease>], work: impl Future<Output = T>) -> T {
     let mut beats = interval_at(Instant::now() + BEAT, BEAT);
     let mut work = pin!(work);
     loop {
@@ -386,9 +407,9 @@ pub(super) async fn beating<T>(lease: &Arc<Lease>, work: impl Future<Output = T>
             biased;
             done = &mut work => return done,
             _ = beats.tick() => {
-                let lease = Arc::clone(lease);
+                let leases = leases.to_vec();
                 // A beat that fails looks like a dead holder, which is what the others should see.
-                drop(spawn_blocking(move || lease.beat().ok()));
+                drop(spawn_blocking(move || leases.iter().for_each(|lease| drop(lease.beat()))));
             }
         }
     }

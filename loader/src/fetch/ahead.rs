@@ -33,7 +33,7 @@ impl<'a> Ahead<'a> {
 }
 
 /// Whether `next` begins in the same file where `last` ends.
-pub(crate) fn touch(last: &Extent, next: &Extent) -> bool {
+fn touch(last: &Extent, next: &Extent) -> bool {
     last.path == next.path && last.range.end == next.range.start
 }
 
@@ -48,5 +48,9 @@ impl Extents for Ahead<'_> {
             Some(read) => read,
             None => self.inner.get(extent).await,
         }
+    }
+
+    fn keeps(&self) -> bool {
+        self.inner.keeps()
     }
 }

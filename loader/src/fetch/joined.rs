@@ -115,7 +115,7 @@ impl Pieces {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::Identity, *};
 
     #[test]
     fn what_comes_is_cut_where_one_extent_ends_and_the_next_begins() {
@@ -125,6 +125,7 @@ mod tests {
             path: "x".into(),
             range: cut[0] as u64 + 7..cut[1] as u64 + 7,
             crc32c: None,
+            identity: Identity::Checksum,
             first: 3,
         };
         let run: Vec<_> = cuts.windows(2).map(extent).collect();

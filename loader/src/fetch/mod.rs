@@ -49,11 +49,23 @@ pub(crate) struct Extent {
     pub(crate) path: Arc<str>,
     /// Bytes of it.
     pub(crate) range: Range<u64>,
-    /// CRC32C that these bytes must have. Without one they are not believed yet, and a cache that outlives the run must
-    /// not keep them.
+    /// CRC32C that these bytes must have, if that is known.
     pub(crate) crc32c: Option<u32>,
+    /// What else has these bytes.
+    pub(crate) identity: Identity,
     /// First batch that needs it.
     pub(crate) first: u64,
+}
+
+/// By what a cache that outlives the run may know bytes again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Identity {
+    /// Their checksum, which is part of the dataset's description. Without one they are not to be kept.
+    Checksum,
+    /// The version of their file.
+    Version,
+    /// They are read once, and not to be kept.
+    Passing,
 }
 
 impl Extent {
@@ -77,6 +89,20 @@ pub(crate) trait Extents: Send + Sync + std::fmt::Debug {
     /// As [`get`](Self::get) for each of some extents that touch, which are of one file and in its order.
     async fn get_run(&self, run: &[Extent]) -> Vec<Result<Bytes, FetchError>> {
         join_all(run.iter().map(|extent| self.get(extent))).await
+    }
+
+    /// What tells the file of `extent` from any other that was or will be under its name, asked for once for each file;
+    /// `None` where the store cannot tell. All that is read of the file in this run is of this version.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    async fn version(&self, _extent: &Extent) -> Result<Option<String>, FetchError> {
+        Ok(None)
+    }
+
+    /// Whether what is read stays at hand for another run.
+    fn keeps(&self) -> bool {
+        false
     }
 
     /// Whether a run costs less than its extents one by one.

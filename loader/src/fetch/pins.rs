@@ -32,6 +32,15 @@ impl Pins {
         Some(strong.to_owned())
     }
 
+    /// What tells the object from others under its name for ever: size and ETag; `None` inside when it has no strong
+    /// ETag, and outside when it was not seen yet.
+    pub(crate) fn version(&self, path: &str) -> Option<Option<String>> {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let version = seen.get(&xxh3_128(path.as_bytes()))?;
+        let strong = version.etag.as_deref().filter(|e| !e.starts_with("W/"));
+        Some(strong.map(|etag| format!("{} {etag}", version.bytes)))
+    }
+
     /// Compares an answer with what was seen first, which it may be.
     ///
     /// # Errors
@@ -48,6 +57,7 @@ impl Pins {
             (Some(first), Some(now)) if first != now => {
                 Err(format!("its ETag was `{first}` and is `{now}`"))
             }
+            (Some(first), None) => Err(format!("its ETag was `{first}` and it has none now")),
             _ if first.bytes != bytes => {
                 Err(format!("it had `{}` bytes and has `{bytes}`", first.bytes))
             }
@@ -75,6 +85,11 @@ mod tests {
             "its ETag was `\"1\"` and is `\"2\"`"
         );
         assert!(pins.check("b", Some("W/\"2\""), 10).is_err());
+        assert!(pins.check("a", None, 10).is_err());
+        assert_eq!(pins.version("d"), None);
+        let version = |path| pins.version(path).unwrap();
+        assert_eq!(version("a").as_deref(), Some("10 \"1\""));
+        assert_eq!((version("b"), version("c")), (None, None));
         assert_eq!(
             pins.check("c", None, 11).unwrap_err(),
             "it had `10` bytes and has `11`"

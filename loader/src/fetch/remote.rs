@@ -121,6 +121,17 @@ impl RemoteExtents {
         }
     }
 
+    /// The version of an extent's file that the run began with; by a request for one byte if that is not known.
+    pub(super) async fn version(&self, extent: &Extent) -> Result<Option<String>, FetchError> {
+        if let Some(known) = self.pins.version(&extent.path) {
+            return Ok(known);
+        }
+        let mut byte = extent.clone();
+        byte.range.end = byte.range.start + 1;
+        self.read(&Joined::from(&byte), Lane::First).await?;
+        Ok(self.pins.version(&extent.path).flatten())
+    }
+
     /// Time to wait before the next try, if there is to be one.
     fn judge(
         &self,

@@ -134,6 +134,13 @@ impl Extents for StoreExtents {
         }
     }
 
+    async fn version(&self, extent: &Extent) -> Result<Option<String>, FetchError> {
+        match &self.place {
+            Place::Local(_) => Ok(None),
+            Place::Remote(remote) => remote.version(extent).await,
+        }
+    }
+
     fn joins(&self) -> bool {
         matches!(self.place, Place::Remote(_))
     }

@@ -23,7 +23,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::{
     Error,
-    fetch::{Extent, Extents, FetchError},
+    fetch::{Extent, Extents, FetchError, Identity},
     geometry::Geometry,
 };
 
@@ -164,14 +164,13 @@ impl Foreign {
         &self,
         extents: &dyn Extents,
         place: (u32, u32),
-        range: Range<u64>,
+        (range, identity): (Range<u64>, Identity),
         first: u64,
     ) -> Result<Bytes, Error> {
         let extent = Extent {
-            path: Arc::clone(&self.file(place.0).path),
-            range,
             crc32c: None,
-            first,
+            identity,
+            ..self.extent(place.0, range, first)
         };
         let read = extents.get(&extent).await;
         read.map_err(|error| self.explain(place, error))
@@ -192,6 +191,7 @@ impl Foreign {
         Extent {
             path: Arc::clone(&self.file(file).path),
             crc32c: self.lock().get(&(file, range.start)).copied(),
+            identity: Identity::Version,
             range,
             first,
         }

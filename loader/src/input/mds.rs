@@ -28,7 +28,7 @@ use super::{
 use crate::{
     Error,
     block::BlockRows,
-    fetch::Extents,
+    fetch::{Extents, Identity},
     geometry::{BlockId, Geometry},
 };
 use column::Wanted;
@@ -181,6 +181,32 @@ impl Mds {
         shard.bounds.get_or_try_init(read).await.cloned()
     }
 
+    /// Where a shard is cut to compute its hash: into what is read of it later, if that stays at hand until then.
+    async fn hash_cuts(
+        &self,
+        file: u32,
+        block: u32,
+        first: u64,
+        extents: &dyn Extents,
+    ) -> Result<(Vec<u64>, Identity), Error> {
+        let shard = &self.shards[file as usize];
+        let (entry, end) = (&shard.entry, shard.entry.raw_data.bytes);
+        if extents.keeps() {
+            let head = index::head_bytes(entry.samples);
+            let part = (0..head, Identity::Version);
+            let table = self.foreign.glance(extents, (file, block), part, first);
+            // One that makes no sense is damaged, as the hash will tell.
+            if let Ok(bounds) = bounds(&table.await?, entry, shard.block_rows) {
+                let mut cuts = vec![0, head];
+                cuts.extend(bounds.iter());
+                cuts.dedup();
+                return Ok((cuts, Identity::Version));
+            }
+        }
+        let cuts = (0..end).step_by(at(HASH_BYTES)).chain([end]);
+        Ok((cuts.collect(), Identity::Passing))
+    }
+
     async fn check_hash(
         &self,
         file: u32,
@@ -192,16 +218,11 @@ impl Mds {
         let Some(mut digest) = Digest::of(&entry.raw_data) else {
             return Ok(());
         };
-        let mut at = 0;
-        while at < entry.raw_data.bytes {
-            let end = (at + HASH_BYTES).min(entry.raw_data.bytes);
-            let part: Range<u64> = at..end;
-            let bytes = self
-                .foreign
-                .glance(extents, (file, block), part, first)
-                .await?;
-            digest.update(&bytes);
-            at = end;
+        let (cuts, identity) = self.hash_cuts(file, block, first, extents).await?;
+        for cut in cuts.windows(2) {
+            let part = (cut[0]..cut[1], identity);
+            let bytes = self.foreign.glance(extents, (file, block), part, first);
+            digest.update(&bytes.await?);
         }
         digest.finish().map_err(|reason| Error::Corrupt {
             shard: self.foreign.url(file),

@@ -19,7 +19,7 @@ use super::{DocumentLengths, Opened, Record, columns::ShardColumns, foreign::OPE
 use crate::{
     Error,
     block::{self, BlockRows},
-    fetch::{Extent, Extents, FetchError},
+    fetch::{Extent, Extents, FetchError, Identity},
     geometry::{BlockId, Geometry},
 };
 
@@ -141,6 +141,7 @@ impl Shards {
             path: Arc::clone(&self.heads[self.geometry.shard(block).1].0),
             range: self.geometry.byte_range(block),
             crc32c: Some(self.geometry.block(block).0.crc32c),
+            identity: Identity::Checksum,
             first,
         }
     }
@@ -169,6 +170,10 @@ impl Shards {
             path: Arc::clone(&self.heads[number].0),
             range: 0..shard.blocks.first().map_or(0, |first| first.offset),
             crc32c: shard.head_crc32c,
+            identity: match shard.head_crc32c {
+                Some(_) => Identity::Checksum,
+                None => Identity::Version,
+            },
             first,
         };
         let mut refused = None;
@@ -240,6 +245,7 @@ impl Shards {
             path: lengths.path.as_str().into(),
             range: 0..shard.rows * 4,
             crc32c: Some(lengths.crc32c),
+            identity: Identity::Checksum,
             first: 0,
         };
         let bytes = extents.get(&extent).await.map_err(|source| Error::Read {

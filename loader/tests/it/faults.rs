@@ -1,6 +1,8 @@
 //! Damaged, cut, missing and foreign shards: one clear error, and no wrong byte is handed out.
 
 mod cache;
+mod cached;
+mod cached_foreign;
 pub(crate) mod input;
 mod joined;
 mod network;

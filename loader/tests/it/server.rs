@@ -196,6 +196,9 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
     let Some(path) = path.strip_prefix("/moved").or(Some(&path)) else {
         return status(StatusCode::NOT_FOUND);
     };
+    if let Some(query) = request.uri().query().filter(|q| q.contains("list-type=2")) {
+        return list(&shared, query);
+    }
     let is_moved = request.uri().path().starts_with("/moved");
     let (asked, rule) = note(&shared, path, request.headers());
     let fault = rule(&asked);
@@ -225,6 +228,29 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         }
         fault => object(&shared, &asked, request.method(), &fault),
     }
+}
+
+/// All objects below a prefix, as S3 lists them.
+fn list(shared: &Shared, query: &str) -> Response {
+    let prefix = query
+        .split('&')
+        .find_map(|pair| pair.strip_prefix("prefix="));
+    let prefix = format!("/bucket/{}", prefix.unwrap_or_default().replace("%2F", "/"));
+    let objects = shared.objects.lock().unwrap();
+    let below = objects.iter().filter(|(path, _)| path.starts_with(&prefix));
+    let contents: String = below
+        .map(|(path, (bytes, _))| {
+            let key = path.strip_prefix("/bucket/").unwrap();
+            format!(
+                "<Contents><Key>{key}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>\
+                 <Size>{}</Size></Contents>",
+                bytes.len()
+            )
+        })
+        .collect();
+    let text =
+        format!("<ListBucketResult><IsTruncated>false</IsTruncated>{contents}</ListBucketResult>");
+    Response::new(Body::from(text))
 }
 
 fn note(shared: &Shared, path: &str, headers: &HeaderMap) -> (Asked, Arc<Rule>) {

@@ -81,7 +81,7 @@ async fn replay(dir: &Path, seed: u64) {
             let wanted = extent(*n);
             assert_eq!(cache.get(&wanted).await.unwrap(), content(*n));
         });
-        futures::future::join_all(gets).await;
+        join_all(gets).await;
         println!("step");
     }
     cache.flush().await;

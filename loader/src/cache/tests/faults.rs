@@ -116,7 +116,7 @@ async fn fault_17_a_budget_below_two_windows_is_refused_with_the_needed_number()
         let inner = Arc::new(Origin::default());
         async move {
             let clock = Arc::new(SystemClock);
-            CachedExtents::open(&config, FINGERPRINT, window_bytes, inner, clock).await
+            CachedExtents::open(&config, place(), window_bytes, inner, clock).await
         }
     };
     let error = open((2 << 20) - 1, 1 << 20).await.unwrap_err();
@@ -232,7 +232,7 @@ async fn fault_21_a_folder_of_the_caches_name_made_by_others_is_refused() {
         bytes: 1 << 20,
     };
     let inner = Arc::new(Origin::default());
-    let opened = CachedExtents::open(&config, FINGERPRINT, 0, inner, Arc::new(SystemClock)).await;
+    let opened = CachedExtents::open(&config, place(), 0, inner, Arc::new(SystemClock)).await;
     let path = dir.path().join(OWN);
     assert_eq!(
         opened.unwrap_err().to_string(),

@@ -128,8 +128,13 @@ fn extent(number: u64) -> Extent {
         path: "shards/train/00000.arrow".into(),
         range: number * BYTES..(number + 1) * BYTES,
         crc32c: Some(crc32c::crc32c(&content(number))),
+        identity: Identity::Checksum,
         first: 0,
     }
+}
+
+fn place() -> (String, Hash128) {
+    ("memory:///".into(), FINGERPRINT)
 }
 
 fn name(number: u64) -> Name {
@@ -153,7 +158,7 @@ async fn open_on(clock: Arc<dyn Clock>, dir: &Path, extents: u64) -> (CachedExte
         bytes: extents * DISK_BYTES,
     };
     let inner = Arc::clone(&origin) as Arc<dyn Extents>;
-    let cache = CachedExtents::open(&config, FINGERPRINT, 0, inner, clock);
+    let cache = CachedExtents::open(&config, place(), 0, inner, clock);
     (cache.await.unwrap(), origin)
 }
 

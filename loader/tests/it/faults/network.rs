@@ -41,16 +41,8 @@ impl Remote {
         Store::open(&self.server.url(), &StoreOptions::default()).unwrap()
     }
 
-    fn s3(&self) -> Store {
-        let vars = [
-            ("AWS_ENDPOINT_URL", self.server.endpoint()),
-            ("AWS_ALLOW_HTTP", "true".into()),
-            ("AWS_REGION", "us-east-1".into()),
-            ("AWS_ACCESS_KEY_ID", "any".into()),
-            ("AWS_SECRET_ACCESS_KEY", "any".into()),
-        ];
-        let vars: BTreeMap<_, _> = vars.map(|(k, v)| (k.to_owned(), v)).into();
-        Store::open("s3://bucket", &StoreOptions { vars }).unwrap()
+    pub(super) fn s3(&self) -> Store {
+        s3(&self.server)
     }
 
     /// The epoch comes out right over both kinds of stores, whatever `rule` does to requests for shards; then `then`
@@ -86,6 +78,19 @@ impl Remote {
         self.server.set(rule);
         failure(loader.epoch(loader.start_state()).unwrap())
     }
+}
+
+/// The server's objects as those of a bucket.
+pub(super) fn s3(server: &Server) -> Store {
+    let vars = [
+        ("AWS_ENDPOINT_URL", server.endpoint()),
+        ("AWS_ALLOW_HTTP", "true".into()),
+        ("AWS_REGION", "us-east-1".into()),
+        ("AWS_ACCESS_KEY_ID", "any".into()),
+        ("AWS_SECRET_ACCESS_KEY", "any".into()),
+    ];
+    let vars: BTreeMap<_, _> = vars.map(|(k, v)| (k.to_owned(), v)).into();
+    Store::open("s3://bucket", &StoreOptions { vars }).unwrap()
 }
 
 /// Short waits, no hedges, and all else far away: only what a test is about can happen.
