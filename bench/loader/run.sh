@@ -25,8 +25,17 @@ if [ ! -x "$python" ]; then
   # Built from source and in want of OpenCV's headers: the comparison goes on without it.
   "$BENCH_DATA/venv/bin/pip" install -q --no-deps ffcv==1.0.2 || echo "ffcv does not install here" >&2
 fi
-cargo build --locked --release -q -p feedline-loader --example bench_epoch
-program=$(cargo metadata --no-deps --format-version 1 | "$python" -c 'import json,sys; print(json.load(sys.stdin)["target_directory"])')/release/examples/bench_epoch
+examples=$(cargo metadata --no-deps --format-version 1 | "$python" -c 'import json,sys; print(json.load(sys.stdin)["target_directory"])')/release/examples
+build() { cargo build --locked --release -q -p feedline-loader --example bench_epoch "$@"; }
+turbo=
+if build --features feedline-loader/turbojpeg; then
+  turbo=$examples/bench_epoch_turbo
+  cp "$examples/bench_epoch" "$turbo"
+else
+  echo "libjpeg-turbo does not build here, which needs cmake and nasm: the comparison goes on without it" >&2
+fi
+build
+program=$examples/bench_epoch
 if ! "$python" -c 'import feedline' 2>/dev/null || [ -n "${BENCH_REBUILD:-}" ]; then
   "$python" -m pip wheel -q --no-deps -w "$BENCH_DATA/wheel" "$root/python"
   "$python" -m pip install -q --no-deps --force-reinstall "$BENCH_DATA"/wheel/feedline-*.whl
@@ -44,6 +53,7 @@ rows() {
 pictures() {
   echo "one-thread one-thread $python peer_pictures.py one-thread"
   echo "pictures-u8 feedline-rust-u8 $program pictures $BENCH_DATA/pictures-feedline 64 2"
+  [ -z "$turbo" ] || echo "pictures-u8 feedline-rust-turbo-u8 $turbo pictures $BENCH_DATA/pictures-feedline 64 2"
   for name in feedline-shards-u8 feedline-tar-u8 ffcv-u8 dali-u8 spdl-u8 torchvision-u8; do
     echo "pictures-u8 $name $python peer_pictures.py $name"
   done
