@@ -67,7 +67,16 @@ impl Scratch {
     }
 }
 
-/// Decoded pixels of a part of a stored picture, u8 RGB, row-major in [`Scratch::pixels`].
+/// The first `bytes` of a buffer, which grows to hold them and never shrinks: to clear it for each picture would cost
+/// more than a hundredth of the time. They hold what earlier pictures left.
+fn room(buffer: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
+    if buffer.len() < bytes {
+        buffer.resize(bytes, 0);
+    }
+    &mut buffer[..bytes]
+}
+
+/// Decoded pixels of a part of a stored picture, u8 RGB, row-major from the start of [`Scratch::pixels`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Decoded {
     /// Position of the first pixel in the (scaled) stored picture.
@@ -77,6 +86,12 @@ struct Decoded {
     height: u32,
     /// The decoder shrank the picture to this many eighths.
     eighths: u32,
+}
+
+impl Decoded {
+    const fn bytes(&self) -> usize {
+        self.width as usize * self.height as usize * 3
+    }
 }
 
 /// Decodes `encoded` into `out`, u8 RGB `[height, width, 3]`, as `config` says. `out` is undefined after an error.

@@ -14,6 +14,7 @@ use super::{
     Decoded, PictureConfig, PictureError, Scratch,
     header::{Format, Header},
     orientation::{Orientation, exif_orientation},
+    room,
 };
 
 /// Reads the first chunk, which must be the header (PNG, section 11.2.2).
@@ -160,15 +161,14 @@ fn read(
     }
     let pixels = width as usize * height as usize;
     let colour = decoder.color_type();
-    scratch.pixels.resize(pixels * 3, 0);
+    let rgb = room(&mut scratch.pixels, pixels * 3);
     if colour == ColorType::Rgb8 {
-        decoder.read_image(&mut scratch.pixels).map_err(error)?;
+        decoder.read_image(rgb).map_err(error)?;
     } else {
-        scratch
-            .raw
-            .resize(pixels * usize::from(colour.bytes_per_pixel()), 0);
-        decoder.read_image(&mut scratch.raw).map_err(error)?;
-        to_rgb(colour, &scratch.raw, &mut scratch.pixels)?;
+        let bytes = pixels * usize::from(colour.bytes_per_pixel());
+        let raw = room(&mut scratch.raw, bytes);
+        decoder.read_image(raw).map_err(error)?;
+        to_rgb(colour, raw, rgb)?;
     }
     Ok(Decoded {
         left: 0,

@@ -54,8 +54,12 @@ fn run(
 ) -> Result<(), PictureError> {
     let bug =
         |e: &dyn std::fmt::Display| PictureError::corrupt(format!("it cannot be resized: {e}"));
-    let source = TypedImageRef::<U8x3>::from_buffer(decoded.width, decoded.height, pixels)
-        .map_err(|e| bug(&e))?;
+    let source = TypedImageRef::<U8x3>::from_buffer(
+        decoded.width,
+        decoded.height,
+        &pixels[..decoded.bytes()],
+    )
+    .map_err(|e| bug(&e))?;
     let mut target = TypedImage::from_buffer(width, height, out).map_err(|e| bug(&e))?;
     let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Bilinear));
     let scale = f64::from(decoded.eighths) / 8.0;

@@ -7,7 +7,9 @@ use zune_jpeg::{
 };
 
 use super::segments::{Colour, JpegHeader};
-use crate::picture::{Decoded, PictureConfig, PictureError, Scratch, crop::Wanted, header::Header};
+use crate::picture::{
+    Decoded, PictureConfig, PictureError, Scratch, crop::Wanted, header::Header, room,
+};
 
 /// Most scans of a progressive picture. Encoders write about ten; each more costs a walk over all coefficients.
 const MOST_SCANS: usize = 64;
@@ -51,19 +53,18 @@ fn whole_rows(
     let (width, height) = (usize::from(jpeg.width), usize::from(rows));
     match jpeg.colour {
         Colour::Cmyk { inverted: false } => {
-            scratch.raw.resize(width * height * 4, 0);
-            run(bytes, ColorSpace::CMYK, &mut scratch.raw)?;
-            scratch.pixels.resize(width * height * 3, 0);
-            print(&scratch.raw, &mut scratch.pixels);
+            let inks = room(&mut scratch.raw, width * height * 4);
+            run(bytes, ColorSpace::CMYK, inks)?;
+            print(inks, room(&mut scratch.pixels, width * height * 3));
         }
         colour => {
-            scratch.pixels.resize(width * height * 3, 0);
             // A picture that is RGB already is handed on as it is: to the decoder it is YCbCr, unless its ids say RGB.
             let output = match colour {
                 Colour::Rgb if !jpeg.named_rgb => ColorSpace::YCbCr,
                 _ => ColorSpace::RGB,
             };
-            run(bytes, output, &mut scratch.pixels)?;
+            let pixels = room(&mut scratch.pixels, width * height * 3);
+            run(bytes, output, pixels)?;
         }
     }
     Ok(Decoded {

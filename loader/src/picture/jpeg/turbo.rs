@@ -14,7 +14,7 @@ use super::{
     decode::patched,
     segments::{EOI, JpegHeader},
 };
-use crate::picture::{Decoded, PictureConfig, PictureError, crop::Wanted};
+use crate::picture::{Decoded, PictureConfig, PictureError, crop::Wanted, room};
 
 const MOST_SCANS: c_int = 64;
 
@@ -108,8 +108,7 @@ impl Turbo {
         // SAFETY: the handle is live; the call stores two numbers.
         self.check(unsafe { raw::tj3SetScalingFactor(self.0, factor) })?;
         let part = self.region(jpeg, rows, wanted, eighths)?;
-        let bytes_of_row = part.width as usize * 3;
-        pixels.resize(bytes_of_row * part.height as usize, 0);
+        let pixels = room(pixels, part.bytes());
         // SAFETY: `bytes` is readable for its length. The library writes `part.height` rows of `part.width` pixels of
         // three bytes, as set above for a header that it has read from the same bytes; `pixels` is as long as that.
         self.check(unsafe {
