@@ -199,3 +199,24 @@ fn centre(config: &PictureConfig, [width, height]: [u32; 2], shorter_side: u32) 
         sees_beside: true,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_place_of_a_box_is_as_likely() {
+        let (mut lefts, mut tops) = ([0_u32; 3], [0_u32; 2]);
+        for key in 0..3000 {
+            let mut random = SampleRandom::new(4, 0, key);
+            let third = [1.0 / 3.0; 2];
+            let found = random_box([4, 3], third, [1.0; 2], &mut random);
+            assert_eq!((whole(found.width), whole(found.height)), (2, 2));
+            lefts[whole(found.left) as usize] += 1;
+            tops[whole(found.top) as usize] += 1;
+        }
+        // Four standard deviations of a binomial count.
+        assert!(lefts.iter().all(|n| n.abs_diff(1000) < 104), "{lefts:?}");
+        assert!(tops.iter().all(|n| n.abs_diff(1500) < 110), "{tops:?}");
+    }
+}

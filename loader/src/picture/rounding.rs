@@ -10,16 +10,6 @@ pub(super) const fn whole(value: f64) -> u32 {
     value as u32
 }
 
-/// A colour level without its fraction. One below 0 becomes 0, and one that is too large the largest.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a conversion that saturates is what is meant"
-)]
-pub(super) const fn level(value: f32) -> u8 {
-    value as u8
-}
-
 /// The nearest f32.
 #[expect(
     clippy::cast_possible_truncation,

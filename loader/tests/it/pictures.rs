@@ -492,6 +492,66 @@ fn an_augmentation_is_drawn_by_its_place_in_the_list_and_by_nothing_before_it() 
 }
 
 #[test]
+fn changes_of_colour_come_in_any_order() {
+    let (_, encoded) = &samples()[3];
+    let jitter = Augment::ColourJitter {
+        brightness: [1.5; 2],
+        contrast: [0.5; 2],
+        saturation: [2.0; 2],
+        hue: [0.2; 2],
+    };
+    let mut config = PictureConfig::new(20, 20, Crop::Whole);
+    config.augment = vec![jitter];
+    let mut decoder = PictureDecoder::new(config).unwrap();
+    let results: std::collections::HashSet<_> = (0..200)
+        .map(|key| {
+            let mut out = vec![0; 1200];
+            let mut random = SampleRandom::new(5, 2, key);
+            decoder.decode(encoded, &mut random, &mut out).unwrap();
+            out
+        })
+        .collect();
+    assert!(
+        (12..=24).contains(&results.len()),
+        "{} orders",
+        results.len()
+    );
+}
+
+#[test]
+fn a_square_is_cut_off_at_the_edges() {
+    let black = png(&[0; 40 * 30 * 3], 40, 30, image::ExtendedColorType::Rgb8);
+    let mut config = PictureConfig::new(30, 40, Crop::Whole);
+    config.augment = vec![Augment::Cutout {
+        probability: 1.0,
+        side: 8,
+        fill: [255; 3],
+    }];
+    let mut decoder = PictureDecoder::new(config).unwrap();
+    let (mut left, mut right, mut inside) = (99, 99, 0);
+    for key in 0..1000 {
+        let mut out = vec![0; 3600];
+        let mut random = SampleRandom::new(5, 2, key);
+        decoder.decode(&black, &mut random, &mut out).unwrap();
+        let columns: Vec<usize> = (0..40)
+            .filter(|x| (0..30).any(|y| out[(y * 40 + x) * 3] == 255))
+            .collect();
+        let (first, last, width) = (columns[0], columns[columns.len() - 1], columns.len());
+        if first == 0 {
+            left = left.min(width);
+        } else if last == 39 {
+            right = right.min(width);
+        } else {
+            assert_eq!(width, 8, "sample {key}");
+            inside += 1;
+        }
+    }
+    // Half of it, and at the right the pixel of its centre, are the least that is seen.
+    assert_eq!((left, right), (4, 5));
+    assert!(inside > 700);
+}
+
+#[test]
 fn rows_below_the_crop_change_nothing() {
     // A PNG of all the JPEG's pixels is decoded whole, whatever the crop.
     let (width, height) = (96, 160);
