@@ -25,6 +25,8 @@ mod copies;
 #[path = "../../tests/it/dataset.rs"]
 mod dataset;
 #[cfg(feature = "cuda")]
+mod gathered;
+#[cfg(feature = "cuda")]
 mod kernels;
 #[cfg(feature = "cuda")]
 mod source;
@@ -59,7 +61,8 @@ fn main() -> ExitCode {
         .map(|name| println!("{}", serde_json::json!({ "check": "device", "name": name })))
         .and_then(|()| kernels::check(&cuda, &mut report))
         .and_then(|()| copies::check(&cuda, &mut report, is_quick))
-        .and_then(|()| whole::check(&cuda, &mut report, is_quick));
+        .and_then(|()| whole::check(&cuda, &mut report, is_quick))
+        .and_then(|()| gathered::check(&cuda, &mut report, is_quick));
     match checks {
         Err(error) => failed(&error),
         Ok(()) if report.missed > 0 => ExitCode::FAILURE,

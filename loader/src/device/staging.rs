@@ -109,3 +109,52 @@ impl Drop for Staged {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{HostDriver, fake::FakeLock};
+
+    const PARTS: [usize; 2] = [3 << 20, 1 << 20];
+
+    fn stage(limit: usize) -> Staged {
+        let lock: Arc<dyn HostLock> = Arc::new(FakeLock::with_limit(limit));
+        let staging = Staging::new(2, PARTS.iter().sum(), Some(&lock));
+        let parts = [vec![1; PARTS[0]], vec![2; PARTS[1]]];
+        let parts = parts.each_ref().map(Vec::as_slice);
+        let mut copies = Copies::new(&Arc::new(HostDriver), ());
+        staging.stage(&parts, &mut copies).unwrap()
+    }
+
+    #[test]
+    fn parts_lie_one_behind_another_and_are_cut_where_page_locked_memory_ends() {
+        let check = |limit, edges: [usize; 2]| {
+            let staged = stage(limit);
+            let parts = staged.parts();
+            assert!(parts[0].iter().all(|byte| *byte == 1));
+            assert!(parts[1].iter().all(|byte| *byte == 2));
+            assert_eq!(
+                parts.iter().map(|part| part.len()).collect::<Vec<_>>(),
+                PARTS
+            );
+            assert_eq!([staged.edge(parts[0]), staged.edge(parts[1])], edges);
+        };
+        check(usize::MAX, PARTS);
+        // Of both buffers, only the first half can be locked.
+        check(5 << 20, [2 << 20, 0]);
+        // None is: there is no edge.
+        check(0, PARTS);
+    }
+
+    #[test]
+    fn a_block_that_is_larger_than_its_dataset_says_is_refused() {
+        let staging = Staging::new(1, 10, None);
+        let mut copies = Copies::new(&Arc::new(HostDriver), ());
+        let error = staging.stage(&[&[0; 6], &[0; 5]], &mut copies).unwrap_err();
+        assert!(matches!(error, Error::Worker { .. }), "{error}");
+        assert!(
+            staging.stage(&[&[0; 6], &[0; 4]], &mut copies).is_ok(),
+            "its buffer is back"
+        );
+    }
+}

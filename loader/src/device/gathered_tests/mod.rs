@@ -1,5 +1,6 @@
 //! Batches built on the device beside those of the processor.
 
+mod sides;
 mod stories;
 mod unfit;
 
@@ -116,6 +117,8 @@ fn check(layout: &Layout, config: &LoaderConfig, window_bytes: u64) {
             let found = of_the_twin(&loader, expected[at].3.clone(), &device);
             assert!(found == expected[at + 1..], "after batch {at}");
         }
+        let again = of_the_processor(&loader, loader.start_state());
+        assert!(again == expected, "the processor's memory is its own");
     }
 }
 
