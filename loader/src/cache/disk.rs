@@ -9,6 +9,7 @@ use std::{
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
     time::{Duration, UNIX_EPOCH},
 };
 
@@ -25,6 +26,10 @@ use super::{
     memory::{FileId, Memory},
     name::{Name, TRAILER_BYTES, disk_bytes},
 };
+
+/// How often a cache that is dropped looks whether it can lock the folder, and how long it waits in between.
+const DROP_LOOKS: u32 = 100;
+const DROP_LOOK: Duration = Duration::from_millis(3);
 
 /// The extents of one open cache. What needs the folder's lock is in [`Locked`].
 #[derive(Debug)]
@@ -97,10 +102,10 @@ impl Drop for Temporary {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // Leases that cannot be given back now go stale and are taken over.
+        // Leases that cannot be given back soon go stale, for which others wait longer.
         if !lock(&self.given_up).is_empty()
             && let Ok(file) = self.folder.open_lock()
-            && file.try_lock().is_ok()
+            && locks_soon(&file)
         {
             Locked::with(self, &file, |_| Ok(())).ok();
         }
@@ -222,6 +227,18 @@ impl Disk {
     pub(super) fn now(&self) -> u64 {
         u64::try_from(self.clock.unix().as_nanos()).unwrap_or(u64::MAX)
     }
+}
+
+/// Locks the folder if that takes no longer than the others have it locked for their work, as a rule. Not for longer,
+/// since one that hangs must not keep whoever drops a cache.
+fn locks_soon(file: &File) -> bool {
+    (0..DROP_LOOKS).any(|_| {
+        let is_locked = file.try_lock().is_ok();
+        if !is_locked {
+            thread::park_timeout(DROP_LOOK);
+        }
+        is_locked
+    })
 }
 
 /// Identity of a file.

@@ -94,6 +94,29 @@ async fn a_lease_that_stops_beating_is_taken_over_and_its_late_holder_keeps_noth
 }
 
 #[tokio::test]
+async fn a_cache_dropped_while_another_has_the_folder_locked_gives_its_leases_back() {
+    let pair = pair().await;
+    let held = pair.lead().await;
+    let get = pair.follow().await;
+    let lock = held.disk.folder.open_lock().unwrap();
+    lock.lock().unwrap();
+    let Pair { first, second, .. } = pair;
+    let (tell, is_dropped) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        drop(held);
+        drop(first);
+        tell.send(()).unwrap();
+    });
+    let early = is_dropped.recv_timeout(Duration::from_millis(30));
+    assert!(early.is_err(), "it waits for the lock");
+    lock.unlock().unwrap();
+    is_dropped.recv().unwrap();
+    // The clock stands still, so that no lease expires.
+    assert_eq!(get.await.unwrap(), content(0));
+    second.flush().await;
+}
+
+#[tokio::test]
 async fn a_late_holder_does_not_put_its_file_under_the_lease_of_another() {
     let pair = pair().await;
     let held = pair.lead().await;
