@@ -275,6 +275,31 @@ async fn targets_damaged_on_the_way_are_found_before_any_is_used() {
 }
 
 #[tokio::test]
+async fn fault_02_a_damaged_block_has_a_stand_in_whose_classes_are_its_own() {
+    let store = dataset().await;
+    let path = "shards/train/00001.arrow";
+    let mut bytes = store.get(path).await.unwrap().to_vec();
+    let loader = open(&store, &config(50)).await;
+    let block = &loader.manifest().unwrap().splits[0].shards[1].blocks[4];
+    // In `x`, which comes before the targets. The block holds samples 800 to 839.
+    let byte = block.offset + u64::from(block.metadata_bytes) + 200;
+    bytes[usize::try_from(byte).unwrap()] ^= 1;
+    store.put(path, bytes.into()).await.unwrap();
+    let config = LoaderConfig {
+        max_bad_share: 0.1,
+        ..balanced(ClassBalance::Equal, 50)
+    };
+    let start = open(&store, &config).await.start_state();
+    let stores = [store];
+    let (alone, _) = live(&stores, &config, 1, &start, usize::MAX).await;
+    let all = alone.concat();
+    assert_eq!(all.len() as u64, SAMPLES);
+    assert!(all.iter().all(|sample| !(800..840).contains(sample)));
+    let (joined, _) = live(&stores, &config, 3, &start, usize::MAX).await;
+    assert_eq!(joined, alone);
+}
+
+#[tokio::test]
 async fn a_picture_that_comes_again_in_an_epoch_is_cropped_anew() {
     let store = Store::memory();
     let members: Vec<_> = (0..20)
