@@ -629,6 +629,7 @@ mod tests {
         // Without replacement from cells of 4096: 256 / 4 * (1 - 256 / 4096) = 60.
         let variance = squares / 2000.0;
         assert!((54.0..66.0).contains(&variance), "{variance}");
+        assert_eq!(cells.kept.lock().unwrap().len(), CELLS_KEPT);
     }
 
     #[test]
@@ -660,11 +661,13 @@ mod tests {
             "the smallest weight is less than two samples of a batch of `64`, which stratified batches need; use \
              batches of `203`, a larger weight, or no `stratified`",
         );
-        refuse(
-            config(&[1.0, 1e-8], &[false; 2]),
-            &[10, 20],
-            "the smallest weight is less than two samples in `4194304`; use a larger weight, or 0",
-        );
+        for tiny in [1e-8, 1e-15] {
+            refuse(
+                config(&[1.0, tiny], &[false; 2]),
+                &[10, 20],
+                "the smallest weight is less than two samples in `4194304`; use a larger weight, or 0",
+            );
+        }
         refuse(
             MixtureConfig {
                 samples_per_epoch: Some(40),

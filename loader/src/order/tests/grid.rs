@@ -8,12 +8,18 @@ use crate::order::{balance::Balance, packing::Packing};
 const EPOCHS: u64 = 2;
 
 /// Part of a slot: source, block, row, first token and tokens. Rows have 0 for both; bins end with [`END`].
-type Part = [u32; 5];
+pub(super) type Part = [u32; 5];
 
 const END: Part = [u32::MAX; 5];
 
 /// Appends what a slot holds for every slot of a share.
-fn slots(order: &Order, cursor: &mut Cursor, batch: u64, share: Share, parts: &mut Vec<Part>) {
+pub(super) fn slots(
+    order: &Order,
+    cursor: &mut Cursor,
+    batch: u64,
+    share: Share,
+    parts: &mut Vec<Part>,
+) {
     let mut runs = Vec::new();
     cursor.runs(batch, share.slots(order.slots(batch)), &mut runs);
     for Run {
@@ -124,7 +130,7 @@ fn check(make: impl Fn(OrderSpec) -> Start, covers: impl Fn(Vec<Part>)) {
 }
 
 /// Uneven blocks, some of them empty: 1,033, 601 and 407 samples.
-fn shapes() -> [Vec<u32>; 3] {
+pub(super) fn shapes() -> [Vec<u32>; 3] {
     [
         [vec![40; 24], vec![0, 13, 60]].concat(),
         (0..40).map(|b| b * 7 % 31).collect(),
@@ -153,7 +159,7 @@ fn documents(source: u32) -> Vec<Vec<u32>> {
         .collect()
 }
 
-fn packed(source: u32) -> Units {
+pub(super) fn packed(source: u32) -> Units {
     let documents = documents(source);
     let rows = documents.iter().map(|d| u32::try_from(d.len()).unwrap());
     let extents = (0..18).step_by(2).chain([18]).collect();

@@ -1,5 +1,6 @@
 //! Properties of whole passes.
 
+mod golden;
 mod grid;
 mod mixed;
 mod units;
