@@ -276,3 +276,32 @@ impl RemoteExtents {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{super::Identity, *};
+
+    #[test]
+    fn only_a_part_of_a_known_version_is_continued() {
+        let extent = Extent {
+            path: "x".into(),
+            range: 5..15,
+            crc32c: None,
+            identity: Identity::Checksum,
+            first: 0,
+        };
+        let check = |filled: usize, etag: Option<&str>, expected: bool| {
+            let mut pieces = Joined::from(&extent).pieces(&Arc::default());
+            assert!(pieces.append(&vec![1; filled], crc32c::crc32c_append));
+            let etag = etag.map(str::to_owned);
+            assert_eq!(Partial { pieces, etag }.can_go_on(), expected, "{filled}");
+        };
+        check(0, Some("1"), false);
+        check(4, Some("1"), true);
+        check(4, None, false);
+        // The rest of a body that was too long would be a range of nothing.
+        check(10, Some("1"), false);
+    }
+}

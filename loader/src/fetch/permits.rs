@@ -1,9 +1,10 @@
 //! How many requests may be under way at one time: found out while running.
 //!
 //! The limit begins low and doubles with every round of answers until the store shows that it is too much; from then on
-//! it grows by one per round. It is halved when more than a few answers of a round say so (429, 503), or when the whole
-//! distribution of times to the first byte has moved up. A single refusal changes nothing: one in a hundred is usual
-//! for a large store, and halving for each of them would hold the limit at about a dozen, whatever the store can do.
+//! it grows by one per round of at least 64 answers. It is halved when more than one in twenty of a round, and more than
+//! two, say so (429, 503), or when the times to the first byte have moved up as a whole: the 95th percentile to twice
+//! and the median to one and a half times what they were at best. A single refusal changes nothing: one in a hundred is
+//! usual for a large store, and halving for each would hold the limit at about a dozen, whatever the store can do.
 
 use std::{
     collections::BTreeMap,

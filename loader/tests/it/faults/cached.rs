@@ -154,20 +154,23 @@ async fn a_run_that_resumes_asks_only_for_what_the_one_before_did_not() {
     let remote = remote().await;
     let (expected, _) = plain(&remote, 1).await;
     let dir = tempfile::tempdir().unwrap();
-    let config = cached(dir.path(), 1 << 24);
+    let config = LoaderConfig {
+        prefetch_bytes: 0,
+        ..cached(dir.path(), 1 << 24)
+    };
     remote.server.forget();
     let first = open(&remote.http(), &config).await;
     let mut batches = first.epoch(first.start_state()).unwrap();
     let mut seen = Vec::new();
     let mut state = first.start_state();
-    for batch in batches.by_ref().take(expected[0].len() / 2) {
+    for batch in batches.by_ref().take(expected[0].len() / 3) {
         let batch = batch.unwrap();
         seen.push(crate::samples(&batch));
         state = batch.state().clone();
     }
     drop(batches);
     let stored = files(dir.path()).len() as u64;
-    assert!((BLOCKS / 4..BLOCKS).contains(&stored), "{stored}");
+    assert!((4..BLOCKS).contains(&stored), "{stored}");
     drop(first);
     let second = open(&remote.http(), &config).await;
     remote.server.forget();
@@ -176,7 +179,9 @@ async fn a_run_that_resumes_asks_only_for_what_the_one_before_did_not() {
     let cache = second.metrics().cache;
     assert!(cache.hits > 0, "{cache:?}");
     let log: Vec<_> = remote.server.log().into_iter().filter(is_block).collect();
-    assert_eq!(log.len() as u64, cache.misses);
+    // Of what is missing, some may be heads.
+    let asked = log.len() as u64;
+    assert!((asked..=asked + 3).contains(&cache.misses), "{cache:?}");
     assert!(
         cache.misses <= BLOCKS + 3 - stored,
         "{cache:?} after {stored}"
