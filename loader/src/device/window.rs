@@ -124,3 +124,15 @@ impl<D: Driver> fmt::Debug for DeviceWindow<D> {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_and_slots_begin_where_kernels_read_the_widest_units() {
+        let (columns, slot_bytes) = slot_layout([300, 40, 0, 7].into_iter());
+        assert_eq!(columns, [0..300, 512..552, 768..768, 768..775]);
+        assert_eq!(slot_bytes, 1024);
+    }
+}
