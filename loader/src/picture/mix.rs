@@ -77,18 +77,9 @@ impl MixConfig {
         config::range("picture.mix.mixup_probability", [mixup; 2], 0.0, 1.0)?;
         let rest = 1.0 - mixup;
         config::range("picture.mix.cutmix_probability", [cutmix; 2], 0.0, rest)?;
-        config::range(
-            "picture.mix.mixup_alpha",
-            [self.mixup_alpha; 2],
-            0.01,
-            100.0,
-        )?;
-        config::range(
-            "picture.mix.cutmix_alpha",
-            [self.cutmix_alpha; 2],
-            0.01,
-            100.0,
-        )
+        let (mixup, cutmix) = (self.mixup_alpha, self.cutmix_alpha);
+        config::range("picture.mix.mixup_alpha", [mixup; 2], 0.01, 100.0)?;
+        config::range("picture.mix.cutmix_alpha", [cutmix; 2], 0.01, 100.0)
     }
 }
 
@@ -133,7 +124,11 @@ pub(crate) fn mix_batch(
             let mut random = SampleRandom::new(seed, epoch, batch);
             // Operations below this are a sample's, whose key may be the batch's number.
             random.begin((1 << 31) | u32::try_from(slot).unwrap_or(0));
-            Mix::draw(config, slot, partner, sides, &mut random)
+            let mix = Mix::draw(config, slot, partner, sides, &mut random);
+            // A share that rounds to 1 is no mix.
+            Some(mix)
+                .filter(Mix::is_mixed)
+                .unwrap_or(Mix::nothing(slot))
         })
         .collect()
 }
@@ -310,6 +305,14 @@ mod tests {
             let shares = (0..ranks).flat_map(|r| draw(r * 97 / ranks..(r + 1) * 97 / ranks));
             assert_eq!(shares.collect::<Vec<_>>(), whole, "{ranks} ranks");
         }
+        let small = MixConfig {
+            mixup_alpha: 0.01,
+            ..MixConfig::new(1.0, 0.0)
+        };
+        let mixes = mix_batch(&small, (7, 1, 5), 0..400, 400, [20, 30]);
+        let alone = |(slot, mix): (usize, &Mix)| mix.is_mixed() == (mix.partner != slot);
+        assert!(mixes.iter().enumerate().all(alone));
+        assert!(mixes.iter().filter(|mix| !mix.is_mixed()).count() > 40);
         assert_ne!(mix_batch(&BOTH, (7, 1, 6), 0..97, 97, [20, 30]), whole);
         assert_ne!(mix_batch(&BOTH, (7, 2, 5), 0..97, 97, [20, 30]), whole);
     }
