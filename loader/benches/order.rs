@@ -8,6 +8,9 @@
 )]
 #![expect(clippy::print_stdout, reason = "results are for a person")]
 
+#[expect(unused_imports, reason = "its tests are not run here")]
+#[path = "../src/compact.rs"]
+mod compact;
 #[expect(dead_code, reason = "orders need less of it")]
 #[path = "../src/geometry.rs"]
 mod geometry;

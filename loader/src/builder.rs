@@ -13,8 +13,8 @@ use feedline_storage::{
 };
 
 use crate::{
-    ClassBalance, Error, InputConfig, Loader, LoaderConfig, TokensConfig, device::HostLock,
-    picture::PictureConfig,
+    BadShards, ClassBalance, Error, InputConfig, Loader, LoaderConfig, TokensConfig,
+    device::HostLock, picture::PictureConfig,
 };
 
 /// Settings of a loader to be opened; from [`Loader::builder`].
@@ -93,6 +93,12 @@ impl LoaderBuilder {
     /// Most threads that fill batches; 0 means one for each processor, which is the default.
     pub const fn threads(mut self, threads: u32) -> Self {
         self.config.threads = threads;
+        self
+    }
+
+    /// What happens to shards whose files are not whole. Default: opening fails.
+    pub const fn bad_shards(mut self, bad_shards: BadShards) -> Self {
+        self.config.bad_shards = bad_shards;
         self
     }
 

@@ -94,10 +94,11 @@ pub enum Error {
         /// The manifest's fingerprint.
         fingerprint: Hash128,
     },
-    /// A shard is shorter than the manifest says.
+    /// A shard is not as long as the manifest says.
     #[error(
-        "shard `{shard}` is cut short: it has `{found}` bytes and the manifest says `{expected}`; restore the file or \
-         build the dataset again"
+        "shard `{shard}` is {}: it has `{found}` bytes and the manifest says `{expected}`; restore the file or \
+         build the dataset again",
+        if found < expected { "cut short" } else { "too long" }
     )]
     ShardTruncated {
         /// URL of the shard.

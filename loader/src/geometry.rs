@@ -1,8 +1,13 @@
 //! Which block lies where in which shard: the blocks of one split.
+//!
+//! Everything is in columns: for 10^6 shards with 10 blocks each they take about 10 bytes a block (2 for its rows, 4 for its
+//! place, 4 for its checksum) and 40 a shard.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
-use feedline_schemas::manifest::{Block, Shard, SplitShards};
+use feedline_schemas::manifest::{Block, Lengths, Shard, Split, SplitShards};
+
+use crate::compact::{Names, Numbers};
 
 /// Number of a block in its split, in shard order, from 0; blocks without rows are not counted.
 pub(crate) type BlockId = u32;
@@ -10,13 +15,50 @@ pub(crate) type BlockId = u32;
 /// Most bytes before the first block of a shard: the schema, which is read whole.
 const MOST_HEAD_BYTES: u64 = 16 << 20;
 
+/// A checksum is known: this and the checksum. Otherwise 0.
+const KNOWN: u64 = 1 << 32;
+
 /// The blocks of a split, in shard order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Geometry {
-    shards: Vec<Shard>,
-    /// Shard and index in the shard, of every block.
-    blocks: Vec<(u32, u32)>,
+    shards: Shards,
+    blocks: Blocks,
     samples: u64,
+    bytes: u64,
+    /// Rows of shards that were left out.
+    skipped_rows: u64,
+}
+
+/// Of every shard.
+#[derive(Clone, Debug, Default)]
+struct Shards {
+    paths: Names,
+    bytes: Numbers,
+    /// First block of each, and at the end the number of blocks.
+    firsts: Vec<BlockId>,
+    /// Bytes before the first block, and [`KNOWN`] checksums of them.
+    heads: Numbers,
+    head_sums: Numbers,
+    /// Where the last block with rows ends.
+    ends: Numbers,
+    /// Empty where there are none.
+    lengths: Names,
+    lengths_sums: Numbers,
+}
+
+/// Of every block with rows.
+#[derive(Clone, Debug, Default)]
+struct Blocks {
+    rows: Arc<Numbers>,
+    offsets: Numbers,
+    metadata: Numbers,
+    /// Bytes between its end and the next block of its shard: mostly none, so that offsets tell lengths.
+    gaps: Numbers,
+    sums: Numbers,
+    /// One more than its tokens, or 0 where that is not known.
+    tokens: Numbers,
+    /// Blocks without rows before it in its shard.
+    passed_over: Numbers,
 }
 
 impl Geometry {
@@ -25,32 +67,60 @@ impl Geometry {
     /// # Errors
     /// What in the manifest does not fit together.
     pub(crate) fn new(split: &SplitShards) -> Result<Self, String> {
-        let mut geometry = Self {
-            shards: split.shards.clone(),
-            blocks: Vec::new(),
-            samples: 0,
-        };
-        let mut samples = 0;
-        for (shard_number, shard) in (0..).zip(&split.shards) {
-            check_shard(shard)?;
-            for (block_number, block) in (0..).zip(&shard.blocks) {
-                if block.rows > 0 {
-                    samples += u64::from(block.rows);
-                    geometry.blocks.push((shard_number, block_number));
-                }
-            }
+        let mut geometry = Self::default();
+        for shard in &split.shards {
+            geometry.push(shard)?;
         }
-        if samples != split.rows {
+        geometry.finish(split.split, split.rows)
+    }
+
+    /// Checks a shard against itself and appends it.
+    ///
+    /// # Errors
+    /// What in the manifest does not fit together.
+    pub(crate) fn push(&mut self, shard: &Shard) -> Result<(), String> {
+        check_shard(shard)?;
+        if self.blocks.rows.len() + shard.blocks.len() >= BlockId::MAX as usize {
+            return Err("it has 2^32 blocks or more".into());
+        }
+        let of = &mut self.shards;
+        of.firsts.push(first_of(&self.blocks));
+        of.paths.push(&shard.path);
+        of.bytes.push(shard.bytes);
+        of.heads
+            .push(shard.blocks.first().map_or(0, |first| first.offset));
+        of.head_sums
+            .push(shard.head_crc32c.map_or(0, |sum| KNOWN | u64::from(sum)));
+        let lengths = shard.lengths.as_ref();
+        of.lengths.push(lengths.map_or("", |l| &l.path));
+        of.lengths_sums.push(lengths.map_or(0, |l| l.crc32c.into()));
+        let end = self.blocks.push_all(shard);
+        of.ends.push(end);
+        self.samples += shard.rows;
+        self.bytes += shard.blocks.iter().map(Block::bytes).sum::<u64>();
+        Ok(())
+    }
+
+    /// Leaves a shard out that is not whole.
+    pub(crate) fn skip(&mut self, shard: &Shard) {
+        self.skipped_rows += shard.rows;
+    }
+
+    /// Compares the sum of all shards with what the split says.
+    ///
+    /// # Errors
+    /// They differ.
+    pub(crate) fn finish(mut self, split: Split, rows: u64) -> Result<Self, String> {
+        let found = self.samples + self.skipped_rows;
+        if found != rows {
             return Err(format!(
-                "split `{}` says `{}` rows and its blocks hold `{samples}`",
-                split.split, split.rows
+                "split `{split}` says `{rows}` rows and its blocks hold `{found}`"
             ));
         }
-        geometry.samples = samples;
-        match BlockId::try_from(geometry.blocks.len()) {
-            Ok(_) => Ok(geometry),
-            Err(_) => Err(format!("split `{}` has more than 2^32 blocks", split.split)),
-        }
+        self.shards.firsts.push(first_of(&self.blocks));
+        self.shards.shrink();
+        self.blocks.shrink();
+        Ok(self)
     }
 
     /// Samples in the split.
@@ -58,57 +128,116 @@ impl Geometry {
         self.samples
     }
 
+    /// Bytes of all blocks.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Blocks with rows.
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "`new` refuses more than `BlockId` counts"
-    )]
     pub(crate) fn block_count(&self) -> u32 {
-        self.blocks.len() as u32
-    }
-
-    /// The shard of a block and its number among the shards.
-    pub(crate) fn shard(&self, block: BlockId) -> (&Shard, usize) {
-        let number = self.blocks[block as usize].0 as usize;
-        (&self.shards[number], number)
-    }
-
-    /// Number of the shard that holds a block.
-    pub(crate) fn file_number(&self, block: BlockId) -> u32 {
-        self.blocks[block as usize].0
-    }
-
-    /// A block's entry in the block table and its number in the shard.
-    pub(crate) fn block(&self, block: BlockId) -> (&Block, u32) {
-        let (shard, number) = self.blocks[block as usize];
-        (&self.shards[shard as usize].blocks[number as usize], number)
+        first_of(&self.blocks)
     }
 
     /// Number of shards, those without rows included.
-    #[cfg(test)]
     pub(crate) fn shard_count(&self) -> usize {
-        self.shards.len()
+        self.shards.bytes.len()
+    }
+
+    /// Number of the shard that holds a block.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "there are at most as many shards with blocks as blocks"
+    )]
+    pub(crate) fn file_number(&self, block: BlockId) -> u32 {
+        let firsts = &self.shards.firsts;
+        (firsts.partition_point(|first| *first <= block) - 1) as u32
+    }
+
+    /// Path of a shard, relative to the dataset folder.
+    pub(crate) fn path(&self, shard: u32) -> String {
+        self.shards.paths.get(shard as usize)
+    }
+
+    /// Size that the file of a shard should have.
+    pub(crate) fn shard_bytes(&self, shard: u32) -> u64 {
+        self.shards.bytes.get(shard as usize)
+    }
+
+    /// Bytes before the first block of a shard, and their checksum.
+    pub(crate) fn head(&self, shard: u32) -> (u64, Option<u32>) {
+        let sum = known(self.shards.head_sums.get(shard as usize));
+        (self.shards.heads.get(shard as usize), sum)
+    }
+
+    /// Where the lengths of a shard's documents lie.
+    pub(crate) fn lengths(&self, shard: u32) -> Option<Lengths> {
+        let path = self.shards.lengths.get(shard as usize);
+        (!path.is_empty()).then(|| Lengths {
+            path,
+            crc32c: narrow(self.shards.lengths_sums.get(shard as usize)),
+        })
+    }
+
+    /// The blocks with rows of a shard.
+    pub(crate) fn blocks_of(&self, shard: u32) -> Range<BlockId> {
+        self.shards.firsts[shard as usize]..self.shards.firsts[shard as usize + 1]
+    }
+
+    /// A block's number in its shard.
+    pub(crate) fn number(&self, block: BlockId) -> u32 {
+        let first = self.blocks_of(self.file_number(block)).start;
+        block - first + narrow(self.blocks.passed_over.get(block as usize))
+    }
+
+    /// A block as the manifest describes it.
+    pub(crate) fn block(&self, block: BlockId) -> Block {
+        let (range, at) = (self.byte_range(block), block as usize);
+        let metadata_bytes = self.blocks.metadata.get(at);
+        Block {
+            offset: range.start,
+            metadata_bytes: narrow(metadata_bytes),
+            body_bytes: range.end - range.start - metadata_bytes,
+            rows: self.rows(block),
+            crc32c: self.crc32c(block),
+            tokens: self.tokens(block),
+        }
     }
 
     /// Samples in a block.
     pub(crate) fn rows(&self, block: BlockId) -> u32 {
-        self.block(block).0.rows
+        narrow(self.blocks.rows.get(block as usize))
+    }
+
+    /// Samples in every block.
+    pub(crate) fn all_rows(&self) -> &Arc<Numbers> {
+        &self.blocks.rows
+    }
+
+    /// Checksum of a block.
+    pub(crate) fn crc32c(&self, block: BlockId) -> u32 {
+        narrow(self.blocks.sums.get(block as usize))
+    }
+
+    /// Token ids in a block, if that is known before it is read.
+    pub(crate) fn tokens(&self, block: BlockId) -> Option<u64> {
+        self.blocks.tokens.get(block as usize).checked_sub(1)
     }
 
     /// First block of every extent, and the number of blocks: runs of blocks of one shard with up to `bytes` from the
     /// first byte to the last. None when every block is alone.
     pub(crate) fn extents(&self, bytes: u64) -> Option<Vec<BlockId>> {
         let mut firsts = Vec::new();
-        let mut open: Option<(u32, u64)> = None;
-        for block in 0..self.block_count() {
-            let (shard, range) = (self.blocks[block as usize].0, self.byte_range(block));
-            let fits = open.is_some_and(|(of, from)| of == shard && range.end - from <= bytes);
-            if !fits {
-                firsts.push(block);
-                open = Some((shard, range.start));
+        for (shard, blocks) in self.shards.firsts.windows(2).enumerate() {
+            let mut from = None;
+            for block in blocks[0]..blocks[1] {
+                let range = self.range_in(shard, block);
+                if from.is_none_or(|from| range.end - from > bytes) {
+                    firsts.push(block);
+                    from = Some(range.start);
+                }
             }
         }
-        if firsts.len() == self.blocks.len() {
+        if firsts.len() == self.block_count() as usize {
             return None;
         }
         firsts.push(self.block_count());
@@ -140,9 +269,100 @@ impl Geometry {
 
     /// Where a block lies in its shard: metadata and body.
     pub(crate) fn byte_range(&self, block: BlockId) -> Range<u64> {
-        let block = self.block(block).0;
-        block.offset..block.offset + u64::from(block.metadata_bytes) + block.body_bytes
+        self.range_in(self.file_number(block) as usize, block)
     }
+
+    fn range_in(&self, shard: usize, block: BlockId) -> Range<u64> {
+        let at = block as usize;
+        let next = if block + 1 < self.shards.firsts[shard + 1] {
+            self.blocks.offsets.get(at + 1)
+        } else {
+            self.shards.ends.get(shard)
+        };
+        self.blocks.offsets.get(at)..next - self.blocks.gaps.get(at)
+    }
+}
+
+impl Shards {
+    fn shrink(&mut self) {
+        self.firsts.shrink_to_fit();
+        self.paths.shrink();
+        self.lengths.shrink();
+        for column in [
+            &mut self.bytes,
+            &mut self.heads,
+            &mut self.head_sums,
+            &mut self.ends,
+            &mut self.lengths_sums,
+        ] {
+            column.shrink();
+        }
+    }
+}
+
+impl Blocks {
+    /// Appends the blocks with rows of a shard. Returns where the last of them ends.
+    fn push_all(&mut self, shard: &Shard) -> u64 {
+        let rows = Arc::make_mut(&mut self.rows);
+        let mut end = None;
+        let mut empty = 0;
+        for block in &shard.blocks {
+            if block.rows == 0 {
+                empty += 1;
+                continue;
+            }
+            if let Some(end) = end {
+                self.gaps.push(block.offset - end);
+            }
+            end = Some(block.offset + block.bytes());
+            rows.push(block.rows.into());
+            self.offsets.push(block.offset);
+            self.metadata.push(block.metadata_bytes.into());
+            self.sums.push(block.crc32c.into());
+            self.tokens
+                .push(block.tokens.map_or(0, |tokens| tokens.saturating_add(1)));
+            self.passed_over.push(empty);
+        }
+        if end.is_some() {
+            self.gaps.push(0);
+        }
+        end.unwrap_or(0)
+    }
+
+    fn shrink(&mut self) {
+        Arc::make_mut(&mut self.rows).shrink();
+        for column in [
+            &mut self.offsets,
+            &mut self.metadata,
+            &mut self.gaps,
+            &mut self.sums,
+            &mut self.tokens,
+            &mut self.passed_over,
+        ] {
+            column.shrink();
+        }
+    }
+}
+
+/// Number of the block that comes next.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "`Geometry::push` refuses more than `BlockId` counts"
+)]
+fn first_of(blocks: &Blocks) -> BlockId {
+    blocks.rows.len() as u32
+}
+
+fn known(sum: u64) -> Option<u32> {
+    sum.checked_sub(KNOWN).map(narrow)
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "columns hold it in 64 bits, it had 32 when it was put there"
+)]
+fn narrow(number: u64) -> u32 {
+    number as u32
 }
 
 fn check_shard(shard: &Shard) -> Result<(), String> {
@@ -200,131 +420,5 @@ fn check_shard(shard: &Shard) -> Result<(), String> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use feedline_schemas::{ids::Hash128, manifest::Split};
-
-    use super::*;
-
-    /// A split whose shards have blocks of these numbers of rows.
-    pub(crate) fn split_of(shards: &[&[u32]]) -> SplitShards {
-        let shards: Vec<_> = shards
-            .iter()
-            .enumerate()
-            .map(|(i, rows)| shard_of(&format!("s{i}"), rows))
-            .collect();
-        SplitShards {
-            split: Split::Train,
-            rows: shards.iter().map(|s| s.rows).sum(),
-            shards,
-        }
-    }
-
-    /// The geometry of [`split_of`].
-    pub(crate) fn geometry_of(shards: &[&[u32]]) -> Geometry {
-        Geometry::new(&split_of(shards)).unwrap()
-    }
-
-    fn shard_of(path: &str, rows: &[u32]) -> Shard {
-        let mut offset = 64;
-        let blocks: Vec<_> = rows
-            .iter()
-            .map(|rows| {
-                let block = Block {
-                    offset,
-                    metadata_bytes: 64,
-                    body_bytes: u64::from(*rows) * 4,
-                    rows: *rows,
-                    crc32c: 0,
-                    tokens: None,
-                };
-                offset += 64 + block.body_bytes;
-                block
-            })
-            .collect();
-        let rows = blocks.iter().map(|b| u64::from(b.rows)).sum();
-        Shard {
-            path: path.into(),
-            rows,
-            bytes: offset,
-            hash: Hash128::new(0),
-            blocks,
-            head_crc32c: None,
-            lengths: None,
-        }
-    }
-
-    #[test]
-    fn blocks_without_rows_are_not_counted() {
-        let geometry = geometry_of(&[&[3, 0, 1], &[], &[2]]);
-        assert_eq!(
-            (
-                geometry.samples(),
-                geometry.block_count(),
-                geometry.shard_count()
-            ),
-            (6, 3, 3)
-        );
-        let rows: Vec<_> = (0..3).map(|block| geometry.rows(block)).collect();
-        assert_eq!(rows, [3, 1, 2]);
-        assert_eq!(
-            (geometry.shard(2).0.path.as_str(), geometry.block(1).1),
-            ("s2", 2)
-        );
-        assert_eq!(geometry.byte_range(1), 204..272);
-    }
-
-    #[test]
-    fn extents_are_runs_of_blocks_of_one_shard() {
-        // Blocks of 3 rows take 76 bytes.
-        let geometry = geometry_of(&[&[3, 3, 3, 0, 3], &[3, 3], &[500, 3]]);
-        assert_eq!(geometry.extents(0), None);
-        assert_eq!(geometry.extents(151), None);
-        assert_eq!(geometry.extents(152), Some(vec![0, 2, 3, 4, 6, 7, 8]));
-        assert_eq!(geometry.extents(1 << 20), Some(vec![0, 4, 6, 8]));
-        assert_eq!(geometry.requests(151), 8);
-        assert_eq!(geometry.requests(152), 6);
-        // A block without rows is not read, and what is behind it does not touch what is before.
-        assert_eq!(geometry.requests(1 << 20), 4);
-    }
-
-    #[test]
-    fn a_block_table_that_contradicts_itself_is_refused() {
-        let refuse = |change: fn(&mut SplitShards), message: &str| {
-            let mut split = split_of(&[&[3, 1], &[2]]);
-            change(&mut split);
-            assert_eq!(Geometry::new(&split).unwrap_err(), message);
-        };
-        refuse(
-            |s| s.rows = 7,
-            "split `train` says `7` rows and its blocks hold `6`",
-        );
-        refuse(
-            |s| s.shards[0].rows = 5,
-            "shard `s0` says `5` rows and its blocks hold `4`",
-        );
-        refuse(
-            |s| s.shards[1].path = "../x".into(),
-            "shard path `../x` does not stay inside the dataset folder",
-        );
-        refuse(
-            |s| s.shards[1].path = "/x".into(),
-            "shard path `/x` does not stay inside the dataset folder",
-        );
-        refuse(
-            |s| s.shards[0].blocks[1].offset -= 1,
-            "block `1` of shard `s0` overlaps another or ends after the shard's `208` bytes",
-        );
-        refuse(
-            |s| s.shards[0].bytes -= 1,
-            "block `1` of shard `s0` overlaps another or ends after the shard's `207` bytes",
-        );
-        refuse(
-            |s| s.shards[0].blocks[1].body_bytes = u64::MAX,
-            "block `1` of shard `s0` overlaps another or ends after the shard's `208` bytes",
-        );
-        refuse(
-            |s| s.shards[0].blocks[0].metadata_bytes = 7,
-            "block `0` of shard `s0` has a metadata length of `7` bytes",
-        );
-    }
-}
+#[path = "geometry_tests.rs"]
+pub(crate) mod tests;

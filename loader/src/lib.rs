@@ -34,6 +34,7 @@ mod budget;
 mod builder;
 mod by_class;
 mod cache;
+mod compact;
 mod config;
 mod control;
 pub mod device;
@@ -88,7 +89,7 @@ mod foreign;
 pub use batch::{Batch, Target};
 pub use builder::LoaderBuilder;
 pub use cache::CacheConfig;
-pub use config::{LoaderConfig, TokenLayout, TokensConfig};
+pub use config::{BadShards, LoaderConfig, TokenLayout, TokensConfig};
 pub use error::{Difference, Error};
 pub use feedline_schemas::{
     ids::{Rank, Seed},

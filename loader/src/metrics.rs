@@ -56,6 +56,11 @@ pub struct LoaderMetrics {
     /// Samples replaced by another because they, or their block, could not be used; see
     /// [`Loader::quarantine`](crate::Loader::quarantine).
     pub quarantined: u64,
+    /// Shards that were left out when the loader was opened because their files are not whole; see
+    /// [`BadShards`](crate::BadShards).
+    pub skipped_shards: u64,
+    /// Rows in them.
+    pub skipped_samples: u64,
     /// The disk cache.
     pub cache: CacheMetrics,
     /// Threads that may fill batches now.
@@ -142,6 +147,8 @@ pub(crate) struct Meters {
     pub(crate) refetches: Count,
     pub(crate) peak_bytes: Count,
     pub(crate) quarantined: Count,
+    pub(crate) skipped_shards: Count,
+    pub(crate) skipped_samples: Count,
 }
 
 /// Time spent, in nanoseconds.
@@ -212,6 +219,8 @@ impl Meters {
             refetches: Count::default(),
             peak_bytes: Count::default(),
             quarantined: Count::default(),
+            skipped_shards: Count::default(),
+            skipped_samples: Count::default(),
         }
     }
 
@@ -270,6 +279,8 @@ impl Meters {
             refetches: self.refetches.get(),
             peak_bytes: self.peak_bytes.get(),
             quarantined: self.quarantined.get(),
+            skipped_shards: self.skipped_shards.get(),
+            skipped_samples: self.skipped_samples.get(),
             cache: CacheMetrics::default(),
             decode_threads: 0,
             reads: 0,

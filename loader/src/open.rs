@@ -1,9 +1,14 @@
 //! From settings to what a loader is made of.
 
-use std::sync::Arc;
+use std::{fmt::Write as _, sync::Arc};
 
-use feedline_schemas::{ids::Hash128, loader_state::SampleUnit, manifest::TargetKind};
+use feedline_schemas::{
+    ids::Hash128,
+    loader_state::{SampleUnit, SkippedShards},
+    manifest::TargetKind,
+};
 use feedline_storage::{Store, clock::Clock};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
     BatchKind, Error, LoaderConfig, TokenLayout, TokensConfig, balanced,
@@ -65,7 +70,7 @@ impl Opened {
         let first_epoch = orders.epoch(0, phase).map_err(no_batch)?;
         let share = share(config);
         let rows = index(share.most_reads(first_epoch.slots(0)));
-        let bytes: u64 = inputs.iter().map(|input| split_bytes(input)).sum();
+        let bytes: u64 = inputs.iter().map(|input| input.geometry().bytes()).sum();
         let geometries = inputs.iter().map(|input| Arc::clone(input.geometry()));
         let quarantine = Arc::new(Quarantine::new(
             geometries.collect(),
@@ -113,7 +118,12 @@ async fn open_source(
     clock: &Arc<dyn Clock>,
     meters: &Arc<Meters>,
 ) -> Result<SourceInput, Error> {
-    let input = Arc::new(Input::open(dataset, config.split, &config.input).await?);
+    let input =
+        Arc::new(Input::open(dataset, config.split, &config.input, config.bad_shards).await?);
+    meters
+        .skipped_shards
+        .add(input.skipped().paths.len() as u64);
+    meters.skipped_samples.add(input.skipped().rows);
     let mut extents: Arc<dyn Extents> = Arc::new(StoreExtents::new(
         dataset.clone(),
         &config.fetch,
@@ -164,7 +174,7 @@ fn is_far(dataset: &Store) -> bool {
 
 /// About how many bytes the open windows of a source take.
 fn window_bytes(input: &Input, config: &LoaderConfig) -> u64 {
-    let all = split_bytes(input);
+    let all = input.geometry().bytes();
     let block = all.div_ceil(u64::from(input.geometry().block_count().max(1)));
     let units = u64::from(config.domains) * u64::from(config.window_blocks);
     all.min(units.saturating_mul(block.max(config.extent_bytes)))
@@ -265,6 +275,7 @@ fn order(
         extent_bytes: config.extent_bytes,
         unit,
         mixture,
+        skipped: skipped(inputs),
     };
     Ok((orders, identity))
 }
@@ -276,6 +287,22 @@ fn balanced_unit(balances: &[&Arc<Balance>]) -> SampleUnit {
     SampleUnit::BalancedClasses {
         hash: Hash128::of(&bytes),
     }
+}
+
+/// What states say of the shards that are left out.
+fn skipped(inputs: &[Arc<Input>]) -> Option<SkippedShards> {
+    let (mut shards, mut rows, mut lines) = (0, 0, String::new());
+    for input in inputs {
+        let (fingerprint, skipped) = (input.fingerprint(), input.skipped());
+        shards += skipped.paths.len() as u64;
+        rows += skipped.rows;
+        for path in &skipped.paths {
+            // Writing to a string cannot fail.
+            writeln!(lines, "{fingerprint} {path}").ok();
+        }
+    }
+    let hash = xxh3_64(lines.as_bytes());
+    (shards > 0).then_some(SkippedShards { shards, rows, hash })
 }
 
 /// What batches of these inputs are, and their targets.
@@ -339,12 +366,6 @@ fn no_batch(reason: String) -> Error {
         key: "global_batch",
         reason,
     }
-}
-
-/// Bytes of all blocks in memory.
-fn split_bytes(input: &Input) -> u64 {
-    let blocks = 0..input.geometry().block_count();
-    blocks.map(|block| input.block_bytes(block)).sum()
 }
 
 impl Lengths for DocumentLengths {

@@ -50,8 +50,7 @@ impl LoaderPlan {
         let (mut bytes, mut requests, mut window_bytes) = (0, 0, 0);
         for (geometry, joined_bytes) in sources {
             let blocks = u64::from(geometry.block_count());
-            let ranges = (0..geometry.block_count()).map(|block| geometry.byte_range(block));
-            let of_source: u64 = ranges.map(|range| range.end - range.start).sum();
+            let of_source = geometry.bytes();
             let window = u64::from(spec.domains) * u64::from(spec.window_blocks);
             bytes += of_source;
             requests += geometry.requests(*joined_bytes);

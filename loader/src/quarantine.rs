@@ -164,8 +164,8 @@ impl Quarantine {
     fn entry(&self, source: u32, block: BlockId, row: Option<u32>, reason: String) -> Quarantined {
         let geometry = &self.sources[source as usize];
         Quarantined {
-            shard: geometry.shard(block).0.path.clone(),
-            block: geometry.block(block).1,
+            shard: geometry.path(geometry.file_number(block)),
+            block: geometry.number(block),
             row,
             reason,
         }

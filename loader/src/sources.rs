@@ -127,8 +127,8 @@ impl Sources {
     /// A block as messages name it.
     pub(crate) fn name(&self, source: u32, block: BlockId) -> String {
         let geometry = self.inputs[source as usize].input.geometry();
-        let (shard, number) = (geometry.shard(block).0, geometry.block(block).1);
-        format!("block `{number}` of `{}`", shard.path)
+        let path = geometry.path(geometry.file_number(block));
+        format!("block `{}` of `{path}`", geometry.number(block))
     }
 
     /// Blocks of all sources that were read twice because their bytes were not the right ones.
@@ -223,7 +223,7 @@ impl SourceInput {
             reason: format!(
                 "block `{}` has other classes than were counted when the loader was opened, which were damaged on the \
                  way; open the loader again",
-                self.input.geometry().block(block).1
+                self.input.geometry().number(block)
             ),
         })
     }

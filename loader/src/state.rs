@@ -3,7 +3,7 @@
 use feedline_schemas::{
     format::LOADER_STATE,
     ids::{Epoch, Hash128, Seed, Step},
-    loader_state::{LoaderState, MixturePhase, MixtureState, Numbers, SampleUnit},
+    loader_state::{LoaderState, MixturePhase, MixtureState, Numbers, SampleUnit, SkippedShards},
 };
 
 use crate::{
@@ -26,6 +26,8 @@ pub(crate) struct OrderIdentity {
     pub(crate) unit: SampleUnit,
     /// The mixture and its first phase, of several sources.
     pub(crate) mixture: Option<(MixtureConfig, Phase)>,
+    /// Shards that are left out.
+    pub(crate) skipped: Option<SkippedShards>,
 }
 
 impl OrderIdentity {
@@ -52,6 +54,7 @@ impl OrderIdentity {
                 samples_per_epoch: config.samples_per_epoch,
                 phases: vec![written(phase)],
             }),
+            skipped: self.skipped,
             epoch: Epoch::new(0),
             batch: Step::new(0),
         }
@@ -200,6 +203,11 @@ fn check(state: &LoaderState, ours: &LoaderState) -> Result<(), Error> {
         unit
     );
     compare("class_balance", class_balance(state), class_balance(ours));
+    let skipped = |state: &LoaderState| {
+        let skipped = state.skipped.as_ref();
+        skipped.map_or_else(|| "none".to_owned(), SkippedShards::to_string)
+    };
+    compare("skipped", skipped(state), skipped(ours));
     let fields = |state: &LoaderState| mixture_fields(state.mixture.as_ref());
     for ((field, theirs), (_, ours)) in fields(state).into_iter().zip(fields(ours)) {
         compare(field, theirs, ours);

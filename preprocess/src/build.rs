@@ -11,7 +11,10 @@ use feedline_schemas::{
     config::{DatasetConfig, PipelineConfig, SourceConfig},
     format::MANIFEST,
     ids::{Hash128, Name},
-    manifest::{DatasetCounts, Layout, Manifest, SourceReference, Split, SplitShards, TargetKind},
+    manifest::{
+        DatasetCounts, Layout, MOST_LISTED_SHARDS, Manifest, SourceReference, Split, SplitShards,
+        TargetKind,
+    },
     report::DatasetReport,
     transform::{FittedTarget, TransformArtefact},
 };
@@ -26,7 +29,7 @@ use crate::{
     content::key_of,
     fit::fit,
     landing::Landed,
-    manifest::{publish, put_transform, up_to_date},
+    manifest::{publish, put_tables, put_transform, up_to_date},
     meter::Meter,
     plan,
     rejects::{self, RejectWriter, Rejects},
@@ -229,6 +232,11 @@ impl Build<'_> {
             splits: written.splits,
             rejects: rejects.publish(&session, &self.store, &self.names).await?,
         };
+        let tables = manifest.add_tables(MOST_LISTED_SHARDS).map_err(|error| {
+            let advice = "write fewer shards: raise `shards.shard_bytes`";
+            Error::input("the list of shards", error.reason, advice)
+        })?;
+        put_tables(&self.store, tables).await?;
         manifest.fingerprint = manifest.compute_fingerprint();
         publish(&self.store, &manifest).await?;
         let seconds = self
@@ -402,6 +410,7 @@ impl Build<'_> {
             split,
             rows,
             shards: writer.finish().await?,
+            table: None,
         })
     }
 

@@ -1,7 +1,7 @@
 //! Publishing a dataset and finding it again.
 //!
-//! Order of writes: shards, rejects, transform artefact, `manifest-<generation>.json` (created, never replaced),
-//! `CURRENT` (replaced). Everything but `CURRENT` is named by content or generation, so a build that died anywhere
+//! Order of writes: shards, rejects, transform artefact, the tables of splits with many shards,
+//! `manifest-<generation>.json` (created, never replaced), `CURRENT` (replaced). Everything but `CURRENT` is named by content or generation, so a build that died anywhere
 //! leaves the previous dataset in place, and the next one repeats its writes with the same bytes.
 
 use std::collections::BTreeMap;
@@ -11,6 +11,7 @@ use feedline_schemas::{
     decode, encode,
     ids::Hash128,
     manifest::{Manifest, Shard},
+    shard_table,
     transform::{TransformArtefact, TransformReference},
 };
 use feedline_storage::{PutNew, Store};
@@ -20,10 +21,10 @@ use crate::Error;
 /// Name of the pointer to the manifest to read.
 const CURRENT: &str = "CURRENT";
 
-/// Reads the dataset's current manifest and checks its fingerprint.
+/// Reads the dataset's current manifest, with the shards that lie in tables, and checks its fingerprint.
 ///
 /// # Errors
-/// [`Error::Input`] when there is no dataset, or the pointer or the manifest is damaged; [`Error::Contract`] when the
+/// [`Error::Input`] when there is no dataset, or the pointer, the manifest or a table is damaged; [`Error::Contract`] when the
 /// manifest is of another version.
 pub async fn read_manifest(dataset: &Store) -> Result<Manifest, Error> {
     let Some(pointer) = dataset.get_opt(CURRENT).await? else {
@@ -42,17 +43,23 @@ pub async fn read_manifest(dataset: &Store) -> Result<Manifest, Error> {
         ));
     }
     let url = dataset.url_of(&name);
-    let manifest: Manifest = decode(&url, &dataset.get(&name).await?)?;
-    match manifest.compute_fingerprint() {
-        found if found == manifest.fingerprint => Ok(manifest),
-        found => Err(damaged(
-            &url,
-            format!(
-                "its content has fingerprint {found}, it says {}",
-                manifest.fingerprint
-            ),
-        )),
+    let mut manifest: Manifest = decode(&url, &dataset.get(&name).await?)?;
+    let found = manifest.compute_fingerprint();
+    if found != manifest.fingerprint {
+        let reason = format!(
+            "its content has fingerprint {found}, it says {}",
+            manifest.fingerprint
+        );
+        return Err(damaged(&url, reason));
     }
+    for split in &mut manifest.splits {
+        if let Some(table) = &split.table {
+            let file = dataset.get(&table.path).await?;
+            split.shards = shard_table::read(table, &file)
+                .map_err(|error| damaged(&dataset.url_of(&table.path), error.reason))?;
+        }
+    }
+    Ok(manifest)
 }
 
 /// Reads the transform artefact `manifest` names and checks its hash.
@@ -99,6 +106,17 @@ pub(crate) async fn put_transform(
         hash: artefact.hash,
         dataset: name.clone(),
     })
+}
+
+/// Writes the tables of a manifest: the path and the bytes of each. To be done before it is published.
+pub(crate) async fn put_tables(
+    dataset: &Store,
+    tables: Vec<(String, Vec<u8>)>,
+) -> Result<(), Error> {
+    for (path, file) in tables {
+        dataset.put(&path, Bytes::from(file)).await?;
+    }
+    Ok(())
 }
 
 /// Creates the next generation's manifest and points `CURRENT` at it. A manifest of equal content that an earlier,

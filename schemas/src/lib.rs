@@ -17,6 +17,7 @@ pub mod manifest;
 pub mod progress;
 pub mod record;
 pub mod report;
+pub mod shard_table;
 pub mod transform;
 pub mod units;
 

@@ -46,6 +46,9 @@ pub struct LoaderState {
     /// The sources, when there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mixture: Option<MixtureState>,
+    /// Shards that are left out of the order because their files are not whole. Resuming with others is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<SkippedShards>,
     /// Epoch in progress.
     pub epoch: Epoch,
     /// Global batches of that epoch already consumed.
@@ -116,6 +119,54 @@ impl fmt::Display for SampleUnit {
             Self::Tokens { length } => write!(f, "windows of {length} tokens"),
             Self::Bins { length } => write!(f, "bins of {length} tokens"),
         }
+    }
+}
+
+/// Which shards an order leaves out, of all its sources together. Written as one string, `<shards> <rows> <hash>`, so that
+/// a state stays small.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(into = "String", try_from = "String")]
+#[schemars(with = "String")]
+pub struct SkippedShards {
+    /// How many, at least 1.
+    pub shards: u64,
+    /// Rows in them, as the manifests count.
+    pub rows: u64,
+    /// xxh3-64 of the lines `<fingerprint of the source> <path>`, in the order of sources and shards, each with a
+    /// newline behind it.
+    pub hash: u64,
+}
+
+impl fmt::Display for SkippedShards {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { shards, rows, hash } = self;
+        write!(f, "{shards} shards with {rows} rows ({hash:016x})")
+    }
+}
+
+impl From<SkippedShards> for String {
+    fn from(skipped: SkippedShards) -> Self {
+        let SkippedShards { shards, rows, hash } = skipped;
+        format!("{shards} {rows} {hash:016x}")
+    }
+}
+
+impl TryFrom<String> for SkippedShards {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let parse = || {
+            let mut words = text.split(' ');
+            let (shards, rows, hash) = (words.next()?, words.next()?, words.next()?);
+            let is_hash = hash.len() == 16 && words.next().is_none();
+            let hash = u64::from_str_radix(hash, 16).ok().filter(|_| is_hash)?;
+            Some(Self {
+                shards: shards.parse().ok()?,
+                rows: rows.parse().ok()?,
+                hash,
+            })
+        };
+        parse().ok_or_else(|| format!("`{text}` is not two counts and a hash"))
     }
 }
 
@@ -248,6 +299,11 @@ mod tests {
                 samples_per_epoch: Some(100_000_000_000),
                 phases: list,
             }),
+            skipped: Some(SkippedShards {
+                shards: 1_000_000,
+                rows: 10_000_000_000,
+                hash: u64::MAX,
+            }),
             epoch: Epoch::new(99),
             batch: Step::new(99_999_999),
         }
@@ -283,6 +339,22 @@ mod tests {
             (LastBatch::Keep, SampleUnit::Rows)
         );
         assert_eq!(state.mixture, None);
+    }
+
+    #[test]
+    fn skipped_shards_that_make_no_sense_are_refused() {
+        for text in [
+            "",
+            "1 2",
+            "1 2 ff",
+            "1 2 x000000000000001",
+            "1 2 0000000000000001 ",
+            "-1 2 3",
+        ] {
+            let json = serde_json::to_string(text).unwrap();
+            let error = serde_json::from_str::<SkippedShards>(&json).unwrap_err();
+            assert!(error.to_string().contains("is not two counts and a hash"));
+        }
     }
 
     #[test]

@@ -18,17 +18,23 @@
 //! before any of them is read: [`Block::tokens`] has the sum of each block, and the file of [`Shard::lengths`] the
 //! length of every document as a little-endian `u32`, in row order and without a header, under its own checksum.
 //!
+//! A split of more than [`MOST_LISTED_SHARDS`] shards has them in a table of their own, [`SplitShards::table`], which is
+//! written before the manifest; see [`crate::shard_table`].
+//!
 //! Versions: fields that were added are absent from manifests without them, so that older manifests keep their
 //! fingerprint.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer, ser::SerializeStruct as _};
 
 use crate::{
     format::{MANIFEST, versioned},
     ids::{Hash128, Name, Seed, Sequence},
+    shard_table::{self, TableError},
     transform::TransformReference,
 };
+
+pub use crate::shard_table::MOST_LISTED_SHARDS;
 
 /// Manifest of a dataset.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -179,15 +185,49 @@ impl std::fmt::Display for Split {
 }
 
 /// The shards of a split.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SplitShards {
     /// Split.
     pub split: Split,
     /// Rows.
     pub rows: u64,
-    /// Shards in order; every shard but the last has full blocks only.
+    /// Shards in order; every shard but the last has full blocks only. Not written when there is a table: a manifest
+    /// that was just parsed then has none here until the table is read.
     pub shards: Vec<Shard>,
+    /// The file that lists the shards, when there are many: its rows are shards, see [`crate::shard_table`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<Shard>,
+}
+
+impl Serialize for SplitShards {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let listed = if self.table.is_some() {
+            &[]
+        } else {
+            &self.shards[..]
+        };
+        let mut fields = serializer.serialize_struct("SplitShards", 3)?;
+        fields.serialize_field("split", &self.split)?;
+        fields.serialize_field("rows", &self.rows)?;
+        fields.serialize_field("shards", listed)?;
+        match &self.table {
+            Some(table) => fields.serialize_field("table", table)?,
+            None => fields.skip_field("table")?,
+        }
+        fields.end()
+    }
+}
+
+impl SplitShards {
+    /// Number of shards, whether or not the table has been read.
+    #[must_use]
+    pub fn shard_count(&self) -> u64 {
+        match &self.table {
+            Some(table) => table.rows,
+            None => self.shards.len() as u64,
+        }
+    }
 }
 
 /// One shard.
@@ -241,6 +281,14 @@ pub struct Block {
     pub tokens: Option<u64>,
 }
 
+impl Block {
+    /// Length of metadata and body.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.body_bytes.saturating_add(self.metadata_bytes as u64)
+    }
+}
+
 impl Manifest {
     /// The shards of `split`, or none when the manifest lacks it.
     #[must_use]
@@ -248,7 +296,22 @@ impl Manifest {
         self.splits.iter().find(|s| s.split == split)
     }
 
-    /// Computes the fingerprint this manifest should carry.
+    /// Gives every split of more than `most` shards a table, which is [`MOST_LISTED_SHARDS`] but for tests. Returns the
+    /// path and the bytes of each: they are to be written before the manifest.
+    ///
+    /// # Errors
+    /// [`TableError`] for shards that no table can describe.
+    pub fn add_tables(&mut self, most: usize) -> Result<Vec<(String, Vec<u8>)>, TableError> {
+        let mut files = Vec::new();
+        for split in self.splits.iter_mut().filter(|s| s.shards.len() > most) {
+            let (table, file) = shard_table::write(split.split, &split.shards)?;
+            files.push((table.path.clone(), file));
+            split.table = Some(table);
+        }
+        Ok(files)
+    }
+
+    /// Computes the fingerprint this manifest should carry. It covers the tables through their hashes.
     #[must_use]
     pub fn compute_fingerprint(&self) -> Hash128 {
         let zeroed = Self {

@@ -152,6 +152,7 @@ impl Data for Toy {
             last_batch: LastBatch::Keep,
             unit: SampleUnit::Rows,
             mixture: None,
+            skipped: None,
             epoch: Epoch::new(0),
             batch: Step::new(0),
         }

@@ -261,6 +261,7 @@ impl Foreign {
             split,
             rows,
             shards,
+            table: None,
         };
         Geometry::new(&split).map(Arc::new).map_err(refuse)
     }

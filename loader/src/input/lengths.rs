@@ -19,7 +19,7 @@ impl DocumentLengths {
         let mut blocks = Vec::with_capacity(geometry.block_count() as usize);
         let mut before = (usize::MAX, 0);
         for block in 0..geometry.block_count() {
-            let shard = geometry.shard(block).1;
+            let shard = geometry.file_number(block) as usize;
             let rows = geometry.rows(block) as usize;
             let first = if before.0 == shard { before.1 } else { 0 };
             blocks.push((shard, first, rows));

@@ -118,7 +118,7 @@ impl Mds {
         if shard.entry.zip_data.is_some() {
             return Some(0..shard.entry.stored().bytes);
         }
-        let number = self.geometry.block(block).1 as usize;
+        let number = self.geometry.number(block) as usize;
         let bounds = shard.bounds.get()?;
         Some(bounds[number]..bounds[number + 1])
     }
@@ -131,7 +131,7 @@ impl Mds {
         extents: &dyn Extents,
     ) -> Result<BlockRows, Error> {
         let file = self.geometry.file_number(block);
-        let number = self.geometry.block(block).1;
+        let number = self.geometry.number(block);
         let rows = self.geometry.rows(block) as usize;
         let shard = &self.shards[file as usize];
         let wanted = Arc::clone(&self.wanted);

@@ -8,6 +8,7 @@ pub(crate) mod config;
 mod foreign;
 mod labels;
 mod lengths;
+mod manifest;
 mod mds;
 mod names;
 mod parquet;
@@ -29,6 +30,7 @@ use feedline_storage::{Listed, Store};
 use crate::{
     Error,
     block::BlockRows,
+    config::BadShards,
     fetch::{Extent, Extents},
     geometry::{BlockId, Geometry},
 };
@@ -68,6 +70,16 @@ pub(crate) struct Input {
     fingerprint: Hash128,
     format: Format,
     bad_values: BadValues,
+    skipped: Skipped,
+}
+
+/// Shards that are left out because their files are not whole.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Skipped {
+    /// Their rows.
+    pub(crate) rows: u64,
+    /// Their paths, relative to the dataset folder.
+    pub(crate) paths: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -94,6 +106,7 @@ impl<T> Opened<T> {
             fingerprint: self.fingerprint,
             format: format(self.format),
             bad_values,
+            skipped: Skipped::default(),
         }
     }
 }
@@ -101,7 +114,8 @@ impl<T> Opened<T> {
 impl Input {
     /// Opens a split of the dataset in `store`.
     ///
-    /// Of our own shards it reads the manifest, of MDS the index, of Parquet every footer, of WebDataset every header.
+    /// Of our own shards it reads the manifest and looks up their sizes; `bad_shards` says what happens to those that are
+    /// not as long as they should be. Of MDS it reads the index, of Parquet every footer, of WebDataset every header.
     ///
     /// # Errors
     /// [`Error::NoDataset`], [`Error::EmptySplit`], or what is wrong with the dataset's description.
@@ -109,14 +123,16 @@ impl Input {
         store: &Store,
         split: Split,
         config: &InputConfig,
+        bad_shards: BadShards,
     ) -> Result<Self, Error> {
         let found = find(store, split, config.format).await?;
         let (bad, folder) = (config.bad_values, found.folder.as_str());
         let files = found.files;
         Ok(match found.format {
             InputFormat::Detect | InputFormat::Shards => {
-                let opened = Shards::open(store, split).await?;
-                opened.into_input(bad, |shards| Format::Shards(Box::new(shards)))
+                let (opened, skipped) = Shards::open(store, split, bad_shards).await?;
+                let input = opened.into_input(bad, |shards| Format::Shards(Box::new(shards)));
+                Self { skipped, ..input }
             }
             InputFormat::Parquet => {
                 let opened = Parquet::open(store, (split, folder), files, config).await?;
@@ -148,6 +164,11 @@ impl Input {
         self.fingerprint
     }
 
+    /// The shards that are left out.
+    pub(crate) fn skipped(&self) -> &Skipped {
+        &self.skipped
+    }
+
     /// The manifest, if the dataset has one.
     pub(crate) fn manifest(&self) -> Option<&Manifest> {
         match &self.format {
@@ -176,7 +197,7 @@ impl Input {
             Format::Mds(mds) => mds.read(block, first, extents).await?,
         };
         values::check(&mut rows, &self.record, self.bad_values)
-            .map_err(|bad| values::error(self.url_of(block), self.geometry.block(block).1, bad))?;
+            .map_err(|bad| values::error(self.url_of(block), self.geometry.number(block), bad))?;
         Ok(rows)
     }
 
@@ -232,7 +253,7 @@ impl Input {
 
     /// Token ids in a block, if that is known before it is read.
     pub(crate) fn tokens(&self, block: BlockId) -> Option<u64> {
-        self.geometry.block(block).0.tokens
+        self.geometry.tokens(block)
     }
 
     /// Bytes that a block takes while it is held.

@@ -129,7 +129,7 @@ impl Parquet {
     /// Where the wanted columns of a row group lie.
     pub(super) fn ranges(&self, block: BlockId) -> Vec<Range<u64>> {
         let footer = &self.footers[self.geometry.file_number(block) as usize];
-        let group = self.geometry.block(block).1 as usize;
+        let group = self.geometry.number(block) as usize;
         let group = footer.metadata.metadata().row_group(group);
         merged(footer.leaves.iter().map(|leaf| chunk(group, *leaf)))
     }
@@ -142,7 +142,7 @@ impl Parquet {
         extents: &dyn Extents,
     ) -> Result<BlockRows, Error> {
         let file = self.geometry.file_number(block);
-        let group = self.geometry.block(block).1;
+        let group = self.geometry.number(block);
         let footer = &self.footers[file as usize];
         let ranges = self.ranges(block);
         let before = &footer.metadata.metadata().row_groups()[..group as usize];

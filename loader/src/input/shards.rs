@@ -1,46 +1,62 @@
 //! Our own shards: a manifest, and Arrow IPC files with a checksum for every block.
 
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use arrow::buffer::ScalarBuffer;
 use bytes::Bytes;
-use feedline_schemas::{
-    decode,
-    manifest::{Layout, Manifest, Shard, Split},
-};
+use feedline_schemas::manifest::{Layout, Manifest, Split};
 use feedline_storage::Store;
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::sync::OnceCell;
 
-use super::{DocumentLengths, Opened, Record, columns::ShardColumns, foreign::OPEN_READS, labels};
+use super::{
+    DocumentLengths, Opened, Record, Skipped, columns::ShardColumns, foreign::OPEN_READS, labels,
+    manifest,
+};
 use crate::{
     Error,
     block::{self, BlockRows},
+    config::BadShards,
     fetch::{Extent, Extents, FetchError, Identity},
     geometry::{BlockId, Geometry},
 };
 
-/// The shards of a split. Each shard's head is read once.
+/// The shards of a split. Heads that are the same are read once.
 #[derive(Debug)]
 pub(crate) struct Shards {
     store: Store,
     manifest: Manifest,
     geometry: Arc<Geometry>,
-    split: Split,
-    /// Path and columns of every shard.
-    heads: Vec<(Arc<str>, OnceCell<Arc<ShardColumns>>)>,
+    /// Columns by the head that tells them.
+    heads: Mutex<HashMap<Head, Arc<OnceCell<Arc<ShardColumns>>>>>,
     /// Columns of the shard read first, for all that have the same.
     usual_columns: OnceLock<Arc<ShardColumns>>,
     rereads: AtomicU64,
 }
 
+/// What a shard begins with. Shards of a dataset mostly have the same: then it is read of one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Head {
+    /// Known by length and checksum.
+    Like { bytes: u64, crc32c: u32 },
+    /// Of this shard.
+    Of(u32),
+}
+
 impl Shards {
-    /// Reads `CURRENT` and the manifest it names, and no shard yet.
-    pub(super) async fn open(store: &Store, split: Split) -> Result<Opened<Self>, Error> {
-        let manifest = read_manifest(store).await?;
+    /// Reads `CURRENT`, the manifest it names, and the sizes of the shards.
+    pub(super) async fn open(
+        store: &Store,
+        split: Split,
+        bad: BadShards,
+    ) -> Result<(Opened<Self>, Skipped), Error> {
+        let manifest = manifest::read(store).await?;
         let url = store.url();
         let Some(shards) = manifest.split(split).filter(|split| split.rows > 0) else {
             return Err(Error::EmptySplit { url, split });
@@ -49,27 +65,25 @@ impl Shards {
             url: url.clone(),
             reason,
         };
-        let geometry = Geometry::new(shards).map_err(refuse)?;
         if matches!(manifest.layout, Layout::Dense { features: 0, .. }) {
             return Err(refuse("its rows have no features".into()));
         }
-        let heads = shards.shards.iter().map(|s| s.path.as_str().into());
-        let heads = heads.map(|path| (path, OnceCell::new())).collect();
+        let (geometry, skipped) = manifest::geometry(store, shards, bad).await?;
         let geometry = Arc::new(geometry);
-        Ok(Opened {
+        let opened = Opened {
             record: Record::from(&manifest.layout),
             geometry: Arc::clone(&geometry),
             fingerprint: manifest.fingerprint,
             format: Self {
                 store: store.clone(),
                 geometry,
-                heads,
+                heads: Mutex::default(),
                 usual_columns: OnceLock::new(),
                 rereads: AtomicU64::new(0),
-                split,
                 manifest,
             },
-        })
+        };
+        Ok((opened, skipped))
     }
 
     pub(super) fn manifest(&self) -> &Manifest {
@@ -77,7 +91,7 @@ impl Shards {
     }
 
     pub(super) fn url_of(&self, block: BlockId) -> String {
-        self.url(self.geometry.shard(block).0)
+        self.url(self.geometry.file_number(block))
     }
 
     pub(super) fn rereads(&self) -> u64 {
@@ -91,13 +105,16 @@ impl Shards {
         extents: &dyn Extents,
     ) -> Result<BlockRows, Error> {
         let columns = self.columns(block, first, extents).await?;
-        let shard = self.geometry.shard(block).0;
-        let (entry, number) = self.geometry.block(block);
+        let (shard, number) = (
+            self.geometry.file_number(block),
+            self.geometry.number(block),
+        );
+        let entry = self.geometry.block(block);
         let bytes = match extents.get(&self.extent(block, first)).await {
             Ok(bytes) => bytes,
             Err(error) => return Err(self.explain(shard, number, error)),
         };
-        block::decode(bytes, entry, columns, &self.manifest.layout).map_err(|reason| {
+        block::decode(bytes, &entry, &columns, &self.manifest.layout).map_err(|reason| {
             Error::Corrupt {
                 shard: self.url(shard),
                 block: number,
@@ -114,7 +131,11 @@ impl Shards {
         extents: &dyn Extents,
     ) -> Result<Option<Vec<i32>>, Error> {
         let columns = self.columns(block, 0, extents).await?;
-        let (shard, (entry, number)) = (self.geometry.shard(block).0, self.geometry.block(block));
+        let (shard, number) = (
+            self.geometry.file_number(block),
+            self.geometry.number(block),
+        );
+        let entry = self.geometry.block(block);
         let body = entry.offset + u64::from(entry.metadata_bytes);
         let part = async |range| {
             let extent = Extent {
@@ -126,7 +147,7 @@ impl Shards {
             bytes.map_err(|error| self.explain(shard, number, error))
         };
         let metadata = part(entry.offset..body).await?;
-        let Some(classes) = labels::range_of_classes(&metadata, columns, entry.rows)
+        let Some(classes) = labels::range_of_classes(&metadata, &columns, entry.rows)
             .filter(|range| range.end <= entry.body_bytes)
         else {
             return Ok(None);
@@ -138,9 +159,9 @@ impl Shards {
     /// What is read for a block.
     pub(super) fn extent(&self, block: BlockId, first: u64) -> Extent {
         Extent {
-            path: Arc::clone(&self.heads[self.geometry.shard(block).1].0),
+            path: self.geometry.path(self.geometry.file_number(block)).into(),
             range: self.geometry.byte_range(block),
-            crc32c: Some(self.geometry.block(block).0.crc32c),
+            crc32c: Some(self.geometry.crc32c(block)),
             identity: Identity::Checksum,
             first,
         }
@@ -151,29 +172,55 @@ impl Shards {
         block: BlockId,
         first: u64,
         extents: &dyn Extents,
-    ) -> Result<&ShardColumns, Error> {
-        let (shard, number) = self.geometry.shard(block);
-        let columns = &self.heads[number].1;
-        let columns = columns.get_or_try_init(|| self.read_columns(shard, number, first, extents));
-        Ok(columns.await?.as_ref())
+    ) -> Result<Arc<ShardColumns>, Error> {
+        let shard = self.geometry.file_number(block);
+        let head = match self.geometry.head(shard) {
+            (bytes, Some(crc32c)) => Head::Like { bytes, crc32c },
+            (_, None) => Head::Of(shard),
+        };
+        let columns = {
+            let mut heads = self.heads.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(heads.entry(head).or_default())
+        };
+        let read = columns.get_or_try_init(async || {
+            // Always of the same one, so that every run finds it in a cache; unless that one cannot be read.
+            let alike = self.first_with(head, shard);
+            if alike != shard
+                && let Ok(columns) = self.read_columns(alike, first, extents).await
+            {
+                return Ok(columns);
+            }
+            self.read_columns(shard, first, extents).await
+        });
+        read.await.map(Arc::clone)
+    }
+
+    /// The first shard that begins like `shard`.
+    fn first_with(&self, head: Head, shard: u32) -> u32 {
+        match head {
+            Head::Of(shard) => shard,
+            Head::Like { bytes, crc32c } => (0..shard)
+                .find(|other| self.geometry.head(*other) == (bytes, Some(crc32c)))
+                .unwrap_or(shard),
+        }
     }
 
     /// Reads the head of a shard. Older manifests have no checksum of it; so when it makes no sense it is read once more.
     async fn read_columns(
         &self,
-        shard: &Shard,
-        number: usize,
+        shard: u32,
         first: u64,
         extents: &dyn Extents,
     ) -> Result<Arc<ShardColumns>, Error> {
+        let (bytes, crc32c) = self.geometry.head(shard);
         let extent = Extent {
-            path: Arc::clone(&self.heads[number].0),
-            range: 0..shard.blocks.first().map_or(0, |first| first.offset),
-            crc32c: shard.head_crc32c,
-            identity: match shard.head_crc32c {
+            path: self.geometry.path(shard).into(),
+            range: 0..bytes,
+            identity: match crc32c {
                 Some(_) => Identity::Checksum,
                 None => Identity::Version,
             },
+            crc32c,
             first,
         };
         let mut refused = None;
@@ -213,12 +260,8 @@ impl Shards {
 
     /// Reads the lengths of all documents.
     pub(super) async fn lengths(&self, extents: &dyn Extents) -> Result<DocumentLengths, Error> {
-        let shards = self
-            .manifest
-            .split(self.split)
-            .map_or(&[][..], |split| &split.shards);
-        // By number: over references the compiler cannot see that the future may move to another thread.
-        let reads = (0..shards.len()).map(|number| self.lengths_of(&shards[number], extents));
+        let shards = (0..).take(self.geometry.shard_count());
+        let reads = shards.map(|shard| self.lengths_of(shard, extents));
         let lengths = stream::iter(reads)
             .buffered(OPEN_READS)
             .try_collect()
@@ -228,22 +271,27 @@ impl Shards {
 
     async fn lengths_of(
         &self,
-        shard: &Shard,
+        shard: u32,
         extents: &dyn Extents,
     ) -> Result<ScalarBuffer<u32>, Error> {
+        let name = self.geometry.path(shard);
+        let blocks = self.geometry.blocks_of(shard);
         let refuse = |reason: String| Error::Manifest {
             url: self.store.url(),
             reason,
         };
-        let Some(lengths) = &shard.lengths else {
+        let Some(lengths) = self.geometry.lengths(shard) else {
             return Err(refuse(format!(
-                "shard `{}` has no lengths of documents",
-                shard.path
+                "shard `{name}` has no lengths of documents"
             )));
         };
+        let rows: u64 = blocks
+            .clone()
+            .map(|b| u64::from(self.geometry.rows(b)))
+            .sum();
         let extent = Extent {
             path: lengths.path.as_str().into(),
-            range: 0..shard.rows * 4,
+            range: 0..rows * 4,
             crc32c: Some(lengths.crc32c),
             identity: Identity::Checksum,
             first: 0,
@@ -258,16 +306,16 @@ impl Shards {
             .map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
             .collect();
         let mut rest = numbers.iter();
-        for block in &shard.blocks {
-            let sum: u64 = rest
-                .by_ref()
-                .take(block.rows as usize)
-                .map(|n| u64::from(*n))
-                .sum();
-            if block.tokens.is_some_and(|tokens| tokens != sum) {
+        for block in blocks {
+            let rows = rest.by_ref().take(self.geometry.rows(block) as usize);
+            let sum: u64 = rows.map(|n| u64::from(*n)).sum();
+            if self
+                .geometry
+                .tokens(block)
+                .is_some_and(|tokens| tokens != sum)
+            {
                 return Err(refuse(format!(
-                    "the lengths of shard `{}` do not fit its blocks",
-                    shard.path
+                    "the lengths of shard `{name}` do not fit its blocks"
                 )));
             }
         }
@@ -275,7 +323,7 @@ impl Shards {
     }
 
     /// Finds the plainest reason for which a shard cannot be read.
-    fn explain(&self, shard: &Shard, block: u32, error: FetchError) -> Error {
+    fn explain(&self, shard: u32, block: u32, error: FetchError) -> Error {
         let url = self.url(shard);
         match error {
             FetchError::Corrupt {
@@ -293,7 +341,7 @@ impl Shards {
             },
             FetchError::Truncated { size, .. } => Error::ShardTruncated {
                 shard: url,
-                expected: shard.bytes,
+                expected: self.geometry.shard_bytes(shard),
                 found: size,
             },
             error => Error::Read {
@@ -304,37 +352,7 @@ impl Shards {
         }
     }
 
-    fn url(&self, shard: &Shard) -> String {
-        self.store.url_of(&shard.path)
+    fn url(&self, shard: u32) -> String {
+        self.store.url_of(&self.geometry.path(shard))
     }
-}
-
-async fn read_manifest(dataset: &Store) -> Result<Manifest, Error> {
-    let url = dataset.url();
-    let storage = |source| Error::Storage {
-        url: dataset.url(),
-        source: Box::new(source),
-    };
-    let Some(current) = dataset.get_opt("CURRENT").await.map_err(storage)? else {
-        return Err(Error::NoDataset { url });
-    };
-    let name = String::from_utf8_lossy(&current).trim().to_owned();
-    if !name.starts_with("manifest-") || !name.ends_with(".json") || name.contains('/') {
-        return Err(Error::Manifest {
-            url,
-            reason: format!("`CURRENT` names `{name}`, which is not a manifest"),
-        });
-    }
-    let bytes = dataset.get(&name).await.map_err(storage)?;
-    let manifest: Manifest =
-        decode(&dataset.url_of(&name), &bytes).map_err(|source| Error::Contract { url, source })?;
-    let computed = manifest.compute_fingerprint();
-    if computed != manifest.fingerprint {
-        return Err(Error::Fingerprint {
-            url: dataset.url_of(&name),
-            found: manifest.fingerprint,
-            computed,
-        });
-    }
-    Ok(manifest)
 }

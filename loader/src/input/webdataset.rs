@@ -142,7 +142,7 @@ impl WebDataset {
     /// Where the samples of a block lie.
     pub(super) fn range(&self, block: BlockId) -> Range<u64> {
         let blocks = &self.blocks[self.geometry.file_number(block) as usize];
-        blocks[self.geometry.block(block).1 as usize].bytes.clone()
+        blocks[self.geometry.number(block) as usize].bytes.clone()
     }
 
     /// Reads a block of samples.
@@ -153,7 +153,7 @@ impl WebDataset {
         extents: &dyn Extents,
     ) -> Result<BlockRows, Error> {
         let file = self.geometry.file_number(block);
-        let number = self.geometry.block(block).1;
+        let number = self.geometry.number(block);
         let blocks = &self.blocks[file as usize];
         let TarBlock { bytes, rows } = blocks[number as usize].clone();
         let before = &blocks[..number as usize];

@@ -1,17 +1,21 @@
 //! What the order knows of a source: how many samples each block holds, and which blocks stay together.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
-use crate::geometry::{BlockId, Geometry};
+use crate::{
+    compact::Numbers,
+    geometry::{BlockId, Geometry},
+};
 
-/// The blocks of a source as units of shuffling: four bytes for each, and four for each extent.
+/// The blocks of a source as units of shuffling: two bytes for each, four when some have 2^16 samples, and four for each
+/// extent. Those of rows are shared with the [`Geometry`].
 ///
 /// A unit is an extent: some consecutive blocks of one shard, which are read and dealt together.
 #[derive(Clone, Debug)]
 pub(crate) struct Blocks {
     samples: u64,
     /// Samples of each block.
-    rows: Vec<u32>,
+    rows: Arc<Numbers>,
     /// First block of each extent, and the end; none when every block is an extent of its own.
     extents: Option<Vec<BlockId>>,
 }
@@ -21,15 +25,18 @@ impl Blocks {
     pub(crate) fn new(rows: Vec<u32>) -> Self {
         Self {
             samples: rows.iter().map(|rows| u64::from(*rows)).sum(),
-            rows,
+            rows: Arc::new(rows.into_iter().map(u64::from).collect()),
             extents: None,
         }
     }
 
     /// The blocks of a split, in extents of up to `extent_bytes`; a larger block is alone.
     pub(crate) fn of(geometry: &Geometry, extent_bytes: u64) -> Self {
-        let rows = (0..geometry.block_count()).map(|block| geometry.rows(block));
-        Self::new(rows.collect()).in_extents(geometry.extents(extent_bytes))
+        Self {
+            samples: geometry.samples(),
+            rows: Arc::clone(geometry.all_rows()),
+            extents: geometry.extents(extent_bytes),
+        }
     }
 
     /// The same blocks in these extents: the first block of each, and the number of blocks.
@@ -46,7 +53,7 @@ impl Blocks {
     /// Bytes held.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
-        4 * (self.rows.capacity() + self.extents.as_ref().map_or(0, Vec::capacity))
+        self.rows.bytes() + 4 * self.extents.as_ref().map_or(0, Vec::capacity)
     }
 
     /// Samples of all blocks.
@@ -55,8 +62,12 @@ impl Blocks {
     }
 
     /// Samples of a block.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "they were 32-bit numbers when they were put there"
+    )]
     pub(crate) fn rows(&self, block: BlockId) -> u32 {
-        self.rows[block as usize]
+        self.rows.get(block as usize) as u32
     }
 
     /// Number of blocks.
@@ -102,9 +113,6 @@ impl Blocks {
 
     /// Samples in some consecutive blocks.
     pub(crate) fn samples_in(&self, blocks: Range<BlockId>) -> u64 {
-        self.rows[blocks.start as usize..blocks.end as usize]
-            .iter()
-            .map(|rows| u64::from(*rows))
-            .sum()
+        self.rows.sum(blocks.start as usize..blocks.end as usize)
     }
 }

@@ -245,7 +245,7 @@ async fn what_has_no_classes_or_too_few_weights_is_refused() {
     );
 }
 
-/// The first reads of shards are a head, where the targets of a block are, and the targets.
+/// The first reads of a shard are where the targets of a block are, and the targets; its head is that of another.
 async fn damaged(read: u64, bit: usize) -> Loader {
     let store = dataset().await;
     let rule = Rule {
@@ -266,9 +266,9 @@ async fn damaged(read: u64, bit: usize) -> Loader {
 async fn targets_damaged_on_the_way_are_found_before_any_is_used() {
     let expected = open(&dataset().await, &balanced(ClassBalance::Equal, 50)).await;
     // Where the targets are is read anew, with the block and its checksum.
-    let loader = damaged(1, 8 * 9).await;
+    let loader = damaged(0, 8 * 9).await;
     assert_eq!(loader.start_state(), expected.start_state());
-    let loader = damaged(2, 0).await;
+    let loader = damaged(1, 0).await;
     assert_ne!(loader.start_state(), expected.start_state());
     let error = failure(loader.batches().unwrap()).to_string();
     assert!(error.contains("open the loader again"), "{error}");

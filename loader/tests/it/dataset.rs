@@ -71,6 +71,7 @@ pub(crate) async fn publish_layout(
             split: *split,
             rows: first,
             shards,
+            table: None,
         });
     }
     publish_manifest(store, manifest).await
@@ -288,7 +289,7 @@ pub(crate) fn describe(path: &str, file: &Bytes) -> Shard {
     }
 }
 
-fn empty_manifest(layout: Layout) -> Manifest {
+pub(crate) fn empty_manifest(layout: Layout) -> Manifest {
     let name = Name::new("numbers").unwrap();
     Manifest {
         format: MANIFEST.format.to_owned(),

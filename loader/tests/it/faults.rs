@@ -8,6 +8,7 @@ mod joined;
 mod network;
 mod order;
 pub(crate) mod pipeline;
+mod shards;
 
 use std::time::Duration;
 
@@ -141,7 +142,7 @@ async fn a_store_that_keeps_failing_is_named_with_the_block() {
 }
 
 #[tokio::test]
-async fn a_shard_cut_short_is_named_with_its_lengths() {
+async fn a_shard_cut_short_after_it_was_opened_is_named_with_its_lengths() {
     let store = Store::memory();
     let manifest = publish_train(&store, SHARDS).await;
     let shard = &manifest.splits[0].shards[1];
@@ -149,9 +150,12 @@ async fn a_shard_cut_short_is_named_with_its_lengths() {
     let last = shard.blocks.last().unwrap();
     let into_last_block = usize::try_from(last.offset).unwrap() + 5;
     for length in [into_last_block, 100, 0] {
+        store.put(SECOND, whole.clone()).await.unwrap();
+        let loader = open(&store, &config(16)).await;
         store.put(SECOND, whole.slice(..length)).await.unwrap();
+        let error = failure(loader.epoch(loader.start_state()).unwrap());
         assert_eq!(
-            epoch_error(&store).await.to_string(),
+            error.to_string(),
             format!(
                 "shard `{}` is cut short: it has `{length}` bytes and the manifest says `{}`; restore the file or \
                  build the dataset again",

@@ -208,6 +208,7 @@ fn state() -> LoaderState {
         last_batch: LastBatch::default(),
         unit: SampleUnit::default(),
         mixture: None,
+        skipped: None,
         epoch: Epoch::new(0),
         batch: Step::new(0),
     }

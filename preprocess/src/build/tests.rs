@@ -596,6 +596,35 @@ fn merged() -> Vec<columns::MergedColumn> {
 }
 
 #[tokio::test]
+async fn a_dataset_whose_shards_lie_in_tables_is_read_and_verified_like_any_other() {
+    let root = Store::memory();
+    market(&root).await;
+    build_with(&root, DATASET, 2).await.unwrap();
+    let dataset = root.child("dataset");
+    let listed = read_manifest(&dataset).await.unwrap();
+    let mut manifest = listed.clone();
+    let tables = manifest.add_tables(0).unwrap();
+    let path = tables[0].0.clone();
+    put_tables(&dataset, tables).await.unwrap();
+    manifest.fingerprint = manifest.compute_fingerprint();
+    publish(&dataset, &manifest).await.unwrap();
+    assert_eq!(read_manifest(&dataset).await.unwrap(), manifest);
+    for (ours, listed) in manifest.splits.iter().zip(&listed.splits) {
+        assert_eq!(ours.shards, listed.shards);
+        assert!(ours.table.is_some() && listed.table.is_none());
+    }
+    let report = verify(&dataset).await.unwrap();
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+    assert_eq!(
+        report.rows,
+        listed.splits.iter().map(|s| s.rows).sum::<u64>()
+    );
+    flip_bit(&dataset, &path, 700).await;
+    let error = read_manifest(&dataset).await.unwrap_err().to_string();
+    assert!(error.contains("its hash is"), "{error}");
+}
+
+#[tokio::test]
 async fn verify_names_the_damaged_block_and_goes_on() {
     let root = Store::memory();
     market(&root).await;

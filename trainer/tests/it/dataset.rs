@@ -106,6 +106,7 @@ pub(crate) async fn publish_rows(store: &Store, kind: Kind, rows: [usize; 3]) {
             split,
             rows: rows as u64,
             shards,
+            table: None,
         });
     }
     let mut manifest = Manifest {

@@ -8,6 +8,7 @@ use feedline_storage::{Store, StoreOptions};
 
 use super::{classes, documents, numbers, open, pictures, read_all};
 use crate::{
+    BadShards,
     block::{BlockRows, BlockTarget},
     input::{
         Input, Record,
@@ -65,7 +66,7 @@ async fn damaged_pages_of_pyarrow_are_known_by_their_checksums() {
     let config = with(InputFormat::Parquet, ColumnMap::default());
     let attempt = async |bytes: Bytes| -> Result<Vec<f32>, String> {
         store.put(name, bytes).await.unwrap();
-        let input = Input::open(&store, Split::Train, &config).await;
+        let input = Input::open(&store, Split::Train, &config, BadShards::Fail).await;
         let input = input.map_err(|e| e.to_string())?;
         let blocks = read_all(&input, &store).await.map_err(|e| e.to_string())?;
         Ok(numbers(&blocks))

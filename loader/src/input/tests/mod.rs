@@ -14,7 +14,7 @@ use feedline_storage::{Store, clock::SystemClock};
 
 use super::{Input, config::InputConfig};
 use crate::{
-    Error,
+    BadShards, Error,
     block::{BlockRows, BlockTarget},
     fetch::{FetchConfig, StoreExtents},
     metrics::Meters,
@@ -27,11 +27,15 @@ fn extents(store: &Store) -> StoreExtents {
 }
 
 async fn open(store: &Store, config: &InputConfig) -> Input {
-    Input::open(store, Split::Train, config).await.unwrap()
+    Input::open(store, Split::Train, config, BadShards::Fail)
+        .await
+        .unwrap()
 }
 
 async fn refused(store: &Store, config: &InputConfig) -> String {
-    let error = Input::open(store, Split::Train, config).await.unwrap_err();
+    let error = Input::open(store, Split::Train, config, BadShards::Fail)
+        .await
+        .unwrap_err();
     error.to_string()
 }
 

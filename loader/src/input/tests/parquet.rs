@@ -13,6 +13,7 @@ use feedline_storage::Store;
 
 use super::{classes, documents, failure, keys, numbers, open, pictures, read_all, refused};
 use crate::{
+    BadShards,
     block::{BlockRows, BlockTarget},
     foreign::{column, parquet},
     input::{
@@ -355,7 +356,7 @@ async fn no_cut_and_no_flipped_bit_is_a_panic() {
     let attempt = async |bytes: Vec<u8>| {
         store.put("x.parquet", bytes.into()).await.unwrap();
         let config = InputConfig::default();
-        let input = crate::input::Input::open(&store, Split::Train, &config);
+        let input = crate::input::Input::open(&store, Split::Train, &config, BadShards::Fail);
         match input.await {
             Ok(input) => read_all(&input, &store).await.is_ok(),
             Err(_) => false,

@@ -63,7 +63,8 @@ impl Remote {
             let batches = collect(loader.epoch(loader.start_state()).unwrap());
             assert_eq!(batches, expected, "{}", store.url());
             let mut log = self.server.log();
-            log.retain(|asked| asked.path.contains("/shards/"));
+            // Those without a range ask for sizes.
+            log.retain(|asked| asked.path.contains("/shards/") && asked.range.is_some());
             then(&loader, &log);
         }
     }
@@ -268,8 +269,8 @@ async fn fault_07_a_body_that_drips_is_given_up_and_asked_for_elsewhere() {
     let remote = Remote::of(&[&[40; 6]]).await;
     let mut config = quick();
     config.fetch.progress_window = Duration::from_millis(200);
-    // What continues a body is a range of its own, so that only some requests may drip.
-    let drip = |asked: &Asked| match asked.number == 3 {
+    // What continues a body is a range of its own, so that only some requests may drip: this is the first for a shard.
+    let drip = |asked: &Asked| match asked.number == 4 {
         true => Fault::Drip(Duration::from_millis(5)),
         false => Fault::None,
     };
@@ -454,7 +455,7 @@ async fn all_faults_together_lose_nothing_and_mix_up_nothing() {
         let draw = (asked.number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         match draw % 20 {
             // Damage twice would be an error.
-            _ if asked.number == 5 => Fault::Flip(9),
+            _ if asked.number == 8 => Fault::Flip(9),
             0 => Fault::Status(503, None),
             1 => Fault::Status(500, None),
             2 => Fault::Cut(1000),
@@ -468,7 +469,7 @@ async fn all_faults_together_lose_nothing_and_mix_up_nothing() {
     remote
         .survives(&config, mixed, |loader, _| {
             let fetches = loader.metrics().fetches;
-            assert!(fetches.extents >= 34, "{fetches:?}");
+            assert!(fetches.extents >= 32, "{fetches:?}");
         })
         .await;
 }

@@ -1,0 +1,291 @@
+//! The manifest of a dataset, and the shards of a split that it lists.
+//!
+//! A split of very many shards has them in a table, which is read in parts, a few at a time, and of which only columns of
+//! numbers and names stay in memory.
+//!
+//! Whether files are as long as the manifest says is found out while the dataset is opened: by one request for each of up
+//! to [`MOST_ASKED`] shards, and beyond that by listing their folder, a thousand files a request. A table of shards is so
+//! long that even the listing would take minutes; its shards are looked up only if those that are not whole are to be
+//! skipped, and otherwise when they are first read.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use feedline_schemas::{
+    decode,
+    manifest::{Manifest, Shard, SplitShards},
+    shard_table,
+};
+use feedline_storage::Store;
+use futures::{StreamExt, TryStreamExt, stream};
+
+use super::Skipped;
+use crate::{Error, config::BadShards, geometry::Geometry, guard::catching};
+
+/// Most shards that are asked for their size one by one.
+const MOST_ASKED: usize = 1000;
+
+/// Requests for sizes under way at one time.
+const ASKED_AT_A_TIME: usize = 64;
+
+/// How long it may take to find out sizes that nothing depends on.
+const MOST_WAIT: Duration = Duration::from_secs(30);
+
+/// Parts of a table, of about 2 MB each, that are read at one time.
+const PARTS_AT_A_TIME: usize = 4;
+
+/// Shards that a log line names.
+const MOST_NAMED: usize = 8;
+
+/// Reads `CURRENT` and the manifest it names.
+pub(super) async fn read(dataset: &Store) -> Result<Manifest, Error> {
+    let url = dataset.url();
+    let storage = |source| storage_error(dataset, source);
+    let Some(current) = dataset.get_opt("CURRENT").await.map_err(storage)? else {
+        return Err(Error::NoDataset { url });
+    };
+    let name = String::from_utf8_lossy(&current).trim().to_owned();
+    if !name.starts_with("manifest-") || !name.ends_with(".json") || name.contains('/') {
+        return Err(Error::Manifest {
+            url,
+            reason: format!("`CURRENT` names `{name}`, which is not a manifest"),
+        });
+    }
+    let bytes = dataset.get(&name).await.map_err(storage)?;
+    let manifest: Manifest =
+        decode(&dataset.url_of(&name), &bytes).map_err(|source| Error::Contract { url, source })?;
+    let computed = manifest.compute_fingerprint();
+    if computed != manifest.fingerprint {
+        return Err(Error::Fingerprint {
+            url: dataset.url_of(&name),
+            found: manifest.fingerprint,
+            computed,
+        });
+    }
+    Ok(manifest)
+}
+
+/// The blocks of the shards of a split, and the shards that are left out because their files are not whole.
+pub(super) async fn geometry(
+    store: &Store,
+    split: &SplitShards,
+    bad: BadShards,
+) -> Result<(Geometry, Skipped), Error> {
+    let refuse = |reason| Error::Manifest {
+        url: store.url(),
+        reason,
+    };
+    let sizes = sizes(store, split, bad).await?;
+    let mut found = Found {
+        store,
+        sizes,
+        bad,
+        geometry: Geometry::default(),
+        skipped: Skipped::default(),
+    };
+    for shard in &split.shards {
+        found.add(shard)?;
+    }
+    if let Some(table) = &split.table {
+        let table = Arc::new(table.clone());
+        let parts = (0..table.blocks.len()).map(|part| read_part(store, &table, part));
+        let mut parts = stream::iter(parts).buffered(PARTS_AT_A_TIME);
+        while let Some(shards) = parts.try_next().await? {
+            for shard in &shards {
+                found.add(shard)?;
+            }
+        }
+    }
+    let Found {
+        geometry, skipped, ..
+    } = found;
+    let geometry = geometry.finish(split.split, split.rows).map_err(refuse)?;
+    skipped.log(store);
+    if geometry.samples() == 0 {
+        return Err(Error::File {
+            url: store.url(),
+            reason: format!(
+                "none of the `{}` shards of split `{}` that have rows is whole; restore the files",
+                skipped.paths.len(),
+                split.split
+            ),
+        });
+    }
+    Ok((geometry, skipped))
+}
+
+fn storage_error(store: &Store, source: feedline_storage::Error) -> Error {
+    Error::Storage {
+        url: store.url(),
+        source: Box::new(source),
+    }
+}
+
+async fn read_part(store: &Store, table: &Arc<Shard>, number: usize) -> Result<Vec<Shard>, Error> {
+    let part = table.blocks[number].clone();
+    let range = part.offset..part.offset.saturating_add(part.bytes());
+    let bytes = store.get_range(&table.path, range).await;
+    let bytes = bytes.map_err(|source| storage_error(store, source))?;
+    let shared = Arc::clone(table);
+    let read = move || {
+        catching(|| shard_table::read_part(&shared, &part, &bytes).map_err(|e| e.to_string()))
+    };
+    let read = tokio::task::spawn_blocking(read).await;
+    let read = read.map_err(|e| e.to_string()).and_then(|read| read?);
+    read.map_err(|reason| Error::Manifest {
+        url: store.url(),
+        reason,
+    })
+}
+
+/// The shards found so far.
+struct Found<'a> {
+    store: &'a Store,
+    /// By path, if they are known; files that are not there are absent.
+    sizes: Option<HashMap<String, u64>>,
+    bad: BadShards,
+    geometry: Geometry,
+    skipped: Skipped,
+}
+
+impl Found<'_> {
+    fn add(&mut self, shard: &Shard) -> Result<(), Error> {
+        let size = self.sizes.as_ref().map(|sizes| sizes.get(&shard.path));
+        match (size, self.bad) {
+            (Some(found), BadShards::Skip) if found != Some(&shard.bytes) => {
+                self.geometry.skip(shard);
+                self.skipped.add(shard);
+                return Ok(());
+            }
+            (Some(Some(&found)), BadShards::Fail) if found != shard.bytes => {
+                return Err(Error::ShardTruncated {
+                    shard: self.store.url_of(&shard.path),
+                    expected: shard.bytes,
+                    found,
+                });
+            }
+            // One that is missing is an error when it is read: until then a cache may have what is needed of it.
+            _ => {}
+        }
+        self.geometry.push(shard).map_err(|reason| Error::Manifest {
+            url: self.store.url(),
+            reason,
+        })
+    }
+}
+
+/// Sizes of files by path, of those that are there. None when they are not looked up or cannot be.
+async fn sizes(
+    store: &Store,
+    split: &SplitShards,
+    bad: BadShards,
+) -> Result<Option<HashMap<String, u64>>, Error> {
+    if bad == BadShards::Fail && split.table.is_some() {
+        return Ok(None);
+    }
+    let look = async {
+        match split.shards.len() {
+            0..=MOST_ASKED if split.table.is_none() => ask(store, &split.shards).await,
+            _ => list(store, &split.shards).await,
+        }
+    };
+    if bad == BadShards::Skip {
+        let found = look.await.map_err(|source| storage_error(store, source));
+        return found.map(Some);
+    }
+    // The read of a shard that is not whole fails too: nothing depends on knowing it earlier.
+    let reason = match tokio::time::timeout(MOST_WAIT, look).await {
+        Ok(Ok(found)) => return Ok(Some(found)),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("no answer within {} s", MOST_WAIT.as_secs()),
+    };
+    tracing::warn!(
+        store = store.url(),
+        reason,
+        "the sizes of shards cannot be looked up, they are compared when shards are read"
+    );
+    Ok(None)
+}
+
+async fn ask(
+    store: &Store,
+    shards: &[Shard],
+) -> Result<HashMap<String, u64>, feedline_storage::Error> {
+    let sizes = (0..shards.len()).map(async |number| {
+        let path = &shards[number].path;
+        match store.size(path).await {
+            Ok(size) => Ok(Some((path.clone(), size))),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    });
+    let found = stream::iter(sizes).buffer_unordered(ASKED_AT_A_TIME);
+    found
+        .try_filter_map(async |size| Ok(size))
+        .try_collect()
+        .await
+}
+
+async fn list(
+    store: &Store,
+    shards: &[Shard],
+) -> Result<HashMap<String, u64>, feedline_storage::Error> {
+    let listed = store.list(&common_folder(shards)).await?;
+    Ok(listed.into_iter().map(|l| (l.path, l.bytes)).collect())
+}
+
+/// The innermost folder that all of these are in; of none, where shards usually are.
+fn common_folder(shards: &[Shard]) -> String {
+    let Some((first, others)) = shards.split_first() else {
+        return "shards".into();
+    };
+    let mut folder: Vec<&str> = first.path.split('/').collect();
+    folder.pop();
+    for shard in others {
+        let same = folder.iter().zip(shard.path.split('/'));
+        let same = same.take_while(|(a, b)| **a == *b).count();
+        folder.truncate(same);
+    }
+    folder.join("/")
+}
+
+impl Skipped {
+    fn add(&mut self, shard: &Shard) {
+        self.rows += shard.rows;
+        self.paths.push(shard.path.clone());
+    }
+
+    fn log(&self, store: &Store) {
+        if !self.paths.is_empty() {
+            tracing::error!(
+                store = store.url(),
+                shards = self.paths.len(),
+                rows = self.rows,
+                first = self.paths[..self.paths.len().min(MOST_NAMED)].join(", "),
+                "shards are not whole and are left out"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_of_all_shards_is_listed() {
+        let check = |paths: &[&str], folder: &str| {
+            let shard = |path: &&str| Shard {
+                path: (*path).to_owned(),
+                ..crate::geometry::tests::split_of(&[&[1]]).shards.remove(0)
+            };
+            let shards: Vec<_> = paths.iter().map(shard).collect();
+            assert_eq!(common_folder(&shards), folder);
+        };
+        check(&[], "shards");
+        check(&["a"], "");
+        check(&["s/t/a", "s/t/b"], "s/t");
+        check(&["s/t/a", "s/tt/b"], "s");
+        check(&["s/t/a", "s/t/u/b", "s/t/u/c"], "s/t");
+        check(&["s/t/a", "u"], "");
+    }
+}
