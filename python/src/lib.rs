@@ -4,6 +4,7 @@
 mod batch;
 mod errors;
 mod loader;
+mod settings;
 mod waiting;
 
 use pyo3::prelude::*;

@@ -1,85 +1,25 @@
 //! Opening a loader, and one pass over it.
 
 use std::{
-    collections::BTreeMap,
     process,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
     task::Poll,
-    time::Duration,
 };
 
-use feedline_loader::{
-    BadValues, ColumnMap, EpochBatches, Error, InputConfig, InputFormat, LastBatch, LoaderConfig,
-    TokenLayout, TokensConfig,
-    picture::{MixedBy, PictureConfig},
-};
-use feedline_schemas::{
-    ids::{Rank, Seed},
-    loader_state::LoaderState,
-    manifest::{Split, TargetKind},
-};
+use feedline_loader::{EpochBatches, Error};
+use feedline_schemas::loader_state::LoaderState;
 use feedline_storage::{Store, StoreOptions, clock::SystemClock};
 use pyo3::prelude::*;
 
 use crate::{
     batch::{Batch, Place},
-    errors, waiting,
+    errors,
+    settings::Settings,
+    waiting,
 };
-
-/// What `Loader` is opened with. Python has filled in every default that is its own.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-struct Settings {
-    split: String,
-    seed: u64,
-    global_batch: u32,
-    rank: u32,
-    world_size: u32,
-    domains: Option<u32>,
-    window_blocks: Option<u32>,
-    prefetch_bytes: Option<u64>,
-    slabs: Option<u32>,
-    threads: Option<u32>,
-    reads: Option<u32>,
-    stall_timeout_s: Option<f64>,
-    max_bad_share: Option<f64>,
-    /// JSON of a `PictureConfig`.
-    pictures: Option<String>,
-    tokens: Option<Tokens>,
-    extent_bytes: Option<u64>,
-    last_batch: String,
-    format: Option<String>,
-    columns: Columns,
-    target: Option<String>,
-    /// Number of classes, when the target is a class.
-    classes: Option<u32>,
-    bad_values: String,
-    /// What the environment says about object stores.
-    variables: BTreeMap<String, String>,
-}
-
-/// How documents become rows.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-struct Tokens {
-    length: u32,
-    pack: bool,
-    padding_id: u32,
-}
-
-/// Columns by what they are used as.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-struct Columns {
-    x: Vec<String>,
-    y: Option<String>,
-    image: Option<String>,
-    tokens: Option<String>,
-    key: Option<String>,
-}
 
 /// One split of a dataset, opened.
 #[pyclass(frozen, module = "feedline._feedline")]
@@ -101,17 +41,23 @@ pub(crate) struct Batches {
 
 #[pymethods]
 impl Loader {
-    /// Opens the dataset at `url`.
+    /// Opens the datasets at `urls`; several are mixed.
     #[new]
-    fn new(py: Python<'_>, url: &str, settings: Settings) -> PyResult<Self> {
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "Python's values are converted"
+    )]
+    fn new(py: Python<'_>, urls: Vec<String>, settings: Settings) -> PyResult<Self> {
         let config = settings.config(py)?;
         let options = StoreOptions {
             vars: settings.variables,
         };
-        let store = Store::open(url, &options)
+        let stores = urls.iter().map(|url| Store::open(url, &options));
+        let stores = stores
+            .collect::<Result<Vec<_>, _>>()
             .map_err(|error| errors::of_class(py, "ReadError", &error.to_string()))?;
         let opened = waiting::run(py, async {
-            feedline_loader::Loader::open(&store, &config, Arc::new(SystemClock)).await
+            feedline_loader::Loader::open_mixture(&stores, &config, Arc::new(SystemClock)).await
         })?;
         Ok(Self {
             inner: Arc::new(opened.map_err(|error| errors::exception(py, &error))?),
@@ -237,113 +183,6 @@ impl Batches {
 
     fn pass(&self) -> MutexGuard<'_, Option<EpochBatches>> {
         self.pass.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Settings {
-    fn config(&self, py: Python<'_>) -> PyResult<LoaderConfig> {
-        let splits = Split::ALL.map(|split| (split.as_str(), split));
-        let split = one_of(py, "split", &self.split, &splits)?;
-        let mut config = LoaderConfig::new(split, Seed::new(self.seed), self.global_batch);
-        config.rank = Rank::new(self.rank);
-        config.world_size = self.world_size;
-        config.domains = self.domains.unwrap_or(config.domains);
-        config.window_blocks = self.window_blocks.unwrap_or(config.window_blocks);
-        config.extent_bytes = self.extent_bytes.unwrap_or(config.extent_bytes);
-        config.prefetch_bytes = self.prefetch_bytes.unwrap_or(config.prefetch_bytes);
-        config.slabs = self.slabs.unwrap_or(config.slabs);
-        config.threads = self.threads.unwrap_or(config.threads);
-        config.reads = self.reads.unwrap_or(config.reads);
-        config.max_bad_share = self.max_bad_share.unwrap_or(config.max_bad_share);
-        if let Some(seconds) = self.stall_timeout_s {
-            // What is no duration, infinity above all, is no limit.
-            config.stall_timeout = Duration::try_from_secs_f64(seconds).ok();
-        }
-        let lasts = [LastBatch::Keep, LastBatch::Drop, LastBatch::Pad];
-        let lasts = lasts.map(|last| (last.as_str(), last));
-        config.last_batch = one_of(py, "last_batch", &self.last_batch, &lasts)?;
-        config.pictures = self.pictures(py)?;
-        config.tokens = self.tokens.as_ref().map(|tokens| TokensConfig {
-            length: tokens.length,
-            layout: if tokens.pack {
-                TokenLayout::Packed
-            } else {
-                TokenLayout::Documents
-            },
-            padding_id: tokens.padding_id,
-        });
-        config.input = self.input(py)?;
-        Ok(config)
-    }
-
-    fn input(&self, py: Python<'_>) -> PyResult<InputConfig> {
-        let formats = [
-            ("shards", InputFormat::Shards),
-            ("parquet", InputFormat::Parquet),
-            ("webdataset", InputFormat::WebDataset),
-            ("mds", InputFormat::Mds),
-        ];
-        let bad_values = [
-            ("fail", BadValues::Fail),
-            ("skip", BadValues::Skip),
-            ("keep", BadValues::Keep),
-        ];
-        let targets = [
-            ("none", TargetKind::None),
-            ("regression", TargetKind::Regression),
-            (
-                "classification",
-                TargetKind::Classification {
-                    classes: self.classes.unwrap_or(i32::MAX.unsigned_abs()),
-                },
-            ),
-        ];
-        let format = self.format.as_deref();
-        let format = format.map(|format| one_of(py, "format", format, &formats));
-        let target = self.target.as_deref();
-        let target = target.map(|target| one_of(py, "target", target, &targets));
-        Ok(InputConfig {
-            format: format.transpose()?.unwrap_or_default(),
-            columns: ColumnMap {
-                x: self.columns.x.clone(),
-                y: self.columns.y.clone(),
-                image: self.columns.image.clone(),
-                tokens: self.columns.tokens.clone(),
-                key: self.columns.key.clone(),
-            },
-            target: target.transpose()?,
-            bad_values: one_of(py, "bad_values", &self.bad_values, &bad_values)?,
-        })
-    }
-}
-
-/// The value called `text`.
-fn one_of<T: Copy>(py: Python<'_>, key: &str, text: &str, values: &[(&str, T)]) -> PyResult<T> {
-    let found = values.iter().find(|(name, _)| *name == text);
-    found.map(|(_, value)| *value).ok_or_else(|| {
-        let names: Vec<_> = values.iter().map(|(name, _)| format!("`{name}`")).collect();
-        let text = format!(
-            "cannot use loader setting `{key}`: it is `{text}`, use one of {}",
-            names.join(", ")
-        );
-        errors::of_class(py, "ConfigError", &text)
-    })
-}
-
-impl Settings {
-    fn pictures(&self, py: Python<'_>) -> PyResult<Option<PictureConfig>> {
-        let refuse = |reason: &dyn std::fmt::Display| {
-            let text = format!("cannot use loader setting `pictures`: {reason}");
-            errors::of_class(py, "ConfigError", &text)
-        };
-        let read = |text: &String| serde_json::from_str::<PictureConfig>(text);
-        let pictures = self.pictures.as_ref().map(read).transpose();
-        let pictures = pictures.map_err(|error| refuse(&error))?;
-        let mix = pictures.as_ref().and_then(|pictures| pictures.mix);
-        if mix.is_some_and(|mix| mix.mixed_by == MixedBy::Caller) {
-            return Err(refuse(&"`mix.mixed_by` is `caller`, use `loader`"));
-        }
-        Ok(pictures)
     }
 }
 

@@ -44,7 +44,8 @@ class Loader:
 
     Arguments:
         url: folder of the dataset (our shards, Parquet files, WebDataset tars or MDS): a path, `file://`, `s3://`, `gs://`, `az://` or `http(s)://`. Credentials of
-            object stores come from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`).
+            object stores come from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`). A list of folders is mixed: their
+            samples share batches, see `weights`.
         batch_size: samples in a batch of one rank, as for a `DataLoader`. The global batch is this times the world size.
         split: `"train"`, `"validation"` or `"test"`.
         seed: seed of the shuffle.
@@ -65,7 +66,24 @@ class Loader:
             Without `shuffle` the default is the centre, for evaluation. Random numbers depend on (seed, epoch, sample)
             only, so that a resumed run sees the same pixels.
         tokens: how documents become rows, needed for datasets of tokens: `{"length": 1025}`, with `"pack"` (several
-            documents to a row, default true) and `"padding_id"` (default 0).
+            documents to a row, default true) and `"padding_id"` (default 0). Instead of `"pack"`, `"layout"` is `"packed"`,
+            `"documents"` (one to a row) or `"stream"` (all documents one after the other, cut anywhere; rows overlap by one
+            id).
+        class_balance: how often each class comes, whatever its share of the rows: `"equal"`, or a list of weights, one for
+            each class in the order of their ids. A part of the order. By default each row comes once in an epoch.
+        weights: for a list of datasets, how much of each the mixture has; by default as much as it has samples. They may be
+            others when a run is resumed, and hold from there on.
+        ends: for a list of datasets, what comes after the last sample of each: `"repeat"` (its first, in a new order) or
+            `"stop"`; one for all or a list. Default `"repeat"`.
+        stratified: for a list of datasets, whether each global batch has the same make-up. Default false.
+        samples_per_epoch: for a list of datasets, samples in an epoch. Default: until the first dataset that stops is at its
+            end; if all repeat, as many as all datasets have together.
+        cache_dir, cache_bytes: a folder on a local disk that keeps what was read from a remote store, and most bytes of it, at
+            least two shuffle windows. Ranks and jobs may share it.
+        fetch: how bytes are asked for, a dict with any of `"deadline_s"` (default 300: what cannot be had for this long ends the
+            iteration), `"hedge_permille"` (45: most second requests for what is late, in thousandths of all), `"hedge_least_s"`,
+            `"attempt_least_s"`, `"attempt_most_s"`, `"least_bytes_per_second"`, `"progress_window_s"`, `"backoff_s"`,
+            `"backoff_most_s"` and `"local_threads"`.
         format: `"shards"`, `"parquet"`, `"webdataset"` or `"mds"`; by default what lies at the URL decides.
         columns: for formats other than our own, which columns are read, by what they are used as: a dict with any of
             `"x"` (a list of names), `"y"`, `"image"`, `"tokens"` and `"key"`. By default numeric columns are `x`, and
@@ -108,6 +126,14 @@ class Loader:
         last_batch="keep",
         pictures=None,
         tokens=None,
+        class_balance=None,
+        weights=None,
+        ends="repeat",
+        stratified=False,
+        samples_per_epoch=None,
+        cache_dir=None,
+        cache_bytes=None,
+        fetch=None,
         format=None,
         columns=None,
         target=None,
@@ -124,8 +150,9 @@ class Loader:
         as_torch=False,
     ):
         self.rank, self.world_size = ranks.resolve(rank, world_size)
+        urls = [os.fspath(one) for one in url] if isinstance(url, (list, tuple)) else [os.fspath(url)]
         self._inner = _feedline.Loader(
-            os.fspath(url),
+            urls,
             {
                 "split": split,
                 "seed": seed,
@@ -141,7 +168,11 @@ class Loader:
                 "stall_timeout_s": stall_timeout_s,
                 "max_bad_share": max_bad_share,
                 "pictures": None if pictures is None else json.dumps(_pictures(pictures, shuffle)),
-                "tokens": None if tokens is None else {"pack": True, "padding_id": 0, **tokens},
+                "tokens": None if tokens is None else _tokens(tokens),
+                "class_balance": _class_balance(class_balance),
+                "mixture": _mixture(url, weights, ends, stratified, samples_per_epoch),
+                "cache": _cache(cache_dir, cache_bytes),
+                "fetch": _fetch(fetch or {}),
                 "extent_bytes": extent_bytes,
                 "last_batch": "drop" if drop_last else last_batch,
                 "format": format,
@@ -297,10 +328,76 @@ class _Epoch:
         self._batches.close()
 
 
-def _columns(asked):
-    unknown = set(asked) - {"x", "y", "image", "tokens", "key"}
+_FETCH = (
+    "local_threads",
+    "deadline_s",
+    "attempt_least_s",
+    "attempt_most_s",
+    "least_bytes_per_second",
+    "progress_window_s",
+    "hedge_permille",
+    "hedge_least_s",
+    "backoff_s",
+    "backoff_most_s",
+)
+
+
+def _known(setting, asked, names):
+    """Refuses what nobody would look at."""
+    unknown = set(asked) - set(names)
     if unknown:
-        raise ConfigError(f"cannot use `columns`: `{min(unknown)}` is none of `x`, `y`, `image`, `tokens`, `key`")
+        known = ", ".join(f"`{name}`" for name in names)
+        raise ConfigError(f"cannot use `{setting}`: `{min(unknown)}` is none of {known}")
+
+
+def _fetch(asked):
+    _known("fetch", asked, _FETCH)
+    return {name: asked.get(name) for name in _FETCH}
+
+
+def _tokens(asked):
+    _known("tokens", asked, ("length", "layout", "pack", "padding_id"))
+    if "length" not in asked:
+        raise ConfigError("cannot use `tokens`: `length` is missing, the number of ids in a row")
+    if "layout" in asked and "pack" in asked:
+        raise ConfigError("cannot use `tokens`: give either `layout` or `pack`")
+    layout = asked.get("layout", "packed" if asked.get("pack", True) else "documents")
+    return {"length": asked["length"], "layout": layout, "padding_id": asked.get("padding_id", 0)}
+
+
+def _class_balance(asked):
+    if asked is None or not isinstance(asked, str):
+        if asked is not None and not len(asked):
+            raise ConfigError("cannot use `class_balance`: it has no weights, use `equal` or one for each class")
+        return None if asked is None else [float(weight) for weight in asked]
+    if asked != "equal":
+        raise ConfigError(f"cannot use `class_balance`: it is `{asked}`, use `equal` or a list of weights")
+    return []
+
+
+def _mixture(url, weights, ends, stratified, samples_per_epoch):
+    if not isinstance(url, (list, tuple)):
+        given = {"weights": weights, "samples_per_epoch": samples_per_epoch, "stratified": stratified or None}
+        for name, value in given.items():
+            if value is not None:
+                raise ConfigError(f"cannot use `{name}`: there is one dataset, give a list of them")
+        return None
+    ends = [ends] * len(url) if isinstance(ends, str) else list(ends)
+    weights = [None] * len(url) if weights is None else [float(weight) for weight in weights]
+    for name, values in (("weights", weights), ("ends", ends)):
+        if len(values) != len(url):
+            raise ConfigError(f"cannot use `{name}`: there are `{len(values)}` of them and `{len(url)}` datasets")
+    return {"weights": weights, "ends": ends, "stratified": stratified, "samples_per_epoch": samples_per_epoch}
+
+
+def _cache(folder, most):
+    if (folder is None) != (most is None):
+        raise ConfigError("cannot make a cache: give both `cache_dir` and `cache_bytes`")
+    return None if folder is None else {"dir": os.fspath(folder), "bytes": most}
+
+
+def _columns(asked):
+    _known("columns", asked, ("x", "y", "image", "tokens", "key"))
     x = asked.get("x", [])
     rest = {name: asked.get(name) for name in ("y", "image", "tokens", "key")}
     return {"x": [x] if isinstance(x, str) else list(x), **rest}
