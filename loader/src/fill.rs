@@ -174,6 +174,15 @@ fn columns_of<'a, T>(
     Ok(())
 }
 
+/// The targets of a block. Both kinds have four bytes, which are all that matters here.
+fn target_bits(target: &BlockTarget) -> Option<&[u32]> {
+    match target {
+        BlockTarget::Regression(y) => Some(bytemuck::cast_slice(&y[..])),
+        BlockTarget::Classification(y) => Some(bytemuck::cast_slice(&y[..])),
+        BlockTarget::None => None,
+    }
+}
+
 /// Copies the targets of all places.
 fn gather_targets(
     filled: &Filled,
@@ -190,12 +199,7 @@ fn gather_targets(
         let (here, others) = places.split_at(run.len());
         let (rows, rest) = to.split_at_mut(run.len());
         (places, to) = (others, rest);
-        // Both kinds have four bytes, which are all that matters here.
-        columns_of(&run.window, &mut blocks, |rows| match target(rows)? {
-            BlockTarget::Regression(y) => Some(bytemuck::cast_slice(&y[..])),
-            BlockTarget::Classification(y) => Some(bytemuck::cast_slice(&y[..])),
-            BlockTarget::None => None,
-        })?;
+        columns_of(&run.window, &mut blocks, |rows| target_bits(target(rows)?))?;
         for (to, place) in rows.iter_mut().zip(here) {
             *to = blocks[place.block as usize][place.row as usize];
         }

@@ -6,7 +6,7 @@ use crate::{
     slab::COLUMNS,
 };
 
-use super::{Filled, Filler, columns_of, gather_targets};
+use super::{Filled, Filler, columns_of, target_bits};
 
 /// Fills `x` and `y` and notes the places. A row that must not be used is replaced by the next good one of its block,
 /// going round: the same on every rank and in any world, since nothing but the block decides.
@@ -24,7 +24,8 @@ pub(super) fn fill(
         ..
     } = filled;
     let mut to: &mut [f32] = bytemuck::cast_slice_mut(x);
-    let mut blocks = Vec::new();
+    let mut to_targets: &mut [u32] = bytemuck::cast_slice_mut(y);
+    let (mut blocks, mut targets) = (Vec::new(), Vec::new());
     for run in &*runs {
         let first = places.len();
         find(filler, run, places, substituted)?;
@@ -35,15 +36,27 @@ pub(super) fn fill(
             BlockRows::Dense(rows) => Some(&rows.x[..]),
             _ => None,
         })?;
-        for (to, place) in here.chunks_exact_mut(features).zip(places) {
+        if to_targets.is_empty() {
+            for (to, place) in here.chunks_exact_mut(features).zip(places) {
+                let start = place.row as usize * features;
+                copy(to, &blocks[place.block as usize][start..start + features]);
+            }
+            continue;
+        }
+        columns_of(&run.window, &mut targets, |rows| match rows {
+            BlockRows::Dense(rows) => target_bits(&rows.y),
+            _ => None,
+        })?;
+        let (y, rest) = to_targets.split_at_mut(places.len());
+        to_targets = rest;
+        // The miss of the target is under way together with those of the row.
+        for ((to, y), place) in here.chunks_exact_mut(features).zip(y).zip(places) {
             let start = place.row as usize * features;
+            *y = targets[place.block as usize][place.row as usize];
             copy(to, &blocks[place.block as usize][start..start + features]);
         }
     }
-    gather_targets(filled, y, |rows| match rows {
-        BlockRows::Dense(rows) => Some(&rows.y),
-        _ => None,
-    })
+    Ok(())
 }
 
 /// Appends where the rows of a run lie, and which of all places stand for a row that must not be used.
