@@ -1,6 +1,6 @@
 //! `feedline plan`: what a run would do, before it does anything.
 
-use feedline_loader::{Loader, LoaderConfig, LoaderPlan};
+use feedline_loader::{Loader, LoaderPlan};
 use feedline_schemas::{manifest::Split, report::SourceReport};
 use serde::Serialize;
 
@@ -36,7 +36,7 @@ impl TrainPlan {
         config: &feedline_schemas::config::TrainConfig,
         context: &feedline_trainer::Context,
     ) -> Result<Self, feedline_loader::Error> {
-        let settings = LoaderConfig::new(Split::Train, config.seed, config.batch_size);
+        let settings = feedline_trainer::loader_settings(config, Split::Train);
         let opened = Loader::open(
             &context.dataset,
             &settings,

@@ -64,6 +64,7 @@ use feedline_storage::{Store, clock::Clock};
 pub use crate::{
     error::{Error, ErrorKind},
     evaluate::evaluate,
+    loaders::settings as loader_settings,
     train::train,
 };
 

@@ -1,8 +1,8 @@
 //! The dataset's splits, each behind its loader.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use feedline_loader::{InputFormat, Loader, LoaderConfig, Target};
+use feedline_loader::{CacheConfig, FetchConfig, InputFormat, Loader, LoaderConfig, Target};
 use feedline_schemas::{
     config::TrainConfig,
     loader_state::LoaderState,
@@ -14,6 +14,48 @@ use crate::{
     data::{Batch, Batches, Data, Samples, Targets},
     error::Error,
 };
+
+/// The loader's settings for a split of the dataset that `config` trains on.
+#[must_use]
+pub fn settings(config: &TrainConfig, split: Split) -> LoaderConfig {
+    let given = &config.loader;
+    let mut settings = LoaderConfig {
+        domains: given.domains,
+        window_blocks: given.window_blocks,
+        extent_bytes: given.extent_bytes.bytes(),
+        prefetch_bytes: given.prefetch_bytes.bytes(),
+        slabs: given.slabs,
+        threads: given.threads,
+        reads: given.reads,
+        stall_timeout: (given.stall_seconds > 0).then(|| Duration::from_secs(given.stall_seconds)),
+        max_bad_share: given.max_bad_share,
+        fetch: FetchConfig {
+            deadline: Duration::from_secs(given.deadline_seconds),
+            ..FetchConfig::new()
+        },
+        cache: given.cache.as_ref().map(|cache| CacheConfig {
+            dir: (&cache.dir).into(),
+            bytes: cache.bytes.bytes(),
+        }),
+        ..LoaderConfig::new(split, config.seed, config.batch_size)
+    };
+    settings.input.format = InputFormat::Shards;
+    settings
+}
+
+/// The loader's word on a setting of its own, as one on a key of `[train.loader]`.
+fn in_section(error: feedline_loader::Error) -> Error {
+    match error {
+        feedline_loader::Error::Config { key, reason } => {
+            let key = match key {
+                "fetch.deadline" => "deadline_seconds",
+                key => key,
+            };
+            crate::error::config(&format!("loader.{key}"), reason)
+        }
+        error => error.into(),
+    }
+}
 
 /// Loaders by split; at least one.
 #[derive(Debug)]
@@ -34,12 +76,8 @@ impl Loaders {
     ) -> Result<Self, Error> {
         let mut by_split = BTreeMap::new();
         for &split in splits {
-            let mut settings = LoaderConfig::new(split, config.seed, config.batch_size);
-            settings.input.format = InputFormat::Shards;
-            by_split.insert(
-                split,
-                Loader::open(dataset, &settings, Arc::clone(clock)).await?,
-            );
+            let opened = Loader::open(dataset, &settings(config, split), Arc::clone(clock)).await;
+            by_split.insert(split, opened.map_err(in_section)?);
         }
         let loaders = Self { by_split };
         // Each loader reads `CURRENT`: a build that is published in between must not mix two datasets.

@@ -98,13 +98,14 @@ impl Settings {
     }
 
     /// Name of the run on the dataset with this fingerprint: 16 hexadecimal digits. What changes neither weights nor
-    /// metrics (`log_every`, `checkpoint`, the dataset's place) has no part in it.
+    /// metrics (`log_every`, `checkpoint`, the dataset's place, how fast it is read) has no part in it.
     pub(crate) fn run_name(&self, fingerprint: Hash128) -> String {
         let log_every = TrainConfig::default().log_every;
         let config = TrainConfig {
             dataset: None,
             log_every,
             checkpoint: CheckpointConfig::default(),
+            loader: self.config.loader.order(),
             ..self.config.clone()
         };
         let bytes = serde_json::to_vec(&(config, fingerprint))
@@ -302,6 +303,8 @@ mod tests {
         assert_eq!(plain.len(), 16);
         assert_eq!(plain, name(|c| c.log_every = 7, 1));
         assert_eq!(plain, name(|c| c.checkpoint.every_steps = 7, 1));
+        assert_eq!(plain, name(|c| c.loader.threads = 7, 1));
+        assert_ne!(plain, name(|c| c.loader.window_blocks = 7, 1));
         assert_eq!(
             plain,
             name(|c| c.loss = Some(LossKind::Mse), 1),

@@ -23,7 +23,10 @@ pub use self::{
         BatchConfig, ContractConfig, CsvConfig, FileFormat, PaginationConfig, PaginationKind,
         RetryConfig, SourceConfig, SourceKind, TextOrSecret, TypeContract,
     },
-    train::{CheckpointConfig, LossKind, ModelConfig, ModelKind, TrainConfig},
+    train::{
+        CheckpointConfig, LoaderCache, LoaderSettings, LossKind, ModelConfig, ModelKind,
+        TrainConfig,
+    },
 };
 use crate::ids::Name;
 

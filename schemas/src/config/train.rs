@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ids::Seed;
+use crate::{ids::Seed, units::ByteSize};
 
 /// Training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -43,6 +43,8 @@ pub struct TrainConfig {
     pub log_every: u64,
     /// Checkpoints.
     pub checkpoint: CheckpointConfig,
+    /// How the dataset is read.
+    pub loader: LoaderSettings,
 }
 
 impl Default for TrainConfig {
@@ -65,6 +67,7 @@ impl Default for TrainConfig {
             patience: 5,
             log_every: 50,
             checkpoint: CheckpointConfig::default(),
+            loader: LoaderSettings::default(),
         }
     }
 }
@@ -126,4 +129,78 @@ impl Default for CheckpointConfig {
             keep: 3,
         }
     }
+}
+
+/// `[train.loader]`. Keys marked "order" decide which samples a batch holds, so changing one makes another run; the
+/// others cost or save time and memory only.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LoaderSettings {
+    /// Order: locality domains, 1 to 4,096. Default 64.
+    pub domains: u32,
+    /// Order: blocks per shuffle window of each domain, 1 to 65,536; samples are shuffled among `domains *
+    /// window_blocks` blocks at a time. Default 8.
+    pub window_blocks: u32,
+    /// Order: bytes of neighbouring blocks that are dealt and read together, up to 1 GiB; 0 deals each block on its own.
+    /// 8 MiB suits object stores. Default 0.
+    pub extent_bytes: ByteSize,
+    /// Most bytes of blocks in memory or on their way. Default 1 GiB.
+    pub prefetch_bytes: ByteSize,
+    /// Batches that can be filled, ready or in use at one time, 2 to 64. Default 4.
+    pub slabs: u32,
+    /// Most threads that fill batches, up to 1,024; 0 means one for each processor. Default 0.
+    pub threads: u32,
+    /// Most reads under way at one time, 1 to 1,024. Default 128.
+    pub reads: u32,
+    /// Seconds that a step may wait for its batch before the run ends and says who is late; 0 sets no limit.
+    /// Default 600.
+    pub stall_seconds: u64,
+    /// Most samples that may be replaced by others because they are damaged, as a share of the split, 0 to 1.
+    /// Default 0.001.
+    pub max_bad_share: f64,
+    /// Seconds after which bytes that cannot be had end the run, 1 to 86,400. Default 300.
+    pub deadline_seconds: u64,
+    /// Cache of the dataset on a local disk, for stores that are far away. Default none.
+    pub cache: Option<LoaderCache>,
+}
+
+impl Default for LoaderSettings {
+    fn default() -> Self {
+        Self {
+            domains: 64,
+            window_blocks: 8,
+            extent_bytes: ByteSize::new(0),
+            prefetch_bytes: ByteSize::mib(1024),
+            slabs: 4,
+            threads: 0,
+            reads: 128,
+            stall_seconds: 600,
+            max_bad_share: 0.001,
+            deadline_seconds: 300,
+            cache: None,
+        }
+    }
+}
+
+impl LoaderSettings {
+    /// These settings as far as they decide which samples a batch holds; the rest has its defaults.
+    #[must_use]
+    pub fn order(&self) -> Self {
+        Self {
+            domains: self.domains,
+            window_blocks: self.window_blocks,
+            extent_bytes: self.extent_bytes,
+            ..Self::default()
+        }
+    }
+}
+
+/// `[train.loader.cache]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LoaderCache {
+    /// Folder on a local disk; jobs may share it.
+    pub dir: String,
+    /// Most bytes of it, such as `"100 GiB"`; at least two shuffle windows.
+    pub bytes: ByteSize,
 }

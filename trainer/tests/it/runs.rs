@@ -9,7 +9,7 @@ use std::{
 };
 
 use feedline_schemas::{
-    config::{ModelConfig, TrainConfig},
+    config::{LoaderSettings, ModelConfig, TrainConfig},
     ids::Seed,
     manifest::Split,
     progress::{Event, Progress, Silent},
@@ -278,6 +278,56 @@ fn a_bad_configuration_is_refused_before_the_dataset_is_read() {
         error.to_string(),
         "cannot use `train.batch_size`: it is 0 and must be at least 1"
     );
+}
+
+#[test]
+fn a_bad_setting_of_the_loader_is_named_by_its_key() {
+    let context = context(Kind::Regression);
+    let with = |loader: LoaderSettings| TrainConfig { loader, ..config() };
+    let slabs = LoaderSettings {
+        slabs: 1,
+        ..LoaderSettings::default()
+    };
+    let error = train(&with(slabs), Resume::Fresh, &context).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert_eq!(
+        error.to_string(),
+        "cannot use `train.loader.slabs`: it is `1`, use `2` to `64`"
+    );
+    let deadline = LoaderSettings {
+        deadline_seconds: 0,
+        ..LoaderSettings::default()
+    };
+    let error = train(&with(deadline), Resume::Fresh, &context).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("`train.loader.deadline_seconds`"),
+        "{error}"
+    );
+}
+
+/// Fewer windows make another order, and so other weights; fewer threads do not.
+#[test]
+fn settings_of_the_loader_reach_it() {
+    let metrics = |loader: LoaderSettings| {
+        let config = TrainConfig { loader, ..config() };
+        let report = train(&config, Resume::Fresh, &context(Kind::Regression)).unwrap();
+        report.test
+    };
+    let plain = metrics(LoaderSettings::default());
+    let threads = LoaderSettings {
+        threads: 1,
+        slabs: 2,
+        ..LoaderSettings::default()
+    };
+    assert_eq!(metrics(threads), plain);
+    let order = LoaderSettings {
+        domains: 1,
+        window_blocks: 1,
+        ..LoaderSettings::default()
+    };
+    assert_ne!(metrics(order), plain, "another order");
 }
 
 #[test]
