@@ -405,7 +405,7 @@ mod tests {
 
     fn small() -> feedline_schemas::config::TrainConfig {
         let mut config = config();
-        config.model.hidden = vec![2];
+        config.model.hidden = Some(vec![2]);
         config
     }
 
@@ -518,7 +518,7 @@ mod tests {
     #[test]
     fn a_checkpoint_of_another_model_is_refused_and_says_why() {
         let mut other = small();
-        other.model.hidden = vec![3];
+        other.model.hidden = Some(vec![3]);
         let layout = engine(&plan(&other, &regression(64)))
             .model()
             .parameters()

@@ -1,5 +1,7 @@
 //! What training needs of its data: the loader in a run, vectors in tests.
 
+use std::ops::Range;
+
 use feedline_schemas::{loader_state::LoaderState, manifest::Split};
 
 use crate::error::Error;
@@ -7,17 +9,41 @@ use crate::error::Error;
 /// Some rows, borrowed from whoever loaded them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Samples<'a> {
-    /// Features, `[rows, features]`, row-major.
-    pub(crate) x: &'a [f32],
-    /// Elements of a row, at least 1.
-    pub(crate) features: usize,
+    /// Rows.
+    count: usize,
+    /// What a model computes from.
+    pub(crate) inputs: Inputs<'a>,
     /// Targets, one per row.
     pub(crate) targets: Targets<'a>,
+}
+
+/// What a model computes from; a part that the samples do not have is empty.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Inputs<'a> {
+    /// Numbers, `[rows, features]`, row-major.
+    pub(crate) x: &'a [f32],
+    /// Elements of a row of `x`.
+    pub(crate) features: usize,
+    /// RGB pixels, `[rows, height, width, 3]`.
+    pub(crate) pixels: &'a [u8],
+    /// Height and width of a picture.
+    pub(crate) sides: [usize; 2],
+    /// Token ids, `[rows, length]`: one more than a model reads.
+    pub(crate) tokens: &'a [u32],
+    /// The document of its row that each id belongs to, from 1, and 0 for padding; empty where a row is one document
+    /// without padding.
+    pub(crate) segments: &'a [u32],
+    /// Position of each id in its document; empty as `segments`.
+    pub(crate) positions: &'a [u32],
+    /// Ids in a row.
+    pub(crate) length: usize,
 }
 
 /// Targets of some rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Targets<'a> {
+    /// The samples have none besides themselves.
+    None,
     /// Stored (scaled) numbers.
     Numbers(&'a [f32]),
     /// Class ids from 0.
@@ -25,38 +51,81 @@ pub(crate) enum Targets<'a> {
 }
 
 impl Targets<'_> {
-    /// Rows.
+    /// Rows, as far as there are targets.
     pub(crate) const fn len(self) -> usize {
         match self {
+            Self::None => 0,
             Self::Numbers(y) => y.len(),
             Self::Classes(y) => y.len(),
         }
     }
 
     /// The targets of some of the rows.
-    pub(crate) fn slice(self, rows: std::ops::Range<usize>) -> Self {
+    pub(crate) fn slice(self, rows: Range<usize>) -> Self {
         match self {
+            Self::None => Self::None,
             Self::Numbers(y) => Self::Numbers(&y[rows]),
             Self::Classes(y) => Self::Classes(&y[rows]),
         }
     }
 }
 
-impl Samples<'_> {
+impl<'a> Samples<'a> {
+    /// `count` samples.
+    pub(crate) const fn new(count: usize, inputs: Inputs<'a>, targets: Targets<'a>) -> Self {
+        Self {
+            count,
+            inputs,
+            targets,
+        }
+    }
+
+    /// Rows of numbers, one per target.
+    #[cfg(test)]
+    pub(crate) fn of_rows(x: &'a [f32], features: usize, targets: Targets<'a>) -> Self {
+        let inputs = Inputs {
+            x,
+            features,
+            ..Inputs::default()
+        };
+        Self::new(targets.len(), inputs, targets)
+    }
+
     /// Rows.
     pub(crate) const fn rows(self) -> usize {
-        self.targets.len()
+        self.count
     }
 
     /// Some of the rows.
-    pub(crate) fn slice(self, rows: std::ops::Range<usize>) -> Self {
-        let x = &self.x[rows.start * self.features..rows.end * self.features];
+    pub(crate) fn slice(self, rows: Range<usize>) -> Self {
+        let Inputs {
+            features,
+            sides,
+            length,
+            ..
+        } = self.inputs;
+        let pixels = 3 * sides[0] * sides[1];
+        let inputs = Inputs {
+            x: part(self.inputs.x, &rows, features),
+            pixels: part(self.inputs.pixels, &rows, pixels),
+            tokens: part(self.inputs.tokens, &rows, length),
+            segments: part(self.inputs.segments, &rows, length),
+            positions: part(self.inputs.positions, &rows, length),
+            ..self.inputs
+        };
         Self {
-            x,
-            features: self.features,
+            count: rows.len(),
+            inputs,
             targets: self.targets.slice(rows),
         }
     }
+}
+
+/// The elements of some rows; none if there are none at all.
+fn part<'a, T>(values: &'a [T], rows: &Range<usize>, width: usize) -> &'a [T] {
+    values
+        .get(rows.start * width..rows.end * width)
+        .unwrap_or_default()
 }
 
 /// One batch.

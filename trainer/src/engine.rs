@@ -4,13 +4,25 @@
 //! along k in one order whatever the number of threads, element-wise work has no order, and sums whose order could
 //! depend on threads (such as the mean of the losses) are taken outside.
 //!
+//! # Inputs
+//! Rows of numbers go to the model as they are, f32 `[rows, features]`. Pictures, u8 `[rows, height, width, 3]`, become
+//! f32 `[rows, 3, height, width]`, `(value / 255 - mean) / deviation` for each colour. Of rows of `length + 1` token ids
+//! the first `length` are the input and the last `length` what is to be predicted, one loss each; a prediction across
+//! two documents or of padding has none. Samples may have several of these, for a model that joins them.
+//!
+//! # Parts
 //! A batch is cut into parts that are computed on several threads, because the CPU backend runs element-wise operations
 //! on one. The cut depends on shapes only, and the parts' gradients are added in part order, so the bits do not depend
 //! on the threads either. Each thread is a rayon pool of its own: what the backend gives to rayon inside a part runs on
 //! the part's thread, where it neither competes with other parts nor, waiting for its own work, starts one of them
 //! while the backend holds a lock.
+//!
+//! Buffers (running statistics) lie behind the parameters in the bucket. The gradient is 0 there; what a batch observes
+//! of them, the mean over its parts in part order weighted by rows, comes back beside the losses and is applied by
+//! [`Engine::move_buffers`] once the step is taken.
 
 use std::{
+    collections::BTreeMap,
     num::NonZero,
     sync::{
         Mutex, PoisonError,
@@ -24,20 +36,28 @@ use feedline_schemas::config::LossKind;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::{
-    data::Samples,
+    data::{Samples, Targets},
+    input::{self, Normalisation},
+    layers::{MOMENTUM, Pass, Training},
     loss,
-    model::{Dropout, Model, bucket_len},
+    model::{Model, Objective},
     random::Stream,
 };
 
-/// Fewest rows of a part.
+/// Fewest rows of numbers in a part.
 const PART_ROWS: usize = 128;
 
-/// Most parts of a batch: each has a gradient of its own in memory.
+/// Fewest pictures in a part; batch norm normalises over them.
+const PART_PICTURES: usize = 32;
+
+/// Fewest token ids in a part.
+const PART_TOKENS: usize = 1024;
+
+/// Most parts of a batch.
 const PARTS_MAX: usize = 32;
 
-/// Parameters above which a batch is one part. The products of so large a model are worth several threads each, and
-/// dwarf the element-wise work.
+/// Parameters above which a batch of rows of numbers is one part. The products of so large a model are worth several
+/// threads each, and dwarf the element-wise work.
 const PARTED_PARAMETERS_MAX: usize = 1 << 20;
 
 /// Runs a model forward and backward.
@@ -45,18 +65,36 @@ const PARTED_PARAMETERS_MAX: usize = 1 << 20;
 pub(crate) struct Engine {
     model: Box<dyn Model>,
     loss: LossKind,
+    normalisation: Normalisation,
     device: Device,
     /// Pools of one thread.
     workers: Vec<ThreadPool>,
 }
 
+/// What a batch says in training, besides the gradient.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Computed {
+    /// Loss of each row, or of each token that is predicted.
+    pub(crate) losses: Vec<f32>,
+    /// What was observed of the buffers.
+    pub(crate) buffers: Vec<f32>,
+}
+
 /// What a model says about some rows.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Prediction {
-    /// `[rows, outputs]`, row-major.
+    /// `[rows, outputs]`, row-major; empty where the target is the sample itself.
     pub(crate) outputs: Vec<f32>,
-    /// Loss of each row.
+    /// Loss of each row, or of each token that is predicted.
     pub(crate) losses: Vec<f32>,
+}
+
+/// One part's share of a step.
+struct PartStep {
+    rows: usize,
+    losses: Vec<f32>,
+    gradient: Vec<f32>,
+    buffers: Vec<f32>,
 }
 
 impl Engine {
@@ -82,8 +120,17 @@ impl Engine {
         Self {
             model,
             loss,
+            normalisation: Normalisation::default(),
             device: Device::flex(),
             workers: (0..threads).filter_map(pool).collect(),
+        }
+    }
+
+    /// The same, with pictures normalised like this.
+    pub(crate) fn with_normalisation(self, normalisation: Normalisation) -> Self {
+        Self {
+            normalisation,
+            ..self
         }
     }
 
@@ -92,119 +139,181 @@ impl Engine {
         &*self.model
     }
 
-    /// Computes the loss of each row and writes the gradient of their mean into `gradient`.
+    /// Computes the loss of each row, or of each predicted token, and writes the gradient of their mean into `gradient`.
     ///
-    /// `dropout` is the step's random stream; it is not used by a model without dropout.
+    /// `dropout` is the step's random stream.
     pub(crate) fn loss_and_gradient(
         &self,
         bucket: &[f32],
         samples: Samples<'_>,
         dropout: Stream,
         gradient: &mut [f32],
-    ) -> Vec<f32> {
-        let parts = self.for_each_part(samples, |part, first_row| {
-            let dropout = (self.model.dropout() > 0.0).then_some(Dropout {
+    ) -> Computed {
+        let weights = self.weights(bucket);
+        let losses = input::losses(self.model.objective(), samples).max(1);
+        let work = |part: Samples<'_>, first_row| {
+            let training = Training {
                 stream: dropout,
                 first_row,
-            });
-            self.part_gradient(bucket, part, samples.rows(), dropout)
+            };
+            self.part_step(bucket, &weights, part, losses, training)
+        };
+        let mut computed = Computed {
+            losses: Vec::with_capacity(losses),
+            buffers: Vec::new(),
+        };
+        gradient.fill(0.0);
+        self.for_each_part(samples, work, |part| {
+            computed.losses.extend(part.losses);
+            add(gradient, &part.gradient, 1.0);
+            computed.buffers.resize(part.buffers.len(), 0.0);
+            let share = exact(part.rows) / exact(samples.rows());
+            add(&mut computed.buffers, &part.buffers, to_f32(share));
         });
-        let mut losses = Vec::with_capacity(samples.rows());
-        for (i, (part_losses, part_gradient)) in parts.into_iter().enumerate() {
-            losses.extend(part_losses);
-            if i == 0 {
-                gradient.copy_from_slice(&part_gradient);
-            } else {
-                add(gradient, &part_gradient);
-            }
-        }
-        losses
+        computed
     }
 
-    /// Computes outputs and losses, without dropout.
+    /// Moves the buffers of `bucket` towards what a batch observed, by the share [`MOMENTUM`].
+    pub(crate) fn move_buffers(&self, bucket: &mut [f32], observed: &[f32]) {
+        let buffers = &mut bucket[self.model.layout().trained_len()..];
+        for (buffer, observed) in buffers.iter_mut().zip(observed) {
+            *buffer += MOMENTUM * (observed - *buffer);
+        }
+    }
+
+    /// Computes outputs and losses, without dropout and with running statistics.
     pub(crate) fn predict(&self, bucket: &[f32], samples: Samples<'_>) -> Prediction {
-        let parts = self.for_each_part(samples, |part, _| {
-            let outputs = self.model.forward(
-                &self.weights(bucket, &self.device),
-                self.features(part, &self.device),
-                None,
-            );
-            let losses = loss::per_sample(self.loss, outputs.clone(), part.targets, &self.device);
-            (numbers(outputs), numbers(losses))
-        });
+        let weights = self.weights(bucket);
+        let work = |part: Samples<'_>, _| {
+            let input = input::tensors(part, &self.normalisation, &self.device);
+            let mut pass = Pass::new(self.model.layout(), &weights, None);
+            let outputs = self.model.forward(&mut pass, &input);
+            let losses = self.losses(outputs.clone(), part, &self.device);
+            let outputs = match self.model.objective() {
+                Objective::Target => numbers(outputs),
+                Objective::Input | Objective::NextToken => Vec::new(),
+            };
+            (outputs, losses.map(numbers).unwrap_or_default())
+        };
         let mut prediction = Prediction {
             outputs: Vec::new(),
             losses: Vec::with_capacity(samples.rows()),
         };
-        for (outputs, losses) in parts {
+        self.for_each_part(samples, work, |(outputs, losses)| {
             prediction.outputs.extend(outputs);
             prediction.losses.extend(losses);
-        }
+        });
         prediction
     }
 
-    /// Losses of a part of a batch of `rows` rows, and the part's share of the gradient of the batch's mean loss.
-    fn part_gradient(
+    /// Losses of a part of a batch of `count` losses, and the part's share of the gradient of their mean.
+    fn part_step(
         &self,
         bucket: &[f32],
+        weights: &[Tensor<1>],
         part: Samples<'_>,
-        rows: usize,
-        dropout: Option<Dropout>,
-    ) -> (Vec<f32>, Vec<f32>) {
+        count: usize,
+        training: Training,
+    ) -> PartStep {
+        let layout = self.model.layout();
         let device = self.device.clone().autodiff();
-        let weights: Vec<_> = self
-            .weights(bucket, &device)
-            .into_iter()
-            .map(Tensor::require_grad)
-            .collect();
-        let outputs = self
-            .model
-            .forward(&weights, self.features(part, &device), dropout);
-        let losses = loss::per_sample(self.loss, outputs, part.targets, &device);
-        let values = numbers(losses.clone().inner());
-        let mut gradients = (losses.sum() / exact(rows)).backward();
-        let mut gradient = Vec::with_capacity(bucket.len());
-        for weight in &weights {
-            let of_weight = weight
-                .grad_remove(&mut gradients)
-                .expect("every parameter takes part in the outputs");
-            gradient.extend(numbers(of_weight));
-        }
-        (values, gradient)
-    }
-
-    fn weights(&self, bucket: &[f32], device: &Device) -> Vec<Tensor<1>> {
-        let tensor = |values: &[f32]| {
-            Tensor::from_data(TensorData::new(values.to_vec(), [values.len()]), device)
-        };
-        self.model
-            .parameters()
+        let weights: Vec<Tensor<1>> = weights
             .iter()
-            .map(|p| tensor(&bucket[p.range.clone()]))
-            .collect()
+            .enumerate()
+            .map(|(i, weight)| {
+                let weight = weight.clone().autodiff();
+                if i < layout.trained() {
+                    weight.require_grad()
+                } else {
+                    weight
+                }
+            })
+            .collect();
+        let input = input::tensors(part, &self.normalisation, &device);
+        let mut pass = Pass::new(layout, &weights, Some(training));
+        let outputs = self.model.forward(&mut pass, &input);
+        let Some(losses) = self.losses(outputs, part, &device) else {
+            return PartStep {
+                rows: part.rows(),
+                losses: Vec::new(),
+                gradient: vec![0.0; bucket.len()],
+                buffers: pass.into_observed(bucket),
+            };
+        };
+        let values = numbers(losses.clone().inner());
+        let mut gradients = (losses.sum() / exact(count)).backward();
+        let mut gradient = vec![0.0; bucket.len()];
+        for (weight, entry) in weights[..layout.trained()].iter().zip(layout.entries()) {
+            // A parameter that took no part in the outputs has no gradient.
+            if let Some(of_weight) = weight.grad_remove(&mut gradients) {
+                gradient[entry.range.clone()].copy_from_slice(&numbers(of_weight));
+            }
+        }
+        PartStep {
+            rows: part.rows(),
+            losses: values,
+            gradient,
+            buffers: pass.into_observed(bucket),
+        }
     }
 
-    fn features(&self, samples: Samples<'_>, device: &Device) -> Tensor<2> {
-        Tensor::from_data(
-            TensorData::new(samples.x.to_vec(), [samples.rows(), samples.features]),
-            device,
-        )
+    /// The losses of outputs; `None` where a part predicts no token.
+    fn losses(&self, outputs: Tensor<2>, part: Samples<'_>, device: &Device) -> Option<Tensor<1>> {
+        match self.model.objective() {
+            Objective::Target => Some(loss::per_sample(self.loss, outputs, part.targets, device)),
+            Objective::Input => {
+                let data = TensorData::new(part.inputs.x.to_vec(), outputs.dims());
+                let difference = outputs - Tensor::from_data(data, device);
+                let squares = difference.clone() * difference;
+                Some(squares.mean_dim(1).reshape([part.rows()]))
+            }
+            Objective::NextToken => {
+                let next = input::next_tokens(part);
+                if next.ids.is_empty() {
+                    return None;
+                }
+                let outputs = match next.places {
+                    Some(places) => {
+                        let count = places.len();
+                        let places = Tensor::from_data(TensorData::new(places, [count]), device);
+                        outputs.select(0, places)
+                    }
+                    None => outputs,
+                };
+                let targets = Targets::Classes(&next.ids);
+                Some(loss::per_sample(self.loss, outputs, targets, device))
+            }
+        }
     }
 
-    /// Applies `work` to each part and its first row; results come in part order.
+    /// One flat tensor per parameter and buffer, which the parts share.
+    fn weights(&self, bucket: &[f32]) -> Vec<Tensor<1>> {
+        let tensor = |values: &[f32]| {
+            Tensor::from_data(
+                TensorData::new(values.to_vec(), [values.len()]),
+                &self.device,
+            )
+        };
+        let entries = self.model.layout().entries().iter();
+        entries.map(|p| tensor(&bucket[p.range.clone()])).collect()
+    }
+
+    /// Applies `work` to each part and its first row, and `take` to the results in part order. A result waits for those
+    /// before it, so that there are hardly more of them than threads.
     fn for_each_part<'s, T: Send>(
         &self,
         samples: Samples<'s>,
         work: impl Fn(Samples<'s>, usize) -> T + Sync,
-    ) -> Vec<T> {
+        mut take: impl FnMut(T) + Send,
+    ) {
         let rows = samples.rows();
-        let size = self.part_rows(rows);
+        let size = self.part_rows(samples);
         let parts = rows.div_ceil(size);
         if parts <= 1 {
-            return vec![work(samples, 0)];
+            return take(work(samples, 0));
         }
         let next = AtomicUsize::new(0);
-        let results = Mutex::new(Vec::with_capacity(parts));
+        let results = Mutex::new((0, BTreeMap::new(), take));
         let take_parts = || {
             loop {
                 let part = next.fetch_add(1, Ordering::Relaxed);
@@ -213,27 +322,35 @@ impl Engine {
                 }
                 let first = part * size;
                 let result = work(samples.slice(first..(first + size).min(rows)), first);
-                results
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .push((part, result));
+                let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+                let (taken, waiting, take) = &mut *results;
+                waiting.insert(part, result);
+                while let Some(result) = waiting.remove(taken) {
+                    take(result);
+                    *taken += 1;
+                }
             }
         };
         if self.workers.is_empty() {
             take_parts();
         }
         on_each(&self.workers, &take_parts);
-        let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-        results.sort_by_key(|(part, _)| *part);
-        results.into_iter().map(|(_, result)| result).collect()
     }
 
-    /// Rows of each part, but the last, of a batch of `rows`.
-    fn part_rows(&self, rows: usize) -> usize {
-        if bucket_len(self.model.parameters()) > PARTED_PARAMETERS_MAX {
-            return rows.max(1);
-        }
-        rows.div_ceil(PARTS_MAX).max(PART_ROWS)
+    /// Rows of each part, but the last, of a batch.
+    fn part_rows(&self, samples: Samples<'_>) -> usize {
+        let rows = samples.rows();
+        let inputs = samples.inputs;
+        let least = if !inputs.pixels.is_empty() {
+            PART_PICTURES
+        } else if !inputs.tokens.is_empty() {
+            (PART_TOKENS / inputs.length).max(1)
+        } else if self.model.layout().len() > PARTED_PARAMETERS_MAX {
+            rows.max(1)
+        } else {
+            PART_ROWS
+        };
+        rows.div_ceil(PARTS_MAX).max(least)
     }
 }
 
@@ -247,16 +364,17 @@ fn on_each(workers: &[ThreadPool], work: &(dyn Fn() + Sync)) {
     }
 }
 
-fn numbers<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+pub(crate) fn numbers<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor
         .into_data()
         .try_into_vec()
         .expect("tensors here are f32")
 }
 
-fn add(sum: &mut [f32], part: &[f32]) {
+/// Adds `part`, each times `factor`.
+fn add(sum: &mut [f32], part: &[f32], factor: f32) {
     for (sum, part) in sum.iter_mut().zip(part) {
-        *sum += part;
+        *sum += factor * part;
     }
 }
 
@@ -268,284 +386,13 @@ const fn exact(n: usize) -> f64 {
     n as f64
 }
 
-#[cfg(test)]
-mod tests {
-    use feedline_schemas::{
-        config::ModelConfig,
-        ids::{Rank, Seed, Step},
-    };
-
-    use super::*;
-    use crate::{data::Targets, model, testing::uniform};
-
-    /// A perceptron in plain f64, written for reading. Dropout is given as one mask per hidden layer.
-    struct Reference {
-        widths: Vec<usize>,
-    }
-
-    impl Reference {
-        fn outputs(&self, bucket: &[f64], x: &[f64], masks: &[Vec<f64>]) -> Vec<f64> {
-            let mut x = x.to_vec();
-            let mut rest = bucket;
-            for (layer, pair) in self.widths.windows(2).enumerate() {
-                let (from, to) = (pair[0], pair[1]);
-                let (weight, after) = rest.split_at(from * to);
-                let (bias, after) = after.split_at(to);
-                rest = after;
-                let dot =
-                    |j: usize| bias[j] + (0..from).map(|i| x[i] * weight[i * to + j]).sum::<f64>();
-                x = (0..to).map(dot).collect();
-                if layer + 2 < self.widths.len() {
-                    x = x
-                        .iter()
-                        .map(|z| 0.5 * z * (1.0 + erf(z / 2.0_f64.sqrt())))
-                        .collect();
-                    if let Some(mask) = masks.get(layer) {
-                        x.iter_mut().zip(mask).for_each(|(x, m)| *x *= m);
-                    }
-                }
-            }
-            x
-        }
-
-        fn loss(&self, bucket: &[f64], samples: Samples<'_>) -> f64 {
-            let rows = samples.rows();
-            let loss = |row: usize| {
-                let x = &samples.x[row * samples.features..(row + 1) * samples.features];
-                let x: Vec<f64> = x.iter().map(|&v| v.into()).collect();
-                let outputs = self.outputs(bucket, &x, &[]);
-                match samples.targets {
-                    Targets::Numbers(y) => (outputs[0] - f64::from(y[row])).powi(2),
-                    Targets::Classes(y) => {
-                        let sum: f64 = outputs.iter().map(|o| o.exp()).sum();
-                        sum.ln() - outputs[usize::try_from(y[row]).unwrap()]
-                    }
-                }
-            };
-            (0..rows).map(loss).sum::<f64>() / exact(rows)
-        }
-    }
-
-    /// The error function by its Taylor series, which is good to f64 for small arguments.
-    fn erf(x: f64) -> f64 {
-        let (mut term, mut sum) = (x, x);
-        for n in 1..60 {
-            term *= -x * x / f64::from(n);
-            sum += term / f64::from(2 * n + 1);
-        }
-        sum * 2.0 / std::f64::consts::PI.sqrt()
-    }
-
-    fn engine(
-        inputs: usize,
-        hidden: &[u32],
-        outputs: usize,
-        dropout: f64,
-        loss: LossKind,
-    ) -> Engine {
-        let config = ModelConfig {
-            hidden: hidden.to_vec(),
-            dropout,
-            ..ModelConfig::default()
-        };
-        Engine::new(model::build(&config, inputs, outputs).unwrap(), loss)
-    }
-
-    fn stream(step: u64) -> Stream {
-        Stream::dropout(Seed::new(1), Rank::new(0), Step::new(step))
-    }
-
-    /// Compares the gradient with central differences of the reference, every element.
-    fn check_gradient(hidden: &[u32], outputs: usize, loss: LossKind, targets: Targets<'_>) {
-        let (inputs, rows) = (3, targets.len());
-        let engine = engine(inputs, hidden, outputs, 0.0, loss);
-        let mut widths = vec![inputs];
-        widths.extend(hidden.iter().map(|&w| w as usize));
-        widths.push(outputs);
-        let reference = Reference { widths };
-        let mut bucket = engine.model().initial(Seed::new(2));
-        // Biases start at 0: move them, so that they are tested away from it.
-        bucket
-            .iter_mut()
-            .zip(uniform(10_000, 50))
-            .for_each(|(w, u)| *w += 0.1 * u);
-        let x = uniform(rows * inputs, 51);
-        let samples = Samples {
-            x: &x,
-            features: inputs,
-            targets,
-        };
-
-        let mut gradient = vec![0.0; bucket.len()];
-        let losses = engine.loss_and_gradient(&bucket, samples, stream(0), &mut gradient);
-        let wide: Vec<f64> = bucket.iter().map(|&w| w.into()).collect();
-        let expected = reference.loss(&wide, samples);
-        assert!(
-            (loss::mean(&losses) - expected).abs() < 1e-6,
-            "loss {} {expected}",
-            loss::mean(&losses)
-        );
-        for i in 0..bucket.len() {
-            let at = |shift: f64| {
-                let mut moved = wide.clone();
-                moved[i] += shift;
-                reference.loss(&moved, samples)
-            };
-            let difference = (at(1e-5) - at(-1e-5)) / 2e-5;
-            let found = f64::from(gradient[i]);
-            assert!(
-                (found - difference).abs() < 2e-6 + 2e-5 * difference.abs(),
-                "element {i}: {found} {difference}"
-            );
-        }
-    }
-
-    #[test]
-    fn gradient_of_squared_error_equals_finite_differences() {
-        let y = uniform(7, 52);
-        check_gradient(&[5, 4], 1, LossKind::Mse, Targets::Numbers(&y));
-        check_gradient(&[], 1, LossKind::Mse, Targets::Numbers(&y));
-    }
-
-    #[test]
-    fn gradient_of_cross_entropy_equals_finite_differences() {
-        let y = [0, 2, 1, 2, 3, 0, 0, 1];
-        check_gradient(&[6], 4, LossKind::CrossEntropy, Targets::Classes(&y));
-        check_gradient(&[3, 3, 3], 4, LossKind::CrossEntropy, Targets::Classes(&y));
-    }
-
-    #[test]
-    fn gradient_of_a_batch_in_parts_equals_finite_differences() {
-        let y = uniform(2 * PART_ROWS + 3, 53);
-        check_gradient(&[2], 1, LossKind::Mse, Targets::Numbers(&y));
-    }
-
-    /// Losses and gradient of one step on a batch of several parts, as bits.
-    fn bits(threads: usize, rows: usize, dropout: f64) -> Vec<u32> {
-        let model = engine(24, &[256, 256], 1, dropout, LossKind::Mse).model;
-        let engine = Engine::with_threads(model, LossKind::Mse, threads);
-        let bucket = engine.model().initial(Seed::new(2));
-        let (x, y) = (uniform(24 * rows, 54), uniform(rows, 55));
-        let samples = Samples {
-            x: &x,
-            features: 24,
-            targets: Targets::Numbers(&y),
-        };
-        let mut gradient = vec![0.0; bucket.len()];
-        let losses = engine.loss_and_gradient(&bucket, samples, stream(3), &mut gradient);
-        losses
-            .iter()
-            .chain(&gradient)
-            .map(|v| v.to_bits())
-            .collect()
-    }
-
-    #[test]
-    fn gradient_has_the_same_bits_in_every_run_and_on_any_number_of_threads() {
-        for rows in [2 * PART_ROWS + 100, 37] {
-            let first = bits(1, rows, 0.2);
-            for threads in [0, 1, 2, 3, 4, 2, 2] {
-                assert!(
-                    bits(threads, rows, 0.2) == first,
-                    "{threads} threads, {rows} rows"
-                );
-            }
-            for pool in [1, 2, 5] {
-                let pool = ThreadPoolBuilder::new().num_threads(pool).build().unwrap();
-                assert!(pool.install(|| bits(1, rows, 0.2)) == first, "{pool:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn dropout_follows_the_step_and_is_off_in_prediction() {
-        let engine = engine(8, &[64], 1, 0.5, LossKind::Mse);
-        let bucket = engine.model().initial(Seed::new(2));
-        let (x, y) = (uniform(8 * 16, 56), uniform(16, 57));
-        let samples = Samples {
-            x: &x,
-            features: 8,
-            targets: Targets::Numbers(&y),
-        };
-        let losses = |step| {
-            engine.loss_and_gradient(&bucket, samples, stream(step), &mut vec![0.0; bucket.len()])
-        };
-        assert_eq!(losses(1), losses(1));
-        assert_ne!(losses(1), losses(2));
-        assert_eq!(
-            engine.predict(&bucket, samples),
-            engine.predict(&bucket, samples)
-        );
-        assert_ne!(engine.predict(&bucket, samples).losses, losses(1));
-    }
-
-    #[test]
-    fn prediction_of_many_rows_comes_in_row_order() {
-        let engine = engine(1, &[], 1, 0.0, LossKind::Mse);
-        let rows = u16::try_from(5 * PART_ROWS + 1).unwrap();
-        let x: Vec<f32> = (0..rows).map(f32::from).collect();
-        let samples = Samples {
-            x: &x,
-            features: 1,
-            targets: Targets::Numbers(&x),
-        };
-        assert_eq!(engine.predict(&[1.0, 0.0], samples).outputs, x);
-    }
-
-    #[test]
-    #[ignore = "a measurement, not a check"]
-    fn steps_per_second() {
-        use crate::optimizer::{AdamW, AdamWSettings};
-        use feedline_storage::clock::{Clock, SystemClock};
-        let clock = SystemClock;
-        for (threads, rows, dropout) in [
-            (1, 256, 0.0),
-            (2, 256, 0.0),
-            (1, 4096, 0.0),
-            (2, 4096, 0.0),
-            (2, 4096, 0.1),
-        ] {
-            let model = engine(64, &[256, 256], 1, dropout, LossKind::Mse).model;
-            let engine = Engine::with_threads(model, LossKind::Mse, threads);
-            let mut bucket = engine.model().initial(Seed::new(2));
-            let (x, y) = (uniform(64 * rows, 54), uniform(rows, 55));
-            let samples = Samples {
-                x: &x,
-                features: 64,
-                targets: Targets::Numbers(&y),
-            };
-            let mut gradient = vec![0.0; bucket.len()];
-            let settings = AdamWSettings {
-                beta1: 0.9,
-                beta2: 0.999,
-                epsilon: 1e-8,
-                weight_decay: 0.01,
-            };
-            let mut optimizer = AdamW::new(settings, bucket.len());
-            let steps = if rows > 1000 { 30 } else { 300 };
-            let (mut engine_time, mut rest) = (0.0, 0.0);
-            for step in 1..=steps {
-                let start = clock.monotonic();
-                engine.loss_and_gradient(&bucket, samples, stream(step), &mut gradient);
-                let middle = clock.monotonic();
-                crate::clip::global_norm(&gradient);
-                optimizer.step(
-                    engine.model().parameters(),
-                    &mut bucket,
-                    &gradient,
-                    step,
-                    1e-3,
-                    1.0,
-                );
-                engine_time += (middle - start).as_secs_f64();
-                rest += (clock.monotonic() - middle).as_secs_f64();
-            }
-            let per = 1e3 / f64::from(u32::try_from(steps).unwrap());
-            println!(
-                "threads {threads}, rows {rows}, dropout {dropout}: {:.2} ms gradient, {:.2} ms optimizer",
-                engine_time * per,
-                rest * per
-            );
-        }
-    }
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "rounding to f32 is what is wanted"
+)]
+const fn to_f32(share: f64) -> f32 {
+    share as f32
 }
+
+#[cfg(test)]
+mod tests;

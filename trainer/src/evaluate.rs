@@ -8,6 +8,7 @@ use crate::{
     Context,
     checkpoint::{BEST_PATH, Checkpoints, Snapshot},
     error::Error,
+    model::Build,
     plan::Plan,
     run_folder::RunFolder,
     session,
@@ -27,9 +28,22 @@ pub fn evaluate(
     split: Split,
     context: &Context,
 ) -> Result<EvalReport, Error> {
+    evaluate_with(config, None, split, context)
+}
+
+/// Measures a model of one's own that [`train_with`](crate::train_with) trained.
+///
+/// # Errors
+/// As [`evaluate`], and what `build` says.
+pub fn evaluate_with(
+    config: &TrainConfig,
+    build: Option<&Build<'_>>,
+    split: Split,
+    context: &Context,
+) -> Result<EvalReport, Error> {
     let opened = Opened::open(config, context, &[split])?;
     let _runtime = opened.runtime.enter();
-    let engine = opened.engine()?;
+    let engine = opened.engine(build)?;
     let keep = config.checkpoint.keep;
     let checkpoints = Checkpoints::new(&opened.folder, engine.model().parameters(), keep);
     let (checkpoint, snapshot) = kept(&opened.plan, &opened.folder, &checkpoints)?;

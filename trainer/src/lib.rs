@@ -28,7 +28,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The tensor library is named in `engine`, `loss` and the model files only; everything else sees flat `f32` buckets.
+//! The tensor library is named in `engine`, `input`, `loss`, [`layers`] and the model files only; everything else sees
+//! flat `f32` buckets. A model of one's own ([`Model`]) takes the same library from [`tensor`].
 
 mod checkpoint;
 mod clip;
@@ -36,13 +37,15 @@ mod data;
 mod engine;
 mod error;
 mod evaluate;
+mod input;
+pub mod layers;
 mod loaders;
 mod log;
 mod loss;
 mod meter;
 mod metrics;
-mod mlp;
 mod model;
+mod models;
 mod optimizer;
 mod plan;
 mod random;
@@ -61,11 +64,14 @@ use std::sync::{Arc, atomic::AtomicBool};
 use feedline_schemas::progress::Progress;
 use feedline_storage::{Store, clock::Clock};
 
+pub use burn::tensor;
+
 pub use crate::{
     error::{Error, ErrorKind},
-    evaluate::evaluate,
+    evaluate::{evaluate, evaluate_with},
     loaders::settings as loader_settings,
-    train::train,
+    model::{Build, Input, Model, Objective, Shape, TokenInput},
+    train::{train, train_with},
 };
 
 /// What a run works with: the components that are not configuration.

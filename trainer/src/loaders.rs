@@ -2,17 +2,21 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use feedline_loader::{CacheConfig, FetchConfig, InputFormat, Loader, LoaderConfig, Target};
+use feedline_loader::{
+    BatchKind, CacheConfig, FetchConfig, InputFormat, Loader, LoaderConfig, Target, TokensConfig,
+    picture::{Crop, PictureConfig},
+};
 use feedline_schemas::{
-    config::TrainConfig,
+    config::{PicturesConfig, TrainConfig},
     loader_state::LoaderState,
     manifest::{Manifest, Split},
 };
 use feedline_storage::{Store, clock::Clock};
 
 use crate::{
-    data::{Batch, Batches, Data, Samples, Targets},
+    data::{Batch, Batches, Data, Inputs, Samples, Targets},
     error::Error,
+    plan,
 };
 
 /// The loader's settings for a split of the dataset that `config` trains on.
@@ -40,6 +44,20 @@ pub fn settings(config: &TrainConfig, split: Split) -> LoaderConfig {
         ..LoaderConfig::new(split, config.seed, config.batch_size)
     };
     settings.input.format = InputFormat::Shards;
+    let PicturesConfig {
+        height,
+        width,
+        augment,
+        ..
+    } = config.pictures;
+    settings.pictures = Some(if augment && split == Split::Train {
+        PictureConfig::training(height, width)
+    } else {
+        PictureConfig::new(height, width, Crop::Whole)
+    });
+    // One id more than the model reads: the last is only predicted.
+    let length = u32::try_from(plan::context(config) + 1).unwrap_or(u32::MAX);
+    settings.tokens = Some(TokensConfig::new(length));
     settings
 }
 
@@ -48,10 +66,12 @@ fn in_section(error: feedline_loader::Error) -> Error {
     match error {
         feedline_loader::Error::Config { key, reason } => {
             let key = match key {
-                "fetch.deadline" => "deadline_seconds",
-                key => key,
+                "fetch.deadline" => "loader.deadline_seconds".to_owned(),
+                "tokens.length" => "model.context".to_owned(),
+                key if key.starts_with("pictures") => key.to_owned(),
+                key => format!("loader.{key}"),
             };
-            crate::error::config(&format!("loader.{key}"), reason)
+            crate::error::config(&key, reason)
         }
         error => error.into(),
     }
@@ -140,15 +160,23 @@ impl Batch for feedline_loader::Batch {
         let targets = match self.y() {
             Target::Regression(y) => Targets::Numbers(y),
             Target::Classification(y) => Targets::Classes(y),
-            Target::None => {
-                unreachable!("a dataset without a target was refused when it was opened")
-            }
+            Target::None => Targets::None,
         };
-        Samples {
+        let mut inputs = Inputs {
             x: self.x(),
             features: self.features(),
-            targets,
+            pixels: self.pixels(),
+            tokens: self.tokens(),
+            segments: self.segments(),
+            positions: self.positions(),
+            ..Inputs::default()
+        };
+        match self.kind() {
+            BatchKind::Rows { .. } => {}
+            BatchKind::Pictures { height, width } => inputs.sides = [height, width],
+            BatchKind::Tokens { length, .. } => inputs.length = length,
         }
+        Samples::new(self.rows(), inputs, targets)
     }
 
     fn keys(&self) -> &[u64] {

@@ -2,8 +2,12 @@
 //!
 //! Regression: `rmse`, `mae`, `r2` (1 minus the residual over the total sum of squares about the split's own mean;
 //! absent where the split's target is constant). Classification: `accuracy` (the first of equal outputs is taken) and
-//! `cross_entropy` in nats. The baseline predicts the training mean, or the most frequent training class; its
-//! `cross_entropy` is that of the training frequencies, since a certain prediction would make it infinite.
+//! `cross_entropy` in nats. Tokens: `cross_entropy` and its exponential, `perplexity`, over all predicted tokens.
+//! Autoencoder: `rmse` over all features as stored.
+//!
+//! The baseline predicts the training mean, or the most frequent training class; its `cross_entropy` is that of the
+//! training frequencies, since a certain prediction would make it infinite. For tokens it holds all ids equally likely;
+//! for an autoencoder there is none.
 
 use std::collections::BTreeMap;
 
@@ -42,6 +46,15 @@ enum Sums {
         baseline_correct: u64,
         baseline_surprise: f64,
     },
+    /// Tokens: the loss is all.
+    NextToken { vocabulary: usize },
+    /// Rows given back: the loss is all.
+    Reconstruction,
+}
+
+/// Metrics of predicted tokens, from their mean loss in nats.
+fn tokens(loss: f64) -> Metrics {
+    named([("cross_entropy", loss), ("perplexity", loss.exp())])
 }
 
 impl Evaluation {
@@ -80,6 +93,10 @@ impl Evaluation {
                     baseline_surprise: 0.0,
                 }
             }
+            Task::NextToken { vocabulary } => Sums::NextToken {
+                vocabulary: *vocabulary,
+            },
+            Task::Reconstruction { .. } => Sums::Reconstruction,
         };
         Self {
             rows: 0,
@@ -92,7 +109,11 @@ impl Evaluation {
     pub(crate) fn add(&mut self, outputs: &[f32], losses: &[f32], targets: Targets<'_>) {
         self.rows += losses.len() as u64;
         self.loss_sum += loss::sum(losses);
+        if matches!(self.sums, Sums::NextToken { .. } | Sums::Reconstruction) {
+            return;
+        }
         match targets {
+            Targets::None => {}
             Targets::Numbers(y) => self.add_numbers(outputs, y),
             Targets::Classes(y) => self.add_classes(outputs, y),
         }
@@ -174,6 +195,8 @@ impl Evaluation {
                 ("accuracy", *correct as f64 / n),
                 ("cross_entropy", self.loss_sum / n),
             ]),
+            Sums::NextToken { .. } => tokens(self.loss_sum / n),
+            Sums::Reconstruction => named([("rmse", (self.loss_sum / n).sqrt())]),
         }
     }
 
@@ -201,6 +224,8 @@ impl Evaluation {
                 ("accuracy", *baseline_correct as f64 / n),
                 ("cross_entropy", baseline_surprise / n),
             ]),
+            Sums::NextToken { vocabulary } => tokens((*vocabulary as f64).ln()),
+            Sums::Reconstruction => Metrics::new(),
         }
     }
 }

@@ -1,82 +1,145 @@
-//! What every model has: named parameters in one flat bucket, initial values, a forward pass.
+//! What every model has: a layout of numbers in one flat bucket, and a forward pass.
+//!
+//! # A model of one's own
+//! Lay the layers out in a [`Builder`](crate::layers::Builder), keep them and the finished
+//! [`Layout`], and compute outputs from an [`Input`] with whatever control flow is wanted: the backward pass follows what
+//! was computed. Then train it with [`train_with`](crate::train_with). `examples/own_model.rs` is a whole one.
+//!
+//! What a run promises (the same bits on every resume and for any number of threads) holds for a model whose outputs for
+//! a row are a function of the bucket, the row and the pass alone.
 
-use std::{fmt::Debug, ops::Range};
+use std::fmt::Debug;
 
-use burn::tensor::Tensor;
-use feedline_schemas::{
-    config::{ModelConfig, ModelKind},
-    ids::Seed,
+use burn::tensor::{Int, Tensor};
+use feedline_schemas::ids::Seed;
+
+pub(crate) use crate::layers::{Parameter, bucket_len};
+use crate::{
+    error::Error,
+    layers::{Layout, Mask, Pass},
 };
 
-use crate::{error::Error, mlp::Mlp, random::Stream};
-
-/// One parameter's place in the bucket.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Parameter {
-    /// Name, such as `layer.0.weight`.
-    pub(crate) name: String,
-    /// Shape; the bucket holds it row-major.
-    pub(crate) shape: Vec<usize>,
-    /// Elements of the bucket.
-    pub(crate) range: Range<usize>,
-    /// Whether weight decay applies to it.
-    pub(crate) decays: bool,
-}
-
-/// Number of elements in the bucket of `parameters`.
-pub(crate) fn bucket_len(parameters: &[Parameter]) -> usize {
-    parameters.last().map_or(0, |p| p.range.end)
-}
-
 /// A network.
-pub(crate) trait Model: Debug + Send + Sync {
-    /// The parameters in bucket order, without gaps.
-    fn parameters(&self) -> &[Parameter];
+pub trait Model: Debug + Send + Sync {
+    /// Where its parameters and buffers lie.
+    fn layout(&self) -> &Layout;
+
+    /// Computes outputs from `input`. With rows, pictures or several of them: `[rows, outputs]`. For a model that learns
+    /// the next token: `[rows * length, vocabulary]`, positions of the first row first.
+    fn forward(&self, pass: &mut Pass<'_>, input: &Input) -> Tensor<2>;
+
+    /// What the outputs are compared with.
+    fn objective(&self) -> Objective {
+        Objective::Target
+    }
+
+    /// The parameters and buffers in bucket order, without gaps.
+    #[doc(hidden)]
+    fn parameters(&self) -> &[Parameter] {
+        self.layout().entries()
+    }
 
     /// The initial bucket: a pure function of the seed.
-    fn initial(&self, seed: Seed) -> Vec<f32>;
-
-    /// Computes `[rows, outputs]` from `x: [rows, inputs]`. `weights[i]` is parameter i, flat. Dropout applies where
-    /// given, that is, in training only.
-    fn forward(&self, weights: &[Tensor<1>], x: Tensor<2>, dropout: Option<Dropout>) -> Tensor<2>;
-
-    /// Share of activations dropped in training.
-    fn dropout(&self) -> f64;
+    #[doc(hidden)]
+    fn initial(&self, seed: Seed) -> Vec<f32> {
+        self.layout().initial(seed)
+    }
 }
 
-/// Randomness of one forward pass over a part of a batch.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Dropout {
-    /// The step's stream.
-    pub(crate) stream: Stream,
-    /// Row of the batch that this part begins with; the mask of a row does not depend on how the batch is cut.
-    pub(crate) first_row: usize,
+/// What a model's outputs are compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Objective {
+    /// The dataset's target.
+    Target,
+    /// The rows themselves.
+    Input,
+    /// The token after each position.
+    NextToken,
 }
+
+/// What a model computes from: the parts that the samples have.
+#[derive(Clone, Debug, Default)]
+pub struct Input {
+    /// Numbers, `[rows, features]`.
+    pub rows: Option<Tensor<2>>,
+    /// Pictures, normalised, `[rows, 3, height, width]`.
+    pub pictures: Option<Tensor<4>>,
+    /// Token ids.
+    pub tokens: Option<TokenInput>,
+}
+
+/// Token ids of some rows.
+#[derive(Clone, Debug)]
+pub struct TokenInput {
+    /// Ids, `[rows, length]`.
+    pub ids: Tensor<2, Int>,
+    /// Position of each id in its document, `[rows, length]`, below the length.
+    pub positions: Tensor<2, Int>,
+    /// What each position may look at: itself and what is before it in its document.
+    pub mask: Mask,
+}
+
+impl Input {
+    /// The rows.
+    ///
+    /// # Panics
+    /// When there are none: what a model reads is checked against the dataset before it is built.
+    #[must_use]
+    pub fn rows(&self) -> Tensor<2> {
+        self.rows
+            .clone()
+            .expect("a model that reads rows is built for rows only")
+    }
+
+    /// The pictures.
+    ///
+    /// # Panics
+    /// As [`rows`](Self::rows).
+    #[must_use]
+    pub fn pictures(&self) -> Tensor<4> {
+        self.pictures
+            .clone()
+            .expect("a model that reads pictures is built for pictures only")
+    }
+
+    /// The tokens.
+    ///
+    /// # Panics
+    /// As [`rows`](Self::rows).
+    #[must_use]
+    pub fn tokens(&self) -> &TokenInput {
+        self.tokens
+            .as_ref()
+            .expect("a model that reads tokens is built for tokens only")
+    }
+}
+
+/// What samples look like to a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Rows of numbers.
+    Rows {
+        /// Numbers in a row.
+        features: usize,
+    },
+    /// RGB pictures.
+    Pictures {
+        /// Pixels.
+        height: usize,
+        /// Pixels.
+        width: usize,
+    },
+    /// Rows of token ids.
+    Tokens {
+        /// Ids that the model reads of a row.
+        length: usize,
+        /// Number of ids there are.
+        vocabulary: usize,
+    },
+}
+
+/// Builds a model for samples of a shape and a number of outputs.
+pub type Build<'a> = dyn Fn(Shape, usize) -> Result<Box<dyn Model>, Error> + 'a;
 
 /// Most parameters a model may have: 2^31, 8 GiB of weights, with moments and gradient 32 GiB.
-const PARAMETERS_MAX: u64 = 1 << 31;
-
-/// Builds the model that `config` describes, from `inputs` features to `outputs` numbers.
-///
-/// # Errors
-/// [`Error::Config`] when it would have more than 2^31 parameters.
-pub(crate) fn build(
-    config: &ModelConfig,
-    inputs: usize,
-    outputs: usize,
-) -> Result<Box<dyn Model>, Error> {
-    let model = match config.r#type {
-        ModelKind::Mlp => {
-            let widths: Vec<usize> = config.hidden.iter().map(|&w| w as usize).collect();
-            Mlp::new(inputs, &widths, outputs, config.dropout)
-        }
-    };
-    let count = bucket_len(model.parameters()) as u64;
-    if count > PARAMETERS_MAX {
-        let reason = format!(
-            "the model would have {count} parameters, at most {PARAMETERS_MAX} are allowed; use narrower layers"
-        );
-        return Err(crate::error::config("model.hidden", reason));
-    }
-    Ok(Box::new(model))
-}
+pub(crate) const PARAMETERS_MAX: usize = 1 << 31;

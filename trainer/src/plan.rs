@@ -3,6 +3,7 @@
 use feedline_schemas::{
     Versioned,
     checkpoint::{CheckpointHeader, EarlyStopping, RunningLoss},
+    config::TrainConfig,
     ids::{Epoch, Hash128, Step},
     loader_state::LoaderState,
     manifest::Layout,
@@ -12,6 +13,8 @@ use crate::{
     checkpoint::Snapshot,
     data::{Samples, Targets},
     error::Error,
+    model::Shape,
+    models,
     settings::Settings,
     task::Task,
 };
@@ -29,6 +32,29 @@ pub(crate) struct Plan {
     pub(crate) fingerprint: Hash128,
     /// Dataset folder, for messages.
     pub(crate) dataset_url: String,
+}
+
+/// What samples of this layout look like to a model.
+pub(crate) fn shape(layout: &Layout, config: &TrainConfig) -> Shape {
+    match layout {
+        Layout::Dense { features, .. } => Shape::Rows {
+            features: *features as usize,
+        },
+        Layout::Pictures { .. } => Shape::Pictures {
+            height: config.pictures.height as usize,
+            width: config.pictures.width as usize,
+        },
+        Layout::Tokens { vocabulary, .. } => Shape::Tokens {
+            length: context(config),
+            vocabulary: *vocabulary as usize,
+        },
+    }
+}
+
+/// Token ids that a model reads of a row.
+pub(crate) fn context(config: &TrainConfig) -> usize {
+    let usual = 128;
+    models::filled(config).context.unwrap_or(usual) as usize
 }
 
 /// Where a run is.
@@ -57,6 +83,9 @@ impl Plan {
 
     /// Class ids must be below the number of classes: the engine looks outputs up by them.
     pub(crate) fn check_targets(&self, samples: Samples<'_>, keys: &[u64]) -> Result<(), Error> {
+        if let Task::NextToken { vocabulary } = self.task {
+            return self.check_tokens(samples, vocabulary, keys);
+        }
         let (Targets::Classes(ids), Task::Classification { counts }) =
             (samples.targets, &self.task)
         else {
@@ -68,6 +97,27 @@ impl Plan {
         };
         let (id, key, classes) = (ids[row], keys[row], counts.len());
         Err(self.dataset_error(format!("the sample with key `{key:016x}` has class id {id}, ids are below {classes}; build it again")))
+    }
+
+    /// Token ids must be below their number: embeddings are looked up by them.
+    fn check_tokens(
+        &self,
+        samples: Samples<'_>,
+        vocabulary: usize,
+        keys: &[u64],
+    ) -> Result<(), Error> {
+        let tokens = samples.inputs.tokens;
+        let Some(at) = tokens.iter().position(|&id| id as usize >= vocabulary) else {
+            return Ok(());
+        };
+        let (id, row) = (tokens[at], at / samples.inputs.length);
+        let key = keys.get(row).copied().unwrap_or_default();
+        Err(self.dataset_error(format!("the row of the sample with key `{key:016x}` has token id {id}, ids are below {vocabulary}; build it again")))
+    }
+
+    /// What the samples look like to the model.
+    pub(crate) fn shape(&self) -> Shape {
+        shape(&self.layout, self.settings.config())
     }
 
     /// The header of a checkpoint at `position`; its hashes are filled in when it is written.

@@ -19,13 +19,12 @@ use crate::{
     checkpoint::{BEST_PATH, Checkpoints, Snapshot, SnapshotRef},
     clip,
     data::{Batch, Data},
-    engine::Engine,
+    engine::{Computed, Engine},
     error::Error,
     log::{Line, MetricsLog},
     loss,
     meter::Meter,
     metrics::{Evaluation, Metrics},
-    model::bucket_len,
     optimizer::AdamW,
     plan::{Plan, Position},
     random::Stream,
@@ -204,7 +203,7 @@ impl<'a, D: Data> Session<'a, D> {
             seed: self.plan.settings.config().seed.get(),
             epochs: self.position.epoch.get(),
             best_epoch: best_epoch.epoch.get(),
-            parameters: bucket_len(self.engine.model().parameters()) as u64,
+            parameters: self.engine.model().layout().trained_len() as u64,
             test: test.metrics(),
             baseline: test.baseline(),
             validation: best_epoch.metrics,
@@ -264,7 +263,7 @@ impl<'a, D: Data> Session<'a, D> {
         let taken = self.position.step;
         let config = self.plan.settings.config();
         let dropout = Stream::dropout(config.seed, RANK, taken);
-        let losses =
+        let Computed { losses, buffers } =
             self.engine
                 .loss_and_gradient(&self.bucket, samples, dropout, &mut self.gradient);
         let loss = loss::mean(&losses);
@@ -286,6 +285,7 @@ impl<'a, D: Data> Session<'a, D> {
             rate,
             scale,
         );
+        self.engine.move_buffers(&mut self.bucket, &buffers);
 
         self.position.step = step;
         self.position.loader = batch.state().clone();
@@ -548,7 +548,8 @@ fn not_finite(
     let bad = losses
         .iter()
         .zip(keys)
-        .filter(|(loss, _)| !loss.is_finite())
+        // Tokens have a loss each, not one per row.
+        .filter(|(loss, _)| losses.len() == keys.len() && !loss.is_finite())
         .map(|(_, key)| key);
     let mut named: Vec<String> = bad
         .take(KEYS_NAMED)

@@ -1,19 +1,18 @@
 //! The resolved configuration: every value checked, the loss filled in, and the name of the run that follows from it.
 
 use feedline_schemas::{
-    config::{CheckpointConfig, LossKind, TrainConfig},
+    config::{CheckpointConfig, LossKind, PicturesConfig, TrainConfig},
     ids::{Hash128, Step},
 };
 
 use crate::{
     error::{Error, config as wrong},
+    models,
     optimizer::AdamWSettings,
     schedule::Schedule,
     task::Task,
 };
 
-const WIDTH_MAX: u32 = 65_536;
-const LAYERS_MAX: usize = 256;
 const BATCH_MAX: u32 = 1 << 20;
 
 /// A configuration whose values are in range.
@@ -42,6 +41,7 @@ impl Settings {
         }
         Ok(Self {
             config: TrainConfig {
+                model: models::filled(config),
                 loss: Some(loss),
                 ..config.clone()
             },
@@ -119,20 +119,8 @@ impl Settings {
 /// # Errors
 /// [`Error::Config`] for the first value that is out of range.
 pub(crate) fn check(config: &TrainConfig) -> Result<(), Error> {
-    let hidden = &config.model.hidden;
-    if hidden.len() > LAYERS_MAX {
-        return Err(wrong(
-            "model.hidden",
-            format!(
-                "it has {} layers, at most {LAYERS_MAX} are allowed",
-                hidden.len()
-            ),
-        ));
-    }
-    for &width in hidden {
-        whole("model.hidden", u64::from(width), 1, u64::from(WIDTH_MAX))?;
-    }
-    share("model.dropout", config.model.dropout)?;
+    models::check(&config.model)?;
+    check_pictures(&config.pictures)?;
     whole(
         "batch_size",
         u64::from(config.batch_size),
@@ -164,6 +152,16 @@ pub(crate) fn check(config: &TrainConfig) -> Result<(), Error> {
         1,
         u64::from(u32::MAX),
     )
+}
+
+/// The loader checks the sides.
+fn check_pictures(pictures: &PicturesConfig) -> Result<(), Error> {
+    for (mean, deviation) in pictures.mean.into_iter().zip(pictures.deviation) {
+        let mean = f64::from(mean);
+        within("pictures.mean", mean.abs(), true, "finite")?;
+        above_zero("pictures.deviation", f64::from(deviation))?;
+    }
+    Ok(())
 }
 
 fn whole(key: &str, value: u64, min: u64, max: u64) -> Result<(), Error> {
@@ -233,15 +231,15 @@ mod tests {
         let cases: Vec<(&str, String)> = vec![
             (
                 "train.model.hidden",
-                refused(|c| c.model.hidden = vec![8, 0]),
+                refused(|c| c.model.hidden = Some(vec![8, 0])),
             ),
             (
                 "train.model.hidden",
-                refused(|c| c.model.hidden = vec![65_537]),
+                refused(|c| c.model.hidden = Some(vec![65_537])),
             ),
             (
                 "train.model.hidden",
-                refused(|c| c.model.hidden = vec![1; 257]),
+                refused(|c| c.model.hidden = Some(vec![1; 257])),
             ),
             ("train.model.dropout", refused(|c| c.model.dropout = 1.0)),
             ("train.model.dropout", refused(|c| c.model.dropout = -0.1)),

@@ -1,14 +1,10 @@
 //! What the dataset asks of a model: a number or a class, and how stored targets map to the target's units.
 
 use feedline_schemas::{
-    config::LossKind,
+    config::{LossKind, ModelKind},
     manifest::{Layout, TargetKind},
     transform::{FittedTarget, TransformArtefact},
 };
-
-/// Why a dataset of pictures or tokens is refused.
-pub(crate) const NOT_ROWS: &str =
-    "its shards do not hold rows of numbers, the only thing that models are trained on";
 
 /// The task.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,16 +23,40 @@ pub(crate) enum Task {
         /// Training rows of each class; at least one class, and none without rows.
         counts: Vec<u64>,
     },
+    /// Predict the next token.
+    NextToken {
+        /// Number of ids.
+        vocabulary: usize,
+    },
+    /// Give the features back.
+    Reconstruction {
+        /// Their number.
+        features: usize,
+    },
 }
 
 impl Task {
-    /// Reads the task from the dataset's layout and its fitted target.
+    /// Reads the task from what the model is for, the dataset's layout and its fitted target.
     ///
     /// # Errors
     /// Text that says why there is nothing to learn, or where the two disagree.
-    pub(crate) fn of(layout: &Layout, artefact: &TransformArtefact) -> Result<Self, String> {
-        let Layout::Dense { target, .. } = layout else {
-            return Err(NOT_ROWS.into());
+    pub(crate) fn of(
+        kind: ModelKind,
+        layout: &Layout,
+        artefact: &TransformArtefact,
+    ) -> Result<Self, String> {
+        let target = match layout {
+            Layout::Tokens { vocabulary, .. } => {
+                return Ok(Self::NextToken {
+                    vocabulary: *vocabulary as usize,
+                });
+            }
+            Layout::Dense { features, .. } if kind == ModelKind::Autoencoder => {
+                return Ok(Self::Reconstruction {
+                    features: *features as usize,
+                });
+            }
+            Layout::Dense { target, .. } | Layout::Pictures { target } => target,
         };
         match (target, &artefact.target) {
             (TargetKind::None, _) => {
@@ -92,14 +112,16 @@ impl Task {
         match self {
             Self::Regression { .. } => 1,
             Self::Classification { counts } => counts.len(),
+            Self::NextToken { vocabulary } => *vocabulary,
+            Self::Reconstruction { features } => *features,
         }
     }
 
     /// The loss used when the configuration names none.
     pub(crate) const fn default_loss(&self) -> LossKind {
         match self {
-            Self::Regression { .. } => LossKind::Mse,
-            Self::Classification { .. } => LossKind::CrossEntropy,
+            Self::Regression { .. } | Self::Reconstruction { .. } => LossKind::Mse,
+            Self::Classification { .. } | Self::NextToken { .. } => LossKind::CrossEntropy,
         }
     }
 }
@@ -107,7 +129,7 @@ impl Task {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use feedline_schemas::{Versioned, ids::Hash128};
+    use feedline_schemas::{Versioned, ids::Hash128, manifest::TokenType};
 
     /// An artefact with this target and nothing else.
     pub(crate) fn artefact(target: Option<FittedTarget>) -> TransformArtefact {
@@ -136,6 +158,7 @@ pub(crate) mod tests {
 
     fn check(target: TargetKind, fitted: Option<FittedTarget>) -> Result<Task, String> {
         Task::of(
+            ModelKind::Mlp,
             &Layout::Dense {
                 features: 3,
                 target,
@@ -167,6 +190,25 @@ pub(crate) mod tests {
                 .unwrap_err()
                 .contains("`3` classes")
         );
+    }
+
+    #[test]
+    fn tokens_and_autoencoders_need_no_target() {
+        let tokens = Layout::Tokens {
+            id: TokenType::U16,
+            vocabulary: 50,
+        };
+        let task = Task::of(ModelKind::Transformer, &tokens, &artefact(None)).unwrap();
+        assert_eq!(
+            (task.outputs(), task.default_loss()),
+            (50, LossKind::CrossEntropy)
+        );
+        let rows = Layout::Dense {
+            features: 3,
+            target: TargetKind::None,
+        };
+        let task = Task::of(ModelKind::Autoencoder, &rows, &artefact(None)).unwrap();
+        assert_eq!((task.outputs(), task.default_loss()), (3, LossKind::Mse));
     }
 
     #[test]

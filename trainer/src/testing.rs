@@ -24,7 +24,7 @@ use crate::{
     data::{Batch, Batches, Data, Samples, Targets},
     engine::Engine,
     error::Error,
-    model,
+    models,
     plan::Plan,
     random::Stream,
     run_folder::{RunFolder, runtime},
@@ -88,11 +88,7 @@ impl Batch for ToyBatch {
             Column::Numbers(y) => Targets::Numbers(y),
             Column::Classes(y) => Targets::Classes(y),
         };
-        Samples {
-            x: &self.rows.x,
-            features: self.rows.features,
-            targets,
-        }
+        Samples::of_rows(&self.rows.x, self.rows.features, targets)
     }
     fn keys(&self) -> &[u64] {
         &self.keys
@@ -285,7 +281,7 @@ pub(crate) fn toy(splits: [Rows; 3], batch: usize) -> Toy {
 pub(crate) fn config() -> TrainConfig {
     TrainConfig {
         model: ModelConfig {
-            hidden: vec![16],
+            hidden: Some(vec![16]),
             dropout: 0.1,
             ..ModelConfig::default()
         },
@@ -332,15 +328,8 @@ pub(crate) fn plan(config: &TrainConfig, toy: &Toy) -> Plan {
 
 /// The engine of a plan.
 pub(crate) fn engine(plan: &Plan) -> Engine {
-    let Layout::Dense { features, .. } = plan.layout else {
-        panic!("toy datasets hold rows of numbers")
-    };
-    let model = model::build(
-        &plan.settings.config().model,
-        features as usize,
-        plan.task.outputs(),
-    )
-    .unwrap();
+    let config = &plan.settings.config().model;
+    let model = models::build(config, plan.shape(), plan.task.outputs()).unwrap();
     Engine::new(model, plan.settings.loss())
 }
 

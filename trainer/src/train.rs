@@ -2,7 +2,7 @@
 
 use feedline_schemas::{
     config::TrainConfig,
-    manifest::{Layout, Manifest, Split},
+    manifest::{Manifest, Split},
     report::TrainReport,
     transform::TransformArtefact,
 };
@@ -12,13 +12,15 @@ use crate::{
     Context, Resume,
     engine::Engine,
     error::Error,
+    input::Normalisation,
     loaders::Loaders,
-    model,
+    model::Build,
+    models,
     plan::Plan,
     run_folder::{RunFolder, runtime},
     session::{Session, Watch},
     settings::{self, Settings},
-    task::{NOT_ROWS, Task},
+    task::Task,
 };
 
 /// Trains the model of `config` on the dataset and reports how good it is.
@@ -38,6 +40,23 @@ pub fn train(
     resume: Resume,
     context: &Context,
 ) -> Result<TrainReport, Error> {
+    train_with(config, None, resume, context)
+}
+
+/// Trains a model of one's own, that `build` makes for the dataset's samples and the number of outputs; `None` is the
+/// one of `config`. Everything else is as in [`train`].
+///
+/// `config` and the dataset name the run, as always; `train.model` is not looked at otherwise, but must name a type for
+/// such samples. When the code of the model changes, change the seed, or remove the run's folder.
+///
+/// # Errors
+/// As [`train`], and what `build` says.
+pub fn train_with(
+    config: &TrainConfig,
+    build: Option<&Build<'_>>,
+    resume: Resume,
+    context: &Context,
+) -> Result<TrainReport, Error> {
     let opened = Opened::open(config, context, &Split::ALL)?;
     let _runtime = opened.runtime.enter();
     let watch = Watch {
@@ -45,7 +64,7 @@ pub fn train(
         clock: &*context.clock,
         stop: &context.stop,
     };
-    let engine = opened.engine()?;
+    let engine = opened.engine(build)?;
     let session = Session::start(&opened.plan, &opened.loaders, engine, &opened.folder, watch);
     let session = match resume {
         Resume::Fresh => session.fresh()?,
@@ -87,7 +106,8 @@ impl Opened {
             url: dataset_url.clone(),
             reason,
         };
-        let task = Task::of(&manifest.layout, &artefact).map_err(refused)?;
+        let kind = config.model.r#type;
+        let task = Task::of(kind, &manifest.layout, &artefact).map_err(refused)?;
         let settings = Settings::resolve(config, &task)?;
         let store = context.runs.child(&settings.run_name(manifest.fingerprint));
         let folder = RunFolder::new(runtime.handle().clone(), store);
@@ -106,24 +126,24 @@ impl Opened {
         })
     }
 
-    /// An engine for the configured model.
+    /// An engine for the model that `build` makes, or the configured one.
     ///
     /// # Errors
     /// [`Error::Config`] when the model would be too large.
-    pub(crate) fn engine(&self) -> Result<Engine, Error> {
-        let Layout::Dense { features, .. } = &self.plan.layout else {
-            return Err(Error::Dataset {
-                url: self.plan.dataset_url.clone(),
-                reason: NOT_ROWS.into(),
-            });
+    pub(crate) fn engine(&self, build: Option<&Build<'_>>) -> Result<Engine, Error> {
+        let (shape, outputs) = (self.plan.shape(), self.plan.task.outputs());
+        let config = self.plan.settings.config();
+        let model = match build {
+            Some(build) => build(shape, outputs)?,
+            None => models::build(&config.model, shape, outputs)?,
         };
-        let outputs = self.plan.task.outputs();
-        let model = model::build(
-            &self.plan.settings.config().model,
-            *features as usize,
-            outputs,
-        )?;
-        Ok(Engine::new(model, self.plan.settings.loss()))
+        let pictures = &config.pictures;
+        let normalisation = Normalisation {
+            mean: pictures.mean,
+            deviation: pictures.deviation,
+        };
+        let engine = Engine::new(model, self.plan.settings.loss());
+        Ok(engine.with_normalisation(normalisation))
     }
 }
 

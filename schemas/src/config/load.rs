@@ -296,7 +296,7 @@ mod tests {
         let config = config.unwrap();
         assert_eq!(config.source[0].url, "b=c.csv");
         assert_eq!(config.train.as_ref().unwrap().epochs, 7);
-        assert_eq!(config.train.unwrap().model.hidden, [4]);
+        assert_eq!(config.train.unwrap().model.hidden, Some(vec![4]));
         assert_eq!(config.dataset.unwrap().target.as_deref(), Some("y"));
     }
 

@@ -5,6 +5,7 @@
 
 mod dataset;
 mod load;
+mod model;
 mod secret;
 mod source;
 mod train;
@@ -18,15 +19,15 @@ pub use self::{
         Task,
     },
     load::{ConfigError, Loaded, Override, load},
+    model::{
+        ActivationKind, BranchConfig, ModelConfig, ModelKind, NormKind, PicturesConfig, PoolKind,
+    },
     secret::SecretRef,
     source::{
         BatchConfig, ContractConfig, CsvConfig, FileFormat, PaginationConfig, PaginationKind,
         RetryConfig, SourceConfig, SourceKind, TextOrSecret, TypeContract,
     },
-    train::{
-        CheckpointConfig, LoaderCache, LoaderSettings, LossKind, ModelConfig, ModelKind,
-        TrainConfig,
-    },
+    train::{CheckpointConfig, LoaderCache, LoaderSettings, LossKind, TrainConfig},
 };
 use crate::ids::Name;
 

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::model::{ModelConfig, PicturesConfig};
 use crate::{ids::Seed, units::ByteSize};
 
 /// Training.
@@ -13,6 +14,8 @@ pub struct TrainConfig {
     pub dataset: Option<String>,
     /// Model.
     pub model: ModelConfig,
+    /// How encoded pictures become what a model sees.
+    pub pictures: PicturesConfig,
     /// `mse` or `cross_entropy`. Default: by the dataset's task.
     pub loss: Option<LossKind>,
     /// Samples in a global batch, 1 to 1,048,576. Default 256.
@@ -52,6 +55,7 @@ impl Default for TrainConfig {
         Self {
             dataset: None,
             model: ModelConfig::default(),
+            pictures: PicturesConfig::default(),
             loss: None,
             batch_size: 256,
             epochs: 20,
@@ -70,36 +74,6 @@ impl Default for TrainConfig {
             loader: LoaderSettings::default(),
         }
     }
-}
-
-/// `[train.model]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct ModelConfig {
-    /// `mlp`.
-    pub r#type: ModelKind,
-    /// `mlp`: widths of the hidden layers, 1 to 65,536 each; `[]` is a linear model. Default `[128, 128]`.
-    pub hidden: Vec<u32>,
-    /// Share of activations dropped in training, 0 to below 1. Default 0.
-    pub dropout: f64,
-}
-
-impl Default for ModelConfig {
-    fn default() -> Self {
-        Self {
-            r#type: ModelKind::Mlp,
-            hidden: vec![128, 128],
-            dropout: 0.0,
-        }
-    }
-}
-
-/// Kind of a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ModelKind {
-    /// Fully connected layers with GELU between them.
-    Mlp,
 }
 
 /// Kind of a loss.

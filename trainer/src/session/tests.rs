@@ -1,6 +1,10 @@
 //! Stories of runs on a toy dataset.
 
-use feedline_schemas::{config::TrainConfig, manifest::Split, report::TrainReport};
+use feedline_schemas::{
+    config::{NormKind, TrainConfig},
+    manifest::Split,
+    report::TrainReport,
+};
 use feedline_storage::Store;
 
 use crate::{
@@ -138,7 +142,7 @@ fn two_runs_with_one_seed_have_the_same_bits_and_another_seed_has_others() {
 #[test]
 fn regression_on_a_smooth_function_beats_the_mean_clearly() {
     let mut config = config();
-    (config.epochs, config.model.hidden, config.model.dropout) = (60, vec![32, 32], 0.0);
+    (config.epochs, config.model.hidden, config.model.dropout) = (60, Some(vec![32, 32]), 0.0);
     let report = train(&config, &regression(32), Resume::Fresh, &Store::memory()).unwrap();
     assert!(
         report.test["rmse"] < 0.15 * report.baseline["rmse"],
@@ -150,7 +154,7 @@ fn regression_on_a_smooth_function_beats_the_mean_clearly() {
 #[test]
 fn classification_of_three_regions_is_nearly_always_right() {
     let mut config = config();
-    (config.epochs, config.model.hidden) = (60, vec![32]);
+    (config.epochs, config.model.hidden) = (60, Some(vec![32]));
     let report = train(
         &config,
         &classification(32),
@@ -173,7 +177,7 @@ fn early_stopping_returns_the_best_weights() {
         .zip(crate::testing::uniform(200, 70))
         .for_each(|(y, noise)| *y += 2.0 * noise);
     let mut config = config();
-    (config.epochs, config.patience, config.model.hidden) = (200, 3, vec![64]);
+    (config.epochs, config.patience, config.model.hidden) = (200, 3, Some(vec![64]));
     let store = Store::memory();
     let report = train(&config, &toy, Resume::Fresh, &store).unwrap();
     assert!(
@@ -411,4 +415,23 @@ fn a_run_goes_on_from_what_a_failed_checkpoint_left() {
     let (files, report) = finished(&store, report);
     assert_eq!(report, expected.1);
     assert!(files == expected.0);
+}
+
+#[test]
+fn running_statistics_belong_to_the_state_of_a_run() {
+    let mut config = config();
+    config.model.norm = Some(NormKind::Batch);
+    check_resumed(
+        &config,
+        regression,
+        &[Fault::StopAt(1), Fault::StopAt(4), Fault::DieAt(0)],
+    );
+    let (files, _) = undisturbed(&config, &regression(64));
+    let (_, best) = files
+        .iter()
+        .find(|(path, _)| path == "best.safetensors")
+        .unwrap();
+    let best = safetensors::SafeTensors::deserialize(best).unwrap();
+    let mean = best.tensor("parameter.layer.0.norm.running_mean").unwrap();
+    assert!(mean.data().iter().any(|byte| *byte != 0), "it moved");
 }

@@ -23,7 +23,7 @@ use crate::dataset::{Kind, publish, publish_rows};
 fn config() -> TrainConfig {
     TrainConfig {
         model: ModelConfig {
-            hidden: vec![24, 24],
+            hidden: Some(vec![24, 24]),
             ..ModelConfig::default()
         },
         batch_size: 64,

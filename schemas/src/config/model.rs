@@ -1,0 +1,172 @@
+//! `[train.model]` and `[train.pictures]`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// `[train.model]`. A key that the chosen type does not know is refused; a key left out has the type's default.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ModelConfig {
+    /// `mlp`, `cnn`, `resnet`, `lstm`, `transformer`, `vit`, `autoencoder` or `multi`. Default `mlp`.
+    pub r#type: ModelKind,
+    /// Widths of fully connected layers, 1 to 65,536 each: `mlp`, all hidden ones (`[]` is a linear model, default
+    /// `[128, 128]`); `cnn`, those after the convolutions (default `[128]`); `autoencoder`, those before the narrowest,
+    /// mirrored after it (default `[128]`); `multi`, those after the branches are joined (default `[128]`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hidden: Option<Vec<u32>>,
+    /// Share of activations dropped in training, 0 to below 1. Default 0.
+    pub dropout: f64,
+    /// `mlp`, `cnn`: what is done before each nonlinearity. Default `none` for `mlp`, `batch` for `cnn`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub norm: Option<NormKind>,
+    /// `mlp`: whether a hidden layer as wide as the one before adds that one's output to its own. Default false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skip: Option<bool>,
+    /// `mlp`, `cnn`, `autoencoder`: the nonlinearity. Default `gelu`, for `cnn` `relu`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub activation: Option<ActivationKind>,
+    /// `cnn`: channels of each convolution, 1 to 65,536. Default `[32, 64]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub channels: Option<Vec<u32>>,
+    /// `cnn`: pixels of a convolution's side, odd, 1 to 15. Default 3.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<u32>,
+    /// `cnn`: how each convolution's output is halved. Default `max`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<PoolKind>,
+    /// `resnet`: layers, 18, 34 or 50. Default 18.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub depth: Option<u32>,
+    /// `resnet`: whether it begins for pictures of some 32 pixels, with a 3x3 convolution, in place of a 7x7 one and a
+    /// pool that leave a sixteenth of the pixels. Default: whether a side is below 64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub small_pictures: Option<bool>,
+    /// `transformer`, `vit`, `lstm`: number of layers, 1 to 256. Default 4, for `lstm` 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layers: Option<u32>,
+    /// `transformer`, `vit`, `lstm`: numbers per position, 1 to 65,536; `autoencoder`: width of the narrowest layer.
+    /// Default 128, for `autoencoder` 16.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub width: Option<u32>,
+    /// `transformer`, `vit`: attention heads; they divide the width. Default 4.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heads: Option<u32>,
+    /// `transformer`, `lstm` on tokens: ids that the model reads of a row, 1 to 65,536. Default 128.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<u32>,
+    /// `transformer`: whether the scores of ids come from the table that embeds them. Default true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tied: Option<bool>,
+    /// `lstm` on rows: time steps of a row, step by step in the row; they divide the features. Default: one per feature.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps: Option<u32>,
+    /// `vit`: pixels of a patch's side; it divides the picture's sides. Default 16, below 64 pixels 4.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub patch: Option<u32>,
+    /// `multi`: the branches, at least one. Default: one for each part that the samples have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub branches: Option<Vec<BranchConfig>>,
+}
+
+/// Kind of a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ModelKind {
+    /// Fully connected layers, on rows of numbers.
+    #[default]
+    Mlp,
+    /// Convolutions and pools, then fully connected layers, on pictures.
+    Cnn,
+    /// Residual network, on pictures.
+    Resnet,
+    /// Long short-term memory, on rows of numbers that are time series, or on tokens to predict the next.
+    Lstm,
+    /// Decoder of the GPT-2 kind, on tokens to predict the next.
+    Transformer,
+    /// Vision transformer, on pictures.
+    Vit,
+    /// Fully connected layers that give their input back through a narrow one, on rows of numbers.
+    Autoencoder,
+    /// Branches over parts of the samples, joined.
+    Multi,
+}
+
+/// Kind of a norm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NormKind {
+    /// None.
+    None,
+    /// Batch norm.
+    Batch,
+    /// Layer norm; in a `cnn`, group norm with one group.
+    Layer,
+    /// Group norm, with as many groups up to 32 as divide the channels and leave 16 numbers in each.
+    Group,
+}
+
+/// Kind of a nonlinearity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ActivationKind {
+    /// `x` times the normal distribution function of `x`.
+    Gelu,
+    /// `max(x, 0)`.
+    Relu,
+    /// `x sigmoid(x)`.
+    Silu,
+}
+
+/// Kind of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PoolKind {
+    /// None.
+    None,
+    /// The largest of 2x2.
+    Max,
+    /// The mean of 2x2.
+    Average,
+}
+
+/// A branch of `multi`: a `cnn` over pictures, or fully connected layers over numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BranchConfig {
+    /// First and one past the last of the features that the branch reads, such as `[0, 12]`. Default: all. For pictures
+    /// leave it out and give `channels`.
+    pub columns: Option<[u32; 2]>,
+    /// Over pictures: channels of each convolution.
+    pub channels: Option<Vec<u32>>,
+    /// Widths of its fully connected layers, at least one. Default `[64]`.
+    pub hidden: Option<Vec<u32>>,
+}
+
+/// `[train.pictures]`: how encoded pictures become what a model sees.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PicturesConfig {
+    /// Height of the pictures, in pixels, 1 to 8,192. Default 224.
+    pub height: u32,
+    /// Width of the pictures, in pixels, 1 to 8,192. Default 224.
+    pub width: u32,
+    /// In training, whether a random part is cut out and mirrored half of the time, as is usual for photographs; else,
+    /// and always in evaluation, the whole picture is resized. Default false.
+    pub augment: bool,
+    /// Mean of red, green and blue, as shares of 255, that is subtracted. Default `[0.485, 0.456, 0.406]`, of ImageNet.
+    pub mean: [f32; 3],
+    /// Standard deviation that is divided by, above 0. Default `[0.229, 0.224, 0.225]`, of ImageNet.
+    pub deviation: [f32; 3],
+}
+
+impl Default for PicturesConfig {
+    fn default() -> Self {
+        Self {
+            height: 224,
+            width: 224,
+            augment: false,
+            mean: [0.485, 0.456, 0.406],
+            deviation: [0.229, 0.224, 0.225],
+        }
+    }
+}

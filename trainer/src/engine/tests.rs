@@ -1,0 +1,300 @@
+use feedline_schemas::{
+    config::{ModelConfig, NormKind},
+    ids::{Rank, Seed, Step},
+};
+
+use super::*;
+use crate::{data::Targets, model::Shape, models, testing::uniform};
+
+/// A perceptron in plain f64, written for reading. Dropout is given as one mask per hidden layer.
+struct Reference {
+    widths: Vec<usize>,
+}
+
+impl Reference {
+    fn outputs(&self, bucket: &[f64], x: &[f64], masks: &[Vec<f64>]) -> Vec<f64> {
+        let mut x = x.to_vec();
+        let mut rest = bucket;
+        for (layer, pair) in self.widths.windows(2).enumerate() {
+            let (from, to) = (pair[0], pair[1]);
+            let (weight, after) = rest.split_at(from * to);
+            let (bias, after) = after.split_at(to);
+            rest = after;
+            let dot =
+                |j: usize| bias[j] + (0..from).map(|i| x[i] * weight[i * to + j]).sum::<f64>();
+            x = (0..to).map(dot).collect();
+            if layer + 2 < self.widths.len() {
+                x = x
+                    .iter()
+                    .map(|z| 0.5 * z * (1.0 + erf(z / 2.0_f64.sqrt())))
+                    .collect();
+                if let Some(mask) = masks.get(layer) {
+                    x.iter_mut().zip(mask).for_each(|(x, m)| *x *= m);
+                }
+            }
+        }
+        x
+    }
+
+    fn loss(&self, bucket: &[f64], samples: Samples<'_>) -> f64 {
+        let rows = samples.rows();
+        let inputs = samples.inputs.features;
+        let loss = |row: usize| {
+            let x = &samples.inputs.x[row * inputs..(row + 1) * inputs];
+            let x: Vec<f64> = x.iter().map(|&v| v.into()).collect();
+            let outputs = self.outputs(bucket, &x, &[]);
+            match samples.targets {
+                Targets::None => unreachable!("these samples have targets"),
+                Targets::Numbers(y) => (outputs[0] - f64::from(y[row])).powi(2),
+                Targets::Classes(y) => {
+                    let sum: f64 = outputs.iter().map(|o| o.exp()).sum();
+                    sum.ln() - outputs[usize::try_from(y[row]).unwrap()]
+                }
+            }
+        };
+        (0..rows).map(loss).sum::<f64>() / exact(rows)
+    }
+}
+
+/// The error function by its Taylor series, which is good to f64 for small arguments.
+fn erf(x: f64) -> f64 {
+    let (mut term, mut sum) = (x, x);
+    for n in 1..60 {
+        term *= -x * x / f64::from(n);
+        sum += term / f64::from(2 * n + 1);
+    }
+    sum * 2.0 / std::f64::consts::PI.sqrt()
+}
+
+fn engine(inputs: usize, hidden: &[u32], outputs: usize, dropout: f64, loss: LossKind) -> Engine {
+    let config = ModelConfig {
+        hidden: Some(hidden.to_vec()),
+        dropout,
+        ..ModelConfig::default()
+    };
+    let shape = Shape::Rows { features: inputs };
+    Engine::new(models::build(&config, shape, outputs).unwrap(), loss)
+}
+
+fn stream(step: u64) -> Stream {
+    Stream::dropout(Seed::new(1), Rank::new(0), Step::new(step))
+}
+
+/// Compares the gradient with central differences of the reference, every element.
+fn check_gradient(hidden: &[u32], outputs: usize, loss: LossKind, targets: Targets<'_>) {
+    let (inputs, rows) = (3, targets.len());
+    let engine = engine(inputs, hidden, outputs, 0.0, loss);
+    let mut widths = vec![inputs];
+    widths.extend(hidden.iter().map(|&w| w as usize));
+    widths.push(outputs);
+    let reference = Reference { widths };
+    let mut bucket = engine.model().initial(Seed::new(2));
+    // Biases start at 0: move them, so that they are tested away from it.
+    bucket
+        .iter_mut()
+        .zip(uniform(10_000, 50))
+        .for_each(|(w, u)| *w += 0.1 * u);
+    let x = uniform(rows * inputs, 51);
+    let samples = Samples::of_rows(&x, inputs, targets);
+
+    let mut gradient = vec![0.0; bucket.len()];
+    let losses = engine
+        .loss_and_gradient(&bucket, samples, stream(0), &mut gradient)
+        .losses;
+    let wide: Vec<f64> = bucket.iter().map(|&w| w.into()).collect();
+    let expected = reference.loss(&wide, samples);
+    assert!(
+        (loss::mean(&losses) - expected).abs() < 1e-6,
+        "loss {} {expected}",
+        loss::mean(&losses)
+    );
+    for i in 0..bucket.len() {
+        let at = |shift: f64| {
+            let mut moved = wide.clone();
+            moved[i] += shift;
+            reference.loss(&moved, samples)
+        };
+        let difference = (at(1e-5) - at(-1e-5)) / 2e-5;
+        let found = f64::from(gradient[i]);
+        assert!(
+            (found - difference).abs() < 2e-6 + 2e-5 * difference.abs(),
+            "element {i}: {found} {difference}"
+        );
+    }
+}
+
+#[test]
+fn gradient_of_squared_error_equals_finite_differences() {
+    let y = uniform(7, 52);
+    check_gradient(&[5, 4], 1, LossKind::Mse, Targets::Numbers(&y));
+    check_gradient(&[], 1, LossKind::Mse, Targets::Numbers(&y));
+}
+
+#[test]
+fn gradient_of_cross_entropy_equals_finite_differences() {
+    let y = [0, 2, 1, 2, 3, 0, 0, 1];
+    check_gradient(&[6], 4, LossKind::CrossEntropy, Targets::Classes(&y));
+    check_gradient(&[3, 3, 3], 4, LossKind::CrossEntropy, Targets::Classes(&y));
+}
+
+#[test]
+fn gradient_of_a_batch_in_parts_equals_finite_differences() {
+    let y = uniform(2 * PART_ROWS + 3, 53);
+    check_gradient(&[2], 1, LossKind::Mse, Targets::Numbers(&y));
+}
+
+/// Losses and gradient of one step on a batch of several parts, as bits.
+fn bits(threads: usize, rows: usize, dropout: f64) -> Vec<u32> {
+    let model = engine(24, &[256, 256], 1, dropout, LossKind::Mse).model;
+    let engine = Engine::with_threads(model, LossKind::Mse, threads);
+    let bucket = engine.model().initial(Seed::new(2));
+    let (x, y) = (uniform(24 * rows, 54), uniform(rows, 55));
+    let samples = Samples::of_rows(&x, 24, Targets::Numbers(&y));
+    let mut gradient = vec![0.0; bucket.len()];
+    let losses = engine
+        .loss_and_gradient(&bucket, samples, stream(3), &mut gradient)
+        .losses;
+    losses
+        .iter()
+        .chain(&gradient)
+        .map(|v| v.to_bits())
+        .collect()
+}
+
+#[test]
+fn gradient_has_the_same_bits_in_every_run_and_on_any_number_of_threads() {
+    for rows in [2 * PART_ROWS + 100, 37] {
+        let first = bits(1, rows, 0.2);
+        for threads in [0, 1, 2, 3, 4, 2, 2] {
+            assert!(
+                bits(threads, rows, 0.2) == first,
+                "{threads} threads, {rows} rows"
+            );
+        }
+        for pool in [1, 2, 5] {
+            let pool = ThreadPoolBuilder::new().num_threads(pool).build().unwrap();
+            assert!(pool.install(|| bits(1, rows, 0.2)) == first, "{pool:?}");
+        }
+    }
+}
+
+#[test]
+fn dropout_follows_the_step_and_is_off_in_prediction() {
+    let engine = engine(8, &[64], 1, 0.5, LossKind::Mse);
+    let bucket = engine.model().initial(Seed::new(2));
+    let (x, y) = (uniform(8 * 16, 56), uniform(16, 57));
+    let samples = Samples::of_rows(&x, 8, Targets::Numbers(&y));
+    let losses = |step| {
+        engine
+            .loss_and_gradient(&bucket, samples, stream(step), &mut vec![0.0; bucket.len()])
+            .losses
+    };
+    assert_eq!(losses(1), losses(1));
+    assert_ne!(losses(1), losses(2));
+    assert_eq!(
+        engine.predict(&bucket, samples),
+        engine.predict(&bucket, samples)
+    );
+    assert_ne!(engine.predict(&bucket, samples).losses, losses(1));
+}
+
+#[test]
+fn prediction_of_many_rows_comes_in_row_order() {
+    let engine = engine(1, &[], 1, 0.0, LossKind::Mse);
+    let rows = u16::try_from(5 * PART_ROWS + 1).unwrap();
+    let x: Vec<f32> = (0..rows).map(f32::from).collect();
+    let samples = Samples::of_rows(&x, 1, Targets::Numbers(&x));
+    assert_eq!(engine.predict(&[1.0, 0.0], samples).outputs, x);
+}
+
+/// A perceptron with one hidden layer of three and a batch norm.
+fn normed(threads: usize) -> Engine {
+    let config = ModelConfig {
+        hidden: Some(vec![3]),
+        norm: Some(NormKind::Batch),
+        ..ModelConfig::default()
+    };
+    let model = models::build(&config, Shape::Rows { features: 2 }, 1).unwrap();
+    Engine::with_threads(model, LossKind::Mse, threads)
+}
+
+#[test]
+fn running_statistics_move_a_tenth_of_the_way_to_those_of_the_batch() {
+    let rows = 2 * PART_ROWS + 3;
+    let (x, y) = (uniform(2 * rows, 58), uniform(rows, 59));
+    let samples = Samples::of_rows(&x, 2, Targets::Numbers(&y));
+    let run = |threads| {
+        let engine = normed(threads);
+        let mut bucket = engine.model().initial(Seed::new(2));
+        let mut gradient = vec![0.0; bucket.len()];
+        let computed = engine.loss_and_gradient(&bucket, samples, stream(0), &mut gradient);
+        engine.move_buffers(&mut bucket, &computed.buffers);
+        bucket
+    };
+    let bucket = run(1);
+    let trained = normed(1).model().layout().trained_len();
+    assert_eq!(bucket.len(), trained + 6);
+    for unit in 0..3 {
+        let outputs = x
+            .chunks(2)
+            .map(|x| x[0] * bucket[unit] + x[1] * bucket[3 + unit]);
+        let mean = outputs.map(f64::from).sum::<f64>() / exact(rows);
+        let found = f64::from(bucket[trained + unit]);
+        assert!((found - 0.1 * mean).abs() < 1e-6, "{found} {mean}");
+    }
+    let bits = |bucket: &[f32]| bucket.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+    assert_eq!(bits(&bucket), bits(&run(3)));
+}
+
+#[test]
+#[ignore = "a measurement, not a check"]
+fn steps_per_second() {
+    use crate::optimizer::{AdamW, AdamWSettings};
+    use feedline_storage::clock::{Clock, SystemClock};
+    let clock = SystemClock;
+    for (threads, rows, dropout) in [
+        (1, 256, 0.0),
+        (2, 256, 0.0),
+        (1, 4096, 0.0),
+        (2, 4096, 0.0),
+        (2, 4096, 0.1),
+    ] {
+        let model = engine(64, &[256, 256], 1, dropout, LossKind::Mse).model;
+        let engine = Engine::with_threads(model, LossKind::Mse, threads);
+        let mut bucket = engine.model().initial(Seed::new(2));
+        let (x, y) = (uniform(64 * rows, 54), uniform(rows, 55));
+        let samples = Samples::of_rows(&x, 64, Targets::Numbers(&y));
+        let mut gradient = vec![0.0; bucket.len()];
+        let settings = AdamWSettings {
+            beta1: 0.9,
+            beta2: 0.999,
+            epsilon: 1e-8,
+            weight_decay: 0.01,
+        };
+        let mut optimizer = AdamW::new(settings, bucket.len());
+        let steps = if rows > 1000 { 30 } else { 300 };
+        let (mut engine_time, mut rest) = (0.0, 0.0);
+        for step in 1..=steps {
+            let start = clock.monotonic();
+            engine.loss_and_gradient(&bucket, samples, stream(step), &mut gradient);
+            let middle = clock.monotonic();
+            crate::clip::global_norm(&gradient);
+            optimizer.step(
+                engine.model().parameters(),
+                &mut bucket,
+                &gradient,
+                step,
+                1e-3,
+                1.0,
+            );
+            engine_time += (middle - start).as_secs_f64();
+            rest += (clock.monotonic() - middle).as_secs_f64();
+        }
+        let per = 1e3 / f64::from(u32::try_from(steps).unwrap());
+        println!(
+            "threads {threads}, rows {rows}, dropout {dropout}: {:.2} ms gradient, {:.2} ms optimizer",
+            engine_time * per,
+            rest * per
+        );
+    }
+}

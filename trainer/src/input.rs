@@ -1,0 +1,228 @@
+//! From samples in host memory to the tensors that a model computes from.
+
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+
+use crate::{
+    data::{Inputs, Samples},
+    layers::Mask,
+    model::{Input, Objective, TokenInput},
+};
+
+/// How pictures are normalised: `(value / 255 - mean) / deviation` for red, green and blue.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Normalisation {
+    /// Subtracted.
+    pub(crate) mean: [f32; 3],
+    /// Divided by.
+    pub(crate) deviation: [f32; 3],
+}
+
+impl Default for Normalisation {
+    fn default() -> Self {
+        Self {
+            mean: [0.0; 3],
+            deviation: [1.0; 3],
+        }
+    }
+}
+
+/// The tensors of a part of a batch, on `device`.
+pub(crate) fn tensors(
+    samples: Samples<'_>,
+    normalisation: &Normalisation,
+    device: &Device,
+) -> Input {
+    let inputs = samples.inputs;
+    let rows = samples.rows();
+    let [height, width] = inputs.sides;
+    Input {
+        rows: (inputs.features > 0).then(|| {
+            let data = TensorData::new(inputs.x.to_vec(), [rows, inputs.features]);
+            Tensor::from_data(data, device)
+        }),
+        pictures: (height > 0).then(|| {
+            let planes = planes(inputs.pixels, height * width, normalisation);
+            Tensor::from_data(TensorData::new(planes, [rows, 3, height, width]), device)
+        }),
+        tokens: (inputs.length > 0).then(|| tokens(inputs, rows, device)),
+    }
+}
+
+/// Pixels of interleaved colours as one plane for each colour.
+fn planes(pixels: &[u8], size: usize, normalisation: &Normalisation) -> Vec<f32> {
+    let mut planes = vec![0.0; pixels.len()];
+    let pictures = pixels.chunks_exact(3 * size);
+    for (picture, planes) in pictures.zip(planes.chunks_exact_mut(3 * size)) {
+        for (colour, plane) in planes.chunks_exact_mut(size).enumerate() {
+            let scale = 1.0 / (255.0 * normalisation.deviation[colour]);
+            let shift = normalisation.mean[colour] / normalisation.deviation[colour];
+            let values = picture[colour..].iter().step_by(3);
+            for (number, value) in plane.iter_mut().zip(values) {
+                *number = f32::from(*value) * scale - shift;
+            }
+        }
+    }
+    planes
+}
+
+fn tokens(inputs: Inputs<'_>, rows: usize, device: &Device) -> TokenInput {
+    let length = inputs.length - 1;
+    let first = |values: &[u32]| -> Vec<u32> {
+        let rows = values.chunks_exact(inputs.length);
+        rows.flat_map(|row| &row[..length]).copied().collect()
+    };
+    let tensor = |values: Vec<u32>| -> Tensor<2, Int> {
+        let values: Vec<i32> = values.into_iter().map(signed).collect();
+        Tensor::from_data(TensorData::new(values, [rows, length]), device)
+    };
+    let plain = inputs.segments.is_empty();
+    let positions = if plain {
+        (0..rows).flat_map(|_| (0..length).map(narrow)).collect()
+    } else {
+        first(inputs.positions)
+    };
+    let mask = if plain {
+        Mask::causal(length, device, DType::F32)
+    } else {
+        Mask::packed(&first(inputs.segments), length, device, DType::F32)
+    };
+    TokenInput {
+        ids: tensor(first(inputs.tokens)),
+        positions: tensor(positions),
+        mask,
+    }
+}
+
+/// What is to be predicted of a part of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NextTokens {
+    /// The ids.
+    pub(crate) ids: Vec<i32>,
+    /// The places that predict them among all `rows * length`; `None` where all do.
+    pub(crate) places: Option<Vec<i32>>,
+}
+
+/// The token after each place, where it belongs to the same document.
+pub(crate) fn next_tokens(samples: Samples<'_>) -> NextTokens {
+    let Inputs {
+        tokens,
+        segments,
+        length,
+        ..
+    } = samples.inputs;
+    let places = || {
+        let rows = 0..samples.rows();
+        rows.flat_map(move |row| (0..length - 1).map(move |at| (row, at)))
+    };
+    let id = |row: usize, at: usize| signed(tokens[row * length + at + 1]);
+    if segments.is_empty() {
+        let ids = places().map(|(row, at)| id(row, at)).collect();
+        return NextTokens { ids, places: None };
+    }
+    let belongs = |row: usize, at: usize| {
+        let [this, next] = [0, 1].map(|i| segments[row * length + at + i]);
+        this != 0 && this == next
+    };
+    let valid = places().filter(|&(row, at)| belongs(row, at));
+    let (places, ids) = valid
+        .map(|(row, at)| (signed(narrow(row * (length - 1) + at)), id(row, at)))
+        .unzip();
+    NextTokens {
+        ids,
+        places: Some(places),
+    }
+}
+
+/// Number of losses of a batch.
+pub(crate) fn losses(objective: Objective, samples: Samples<'_>) -> usize {
+    match objective {
+        Objective::Target | Objective::Input => samples.rows(),
+        Objective::NextToken => next_tokens(samples).ids.len(),
+    }
+}
+
+/// Ids, positions and places as the tensor library takes them.
+fn signed(value: u32) -> i32 {
+    i32::try_from(value).expect("ids are checked, positions and places are below 2^31")
+}
+
+fn narrow(value: usize) -> u32 {
+    u32::try_from(value).expect("a part has far fewer places")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Targets;
+
+    fn numbers<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+        tensor.into_data().try_into_vec().unwrap()
+    }
+
+    fn ints(tensor: Tensor<2, Int>) -> Vec<i64> {
+        tensor.into_data().convert::<i64>().try_into_vec().unwrap()
+    }
+
+    #[test]
+    fn pictures_become_normalised_planes() {
+        // Two pictures of two pixels: red, green and blue are told apart, and so are the pictures.
+        let pixels = [0, 51, 255, 102, 0, 51, 255, 255, 255, 0, 0, 0];
+        let inputs = Inputs {
+            pixels: &pixels,
+            sides: [1, 2],
+            ..Inputs::default()
+        };
+        let normalisation = Normalisation {
+            mean: [0.0, 0.2, 0.5],
+            deviation: [1.0, 2.0, 0.5],
+        };
+        let samples = Samples::new(2, inputs, Targets::None);
+        let input = tensors(samples, &normalisation, &Device::flex());
+        let found = input.pictures();
+        assert_eq!(found.dims(), [2, 3, 1, 2]);
+        let expected = [
+            0.0, 0.4, 0.0, -0.1, 1.0, -0.6, 1.0, 0.0, 0.4, -0.1, 1.0, -1.0,
+        ];
+        for (found, expected) in numbers(found).iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-6, "{found} {expected}");
+        }
+        assert!(input.rows.is_none() && input.tokens.is_none());
+    }
+
+    #[test]
+    fn tokens_predict_the_next_of_their_row() {
+        let inputs = Inputs {
+            tokens: &[10, 11, 12, 20, 21, 22],
+            length: 3,
+            ..Inputs::default()
+        };
+        let samples = Samples::new(2, inputs, Targets::None);
+        let input = tensors(samples, &Normalisation::default(), &Device::flex());
+        assert_eq!(ints(input.tokens().ids.clone()), [10, 11, 20, 21]);
+        assert_eq!(ints(input.tokens().positions.clone()), [0, 1, 0, 1]);
+        let next = next_tokens(samples);
+        assert_eq!((next.ids, next.places), (vec![11, 12, 21, 22], None));
+    }
+
+    #[test]
+    fn nothing_is_predicted_across_documents_or_of_padding() {
+        let inputs = Inputs {
+            tokens: &[10, 11, 30, 31, 32, 40, 41, 42, 0, 0],
+            segments: &[1, 1, 2, 2, 2, 1, 1, 1, 0, 0],
+            positions: &[0, 1, 0, 1, 2, 0, 1, 2, 0, 0],
+            length: 5,
+            ..Inputs::default()
+        };
+        let samples = Samples::new(2, inputs, Targets::None);
+        let next = next_tokens(samples);
+        assert_eq!(next.ids, [11, 31, 32, 41, 42]);
+        assert_eq!(next.places.unwrap(), [0, 2, 3, 4, 5]);
+        assert_eq!(losses(Objective::NextToken, samples), 5);
+        assert_eq!(losses(Objective::Target, samples), 2);
+        let input = tensors(samples, &Normalisation::default(), &Device::flex());
+        assert_eq!(
+            ints(input.tokens().positions.clone()),
+            [0, 1, 0, 1, 0, 1, 2, 0]
+        );
+    }
+}

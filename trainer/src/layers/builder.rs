@@ -1,0 +1,294 @@
+//! Where a model's numbers lie, what they are called and what they begin as.
+
+use std::ops::Range;
+
+use feedline_schemas::ids::Seed;
+
+use crate::random::Stream;
+
+/// A parameter's or buffer's place in the bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// Name, such as `layer.0.weight`.
+    pub(crate) name: String,
+    /// Shape; the bucket holds it row-major.
+    pub(crate) shape: Vec<usize>,
+    /// Elements of the bucket.
+    pub(crate) range: Range<usize>,
+    /// Whether weight decay applies to it.
+    pub(crate) decays: bool,
+}
+
+/// Number of elements in the bucket of `parameters`.
+pub(crate) fn bucket_len(parameters: &[Parameter]) -> usize {
+    parameters.last().map_or(0, |p| p.range.end)
+}
+
+/// A parameter of a layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot(pub(super) usize);
+
+/// A buffer of a layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffer(pub(super) usize);
+
+/// What a parameter begins as. Random ones are drawn from the seed and the parameter's number among the random ones.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Initial {
+    /// All elements the same.
+    Constant(f32),
+    /// Uniform in `±bound`.
+    Uniform {
+        /// Largest absolute value.
+        bound: f64,
+    },
+    /// Normal with mean 0 (Box and Muller 1958).
+    Normal {
+        /// Standard deviation.
+        deviation: f64,
+    },
+}
+
+/// One line of a model's summary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LayerFacts {
+    /// Name, such as `layer.0`.
+    pub name: String,
+    /// What it is, such as `conv 3x3`.
+    pub kind: String,
+    /// Sizes of its output for one sample.
+    pub output: Vec<usize>,
+    /// Its parameters.
+    pub parameters: usize,
+    /// Numbers per sample that are kept for the backward pass.
+    pub kept: usize,
+}
+
+/// Lays out parameters, buffers and the places where randomness is drawn.
+#[derive(Debug, Default)]
+pub struct Builder {
+    parameters: Vec<(String, Vec<usize>, bool, Initial)>,
+    buffers: Vec<(String, Vec<usize>, Initial)>,
+    scope: String,
+    dropouts: usize,
+    facts: Vec<LayerFacts>,
+}
+
+impl Builder {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Puts `name` and a dot before the names of what `build` lays out.
+    pub fn within<T>(&mut self, name: &str, build: impl FnOnce(&mut Self) -> T) -> T {
+        let length = self.scope.len();
+        self.scope.push_str(name);
+        self.scope.push('.');
+        let built = build(self);
+        self.scope.truncate(length);
+        built
+    }
+
+    /// Adds a parameter. Weight decay applies to it if it `decays`: by custom to weights, not to biases and scales.
+    pub fn parameter(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        decays: bool,
+        initial: Initial,
+    ) -> Slot {
+        self.parameters
+            .push((self.named(name), shape.to_vec(), decays, initial));
+        Slot(self.parameters.len() - 1)
+    }
+
+    /// Adds a buffer, whose elements all begin as `value`.
+    pub fn buffer(&mut self, name: &str, shape: &[usize], value: f32) -> Buffer {
+        self.buffers
+            .push((self.named(name), shape.to_vec(), Initial::Constant(value)));
+        Buffer(self.buffers.len() - 1)
+    }
+
+    /// Notes a layer for the summary; `kept` is the number of elements per sample kept for the backward pass.
+    pub fn note(
+        &mut self,
+        name: &str,
+        kind: String,
+        output: &[usize],
+        parameters: usize,
+        kept: usize,
+    ) {
+        self.facts.push(LayerFacts {
+            name: self.named(name),
+            kind,
+            output: output.to_vec(),
+            parameters,
+            kept,
+        });
+    }
+
+    /// The next place where dropout draws.
+    pub(super) fn dropout_site(&mut self) -> usize {
+        self.dropouts += 1;
+        self.dropouts - 1
+    }
+
+    /// The layout of everything added.
+    #[must_use]
+    pub fn finish(self) -> Layout {
+        let mut layout = Layout {
+            trained: self.parameters.len(),
+            facts: self.facts,
+            ..Layout::default()
+        };
+        let buffers = self.buffers.into_iter();
+        let buffers = buffers.map(|(name, shape, initial)| (name, shape, false, initial));
+        for (name, shape, decays, initial) in self.parameters.into_iter().chain(buffers) {
+            let begin = bucket_len(&layout.entries);
+            let range = begin..begin + shape.iter().product::<usize>();
+            layout.initial.push(initial);
+            layout.entries.push(Parameter {
+                name,
+                shape,
+                range,
+                decays,
+            });
+        }
+        layout
+    }
+
+    fn named(&self, name: &str) -> String {
+        if name.is_empty() {
+            self.scope.trim_end_matches('.').to_owned()
+        } else {
+            format!("{}{name}", self.scope)
+        }
+    }
+}
+
+/// Where a model's parameters and buffers lie in its bucket, and what they begin as.
+#[derive(Clone, Debug, Default)]
+pub struct Layout {
+    /// Parameters, then buffers, without gaps.
+    entries: Vec<Parameter>,
+    initial: Vec<Initial>,
+    /// Entries that are parameters.
+    trained: usize,
+    facts: Vec<LayerFacts>,
+}
+
+impl Layout {
+    /// Parameters, then buffers, in bucket order and without gaps.
+    pub(crate) fn entries(&self) -> &[Parameter] {
+        &self.entries
+    }
+
+    /// Entries that are parameters: the first so many.
+    pub(crate) const fn trained(&self) -> usize {
+        self.trained
+    }
+
+    /// Elements of the bucket that the parameters take: the first so many.
+    #[must_use]
+    pub fn trained_len(&self) -> usize {
+        bucket_len(&self.entries[..self.trained])
+    }
+
+    /// Elements of the bucket.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        bucket_len(&self.entries)
+    }
+
+    /// Whether the model has no numbers at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The layers, as noted when they were built.
+    #[must_use]
+    pub fn facts(&self) -> &[LayerFacts] {
+        &self.facts
+    }
+
+    /// The bucket that training begins with: a pure function of the seed.
+    #[must_use]
+    pub fn initial(&self, seed: Seed) -> Vec<f32> {
+        let stream = Stream::initialization(seed);
+        let mut bucket = vec![0.0; self.len()];
+        let mut drawn = 0;
+        for (entry, initial) in self.entries.iter().zip(&self.initial) {
+            let values = &mut bucket[entry.range.clone()];
+            match *initial {
+                Initial::Constant(value) => values.fill(value),
+                Initial::Uniform { bound } => fill(values, |i| {
+                    bound * 2.0f64.mul_add(stream.part(drawn).uniform(i), -1.0)
+                }),
+                Initial::Normal { deviation } => fill(values, |i| {
+                    let part = stream.part(drawn);
+                    let radius = (-2.0 * (1.0 - part.uniform(2 * i)).ln()).sqrt();
+                    let angle = std::f64::consts::TAU * part.uniform(2 * i + 1);
+                    deviation * radius * angle.cos()
+                }),
+            }
+            drawn += usize::from(!matches!(initial, Initial::Constant(_)));
+        }
+        bucket
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "rounding to f32 is what is wanted"
+)]
+fn fill(values: &mut [f32], number: impl Fn(u64) -> f64) {
+    for (value, i) in values.iter_mut().zip(0..) {
+        *value = number(i) as f32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_come_first_and_buffers_after_them_without_gaps() {
+        let mut builder = Builder::new();
+        builder.within("a", |b| {
+            b.parameter("weight", &[2, 3], true, Initial::Constant(0.5));
+            b.buffer("mean", &[3], 7.0);
+        });
+        builder.parameter("bias", &[3], false, Initial::Constant(0.0));
+        let layout = builder.finish();
+        let found: Vec<_> = layout
+            .entries()
+            .iter()
+            .map(|p| (p.name.as_str(), p.range.clone(), p.decays))
+            .collect();
+        let expected = [
+            ("a.weight", 0..6, true),
+            ("bias", 6..9, false),
+            ("a.mean", 9..12, false),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!((layout.trained_len(), layout.len()), (9, 12));
+        let bucket = layout.initial(Seed::new(1));
+        assert_eq!(bucket[..6], [0.5; 6]);
+        assert_eq!(bucket[9..], [7.0; 3]);
+    }
+
+    #[test]
+    fn normal_numbers_have_their_mean_and_deviation() {
+        let mut builder = Builder::new();
+        builder.parameter("w", &[100_000], true, Initial::Normal { deviation: 2.0 });
+        let bucket = builder.finish().initial(Seed::new(3));
+        let n = 100_000.0;
+        let mean = bucket.iter().map(|v| f64::from(*v)).sum::<f64>() / n;
+        let squares = bucket.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>() / n;
+        assert!(mean.abs() < 0.03, "{mean}");
+        assert!((squares - 4.0).abs() < 0.06, "{squares}");
+    }
+}

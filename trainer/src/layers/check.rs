@@ -1,0 +1,213 @@
+//! Checks of layers: gradients against central differences that are computed in f64.
+
+use burn::tensor::{DType, Device, Tensor, TensorData};
+use feedline_schemas::ids::{Rank, Seed, Step};
+
+use super::{Builder, Layout, Pass, Training};
+use crate::{random::Stream, testing::uniform};
+
+/// Half of the distance of two points of a central difference.
+const SHIFT: f64 = 1e-5;
+
+fn training() -> Option<Training> {
+    let stream = Stream::dropout(Seed::new(1), Rank::new(0), Step::new(3));
+    Some(Training {
+        stream,
+        first_row: 0,
+    })
+}
+
+/// A layer under test, with parameters away from special values.
+struct Bench<L, const D: usize> {
+    layer: L,
+    layout: Layout,
+    bucket: Vec<f32>,
+    shape: [usize; D],
+    x: Vec<f32>,
+}
+
+impl<L, const D: usize> Bench<L, D> {
+    fn new(shape: [usize; D], build: impl Fn(&mut Builder) -> L) -> Self {
+        let mut builder = Builder::new();
+        let layer = build(&mut builder);
+        let layout = builder.finish();
+        let mut bucket = layout.initial(Seed::new(2));
+        let trained = layout.trained_len();
+        for (i, (value, noise)) in bucket.iter_mut().zip(uniform(100_000, 50)).enumerate() {
+            // Buffers stay positive: among them are variances.
+            *value += if i < trained {
+                0.3 * noise
+            } else {
+                0.3 * noise.abs()
+            };
+        }
+        let x = uniform(shape.iter().product(), 51);
+        Self {
+            layer,
+            layout,
+            bucket,
+            shape,
+            x,
+        }
+    }
+
+    fn weights(&self, bucket: &[f64], device: &Device) -> Vec<Tensor<1>> {
+        let tensor = |values: &[f64]| {
+            let data = TensorData::new(values.to_vec(), [values.len()]);
+            Tensor::from_data(data, (device, DType::F64))
+        };
+        let entries = self.layout.entries().iter();
+        entries
+            .map(|entry| tensor(&bucket[entry.range.clone()]))
+            .collect()
+    }
+
+    /// Outputs in f64.
+    fn outputs<const E: usize>(
+        &self,
+        forward: impl Fn(&L, &mut Pass<'_>, Tensor<D>) -> Tensor<E>,
+        bucket: &[f64],
+        x: &[f64],
+        training: Option<Training>,
+    ) -> Vec<f64> {
+        let device = Device::flex();
+        let weights = self.weights(bucket, &device);
+        let data = TensorData::new(x.to_vec(), self.shape);
+        let x = Tensor::from_data(data, (&device, DType::F64));
+        let mut pass = Pass::new(&self.layout, &weights, training);
+        let y = forward(&self.layer, &mut pass, x);
+        y.into_data().try_into_vec().unwrap()
+    }
+
+    /// Gradients in f32 of the sum of the outputs, each times a number.
+    fn gradients<const E: usize>(
+        &self,
+        forward: impl Fn(&L, &mut Pass<'_>, Tensor<D>) -> Tensor<E>,
+    ) -> (Vec<f32>, Vec<f32>) {
+        let device = Device::flex().autodiff();
+        let entries = self.layout.entries();
+        let weights: Vec<Tensor<1>> = entries
+            .iter()
+            .map(|entry| {
+                let values = self.bucket[entry.range.clone()].to_vec();
+                let data = TensorData::new(values, [entry.range.len()]);
+                Tensor::from_data(data, &device).require_grad()
+            })
+            .collect();
+        let x = Tensor::<D>::from_data(TensorData::new(self.x.clone(), self.shape), &device);
+        let x = x.require_grad();
+        let mut pass = Pass::new(&self.layout, &weights, training());
+        let y = forward(&self.layer, &mut pass, x.clone());
+        let shape = y.dims();
+        let factors = TensorData::new(uniform(shape.iter().product(), 52), shape);
+        let mut gradients = (y * Tensor::from_data(factors, &device)).sum().backward();
+        let of_weights = weights[..self.layout.trained()].iter().flat_map(|weight| {
+            let gradient = weight.grad_remove(&mut gradients).unwrap();
+            gradient.into_data().try_into_vec::<f32>().unwrap()
+        });
+        let of_weights = of_weights.collect();
+        let of_x = x.grad_remove(&mut gradients).unwrap();
+        (of_weights, of_x.into_data().try_into_vec().unwrap())
+    }
+}
+
+fn wide(values: &[f32]) -> Vec<f64> {
+    values.iter().map(|v| f64::from(*v)).collect()
+}
+
+/// Compares the gradients of every parameter and every input with central differences in f64, in training. `forward`
+/// gets an input of this shape.
+pub(crate) fn check<L, const D: usize, const E: usize>(
+    shape: [usize; D],
+    build: impl Fn(&mut Builder) -> L,
+    forward: impl Fn(&L, &mut Pass<'_>, Tensor<D>) -> Tensor<E>,
+) {
+    let bench = Bench::new(shape, build);
+    let (of_weights, of_x) = bench.gradients(&forward);
+    let (bucket, x) = (wide(&bench.bucket), wide(&bench.x));
+    let sum = |bucket: &[f64], x: &[f64]| {
+        let y = bench.outputs(&forward, bucket, x, training());
+        let factors = uniform(y.len(), 52);
+        y.iter()
+            .zip(factors)
+            .map(|(y, f)| y * f64::from(f))
+            .sum::<f64>()
+    };
+    let compare = |what: &str, i: usize, found: f32, difference: f64| {
+        let found = f64::from(found);
+        assert!(
+            (found - difference).abs() < 2e-5 + 1e-4 * difference.abs(),
+            "{what} {i}: gradient {found}, central difference {difference}"
+        );
+    };
+    for (i, &found) in of_weights.iter().enumerate() {
+        let at = |shift: f64| sum(&moved(&bucket, i, shift), &x);
+        compare(
+            "parameter",
+            i,
+            found,
+            (at(SHIFT) - at(-SHIFT)) / (2.0 * SHIFT),
+        );
+    }
+    for (i, &found) in of_x.iter().enumerate() {
+        let at = |shift: f64| sum(&bucket, &moved(&x, i, shift));
+        compare("input", i, found, (at(SHIFT) - at(-SHIFT)) / (2.0 * SHIFT));
+    }
+}
+
+fn moved(values: &[f64], i: usize, shift: f64) -> Vec<f64> {
+    let mut moved = values.to_vec();
+    moved[i] += shift;
+    moved
+}
+
+/// Bucket, input and outputs in f64, in training.
+pub(crate) fn outputs<L, const D: usize, const E: usize>(
+    shape: [usize; D],
+    build: impl Fn(&mut Builder) -> L,
+    forward: impl Fn(&L, &mut Pass<'_>, Tensor<D>) -> Tensor<E>,
+) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
+    let bench = Bench::new(shape, build);
+    let (bucket, x) = (wide(&bench.bucket), wide(&bench.x));
+    let y = bench.outputs(forward, &bucket, &x, training());
+    (bucket, x, y)
+}
+
+/// Bucket, input and outputs in f64, after training.
+pub(crate) fn evaluated<L, const D: usize, const E: usize>(
+    shape: [usize; D],
+    build: impl Fn(&mut Builder) -> L,
+    forward: impl Fn(&L, &mut Pass<'_>, Tensor<D>) -> Tensor<E>,
+) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
+    let bench = Bench::new(shape, build);
+    let (bucket, x) = (wide(&bench.bucket), wide(&bench.x));
+    let y = bench.outputs(forward, &bucket, &x, None);
+    (bucket, x, y)
+}
+
+/// What a pass in training observes.
+pub(crate) fn observed<const D: usize>(
+    layout: &Layout,
+    bucket: &[f32],
+    forward: impl Fn(&mut Pass<'_>, &Device) -> Tensor<D>,
+) -> Vec<f32> {
+    let device = Device::flex();
+    let entries = layout.entries().iter();
+    let weights: Vec<Tensor<1>> = entries
+        .map(|entry| Tensor::from_floats(&bucket[entry.range.clone()], &device))
+        .collect();
+    let mut pass = Pass::new(layout, &weights, training());
+    drop(forward(&mut pass, &device));
+    pass.into_observed(bucket)
+}
+
+/// Asserts that numbers agree to this absolute difference.
+pub(crate) fn assert_near(found: &[f64], expected: &[f64], tolerance: f64) {
+    assert_eq!(found.len(), expected.len());
+    for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
+        assert!(
+            (found - expected).abs() <= tolerance,
+            "number {i}: {found}, expected {expected}"
+        );
+    }
+}

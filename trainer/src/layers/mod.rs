@@ -1,0 +1,35 @@
+//! Layers: each lays its parameters out in a [`Builder`] and computes its outputs in a [`Pass`].
+//!
+//! All parameters of a model lie in one flat f32 bucket, one range after the other in the order of building; after them
+//! lie the buffers, numbers that no gradient moves (the running statistics of batch norm). A layer keeps [`Slot`]s, not
+//! tensors, so the same layer serves every part of a batch, every thread and every precision: the tensors come with the
+//! pass.
+//!
+//! Sizes: a layer's constructor takes the sizes of one sample (`[channels, height, width]`), its `forward` takes tensors
+//! with the samples in front. Constructors assume sizes that fit, which the models check before they build.
+
+mod activation;
+mod attention;
+mod builder;
+mod conv;
+mod embedding;
+mod linear;
+mod lstm;
+mod norm;
+mod pass;
+
+#[cfg(test)]
+pub(crate) mod check;
+
+pub use self::{
+    activation::{Activation, Dropout},
+    attention::{Attention, Mask},
+    builder::{Buffer, Builder, Initial, LayerFacts, Layout, Parameter, Slot},
+    conv::{AveragePool, Conv2d, MaxPool, global_average},
+    embedding::Embedding,
+    linear::{Gain, Linear},
+    lstm::Lstm,
+    norm::{BatchNorm, GroupNorm, LayerNorm, MOMENTUM},
+    pass::Pass,
+};
+pub(crate) use self::{builder::bucket_len, lstm::unstack, pass::Training};

@@ -1,0 +1,170 @@
+//! One forward pass over a part of a batch.
+
+use burn::tensor::{Tensor, TensorData};
+use rayon::prelude::*;
+
+use super::{
+    Buffer, Slot,
+    builder::{Layout, bucket_len},
+};
+use crate::random::Stream;
+
+/// Randomness of a pass in training.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Training {
+    /// The step's stream.
+    pub(crate) stream: Stream,
+    /// Row of the batch that this part begins with; what is drawn for a row does not depend on how the batch is cut.
+    pub(crate) first_row: usize,
+}
+
+/// What layers compute with: the parameters, and whether this is training.
+#[derive(Debug)]
+pub struct Pass<'a> {
+    layout: &'a Layout,
+    /// One flat tensor per entry of the layout.
+    weights: &'a [Tensor<1>],
+    training: Option<Training>,
+    observed: Vec<(usize, Tensor<1>)>,
+}
+
+impl<'a> Pass<'a> {
+    pub(crate) const fn new(
+        layout: &'a Layout,
+        weights: &'a [Tensor<1>],
+        training: Option<Training>,
+    ) -> Self {
+        Self {
+            layout,
+            weights,
+            training,
+            observed: Vec::new(),
+        }
+    }
+
+    /// Whether this is training: dropout drops, and batch norm uses the batch's statistics.
+    #[must_use]
+    pub const fn is_training(&self) -> bool {
+        self.training.is_some()
+    }
+
+    /// A parameter in the shape it was laid out with.
+    ///
+    /// # Panics
+    /// When that shape does not have `D` dimensions.
+    #[must_use]
+    pub fn parameter<const D: usize>(&self, slot: Slot) -> Tensor<D> {
+        let shape: [usize; D] = self.layout.entries()[slot.0]
+            .shape
+            .as_slice()
+            .try_into()
+            .expect("a layer asks for its own parameters");
+        self.weights[slot.0].clone().reshape(shape)
+    }
+
+    /// A buffer, flat.
+    #[must_use]
+    pub fn buffer(&self, buffer: Buffer) -> Tensor<1> {
+        self.weights[self.layout.trained() + buffer.0].clone()
+    }
+
+    /// Says what the batch's value of a buffer is, in training. After the step the buffer has moved towards the mean of
+    /// its parts' values, weighted by their rows, by the share [`MOMENTUM`](super::MOMENTUM).
+    pub fn observe(&mut self, buffer: Buffer, value: Tensor<1>) {
+        self.observed
+            .push((self.layout.trained() + buffer.0, value.inner()));
+    }
+
+    /// What was observed, in bucket order from the first buffer on; where nothing was, the buffer as it was. Empty for a
+    /// model without buffers.
+    pub(crate) fn into_observed(self, bucket: &[f32]) -> Vec<f32> {
+        let entries = self.layout.entries();
+        let begin = bucket_len(&entries[..self.layout.trained()]);
+        let mut values = bucket[begin..].to_vec();
+        for (entry, value) in self.observed {
+            let range = &entries[entry].range;
+            let place = &mut values[range.start - begin..range.end - begin];
+            place.copy_from_slice(&crate::engine::numbers(value));
+        }
+        values
+    }
+
+    /// Inverted dropout: multiplies by 0 with probability `share`, else by `1 / (1 - share)`; in training only.
+    pub(super) fn drop_out<const D: usize>(
+        &self,
+        x: Tensor<D>,
+        share: f64,
+        site: usize,
+    ) -> Tensor<D> {
+        let Some(training) = self.training.filter(|_| share > 0.0) else {
+            return x;
+        };
+        let shape = x.dims();
+        let width = shape[1..].iter().product();
+        let stream = training.stream.part(site);
+        let mask = mask([shape[0], width], share, training.first_row, stream);
+        let options = (&x.device(), x.dtype());
+        x * Tensor::from_data(TensorData::new(mask, shape), options)
+    }
+}
+
+/// A mask of `[rows, width]`: 0 with probability `share`, else `1 / (1 - share)`. An element is a function of the
+/// stream and of its place in the whole batch.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a share below 1 of 2^64 fits, and it is positive"
+)]
+fn mask([rows, width]: [usize; 2], share: f64, first_row: usize, stream: Stream) -> Vec<f32> {
+    let threshold = (share * 2.0_f64.powi(64)) as u64;
+    let kept = (1.0 / (1.0 - share)) as f32;
+    let mut mask = vec![0.0; rows * width];
+    mask.par_chunks_mut(width.max(1))
+        .enumerate()
+        .with_min_len(64)
+        .for_each(|(row, values)| {
+            let first = ((first_row + row) * width) as u64;
+            for (value, index) in values.iter_mut().zip(first..) {
+                *value = if stream.bits(index) < threshold {
+                    0.0
+                } else {
+                    kept
+                };
+            }
+        });
+    mask
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::ids::Seed;
+
+    use super::*;
+
+    #[test]
+    fn mask_drops_its_share_and_keeps_the_mean() {
+        let mask = mask([1000, 100], 0.25, 0, Stream::initialization(Seed::new(1)));
+        let dropped = mask.iter().filter(|v| **v < 0.5).count();
+        assert!((24_000..26_000).contains(&dropped), "{dropped}");
+        assert!(
+            mask.iter()
+                .all(|&v| v < 0.5 || (v - 4.0 / 3.0).abs() < 1e-6)
+        );
+    }
+
+    #[test]
+    fn mask_of_a_row_does_not_depend_on_how_the_batch_is_cut() {
+        let stream = Stream::initialization(Seed::new(1));
+        let whole = mask([10, 7], 0.5, 0, stream);
+        assert_eq!(mask([4, 7], 0.5, 6, stream), whole[6 * 7..]);
+    }
+
+    #[test]
+    fn nothing_is_dropped_at_share_zero() {
+        assert!(
+            mask([9, 9], 0.0, 0, Stream::initialization(Seed::new(1)))
+                .iter()
+                .all(|v| v.to_bits() == 1.0_f32.to_bits())
+        );
+    }
+}

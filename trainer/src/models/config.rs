@@ -1,0 +1,306 @@
+//! Which keys each type knows, their defaults and ranges.
+
+use feedline_schemas::config::{
+    ActivationKind, BranchConfig, ModelConfig, ModelKind, NormKind, PoolKind, TrainConfig,
+};
+
+use crate::error::{Error, config as wrong};
+
+/// Largest width of anything.
+const WIDTH_MAX: u32 = 65_536;
+/// Most layers of anything.
+const LAYERS_MAX: usize = 256;
+/// Sides below this count as small.
+const SMALL_SIDE: u32 = 64;
+
+/// The word for a type.
+pub(crate) const fn name(kind: ModelKind) -> &'static str {
+    match kind {
+        ModelKind::Mlp => "mlp",
+        ModelKind::Cnn => "cnn",
+        ModelKind::Resnet => "resnet",
+        ModelKind::Lstm => "lstm",
+        ModelKind::Transformer => "transformer",
+        ModelKind::Vit => "vit",
+        ModelKind::Autoencoder => "autoencoder",
+        ModelKind::Multi => "multi",
+    }
+}
+
+/// The keys that a type knows, besides `type` and `dropout`.
+const fn keys(kind: ModelKind) -> &'static [&'static str] {
+    match kind {
+        ModelKind::Mlp => &["hidden", "norm", "skip", "activation"],
+        ModelKind::Cnn => &["channels", "kernel", "norm", "pool", "activation", "hidden"],
+        ModelKind::Resnet => &["depth", "small_pictures"],
+        ModelKind::Lstm => &["layers", "width", "steps", "context"],
+        ModelKind::Transformer => &["layers", "width", "heads", "context", "tied"],
+        ModelKind::Vit => &["layers", "width", "heads", "patch"],
+        ModelKind::Autoencoder => &["hidden", "width", "activation"],
+        ModelKind::Multi => &["branches", "hidden"],
+    }
+}
+
+/// The keys that are given.
+fn given(config: &ModelConfig) -> impl Iterator<Item = &'static str> {
+    [
+        ("hidden", config.hidden.is_some()),
+        ("norm", config.norm.is_some()),
+        ("skip", config.skip.is_some()),
+        ("activation", config.activation.is_some()),
+        ("channels", config.channels.is_some()),
+        ("kernel", config.kernel.is_some()),
+        ("pool", config.pool.is_some()),
+        ("depth", config.depth.is_some()),
+        ("small_pictures", config.small_pictures.is_some()),
+        ("layers", config.layers.is_some()),
+        ("width", config.width.is_some()),
+        ("heads", config.heads.is_some()),
+        ("context", config.context.is_some()),
+        ("tied", config.tied.is_some()),
+        ("steps", config.steps.is_some()),
+        ("patch", config.patch.is_some()),
+        ("branches", config.branches.is_some()),
+    ]
+    .into_iter()
+    .filter_map(|(key, given)| given.then_some(key))
+}
+
+/// The model's configuration with the defaults of its type filled in; `steps` and `branches` follow from the dataset.
+pub(crate) fn filled(config: &TrainConfig) -> ModelConfig {
+    let small = config.pictures.height.min(config.pictures.width) < SMALL_SIDE;
+    let model = config.model.clone();
+    let knows = |key| keys(model.r#type).contains(&key);
+    let kind = model.r#type;
+    let (is_cnn, is_lstm) = (kind == ModelKind::Cnn, kind == ModelKind::Lstm);
+    let hidden = if kind == ModelKind::Mlp {
+        vec![128, 128]
+    } else {
+        vec![128]
+    };
+    let norm = if is_cnn {
+        NormKind::Batch
+    } else {
+        NormKind::None
+    };
+    let activation = if is_cnn {
+        ActivationKind::Relu
+    } else {
+        ActivationKind::Gelu
+    };
+    let width = if kind == ModelKind::Autoencoder {
+        16
+    } else {
+        128
+    };
+    ModelConfig {
+        hidden: default(knows("hidden"), model.hidden, hidden),
+        norm: default(knows("norm"), model.norm, norm),
+        skip: default(knows("skip"), model.skip, false),
+        activation: default(knows("activation"), model.activation, activation),
+        channels: default(knows("channels"), model.channels, vec![32, 64]),
+        kernel: default(knows("kernel"), model.kernel, 3),
+        pool: default(knows("pool"), model.pool, PoolKind::Max),
+        depth: default(knows("depth"), model.depth, 18),
+        small_pictures: default(knows("small_pictures"), model.small_pictures, small),
+        layers: default(knows("layers"), model.layers, if is_lstm { 1 } else { 4 }),
+        width: default(knows("width"), model.width, width),
+        heads: default(knows("heads"), model.heads, 4),
+        context: default(knows("context"), model.context, 128),
+        tied: default(knows("tied"), model.tied, true),
+        patch: default(knows("patch"), model.patch, if small { 4 } else { 16 }),
+        ..model
+    }
+}
+
+fn default<T>(known: bool, given: Option<T>, usual: T) -> Option<T> {
+    if known { given.or(Some(usual)) } else { given }
+}
+
+/// Checks every key that needs no dataset.
+///
+/// # Errors
+/// [`Error::Config`] for the first key that the type does not know or whose value is out of range.
+pub(crate) fn check(config: &ModelConfig) -> Result<(), Error> {
+    let known = keys(config.r#type);
+    if let Some(key) = given(config).find(|key| !known.contains(key)) {
+        let known: Vec<String> = known.iter().map(|key| format!("`{key}`")).collect();
+        let reason = format!(
+            "it is not a key of a model of type `{}`, which knows {} and `dropout`; take it out, or set \
+             `train.model.type`",
+            name(config.r#type),
+            known.join(", ")
+        );
+        return Err(wrong(&format!("model.{key}"), reason));
+    }
+    widths("hidden", config.hidden.as_deref())?;
+    widths("channels", config.channels.as_deref())?;
+    if config.channels.as_deref() == Some(&[]) {
+        return Err(wrong("model.channels", "it is empty, give at least one"));
+    }
+    within("kernel", config.kernel, 1, 15)?;
+    if config.kernel.is_some_and(|kernel| kernel % 2 == 0) {
+        return Err(wrong("model.kernel", "it is even and must be odd"));
+    }
+    if let Some(depth) = config.depth.filter(|depth| ![18, 34, 50].contains(depth)) {
+        let reason = format!("it is {depth} and must be 18, 34 or 50");
+        return Err(wrong("model.depth", reason));
+    }
+    within("layers", config.layers, 1, 256)?;
+    within("width", config.width, 1, WIDTH_MAX)?;
+    within("heads", config.heads, 1, WIDTH_MAX)?;
+    within("context", config.context, 1, WIDTH_MAX)?;
+    within("steps", config.steps, 1, WIDTH_MAX)?;
+    within("patch", config.patch, 1, 8192)?;
+    check_heads(config)?;
+    check_branches(config.branches.as_deref())?;
+    let dropout = config.dropout;
+    if !(dropout.is_finite() && (0.0..1.0).contains(&dropout)) {
+        let reason = format!("it is {dropout} and must be at least 0 and below 1");
+        return Err(wrong("model.dropout", reason));
+    }
+    Ok(())
+}
+
+fn check_heads(config: &ModelConfig) -> Result<(), Error> {
+    if !keys(config.r#type).contains(&"heads") {
+        return Ok(());
+    }
+    let (width, heads) = (config.width.unwrap_or(128), config.heads.unwrap_or(4));
+    if width.is_multiple_of(heads) {
+        return Ok(());
+    }
+    let reason = format!("it is {heads} and must divide the width, {width}");
+    Err(wrong("model.heads", reason))
+}
+
+fn check_branches(branches: Option<&[BranchConfig]>) -> Result<(), Error> {
+    for branch in branches.unwrap_or_default() {
+        widths("branches", branch.hidden.as_deref())?;
+        widths("branches", branch.channels.as_deref())?;
+        if branch.columns.is_some_and(|[first, end]| first >= end) {
+            let reason = "the first of its `columns` must be below the second".to_owned();
+            return Err(wrong("model.branches", reason));
+        }
+        if branch.hidden.as_deref() == Some(&[]) || branch.channels.as_deref() == Some(&[]) {
+            let reason = "a branch's `hidden` and `channels` must not be empty".to_owned();
+            return Err(wrong("model.branches", reason));
+        }
+    }
+    Ok(())
+}
+
+fn widths(key: &str, widths: Option<&[u32]>) -> Result<(), Error> {
+    let widths = widths.unwrap_or_default();
+    if widths.len() > LAYERS_MAX {
+        let reason = format!(
+            "it has {} layers, at most {LAYERS_MAX} are allowed",
+            widths.len()
+        );
+        return Err(wrong(&format!("model.{key}"), reason));
+    }
+    for &width in widths {
+        within(key, Some(width), 1, WIDTH_MAX)?;
+    }
+    Ok(())
+}
+
+fn within(key: &str, value: Option<u32>, min: u32, max: u32) -> Result<(), Error> {
+    let Some(value) = value.filter(|value| !(min..=max).contains(value)) else {
+        return Ok(());
+    };
+    let allowed = if value < min {
+        format!("at least {min}")
+    } else {
+        format!("at most {max}")
+    };
+    Err(wrong(
+        &format!("model.{key}"),
+        format!("it is {value} and must be {allowed}"),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(config: ModelConfig) -> String {
+        check(&config).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_key_of_another_type_is_refused_and_the_known_ones_are_named() {
+        let config = ModelConfig {
+            r#type: ModelKind::Transformer,
+            kernel: Some(3),
+            ..ModelConfig::default()
+        };
+        assert_eq!(
+            refused(config),
+            "cannot use `train.model.kernel`: it is not a key of a model of type `transformer`, which knows `layers`, \
+             `width`, `heads`, `context`, `tied` and `dropout`; take it out, or set `train.model.type`"
+        );
+    }
+
+    #[test]
+    fn heads_must_divide_the_width() {
+        let config = ModelConfig {
+            r#type: ModelKind::Vit,
+            width: Some(100),
+            heads: Some(3),
+            ..ModelConfig::default()
+        };
+        assert_eq!(
+            refused(config),
+            "cannot use `train.model.heads`: it is 3 and must divide the width, 100"
+        );
+    }
+
+    #[test]
+    fn values_out_of_range_are_named() {
+        let of = |kind, change: fn(&mut ModelConfig)| {
+            let mut config = ModelConfig {
+                r#type: kind,
+                ..ModelConfig::default()
+            };
+            change(&mut config);
+            refused(config)
+        };
+        let cases = [
+            ("kernel", of(ModelKind::Cnn, |c| c.kernel = Some(4))),
+            (
+                "channels",
+                of(ModelKind::Cnn, |c| c.channels = Some(vec![])),
+            ),
+            (
+                "channels",
+                of(ModelKind::Cnn, |c| c.channels = Some(vec![0])),
+            ),
+            ("depth", of(ModelKind::Resnet, |c| c.depth = Some(19))),
+            ("layers", of(ModelKind::Lstm, |c| c.layers = Some(0))),
+            (
+                "context",
+                of(ModelKind::Transformer, |c| c.context = Some(0)),
+            ),
+            ("patch", of(ModelKind::Vit, |c| c.patch = Some(0))),
+        ];
+        for (key, message) in cases {
+            assert!(
+                message.contains(&format!("`train.model.{key}`")),
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_default_written_out_is_the_same_model() {
+        let plain = filled(&TrainConfig::default());
+        assert_eq!(plain.hidden, Some(vec![128, 128]));
+        let written = TrainConfig {
+            model: plain.clone(),
+            ..TrainConfig::default()
+        };
+        assert_eq!(filled(&written), plain);
+        assert!(check(&plain).is_ok());
+    }
+}

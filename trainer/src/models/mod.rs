@@ -1,0 +1,93 @@
+//! The models that a configuration can name, each in a file of its own.
+//!
+//! | type | samples | what it is |
+//! |---|---|---|
+//! | `mlp` | rows | fully connected layers |
+//! | `cnn` | pictures | convolutions and pools, then fully connected layers |
+//! | `resnet` | pictures | residual network of 18, 34 or 50 layers |
+//! | `vit` | pictures | transformer over patches |
+//! | `lstm` | rows as time series, tokens | long short-term memory |
+//! | `transformer` | tokens | decoder that predicts the next token |
+//! | `autoencoder` | rows | gives its input back through a narrow layer |
+//! | `multi` | rows, pictures | branches over parts of a sample, joined |
+
+mod autoencoder;
+mod blocks;
+mod cnn;
+mod config;
+mod lstm;
+mod mlp;
+mod multi;
+mod resnet;
+mod transformer;
+mod vit;
+
+#[cfg(test)]
+mod tests;
+
+use feedline_schemas::config::{ModelConfig, ModelKind};
+
+pub(crate) use self::config::{check, filled};
+use crate::{
+    error::{Error, config as wrong},
+    model::{Model, PARAMETERS_MAX, Shape},
+};
+
+/// Builds the model that `config`, with all defaults filled in, describes for samples of this shape.
+///
+/// # Errors
+/// [`Error::Config`] for a type that does not read such samples, sizes that do not fit, or more than 2^31 parameters.
+pub(crate) fn build(
+    config: &ModelConfig,
+    shape: Shape,
+    outputs: usize,
+) -> Result<Box<dyn Model>, Error> {
+    let model: Box<dyn Model> = match (config.r#type, shape) {
+        (ModelKind::Mlp, Shape::Rows { features }) => {
+            Box::new(mlp::Mlp::new(config, features, outputs))
+        }
+        (ModelKind::Autoencoder, Shape::Rows { features }) => {
+            Box::new(autoencoder::Autoencoder::new(config, features))
+        }
+        (ModelKind::Lstm, Shape::Rows { features }) => {
+            Box::new(lstm::Series::new(config, features, outputs)?)
+        }
+        (ModelKind::Lstm, Shape::Tokens { length, vocabulary }) => {
+            Box::new(lstm::Language::new(config, length, vocabulary))
+        }
+        (ModelKind::Transformer, Shape::Tokens { length, vocabulary }) => {
+            Box::new(transformer::Transformer::new(config, length, vocabulary))
+        }
+        (ModelKind::Cnn, Shape::Pictures { height, width }) => {
+            Box::new(cnn::Cnn::new(config, [3, height, width], outputs)?)
+        }
+        (ModelKind::Resnet, Shape::Pictures { height, width }) => {
+            Box::new(resnet::Resnet::new(config, [3, height, width], outputs))
+        }
+        (ModelKind::Vit, Shape::Pictures { height, width }) => {
+            Box::new(vit::Vit::new(config, [3, height, width], outputs)?)
+        }
+        (ModelKind::Multi, Shape::Rows { .. } | Shape::Pictures { .. }) => {
+            Box::new(multi::Multi::new(config, &[shape], outputs)?)
+        }
+        (kind, shape) => return Err(wrong("model.type", misfit(kind, shape))),
+    };
+    let count = model.layout().len();
+    if count > PARAMETERS_MAX {
+        let reason = format!(
+            "the model would have {count} parameters, at most {PARAMETERS_MAX} are allowed; use narrower layers"
+        );
+        return Err(wrong("model", reason));
+    }
+    Ok(model)
+}
+
+fn misfit(kind: ModelKind, shape: Shape) -> String {
+    let kind = config::name(kind);
+    let (found, fitting) = match shape {
+        Shape::Rows { .. } => ("rows of numbers", "`mlp`, `lstm`, `autoencoder` or `multi`"),
+        Shape::Pictures { .. } => ("pictures", "`cnn`, `resnet`, `vit` or `multi`"),
+        Shape::Tokens { .. } => ("tokens", "`transformer` or `lstm`"),
+    };
+    format!("`{kind}` does not read {found}, which the dataset holds; use {fitting}")
+}

@@ -1,0 +1,436 @@
+//! What holds for every model.
+
+use feedline_schemas::{
+    config::{ActivationKind, LossKind, NormKind, PicturesConfig, PoolKind, TrainConfig},
+    ids::{Rank, Seed, Step},
+};
+
+use super::*;
+use crate::{
+    data::{Inputs, Samples, Targets},
+    engine::Engine,
+    loss,
+    random::Stream,
+    testing::uniform,
+};
+
+/// Owned samples of some shape.
+struct Data {
+    shape: Shape,
+    x: Vec<f32>,
+    pixels: Vec<u8>,
+    tokens: Vec<u32>,
+    classes: Vec<i32>,
+    outputs: usize,
+}
+
+impl Data {
+    const ROWS: usize = 6;
+
+    fn new(shape: Shape) -> Self {
+        let noise = |n: usize| uniform(n, 90);
+        let below = |n: usize, end: f32| {
+            let numbers = noise(n).into_iter();
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "test data"
+            )]
+            numbers.map(move |v| (0.5 * (v + 1.0) * end) as u32)
+        };
+        let mut data = Self {
+            shape,
+            x: vec![],
+            pixels: vec![],
+            tokens: vec![],
+            classes: (0..6).map(|i| i % 3).collect(),
+            outputs: 3,
+        };
+        match shape {
+            Shape::Rows { features } => data.x = noise(Self::ROWS * features),
+            Shape::Pictures { height, width } => {
+                let values = below(Self::ROWS * height * width * 3, 255.9);
+                data.pixels = values.map(|v| u8::try_from(v).unwrap()).collect();
+            }
+            Shape::Tokens { length, vocabulary } => {
+                data.outputs = vocabulary;
+                let end = f32::from(u16::try_from(vocabulary).unwrap());
+                data.tokens = below(Self::ROWS * (length + 1), end - 0.01).collect();
+            }
+        }
+        data
+    }
+
+    fn samples(&self) -> Samples<'_> {
+        let mut inputs = Inputs {
+            x: &self.x,
+            pixels: &self.pixels,
+            tokens: &self.tokens,
+            ..Inputs::default()
+        };
+        match self.shape {
+            Shape::Rows { features } => inputs.features = features,
+            Shape::Pictures { height, width } => inputs.sides = [height, width],
+            Shape::Tokens { length, .. } => inputs.length = length + 1,
+        }
+        Samples::new(Self::ROWS, inputs, Targets::Classes(&self.classes))
+    }
+}
+
+const ROWS: Shape = Shape::Rows { features: 6 };
+const PICTURES: Shape = Shape::Pictures {
+    height: 8,
+    width: 8,
+};
+const TOKENS: Shape = Shape::Tokens {
+    length: 5,
+    vocabulary: 7,
+};
+
+/// A small model of each type, and of each choice that changes what is computed.
+fn small() -> Vec<(&'static str, Shape, ModelConfig)> {
+    let of = |r#type| ModelConfig {
+        r#type,
+        ..ModelConfig::default()
+    };
+    let dense = |norm, activation| ModelConfig {
+        hidden: Some(vec![5, 5]),
+        norm: Some(norm),
+        skip: Some(true),
+        activation: Some(activation),
+        ..of(ModelKind::Mlp)
+    };
+    let cnn = |norm, pool| ModelConfig {
+        channels: Some(vec![4, 3]),
+        norm: Some(norm),
+        pool: Some(pool),
+        activation: Some(ActivationKind::Silu),
+        hidden: Some(vec![5]),
+        ..of(ModelKind::Cnn)
+    };
+    let attention = |kind| ModelConfig {
+        layers: Some(2),
+        width: Some(8),
+        heads: Some(2),
+        ..of(kind)
+    };
+    let lstm = ModelConfig {
+        layers: Some(2),
+        width: Some(4),
+        ..of(ModelKind::Lstm)
+    };
+    vec![
+        (
+            "mlp, batch",
+            ROWS,
+            dense(NormKind::Batch, ActivationKind::Gelu),
+        ),
+        (
+            "mlp, layer",
+            ROWS,
+            dense(NormKind::Layer, ActivationKind::Silu),
+        ),
+        (
+            "mlp, group",
+            ROWS,
+            dense(NormKind::Group, ActivationKind::Gelu),
+        ),
+        (
+            "cnn, batch",
+            PICTURES,
+            cnn(NormKind::Batch, PoolKind::Average),
+        ),
+        ("cnn, layer", PICTURES, cnn(NormKind::Layer, PoolKind::Max)),
+        ("cnn, group", PICTURES, cnn(NormKind::Group, PoolKind::None)),
+        (
+            "cnn, none",
+            PICTURES,
+            cnn(NormKind::None, PoolKind::Average),
+        ),
+        (
+            "vit",
+            PICTURES,
+            ModelConfig {
+                patch: Some(4),
+                ..attention(ModelKind::Vit)
+            },
+        ),
+        (
+            "lstm, rows",
+            ROWS,
+            ModelConfig {
+                steps: Some(3),
+                ..lstm.clone()
+            },
+        ),
+        ("lstm, tokens", TOKENS, lstm),
+        ("transformer", TOKENS, attention(ModelKind::Transformer)),
+        (
+            "transformer, untied",
+            TOKENS,
+            ModelConfig {
+                tied: Some(false),
+                ..attention(ModelKind::Transformer)
+            },
+        ),
+        (
+            "autoencoder",
+            ROWS,
+            ModelConfig {
+                hidden: Some(vec![5]),
+                width: Some(2),
+                ..of(ModelKind::Autoencoder)
+            },
+        ),
+        (
+            "multi, rows",
+            ROWS,
+            ModelConfig {
+                hidden: Some(vec![5]),
+                ..of(ModelKind::Multi)
+            },
+        ),
+    ]
+}
+
+fn resnet(depth: u32) -> ModelConfig {
+    ModelConfig {
+        r#type: ModelKind::Resnet,
+        depth: Some(depth),
+        small_pictures: Some(true),
+        ..ModelConfig::default()
+    }
+}
+
+fn resolved(model: &ModelConfig) -> ModelConfig {
+    let config = TrainConfig {
+        model: model.clone(),
+        pictures: PicturesConfig {
+            height: 8,
+            width: 8,
+            ..PicturesConfig::default()
+        },
+        ..TrainConfig::default()
+    };
+    check(model).unwrap();
+    filled(&config)
+}
+
+fn engine(model: &ModelConfig, data: &Data) -> Engine {
+    let model = build(&resolved(model), data.shape, data.outputs).unwrap();
+    Engine::new(model, LossKind::CrossEntropy)
+}
+
+fn stream() -> Stream {
+    Stream::dropout(Seed::new(1), Rank::new(0), Step::new(1))
+}
+
+/// A bucket in which no parameter is special.
+fn bucket(engine: &Engine) -> Vec<f32> {
+    let mut bucket = engine.model().initial(Seed::new(2));
+    let trained = engine.model().layout().trained_len();
+    let noise = uniform(trained, 91);
+    for (value, noise) in bucket[..trained].iter_mut().zip(noise) {
+        *value += 0.1 * noise;
+    }
+    bucket
+}
+
+/// Compares the slope along random directions with the gradient, in f32: what is not connected to the loss, or twice,
+/// shows. The layers' own tests compare every element.
+fn check_direction(name: &str, model: &ModelConfig, shape: Shape) {
+    let data = Data::new(shape);
+    let engine = engine(model, &data);
+    let bucket = bucket(&engine);
+    let mut gradient = vec![0.0; bucket.len()];
+    engine.loss_and_gradient(&bucket, data.samples(), stream(), &mut gradient);
+    let layout = engine.model().layout();
+    for entry in &layout.entries()[..layout.trained()] {
+        // Along the gradient the slope is its length, which rounding cannot hide.
+        let slice = &gradient[entry.range.clone()];
+        let norm = slice
+            .iter()
+            .map(|g| f64::from(*g).powi(2))
+            .sum::<f64>()
+            .sqrt();
+        assert!(norm.is_finite(), "{name}: {}", entry.name);
+        if norm < 1e-3 {
+            continue;
+        }
+        let shift = (1e-2 / norm.sqrt()).min(3e-2);
+        let at = |sign: f64| {
+            let mut moved = bucket.clone();
+            let range = entry.range.clone();
+            for (value, g) in moved[range].iter_mut().zip(slice) {
+                #[expect(clippy::cast_possible_truncation, reason = "test data")]
+                let step = (sign * shift * f64::from(*g) / norm) as f32;
+                *value += step;
+            }
+            let mut unused = vec![0.0; bucket.len()];
+            let computed = engine.loss_and_gradient(&moved, data.samples(), stream(), &mut unused);
+            loss::mean(&computed.losses)
+        };
+        let slope = (at(1.0) - at(-1.0)) / (2.0 * shift);
+        assert!(
+            (slope - norm).abs() < 0.05 * norm + 2e-4,
+            "{name}, {}: slope {slope}, length of the gradient {norm}",
+            entry.name
+        );
+    }
+}
+
+#[test]
+fn gradients_of_every_model_have_the_slope_of_its_loss() {
+    for (name, shape, config) in small() {
+        check_direction(name, &config, shape);
+    }
+}
+
+#[test]
+fn gradients_with_dropout_have_the_slope_of_the_loss() {
+    for (name, shape, config) in small() {
+        let config = ModelConfig {
+            dropout: 0.3,
+            ..config
+        };
+        check_direction(name, &config, shape);
+    }
+}
+
+#[test]
+fn every_parameter_takes_part() {
+    for (name, shape, config) in small() {
+        let data = Data::new(shape);
+        let engine = engine(&config, &data);
+        let bucket = bucket(&engine);
+        let mut gradient = vec![0.0; bucket.len()];
+        let computed = engine.loss_and_gradient(&bucket, data.samples(), stream(), &mut gradient);
+        let layout = engine.model().layout();
+        let trained = layout.trained_len();
+        for entry in &layout.entries()[..layout.trained()] {
+            // Before a batch norm a bias changes nothing, and keys' biases do not change a softmax.
+            let moves = gradient[entry.range.clone()].iter().any(|g| g.abs() > 0.0);
+            assert!(
+                moves || entry.name.ends_with("bias"),
+                "{name}: {}",
+                entry.name
+            );
+        }
+        assert!(gradient[trained..].iter().all(|g| g.to_bits() == 0));
+        assert_eq!(computed.buffers.len(), layout.len() - trained, "{name}");
+        let predicted = engine.predict(&bucket, data.samples());
+        assert_eq!(predicted.losses.len(), computed.losses.len(), "{name}");
+        let facts = layout
+            .facts()
+            .iter()
+            .map(|facts| facts.parameters)
+            .sum::<usize>();
+        assert_eq!(facts, trained, "{name}: parameters in its summary");
+    }
+}
+
+#[test]
+fn residual_networks_have_the_parameters_of_the_paper_and_gradients() {
+    // torchvision's resnet18, 34 and 50 with 1000 classes.
+    for (depth, count) in [(18, 11_689_512), (34, 21_797_672), (50, 25_557_032)] {
+        let config = ModelConfig {
+            small_pictures: Some(false),
+            ..resnet(depth)
+        };
+        let shape = Shape::Pictures {
+            height: 224,
+            width: 224,
+        };
+        let model = build(&resolved(&config), shape, 1000).unwrap();
+        assert_eq!(model.layout().trained_len(), count, "{depth}");
+        let outputs: Vec<_> = model
+            .layout()
+            .facts()
+            .iter()
+            .map(|f| f.output.clone())
+            .collect();
+        let places = outputs[outputs.len() - 2].clone();
+        assert_eq!(places[1..], [7, 7], "{depth}");
+    }
+    let data = Data::new(PICTURES);
+    let engine = engine(&resnet(18), &data);
+    let bucket = bucket(&engine);
+    let mut gradient = vec![0.0; bucket.len()];
+    let computed = engine.loss_and_gradient(&bucket, data.samples(), stream(), &mut gradient);
+    assert!(computed.losses.iter().all(|loss| loss.is_finite()));
+    for entry in &engine.model().layout().entries()[..engine.model().layout().trained()] {
+        let moves = gradient[entry.range.clone()].iter().any(|g| g.abs() > 0.0);
+        assert!(moves, "{}", entry.name);
+    }
+}
+
+#[test]
+fn a_model_for_other_samples_is_refused_with_those_that_fit() {
+    let config = resolved(&resnet(18));
+    let error = build(&config, ROWS, 1).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "cannot use `train.model.type`: `resnet` does not read rows of numbers, which the dataset holds; use `mlp`, \
+         `lstm`, `autoencoder` or `multi`"
+    );
+}
+
+#[test]
+fn sizes_that_do_not_fit_the_samples_are_refused() {
+    let refused =
+        |config: &ModelConfig, shape| build(&resolved(config), shape, 2).unwrap_err().to_string();
+    let cnn = ModelConfig {
+        r#type: ModelKind::Cnn,
+        channels: Some(vec![2; 4]),
+        ..ModelConfig::default()
+    };
+    assert!(refused(&cnn, PICTURES).contains("`train.model.channels`: pictures of 8x8"));
+    let vit = ModelConfig {
+        r#type: ModelKind::Vit,
+        patch: Some(3),
+        ..ModelConfig::default()
+    };
+    assert!(refused(&vit, PICTURES).contains("`train.model.patch`: it is 3"));
+    let lstm = ModelConfig {
+        r#type: ModelKind::Lstm,
+        steps: Some(4),
+        ..ModelConfig::default()
+    };
+    assert!(refused(&lstm, ROWS).contains("`train.model.steps`: it is 4"));
+}
+
+#[test]
+fn branches_over_numbers_and_pictures_are_joined() {
+    let shapes = [ROWS, PICTURES];
+    let config = ModelConfig {
+        r#type: ModelKind::Multi,
+        ..ModelConfig::default()
+    };
+    let model = multi::Multi::new(&resolved(&config), &shapes, 3).unwrap();
+    let engine = Engine::new(Box::new(model), LossKind::CrossEntropy);
+    let (rows, pictures) = (Data::new(ROWS), Data::new(PICTURES));
+    let bucket = bucket(&engine);
+    let joined = |rows: &Data, pictures: &Data| {
+        let inputs = Inputs {
+            pixels: &pictures.pixels,
+            sides: [8, 8],
+            ..rows.samples().inputs
+        };
+        let samples = Samples::new(Data::ROWS, inputs, Targets::Classes(&rows.classes));
+        let mut gradient = vec![0.0; bucket.len()];
+        engine.loss_and_gradient(&bucket, samples, stream(), &mut gradient);
+        assert!(gradient.iter().all(|g| g.is_finite()));
+        engine.predict(&bucket, samples).outputs
+    };
+    let plain = joined(&rows, &pictures);
+    let mut other = Data::new(ROWS);
+    other.x[0] += 1.0;
+    let by_rows = joined(&other, &pictures);
+    assert_ne!(plain[..3], by_rows[..3]);
+    assert_eq!(plain[3..], by_rows[3..]);
+    let mut other = Data::new(PICTURES);
+    other.pixels[0] ^= 128;
+    let by_pictures = joined(&rows, &other);
+    assert_ne!(plain[..3], by_pictures[..3]);
+    assert_eq!(plain[3..], by_pictures[3..]);
+}
