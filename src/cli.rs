@@ -32,6 +32,9 @@ pub(crate) enum Command {
         /// Go on from the newest checkpoint, if there is one
         #[arg(long)]
         resume: bool,
+        /// Show the model's layers and the memory that training will take, and train nothing
+        #[arg(long, conflicts_with = "resume")]
+        summary: bool,
     },
     /// Evaluate the trained model on a split
     Eval {

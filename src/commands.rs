@@ -68,8 +68,15 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
         }
         Command::Shards(Shards::Verify(dataset)) => verify(&dataset, tools).await,
         Command::Shards(Shards::Inspect(dataset)) => inspect(&dataset, tools).await,
-        Command::Train { pipeline, resume } => {
+        Command::Train {
+            pipeline,
+            resume,
+            summary,
+        } => {
             let work = Work::load(&pipeline, tools)?;
+            if summary {
+                return work.summary().await;
+            }
             let resume = if resume {
                 feedline_trainer::Resume::Continue
             } else {
@@ -270,6 +277,17 @@ impl<'a> Work<'a> {
         let train = move || feedline_trainer::train(&config, resume, &context).map_err(Box::new);
         let report = tokio::task::spawn_blocking(train).await?;
         report.map_err(|e| self.trainer_error(*e))
+    }
+
+    async fn summary(&self) -> anyhow::Result<Outcome> {
+        let (config, context) = self.training()?;
+        let threads = thread::available_parallelism().map_or(1, NonZero::get);
+        let summarize =
+            move || feedline_trainer::summarize(&config, &context, threads).map_err(Box::new);
+        let summary = tokio::task::spawn_blocking(summarize).await?;
+        self.tools
+            .print(&summary.map_err(|e| self.trainer_error(*e))?, self.json)?;
+        Ok(Outcome::Done)
     }
 
     async fn eval(&self, split: Split) -> anyhow::Result<Outcome> {

@@ -188,6 +188,12 @@ impl Text for TrainReport {
     }
 }
 
+impl Text for feedline_trainer::Summary {
+    fn write(&self, out: &mut String) -> fmt::Result {
+        write!(out, "{self}")
+    }
+}
+
 impl Text for EvalReport {
     fn write(&self, out: &mut String) -> fmt::Result {
         writeln!(out, "eval")?;

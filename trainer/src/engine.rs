@@ -36,11 +36,11 @@ use feedline_schemas::config::LossKind;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::{
-    data::{Samples, Targets},
+    data::{Inputs, Samples, Targets},
     input::{self, Normalisation},
     layers::{MOMENTUM, Pass, Training},
     loss,
-    model::{Model, Objective},
+    model::{Model, Objective, Shape},
     random::Stream,
 };
 
@@ -339,19 +339,35 @@ impl Engine {
 
     /// Rows of each part, but the last, of a batch.
     fn part_rows(&self, samples: Samples<'_>) -> usize {
-        let rows = samples.rows();
-        let inputs = samples.inputs;
-        let least = if !inputs.pixels.is_empty() {
-            PART_PICTURES
-        } else if !inputs.tokens.is_empty() {
-            (PART_TOKENS / inputs.length).max(1)
-        } else if self.model.layout().len() > PARTED_PARAMETERS_MAX {
-            rows.max(1)
+        let Inputs {
+            features,
+            sides: [height, width],
+            length,
+            ..
+        } = samples.inputs;
+        let shape = if height > 0 {
+            Shape::Pictures { height, width }
+        } else if length > 0 {
+            Shape::Tokens {
+                length: length - 1,
+                vocabulary: 0,
+            }
         } else {
-            PART_ROWS
+            Shape::Rows { features }
         };
-        rows.div_ceil(PARTS_MAX).max(least)
+        part_rows(shape, samples.rows(), self.model.layout().len())
     }
+}
+
+/// Rows of each part, but the last, of a batch of `rows` samples of a shape, for a model with so many parameters.
+pub(crate) fn part_rows(shape: Shape, rows: usize, parameters: usize) -> usize {
+    let least = match shape {
+        Shape::Pictures { .. } => PART_PICTURES,
+        Shape::Tokens { length, .. } => (PART_TOKENS / length.max(1)).max(1),
+        Shape::Rows { .. } if parameters > PARTED_PARAMETERS_MAX => rows.max(1),
+        Shape::Rows { .. } => PART_ROWS,
+    };
+    rows.div_ceil(PARTS_MAX).max(least)
 }
 
 /// Runs `work` on all workers at once and waits for them.

@@ -53,6 +53,7 @@ mod run_folder;
 mod schedule;
 mod session;
 mod settings;
+mod summary;
 mod task;
 mod train;
 
@@ -71,6 +72,7 @@ pub use crate::{
     evaluate::{evaluate, evaluate_with},
     loaders::settings as loader_settings,
     model::{Build, Input, Model, Objective, Shape, TokenInput},
+    summary::{Memory, Summary, summarize, summary},
     train::{train, train_with},
 };
 

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use feedline_schemas::ids::Seed;
+use serde::Serialize;
 
 use crate::random::Stream;
 
@@ -50,7 +51,7 @@ pub enum Initial {
 }
 
 /// One line of a model's summary.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LayerFacts {
     /// Name, such as `layer.0`.
     pub name: String,

@@ -27,7 +27,7 @@ mod tests;
 
 use feedline_schemas::config::{ModelConfig, ModelKind};
 
-pub(crate) use self::config::{check, filled};
+pub(crate) use self::config::{check, filled, name};
 use crate::{
     error::{Error, config as wrong},
     model::{Model, PARAMETERS_MAX, Shape},
@@ -83,7 +83,7 @@ pub(crate) fn build(
 }
 
 fn misfit(kind: ModelKind, shape: Shape) -> String {
-    let kind = config::name(kind);
+    let kind = name(kind);
     let (found, fitting) = match shape {
         Shape::Rows { .. } => ("rows of numbers", "`mlp`, `lstm`, `autoencoder` or `multi`"),
         Shape::Pictures { .. } => ("pictures", "`cnn`, `resnet`, `vit` or `multi`"),
