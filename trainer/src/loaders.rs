@@ -16,7 +16,7 @@ use feedline_storage::{Store, clock::Clock};
 use crate::{
     data::{Batch, Batches, Data, Inputs, Samples, Targets},
     error::Error,
-    plan,
+    models, plan,
 };
 
 /// The loader's settings for a split of the dataset that `config` trains on.
@@ -55,9 +55,11 @@ pub fn settings(config: &TrainConfig, split: Split) -> LoaderConfig {
     } else {
         PictureConfig::new(height, width, Crop::Whole)
     });
-    // One id more than the model reads: the last is only predicted.
-    let length = u32::try_from(plan::context(config) + 1).unwrap_or(u32::MAX);
-    settings.tokens = Some(TokensConfig::new(length));
+    if models::reads_tokens(&config.model) {
+        // One id more than the model reads: the last is only predicted.
+        let length = u32::try_from(plan::context(config) + 1).unwrap_or(u32::MAX);
+        settings.tokens = Some(TokensConfig::new(length));
+    }
     settings
 }
 
@@ -67,6 +69,7 @@ fn in_section(error: feedline_loader::Error) -> Error {
         feedline_loader::Error::Config { key, reason } => {
             let key = match key {
                 "fetch.deadline" => "loader.deadline_seconds".to_owned(),
+                "tokens" => return crate::error::config("model.type", models::ON_TOKENS),
                 "tokens.length" => "model.context".to_owned(),
                 key if key.starts_with("pictures") => key.to_owned(),
                 key => format!("loader.{key}"),

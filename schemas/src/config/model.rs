@@ -51,7 +51,8 @@ pub struct ModelConfig {
     /// `transformer`, `vit`: attention heads; they divide the width. Default 4.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heads: Option<u32>,
-    /// `transformer`, `lstm` on tokens: ids that the model reads of a row, 1 to 65,536. Default 128.
+    /// `transformer`, `lstm`: ids that the model reads of a row, 1 to 65,536. Default 128 for `transformer`; an `lstm`
+    /// reads tokens where it is given, else rows of numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<u32>,
     /// `transformer`: whether the scores of ids come from the table that embeds them. Default true.

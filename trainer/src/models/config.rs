@@ -41,6 +41,15 @@ const fn keys(kind: ModelKind) -> &'static [&'static str] {
     }
 }
 
+/// Whether a model is for tokens: a `transformer`, and an `lstm` that is given a `context`.
+pub(crate) fn reads_tokens(config: &ModelConfig) -> bool {
+    match config.r#type {
+        ModelKind::Transformer => true,
+        ModelKind::Lstm => config.context.is_some(),
+        _ => false,
+    }
+}
+
 /// The keys that are given.
 fn given(config: &ModelConfig) -> impl Iterator<Item = &'static str> {
     [
@@ -106,7 +115,7 @@ pub(crate) fn filled(config: &TrainConfig) -> ModelConfig {
         layers: default(knows("layers"), model.layers, if is_lstm { 1 } else { 4 }),
         width: default(knows("width"), model.width, width),
         heads: default(knows("heads"), model.heads, 4),
-        context: default(knows("context"), model.context, 128),
+        context: default(kind == ModelKind::Transformer, model.context, 128),
         tied: default(knows("tied"), model.tied, true),
         patch: default(knows("patch"), model.patch, if small { 4 } else { 16 }),
         ..model

@@ -59,6 +59,10 @@ impl Series {
         features: usize,
         outputs: usize,
     ) -> Result<Self, Error> {
+        if config.context.is_some() {
+            let reason = "it is for tokens, the dataset holds rows of numbers; take it out";
+            return Err(wrong("model.context", reason));
+        }
         let steps = config.steps.map_or(features, |steps| steps as usize);
         if !features.is_multiple_of(steps) {
             let reason = format!("it is {steps} and must divide the features of a row, {features}");

@@ -27,11 +27,15 @@ mod tests;
 
 use feedline_schemas::config::{ModelConfig, ModelKind};
 
-pub(crate) use self::config::{check, filled, name};
+pub(crate) use self::config::{check, filled, name, reads_tokens};
 use crate::{
     error::{Error, config as wrong},
     model::{Model, PARAMETERS_MAX, Shape},
 };
+
+/// What to do when the dataset holds tokens and the model reads none.
+pub(crate) const ON_TOKENS: &str =
+    "the dataset holds tokens; use `transformer`, or `lstm` with `train.model.context`";
 
 /// Builds the model that `config`, with all defaults filled in, describes for samples of this shape.
 ///

@@ -163,7 +163,14 @@ fn small() -> Vec<(&'static str, Shape, ModelConfig)> {
                 ..lstm.clone()
             },
         ),
-        ("lstm, tokens", TOKENS, lstm),
+        (
+            "lstm, tokens",
+            TOKENS,
+            ModelConfig {
+                context: Some(5),
+                ..lstm
+            },
+        ),
         ("transformer", TOKENS, attention(ModelKind::Transformer)),
         (
             "transformer, untied",

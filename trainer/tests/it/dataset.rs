@@ -3,7 +3,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::{
-    array::{ArrayRef, FixedSizeListArray, Float32Array, Int32Array, RecordBatch, UInt64Array},
+    array::{
+        ArrayRef, BinaryArray, FixedSizeListArray, Float32Array, Int32Array, ListArray,
+        RecordBatch, UInt16Array, UInt64Array,
+    },
+    buffer::OffsetBuffer,
     datatypes::{DataType, Field},
     ipc::{
         MetadataVersion,
@@ -17,13 +21,19 @@ use feedline_schemas::{
     encode,
     format::{MANIFEST, TRANSFORM},
     ids::{Hash128, Name},
-    manifest::{Block, DatasetCounts, Layout, Manifest, Shard, Split, SplitShards, TargetKind},
+    manifest::{
+        Block, DatasetCounts, Layout, Lengths, Manifest, Shard, Split, SplitShards, TargetKind,
+        TokenType,
+    },
     transform::{FittedTarget, TransformArtefact, TransformReference},
 };
 use feedline_storage::Store;
 
 /// Elements of `x`.
 const FEATURES: usize = 3;
+
+/// Number of token ids.
+pub(crate) const VOCABULARY: u16 = 16;
 
 /// Rows of a block.
 const BLOCK_ROWS: usize = 50;
@@ -37,14 +47,18 @@ pub(crate) enum Kind {
     Classification,
     /// No target.
     None,
+    /// Pictures of 8x8 pixels, one of two classes: the left half is brighter than the right, or not.
+    Pictures,
+    /// Documents in which each id is one more than the one before, modulo [`VOCABULARY`].
+    Tokens,
 }
 
 impl Kind {
     fn target(self) -> TargetKind {
         match self {
             Self::Regression => TargetKind::Regression,
-            Self::Classification => TargetKind::Classification { classes: 2 },
-            Self::None => TargetKind::None,
+            Self::Classification | Self::Pictures => TargetKind::Classification { classes: 2 },
+            Self::None | Self::Tokens => TargetKind::None,
         }
     }
 
@@ -56,12 +70,39 @@ impl Kind {
                 scale: 20.0,
                 offset: 100.0,
             }),
-            Self::Classification => Some(FittedTarget::Classification {
+            Self::Classification | Self::Pictures => Some(FittedTarget::Classification {
                 column: "y".into(),
                 classes: vec!["no".into(), "yes".into()],
                 counts: vec![200, 100],
             }),
-            Self::None => None,
+            Self::None | Self::Tokens => None,
+        }
+    }
+
+    fn layout(self) -> Layout {
+        let target = self.target();
+        match self {
+            Self::Pictures => Layout::Pictures { target },
+            Self::Tokens => Layout::Tokens {
+                id: TokenType::U16,
+                vocabulary: u32::from(VOCABULARY),
+            },
+            _ => Layout::Dense {
+                features: u32::try_from(FEATURES).unwrap(),
+                target,
+            },
+        }
+    }
+
+    /// The column that a model reads.
+    fn payload(self, rows: std::ops::Range<usize>) -> (&'static str, ArrayRef) {
+        match self {
+            Self::Pictures => {
+                let pictures = rows.map(picture);
+                ("image", Arc::new(BinaryArray::from_iter_values(pictures)))
+            }
+            Self::Tokens => ("tokens", Arc::new(documents(rows))),
+            _ => ("x", Arc::new(vectors(rows))),
         }
     }
 }
@@ -96,11 +137,14 @@ pub(crate) async fn publish_rows(store: &Store, kind: Kind, rows: [usize; 3]) {
         let file = shard(kind, first, rows);
         first += rows;
         let path = format!("shards/{split}/0.arrow");
-        let shards = if rows > 0 {
-            vec![describe(&path, &file)]
-        } else {
-            vec![]
-        };
+        let mut shards = Vec::new();
+        if rows > 0 {
+            let mut shard = describe(&path, &file);
+            if matches!(kind, Kind::Tokens) {
+                add_lengths(store, &mut shard, first - rows).await;
+            }
+            shards.push(shard);
+        }
         store.put(&path, file).await.unwrap();
         splits.push(SplitShards {
             split,
@@ -115,10 +159,7 @@ pub(crate) async fn publish_rows(store: &Store, kind: Kind, rows: [usize; 3]) {
         fingerprint: Hash128::new(0),
         dataset: name.clone(),
         input_hash: Hash128::new(0),
-        layout: Layout::Dense {
-            features: u32::try_from(FEATURES).unwrap(),
-            target: kind.target(),
-        },
+        layout: kind.layout(),
         transform: TransformReference {
             path,
             hash: artefact.hash,
@@ -150,14 +191,98 @@ fn features(row: usize) -> [f32; FEATURES] {
     [0.7, 1.9, 2.3].map(|frequency| (f32::from(row) * frequency).cos())
 }
 
-fn batch(kind: Kind, rows: std::ops::Range<usize>) -> RecordBatch {
-    let x = rows.clone().flat_map(features);
-    let x = FixedSizeListArray::new(
+fn vectors(rows: std::ops::Range<usize>) -> FixedSizeListArray {
+    FixedSizeListArray::new(
         Field::new("item", DataType::Float32, false).into(),
         i32::try_from(FEATURES).unwrap(),
-        Arc::new(Float32Array::from_iter_values(x)),
+        Arc::new(Float32Array::from_iter_values(rows.flat_map(features))),
         None,
-    );
+    )
+}
+
+const fn document_length(row: usize) -> usize {
+    5 + row % 7
+}
+
+fn documents(rows: std::ops::Range<usize>) -> ListArray {
+    let id = |row: usize, at: usize| u16::try_from((7 * row + at) % usize::from(VOCABULARY));
+    let offsets = OffsetBuffer::from_lengths(rows.clone().map(document_length));
+    let ids = rows.flat_map(|row| (0..document_length(row)).map(move |at| id(row, at).unwrap()));
+    let ids = UInt16Array::from_iter_values(ids);
+    let field = Field::new("item", DataType::UInt16, false);
+    ListArray::new(field.into(), offsets, Arc::new(ids), None)
+}
+
+/// A PNG file of 8x8 pixels in three colours, not compressed.
+fn picture(row: usize) -> Vec<u8> {
+    let mut lines = Vec::new();
+    for y in 0..8 {
+        lines.push(0);
+        for x in 0..8 {
+            let bright = (x < 4) == (row % 2 == 1);
+            let noise = (row * 37 + y * 11 + x * 5) % 90;
+            let value = u8::try_from(if bright { 120 } else { 40 } + noise).unwrap();
+            lines.extend([value, value / 2, 255 - value]);
+        }
+    }
+    let length = u16::try_from(lines.len()).unwrap();
+    let mut stream = vec![0x78, 0x01, 0x01];
+    stream.extend(length.to_le_bytes());
+    stream.extend((!length).to_le_bytes());
+    let (mut a, mut b) = (1_u32, 0_u32);
+    for byte in &lines {
+        a = (a + u32::from(*byte)) % 65_521;
+        b = (b + a) % 65_521;
+    }
+    stream.extend(lines);
+    stream.extend((b << 16 | a).to_be_bytes());
+    let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
+    for (kind, data) in [
+        (b"IHDR", [0, 0, 0, 8, 0, 0, 0, 8, 8, 2, 0, 0, 0].to_vec()),
+        (b"IDAT", stream),
+        (b"IEND", vec![]),
+    ] {
+        file.extend(u32::try_from(data.len()).unwrap().to_be_bytes());
+        let chunk = [kind.as_slice(), &data].concat();
+        file.extend(&chunk);
+        file.extend(crc32(&chunk).to_be_bytes());
+    }
+    file
+}
+
+/// The CRC of PNG and zip.
+fn crc32(bytes: &[u8]) -> u32 {
+    let step = |mut crc: u32, byte: &u8| {
+        crc ^= u32::from(*byte);
+        for _ in 0..8 {
+            crc = (crc >> 1) ^ (0xEDB8_8320 & 0_u32.wrapping_sub(crc & 1));
+        }
+        crc
+    };
+    !bytes.iter().fold(u32::MAX, step)
+}
+
+/// Writes the lengths of the documents of a shard whose first row is `first`.
+async fn add_lengths(store: &Store, shard: &mut Shard, first: usize) {
+    let mut row = first;
+    let mut bytes = Vec::new();
+    for block in &mut shard.blocks {
+        let rows = row..row + block.rows as usize;
+        row = rows.end;
+        block.tokens = Some(rows.clone().map(document_length).sum::<usize>() as u64);
+        for length in rows.map(document_length) {
+            bytes.extend(u32::try_from(length).unwrap().to_le_bytes());
+        }
+    }
+    let path = format!("{}.lengths", shard.path);
+    shard.lengths = Some(Lengths {
+        path: path.clone(),
+        crc32c: crc32c::crc32c(&bytes),
+    });
+    store.put(&path, bytes.into()).await.unwrap();
+}
+
+fn batch(kind: Kind, rows: std::ops::Range<usize>) -> RecordBatch {
     let function = |row: usize| {
         let [a, b, c] = features(row);
         a * b + c
@@ -172,11 +297,17 @@ fn batch(kind: Kind, rows: std::ops::Range<usize>) -> RecordBatch {
                 rows.clone().map(class),
             )))
         }
-        Kind::None => None,
+        Kind::Pictures => {
+            let class = |row: usize| i32::try_from(row % 2).unwrap();
+            Some(Arc::new(Int32Array::from_iter_values(
+                rows.clone().map(class),
+            )))
+        }
+        Kind::None | Kind::Tokens => None,
     };
     let numbers =
         |rows: std::ops::Range<usize>| UInt64Array::from_iter_values(rows.map(|row| row as u64));
-    let columns = [("x", Arc::new(x) as ArrayRef)]
+    let columns = [kind.payload(rows.clone())]
         .into_iter()
         .chain(y.map(|y| ("y", y)))
         .chain([

@@ -40,7 +40,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     Runtime::new().unwrap().block_on(future)
 }
 
-fn context(kind: Kind) -> Context {
+pub(crate) fn context(kind: Kind) -> Context {
     let dataset = Store::memory();
     block_on(publish(&dataset, kind));
     Context {

@@ -1,0 +1,124 @@
+//! Models of every kind of sample, on shards read by the real loader.
+
+use feedline_schemas::config::{ModelConfig, ModelKind, NormKind, PicturesConfig, TrainConfig};
+use feedline_trainer::{Resume, summarize, train};
+
+use crate::{
+    dataset::{Kind, VOCABULARY},
+    runs::context,
+};
+
+fn config(model: ModelConfig) -> TrainConfig {
+    TrainConfig {
+        model,
+        pictures: PicturesConfig {
+            height: 8,
+            width: 8,
+            ..PicturesConfig::default()
+        },
+        batch_size: 60,
+        epochs: 4,
+        learning_rate: 0.01,
+        warmup_steps: 5,
+        patience: 0,
+        ..TrainConfig::default()
+    }
+}
+
+fn small(kind: ModelKind) -> ModelConfig {
+    let attention = matches!(kind, ModelKind::Vit | ModelKind::Transformer);
+    let sequence = attention || kind == ModelKind::Lstm;
+    ModelConfig {
+        r#type: kind,
+        layers: sequence.then_some(1),
+        width: sequence.then_some(16),
+        heads: attention.then_some(2),
+        ..ModelConfig::default()
+    }
+}
+
+#[test]
+fn models_of_pictures_tell_the_bright_half() {
+    let cnn = ModelConfig {
+        channels: Some(vec![4]),
+        norm: Some(NormKind::Batch),
+        ..small(ModelKind::Cnn)
+    };
+    for model in [cnn, small(ModelKind::Vit), small(ModelKind::Multi)] {
+        let kind = model.r#type;
+        let report = train(&config(model), Resume::Fresh, &context(Kind::Pictures)).unwrap();
+        assert!(report.test["accuracy"] > 0.95, "{kind:?}: {report:?}");
+    }
+}
+
+#[test]
+fn models_of_tokens_learn_to_count() {
+    for kind in [ModelKind::Transformer, ModelKind::Lstm] {
+        let mut config = config(ModelConfig {
+            context: Some(24),
+            ..small(kind)
+        });
+        (config.epochs, config.batch_size, config.learning_rate) = (15, 8, 0.02);
+        let report = train(&config, Resume::Fresh, &context(Kind::Tokens)).unwrap();
+        let ids = f64::from(VOCABULARY);
+        assert!((report.baseline["perplexity"] - ids).abs() < 1e-6);
+        assert!(report.test["perplexity"] < 1.3, "{kind:?}: {report:?}");
+    }
+}
+
+#[test]
+fn rows_are_read_as_time_series_or_given_back() {
+    let config = |model| TrainConfig {
+        epochs: 25,
+        ..config(model)
+    };
+    let lstm = config(small(ModelKind::Lstm));
+    let report = train(&lstm, Resume::Fresh, &context(Kind::Regression)).unwrap();
+    assert!(report.test["r2"] > 0.9, "{report:?}");
+
+    let autoencoder = config(ModelConfig {
+        width: Some(3),
+        ..small(ModelKind::Autoencoder)
+    });
+    let report = train(&autoencoder, Resume::Fresh, &context(Kind::None)).unwrap();
+    assert!(report.test["rmse"] < 0.1, "{report:?}");
+    assert!(report.baseline.is_empty());
+}
+
+#[test]
+fn a_summary_reads_the_dataset_and_trains_nothing() {
+    let context = context(Kind::Tokens);
+    let summary = summarize(&config(small(ModelKind::Transformer)), &context, 2).unwrap();
+    let (ids, length, width) = (u64::from(VOCABULARY), 128, 16);
+    let block = 12 * width * width + 13 * width;
+    assert_eq!(
+        summary.parameters,
+        (ids + length) * width + block + 2 * width
+    );
+    assert!(summary.to_string().starts_with("model transformer\n"));
+}
+
+#[test]
+fn a_model_of_other_samples_is_refused_before_anything_is_trained() {
+    let error = train(
+        &config(small(ModelKind::Resnet)),
+        Resume::Fresh,
+        &context(Kind::Tokens),
+    );
+    let message = error.unwrap_err().to_string();
+    assert_eq!(
+        message,
+        "cannot use `train.model.type`: the dataset holds tokens; use `transformer`, or `lstm` with \
+         `train.model.context`"
+    );
+    let error = train(
+        &config(small(ModelKind::Transformer)),
+        Resume::Fresh,
+        &context(Kind::Regression),
+    );
+    let message = error.unwrap_err().to_string();
+    assert!(
+        message.contains("`transformer` does not read rows of numbers"),
+        "{message}"
+    );
+}
