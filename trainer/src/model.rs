@@ -139,7 +139,7 @@ pub enum Shape {
 }
 
 /// Builds a model for samples of a shape and a number of outputs.
-pub type Build<'a> = dyn Fn(Shape, usize) -> Result<Box<dyn Model>, Error> + 'a;
+pub type Build<'a> = dyn Fn(Shape, usize) -> Result<Box<dyn Model>, Box<Error>> + 'a;
 
 /// Most parameters a model may have: 2^31, 8 GiB of weights, with moments and gradient 32 GiB.
 pub(crate) const PARAMETERS_MAX: usize = 1 << 31;

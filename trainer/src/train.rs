@@ -134,7 +134,7 @@ impl Opened {
         let (shape, outputs) = (self.plan.shape(), self.plan.task.outputs());
         let config = self.plan.settings.config();
         let model = match build {
-            Some(build) => build(shape, outputs)?,
+            Some(build) => build(shape, outputs).map_err(|error| *error)?,
             None => models::build(&config.model, shape, outputs)?,
         };
         let pictures = &config.pictures;
