@@ -1,10 +1,15 @@
 use feedline_schemas::{
-    config::{ModelConfig, NormKind},
+    config::{ModelConfig, NormKind, TrainConfig},
     ids::{Rank, Seed, Step},
 };
 
 use super::*;
-use crate::{data::Targets, model::Shape, models, testing::uniform};
+use crate::{
+    data::{Inputs, Targets},
+    model::Shape,
+    models,
+    testing::uniform,
+};
 
 /// A perceptron in plain f64, written for reading. Dropout is given as one mask per hidden layer.
 struct Reference {
@@ -295,6 +300,73 @@ fn steps_per_second() {
             "threads {threads}, rows {rows}, dropout {dropout}: {:.2} ms gradient, {:.2} ms optimizer",
             engine_time * per,
             rest * per
+        );
+    }
+}
+
+#[test]
+#[ignore = "a measurement, not a check"]
+fn pictures_and_tokens_per_second() {
+    use feedline_schemas::config::ModelKind;
+    use feedline_storage::clock::{Clock, SystemClock};
+    let clock = SystemClock;
+    let pixels = vec![77; 128 * 28 * 28 * 3];
+    let classes = vec![1; 128];
+    let pictures = Inputs {
+        pixels: &pixels,
+        sides: [28, 28],
+        ..Inputs::default()
+    };
+    let pictures = Samples::new(128, pictures, Targets::Classes(&classes));
+    let ids: Vec<u32> = (0..16 * 129).map(|i| i % 500).collect();
+    let tokens = Inputs {
+        tokens: &ids,
+        length: 129,
+        ..Inputs::default()
+    };
+    let tokens = Samples::new(16, tokens, Targets::None);
+    let shapes = [
+        Shape::Pictures {
+            height: 28,
+            width: 28,
+        },
+        Shape::Tokens {
+            length: 128,
+            vocabulary: 512,
+        },
+    ];
+    let cnn = ModelConfig {
+        r#type: ModelKind::Cnn,
+        norm: Some(NormKind::None),
+        ..ModelConfig::default()
+    };
+    let transformer = ModelConfig {
+        r#type: ModelKind::Transformer,
+        ..ModelConfig::default()
+    };
+    for (config, shape, samples) in [(cnn, shapes[0], pictures), (transformer, shapes[1], tokens)] {
+        let config = TrainConfig {
+            model: config,
+            ..TrainConfig::default()
+        };
+        let model = models::build(&models::filled(&config), shape, 512).unwrap();
+        let engine = Engine::with_threads(model, LossKind::CrossEntropy, 1);
+        let bucket = engine.model().initial(Seed::new(2));
+        let mut gradient = vec![0.0; bucket.len()];
+        let start = clock.monotonic();
+        for step in 0..5 {
+            engine.loss_and_gradient(&bucket, samples, stream(step), &mut gradient);
+        }
+        let each = (clock.monotonic() - start).as_secs_f64() / 5.0;
+        println!("{:?}: {:.0} ms a step", config.model.r#type, 1e3 * each);
+        let facts = engine.model().layout().facts().iter();
+        let kept: usize = facts.map(|layer| layer.kept).sum();
+        let rows = part_rows(shape, samples.rows(), bucket.len());
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let peak = status.lines().find(|line| line.starts_with("VmHWM"));
+        println!(
+            "kept by layers {} KiB, {peak:?}",
+            kept * rows.min(samples.rows()) * 4 / 1024
         );
     }
 }

@@ -223,13 +223,13 @@ impl Layout {
         let mut drawn = 0;
         for (entry, initial) in self.entries.iter().zip(&self.initial) {
             let values = &mut bucket[entry.range.clone()];
+            let part = stream.part(drawn);
             match *initial {
                 Initial::Constant(value) => values.fill(value),
-                Initial::Uniform { bound } => fill(values, |i| {
-                    bound * 2.0f64.mul_add(stream.part(drawn).uniform(i), -1.0)
-                }),
+                Initial::Uniform { bound } => {
+                    fill(values, |i| bound * 2.0f64.mul_add(part.uniform(i), -1.0))
+                }
                 Initial::Normal { deviation } => fill(values, |i| {
-                    let part = stream.part(drawn);
                     let radius = (-2.0 * (1.0 - part.uniform(2 * i)).ln()).sqrt();
                     let angle = std::f64::consts::TAU * part.uniform(2 * i + 1);
                     deviation * radius * angle.cos()
