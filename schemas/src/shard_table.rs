@@ -43,9 +43,10 @@ use crate::{
 /// Most shards of a split that a manifest lists itself.
 pub const MOST_LISTED_SHARDS: usize = 10_000;
 
-/// A record batch ends with the shard that brings it to so many shards or blocks: about 2 MB at most.
-const PART_SHARDS: usize = 4096;
-const PART_BLOCKS: usize = 65_536;
+/// Most shards of a record batch, and most blocks, unless it has one shard only: about a quarter of a megabyte. What a reader
+/// takes apart at one time is several times as large, and much of that memory does not go back to the system.
+const PART_SHARDS: usize = 512;
+const PART_BLOCKS: usize = 8192;
 
 static BLOCK_FIELDS: LazyLock<Fields> = LazyLock::new(|| {
     Fields::from(vec![

@@ -30,7 +30,7 @@ const ASKED_AT_A_TIME: usize = 64;
 /// How long it may take to find out sizes that nothing depends on.
 const MOST_WAIT: Duration = Duration::from_secs(30);
 
-/// Parts of a table, of about 2 MB each, that are read at one time.
+/// Parts of a table, of about a quarter of a megabyte each, that are read at one time.
 const PARTS_AT_A_TIME: usize = 4;
 
 /// Shards that a log line names.
