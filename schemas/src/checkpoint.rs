@@ -1,6 +1,6 @@
 //! Checkpoint header, kept as the metadata entry `feedline` of a safetensors file.
 //!
-//! The file's tensors are `parameter.<name>` (f32), `optimizer.<bucket>.first_moment` and `.second_moment` (f32), and,
+//! The file's tensors are `parameter.<name>` (f32), `optimizer.all.<state>` (f32, flat, such as `first_moment`), and,
 //! when they differ from the current ones, `best.<name>` (f32). The file is complete or absent: temporary name, sync,
 //! rename. `tensor_hash` covers the tensor bytes and `header_hash` the header, so a damaged file is refused and the
 //! previous one is taken.
@@ -41,6 +41,8 @@ pub struct CheckpointHeader {
     pub config: crate::config::TrainConfig,
     /// Early-stopping state.
     pub early_stopping: EarlyStopping,
+    /// What the schedule remembers.
+    pub plateau: Plateau,
     /// Sums of the epoch in progress, so that its mean loss is exact after a resume.
     pub running: RunningLoss,
     /// xxh3-128 over the tensors' names and bytes, in name order.
@@ -74,6 +76,18 @@ pub struct BestEpoch {
     pub loss: f64,
     /// Validation metrics.
     pub metrics: BTreeMap<String, f64>,
+}
+
+/// What the schedule `plateau` remembers; as at the start with every other.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Plateau {
+    /// Validation loss that the next must be clearly below.
+    pub best: Option<f64>,
+    /// Evaluations since then or since the rate last fell.
+    pub evaluations_since_best: u32,
+    /// How often the rate has fallen.
+    pub falls: u32,
 }
 
 /// Sum of losses since the epoch began.

@@ -32,7 +32,7 @@ pub const LOADER_STATE: FormatTag = FormatTag {
 /// Checkpoint header.
 pub const CHECKPOINT: FormatTag = FormatTag {
     format: "feedline.checkpoint",
-    version: 1,
+    version: 2,
 };
 
 /// Implements [`crate::Versioned`] for a struct with fields `format: String` and `version: u32`.

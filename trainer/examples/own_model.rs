@@ -6,7 +6,10 @@
 
 use std::sync::Arc;
 
-use feedline_schemas::{config::TrainConfig, progress::Silent};
+use feedline_schemas::{
+    config::{ScheduleConfig, TrainConfig},
+    progress::Silent,
+};
 use feedline_storage::{Store, clock::SystemClock};
 use feedline_trainer::{
     Context, Error, Input, Model, Resume, Shape,
@@ -101,7 +104,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let config = TrainConfig {
         batch_size: 64,
         learning_rate: 0.01,
-        warmup_steps: 10,
+        schedule: ScheduleConfig {
+            warmup_steps: 10,
+            ..ScheduleConfig::default()
+        },
         ..TrainConfig::default()
     };
     let report = train_with(&config, Some(&build), Resume::Fresh, &context)?;

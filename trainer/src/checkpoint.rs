@@ -1,8 +1,9 @@
 //! Checkpoints: `checkpoints/step-<steps taken, 8 digits>.safetensors` and `best.safetensors` in the run's folder.
 //!
 //! A file is safetensors with one metadata entry, `feedline`, that holds the [`CheckpointHeader`]. Tensors, all f32:
-//! `parameter.<name>`, `optimizer.all.first_moment`, `optimizer.all.second_moment`, and `best.<name>` when the best
-//! weights are not the current ones. `best.safetensors` has the best weights as `parameter.<name>` and nothing else.
+//! `parameter.<name>`, `optimizer.all.<bucket>` for each bucket of the optimizer's state that is not empty, and
+//! `best.<name>` when the best weights are not the current ones. `best.safetensors` has the best weights as
+//! `parameter.<name>` and nothing else.
 //! `header_hash` covers the header, `tensor_hash` in it the tensors, so a changed byte anywhere that matters is seen.
 //!
 //! A checkpoint is there complete or not at all. Older ones are removed only after a newer one is durable, so a crash at
@@ -25,6 +26,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::{
     error::Error,
     model::{Parameter, bucket_len},
+    optimizer::{StateBucket, StateLayout},
     run_folder::RunFolder,
 };
 
@@ -33,8 +35,6 @@ pub(crate) const BEST_PATH: &str = "best.safetensors";
 
 const FOLDER: &str = "checkpoints";
 const METADATA_KEY: &str = "feedline";
-const FIRST_MOMENT: &str = "optimizer.all.first_moment";
-const SECOND_MOMENT: &str = "optimizer.all.second_moment";
 
 /// What a checkpoint holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,8 +43,8 @@ pub(crate) struct Snapshot {
     pub(crate) header: CheckpointHeader,
     /// All parameters.
     pub(crate) parameters: Vec<f32>,
-    /// First and second moment; absent in `best.safetensors`.
-    pub(crate) moments: Option<[Vec<f32>; 2]>,
+    /// State of the optimizer; none in `best.safetensors`.
+    pub(crate) state: Vec<StateBucket>,
     /// The best weights, when they are not `parameters`.
     pub(crate) best: Option<Vec<f32>>,
 }
@@ -56,8 +56,8 @@ pub(crate) struct SnapshotRef<'a> {
     pub(crate) header: CheckpointHeader,
     /// All parameters.
     pub(crate) parameters: &'a [f32],
-    /// First and second moment.
-    pub(crate) moments: Option<(&'a [f32], &'a [f32])>,
+    /// State of the optimizer.
+    pub(crate) state: &'a [StateBucket],
     /// The best weights, when they are not `parameters`.
     pub(crate) best: Option<&'a [f32]>,
 }
@@ -78,15 +78,10 @@ pub(crate) fn encode(layout: &[Parameter], snapshot: SnapshotRef<'_>) -> Vec<u8>
     if let Some(best) = snapshot.best {
         add_bucket("best", best);
     }
-    if let Some((first, second)) = snapshot.moments {
-        tensors.insert(
-            FIRST_MOMENT.to_owned(),
-            (vec![first.len()], to_bytes(first)),
-        );
-        tensors.insert(
-            SECOND_MOMENT.to_owned(),
-            (vec![second.len()], to_bytes(second)),
-        );
+    for StateBucket { name, values } in snapshot.state {
+        if !values.is_empty() {
+            tensors.insert(state_name(name), (vec![values.len()], to_bytes(values)));
+        }
     }
     let tensor_hash = hash_of(
         tensors
@@ -110,11 +105,25 @@ pub(crate) fn encode(layout: &[Parameter], snapshot: SnapshotRef<'_>) -> Vec<u8>
     .expect("a model has fewer tensors than fill a safetensors header")
 }
 
-/// Reads a snapshot of a model with this layout and verifies every byte of it. `url` is for messages.
+fn state_name(bucket: &str) -> String {
+    format!("optimizer.all.{bucket}")
+}
+
+/// What a file of snapshots holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expected<'a> {
+    /// The model's parameters.
+    pub(crate) parameters: &'a [Parameter],
+    /// The optimizer's state; empty for `best.safetensors`.
+    pub(crate) state: &'a StateLayout,
+}
+
+/// Reads a snapshot and verifies every byte of it. `url` is for messages.
 ///
 /// # Errors
 /// [`Error::Damaged`], or [`Error::Contract`] when it was written by a newer version.
-pub(crate) fn decode(url: &str, bytes: &[u8], layout: &[Parameter]) -> Result<Snapshot, Error> {
+pub(crate) fn decode(url: &str, bytes: &[u8], expected: Expected<'_>) -> Result<Snapshot, Error> {
+    let layout = expected.parameters;
     let damaged = |reason: String| Error::Damaged {
         url: url.to_owned(),
         reason,
@@ -150,15 +159,7 @@ pub(crate) fn decode(url: &str, bytes: &[u8], layout: &[Parameter]) -> Result<Sn
     };
     let snapshot = Snapshot {
         parameters: reader.bucket("parameter", layout)?,
-        moments: if reader.has("optimizer.") {
-            let shape = [bucket_len(layout)];
-            Some([
-                reader.tensor(FIRST_MOMENT, &shape)?,
-                reader.tensor(SECOND_MOMENT, &shape)?,
-            ])
-        } else {
-            None
-        },
+        state: reader.state(expected.state)?,
         best: if reader.has("best.") {
             Some(reader.bucket("best", layout)?)
         } else {
@@ -191,6 +192,21 @@ impl<F: Fn(String) -> Error> Reader<'_, F> {
             bucket.extend(self.tensor(&format!("{prefix}.{}", parameter.name), &parameter.shape)?);
         }
         Ok(bucket)
+    }
+
+    fn state(&mut self, layout: &StateLayout) -> Result<Vec<StateBucket>, Error> {
+        let mut bucket = |(name, len): &(String, usize)| {
+            let values = if *len > 0 {
+                self.tensor(&state_name(name), &[*len])?
+            } else {
+                vec![]
+            };
+            Ok(StateBucket {
+                name: name.clone(),
+                values,
+            })
+        };
+        layout.iter().map(&mut bucket).collect()
     }
 
     fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>, Error> {
@@ -243,15 +259,23 @@ fn with_header_hash(header: CheckpointHeader) -> CheckpointHeader {
 pub(crate) struct Checkpoints<'a> {
     folder: &'a RunFolder,
     layout: Vec<Parameter>,
+    state: StateLayout,
     keep: usize,
 }
 
 impl<'a> Checkpoints<'a> {
-    /// The checkpoints of a model with this layout in `folder`, of which the newest `keep` are kept.
-    pub(crate) fn new(folder: &'a RunFolder, layout: &[Parameter], keep: u32) -> Self {
+    /// The checkpoints in `folder` of a model with this layout, whose optimizer has state of that layout. The newest
+    /// `keep` are kept.
+    pub(crate) fn new(
+        folder: &'a RunFolder,
+        layout: &[Parameter],
+        state: StateLayout,
+        keep: u32,
+    ) -> Self {
         Self {
             folder,
             layout: layout.to_vec(),
+            state,
             keep: keep as usize,
         }
     }
@@ -318,7 +342,7 @@ impl<'a> Checkpoints<'a> {
             let Some(bytes) = self.folder.get_opt(&path(*step))? else {
                 continue;
             };
-            let refusal = match decode(&url, &bytes, &self.layout) {
+            let refusal = match decode(&url, &bytes, self.expected(&self.state)) {
                 Ok(snapshot) => match usable(&snapshot) {
                     Ok(()) => return Ok(Some(snapshot)),
                     Err(reason) => Error::Damaged { url, reason },
@@ -354,8 +378,18 @@ impl<'a> Checkpoints<'a> {
     pub(crate) fn best(&self) -> Result<Option<Snapshot>, Error> {
         let bytes = self.folder.get_opt(BEST_PATH)?;
         bytes
-            .map(|bytes| decode(&self.folder.url_of(BEST_PATH), &bytes, &self.layout))
+            .map(|bytes| {
+                let url = self.folder.url_of(BEST_PATH);
+                decode(&url, &bytes, self.expected(&StateLayout::new()))
+            })
             .transpose()
+    }
+
+    fn expected<'b>(&'b self, state: &'b StateLayout) -> Expected<'b> {
+        Expected {
+            parameters: &self.layout,
+            state,
+        }
     }
 
     /// Steps of all checkpoints, rising.
@@ -383,173 +417,4 @@ fn step_of(path: &str) -> Option<Step> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use feedline_schemas::checkpoint::{BestEpoch, EarlyStopping, RunningLoss};
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::{
-        data::Data,
-        plan::Position,
-        testing::{config, engine, plan, regression},
-    };
-
-    fn layout() -> Vec<Parameter> {
-        engine(&plan(&small(), &regression(64)))
-            .model()
-            .parameters()
-            .to_vec()
-    }
-
-    fn small() -> feedline_schemas::config::TrainConfig {
-        let mut config = config();
-        config.model.hidden = Some(vec![2]);
-        config
-    }
-
-    /// A header with these numbers in it.
-    fn header(loss_sum: f64, loss: f64, metric: f64) -> CheckpointHeader {
-        let toy = regression(64);
-        let metrics = BTreeMap::from([("rmse".to_owned(), metric)]);
-        let best = BestEpoch {
-            epoch: Default::default(),
-            step: Step::new(4),
-            loss,
-            metrics,
-        };
-        plan(&small(), &toy).header(&Position {
-            step: Step::new(7),
-            epoch: Default::default(),
-            loader: toy.start(),
-            early_stopping: EarlyStopping {
-                best: Some(best),
-                evaluations_since_best: 1,
-                finished: false,
-            },
-            running: RunningLoss {
-                loss_sum,
-                samples: 3,
-            },
-        })
-    }
-
-    /// The bytes of a snapshot with everything in it.
-    fn full() -> Vec<u8> {
-        let layout = layout();
-        let bucket = crate::testing::uniform(bucket_len(&layout), 80);
-        let other = crate::testing::uniform(bucket_len(&layout), 81);
-        let header = header(0.1, 0.2, 0.3);
-        encode(
-            &layout,
-            SnapshotRef {
-                header,
-                parameters: &bucket,
-                moments: Some((&other, &bucket)),
-                best: Some(&other),
-            },
-        )
-    }
-
-    #[test]
-    fn tensors_and_header_are_named_as_documented() {
-        let bytes = full();
-        let file = SafeTensors::deserialize(&bytes).unwrap();
-        let mut names = file.names();
-        names.sort_unstable();
-        let expected = [
-            "best.layer.0.bias",
-            "best.layer.0.weight",
-            "best.layer.1.bias",
-            "best.layer.1.weight",
-            "optimizer.all.first_moment",
-            "optimizer.all.second_moment",
-            "parameter.layer.0.bias",
-            "parameter.layer.0.weight",
-            "parameter.layer.1.bias",
-            "parameter.layer.1.weight",
-        ];
-        assert_eq!(names, expected);
-        assert_eq!(
-            file.tensor("parameter.layer.0.weight").unwrap().shape(),
-            [4, 2]
-        );
-        let (_, metadata) = SafeTensors::read_metadata(&bytes).unwrap();
-        let keys: Vec<_> = metadata.metadata().as_ref().unwrap().keys().collect();
-        assert_eq!(keys, ["feedline"]);
-        assert_eq!(bytes, full(), "the same snapshot gives the same bytes");
-    }
-
-    #[test]
-    fn every_changed_bit_is_refused_or_changes_nothing() {
-        let (bytes, layout) = (full(), layout());
-        let whole = decode("whole", &bytes, &layout).unwrap();
-        let mut harmless = 0;
-        for position in 0..bytes.len() {
-            for bit in 0..8 {
-                let mut changed = bytes.clone();
-                changed[position] ^= 1 << bit;
-                match decode("changed", &changed, &layout) {
-                    // Such as a space of the JSON that became another kind of space.
-                    Ok(snapshot) => {
-                        assert_eq!(snapshot, whole, "byte {position}, bit {bit}");
-                        harmless += 1;
-                    }
-                    Err(Error::Damaged { .. } | Error::Contract(_)) => {}
-                    Err(error) => panic!("{error}"),
-                }
-            }
-        }
-        assert!(harmless < bytes.len(), "{harmless}");
-    }
-
-    #[test]
-    fn a_file_cut_anywhere_is_refused() {
-        let (bytes, layout) = (full(), layout());
-        for length in 0..bytes.len() {
-            assert!(
-                decode("cut", &bytes[..length], &layout).is_err(),
-                "{length}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_checkpoint_of_another_model_is_refused_and_says_why() {
-        let mut other = small();
-        other.model.hidden = Some(vec![3]);
-        let layout = engine(&plan(&other, &regression(64)))
-            .model()
-            .parameters()
-            .to_vec();
-        let message = decode("file:///x", &full(), &layout)
-            .unwrap_err()
-            .to_string();
-        let expected = "cannot use checkpoint `file:///x`: tensor `parameter.layer.0.weight` is F32 [4, 2], the model's is \
-                        F32 [4, 3]; restore it from a copy, or remove it and resume the run";
-        assert_eq!(message, expected);
-    }
-
-    proptest! {
-        #[test]
-        fn every_number_comes_back_bit_for_bit(
-            numbers in prop::array::uniform3(any::<f64>().prop_filter("finite", |v| v.is_finite())),
-            words in prop::collection::vec(any::<u32>(), 13),
-        ) {
-            let layout = layout();
-            let bucket: Vec<f32> = words.iter().map(|word| f32::from_bits(*word)).collect();
-            prop_assert_eq!(bucket.len(), bucket_len(&layout));
-            let [loss_sum, loss, metric] = numbers;
-            let written = header(loss_sum, loss, metric);
-            let bytes = encode(&layout, SnapshotRef { header: written, parameters: &bucket, moments: None, best: None });
-            let read = decode("read", &bytes, &layout).unwrap();
-            let best = read.header.early_stopping.best.unwrap();
-            let found = [read.header.running.loss_sum, best.loss, best.metrics["rmse"]];
-            prop_assert_eq!(found.map(f64::to_bits), numbers.map(f64::to_bits));
-            let bits: Vec<u32> = read.parameters.iter().map(|value| value.to_bits()).collect();
-            prop_assert_eq!(bits, words);
-            prop_assert!(read.moments.is_none() && read.best.is_none());
-        }
-    }
-}
+mod tests;

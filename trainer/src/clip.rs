@@ -7,12 +7,14 @@ const PIECE: usize = 1 << 14;
 
 /// The Euclidean norm of the whole bucket, in f64. NaN or infinite when an element is.
 pub(crate) fn global_norm(gradient: &[f32]) -> f64 {
-    let pieces: Vec<f64> = gradient.par_chunks(PIECE).map(sum_of_squares).collect();
-    pieces.iter().sum::<f64>().sqrt()
+    sum_of_squares(gradient).sqrt()
 }
 
-fn sum_of_squares(piece: &[f32]) -> f64 {
-    piece.iter().map(|&g| f64::from(g) * f64::from(g)).sum()
+/// The sum of squares, in f64, the same on any number of threads.
+pub(crate) fn sum_of_squares(values: &[f32]) -> f64 {
+    let of_piece = |piece: &[f32]| piece.iter().map(|&v| f64::from(v) * f64::from(v)).sum();
+    let pieces: Vec<f64> = values.par_chunks(PIECE).map(of_piece).collect();
+    pieces.iter().sum()
 }
 
 /// What the gradient is multiplied by so that its norm is at most `limit`; 1 when it is already, or `limit` is 0.

@@ -45,7 +45,10 @@ pub fn evaluate_with(
     let _runtime = opened.runtime.enter();
     let engine = opened.engine(build)?;
     let keep = config.checkpoint.keep;
-    let checkpoints = Checkpoints::new(&opened.folder, engine.model().parameters(), keep);
+    let layout = engine.model().layout();
+    let (parameters, trained) = (layout.entries(), layout.trained_entries());
+    let state = opened.plan.settings.optimizer_state(trained);
+    let checkpoints = Checkpoints::new(&opened.folder, parameters, state, keep);
     let (checkpoint, snapshot) = kept(&opened.plan, &opened.folder, &checkpoints)?;
     let bucket = snapshot.best.unwrap_or(snapshot.parameters);
     let at = (snapshot.header.step, snapshot.header.epoch);

@@ -2,7 +2,7 @@
 
 use feedline_schemas::{
     Versioned,
-    checkpoint::{CheckpointHeader, EarlyStopping, RunningLoss},
+    checkpoint::{CheckpointHeader, EarlyStopping, Plateau, RunningLoss},
     config::TrainConfig,
     ids::{Epoch, Hash128, Step},
     loader_state::LoaderState,
@@ -68,6 +68,8 @@ pub(crate) struct Position {
     pub(crate) loader: LoaderState,
     /// What early stopping remembers.
     pub(crate) early_stopping: EarlyStopping,
+    /// What the schedule remembers.
+    pub(crate) plateau: Plateau,
     /// Sums of the epoch in progress.
     pub(crate) running: RunningLoss,
 }
@@ -133,6 +135,7 @@ impl Plan {
             layout: self.layout.clone(),
             config: self.settings.config().clone(),
             early_stopping: position.early_stopping.clone(),
+            plateau: position.plateau.clone(),
             running: position.running.clone(),
             tensor_hash: Hash128::new(0),
             header_hash: Hash128::new(0),
@@ -150,9 +153,6 @@ impl Plan {
         }
         if header.layout != self.layout || header.seed != self.settings.config().seed {
             return Err("it belongs to another layout or seed".to_owned());
-        }
-        if snapshot.moments.is_none() {
-            return Err("it has no optimizer state".to_owned());
         }
         Ok(())
     }

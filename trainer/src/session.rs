@@ -1,12 +1,12 @@
 //! The loop: epochs of steps, validation after each, early stopping, checkpoints.
 //!
-//! Between two steps a run is its [`Position`], the bucket, the moments and the best weights; a checkpoint holds just
-//! these, and every step is a pure function of them and of its batch.
+//! Between two steps a run is its [`Position`], the bucket, the optimizer's state and the best weights; a checkpoint
+//! holds just these, and every step is a pure function of them and of its batch.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use feedline_schemas::{
-    checkpoint::{BestEpoch, EarlyStopping, RunningLoss},
+    checkpoint::{BestEpoch, EarlyStopping, Plateau, RunningLoss},
     ids::{Epoch, Rank, Step},
     loader_state::LoaderState,
     manifest::Split,
@@ -25,7 +25,7 @@ use crate::{
     loss,
     meter::Meter,
     metrics::{Evaluation, Metrics},
-    optimizer::AdamW,
+    optimizer::Optimizer,
     plan::{Plan, Position},
     random::Stream,
     run_folder::RunFolder,
@@ -59,7 +59,7 @@ pub(crate) struct Session<'a, D> {
     log: MetricsLog<'a>,
     position: Position,
     bucket: Vec<f32>,
-    optimizer: AdamW,
+    optimizer: Optimizer,
     /// Best weights, once an epoch has been measured.
     best: Option<Vec<f32>>,
     best_written: bool,
@@ -79,18 +79,22 @@ impl<'a, D: Data> Session<'a, D> {
         let bucket = engine.model().initial(plan.settings.config().seed);
         let len = bucket.len();
         let now = watch.clock.monotonic();
+        let trained = engine.model().layout().trained_entries();
+        let optimizer = plan.settings.optimizer(trained);
+        let state = plan.settings.optimizer_state(trained);
         let schedule = plan.settings.schedule(data.batches_per_epoch());
         if schedule.warmup_steps >= schedule.total_steps {
             tracing::warn!(
                 warmup_steps = schedule.warmup_steps,
                 total_steps = schedule.total_steps,
-                "the run ends before the learning rate has risen to its peak; lower `train.warmup_steps`"
+                "the run ends before the learning rate has risen to its peak; lower `train.schedule.warmup_steps`"
             );
         }
         Self {
             checkpoints: Checkpoints::new(
                 folder,
                 engine.model().parameters(),
+                state,
                 plan.settings.config().checkpoint.keep,
             ),
             log: MetricsLog::new(folder, now),
@@ -99,9 +103,10 @@ impl<'a, D: Data> Session<'a, D> {
                 epoch: Epoch::new(0),
                 loader: data.start(),
                 early_stopping: EarlyStopping::default(),
+                plateau: Plateau::default(),
                 running: RunningLoss::default(),
             },
-            optimizer: AdamW::new(plan.settings.optimizer(), len),
+            optimizer,
             best: None,
             best_written: false,
             gradient: vec![0.0; len],
@@ -130,17 +135,17 @@ impl<'a, D: Data> Session<'a, D> {
         let Snapshot {
             header,
             parameters,
-            moments,
+            state,
             best,
         } = snapshot;
-        let [first, second] = moments.expect("accepted snapshots have moments");
         self.best = header
             .early_stopping
             .best
             .is_some()
             .then(|| best.unwrap_or_else(|| parameters.clone()));
         self.bucket = parameters;
-        self.optimizer = AdamW::resume(self.plan.settings.optimizer(), first, second);
+        let trained = self.engine.model().layout().trained_entries();
+        self.optimizer = self.plan.settings.resumed_optimizer(trained, state);
         self.log = MetricsLog::resume(
             self.folder,
             self.watch.clock.monotonic(),
@@ -152,6 +157,7 @@ impl<'a, D: Data> Session<'a, D> {
             epoch: header.epoch,
             loader: header.loader,
             early_stopping: header.early_stopping,
+            plateau: header.plateau,
             running: header.running,
         };
         // A process may have died between writing this checkpoint and removing an old one.
@@ -273,18 +279,11 @@ impl<'a, D: Data> Session<'a, D> {
                 return Err(self.not_finite(what, value, Split::Train, &losses, batch.keys()));
             }
         }
-        let rate = self.schedule.rate(taken);
+        let rate = self.schedule.rate(taken, &self.position.plateau);
         let scale = clip::scale(norm, config.clip_norm);
         let step = taken.next();
-        let parameters = self.engine.model().parameters();
-        self.optimizer.step(
-            parameters,
-            &mut self.bucket,
-            &self.gradient,
-            step.get(),
-            rate,
-            scale,
-        );
+        self.optimizer
+            .step(&mut self.bucket, &self.gradient, step.get(), rate, scale);
         self.engine.move_buffers(&mut self.bucket, &buffers);
 
         self.position.step = step;
@@ -317,6 +316,8 @@ impl<'a, D: Data> Session<'a, D> {
             return Err(self.interrupt()?);
         };
         let improved = self.remember(&validation);
+        self.schedule
+            .measured(validation.loss(), &mut self.position.plateau);
         let position = &mut self.position;
         let line = Line::Epoch {
             epoch: position.epoch,
@@ -400,11 +401,10 @@ impl<'a, D: Data> Session<'a, D> {
             .as_deref()
             .filter(|best| *best != self.bucket.as_slice());
         let header = self.plan.header(&self.position);
-        let moments = Some(self.optimizer.moments());
         self.checkpoints.save(SnapshotRef {
             header,
             parameters: &self.bucket,
-            moments,
+            state: self.optimizer.state(),
             best,
         })
     }
@@ -433,12 +433,13 @@ impl<'a, D: Data> Session<'a, D> {
                 best: Some(best.clone()),
                 ..EarlyStopping::default()
             },
+            plateau: Plateau::default(),
             running: RunningLoss::default(),
         });
         self.checkpoints.save_best(SnapshotRef {
             header,
             parameters,
-            moments: None,
+            state: &[],
             best: None,
         })?;
         self.best_written = true;

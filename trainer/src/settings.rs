@@ -4,12 +4,14 @@ use feedline_schemas::{
     config::{CheckpointConfig, LossKind, PicturesConfig, TrainConfig},
     ids::{Hash128, Step},
 };
+use serde::Serialize;
 
 use crate::{
     error::{Error, config as wrong},
+    model::Parameter,
     models,
-    optimizer::AdamWSettings,
-    schedule::Schedule,
+    optimizer::{self, Optimizer, StateBucket, StateLayout},
+    schedule::{self, Schedule},
     task::Task,
 };
 
@@ -34,8 +36,8 @@ impl Settings {
         if loss != fitting {
             let reason = format!(
                 "`{}` does not fit the dataset's target; use `{}`, or leave it out",
-                name(loss),
-                name(fitting)
+                name_of(&loss),
+                name_of(&fitting)
             );
             return Err(wrong("loss", reason));
         }
@@ -43,6 +45,8 @@ impl Settings {
             config: TrainConfig {
                 model: models::filled(config),
                 loss: Some(loss),
+                optimizer: optimizer::resolve(&config.optimizer)?,
+                schedule: schedule::resolve(&config.schedule)?,
                 ..config.clone()
             },
             loss,
@@ -59,31 +63,28 @@ impl Settings {
         self.loss
     }
 
-    /// Settings of the optimizer.
-    pub(crate) const fn optimizer(&self) -> AdamWSettings {
-        let TrainConfig {
-            beta1,
-            beta2,
-            epsilon,
-            weight_decay,
-            ..
-        } = self.config;
-        AdamWSettings {
-            beta1,
-            beta2,
-            epsilon,
-            weight_decay,
-        }
+    /// The optimizer before its first step.
+    pub(crate) fn optimizer(&self, parameters: &[Parameter]) -> Optimizer {
+        Optimizer::new(&self.config.optimizer, parameters)
+    }
+
+    /// The optimizer that goes on from saved state.
+    pub(crate) fn resumed_optimizer(
+        &self,
+        parameters: &[Parameter],
+        state: Vec<StateBucket>,
+    ) -> Optimizer {
+        Optimizer::resume(&self.config.optimizer, parameters, state)
+    }
+
+    /// Names and lengths of the optimizer's state.
+    pub(crate) fn optimizer_state(&self, parameters: &[Parameter]) -> StateLayout {
+        optimizer::state_layout(&self.config.optimizer, parameters)
     }
 
     /// The schedule of a run with `batches_per_epoch`.
     pub(crate) fn schedule(&self, batches_per_epoch: u64) -> Schedule {
-        Schedule {
-            peak: self.config.learning_rate,
-            warmup_steps: self.config.warmup_steps,
-            total_steps: self.config.epochs.saturating_mul(batches_per_epoch),
-            final_share: self.config.final_rate_share,
-        }
+        schedule::schedule(&self.config, batches_per_epoch)
     }
 
     /// Whether a checkpoint is due after `step` steps.
@@ -129,16 +130,8 @@ pub(crate) fn check(config: &TrainConfig) -> Result<(), Error> {
     )?;
     whole("epochs", config.epochs, 1, u64::MAX)?;
     above_zero("learning_rate", config.learning_rate)?;
-    within(
-        "final_rate_share",
-        config.final_rate_share,
-        config.final_rate_share <= 1.0,
-        "from 0 to 1",
-    )?;
-    share("beta1", config.beta1)?;
-    share("beta2", config.beta2)?;
-    above_zero("epsilon", config.epsilon)?;
-    within("weight_decay", config.weight_decay, true, "at least 0")?;
+    schedule::resolve(&config.schedule)?;
+    optimizer::resolve(&config.optimizer)?;
     within(
         "clip_norm",
         config.clip_norm,
@@ -164,7 +157,8 @@ fn check_pictures(pictures: &PicturesConfig) -> Result<(), Error> {
     Ok(())
 }
 
-fn whole(key: &str, value: u64, min: u64, max: u64) -> Result<(), Error> {
+/// Between these, both included.
+pub(crate) fn whole(key: &str, value: u64, min: u64, max: u64) -> Result<(), Error> {
     if (min..=max).contains(&value) {
         return Ok(());
     }
@@ -177,27 +171,50 @@ fn whole(key: &str, value: u64, min: u64, max: u64) -> Result<(), Error> {
 }
 
 /// At least 0 and below 1.
-fn share(key: &str, value: f64) -> Result<(), Error> {
+pub(crate) fn share(key: &str, value: f64) -> Result<(), Error> {
     within(key, value, value < 1.0, "at least 0 and below 1")
 }
 
-fn above_zero(key: &str, value: f64) -> Result<(), Error> {
+/// At least 0.
+pub(crate) fn at_least_zero(key: &str, value: f64) -> Result<(), Error> {
+    within(key, value, true, "at least 0")
+}
+
+/// Above 0.
+pub(crate) fn above_zero(key: &str, value: f64) -> Result<(), Error> {
     within(key, value, value > 0.0, "above 0")
 }
 
 /// Finite, at least 0, and what the caller asks for.
-fn within(key: &str, value: f64, ok: bool, allowed: &str) -> Result<(), Error> {
+pub(crate) fn within(key: &str, value: f64, ok: bool, allowed: &str) -> Result<(), Error> {
     if ok && value.is_finite() && value >= 0.0 {
         return Ok(());
     }
     Err(wrong(key, format!("it is {value} and must be {allowed}")))
 }
 
-const fn name(loss: LossKind) -> &'static str {
-    match loss {
-        LossKind::Mse => "mse",
-        LossKind::CrossEntropy => "cross_entropy",
+/// The value of a key that only some types have: what was given, or the default of type `of`; without a default the type
+/// has no use for it.
+///
+/// # Errors
+/// [`Error::Config`] when a value was given that the type has no use for.
+pub(crate) fn filled<T>(
+    key: &str,
+    of: &impl Serialize,
+    given: Option<T>,
+    default: Option<T>,
+) -> Result<Option<T>, Error> {
+    if given.is_some() && default.is_none() {
+        let reason = format!("`{}` has no such key; leave it out", name_of(of));
+        return Err(wrong(key, reason));
     }
+    Ok(given.or(default))
+}
+
+/// A kind as the configuration writes it.
+pub(crate) fn name_of(kind: &impl Serialize) -> String {
+    let json = serde_json::to_string(kind).expect("a kind is text");
+    json.trim_matches('"').to_owned()
 }
 
 #[cfg(test)]
@@ -259,13 +276,13 @@ mod tests {
                 refused(|c| c.learning_rate = f64::INFINITY),
             ),
             (
-                "train.final_rate_share",
-                refused(|c| c.final_rate_share = 1.1),
+                "train.schedule.final_share",
+                refused(|c| c.schedule.final_share = Some(1.1)),
             ),
-            ("train.beta1", refused(|c| c.beta1 = 1.0)),
-            ("train.beta2", refused(|c| c.beta2 = -0.5)),
-            ("train.epsilon", refused(|c| c.epsilon = 0.0)),
-            ("train.weight_decay", refused(|c| c.weight_decay = -1.0)),
+            (
+                "train.optimizer.beta1",
+                refused(|c| c.optimizer.beta1 = Some(1.0)),
+            ),
             ("train.clip_norm", refused(|c| c.clip_norm = f64::NAN)),
             ("train.log_every", refused(|c| c.log_every = 0)),
             ("train.checkpoint.keep", refused(|c| c.checkpoint.keep = 0)),
@@ -308,6 +325,11 @@ mod tests {
             name(|c| c.loss = Some(LossKind::Mse), 1),
             "a default written out is the same run"
         );
+        assert_eq!(plain, name(|c| c.optimizer.beta1 = Some(0.9), 1));
+        assert_ne!(plain, name(|c| c.optimizer.beta1 = Some(0.8), 1));
+        assert_ne!(plain, name(|c| c.optimizer.l1 = 0.1, 1));
+        assert_eq!(plain, name(|c| c.schedule.final_share = Some(0.01), 1));
+        assert_ne!(plain, name(|c| c.schedule.final_share = Some(0.02), 1));
         assert_ne!(plain, name(|c| c.seed = Seed::new(1), 1));
         assert_ne!(plain, name(|c| c.epochs = 21, 1));
         assert_ne!(plain, name(|_| (), 2));

@@ -10,7 +10,7 @@ use std::{
 
 use feedline_schemas::{
     Versioned,
-    config::{ModelConfig, TrainConfig},
+    config::{ModelConfig, ScheduleConfig, TrainConfig},
     ids::{Epoch, Hash128, Seed, Step},
     loader_state::{LastBatch, LoaderState, SampleUnit},
     manifest::{Layout, Split, TargetKind},
@@ -288,7 +288,10 @@ pub(crate) fn config() -> TrainConfig {
         epochs: 3,
         seed: Seed::new(5),
         learning_rate: 0.02,
-        warmup_steps: 3,
+        schedule: ScheduleConfig {
+            warmup_steps: 3,
+            ..ScheduleConfig::default()
+        },
         patience: 0,
         log_every: 2,
         ..TrainConfig::default()

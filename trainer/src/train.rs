@@ -15,7 +15,7 @@ use crate::{
     input::Normalisation,
     loaders::Loaders,
     model::Build,
-    models,
+    models, optimizer,
     plan::Plan,
     run_folder::{RunFolder, runtime},
     session::{Session, Watch},
@@ -129,7 +129,7 @@ impl Opened {
     /// An engine for the model that `build` makes, or the configured one.
     ///
     /// # Errors
-    /// [`Error::Config`] when the model would be too large.
+    /// [`Error::Config`] when the model would be too large, or a group of `train.optimizer` names no parameter of it.
     pub(crate) fn engine(&self, build: Option<&Build<'_>>) -> Result<Engine, Error> {
         let (shape, outputs) = (self.plan.shape(), self.plan.task.outputs());
         let config = self.plan.settings.config();
@@ -137,6 +137,8 @@ impl Opened {
             Some(build) => build(shape, outputs).map_err(|error| *error)?,
             None => models::build(&config.model, shape, outputs)?,
         };
+        let trained = model.layout().trained_entries();
+        optimizer::check_groups(&config.optimizer, trained)?;
         let pictures = &config.pictures;
         let normalisation = Normalisation {
             mean: pictures.mean,

@@ -109,8 +109,8 @@ pub fn load(file: &str, text: &str, overrides: &[Override]) -> Result<Loaded, Co
         ConfigError {
             file: file.to_owned(),
             line,
+            reason: moved(&key).unwrap_or_else(|| explain(&inner)),
             key,
-            reason: explain(&inner),
         }
     })?;
     Ok(Loaded {
@@ -136,6 +136,21 @@ fn key_path(path: &str, message: &str) -> String {
 
 fn parent(key: &str) -> &str {
     key.rsplit_once('.').map_or("", |(parent, _)| parent)
+}
+
+/// Keys of earlier versions and where they are now.
+const MOVED: [(&str, &str); 6] = [
+    ("train.beta1", "train.optimizer.beta1"),
+    ("train.beta2", "train.optimizer.beta2"),
+    ("train.epsilon", "train.optimizer.epsilon"),
+    ("train.weight_decay", "train.optimizer.weight_decay"),
+    ("train.warmup_steps", "train.schedule.warmup_steps"),
+    ("train.final_rate_share", "train.schedule.final_share"),
+];
+
+fn moved(key: &str) -> Option<String> {
+    let (_, now) = MOVED.iter().find(|(before, _)| *before == key)?;
+    Some(format!("this key is now `{now}`"))
 }
 
 fn explain(message: &str) -> String {
@@ -316,6 +331,18 @@ mod tests {
             ),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_key_that_has_moved_names_its_new_place() {
+        for (before, now) in MOVED {
+            let error = check(GOOD, &[&format!("{before}=1")]).unwrap_err();
+            assert_eq!(
+                error,
+                format!("p.toml:9: `{before}`: this key is now `{now}`")
+            );
+            assert!(check(GOOD, &[&format!("{now}=1")]).is_ok(), "{now}");
+        }
     }
 
     #[test]

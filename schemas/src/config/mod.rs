@@ -6,6 +6,8 @@
 mod dataset;
 mod load;
 mod model;
+mod optimizer;
+mod schedule;
 mod secret;
 mod source;
 mod train;
@@ -22,6 +24,8 @@ pub use self::{
     model::{
         ActivationKind, BranchConfig, ModelConfig, ModelKind, NormKind, PicturesConfig, PoolKind,
     },
+    optimizer::{OptimizerConfig, OptimizerKind, ParameterGroup},
+    schedule::{ScheduleConfig, ScheduleKind, ScheduleUnit},
     secret::SecretRef,
     source::{
         BatchConfig, ContractConfig, CsvConfig, FileFormat, PaginationConfig, PaginationKind,

@@ -3,7 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::model::{ModelConfig, PicturesConfig};
+use super::{
+    model::{ModelConfig, PicturesConfig},
+    optimizer::OptimizerConfig,
+    schedule::ScheduleConfig,
+};
 use crate::{ids::Seed, units::ByteSize};
 
 /// Training.
@@ -26,18 +30,10 @@ pub struct TrainConfig {
     pub seed: Seed,
     /// Peak learning rate, above 0. Default 0.001.
     pub learning_rate: f64,
-    /// Steps over which the rate rises from 0 to the peak. Default 100.
-    pub warmup_steps: u64,
-    /// Rate at the end of the cosine, as a share of the peak, 0 to 1. Default 0.01.
-    pub final_rate_share: f64,
-    /// AdamW: decay of the first moment, 0 to below 1. Default 0.9.
-    pub beta1: f64,
-    /// AdamW: decay of the second moment, 0 to below 1. Default 0.999.
-    pub beta2: f64,
-    /// AdamW: added to the root of the second moment, above 0. Default 1e-8.
-    pub epsilon: f64,
-    /// AdamW: decoupled weight decay, at least 0; biases are not decayed. Default 0.01.
-    pub weight_decay: f64,
+    /// How the learning rate changes.
+    pub schedule: ScheduleConfig,
+    /// Optimizer.
+    pub optimizer: OptimizerConfig,
     /// Largest global norm of the gradient; 0 does not clip. Default 1.
     pub clip_norm: f64,
     /// Epochs without a better validation loss before training ends; 0 runs all epochs. Default 5.
@@ -61,12 +57,8 @@ impl Default for TrainConfig {
             epochs: 20,
             seed: Seed::new(0),
             learning_rate: 1e-3,
-            warmup_steps: 100,
-            final_rate_share: 0.01,
-            beta1: 0.9,
-            beta2: 0.999,
-            epsilon: 1e-8,
-            weight_decay: 0.01,
+            schedule: ScheduleConfig::default(),
+            optimizer: OptimizerConfig::default(),
             clip_norm: 1.0,
             patience: 5,
             log_every: 50,

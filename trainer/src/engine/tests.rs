@@ -254,7 +254,8 @@ fn running_statistics_move_a_tenth_of_the_way_to_those_of_the_batch() {
 #[test]
 #[ignore = "a measurement, not a check"]
 fn steps_per_second() {
-    use crate::optimizer::{AdamW, AdamWSettings};
+    use crate::optimizer::{Optimizer, resolve};
+    use feedline_schemas::config::OptimizerConfig;
     use feedline_storage::clock::{Clock, SystemClock};
     let clock = SystemClock;
     for (threads, rows, dropout) in [
@@ -270,13 +271,8 @@ fn steps_per_second() {
         let (x, y) = (uniform(64 * rows, 54), uniform(rows, 55));
         let samples = Samples::of_rows(&x, 64, Targets::Numbers(&y));
         let mut gradient = vec![0.0; bucket.len()];
-        let settings = AdamWSettings {
-            beta1: 0.9,
-            beta2: 0.999,
-            epsilon: 1e-8,
-            weight_decay: 0.01,
-        };
-        let mut optimizer = AdamW::new(settings, bucket.len());
+        let config = resolve(&OptimizerConfig::default()).unwrap();
+        let mut optimizer = Optimizer::new(&config, engine.model().parameters());
         let steps = if rows > 1000 { 30 } else { 300 };
         let (mut engine_time, mut rest) = (0.0, 0.0);
         for step in 1..=steps {
@@ -284,14 +280,7 @@ fn steps_per_second() {
             engine.loss_and_gradient(&bucket, samples, stream(step), &mut gradient);
             let middle = clock.monotonic();
             crate::clip::global_norm(&gradient);
-            optimizer.step(
-                engine.model().parameters(),
-                &mut bucket,
-                &gradient,
-                step,
-                1e-3,
-                1.0,
-            );
+            optimizer.step(&mut bucket, &gradient, step, 1e-3, 1.0);
             engine_time += (middle - start).as_secs_f64();
             rest += (clock.monotonic() - middle).as_secs_f64();
         }

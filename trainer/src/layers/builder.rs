@@ -191,10 +191,15 @@ impl Layout {
         self.trained
     }
 
+    /// The parameters.
+    pub(crate) fn trained_entries(&self) -> &[Parameter] {
+        &self.entries[..self.trained]
+    }
+
     /// Elements of the bucket that the parameters take: the first so many.
     #[must_use]
     pub fn trained_len(&self) -> usize {
-        bucket_len(&self.entries[..self.trained])
+        bucket_len(self.trained_entries())
     }
 
     /// Elements of the bucket.

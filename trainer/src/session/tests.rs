@@ -1,7 +1,7 @@
 //! Stories of runs on a toy dataset.
 
 use feedline_schemas::{
-    config::{NormKind, TrainConfig},
+    config::{NormKind, OptimizerKind, ParameterGroup, ScheduleKind, TrainConfig},
     manifest::Split,
     report::TrainReport,
 };
@@ -9,6 +9,8 @@ use feedline_storage::Store;
 
 use crate::{
     Error, ErrorKind, Resume,
+    checkpoint::Expected,
+    optimizer::StateLayout,
     testing::{Column, Fault, Toy, classification, config, contents, plan, regression, train},
 };
 
@@ -129,6 +131,101 @@ fn stopping_during_validation_measures_the_epoch_again() {
 }
 
 #[test]
+fn every_optimizer_learns_and_resumes_bit_for_bit() {
+    use OptimizerKind::{Adafactor, Adam, Adamw, Lamb, Lars, Sgd};
+    let mut results = Vec::new();
+    for (kind, momentum, rate) in [
+        (Sgd, None, 0.1),
+        (Sgd, Some(0.9), 0.02),
+        (Adam, None, 0.02),
+        (Adamw, None, 0.02),
+        (Lamb, None, 0.02),
+        (Lars, Some(0.8), 5.0),
+        (Adafactor, None, 0.1),
+    ] {
+        let mut config = config();
+        config.learning_rate = rate;
+        (config.optimizer.r#type, config.optimizer.momentum) = (kind, momentum);
+        config.optimizer.l1 = 1e-4;
+        let faults = [Fault::StopAt(1), Fault::StopAt(4), Fault::DieAt(1)];
+        check_resumed(&config, regression, &faults);
+        config.epochs = 30;
+        let (_, report) = undisturbed(&config, &regression(64));
+        let share = report.test["rmse"] / report.baseline["rmse"];
+        assert!(share < 0.7, "{kind:?}, momentum {momentum:?}: {share}");
+        results.push(report.test["rmse"].to_bits());
+    }
+    results.sort_unstable();
+    results.dedup();
+    assert_eq!(results.len(), 7, "each optimizer has a course of its own");
+}
+
+#[test]
+fn a_plateau_remembers_across_resumes_and_lowers_the_rate() {
+    let mut config = config();
+    (config.epochs, config.schedule.r#type) = (8, ScheduleKind::Plateau);
+    // Every epoch is one too many.
+    (config.schedule.patience, config.schedule.threshold) = (Some(1), Some(0.99));
+    config.schedule.factor = Some(0.5);
+    let faults = [9, 1, 3, 2, 4].map(Fault::StopAt);
+    check_resumed(&config, regression, &faults);
+    let (files, _) = undisturbed(&config, &regression(64));
+    let lines = files.into_iter().find(|(path, _)| path == "metrics.jsonl");
+    let text = String::from_utf8(lines.unwrap().1).unwrap();
+    let rates: Vec<f64> = text
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .filter_map(|line| line["learning_rate"].as_f64())
+        .collect();
+    let expected = |step: u64| match step {
+        0..=2 => 0.02 * (2.0 / 3.0),
+        3..=12 => 0.02,
+        13..=20 => 0.01,
+        21..=28 => 0.005,
+        _ => 0.0025,
+    };
+    assert_eq!(rates.len(), 16);
+    for (rate, step) in rates.iter().zip((2..).step_by(2)) {
+        assert!((rate - expected(step)).abs() < 1e-12, "step {step}: {rate}");
+    }
+}
+
+#[test]
+fn a_group_with_factor_0_stays_as_it_was() {
+    let mut config = config();
+    config.optimizer.group = vec![ParameterGroup {
+        parameters: "layer.0.*".into(),
+        rate_factor: 0.0,
+        weight_decay: None,
+        l2: None,
+        l1: None,
+    }];
+    let store = Store::memory();
+    train(&config, &regression(64), Resume::Fresh, &store).unwrap();
+    let plan = plan(&config, &regression(64));
+    let engine = crate::testing::engine(&plan);
+    let parameters = engine.model().parameters();
+    let expected = Expected {
+        parameters,
+        state: &plan
+            .settings
+            .optimizer_state(engine.model().layout().trained_entries()),
+    };
+    let path = "checkpoints/step-00000012.safetensors";
+    let newest = crate::checkpoint::decode(path, &contents(&store)[path], expected).unwrap();
+    let initial = engine.model().initial(config.seed);
+    for parameter in parameters {
+        let range = parameter.range.clone();
+        let same = newest.parameters[range.clone()] == initial[range];
+        assert_eq!(
+            same,
+            parameter.name.starts_with("layer.0."),
+            "{parameter:?}"
+        );
+    }
+}
+
+#[test]
 fn two_runs_with_one_seed_have_the_same_bits_and_another_seed_has_others() {
     let first = undisturbed(&config(), &regression(64));
     assert!(first == undisturbed(&config(), &regression(64)));
@@ -188,15 +285,22 @@ fn early_stopping_returns_the_best_weights() {
     let plan = plan(&config, &toy);
     let engine = crate::testing::engine(&plan);
     let files = contents(&store);
-    let read = |path: &str| {
-        crate::checkpoint::decode(path, &files[path], engine.model().parameters()).unwrap()
+    let parameters = engine.model().parameters();
+    let read = |path: &str, state: &StateLayout| {
+        let expected = Expected { parameters, state };
+        crate::checkpoint::decode(path, &files[path], expected).unwrap()
     };
-    let best = read("best.safetensors").parameters;
+    let best = read("best.safetensors", &vec![]).parameters;
     let newest = files
         .keys()
         .rfind(|path| path.starts_with("checkpoints/"))
         .unwrap();
-    let newest = read(newest);
+    let newest = read(
+        newest,
+        &plan
+            .settings
+            .optimizer_state(engine.model().layout().trained_entries()),
+    );
     assert!(
         newest.best.as_ref() == Some(&best),
         "kept in the checkpoint too"

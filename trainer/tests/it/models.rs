@@ -1,6 +1,8 @@
 //! Models of every kind of sample, on shards read by the real loader.
 
-use feedline_schemas::config::{ModelConfig, ModelKind, NormKind, PicturesConfig, TrainConfig};
+use feedline_schemas::config::{
+    ModelConfig, ModelKind, NormKind, PicturesConfig, ScheduleConfig, TrainConfig,
+};
 use feedline_trainer::{Resume, summarize, train};
 
 use crate::{
@@ -19,7 +21,10 @@ fn config(model: ModelConfig) -> TrainConfig {
         batch_size: 60,
         epochs: 4,
         learning_rate: 0.01,
-        warmup_steps: 5,
+        schedule: ScheduleConfig {
+            warmup_steps: 5,
+            ..ScheduleConfig::default()
+        },
         patience: 0,
         ..TrainConfig::default()
     }

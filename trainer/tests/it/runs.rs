@@ -9,7 +9,7 @@ use std::{
 };
 
 use feedline_schemas::{
-    config::{LoaderSettings, ModelConfig, TrainConfig},
+    config::{LoaderSettings, ModelConfig, ScheduleConfig, TrainConfig},
     ids::Seed,
     manifest::Split,
     progress::{Event, Progress, Silent},
@@ -30,7 +30,10 @@ fn config() -> TrainConfig {
         epochs: 30,
         seed: Seed::new(3),
         learning_rate: 0.01,
-        warmup_steps: 10,
+        schedule: ScheduleConfig {
+            warmup_steps: 10,
+            ..ScheduleConfig::default()
+        },
         ..TrainConfig::default()
     }
 }

@@ -1,0 +1,72 @@
+//! LARS (You, Gitman, Ginsburg 2017, arXiv 1708.03888, algorithm 1): momentum over updates whose length is a share of
+//! the weights', `v = momentum * v + rate * local * (g + weight_decay * w)`, `w -= v`, with
+//! `local = trust * |w| / (|g| + weight_decay * |w|)`. Where weights or gradient are all 0 `local` is 1, and so it is
+//! for biases and norms, as is usual.
+
+use rayon::prelude::*;
+
+use super::{Algorithm, PIECE, Update, single, trust_ratio};
+
+/// The algorithm.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lars {
+    pub(super) momentum: f64,
+    pub(super) trust: f64,
+}
+
+impl Lars {
+    /// The local rate.
+    fn local(&self, of: &Update<'_>, weights: &[f32]) -> f64 {
+        let squares: Vec<(f64, f64)> = weights
+            .par_chunks(PIECE)
+            .zip(of.gradient.par_chunks(PIECE))
+            .map(|(weights, gradients)| {
+                let (mut of_weights, mut of_gradient) = (0.0, 0.0);
+                for (&w, &g) in weights.iter().zip(gradients) {
+                    let g = f64::from(of.penalty.gradient(g, w));
+                    of_weights += f64::from(w) * f64::from(w);
+                    of_gradient += g * g;
+                }
+                (of_weights, of_gradient)
+            })
+            .collect();
+        let of_weights = squares.iter().map(|(w, _)| w).sum::<f64>().sqrt();
+        let of_gradient = squares.iter().map(|(_, g)| g).sum::<f64>().sqrt();
+        if of_gradient > 0.0 {
+            let by = of_gradient + of.weight_decay * of_weights;
+            trust_ratio(self.trust * of_weights, by)
+        } else {
+            1.0
+        }
+    }
+}
+
+impl Algorithm for Lars {
+    fn state(&self, shape: &[usize]) -> Vec<(&'static str, usize)> {
+        vec![("momentum", shape.iter().product())]
+    }
+
+    fn step(&self, of: &Update<'_>, weights: &mut [f32], state: &mut [&mut [f32]]) {
+        let [velocity] = state else {
+            unreachable!("one moment")
+        };
+        let local = if of.adapts {
+            self.local(of, weights)
+        } else {
+            1.0
+        };
+        let rate = single(of.rate * local);
+        let (momentum, weight_decay) = (single(self.momentum), single(of.weight_decay));
+        weights
+            .par_chunks_mut(PIECE)
+            .zip(of.gradient.par_chunks(PIECE))
+            .zip(velocity.par_chunks_mut(PIECE))
+            .for_each(|((weights, gradients), velocities)| {
+                for ((w, &g), v) in weights.iter_mut().zip(gradients).zip(velocities) {
+                    let g = of.penalty.gradient(g, *w) + weight_decay * *w;
+                    *v = momentum * *v + rate * g;
+                    *w -= *v;
+                }
+            });
+    }
+}

@@ -1,0 +1,235 @@
+//! Optimizers over the parameters in the flat bucket; what lies behind them is not theirs.
+//!
+//! An [`Optimizer`] is an [`Algorithm`] and its state: flat f32 buckets by name, which a checkpoint holds as they are.
+//! Element-wise work is done in pieces on all threads, and sums are taken in f64 over pieces of a fixed size in a fixed
+//! order, so the bits do not depend on the number of threads.
+//!
+//! The gradient that an algorithm sees is `scale * g + l2 * w + l1 * sign(w)`, with sign(0) = 0 and the scale of the
+//! clipping. Decoupled decay multiplies the weights by `1 - rate * weight_decay` before the update, where the
+//! algorithm's paper does not say otherwise. `rate` holds the schedule's multiplier and the group's factor.
+
+mod adafactor;
+mod adam;
+mod lamb;
+mod lars;
+mod settings;
+mod sgd;
+
+use std::{fmt::Debug, ops::Range};
+
+use feedline_schemas::config::OptimizerConfig;
+
+pub(crate) use self::settings::{check_groups, resolve};
+use crate::model::Parameter;
+
+/// Elements one task updates; also the pieces of sums, so it is part of what a run computes.
+const PIECE: usize = 1 << 14;
+
+/// One kind of state of all parameters, one after the other.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct StateBucket {
+    /// Name, such as `first_moment`.
+    pub(crate) name: String,
+    /// Values; 0 before the first step.
+    pub(crate) values: Vec<f32>,
+}
+
+/// Name and length of each bucket of state, in the optimizer's order.
+pub(crate) type StateLayout = Vec<(String, usize)>;
+
+/// How an update follows from a gradient.
+trait Algorithm: Debug + Send + Sync {
+    /// Names of the buckets of state, and how many elements of each a parameter of this shape has.
+    fn state(&self, shape: &[usize]) -> Vec<(&'static str, usize)>;
+
+    /// Updates one parameter and its parts of the buckets, which come in the order of [`Algorithm::state`].
+    fn step(&self, of: &Update<'_>, weights: &mut [f32], state: &mut [&mut [f32]]);
+}
+
+/// What one step does to one parameter.
+#[derive(Clone, Copy, Debug)]
+struct Update<'a> {
+    /// Its gradient as the engine gave it.
+    gradient: &'a [f32],
+    /// What the gradient becomes.
+    penalty: Penalty,
+    shape: &'a [usize],
+    /// Number of the step; the first is 1.
+    step: u64,
+    rate: f64,
+    weight_decay: f64,
+    /// Whether the length of its updates may follow the length of its weights. That of biases and of the scales of
+    /// norms does not: they start at 0 and 1.
+    adapts: bool,
+}
+
+/// Makes the gradient that is meant of the one that was computed.
+#[derive(Clone, Copy, Debug)]
+struct Penalty {
+    scale: f32,
+    l2: f32,
+    l1: f32,
+}
+
+impl Penalty {
+    /// The gradient of the penalized loss at weight `w`.
+    #[inline]
+    fn gradient(self, g: f32, w: f32) -> f32 {
+        let sign = f32::from(i8::from(w > 0.0) - i8::from(w < 0.0));
+        g * self.scale + (self.l2 * w + self.l1 * sign)
+    }
+}
+
+/// One parameter as the optimizer sees it.
+#[derive(Clone, Debug)]
+struct Member {
+    range: Range<usize>,
+    shape: Vec<usize>,
+    adapts: bool,
+    rate_factor: f64,
+    weight_decay: f64,
+    l2: f64,
+    l1: f64,
+    /// Its part of each bucket of state.
+    state: Vec<Range<usize>>,
+}
+
+/// An optimizer and its state.
+#[derive(Debug)]
+pub(crate) struct Optimizer {
+    algorithm: Box<dyn Algorithm>,
+    members: Vec<Member>,
+    state: Vec<StateBucket>,
+}
+
+/// The state of an optimizer of these parameters. `config` is what [`resolve`] returned.
+pub(crate) fn state_layout(config: &OptimizerConfig, parameters: &[Parameter]) -> StateLayout {
+    let algorithm = settings::algorithm(config);
+    let mut layout = StateLayout::new();
+    for parameter in parameters {
+        for (i, (name, len)) in algorithm.state(&parameter.shape).into_iter().enumerate() {
+            match layout.get_mut(i) {
+                Some((_, sum)) => *sum += len,
+                None => layout.push((name.to_owned(), len)),
+            }
+        }
+    }
+    layout
+}
+
+impl Optimizer {
+    /// An optimizer of these parameters before its first step. `config` is what [`resolve`] returned.
+    pub(crate) fn new(config: &OptimizerConfig, parameters: &[Parameter]) -> Self {
+        let zeros = |(name, len)| StateBucket {
+            name,
+            values: vec![0.0; len],
+        };
+        let state = state_layout(config, parameters)
+            .into_iter()
+            .map(zeros)
+            .collect();
+        Self::resume(config, parameters, state)
+    }
+
+    /// An optimizer that goes on from saved state.
+    ///
+    /// # Panics
+    /// When the state is not of its [`state_layout`].
+    pub(crate) fn resume(
+        config: &OptimizerConfig,
+        parameters: &[Parameter],
+        state: Vec<StateBucket>,
+    ) -> Self {
+        let found = state.iter().map(|s| (s.name.clone(), s.values.len()));
+        assert!(
+            found.eq(state_layout(config, parameters)),
+            "state has the optimizer's layout"
+        );
+        let algorithm = settings::algorithm(config);
+        let mut ends = vec![0; state.len()];
+        let members = parameters.iter().map(|parameter| {
+            let lens = algorithm.state(&parameter.shape).into_iter();
+            let take = |(end, (_, len)): (&mut usize, (_, usize))| {
+                *end += len;
+                *end - len..*end
+            };
+            let state = ends.iter_mut().zip(lens).map(take).collect();
+            settings::member(config, parameter, state)
+        });
+        Self {
+            members: members.collect(),
+            algorithm,
+            state,
+        }
+    }
+
+    /// The state after the last step.
+    pub(crate) fn state(&self) -> &[StateBucket] {
+        &self.state
+    }
+
+    /// Takes step number `step` (the first is 1) along `gradient * gradient_scale` with learning rate `rate`.
+    ///
+    /// # Panics
+    /// When the buckets differ in length, or `step` is 0.
+    pub(crate) fn step(
+        &mut self,
+        bucket: &mut [f32],
+        gradient: &[f32],
+        step: u64,
+        rate: f64,
+        gradient_scale: f64,
+    ) {
+        assert!(step > 0, "steps count from 1");
+        let len = self.members.last().map_or(0, |member| member.range.end);
+        assert!(
+            bucket.len() == gradient.len() && bucket.len() >= len,
+            "one bucket length"
+        );
+        for member in &self.members {
+            let update = Update {
+                gradient: &gradient[member.range.clone()],
+                penalty: Penalty {
+                    scale: single(gradient_scale),
+                    l2: single(member.l2),
+                    l1: single(member.l1),
+                },
+                shape: &member.shape,
+                step,
+                rate: rate * member.rate_factor,
+                weight_decay: member.weight_decay,
+                adapts: member.adapts,
+            };
+            let parts = self.state.iter_mut().zip(&member.state);
+            let mut state: Vec<&mut [f32]> = parts
+                .map(|(bucket, range)| &mut bucket.values[range.clone()])
+                .collect();
+            let weights = &mut bucket[member.range.clone()];
+            self.algorithm.step(&update, weights, &mut state);
+        }
+    }
+}
+
+/// `of / by`, or 1 where one of them is 0.
+fn trust_ratio(of: f64, by: f64) -> f64 {
+    if of > 0.0 && by > 0.0 { of / by } else { 1.0 }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "rounding to f32 is what is wanted"
+)]
+const fn single(value: f64) -> f32 {
+    value as f32
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "steps and sizes stay far below 2^53"
+)]
+const fn exact(n: u64) -> f64 {
+    n as f64
+}
+
+#[cfg(test)]
+mod tests;

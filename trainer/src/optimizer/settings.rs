@@ -1,0 +1,409 @@
+//! `[train.optimizer]`: which keys each type has, their defaults, and the groups of parameters.
+
+use std::ops::Range;
+
+use feedline_schemas::config::{OptimizerConfig, OptimizerKind, ParameterGroup};
+
+use super::{
+    Algorithm, Member, adafactor::Adafactor, adam::Adam, lamb::Lamb, lars::Lars, sgd::Sgd,
+};
+use crate::{
+    error::{Error, config as wrong},
+    model::Parameter,
+    settings::{above_zero, at_least_zero, filled, share, within},
+};
+
+/// The keys that a type has, with their defaults.
+fn defaults(kind: OptimizerKind) -> OptimizerConfig {
+    let none = OptimizerConfig {
+        r#type: kind,
+        weight_decay: Some(0.0),
+        ..OptimizerConfig::default()
+    };
+    let adam = OptimizerConfig {
+        beta1: Some(0.9),
+        beta2: Some(0.999),
+        epsilon: Some(1e-8),
+        ..none.clone()
+    };
+    match kind {
+        OptimizerKind::Sgd => OptimizerConfig {
+            momentum: Some(0.0),
+            dampening: Some(0.0),
+            nesterov: Some(false),
+            ..none
+        },
+        OptimizerKind::Adam => OptimizerConfig {
+            weight_decay: None,
+            ..adam
+        },
+        OptimizerKind::Adamw => OptimizerConfig {
+            weight_decay: Some(0.01),
+            ..adam
+        },
+        OptimizerKind::Lamb => OptimizerConfig {
+            epsilon: Some(1e-6),
+            weight_decay: Some(0.01),
+            ..adam
+        },
+        OptimizerKind::Lars => OptimizerConfig {
+            momentum: Some(0.9),
+            trust: Some(0.001),
+            ..none
+        },
+        OptimizerKind::Adafactor => OptimizerConfig {
+            beta2_decay: Some(-0.8),
+            epsilon_scale: Some(0.001),
+            update_clip: Some(1.0),
+            ..none
+        },
+    }
+}
+
+/// Checks `config` and fills in every key that its type has.
+///
+/// # Errors
+/// [`Error::Config`] for the first key that the type has no use for, or whose value is out of range.
+pub(crate) fn resolve(config: &OptimizerConfig) -> Result<OptimizerConfig, Error> {
+    let kind = config.r#type;
+    let default = defaults(kind);
+    if config.weight_decay.is_some() && default.weight_decay.is_none() {
+        return Err(wrong("optimizer.weight_decay", NO_DECAY));
+    }
+    macro_rules! fill {
+        ($($key:ident),*) => {
+            OptimizerConfig {
+                $($key: filled(concat!("optimizer.", stringify!($key)), &kind, config.$key, default.$key)?,)*
+                ..config.clone()
+            }
+        };
+    }
+    let filled = fill!(
+        momentum,
+        dampening,
+        nesterov,
+        beta1,
+        beta2,
+        epsilon,
+        trust,
+        beta2_decay,
+        epsilon_scale,
+        update_clip,
+        weight_decay
+    );
+    check(&filled)?;
+    Ok(filled)
+}
+
+const NO_DECAY: &str =
+    "`adam` has no such key; use `optimizer.type = \"adamw\"`, or `optimizer.l2`";
+
+fn check(config: &OptimizerConfig) -> Result<(), Error> {
+    let each = |key: &str, value: Option<f64>, check: fn(&str, f64) -> Result<(), Error>| {
+        value.map_or(Ok(()), |value| check(&format!("optimizer.{key}"), value))
+    };
+    each("momentum", config.momentum, share)?;
+    each("dampening", config.dampening, |key, value| {
+        within(key, value, value <= 1.0, "from 0 to 1")
+    })?;
+    each("beta1", config.beta1, share)?;
+    each("beta2", config.beta2, share)?;
+    each("epsilon", config.epsilon, above_zero)?;
+    each("trust", config.trust, above_zero)?;
+    each("beta2_decay", config.beta2_decay, |key, value| {
+        if value.is_finite() && value < 0.0 {
+            Ok(())
+        } else {
+            Err(wrong(key, format!("it is {value} and must be below 0")))
+        }
+    })?;
+    each("epsilon_scale", config.epsilon_scale, above_zero)?;
+    each("update_clip", config.update_clip, above_zero)?;
+    each("weight_decay", config.weight_decay, at_least_zero)?;
+    at_least_zero("optimizer.l2", config.l2)?;
+    at_least_zero("optimizer.l1", config.l1)?;
+    let plain = config.momentum == Some(0.0) || config.dampening != Some(0.0);
+    if config.nesterov == Some(true) && plain {
+        let reason = "it needs `optimizer.momentum` above 0 and `optimizer.dampening = 0`";
+        return Err(wrong("optimizer.nesterov", reason));
+    }
+    config
+        .group
+        .iter()
+        .enumerate()
+        .try_for_each(|(i, group)| check_group(config.r#type, i, group))
+}
+
+fn check_group(kind: OptimizerKind, i: usize, group: &ParameterGroup) -> Result<(), Error> {
+    let key = |name: &str| format!("optimizer.group.{i}.{name}");
+    at_least_zero(&key("rate_factor"), group.rate_factor)?;
+    for (name, value) in [
+        ("weight_decay", group.weight_decay),
+        ("l2", group.l2),
+        ("l1", group.l1),
+    ] {
+        value.map_or(Ok(()), |value| at_least_zero(&key(name), value))?;
+    }
+    if group.weight_decay.is_some() && defaults(kind).weight_decay.is_none() {
+        return Err(wrong(&key("weight_decay"), NO_DECAY));
+    }
+    Ok(())
+}
+
+/// Refuses a group that names no parameter of the model.
+///
+/// # Errors
+/// [`Error::Config`], with the parameters there are.
+pub(crate) fn check_groups(
+    config: &OptimizerConfig,
+    parameters: &[Parameter],
+) -> Result<(), Error> {
+    for (i, group) in config.group.iter().enumerate() {
+        let pattern = &group.parameters;
+        if !parameters.iter().any(|p| matches(pattern, &p.name)) {
+            let names: Vec<String> = parameters.iter().map(|p| format!("`{}`", p.name)).collect();
+            let names = names.join(", ");
+            let reason = format!("`{pattern}` names no parameter of the model, which has {names}");
+            return Err(wrong(&format!("optimizer.group.{i}.parameters"), reason));
+        }
+    }
+    Ok(())
+}
+
+/// Whether `pattern` describes `name`; `*` stands for any text.
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((start, rest)) => name.strip_prefix(start).is_some_and(|name| {
+            let mut ends = name.char_indices().map(|(i, _)| i).chain([name.len()]);
+            ends.any(|i| matches(rest, &name[i..]))
+        }),
+    }
+}
+
+/// What `config` asks of one parameter.
+pub(super) fn member(
+    config: &OptimizerConfig,
+    parameter: &Parameter,
+    state: Vec<Range<usize>>,
+) -> Member {
+    let mut groups = config.group.iter();
+    let group = groups.find(|group| matches(&group.parameters, &parameter.name));
+    let own = |of_group: fn(&ParameterGroup) -> Option<f64>, of_all: f64| {
+        let of_all = if parameter.decays { of_all } else { 0.0 };
+        group.and_then(of_group).unwrap_or(of_all)
+    };
+    Member {
+        range: parameter.range.clone(),
+        shape: parameter.shape.clone(),
+        adapts: parameter.decays,
+        rate_factor: group.map_or(1.0, |group| group.rate_factor),
+        weight_decay: own(|g| g.weight_decay, config.weight_decay.unwrap_or(0.0)),
+        l2: own(|g| g.l2, config.l2),
+        l1: own(|g| g.l1, config.l1),
+        state,
+    }
+}
+
+/// The algorithm of a configuration that [`resolve`] returned.
+pub(super) fn algorithm(config: &OptimizerConfig) -> Box<dyn Algorithm> {
+    let number = |key: Option<f64>| key.expect("what the type uses was filled in");
+    let adam = || Adam {
+        beta1: number(config.beta1),
+        beta2: number(config.beta2),
+        epsilon: number(config.epsilon),
+    };
+    match config.r#type {
+        OptimizerKind::Sgd => Box::new(Sgd {
+            momentum: number(config.momentum),
+            dampening: number(config.dampening),
+            nesterov: config.nesterov == Some(true),
+        }),
+        OptimizerKind::Adam | OptimizerKind::Adamw => Box::new(adam()),
+        OptimizerKind::Lamb => Box::new(Lamb(adam())),
+        OptimizerKind::Lars => Box::new(Lars {
+            momentum: number(config.momentum),
+            trust: number(config.trust),
+        }),
+        OptimizerKind::Adafactor => Box::new(Adafactor {
+            beta2_decay: number(config.beta2_decay),
+            epsilon_scale: number(config.epsilon_scale),
+            update_clip: number(config.update_clip),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(change: impl FnOnce(&mut OptimizerConfig)) -> String {
+        let mut config = OptimizerConfig::default();
+        change(&mut config);
+        resolve(&config).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn every_type_has_defaults_and_resolving_twice_changes_nothing() {
+        use OptimizerKind::{Adafactor, Adam, Adamw, Lamb, Lars, Sgd};
+        for kind in [Sgd, Adam, Adamw, Lamb, Lars, Adafactor] {
+            let config = OptimizerConfig {
+                r#type: kind,
+                ..OptimizerConfig::default()
+            };
+            let resolved = resolve(&config).unwrap();
+            assert_eq!(resolve(&resolved).unwrap(), resolved);
+            algorithm(&resolved);
+        }
+    }
+
+    #[test]
+    fn a_key_of_another_type_is_refused() {
+        assert_eq!(
+            refused(|c| c.momentum = Some(0.9)),
+            "cannot use `train.optimizer.momentum`: `adamw` has no such key; leave it out"
+        );
+        let message = refused(|c| (c.r#type, c.weight_decay) = (OptimizerKind::Adam, Some(0.1)));
+        assert!(message.contains("`optimizer.l2`"), "{message}");
+        let group = ParameterGroup {
+            weight_decay: Some(0.1),
+            ..group("*")
+        };
+        let message = refused(|c| (c.r#type, c.group) = (OptimizerKind::Adam, vec![group]));
+        assert!(
+            message.contains("`train.optimizer.group.0.weight_decay`"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn nesterov_needs_momentum_that_is_not_damped() {
+        let nesterov = |momentum, dampening| OptimizerConfig {
+            r#type: OptimizerKind::Sgd,
+            nesterov: Some(true),
+            momentum: Some(momentum),
+            dampening: Some(dampening),
+            ..OptimizerConfig::default()
+        };
+        assert!(resolve(&nesterov(0.9, 0.0)).is_ok());
+        assert!(resolve(&nesterov(0.9, 0.1)).is_err());
+        assert!(resolve(&nesterov(0.0, 0.0)).is_err());
+    }
+
+    #[test]
+    fn values_out_of_range_are_named() {
+        let of = |kind| move |c: &mut OptimizerConfig| c.r#type = kind;
+        let and = |kind, change: fn(&mut OptimizerConfig)| {
+            refused(|c| {
+                of(kind)(c);
+                change(c);
+            })
+        };
+        use OptimizerKind::{Adafactor, Adamw, Lars, Sgd};
+        for (key, message) in [
+            ("momentum", and(Sgd, |c| c.momentum = Some(1.0))),
+            ("dampening", and(Sgd, |c| c.dampening = Some(1.1))),
+            ("trust", and(Lars, |c| c.trust = Some(0.0))),
+            ("beta1", and(Adamw, |c| c.beta1 = Some(1.0))),
+            ("beta2", and(Adamw, |c| c.beta2 = Some(-0.5))),
+            ("epsilon", and(Adamw, |c| c.epsilon = Some(0.0))),
+            ("weight_decay", and(Adamw, |c| c.weight_decay = Some(-1.0))),
+            ("l1", and(Adamw, |c| c.l1 = f64::NAN)),
+            ("l2", and(Adamw, |c| c.l2 = -0.1)),
+            ("beta2_decay", and(Adafactor, |c| c.beta2_decay = Some(0.0))),
+            (
+                "epsilon_scale",
+                and(Adafactor, |c| c.epsilon_scale = Some(0.0)),
+            ),
+            ("update_clip", and(Adafactor, |c| c.update_clip = Some(0.0))),
+            (
+                "group.1.rate_factor",
+                and(Adamw, |c| {
+                    c.group = vec![group("*"), group("*")];
+                    c.group[1].rate_factor = f64::INFINITY;
+                }),
+            ),
+        ] {
+            assert!(
+                message.contains(&format!("`train.optimizer.{key}`")),
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn patterns_describe_names() {
+        for (pattern, name, expected) in [
+            ("layer.0.bias", "layer.0.bias", true),
+            ("layer.0", "layer.0.bias", false),
+            ("layer.0.*", "layer.0.bias", true),
+            ("*.bias", "layer.0.bias", true),
+            ("*", "", true),
+            ("a*b*c", "a.b.b.c", true),
+            ("a*b*c", "a.c", false),
+            ("*é", "né", true),
+        ] {
+            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    fn group(parameters: &str) -> ParameterGroup {
+        ParameterGroup {
+            parameters: parameters.into(),
+            rate_factor: 1.0,
+            weight_decay: None,
+            l2: None,
+            l1: None,
+        }
+    }
+
+    #[test]
+    fn the_first_group_that_names_a_parameter_counts() {
+        let parameter = |name: &str, decays| Parameter {
+            name: name.into(),
+            shape: vec![2],
+            range: 0..2,
+            decays,
+        };
+        let mut config = resolve(&OptimizerConfig::default()).unwrap();
+        config.l1 = 0.5;
+        config.group = vec![
+            ParameterGroup {
+                rate_factor: 0.1,
+                weight_decay: Some(0.3),
+                ..group("*.0.*")
+            },
+            ParameterGroup {
+                rate_factor: 7.0,
+                ..group("layer.*")
+            },
+        ];
+        let found = |name, decays| {
+            let member = member(&config, &parameter(name, decays), vec![]);
+            (member.rate_factor, member.weight_decay, member.l1)
+        };
+        assert_eq!(found("layer.0.weight", true), (0.1, 0.3, 0.5));
+        assert_eq!(found("layer.0.bias", false), (0.1, 0.3, 0.0));
+        assert_eq!(found("layer.1.weight", true), (7.0, 0.01, 0.5));
+        assert_eq!(found("head.bias", false), (1.0, 0.0, 0.0));
+    }
+
+    #[test]
+    fn a_group_of_no_parameter_is_refused_with_those_there_are() {
+        let config = OptimizerConfig {
+            group: vec![group("layers.*")],
+            ..OptimizerConfig::default()
+        };
+        let parameter = Parameter {
+            name: "layer.0.bias".into(),
+            shape: vec![1],
+            range: 0..1,
+            decays: false,
+        };
+        assert_eq!(
+            check_groups(&config, &[parameter]).unwrap_err().to_string(),
+            "cannot use `train.optimizer.group.0.parameters`: `layers.*` names no parameter of the model, which has \
+             `layer.0.bias`"
+        );
+    }
+}

@@ -1,0 +1,54 @@
+//! Stochastic gradient descent with momentum in PyTorch's form (Sutskever et al. 2013 with the rate outside the
+//! velocity): `v = momentum * v + (1 - dampening) * g`, at the first step `v = g`; then `w -= rate * v`, or with
+//! Nesterov's look-ahead `w -= rate * (g + momentum * v)`.
+
+use rayon::prelude::*;
+
+use super::{Algorithm, PIECE, Update, single};
+
+/// The algorithm.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sgd {
+    pub(super) momentum: f64,
+    pub(super) dampening: f64,
+    pub(super) nesterov: bool,
+}
+
+impl Algorithm for Sgd {
+    fn state(&self, shape: &[usize]) -> Vec<(&'static str, usize)> {
+        if self.momentum > 0.0 {
+            vec![("momentum", shape.iter().product())]
+        } else {
+            vec![]
+        }
+    }
+
+    fn step(&self, of: &Update<'_>, weights: &mut [f32], state: &mut [&mut [f32]]) {
+        let keep = single(1.0 - of.rate * of.weight_decay);
+        let rate = single(of.rate);
+        let pieces = weights
+            .par_chunks_mut(PIECE)
+            .zip(of.gradient.par_chunks(PIECE));
+        let Some(velocity) = state.first_mut() else {
+            pieces.for_each(|(weights, gradients)| {
+                for (w, &g) in weights.iter_mut().zip(gradients) {
+                    *w = *w * keep - rate * of.penalty.gradient(g, *w);
+                }
+            });
+            return;
+        };
+        let first = of.step == 1;
+        let (momentum, added) = (single(self.momentum), single(1.0 - self.dampening));
+        let velocities = velocity.par_chunks_mut(PIECE);
+        pieces
+            .zip(velocities)
+            .for_each(|((weights, gradients), velocities)| {
+                for ((w, &g), v) in weights.iter_mut().zip(gradients).zip(velocities) {
+                    let g = of.penalty.gradient(g, *w);
+                    *v = if first { g } else { momentum * *v + added * g };
+                    let along = if self.nesterov { g + momentum * *v } else { *v };
+                    *w = *w * keep - rate * along;
+                }
+            });
+    }
+}
