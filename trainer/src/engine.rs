@@ -11,54 +11,29 @@
 //! two documents or of padding has none. Samples may have several of these, for a model that joins them.
 //!
 //! # Parts
-//! A batch is cut into parts that are computed on several threads, because the CPU backend runs element-wise operations
-//! on one. The cut depends on shapes only, and the parts' gradients are added in part order, so the bits do not depend
-//! on the threads either. Each thread is a rayon pool of its own: what the backend gives to rayon inside a part runs on
-//! the part's thread, where it neither competes with other parts nor, waiting for its own work, starts one of them
-//! while the backend holds a lock.
+//! A batch is cut into [`parts`] that are computed on several threads. The cut depends on shapes only, and the parts'
+//! gradients are added in part order, so the bits do not depend on the threads.
 //!
 //! Buffers (running statistics) lie behind the parameters in the bucket. The gradient is 0 there; what a batch observes
 //! of them, the mean over its parts in part order weighted by rows, comes back beside the losses and is applied by
 //! [`Engine::move_buffers`] once the step is taken.
 
-use std::{
-    collections::BTreeMap,
-    num::NonZero,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
-    thread,
-};
+pub(crate) mod parts;
+
+use std::{num::NonZero, thread};
 
 use burn::tensor::{Device, Tensor, TensorData};
 use feedline_schemas::config::LossKind;
-use rayon::{ThreadPool, ThreadPoolBuilder};
 
+use self::parts::Workers;
 use crate::{
-    data::{Inputs, Samples, Targets},
+    data::{Samples, Targets},
     input::{self, Normalisation},
     layers::{MOMENTUM, Pass, Training},
     loss,
-    model::{Model, Objective, Shape},
+    model::{Model, Objective},
     random::Stream,
 };
-
-/// Fewest rows of numbers in a part.
-const PART_ROWS: usize = 128;
-
-/// Fewest pictures in a part; batch norm normalises over them.
-const PART_PICTURES: usize = 32;
-
-/// Fewest token ids in a part.
-const PART_TOKENS: usize = 1024;
-
-/// Most parts of a batch.
-const PARTS_MAX: usize = 32;
-
-/// Parameters above which a batch of rows of numbers is one part. The products of so large a model are worth several
-/// threads each, and dwarf the element-wise work.
-const PARTED_PARAMETERS_MAX: usize = 1 << 20;
 
 /// Runs a model forward and backward.
 #[derive(Debug)]
@@ -67,8 +42,7 @@ pub(crate) struct Engine {
     loss: LossKind,
     normalisation: Normalisation,
     device: Device,
-    /// Pools of one thread.
-    workers: Vec<ThreadPool>,
+    workers: Workers,
 }
 
 /// What a batch says in training, besides the gradient.
@@ -109,20 +83,12 @@ impl Engine {
 
     /// An engine on the CPU with this many threads for parts of batches; with fewer where the machine has no more.
     fn with_threads(model: Box<dyn Model>, loss: LossKind, threads: usize) -> Self {
-        let name = |_| "trainer-part".to_owned();
-        let pool = |_| {
-            ThreadPoolBuilder::new()
-                .num_threads(1)
-                .thread_name(name)
-                .build()
-                .ok()
-        };
         Self {
             model,
             loss,
             normalisation: Normalisation::default(),
             device: Device::flex(),
-            workers: (0..threads).filter_map(pool).collect(),
+            workers: Workers::new(threads),
         }
     }
 
@@ -163,13 +129,14 @@ impl Engine {
             buffers: Vec::new(),
         };
         gradient.fill(0.0);
-        self.for_each_part(samples, work, |part| {
-            computed.losses.extend(part.losses);
-            add(gradient, &part.gradient, 1.0);
-            computed.buffers.resize(part.buffers.len(), 0.0);
-            let share = exact(part.rows) / exact(samples.rows());
-            add(&mut computed.buffers, &part.buffers, to_f32(share));
-        });
+        self.workers
+            .for_each_part(samples, self.model.layout().len(), work, |part| {
+                computed.losses.extend(part.losses);
+                add(gradient, &part.gradient, 1.0);
+                computed.buffers.resize(part.buffers.len(), 0.0);
+                let share = exact(part.rows) / exact(samples.rows());
+                add(&mut computed.buffers, &part.buffers, to_f32(share));
+            });
         computed
     }
 
@@ -199,10 +166,15 @@ impl Engine {
             outputs: Vec::new(),
             losses: Vec::with_capacity(samples.rows()),
         };
-        self.for_each_part(samples, work, |(outputs, losses)| {
-            prediction.outputs.extend(outputs);
-            prediction.losses.extend(losses);
-        });
+        self.workers.for_each_part(
+            samples,
+            self.model.layout().len(),
+            work,
+            |(outputs, losses)| {
+                prediction.outputs.extend(outputs);
+                prediction.losses.extend(losses);
+            },
+        );
         prediction
     }
 
@@ -296,87 +268,6 @@ impl Engine {
         };
         let entries = self.model.layout().entries().iter();
         entries.map(|p| tensor(&bucket[p.range.clone()])).collect()
-    }
-
-    /// Applies `work` to each part and its first row, and `take` to the results in part order. A result waits for those
-    /// before it, so that there are hardly more of them than threads.
-    fn for_each_part<'s, T: Send>(
-        &self,
-        samples: Samples<'s>,
-        work: impl Fn(Samples<'s>, usize) -> T + Sync,
-        mut take: impl FnMut(T) + Send,
-    ) {
-        let rows = samples.rows();
-        let size = self.part_rows(samples);
-        let parts = rows.div_ceil(size);
-        if parts <= 1 {
-            return take(work(samples, 0));
-        }
-        let next = AtomicUsize::new(0);
-        let results = Mutex::new((0, BTreeMap::new(), take));
-        let take_parts = || {
-            loop {
-                let part = next.fetch_add(1, Ordering::Relaxed);
-                if part >= parts {
-                    return;
-                }
-                let first = part * size;
-                let result = work(samples.slice(first..(first + size).min(rows)), first);
-                let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
-                let (taken, waiting, take) = &mut *results;
-                waiting.insert(part, result);
-                while let Some(result) = waiting.remove(taken) {
-                    take(result);
-                    *taken += 1;
-                }
-            }
-        };
-        if self.workers.is_empty() {
-            take_parts();
-        }
-        on_each(&self.workers, &take_parts);
-    }
-
-    /// Rows of each part, but the last, of a batch.
-    fn part_rows(&self, samples: Samples<'_>) -> usize {
-        let Inputs {
-            features,
-            sides: [height, width],
-            length,
-            ..
-        } = samples.inputs;
-        let shape = if height > 0 {
-            Shape::Pictures { height, width }
-        } else if length > 0 {
-            Shape::Tokens {
-                length: length - 1,
-                vocabulary: 0,
-            }
-        } else {
-            Shape::Rows { features }
-        };
-        part_rows(shape, samples.rows(), self.model.layout().len())
-    }
-}
-
-/// Rows of each part, but the last, of a batch of `rows` samples of a shape, for a model with so many parameters.
-pub(crate) fn part_rows(shape: Shape, rows: usize, parameters: usize) -> usize {
-    let least = match shape {
-        Shape::Pictures { .. } => PART_PICTURES,
-        Shape::Tokens { length, .. } => (PART_TOKENS / length.max(1)).max(1),
-        Shape::Rows { .. } if parameters > PARTED_PARAMETERS_MAX => rows.max(1),
-        Shape::Rows { .. } => PART_ROWS,
-    };
-    rows.div_ceil(PARTS_MAX).max(least)
-}
-
-/// Runs `work` on all workers at once and waits for them.
-fn on_each(workers: &[ThreadPool], work: &(dyn Fn() + Sync)) {
-    if let Some((first, rest)) = workers.split_first() {
-        first.in_place_scope(|scope| {
-            scope.spawn(|_| work());
-            on_each(rest, work);
-        });
     }
 }
 

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::{
     Context,
-    engine::part_rows,
+    engine::parts::part_rows,
     error::{Error, config as wrong},
     layers::LayerFacts,
     loaders::Loaders,

@@ -3,7 +3,10 @@ use feedline_schemas::{
     ids::{Rank, Seed, Step},
 };
 
-use super::*;
+use super::{
+    parts::{PART_ROWS, part_rows},
+    *,
+};
 use crate::{
     data::{Inputs, Targets},
     model::Shape,
@@ -177,7 +180,10 @@ fn gradient_has_the_same_bits_in_every_run_and_on_any_number_of_threads() {
             );
         }
         for pool in [1, 2, 5] {
-            let pool = ThreadPoolBuilder::new().num_threads(pool).build().unwrap();
+            let pool = rayon::ThreadPoolBuilder::new()
+                .num_threads(pool)
+                .build()
+                .unwrap();
             assert!(pool.install(|| bits(1, rows, 0.2)) == first, "{pool:?}");
         }
     }

@@ -1,10 +1,13 @@
 //! What holds for every model.
 
+mod samples;
+
 use feedline_schemas::{
     config::{ActivationKind, LossKind, NormKind, PicturesConfig, PoolKind, TrainConfig},
     ids::{Rank, Seed, Step},
 };
 
+use self::samples::Data;
 use super::*;
 use crate::{
     data::{Inputs, Samples, Targets},
@@ -13,69 +16,6 @@ use crate::{
     random::Stream,
     testing::uniform,
 };
-
-/// Owned samples of some shape.
-struct Data {
-    shape: Shape,
-    x: Vec<f32>,
-    pixels: Vec<u8>,
-    tokens: Vec<u32>,
-    classes: Vec<i32>,
-    outputs: usize,
-}
-
-impl Data {
-    const ROWS: usize = 6;
-
-    fn new(shape: Shape) -> Self {
-        let noise = |n: usize| uniform(n, 90);
-        let below = |n: usize, end: f32| {
-            let numbers = noise(n).into_iter();
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "test data"
-            )]
-            numbers.map(move |v| (0.5 * (v + 1.0) * end) as u32)
-        };
-        let mut data = Self {
-            shape,
-            x: vec![],
-            pixels: vec![],
-            tokens: vec![],
-            classes: (0..6).map(|i| i % 3).collect(),
-            outputs: 3,
-        };
-        match shape {
-            Shape::Rows { features } => data.x = noise(Self::ROWS * features),
-            Shape::Pictures { height, width } => {
-                let values = below(Self::ROWS * height * width * 3, 255.9);
-                data.pixels = values.map(|v| u8::try_from(v).unwrap()).collect();
-            }
-            Shape::Tokens { length, vocabulary } => {
-                data.outputs = vocabulary;
-                let end = f32::from(u16::try_from(vocabulary).unwrap());
-                data.tokens = below(Self::ROWS * (length + 1), end - 0.01).collect();
-            }
-        }
-        data
-    }
-
-    fn samples(&self) -> Samples<'_> {
-        let mut inputs = Inputs {
-            x: &self.x,
-            pixels: &self.pixels,
-            tokens: &self.tokens,
-            ..Inputs::default()
-        };
-        match self.shape {
-            Shape::Rows { features } => inputs.features = features,
-            Shape::Pictures { height, width } => inputs.sides = [height, width],
-            Shape::Tokens { length, .. } => inputs.length = length + 1,
-        }
-        Samples::new(Self::ROWS, inputs, Targets::Classes(&self.classes))
-    }
-}
 
 const ROWS: Shape = Shape::Rows { features: 6 };
 const PICTURES: Shape = Shape::Pictures {
