@@ -12,7 +12,8 @@ use crate::{
     order::{MixtureConfig, ORDER_VERSION, Order, Orders, Phase},
 };
 
-/// Phases that a state has at most; the last alone decides the order.
+/// Phases that a state has at most, one less where shards are skipped, so that it stays small; the last alone decides
+/// the order.
 const MOST_PHASES: usize = 16;
 
 /// What a state says of the order besides the position. Part of a loader.
@@ -77,6 +78,7 @@ impl OrderIdentity {
         };
         let (epoch, batch) = (state.epoch.get(), state.batch.get());
         let mut phase = None;
+        let most = MOST_PHASES - usize::from(state.skipped.is_some());
         if let (Some(mixture), Some((_, ours))) = (&mut state.mixture, &self.mixture) {
             let mut last = read(mixture)?;
             if (last.epoch, last.batch) > (epoch, batch) {
@@ -93,7 +95,7 @@ impl OrderIdentity {
                     batch,
                     "other weights of the sources hold from here on"
                 );
-                open_phase(mixture, &last);
+                open_phase(mixture, &last, most);
             }
             phase = Some(last);
         }
@@ -118,12 +120,12 @@ fn fingerprint(sources: &[Hash128]) -> Hash128 {
     }
 }
 
-fn open_phase(mixture: &mut MixtureState, phase: &Phase) {
+fn open_phase(mixture: &mut MixtureState, phase: &Phase, most: usize) {
     for earlier in &mut mixture.phases {
         earlier.before = Numbers::default();
         earlier.used = Numbers::default();
     }
-    let surplus = (mixture.phases.len() + 1).saturating_sub(MOST_PHASES);
+    let surplus = (mixture.phases.len() + 1).saturating_sub(most);
     mixture.phases.drain(..surplus);
     mixture.phases.push(written(phase));
 }
