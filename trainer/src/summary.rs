@@ -15,7 +15,7 @@ use crate::{
     error::{Error, config as wrong},
     layers::LayerFacts,
     loaders::Loaders,
-    models, plan,
+    models, optimizer, plan,
     run_folder::runtime,
     settings,
 };
@@ -84,7 +84,11 @@ pub fn summary(config: &TrainConfig, layout: &Layout, threads: usize) -> Result<
     let part = part_rows(shape, rows, model_layout.len()).min(rows);
     let parts = rows.div_ceil(part).min(threads.max(1)) as u64;
     let kept: usize = model_layout.facts().iter().map(|layer| layer.kept).sum();
-    let moments = 2;
+    let trained = model_layout.trained_entries();
+    let optimizer_config = optimizer::resolve(&config.optimizer)?;
+    optimizer::check_groups(&optimizer_config, trained)?;
+    let state = optimizer::state_layout(&optimizer_config, trained);
+    let remembered: usize = state.iter().map(|(_, len)| len).sum();
     Ok(Summary {
         model: filled.r#type,
         layers: model_layout.facts().to_vec(),
@@ -95,7 +99,7 @@ pub fn summary(config: &TrainConfig, layout: &Layout, threads: usize) -> Result<
         memory: Memory {
             parameters: WEIGHT_SETS * numbers * NUMBER,
             gradients: (1 + 2 * parts) * numbers * NUMBER,
-            optimizer: moments * numbers * NUMBER,
+            optimizer: remembered as u64 * NUMBER,
             activations: 2 * parts * part as u64 * kept as u64 * NUMBER,
         },
     })
@@ -188,7 +192,7 @@ fn sizes(layer: &LayerFacts) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use feedline_schemas::config::{ModelConfig, PicturesConfig};
+    use feedline_schemas::config::{ModelConfig, OptimizerKind, PicturesConfig};
 
     const ROWS: Layout = Layout::Dense {
         features: 4,
@@ -239,6 +243,14 @@ model mlp
             (two.parameters, two.optimizer),
             (one.parameters, one.optimizer)
         );
+    }
+
+    #[test]
+    fn an_optimizer_without_momentum_remembers_nothing() {
+        let mut config = TrainConfig::default();
+        config.optimizer.r#type = OptimizerKind::Sgd;
+        config.optimizer.momentum = Some(0.0);
+        assert_eq!(summary(&config, &ROWS, 1).unwrap().memory.optimizer, 0);
     }
 
     #[test]

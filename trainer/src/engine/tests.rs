@@ -258,6 +258,77 @@ fn running_statistics_move_a_tenth_of_the_way_to_those_of_the_batch() {
 }
 
 #[test]
+fn pictures_and_tokens_give_the_same_bits_on_any_number_of_threads() {
+    use feedline_schemas::config::ModelKind;
+    let pixels: Vec<u8> = (0..70 * 8 * 8 * 3_u32)
+        .map(|i| u8::try_from(i * 31 % 251).unwrap())
+        .collect();
+    let classes: Vec<i32> = (0..70).map(|i| i % 3).collect();
+    let pictures = Inputs {
+        pixels: &pixels,
+        sides: [8, 8],
+        ..Inputs::default()
+    };
+    let ids: Vec<u32> = (0..10 * 301).map(|i| i * 7 % 5).collect();
+    let segments: Vec<u32> = (0..10 * 301).map(|i| 1 + i % 301 / 100).collect();
+    let positions: Vec<u32> = (0..10 * 301).map(|i| i % 301 % 100).collect();
+    let tokens = Inputs {
+        tokens: &ids,
+        segments: &segments,
+        positions: &positions,
+        length: 301,
+        ..Inputs::default()
+    };
+    let shapes = [
+        Shape::Pictures {
+            height: 8,
+            width: 8,
+        },
+        Shape::Tokens {
+            length: 300,
+            vocabulary: 5,
+        },
+    ];
+    let samples = [
+        Samples::new(70, pictures, Targets::Classes(&classes)),
+        Samples::new(10, tokens, Targets::None),
+    ];
+    let sequence = Some(8);
+    let configs = [
+        ModelConfig {
+            r#type: ModelKind::Cnn,
+            dropout: 0.2,
+            ..ModelConfig::default()
+        },
+        ModelConfig {
+            r#type: ModelKind::Transformer,
+            dropout: 0.2,
+            width: sequence,
+            ..ModelConfig::default()
+        },
+    ];
+    for ((model, shape), samples) in configs.into_iter().zip(shapes).zip(samples) {
+        let config = TrainConfig {
+            model,
+            ..TrainConfig::default()
+        };
+        let bits = |threads| {
+            let model = models::build(&models::filled(&config), shape, 5).unwrap();
+            let engine = Engine::with_threads(model, LossKind::CrossEntropy, threads);
+            let bucket = engine.model().initial(Seed::new(2));
+            let mut gradient = vec![0.0; bucket.len()];
+            let computed = engine.loss_and_gradient(&bucket, samples, stream(3), &mut gradient);
+            let numbers = computed.losses.iter().chain(&computed.buffers);
+            let numbers = numbers.chain(&gradient).map(|v| v.to_bits());
+            numbers.collect::<Vec<_>>()
+        };
+        let one = bits(1);
+        assert_eq!(one, bits(3));
+        assert_eq!(one, bits(5));
+    }
+}
+
+#[test]
 #[ignore = "a measurement, not a check"]
 fn steps_per_second() {
     use crate::optimizer::{Optimizer, resolve};

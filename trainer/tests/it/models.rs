@@ -1,13 +1,19 @@
 //! Models of every kind of sample, on shards read by the real loader.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64},
+};
+
 use feedline_schemas::config::{
     ModelConfig, ModelKind, NormKind, PicturesConfig, ScheduleConfig, TrainConfig,
 };
-use feedline_trainer::{Resume, summarize, train};
+use feedline_storage::Store;
+use feedline_trainer::{Context, ErrorKind, Resume, summarize, train};
 
 use crate::{
     dataset::{Kind, VOCABULARY},
-    runs::context,
+    runs::{StopAt, contents, context},
 };
 
 fn config(model: ModelConfig) -> TrainConfig {
@@ -69,6 +75,61 @@ fn models_of_tokens_learn_to_count() {
         assert!((report.baseline["perplexity"] - ids).abs() < 1e-6);
         assert!(report.test["perplexity"] < 1.3, "{kind:?}: {report:?}");
     }
+}
+
+/// Trains with a stop after each of some steps, resuming after each, and compares the best weights with those of a run
+/// that is never stopped.
+fn check_resumed(config: &TrainConfig, kind: Kind) {
+    let undisturbed = context(kind);
+    let expected = train(config, Resume::Fresh, &undisturbed).unwrap();
+    let runs = Store::memory();
+    let again = |steps: &[u64]| {
+        let stop = Arc::new(AtomicBool::new(false));
+        let progress = StopAt {
+            steps: steps.to_vec(),
+            stop: Arc::clone(&stop),
+            seen: AtomicU64::new(0),
+        };
+        let context = Context {
+            runs: runs.clone(),
+            progress: Arc::new(progress),
+            stop,
+            ..undisturbed.clone()
+        };
+        train(config, Resume::Continue, &context)
+    };
+    let stops = [1, 4, 6];
+    for _ in stops {
+        let error = again(&stops).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Interrupted, "{error}");
+    }
+    let report = again(&[]).unwrap();
+    assert_eq!(report.test, expected.test);
+    let best = |store: &Store| {
+        let mut files = contents(store).into_iter();
+        files.find(|(path, _)| path.ends_with("best.safetensors"))
+    };
+    assert!(best(&runs).unwrap() == best(&undisturbed.runs).unwrap());
+}
+
+#[test]
+fn stopped_runs_on_pictures_and_tokens_end_with_the_same_bits() {
+    let pictures = ModelConfig {
+        channels: Some(vec![4]),
+        dropout: 0.2,
+        ..small(ModelKind::Cnn)
+    };
+    let mut config = config(pictures);
+    config.epochs = 2;
+    config.pictures.augment = true;
+    check_resumed(&config, Kind::Pictures);
+    config.batch_size = 8;
+    config.model = ModelConfig {
+        context: Some(24),
+        dropout: 0.2,
+        ..small(ModelKind::Transformer)
+    };
+    check_resumed(&config, Kind::Tokens);
 }
 
 #[test]

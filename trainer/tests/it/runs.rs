@@ -55,7 +55,7 @@ pub(crate) fn context(kind: Kind) -> Context {
     }
 }
 
-fn contents(store: &Store) -> BTreeMap<String, Vec<u8>> {
+pub(crate) fn contents(store: &Store) -> BTreeMap<String, Vec<u8>> {
     block_on(async {
         let mut found = BTreeMap::new();
         for listed in store.list("").await.unwrap() {
@@ -68,10 +68,10 @@ fn contents(store: &Store) -> BTreeMap<String, Vec<u8>> {
 
 /// Sets the stop flag at each of these steps.
 #[derive(Debug)]
-struct StopAt {
-    steps: Vec<u64>,
-    stop: Arc<AtomicBool>,
-    seen: AtomicU64,
+pub(crate) struct StopAt {
+    pub(crate) steps: Vec<u64>,
+    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) seen: AtomicU64,
 }
 
 impl Progress for StopAt {
