@@ -104,6 +104,17 @@ mod tests {
     }
 
     #[test]
+    fn the_forget_gate_begins_open() {
+        let mut builder = Builder::new();
+        Lstm::new(&mut builder, "l", [1, 1], 2);
+        let bucket = builder
+            .finish()
+            .initial(feedline_schemas::ids::Seed::new(1));
+        let biases: Vec<f32> = bucket[8 + 16..].to_vec();
+        assert_eq!(biases, [0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
+    }
+
+    #[test]
     fn states_are_those_of_the_definition() {
         let build = |b: &mut Builder| Lstm::new(b, "l", [3, 2], 1);
         let (bucket, x, y) = check::outputs([1, 3, 2], build, |l, pass, x| {

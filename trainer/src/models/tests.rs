@@ -1,5 +1,6 @@
 //! What holds for every model.
 
+mod causal;
 mod samples;
 
 use feedline_schemas::{

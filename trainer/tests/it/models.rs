@@ -96,7 +96,7 @@ fn check_resumed(config: &TrainConfig, kind: Kind) {
             stop,
             ..undisturbed.clone()
         };
-        train(config, Resume::Continue, &context)
+        train(config, Resume::Continue, &context).map_err(Box::new)
     };
     let stops = [1, 4, 6];
     for _ in stops {

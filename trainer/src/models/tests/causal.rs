@@ -1,0 +1,52 @@
+//! What a prediction of the next token may depend on.
+
+use super::*;
+
+/// Losses of two rows of two packed documents of 3 ids each, with one id changed.
+fn packed_losses(kind: ModelKind, changed: Option<usize>) -> Vec<u32> {
+    let shape = Shape::Tokens {
+        length: 5,
+        vocabulary: 7,
+    };
+    let config = ModelConfig {
+        r#type: kind,
+        context: Some(5),
+        layers: Some(1),
+        width: Some(8),
+        ..ModelConfig::default()
+    };
+    let mut tokens = [1, 4, 2, 6, 0, 3, 5, 5, 1, 2, 3, 4];
+    if let Some(at) = changed {
+        tokens[at] = (tokens[at] + 1) % 7;
+    }
+    let inputs = Inputs {
+        tokens: &tokens,
+        segments: &[1, 1, 1, 2, 2, 2].repeat(2),
+        positions: &[0, 1, 2, 0, 1, 2].repeat(2),
+        length: 6,
+        ..Inputs::default()
+    };
+    let samples = Samples::new(2, inputs, Targets::None);
+    let model = build(&resolved(&config), shape, 7).unwrap();
+    let engine = Engine::new(model, LossKind::CrossEntropy);
+    let losses = engine.predict(&bucket(&engine), samples).losses;
+    losses.iter().map(|loss| loss.to_bits()).collect()
+}
+
+#[test]
+fn a_prediction_depends_on_what_comes_before_it_in_its_document() {
+    // Two predictions in each document: of its second and of its third id.
+    let moved = |kind, at| {
+        let (before, after) = (packed_losses(kind, None), packed_losses(kind, Some(at)));
+        assert_eq!(before.len(), 8);
+        let differing = (0..8).filter(|&i| before[i] != after[i]);
+        differing.collect::<Vec<_>>()
+    };
+    assert_eq!(moved(ModelKind::Transformer, 0), [0, 1]);
+    assert_eq!(moved(ModelKind::Transformer, 2), [1]);
+    assert_eq!(moved(ModelKind::Transformer, 3), [2, 3]);
+    assert_eq!(moved(ModelKind::Transformer, 11), [7]);
+    // An lstm reads a row as one text.
+    assert_eq!(moved(ModelKind::Lstm, 0), [0, 1, 2, 3]);
+    assert_eq!(moved(ModelKind::Lstm, 11), [7]);
+}
