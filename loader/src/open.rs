@@ -81,7 +81,9 @@ impl Opened {
             kind,
             target,
             pictures: config.pictures.clone(),
-            tokens: config.tokens,
+            tokens: config
+                .tokens
+                .filter(|_| matches!(kind, BatchKind::Tokens { .. })),
             seed: config.seed.get(),
             quarantine: Arc::clone(&quarantine),
             places: None,

@@ -272,7 +272,8 @@ mod tests {
             MixturePhase {
                 epoch: Epoch::new(99),
                 batch: Step::new(99_999_999),
-                weights: counts(1 << 30),
+                // All of them together are 2^30.
+                weights: counts((1 << 30) / sources as u64),
                 before: Numbers::default(),
                 used: Numbers::default(),
             };

@@ -1,6 +1,8 @@
 //! What passes deliver and what they cost.
 
-use feedline_loader::{CacheConfig, Error, LoaderConfig, Target};
+use feedline_loader::{
+    CacheConfig, Error, LoaderConfig, Target, TokensConfig, picture::PictureConfig,
+};
 use feedline_schemas::{
     ids::Seed,
     manifest::{Split, TargetKind},
@@ -30,6 +32,22 @@ async fn a_sequential_pass_is_in_shard_order_and_moves_no_position() {
         }
         assert!(joined.concat().into_iter().eq(0..SAMPLES), "world {world}");
     }
+}
+
+#[tokio::test]
+async fn settings_of_another_kind_of_record_change_nothing() {
+    let store = Store::memory();
+    publish_train(&store, SHARDS).await;
+    let plain = open(&store, &config(40)).await;
+    let mut more = config(40);
+    more.tokens = Some(TokensConfig::new(9));
+    more.pictures = Some(PictureConfig::training(8, 8));
+    let more = open(&store, &more).await;
+    assert_eq!(more.start_state(), plain.start_state());
+    assert_eq!(
+        collect(more.epoch(more.start_state()).unwrap()),
+        collect(plain.epoch(plain.start_state()).unwrap())
+    );
 }
 
 #[tokio::test]
