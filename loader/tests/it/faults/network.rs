@@ -298,11 +298,8 @@ async fn fault_08_a_request_that_hangs_is_given_up_at_the_deadline_of_its_size()
     remote
         .survives(&config, hang, |loader, log| {
             let fetches = loader.metrics().fetches;
-            // A slow machine may time out more.
-            assert!(
-                fetches.retries.timed_out >= 11,
-                "head and blocks: {fetches:?}"
-            );
+            // Its 10 blocks: its head is that of the first shard. A slow machine may time out more.
+            assert!(fetches.retries.timed_out >= 10, "{fetches:?}");
             assert!(again(log) >= 11);
         })
         .await;
