@@ -119,7 +119,8 @@ fn shape(samples: Samples<'_>) -> Shape {
     }
 }
 
-/// Rows of each part, but the last, of a batch of `rows` samples of a shape, for a model with so many parameters.
+/// Rows of each part, but the last, of a batch of `rows` samples of a shape, for a model with so many parameters. Parts
+/// are about as large as each other: what batch norm makes of a part of few rows is noise.
 pub(crate) fn part_rows(shape: Shape, rows: usize, parameters: usize) -> usize {
     let least = match shape {
         Shape::Pictures { .. } => PART_PICTURES,
@@ -127,7 +128,8 @@ pub(crate) fn part_rows(shape: Shape, rows: usize, parameters: usize) -> usize {
         Shape::Rows { .. } if parameters > PARTED_PARAMETERS_MAX => rows.max(1),
         Shape::Rows { .. } => PART_ROWS,
     };
-    rows.div_ceil(PARTS_MAX).max(least)
+    let parts = (rows / least).clamp(1, PARTS_MAX);
+    rows.div_ceil(parts).max(1)
 }
 
 /// Runs `work` on all workers at once and waits for them.
@@ -137,5 +139,35 @@ fn on_each(workers: &[ThreadPool], work: &(dyn Fn() + Sync)) {
             scope.spawn(|_| work());
             on_each(rest, work);
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows of each part.
+    fn check(shape: Shape, rows: usize, parameters: usize, expected: &[usize]) {
+        let size = part_rows(shape, rows, parameters);
+        let parts = (0..rows).step_by(size).map(|first| size.min(rows - first));
+        assert_eq!(parts.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn parts_are_about_as_large_as_each_other() {
+        let rows = Shape::Rows { features: 3 };
+        check(rows, 0, 10, &[]);
+        check(rows, 1, 10, &[1]);
+        check(rows, 255, 10, &[255]);
+        check(rows, 256, 10, &[128, 128]);
+        check(rows, 257, 10, &[129, 128]);
+        check(rows, 1 << 20, 10, &[1 << 15; 32]);
+        check(rows, 1000, 1 << 21, &[1000]);
+        let (height, width) = (8, 8);
+        check(Shape::Pictures { height, width }, 70, 1 << 21, &[35, 35]);
+        let (length, vocabulary) = (512, 9);
+        check(Shape::Tokens { length, vocabulary }, 5, 1 << 21, &[3, 2]);
+        let length = 4096;
+        check(Shape::Tokens { length, vocabulary }, 2, 1 << 21, &[1, 1]);
     }
 }

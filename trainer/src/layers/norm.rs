@@ -74,9 +74,12 @@ impl BatchNorm {
         let dims = x.dims();
         let count = dims.iter().product::<usize>() / dims[1];
         let normed = module::batch_norm_train(x, scale, shift, EPSILON);
-        let unbiased = exact(count) / exact(count.saturating_sub(1).max(1));
-        pass.observe(self.mean, normed.mean);
-        pass.observe(self.variance, normed.variance * unbiased);
+        // One number has no variance.
+        if count > 1 {
+            let unbiased = exact(count) / exact(count - 1);
+            pass.observe(self.mean, normed.mean);
+            pass.observe(self.variance, normed.variance * unbiased);
+        }
         normed.output
     }
 }
@@ -225,5 +228,17 @@ mod tests {
             norm.forward(pass, x)
         });
         assert_eq!(observed, [3.0, 7.0]);
+    }
+
+    #[test]
+    fn batch_norm_observes_nothing_of_one_number() {
+        let mut builder = Builder::new();
+        let norm = BatchNorm::new(&mut builder, "n", &[1]);
+        let layout = builder.finish();
+        let bucket = [1.0, 0.0, 0.25, 4.0];
+        let observed = check::observed(&layout, &bucket, |pass, device| {
+            norm.forward(pass, Tensor::<2>::from_floats([[9.0]], device))
+        });
+        assert_eq!(observed, [0.25, 4.0]);
     }
 }
