@@ -94,8 +94,8 @@ pub struct Plateau {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunningLoss {
-    /// Sum of loss times samples.
+    /// Sum of losses.
     pub loss_sum: f64,
-    /// Samples.
-    pub samples: u64,
+    /// What it is divided by for the mean: the samples, or their weights.
+    pub weight: f64,
 }

@@ -23,14 +23,13 @@ pub(crate) mod parts;
 use std::{num::NonZero, thread};
 
 use burn::tensor::{Device, Tensor, TensorData};
-use feedline_schemas::config::LossKind;
 
 use self::parts::Workers;
 use crate::{
     data::{Samples, Targets},
     input::{self, Normalisation},
     layers::{MOMENTUM, Pass, Training},
-    loss,
+    loss::Loss,
     model::{Model, Objective},
     random::Stream,
 };
@@ -39,7 +38,9 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Engine {
     model: Box<dyn Model>,
-    loss: LossKind,
+    loss: Loss,
+    /// The same without label smoothing.
+    measured: Loss,
     normalisation: Normalisation,
     device: Device,
     workers: Workers,
@@ -50,6 +51,8 @@ pub(crate) struct Engine {
 pub(crate) struct Computed {
     /// Loss of each row, or of each token that is predicted.
     pub(crate) losses: Vec<f32>,
+    /// What their sum is divided by for their mean, above 0.
+    pub(crate) weight: f64,
     /// What was observed of the buffers.
     pub(crate) buffers: Vec<f32>,
 }
@@ -59,8 +62,10 @@ pub(crate) struct Computed {
 pub(crate) struct Prediction {
     /// `[rows, outputs]`, row-major; empty where the target is the sample itself.
     pub(crate) outputs: Vec<f32>,
-    /// Loss of each row, or of each token that is predicted.
+    /// Loss of each row, or of each token that is predicted; without label smoothing.
     pub(crate) losses: Vec<f32>,
+    /// What their sum is divided by for their mean, above 0.
+    pub(crate) weight: f64,
 }
 
 /// One part's share of a step.
@@ -73,7 +78,7 @@ struct PartStep {
 
 impl Engine {
     /// An engine on the CPU.
-    pub(crate) fn new(model: Box<dyn Model>, loss: LossKind) -> Self {
+    pub(crate) fn new(model: Box<dyn Model>, loss: Loss) -> Self {
         Self::with_threads(
             model,
             loss,
@@ -82,9 +87,10 @@ impl Engine {
     }
 
     /// An engine on the CPU with this many threads for parts of batches; with fewer where the machine has no more.
-    fn with_threads(model: Box<dyn Model>, loss: LossKind, threads: usize) -> Self {
+    fn with_threads(model: Box<dyn Model>, loss: Loss, threads: usize) -> Self {
         Self {
             model,
+            measured: loss.measured(),
             loss,
             normalisation: Normalisation::default(),
             device: Device::flex(),
@@ -116,16 +122,17 @@ impl Engine {
         gradient: &mut [f32],
     ) -> Computed {
         let weights = self.weights(bucket);
-        let losses = input::losses(self.model.objective(), samples).max(1);
+        let weight = self.weight(samples);
         let work = |part: Samples<'_>, first_row| {
             let training = Training {
                 stream: dropout,
                 first_row,
             };
-            self.part_step(bucket, &weights, part, losses, training)
+            self.part_step(bucket, &weights, part, weight, training)
         };
         let mut computed = Computed {
-            losses: Vec::with_capacity(losses),
+            losses: Vec::with_capacity(samples.rows()),
+            weight,
             buffers: Vec::new(),
         };
         gradient.fill(0.0);
@@ -155,7 +162,7 @@ impl Engine {
             let input = input::tensors(part, &self.normalisation, &self.device);
             let mut pass = Pass::new(self.model.layout(), &weights, None);
             let outputs = self.model.forward(&mut pass, &input);
-            let losses = self.losses(outputs.clone(), part, &self.device);
+            let losses = self.losses(&self.measured, outputs.clone(), part, &self.device);
             let outputs = match self.model.objective() {
                 Objective::Target => numbers(outputs),
                 Objective::Input | Objective::NextToken => Vec::new(),
@@ -165,6 +172,7 @@ impl Engine {
         let mut prediction = Prediction {
             outputs: Vec::new(),
             losses: Vec::with_capacity(samples.rows()),
+            weight: self.weight(samples),
         };
         self.workers.for_each_part(
             samples,
@@ -178,13 +186,21 @@ impl Engine {
         prediction
     }
 
-    /// Losses of a part of a batch of `count` losses, and the part's share of the gradient of their mean.
+    /// What the sum of a batch's losses is divided by for their mean.
+    fn weight(&self, samples: Samples<'_>) -> f64 {
+        match self.model.objective() {
+            Objective::Target => self.loss.weight(samples.targets),
+            objective => exact(input::losses(objective, samples).max(1)),
+        }
+    }
+
+    /// Losses of a part of a batch of weight `weight`, and the part's share of the gradient of their mean.
     fn part_step(
         &self,
         bucket: &[f32],
         weights: &[Tensor<1>],
         part: Samples<'_>,
-        count: usize,
+        weight: f64,
         training: Training,
     ) -> PartStep {
         let layout = self.model.layout();
@@ -204,7 +220,7 @@ impl Engine {
         let input = input::tensors(part, &self.normalisation, &device);
         let mut pass = Pass::new(layout, &weights, Some(training));
         let outputs = self.model.forward(&mut pass, &input);
-        let Some(losses) = self.losses(outputs, part, &device) else {
+        let Some(losses) = self.losses(&self.loss, outputs, part, &device) else {
             return PartStep {
                 rows: part.rows(),
                 losses: Vec::new(),
@@ -213,7 +229,7 @@ impl Engine {
             };
         };
         let values = numbers(losses.clone().inner());
-        let mut gradients = (losses.sum() / exact(count)).backward();
+        let mut gradients = (losses.sum() / weight).backward();
         let mut gradient = vec![0.0; bucket.len()];
         for (weight, entry) in weights[..layout.trained()].iter().zip(layout.entries()) {
             // A parameter that took no part in the outputs has no gradient.
@@ -230,9 +246,15 @@ impl Engine {
     }
 
     /// The losses of outputs; `None` where a part predicts no token.
-    fn losses(&self, outputs: Tensor<2>, part: Samples<'_>, device: &Device) -> Option<Tensor<1>> {
+    fn losses(
+        &self,
+        loss: &Loss,
+        outputs: Tensor<2>,
+        part: Samples<'_>,
+        device: &Device,
+    ) -> Option<Tensor<1>> {
         match self.model.objective() {
-            Objective::Target => Some(loss::per_sample(self.loss, outputs, part.targets, device)),
+            Objective::Target => Some(loss.per_sample(outputs, part.targets, device)),
             Objective::Input => {
                 let data = TensorData::new(part.inputs.x.to_vec(), outputs.dims());
                 let difference = outputs - Tensor::from_data(data, device);
@@ -253,7 +275,7 @@ impl Engine {
                     None => outputs,
                 };
                 let targets = Targets::Classes(&next.ids);
-                Some(loss::per_sample(self.loss, outputs, targets, device))
+                Some(loss.per_sample(outputs, targets, device))
             }
         }
     }

@@ -117,6 +117,11 @@ impl Plan {
         Err(self.dataset_error(format!("the row of the sample with key `{key:016x}` has token id {id}, ids are below {vocabulary}; build it again")))
     }
 
+    /// Numbers the model puts out per row.
+    pub(crate) fn outputs(&self) -> usize {
+        self.settings.loss().outputs(self.task.outputs())
+    }
+
     /// What the samples look like to the model.
     pub(crate) fn shape(&self) -> Shape {
         shape(&self.layout, self.settings.config())

@@ -269,10 +269,14 @@ impl<'a, D: Data> Session<'a, D> {
         let taken = self.position.step;
         let config = self.plan.settings.config();
         let dropout = Stream::dropout(config.seed, RANK, taken);
-        let Computed { losses, buffers } =
-            self.engine
-                .loss_and_gradient(&self.bucket, samples, dropout, &mut self.gradient);
-        let loss = loss::mean(&losses);
+        let Computed {
+            losses,
+            weight,
+            buffers,
+        } = self
+            .engine
+            .loss_and_gradient(&self.bucket, samples, dropout, &mut self.gradient);
+        let loss = loss::sum(&losses) / weight;
         let norm = clip::global_norm(&self.gradient);
         for (what, value) in [("loss", loss), ("gradient norm", norm)] {
             if !value.is_finite() {
@@ -289,7 +293,7 @@ impl<'a, D: Data> Session<'a, D> {
         self.position.step = step;
         self.position.loader = batch.state().clone();
         self.position.running.loss_sum += loss::sum(&losses);
-        self.position.running.samples += losses.len() as u64;
+        self.position.running.weight += weight;
         let now = self.watch.clock.monotonic();
         self.meter.computed(now, losses.len());
         self.report(loss);
@@ -524,7 +528,7 @@ pub(crate) fn evaluate<D: Data>(
                 batch.keys(),
             ));
         }
-        evaluation.add(&prediction.outputs, &prediction.losses, samples.targets);
+        evaluation.add(&prediction, samples.targets);
         if !go_on(evaluation.rows()) {
             return Ok(None);
         }
@@ -573,9 +577,8 @@ fn not_finite(
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "row counts are far below 2^53")]
 fn mean_of(running: &RunningLoss) -> f64 {
-    running.loss_sum / running.samples as f64
+    running.loss_sum / running.weight
 }
 
 fn prefixed(metrics: Metrics) -> Metrics {

@@ -1,13 +1,14 @@
 //! The resolved configuration: every value checked, the loss filled in, and the name of the run that follows from it.
 
 use feedline_schemas::{
-    config::{CheckpointConfig, LossKind, PicturesConfig, TrainConfig},
+    config::{CheckpointConfig, PicturesConfig, TrainConfig},
     ids::{Hash128, Step},
 };
 use serde::Serialize;
 
 use crate::{
     error::{Error, config as wrong},
+    loss::{self, Loss},
     model::Parameter,
     models,
     optimizer::{self, Optimizer, StateBucket, StateLayout},
@@ -21,7 +22,7 @@ const BATCH_MAX: u32 = 1 << 20;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
     config: TrainConfig,
-    loss: LossKind,
+    loss: Loss,
 }
 
 impl Settings {
@@ -31,20 +32,11 @@ impl Settings {
     /// [`Error::Config`] for the first value that is out of range.
     pub(crate) fn resolve(config: &TrainConfig, task: &Task) -> Result<Self, Error> {
         check(config)?;
-        let fitting = task.default_loss();
-        let loss = config.loss.unwrap_or(fitting);
-        if loss != fitting {
-            let reason = format!(
-                "`{}` does not fit the dataset's target; use `{}`, or leave it out",
-                name_of(&loss),
-                name_of(&fitting)
-            );
-            return Err(wrong("loss", reason));
-        }
+        let (of_loss, loss) = loss::resolve(&config.loss, task)?;
         Ok(Self {
             config: TrainConfig {
                 model: models::filled(config),
-                loss: Some(loss),
+                loss: of_loss,
                 optimizer: optimizer::resolve(&config.optimizer)?,
                 schedule: schedule::resolve(&config.schedule)?,
                 ..config.clone()
@@ -59,8 +51,8 @@ impl Settings {
     }
 
     /// The loss.
-    pub(crate) const fn loss(&self) -> LossKind {
-        self.loss
+    pub(crate) const fn loss(&self) -> &Loss {
+        &self.loss
     }
 
     /// The optimizer before its first step.
@@ -131,6 +123,7 @@ pub(crate) fn check(config: &TrainConfig) -> Result<(), Error> {
     whole("epochs", config.epochs, 1, u64::MAX)?;
     above_zero("learning_rate", config.learning_rate)?;
     schedule::resolve(&config.schedule)?;
+    loss::check(&config.loss)?;
     optimizer::resolve(&config.optimizer)?;
     within(
         "clip_norm",
@@ -221,6 +214,7 @@ pub(crate) fn name_of(kind: &impl Serialize) -> String {
 mod tests {
     use super::*;
     use crate::ErrorKind;
+    use feedline_schemas::config::LossKind;
     use feedline_schemas::ids::Seed;
 
     const TASK: Task = Task::Regression {
@@ -240,7 +234,7 @@ mod tests {
     #[test]
     fn defaults_are_in_range() {
         let settings = Settings::resolve(&TrainConfig::default(), &TASK).unwrap();
-        assert_eq!(settings.config().loss, Some(LossKind::Mse));
+        assert_eq!(settings.config().loss.r#type, Some(LossKind::Mse));
     }
 
     #[test]
@@ -287,8 +281,8 @@ mod tests {
             ("train.log_every", refused(|c| c.log_every = 0)),
             ("train.checkpoint.keep", refused(|c| c.checkpoint.keep = 0)),
             (
-                "train.loss",
-                refused(|c| c.loss = Some(LossKind::CrossEntropy)),
+                "train.loss.type",
+                refused(|c| c.loss.r#type = Some(LossKind::CrossEntropy)),
             ),
         ];
         for (key, message) in cases {
@@ -322,7 +316,7 @@ mod tests {
         assert_ne!(plain, name(|c| c.loader.window_blocks = 7, 1));
         assert_eq!(
             plain,
-            name(|c| c.loss = Some(LossKind::Mse), 1),
+            name(|c| c.loss.r#type = Some(LossKind::Mse), 1),
             "a default written out is the same run"
         );
         assert_eq!(plain, name(|c| c.optimizer.beta1 = Some(0.9), 1));

@@ -117,6 +117,19 @@ impl Task {
         }
     }
 
+    /// The losses that fit.
+    pub(crate) const fn losses(&self) -> &'static [LossKind] {
+        use LossKind::{BinaryCrossEntropy, CrossEntropy, Huber, Mae, Mse, Quantile};
+        match self {
+            Self::Regression { .. } => &[Mse, Mae, Huber, Quantile],
+            Self::Classification { counts } if counts.len() == 2 => {
+                &[CrossEntropy, BinaryCrossEntropy]
+            }
+            Self::Classification { .. } | Self::NextToken { .. } => &[CrossEntropy],
+            Self::Reconstruction { .. } => &[Mse],
+        }
+    }
+
     /// The loss used when the configuration names none.
     pub(crate) const fn default_loss(&self) -> LossKind {
         match self {

@@ -311,11 +311,14 @@ pub(crate) fn plan(config: &TrainConfig, toy: &Toy) -> Plan {
             },
         ),
         Column::Classes(y) => {
+            let most = y.iter().copied().max().unwrap();
             let count = |class| y.iter().filter(|y| **y == class).count() as u64;
             (
-                TargetKind::Classification { classes: 3 },
+                TargetKind::Classification {
+                    classes: u32::try_from(most + 1).unwrap(),
+                },
                 Task::Classification {
-                    counts: vec![count(0), count(1), count(2)],
+                    counts: (0..=most).map(count).collect(),
                 },
             )
         }
@@ -332,8 +335,8 @@ pub(crate) fn plan(config: &TrainConfig, toy: &Toy) -> Plan {
 /// The engine of a plan.
 pub(crate) fn engine(plan: &Plan) -> Engine {
     let config = &plan.settings.config().model;
-    let model = models::build(config, plan.shape(), plan.task.outputs()).unwrap();
-    Engine::new(model, plan.settings.loss())
+    let model = models::build(config, plan.shape(), plan.outputs()).unwrap();
+    Engine::new(model, plan.settings.loss().clone())
 }
 
 /// Trains on a toy dataset, with the run's folder at `store`.

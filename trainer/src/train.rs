@@ -131,7 +131,7 @@ impl Opened {
     /// # Errors
     /// [`Error::Config`] when the model would be too large, or a group of `train.optimizer` names no parameter of it.
     pub(crate) fn engine(&self, build: Option<&Build<'_>>) -> Result<Engine, Error> {
-        let (shape, outputs) = (self.plan.shape(), self.plan.task.outputs());
+        let (shape, outputs) = (self.plan.shape(), self.plan.outputs());
         let config = self.plan.settings.config();
         let model = match build {
             Some(build) => build(shape, outputs).map_err(|error| *error)?,
@@ -144,7 +144,7 @@ impl Opened {
             mean: pictures.mean,
             deviation: pictures.deviation,
         };
-        let engine = Engine::new(model, self.plan.settings.loss());
+        let engine = Engine::new(model, self.plan.settings.loss().clone());
         Ok(engine.with_normalisation(normalisation))
     }
 }

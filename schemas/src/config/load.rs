@@ -109,7 +109,7 @@ pub fn load(file: &str, text: &str, overrides: &[Override]) -> Result<Loaded, Co
         ConfigError {
             file: file.to_owned(),
             line,
-            reason: moved(&key).unwrap_or_else(|| explain(&inner)),
+            reason: moved(&key, &inner).unwrap_or_else(|| explain(&inner)),
             key,
         }
     })?;
@@ -148,7 +148,10 @@ const MOVED: [(&str, &str); 6] = [
     ("train.final_rate_share", "train.schedule.final_share"),
 ];
 
-fn moved(key: &str) -> Option<String> {
+fn moved(key: &str, message: &str) -> Option<String> {
+    if key == "train.loss" && message.starts_with("invalid type: string") {
+        return Some("this is a table now, such as `loss = { type = \"mse\" }`".to_owned());
+    }
     let (_, now) = MOVED.iter().find(|(before, _)| *before == key)?;
     Some(format!("this key is now `{now}`"))
 }
@@ -279,6 +282,7 @@ fn line_of(text: &str, path: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{ClassWeightRule, ClassWeights};
 
     fn check(text: &str, overrides: &[&str]) -> Result<PipelineConfig, String> {
         let overrides: Vec<Override> = overrides.iter().map(|o| o.parse().unwrap()).collect();
@@ -343,6 +347,21 @@ mod tests {
             );
             assert!(check(GOOD, &[&format!("{now}=1")]).is_ok(), "{now}");
         }
+    }
+
+    #[test]
+    fn a_loss_that_is_text_says_that_it_is_a_table_now() {
+        let error = check(GOOD, &["train.loss=mse"]).unwrap_err();
+        assert_eq!(
+            error,
+            "p.toml:9: `train.loss`: this is a table now, such as `loss = { type = \"mse\" }`"
+        );
+        let loss = |text: &str| check(GOOD, &[text]).unwrap().train.unwrap().loss;
+        let weights = loss("train.loss.class_weights=[1, 2.5]").class_weights;
+        assert_eq!(weights, Some(ClassWeights::Each(vec![1.0, 2.5])));
+        let weights = loss("train.loss.class_weights=balanced").class_weights;
+        let balanced = ClassWeights::Rule(ClassWeightRule::Balanced);
+        assert_eq!(weights, Some(balanced));
     }
 
     #[test]

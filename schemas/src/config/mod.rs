@@ -5,6 +5,7 @@
 
 mod dataset;
 mod load;
+mod loss;
 mod model;
 mod optimizer;
 mod schedule;
@@ -21,6 +22,7 @@ pub use self::{
         Task,
     },
     load::{ConfigError, Loaded, Override, load},
+    loss::{ClassWeightRule, ClassWeights, LossConfig, LossKind},
     model::{
         ActivationKind, BranchConfig, ModelConfig, ModelKind, NormKind, PicturesConfig, PoolKind,
     },
@@ -31,7 +33,7 @@ pub use self::{
         BatchConfig, ContractConfig, CsvConfig, FileFormat, PaginationConfig, PaginationKind,
         RetryConfig, SourceConfig, SourceKind, TextOrSecret, TypeContract,
     },
-    train::{CheckpointConfig, LoaderCache, LoaderSettings, LossKind, TrainConfig},
+    train::{CheckpointConfig, LoaderCache, LoaderSettings, TrainConfig},
 };
 use crate::ids::Name;
 

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    loss::LossConfig,
     model::{ModelConfig, PicturesConfig},
     optimizer::OptimizerConfig,
     schedule::ScheduleConfig,
@@ -20,8 +21,8 @@ pub struct TrainConfig {
     pub model: ModelConfig,
     /// How encoded pictures become what a model sees.
     pub pictures: PicturesConfig,
-    /// `mse` or `cross_entropy`. Default: by the dataset's task.
-    pub loss: Option<LossKind>,
+    /// Loss.
+    pub loss: LossConfig,
     /// Samples in a global batch, 1 to 1,048,576. Default 256.
     pub batch_size: u32,
     /// Most epochs, at least 1. Default 20.
@@ -52,7 +53,7 @@ impl Default for TrainConfig {
             dataset: None,
             model: ModelConfig::default(),
             pictures: PicturesConfig::default(),
-            loss: None,
+            loss: LossConfig::default(),
             batch_size: 256,
             epochs: 20,
             seed: Seed::new(0),
@@ -66,16 +67,6 @@ impl Default for TrainConfig {
             loader: LoaderSettings::default(),
         }
     }
-}
-
-/// Kind of a loss.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum LossKind {
-    /// Mean squared error, on the stored (scaled) target.
-    Mse,
-    /// Cross-entropy over classes.
-    CrossEntropy,
 }
 
 /// `[train.checkpoint]`.

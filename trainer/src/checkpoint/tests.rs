@@ -47,7 +47,7 @@ fn header(loss_sum: f64, loss: f64, metric: f64) -> CheckpointHeader {
         plateau: Default::default(),
         running: RunningLoss {
             loss_sum,
-            samples: 3,
+            weight: 3.0,
         },
     })
 }

@@ -1,5 +1,5 @@
 use feedline_schemas::{
-    config::{ModelConfig, NormKind, TrainConfig},
+    config::{LossKind, ModelConfig, NormKind, TrainConfig},
     ids::{Rank, Seed, Step},
 };
 
@@ -81,7 +81,7 @@ fn engine(inputs: usize, hidden: &[u32], outputs: usize, dropout: f64, loss: Los
         ..ModelConfig::default()
     };
     let shape = Shape::Rows { features: inputs };
-    Engine::new(models::build(&config, shape, outputs).unwrap(), loss)
+    Engine::new(models::build(&config, shape, outputs).unwrap(), loss.into())
 }
 
 fn stream(step: u64) -> Stream {
@@ -112,9 +112,9 @@ fn check_gradient(hidden: &[u32], outputs: usize, loss: LossKind, targets: Targe
     let wide: Vec<f64> = bucket.iter().map(|&w| w.into()).collect();
     let expected = reference.loss(&wide, samples);
     assert!(
-        (loss::mean(&losses) - expected).abs() < 1e-6,
+        (crate::loss::sum(&losses) / exact(rows) - expected).abs() < 1e-6,
         "loss {} {expected}",
-        loss::mean(&losses)
+        crate::loss::sum(&losses) / exact(rows)
     );
     for i in 0..bucket.len() {
         let at = |shift: f64| {
@@ -154,7 +154,7 @@ fn gradient_of_a_batch_in_parts_equals_finite_differences() {
 /// Losses and gradient of one step on a batch of several parts, as bits.
 fn bits(threads: usize, rows: usize, dropout: f64) -> Vec<u32> {
     let model = engine(24, &[256, 256], 1, dropout, LossKind::Mse).model;
-    let engine = Engine::with_threads(model, LossKind::Mse, threads);
+    let engine = Engine::with_threads(model, LossKind::Mse.into(), threads);
     let bucket = engine.model().initial(Seed::new(2));
     let (x, y) = (uniform(24 * rows, 54), uniform(rows, 55));
     let samples = Samples::of_rows(&x, 24, Targets::Numbers(&y));
@@ -226,7 +226,7 @@ fn normed(threads: usize) -> Engine {
         ..ModelConfig::default()
     };
     let model = models::build(&config, Shape::Rows { features: 2 }, 1).unwrap();
-    Engine::with_threads(model, LossKind::Mse, threads)
+    Engine::with_threads(model, LossKind::Mse.into(), threads)
 }
 
 #[test]
@@ -314,7 +314,7 @@ fn pictures_and_tokens_give_the_same_bits_on_any_number_of_threads() {
         };
         let bits = |threads| {
             let model = models::build(&models::filled(&config), shape, 5).unwrap();
-            let engine = Engine::with_threads(model, LossKind::CrossEntropy, threads);
+            let engine = Engine::with_threads(model, LossKind::CrossEntropy.into(), threads);
             let bucket = engine.model().initial(Seed::new(2));
             let mut gradient = vec![0.0; bucket.len()];
             let computed = engine.loss_and_gradient(&bucket, samples, stream(3), &mut gradient);
@@ -343,7 +343,7 @@ fn steps_per_second() {
         (2, 4096, 0.1),
     ] {
         let model = engine(64, &[256, 256], 1, dropout, LossKind::Mse).model;
-        let engine = Engine::with_threads(model, LossKind::Mse, threads);
+        let engine = Engine::with_threads(model, LossKind::Mse.into(), threads);
         let mut bucket = engine.model().initial(Seed::new(2));
         let (x, y) = (uniform(64 * rows, 54), uniform(rows, 55));
         let samples = Samples::of_rows(&x, 64, Targets::Numbers(&y));
@@ -416,7 +416,7 @@ fn pictures_and_tokens_per_second() {
             ..TrainConfig::default()
         };
         let model = models::build(&models::filled(&config), shape, 512).unwrap();
-        let engine = Engine::with_threads(model, LossKind::CrossEntropy, 1);
+        let engine = Engine::with_threads(model, LossKind::CrossEntropy.into(), 1);
         let bucket = engine.model().initial(Seed::new(2));
         let mut gradient = vec![0.0; bucket.len()];
         let start = clock.monotonic();

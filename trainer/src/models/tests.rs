@@ -166,7 +166,7 @@ fn resolved(model: &ModelConfig) -> ModelConfig {
 
 fn engine(model: &ModelConfig, data: &Data) -> Engine {
     let model = build(&resolved(model), data.shape, data.outputs).unwrap();
-    Engine::new(model, LossKind::CrossEntropy)
+    Engine::new(model, LossKind::CrossEntropy.into())
 }
 
 fn stream() -> Stream {
@@ -216,7 +216,7 @@ fn check_direction(name: &str, model: &ModelConfig, shape: Shape) {
             }
             let mut unused = vec![0.0; bucket.len()];
             let computed = engine.loss_and_gradient(&moved, data.samples(), stream(), &mut unused);
-            loss::mean(&computed.losses)
+            loss::sum(&computed.losses) / computed.weight
         };
         let slope = (at(1.0) - at(-1.0)) / (2.0 * shift);
         assert!(
@@ -355,7 +355,7 @@ fn branches_over_numbers_and_pictures_are_joined() {
         ..ModelConfig::default()
     };
     let model = multi::Multi::new(&resolved(&config), &shapes, 3).unwrap();
-    let engine = Engine::new(Box::new(model), LossKind::CrossEntropy);
+    let engine = Engine::new(Box::new(model), LossKind::CrossEntropy.into());
     let (rows, pictures) = (Data::new(ROWS), Data::new(PICTURES));
     let bucket = bucket(&engine);
     let joined = |rows: &Data, pictures: &Data| {

@@ -1,7 +1,10 @@
 //! Stories of runs on a toy dataset.
 
 use feedline_schemas::{
-    config::{NormKind, OptimizerKind, ParameterGroup, ScheduleKind, TrainConfig},
+    config::{
+        ClassWeightRule, ClassWeights, LossKind, NormKind, OptimizerKind, ParameterGroup,
+        ScheduleKind, TrainConfig,
+    },
     manifest::Split,
     report::TrainReport,
 };
@@ -158,6 +161,67 @@ fn every_optimizer_learns_and_resumes_bit_for_bit() {
     results.sort_unstable();
     results.dedup();
     assert_eq!(results.len(), 7, "each optimizer has a course of its own");
+}
+
+/// Two classes, of which the second is rarer.
+fn two_classes(batch: usize) -> Toy {
+    let mut toy = classification(batch);
+    for rows in &mut toy.splits {
+        let Column::Classes(y) = &mut rows.y else {
+            unreachable!()
+        };
+        y.iter_mut().for_each(|y| *y = i32::from(*y == 0));
+    }
+    toy
+}
+
+#[test]
+fn every_loss_learns_and_resumes_bit_for_bit() {
+    use LossKind::{BinaryCrossEntropy, CrossEntropy, Huber, Mae, Mse, Quantile};
+    for (kind, make, better) in [
+        (Mse, regression as fn(usize) -> Toy, "rmse"),
+        (Mae, regression, "mae"),
+        (Huber, regression, "mae"),
+        (Quantile, regression, "mae"),
+        (CrossEntropy, classification, "cross_entropy"),
+        (CrossEntropy, two_classes, "cross_entropy"),
+        (BinaryCrossEntropy, two_classes, "cross_entropy"),
+    ] {
+        let mut config = config();
+        config.loss.r#type = Some(kind);
+        if kind == CrossEntropy {
+            config.loss.label_smoothing = Some(0.05);
+            let balanced = ClassWeightRule::Balanced;
+            config.loss.class_weights = Some(ClassWeights::Rule(balanced));
+        }
+        let faults = [Fault::StopAt(1), Fault::StopAt(3), Fault::DieAt(1)];
+        check_resumed(&config, make, &faults);
+        config.epochs = 30;
+        let (_, report) = undisturbed(&config, &make(64));
+        let share = report.test[better] / report.baseline[better];
+        assert!(share < 0.6, "{kind:?}: {share}");
+        if let Some(auc) = report.test.get("auc") {
+            assert!(*auc > 0.95, "{kind:?}: {report:?}");
+        }
+    }
+}
+
+#[test]
+fn validation_measures_without_label_smoothing() {
+    let mut config = config();
+    config.loss.label_smoothing = Some(0.3);
+    let (files, _) = undisturbed(&config, &classification(64));
+    let lines = files.into_iter().find(|(path, _)| path == "metrics.jsonl");
+    let text = String::from_utf8(lines.unwrap().1).unwrap();
+    let mut epochs = 0;
+    for line in text.lines().filter(|line| line.contains("validation_loss")) {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let number = |name: &str| line[name].as_f64().unwrap();
+        let difference = number("validation_loss") - number("validation_cross_entropy");
+        assert!(difference.abs() < 1e-6, "{line}");
+        epochs += 1;
+    }
+    assert_eq!(epochs, 3);
 }
 
 #[test]

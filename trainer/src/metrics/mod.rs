@@ -1,17 +1,22 @@
 //! Metrics of a split, in the target's units, for a model and for a baseline that looks at no feature.
 //!
 //! Regression: `rmse`, `mae`, `r2` (1 minus the residual over the total sum of squares about the split's own mean;
-//! absent where the split's target is constant). Classification: `accuracy` (the first of equal outputs is taken) and
-//! `cross_entropy` in nats. Tokens: `cross_entropy` and its exponential, `perplexity`, over all predicted tokens.
+//! absent where the split's target is constant). Classification: `accuracy` (the first of equal outputs is taken),
+//! `cross_entropy` in nats, without smoothing and class weights, its exponential `perplexity`, `f1_macro` over the classes
+//! that a row has or was held for, with more than five classes `top5_accuracy`, with two `f1` of class 1 and `auc` (absent
+//! where a class has no rows). Tokens: `cross_entropy` and its exponential, `perplexity`, over all predicted tokens.
 //! Autoencoder: `rmse` over all features as stored.
 //!
 //! The baseline predicts the training mean, or the most frequent training class; its `cross_entropy` is that of the
 //! training frequencies, since a certain prediction would make it infinite. For tokens it holds all ids equally likely;
 //! for an autoencoder there is none.
 
+mod classification;
+
 use std::collections::BTreeMap;
 
-use crate::{data::Targets, loss, task::Task};
+use self::classification::Classification;
+use crate::{data::Targets, engine::Prediction, loss, task::Task};
 
 /// Metrics by name.
 pub(crate) type Metrics = BTreeMap<String, f64>;
@@ -21,6 +26,8 @@ pub(crate) type Metrics = BTreeMap<String, f64>;
 pub(crate) struct Evaluation {
     rows: u64,
     loss_sum: f64,
+    /// What `loss_sum` is divided by for the mean.
+    weight: f64,
     sums: Sums,
 }
 
@@ -38,16 +45,11 @@ enum Sums {
         baseline_squares: f64,
         baseline_absolutes: f64,
     },
-    Classification {
-        /// Minus the logarithm of each class's training frequency.
-        surprise: Vec<f64>,
-        most_frequent: usize,
-        correct: u64,
-        baseline_correct: u64,
-        baseline_surprise: f64,
-    },
+    Classification(Classification),
     /// Tokens: the loss is all.
-    NextToken { vocabulary: usize },
+    NextToken {
+        vocabulary: usize,
+    },
     /// Rows given back: the loss is all.
     Reconstruction,
 }
@@ -59,7 +61,6 @@ fn tokens(loss: f64) -> Metrics {
 
 impl Evaluation {
     /// No rows yet.
-    #[expect(clippy::cast_precision_loss, reason = "row counts are far below 2^53")]
     pub(crate) fn new(task: &Task) -> Self {
         let sums = match task {
             Task::Regression {
@@ -76,23 +77,7 @@ impl Evaluation {
                 baseline_squares: 0.0,
                 baseline_absolutes: 0.0,
             },
-            Task::Classification { counts } => {
-                let total = counts.iter().sum::<u64>() as f64;
-                let most = counts.iter().copied().max().unwrap_or_default();
-                Sums::Classification {
-                    surprise: counts
-                        .iter()
-                        .map(|&count| (total / count as f64).ln())
-                        .collect(),
-                    most_frequent: counts
-                        .iter()
-                        .position(|&count| count == most)
-                        .unwrap_or_default(),
-                    correct: 0,
-                    baseline_correct: 0,
-                    baseline_surprise: 0.0,
-                }
-            }
+            Task::Classification { counts } => Sums::Classification(Classification::new(counts)),
             Task::NextToken { vocabulary } => Sums::NextToken {
                 vocabulary: *vocabulary,
             },
@@ -101,14 +86,21 @@ impl Evaluation {
         Self {
             rows: 0,
             loss_sum: 0.0,
+            weight: 0.0,
             sums,
         }
     }
 
-    /// Adds rows: the model's outputs `[rows, outputs]`, their losses, their targets.
-    pub(crate) fn add(&mut self, outputs: &[f32], losses: &[f32], targets: Targets<'_>) {
+    /// Adds rows: what the model says of them, and their targets.
+    pub(crate) fn add(&mut self, prediction: &Prediction, targets: Targets<'_>) {
+        let Prediction {
+            outputs,
+            losses,
+            weight,
+        } = prediction;
         self.rows += losses.len() as u64;
         self.loss_sum += loss::sum(losses);
+        self.weight += weight;
         if matches!(self.sums, Sums::NextToken { .. } | Sums::Reconstruction) {
             return;
         }
@@ -145,22 +137,10 @@ impl Evaluation {
     }
 
     fn add_classes(&mut self, outputs: &[f32], y: &[i32]) {
-        let Sums::Classification {
-            surprise,
-            most_frequent,
-            correct,
-            baseline_correct,
-            baseline_surprise,
-        } = &mut self.sums
-        else {
+        let Sums::Classification(classification) = &mut self.sums else {
             unreachable!("classes are the targets of a classification");
         };
-        for (row, &y) in outputs.chunks_exact(surprise.len()).zip(y) {
-            let y = usize::try_from(y).expect("class ids were checked");
-            *correct += u64::from(largest(row) == y);
-            *baseline_correct += u64::from(*most_frequent == y);
-            *baseline_surprise += surprise[y];
-        }
+        classification.add(outputs, y);
     }
 
     /// Rows added.
@@ -169,9 +149,8 @@ impl Evaluation {
     }
 
     /// Mean loss, in the units of the stored target.
-    #[expect(clippy::cast_precision_loss, reason = "row counts are far below 2^53")]
     pub(crate) fn loss(&self) -> f64 {
-        self.loss_sum / self.rows as f64
+        self.loss_sum / self.weight
     }
 
     /// Metrics of the model.
@@ -191,10 +170,7 @@ impl Evaluation {
                 *absolutes,
                 baseline_squares - baseline * baseline / n,
             ),
-            Sums::Classification { correct, .. } => named([
-                ("accuracy", *correct as f64 / n),
-                ("cross_entropy", self.loss_sum / n),
-            ]),
+            Sums::Classification(classification) => classification.metrics(),
             Sums::NextToken { .. } => tokens(self.loss_sum / n),
             Sums::Reconstruction => named([("rmse", (self.loss_sum / n).sqrt())]),
         }
@@ -216,14 +192,7 @@ impl Evaluation {
                 *baseline_absolutes,
                 baseline_squares - baseline * baseline / n,
             ),
-            Sums::Classification {
-                baseline_correct,
-                baseline_surprise,
-                ..
-            } => named([
-                ("accuracy", *baseline_correct as f64 / n),
-                ("cross_entropy", baseline_surprise / n),
-            ]),
+            Sums::Classification(classification) => classification.baseline(),
             Sums::NextToken { vocabulary } => tokens((*vocabulary as f64).ln()),
             Sums::Reconstruction => Metrics::new(),
         }
@@ -246,20 +215,18 @@ fn named<const N: usize>(values: [(&str, f64); N]) -> Metrics {
         .collect()
 }
 
-/// Index of the largest element, the first of several.
-fn largest(row: &[f32]) -> usize {
-    let mut best = 0;
-    for (i, value) in row.iter().enumerate() {
-        if *value > row[best] {
-            best = i;
-        }
-    }
-    best
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn add(evaluation: &mut Evaluation, outputs: &[f32], losses: &[f32], targets: Targets<'_>) {
+        let prediction = Prediction {
+            outputs: outputs.to_vec(),
+            losses: losses.to_vec(),
+            weight: losses.iter().map(|_| 1.0).sum(),
+        };
+        evaluation.add(&prediction, targets);
+    }
 
     fn check(found: &Metrics, expected: &[(&str, f64)]) {
         assert_eq!(found.len(), expected.len(), "{found:?}");
@@ -279,8 +246,13 @@ mod tests {
             offset: 10.0,
             scale: 20.0,
         });
-        evaluation.add(&[0.5, 1.0], &[0.25, 0.0], Targets::Numbers(&[0.0, 1.0]));
-        evaluation.add(&[1.0], &[1.0], Targets::Numbers(&[2.0]));
+        add(
+            &mut evaluation,
+            &[0.5, 1.0],
+            &[0.25, 0.0],
+            Targets::Numbers(&[0.0, 1.0]),
+        );
+        add(&mut evaluation, &[1.0], &[1.0], Targets::Numbers(&[2.0]));
         // Errors in units: 10, 0, -20. Differences to the mean: -10, 10, 30. Total about 30: 400 + 0 + 400.
         let rmse = (500.0_f64 / 3.0).sqrt();
         check(
@@ -307,27 +279,7 @@ mod tests {
             offset: 1.0,
             scale: 1.0,
         });
-        evaluation.add(&[0.5], &[0.25], Targets::Numbers(&[0.0]));
+        add(&mut evaluation, &[0.5], &[0.25], Targets::Numbers(&[0.0]));
         check(&evaluation.metrics(), &[("rmse", 0.5), ("mae", 0.5)]);
-    }
-
-    #[test]
-    fn classification_counts_hits_and_compares_with_the_most_frequent_class() {
-        let mut evaluation = Evaluation::new(&Task::Classification { counts: vec![1, 3] });
-        // Rows: hit, tie that goes to class 0 and hits, miss.
-        evaluation.add(
-            &[0.0, 1.0, 5.0, 5.0, 2.0, 1.0],
-            &[0.25, 0.5, 0.75],
-            Targets::Classes(&[1, 0, 1]),
-        );
-        check(
-            &evaluation.metrics(),
-            &[("accuracy", 2.0 / 3.0), ("cross_entropy", 0.5)],
-        );
-        let surprise = (2.0 * (4.0_f64 / 3.0).ln() + 4.0_f64.ln()) / 3.0;
-        check(
-            &evaluation.baseline(),
-            &[("accuracy", 2.0 / 3.0), ("cross_entropy", surprise)],
-        );
     }
 }

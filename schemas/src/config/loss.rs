@@ -1,0 +1,60 @@
+//! `[train.loss]`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// `[train.loss]`. A key that the chosen type has no use for is refused.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LossConfig {
+    /// For numbers `mse`, `mae`, `huber` or `quantile`; for classes `cross_entropy`, or where there are two,
+    /// `binary_cross_entropy`. Default: `mse` for numbers, `cross_entropy` for classes.
+    pub r#type: Option<LossKind>,
+    /// `huber`: difference, in units of the stored (scaled) target, above which the loss is a line; above 0. Default 1.
+    pub delta: Option<f64>,
+    /// `quantile`: share of the targets that shall lie below the prediction, above 0 and below 1. Default 0.5.
+    pub quantile: Option<f64>,
+    /// `cross_entropy`: share of the target that is spread over all classes, 0 to below 1. Default 0.
+    pub label_smoothing: Option<f64>,
+    /// `cross_entropy`: `"balanced"`, or a weight above 0 for each class in the order of their ids. The mean loss is
+    /// divided by the sum of the weights of the samples. Default: every class weighs 1.
+    pub class_weights: Option<ClassWeights>,
+    /// `binary_cross_entropy`: weight of the samples of class 1, above 0. Default 1.
+    pub positive_weight: Option<f64>,
+}
+
+/// Kind of a loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LossKind {
+    /// Mean squared error, on the stored (scaled) target.
+    Mse,
+    /// Mean absolute error, on the stored (scaled) target.
+    Mae,
+    /// Squared error that becomes a line, on the stored (scaled) target.
+    Huber,
+    /// Absolute error, weighted by its side, on the stored (scaled) target.
+    Quantile,
+    /// Cross-entropy over classes.
+    CrossEntropy,
+    /// Cross-entropy of two classes from one output.
+    BinaryCrossEntropy,
+}
+
+/// Weights of classes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ClassWeights {
+    /// By a rule.
+    Rule(ClassWeightRule),
+    /// One for each class.
+    Each(Vec<f64>),
+}
+
+/// Rule for the weights of classes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ClassWeightRule {
+    /// Each class weighs as much as any other: `rows / (classes * rows of the class)`, over the training split.
+    Balanced,
+}

@@ -1,0 +1,200 @@
+//! Losses, one number per sample. Their sum is taken outside, in f64 and in row order, so that it does not depend on how
+//! the engine adds, and so that a bad sample can be named.
+//!
+//! The mean of a batch is the sum of its losses over [`Loss::weight`]: their number, or with class weights the sum of
+//! the samples' weights, as in PyTorch. With `d` the output minus the stored (scaled) target:
+//!
+//! | loss | of a sample |
+//! |---|---|
+//! | squared | `d²` |
+//! | absolute | `\|d\|` |
+//! | Huber (1964) | `d² / 2` up to `\|d\| = delta`, beyond it `delta * (\|d\| - delta / 2)` |
+//! | quantile (Koenker and Bassett 1978) | `quantile * -d` below the target, `(1 - quantile) * d` above it |
+//! | cross-entropy | minus the logarithm of the softmax at the target's class, times the class's weight |
+//! | binary cross-entropy | `-positive_weight * ln σ(x)` for class 1, `-ln σ(-x)` for class 0; one output `x` |
+//!
+//! In training, label smoothing (Szegedy et al. 2016, arXiv 1512.00567, section 7) takes `1 - smoothing` of the cross-entropy and
+//! `smoothing / classes` of that of every class, each with the weight of its class.
+
+mod settings;
+
+use burn::tensor::{Device, Int, Tensor, TensorData, activation};
+
+pub(crate) use self::settings::{check, resolve};
+use crate::data::Targets;
+
+/// A loss.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Loss {
+    /// Squared difference.
+    Squared,
+    /// Absolute difference.
+    Absolute,
+    /// Squared near 0, a line beyond `delta`.
+    Huber { delta: f64 },
+    /// The sides of 0 weigh differently.
+    Quantile { quantile: f64 },
+    /// Over classes, one output for each.
+    CrossEntropy {
+        smoothing: f64,
+        /// Of each class, by id; `None` where all weigh 1.
+        weights: Option<Vec<f32>>,
+    },
+    /// Two classes, one output.
+    BinaryCrossEntropy { positive_weight: f64 },
+}
+
+impl Loss {
+    /// The loss of each row of `outputs: [rows, outputs]`.
+    ///
+    /// Every class id must be below the number of classes.
+    ///
+    /// # Panics
+    /// When the targets are not of the loss's kind: the settings check that before the first batch.
+    pub(crate) fn per_sample(
+        &self,
+        outputs: Tensor<2>,
+        targets: Targets<'_>,
+        device: &Device,
+    ) -> Tensor<1> {
+        let rows = targets.len();
+        let column =
+            |values: Vec<f32>| Tensor::<2>::from_data(TensorData::new(values, [rows, 1]), device);
+        let losses = match (self, targets) {
+            (Self::CrossEntropy { smoothing, weights }, Targets::Classes(y)) => {
+                cross_entropy(outputs, y, *smoothing, weights.as_deref(), device)
+            }
+            (Self::BinaryCrossEntropy { positive_weight }, Targets::Classes(y)) => {
+                let of = |class: i32, weight: f64| {
+                    let weights = y.iter().map(|&y| if y == class { weight } else { 0.0 });
+                    column(weights.map(single).collect())
+                };
+                let negative = activation::log_sigmoid(outputs.clone().neg());
+                (activation::log_sigmoid(outputs) * of(1, *positive_weight) + negative * of(0, 1.0))
+                    .neg()
+            }
+            (_, Targets::Numbers(y)) => self.of_difference(outputs - column(y.to_vec())),
+            (_, targets) => {
+                unreachable!("the settings pair losses with targets, not {self:?} with {targets:?}")
+            }
+        };
+        losses.reshape([rows])
+    }
+
+    fn of_difference(&self, d: Tensor<2>) -> Tensor<2> {
+        match self {
+            Self::Squared => d.clone() * d,
+            Self::Absolute => d.abs(),
+            Self::Huber { delta } => {
+                let size = d.abs();
+                let near = size.clone().clamp_max(*delta);
+                near.clone() * near.clone() * 0.5 + (size - near) * *delta
+            }
+            Self::Quantile { quantile } => {
+                let below = activation::relu(d.clone().neg());
+                below * *quantile + activation::relu(d) * (1.0 - quantile)
+            }
+            Self::CrossEntropy { .. } | Self::BinaryCrossEntropy { .. } => {
+                unreachable!("the settings pair losses of classes with classes")
+            }
+        }
+    }
+
+    /// The loss that validation measures: label smoothing is for training only.
+    pub(crate) fn measured(&self) -> Self {
+        match self {
+            Self::CrossEntropy { weights, .. } => Self::CrossEntropy {
+                smoothing: 0.0,
+                weights: weights.clone(),
+            },
+            other => other.clone(),
+        }
+    }
+
+    /// Outputs of a model that is to be compared with `targets` classes or numbers.
+    pub(crate) const fn outputs(&self, targets: usize) -> usize {
+        match self {
+            Self::BinaryCrossEntropy { .. } => 1,
+            _ => targets,
+        }
+    }
+
+    /// What the sum of the losses of samples with these targets is divided by for their mean; in f64 and row order.
+    pub(crate) fn weight(&self, targets: Targets<'_>) -> f64 {
+        match (self, targets) {
+            (
+                Self::CrossEntropy {
+                    weights: Some(weights),
+                    ..
+                },
+                Targets::Classes(y),
+            ) => y.iter().map(|&y| f64::from(of_class(weights, y))).sum(),
+            _ => exact(targets.len()),
+        }
+    }
+}
+
+fn of_class(weights: &[f32], id: i32) -> f32 {
+    weights[usize::try_from(id).expect("class ids were checked")]
+}
+
+/// `[rows, 1]`. Computed as `log_sum_exp(outputs) - outputs[class]`, so large outputs do not overflow.
+fn cross_entropy(
+    outputs: Tensor<2>,
+    y: &[i32],
+    smoothing: f64,
+    weights: Option<&[f32]>,
+    device: &Device,
+) -> Tensor<2> {
+    let [rows, classes] = outputs.dims();
+    let ids = Tensor::<2, Int>::from_data(TensorData::new(y.to_vec(), [rows, 1]), device);
+    let minus_logarithm = activation::log_softmax(outputs, 1).neg();
+    let mut of_target = minus_logarithm.clone().gather(1, ids);
+    if let Some(weights) = weights {
+        let of_rows: Vec<f32> = y.iter().map(|&y| of_class(weights, y)).collect();
+        of_target = of_target * Tensor::from_data(TensorData::new(of_rows, [rows, 1]), device);
+    }
+    if smoothing > 0.0 {
+        let of_all = match weights {
+            None => minus_logarithm,
+            Some(weights) => {
+                let weights = TensorData::new(weights.to_vec(), [1, classes]);
+                minus_logarithm * Tensor::<2>::from_data(weights, device)
+            }
+        };
+        of_target * (1.0 - smoothing) + of_all.sum_dim(1) * (smoothing / exact(classes))
+    } else {
+        of_target
+    }
+}
+
+/// Sum of per-sample losses, in f64 and row order.
+pub(crate) fn sum(losses: &[f32]) -> f64 {
+    losses.iter().map(|&loss| f64::from(loss)).sum()
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "batches are far below 2^53 rows"
+)]
+const fn exact(n: usize) -> f64 {
+    n as f64
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "rounding to f32 is what is wanted"
+)]
+const fn single(value: f64) -> f32 {
+    value as f32
+}
+
+#[cfg(test)]
+impl From<feedline_schemas::config::LossKind> for Loss {
+    fn from(kind: feedline_schemas::config::LossKind) -> Self {
+        settings::plain(kind)
+    }
+}
+
+#[cfg(test)]
+mod tests;
