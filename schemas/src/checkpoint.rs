@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     format::{CHECKPOINT, versioned},
-    ids::{Epoch, Hash128, Seed, Step},
+    ids::{Epoch, Hash128, Seed, Sequence, Step},
     loader_state::LoaderState,
     manifest::Layout,
 };
@@ -76,6 +76,25 @@ pub struct BestEpoch {
     pub loss: f64,
     /// Validation metrics.
     pub metrics: BTreeMap<String, f64>,
+    /// Validation samples with the largest losses.
+    #[serde(default)]
+    pub worst: Vec<WorstSample>,
+}
+
+/// A sample that a model does badly on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WorstSample {
+    /// Its loss, in the units of the stored target.
+    pub loss: f64,
+    /// Its key, 16 hexadecimal digits.
+    pub key: String,
+    /// Index of its source in the manifest's `sources`.
+    pub source: u64,
+    /// Log sequence of the batch of that source that it was landed with.
+    pub sequence: Sequence,
+    /// Its row in that batch.
+    pub row: u64,
 }
 
 /// What the schedule `plateau` remembers; as at the start with every other.

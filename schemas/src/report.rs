@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::checkpoint::WorstSample;
+
 /// Report of `run`: sections that did not run are absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunReport {
@@ -127,6 +129,9 @@ pub struct TrainReport {
     pub baseline: BTreeMap<String, f64>,
     /// Metrics on the validation split of the kept weights.
     pub validation: BTreeMap<String, f64>,
+    /// The 20 validation samples with the largest losses under the kept weights; none for tokens.
+    #[serde(default)]
+    pub worst: Vec<WorstSample>,
     /// Share of the training time the trainer waited for batches, 0 to 1.
     pub data_wait_share: f64,
     /// Checkpoint with the kept weights.
@@ -146,6 +151,9 @@ pub struct EvalReport {
     pub metrics: BTreeMap<String, f64>,
     /// Metrics of the baseline.
     pub baseline: BTreeMap<String, f64>,
+    /// The 20 samples with the largest losses; none for tokens.
+    #[serde(default)]
+    pub worst: Vec<WorstSample>,
     /// Checkpoint.
     pub checkpoint: String,
 }

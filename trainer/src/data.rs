@@ -134,6 +134,8 @@ pub(crate) trait Batch {
     fn samples(&self) -> Samples<'_>;
     /// Their keys.
     fn keys(&self) -> &[u64];
+    /// Where they came from, packed [`Origin`](feedline_schemas::ids::Origin)s.
+    fn origins(&self) -> &[u64];
     /// Where to go on after it.
     fn state(&self) -> &LoaderState;
 }

@@ -80,6 +80,7 @@ pub fn evaluate_with(
         rows: evaluation.rows(),
         metrics: evaluation.metrics(),
         baseline: evaluation.baseline(),
+        worst: evaluation.worst(),
         checkpoint,
     })
 }

@@ -186,6 +186,10 @@ impl Batch for feedline_loader::Batch {
         self.keys()
     }
 
+    fn origins(&self) -> &[u64] {
+        self.origins()
+    }
+
     fn state(&self) -> &LoaderState {
         self.state()
     }

@@ -213,6 +213,7 @@ impl<'a, D: Data> Session<'a, D> {
             test: test.metrics(),
             baseline: test.baseline(),
             validation: best_epoch.metrics,
+            worst: best_epoch.worst,
             data_wait_share: self.meter.total_wait_share(),
             checkpoint: self.folder.url_of(BEST_PATH),
             metrics: self.log.url(),
@@ -360,6 +361,7 @@ impl<'a, D: Data> Session<'a, D> {
                 step,
                 loss,
                 metrics: validation.metrics(),
+                worst: validation.worst(),
             });
             state.evaluations_since_best = 0;
             self.best = Some(self.bucket.clone());
@@ -529,6 +531,7 @@ pub(crate) fn evaluate<D: Data>(
             ));
         }
         evaluation.add(&prediction, samples.targets);
+        evaluation.add_worst(&prediction.losses, batch.keys(), batch.origins());
         if !go_on(evaluation.rows()) {
             return Ok(None);
         }

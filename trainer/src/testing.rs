@@ -93,6 +93,10 @@ impl Batch for ToyBatch {
     fn keys(&self) -> &[u64] {
         &self.keys
     }
+    /// Row i is row i of the first batch of the first source.
+    fn origins(&self) -> &[u64] {
+        &self.keys
+    }
     fn state(&self) -> &LoaderState {
         &self.state
     }

@@ -34,6 +34,7 @@ fn header(loss_sum: f64, loss: f64, metric: f64) -> CheckpointHeader {
         step: Step::new(4),
         loss,
         metrics,
+        worst: vec![],
     };
     plan(&small(), &toy).header(&Position {
         step: Step::new(7),

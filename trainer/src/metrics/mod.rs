@@ -12,10 +12,13 @@
 //! for an autoencoder there is none.
 
 mod classification;
+mod worst;
 
 use std::collections::BTreeMap;
 
-use self::classification::Classification;
+use feedline_schemas::checkpoint::WorstSample;
+
+use self::{classification::Classification, worst::Worst};
 use crate::{data::Targets, engine::Prediction, loss, task::Task};
 
 /// Metrics by name.
@@ -28,6 +31,7 @@ pub(crate) struct Evaluation {
     loss_sum: f64,
     /// What `loss_sum` is divided by for the mean.
     weight: f64,
+    worst: Worst,
     sums: Sums,
 }
 
@@ -87,6 +91,7 @@ impl Evaluation {
             rows: 0,
             loss_sum: 0.0,
             weight: 0.0,
+            worst: Worst::default(),
             sums,
         }
     }
@@ -141,6 +146,16 @@ impl Evaluation {
             unreachable!("classes are the targets of a classification");
         };
         classification.add(outputs, y);
+    }
+
+    /// Takes note of which rows have the largest losses.
+    pub(crate) fn add_worst(&mut self, losses: &[f32], keys: &[u64], origins: &[u64]) {
+        self.worst.add(losses, keys, origins);
+    }
+
+    /// The rows with the largest losses, largest first.
+    pub(crate) fn worst(&self) -> Vec<WorstSample> {
+        self.worst.samples().to_vec()
     }
 
     /// Rows added.

@@ -207,6 +207,26 @@ fn every_loss_learns_and_resumes_bit_for_bit() {
 }
 
 #[test]
+fn a_wrong_record_of_the_validation_split_is_the_worst_sample() {
+    let mut config = config();
+    config.epochs = 20;
+    let make = |batch| {
+        let mut toy = regression(batch);
+        let Column::Numbers(y) = &mut toy.splits[1].y else {
+            unreachable!()
+        };
+        (y[41], y[7]) = (9.0, -7.0);
+        toy
+    };
+    check_resumed(&config, make, &[Fault::StopAt(30), Fault::StopAt(9)]);
+    let (_, report) = undisturbed(&config, &make(64));
+    let rows: Vec<u64> = report.worst.iter().map(|sample| sample.row).collect();
+    assert_eq!((rows.len(), &rows[..2]), (20, &[41, 7][..]));
+    assert!(report.worst.is_sorted_by(|a, b| a.loss >= b.loss));
+    assert_eq!(report.worst[0].key, format!("{:016x}", 41));
+}
+
+#[test]
 fn validation_measures_without_label_smoothing() {
     let mut config = config();
     config.loss.label_smoothing = Some(0.3);
