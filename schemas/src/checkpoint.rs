@@ -1,6 +1,7 @@
 //! Checkpoint header, kept as the metadata entry `feedline` of a safetensors file.
 //!
-//! The file's tensors are `parameter.<name>` (f32), `optimizer.all.<state>` (f32, flat, such as `first_moment`), and,
+//! The file's tensors are `parameter.<name>` (f32), `optimizer.all.<state>` (f32, flat, such as `first_moment`),
+//! `average.<name>` where an average is kept, and,
 //! when they differ from the current ones, `best.<name>` (f32). The file is complete or absent: temporary name, sync,
 //! rename. `tensor_hash` covers the tensor bytes and `header_hash` the header, so a damaged file is refused and the
 //! previous one is taken.

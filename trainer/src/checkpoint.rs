@@ -1,7 +1,7 @@
 //! Checkpoints: `checkpoints/step-<steps taken, 8 digits>.safetensors` and `best.safetensors` in the run's folder.
 //!
 //! A file is safetensors with one metadata entry, `feedline`, that holds the [`CheckpointHeader`]. Tensors, all f32:
-//! `parameter.<name>`, `optimizer.all.<bucket>` for each bucket of the optimizer's state that is not empty, and
+//! `parameter.<name>`, `average.<name>` where an average of the weights is kept, `optimizer.all.<bucket>` for each bucket of the optimizer's state that is not empty, and
 //! `best.<name>` when the best weights are not the current ones. `best.safetensors` has the best weights as
 //! `parameter.<name>` and nothing else.
 //! `header_hash` covers the header, `tensor_hash` in it the tensors, so a changed byte anywhere that matters is seen.
@@ -45,6 +45,8 @@ pub(crate) struct Snapshot {
     pub(crate) parameters: Vec<f32>,
     /// State of the optimizer; none in `best.safetensors`.
     pub(crate) state: Vec<StateBucket>,
+    /// The average of the weights, where one is kept.
+    pub(crate) average: Option<Vec<f32>>,
     /// The best weights, when they are not `parameters`.
     pub(crate) best: Option<Vec<f32>>,
 }
@@ -58,6 +60,8 @@ pub(crate) struct SnapshotRef<'a> {
     pub(crate) parameters: &'a [f32],
     /// State of the optimizer.
     pub(crate) state: &'a [StateBucket],
+    /// The average of the weights.
+    pub(crate) average: Option<&'a [f32]>,
     /// The best weights, when they are not `parameters`.
     pub(crate) best: Option<&'a [f32]>,
 }
@@ -75,6 +79,9 @@ pub(crate) fn encode(layout: &[Parameter], snapshot: SnapshotRef<'_>) -> Vec<u8>
         }
     };
     add_bucket("parameter", snapshot.parameters);
+    if let Some(average) = snapshot.average {
+        add_bucket("average", average);
+    }
     if let Some(best) = snapshot.best {
         add_bucket("best", best);
     }
@@ -160,11 +167,8 @@ pub(crate) fn decode(url: &str, bytes: &[u8], expected: Expected<'_>) -> Result<
     let snapshot = Snapshot {
         parameters: reader.bucket("parameter", layout)?,
         state: reader.state(expected.state)?,
-        best: if reader.has("best.") {
-            Some(reader.bucket("best", layout)?)
-        } else {
-            None
-        },
+        average: reader.bucket_opt("average", layout)?,
+        best: reader.bucket_opt("best", layout)?,
         header,
     };
     match reader.tensors.keys().next() {
@@ -184,6 +188,16 @@ struct Reader<'a, F> {
 impl<F: Fn(String) -> Error> Reader<'_, F> {
     fn has(&self, prefix: &str) -> bool {
         self.tensors.keys().any(|name| name.starts_with(prefix))
+    }
+
+    /// The bucket, where the file has any of it.
+    fn bucket_opt(
+        &mut self,
+        prefix: &str,
+        layout: &[Parameter],
+    ) -> Result<Option<Vec<f32>>, Error> {
+        let there = self.has(&format!("{prefix}."));
+        there.then(|| self.bucket(prefix, layout)).transpose()
     }
 
     fn bucket(&mut self, prefix: &str, layout: &[Parameter]) -> Result<Vec<f32>, Error> {

@@ -31,6 +31,7 @@
 //! The tensor library is named in `engine`, `input`, `loss`, [`layers`] and the model files only; everything else sees
 //! flat `f32` buckets. A model of one's own ([`Model`]) takes the same library from [`tensor`].
 
+mod average;
 mod checkpoint;
 mod clip;
 mod data;

@@ -159,6 +159,9 @@ impl Plan {
         if header.layout != self.layout || header.seed != self.settings.config().seed {
             return Err("it belongs to another layout or seed".to_owned());
         }
+        if snapshot.average.is_some() != self.settings.config().average.is_some() {
+            return Err("the average of the weights is missing, or one too many".to_owned());
+        }
         Ok(())
     }
 }

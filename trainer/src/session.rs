@@ -16,6 +16,7 @@ use feedline_schemas::{
 use feedline_storage::clock::Clock;
 
 use crate::{
+    average::Average,
     checkpoint::{BEST_PATH, Checkpoints, Snapshot, SnapshotRef},
     clip,
     data::{Batch, Data},
@@ -60,6 +61,8 @@ pub(crate) struct Session<'a, D> {
     position: Position,
     bucket: Vec<f32>,
     optimizer: Optimizer,
+    /// The average of the weights, where one is kept.
+    average: Option<Average>,
     /// Best weights, once an epoch has been measured.
     best: Option<Vec<f32>>,
     best_written: bool,
@@ -79,6 +82,7 @@ impl<'a, D: Data> Session<'a, D> {
         let bucket = engine.model().initial(plan.settings.config().seed);
         let len = bucket.len();
         let now = watch.clock.monotonic();
+        let average = plan.settings.config().average.clone();
         let trained = engine.model().layout().trained_entries();
         let optimizer = plan.settings.optimizer(trained);
         let state = plan.settings.optimizer_state(trained);
@@ -107,6 +111,7 @@ impl<'a, D: Data> Session<'a, D> {
                 running: RunningLoss::default(),
             },
             optimizer,
+            average: average.map(|config| Average::new(config, bucket.clone())),
             best: None,
             best_written: false,
             gradient: vec![0.0; len],
@@ -136,8 +141,13 @@ impl<'a, D: Data> Session<'a, D> {
             header,
             parameters,
             state,
+            average,
             best,
         } = snapshot;
+        let config = self.plan.settings.config().average.clone();
+        self.average = config
+            .zip(average)
+            .map(|(config, weights)| Average::new(config, weights));
         self.best = header
             .early_stopping
             .best
@@ -290,6 +300,9 @@ impl<'a, D: Data> Session<'a, D> {
         self.optimizer
             .step(&mut self.bucket, &self.gradient, step.get(), rate, scale);
         self.engine.move_buffers(&mut self.bucket, &buffers);
+        if let Some(average) = &mut self.average {
+            average.update(step, &self.bucket);
+        }
 
         self.position.step = step;
         self.position.loader = batch.state().clone();
@@ -317,7 +330,7 @@ impl<'a, D: Data> Session<'a, D> {
 
     /// Measures the validation split, decides whether to go on, and writes checkpoints.
     fn finish_epoch(&mut self) -> Result<(), Error> {
-        let Some(validation) = self.evaluate(&self.bucket, Split::Validation)? else {
+        let Some(validation) = self.evaluate(self.weights(), Split::Validation)? else {
             return Err(self.interrupt()?);
         };
         let improved = self.remember(&validation);
@@ -364,12 +377,17 @@ impl<'a, D: Data> Session<'a, D> {
                 worst: validation.worst(),
             });
             state.evaluations_since_best = 0;
-            self.best = Some(self.bucket.clone());
+            self.best = Some(self.weights().to_vec());
             self.best_written = false;
         } else {
             state.evaluations_since_best += 1;
         }
         improved
+    }
+
+    /// The weights that are measured and kept.
+    fn weights(&self) -> &[f32] {
+        self.average.as_ref().map_or(&self.bucket, Average::weights)
     }
 
     /// Measures weights on a split; `None` when the stop flag was set meanwhile.
@@ -411,6 +429,7 @@ impl<'a, D: Data> Session<'a, D> {
             header,
             parameters: &self.bucket,
             state: self.optimizer.state(),
+            average: self.average.as_ref().map(Average::weights),
             best,
         })
     }
@@ -446,6 +465,7 @@ impl<'a, D: Data> Session<'a, D> {
             header,
             parameters,
             state: &[],
+            average: None,
             best: None,
         })?;
         self.best_written = true;

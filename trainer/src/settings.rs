@@ -123,6 +123,9 @@ pub(crate) fn check(config: &TrainConfig) -> Result<(), Error> {
     whole("epochs", config.epochs, 1, u64::MAX)?;
     above_zero("learning_rate", config.learning_rate)?;
     schedule::resolve(&config.schedule)?;
+    if let Some(average) = &config.average {
+        share("average.decay", average.decay)?;
+    }
     loss::check(&config.loss)?;
     optimizer::resolve(&config.optimizer)?;
     within(
@@ -214,7 +217,7 @@ pub(crate) fn name_of(kind: &impl Serialize) -> String {
 mod tests {
     use super::*;
     use crate::ErrorKind;
-    use feedline_schemas::config::LossKind;
+    use feedline_schemas::config::{AverageConfig, LossKind};
     use feedline_schemas::ids::Seed;
 
     const TASK: Task = Task::Regression {
@@ -276,6 +279,15 @@ mod tests {
             (
                 "train.optimizer.beta1",
                 refused(|c| c.optimizer.beta1 = Some(1.0)),
+            ),
+            (
+                "train.average.decay",
+                refused(|c| {
+                    c.average = Some(AverageConfig {
+                        decay: 1.0,
+                        warmup: false,
+                    });
+                }),
             ),
             ("train.clip_norm", refused(|c| c.clip_norm = f64::NAN)),
             ("train.log_every", refused(|c| c.log_every = 0)),

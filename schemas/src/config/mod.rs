@@ -3,6 +3,7 @@
 //! [`load`] is the first layer, what the user typed; each stage resolves its section into checked values of its own.
 //! Unknown keys are refused with the nearest known one, and errors name file, line and key.
 
+mod average;
 mod dataset;
 mod load;
 mod loss;
@@ -17,6 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
+    average::AverageConfig,
     dataset::{
         DatasetConfig, DedupMode, ImputeStrategy, ShardConfig, SplitConfig, StepConfig, StepKind,
         Task,

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    average::AverageConfig,
     loss::LossConfig,
     model::{ModelConfig, PicturesConfig},
     optimizer::OptimizerConfig,
@@ -35,6 +36,8 @@ pub struct TrainConfig {
     pub schedule: ScheduleConfig,
     /// Optimizer.
     pub optimizer: OptimizerConfig,
+    /// Moving average of the weights. Absent: none is kept.
+    pub average: Option<AverageConfig>,
     /// Largest global norm of the gradient; 0 does not clip. Default 1.
     pub clip_norm: f64,
     /// Epochs without a better validation loss before training ends; 0 runs all epochs. Default 5.
@@ -60,6 +63,7 @@ impl Default for TrainConfig {
             learning_rate: 1e-3,
             schedule: ScheduleConfig::default(),
             optimizer: OptimizerConfig::default(),
+            average: None,
             clip_norm: 1.0,
             patience: 5,
             log_every: 50,

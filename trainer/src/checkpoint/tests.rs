@@ -83,6 +83,7 @@ fn full() -> Vec<u8> {
                 named("first_moment", &other),
                 named("second_moment", &bucket),
             ],
+            average: Some(&bucket),
             best: Some(&other),
         },
     )
@@ -95,6 +96,10 @@ fn tensors_and_header_are_named_as_documented() {
     let mut names = file.names();
     names.sort_unstable();
     let expected = [
+        "average.layer.0.bias",
+        "average.layer.0.weight",
+        "average.layer.1.bias",
+        "average.layer.1.weight",
         "best.layer.0.bias",
         "best.layer.0.weight",
         "best.layer.1.bias",
@@ -195,7 +200,7 @@ proptest! {
         prop_assert_eq!(bucket.len(), bucket_len(&layout));
         let [loss_sum, loss, metric] = numbers;
         let written = header(loss_sum, loss, metric);
-        let bytes = encode(&layout, SnapshotRef { header: written, parameters: &bucket, state: &[], best: None });
+        let bytes = encode(&layout, SnapshotRef { header: written, parameters: &bucket, state: &[], average: None, best: None });
         let expected = Expected { parameters: &layout, state: &vec![] };
         let read = decode("read", &bytes, expected).unwrap();
         let best = read.header.early_stopping.best.unwrap();

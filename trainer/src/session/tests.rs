@@ -2,8 +2,8 @@
 
 use feedline_schemas::{
     config::{
-        ClassWeightRule, ClassWeights, LossKind, NormKind, OptimizerKind, ParameterGroup,
-        ScheduleKind, TrainConfig,
+        AverageConfig, ClassWeightRule, ClassWeights, LossKind, NormKind, OptimizerKind,
+        ParameterGroup, ScheduleKind, TrainConfig,
     },
     manifest::Split,
     report::TrainReport,
@@ -224,6 +224,34 @@ fn a_wrong_record_of_the_validation_split_is_the_worst_sample() {
     assert_eq!((rows.len(), &rows[..2]), (20, &[41, 7][..]));
     assert!(report.worst.is_sorted_by(|a, b| a.loss >= b.loss));
     assert_eq!(report.worst[0].key, format!("{:016x}", 41));
+}
+
+#[test]
+fn an_average_of_the_weights_is_what_is_validated_and_kept() {
+    let mut config = config();
+    config.average = Some(AverageConfig {
+        decay: 0.9,
+        warmup: true,
+    });
+    let faults = [Fault::StopAt(1), Fault::StopAt(4), Fault::DieAt(1)];
+    check_resumed(&config, regression, &faults);
+    let store = Store::memory();
+    let report = train(&config, &regression(64), Resume::Fresh, &store).unwrap();
+    let plan = plan(&config, &regression(64));
+    let engine = crate::testing::engine(&plan);
+    let layout = engine.model().layout();
+    let parameters = layout.entries();
+    let state = &plan.settings.optimizer_state(layout.trained_entries());
+    let path = "checkpoints/step-00000012.safetensors";
+    let expected = Expected { parameters, state };
+    let last = crate::checkpoint::decode(path, &contents(&store)[path], expected).unwrap();
+    // Validation gets better to the end here, so the average after the last step is the best.
+    assert_eq!(report.best_epoch, 2, "{report:?}");
+    assert!(last.average.is_some() && last.average == last.best);
+    assert!(last.average.as_ref() != Some(&last.parameters));
+    config.average = None;
+    let (_, plain) = undisturbed(&config, &regression(64));
+    assert_ne!(plain.validation, report.validation);
 }
 
 #[test]
