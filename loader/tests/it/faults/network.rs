@@ -300,7 +300,7 @@ async fn fault_08_a_request_that_hangs_is_given_up_at_the_deadline_of_its_size()
             let fetches = loader.metrics().fetches;
             // Its 10 blocks: its head is that of the first shard. A slow machine may time out more.
             assert!(fetches.retries.timed_out >= 10, "{fetches:?}");
-            assert!(again(log) >= 11);
+            assert!(again(log) >= 10);
         })
         .await;
 }
@@ -361,7 +361,7 @@ async fn fault_09_access_that_stays_refused_ends_the_pass_after_one_more_try() {
         unreachable!("{error:?}")
     };
     assert!(url.ends_with(SECOND), "{url}");
-    // Ten blocks, and each of them asks for the head of the shard before.
+    // Ten blocks, some of them a second time, and the size when it was opened.
     let asked = remote.server.log().into_iter().filter(in_second).count();
     assert!(asked <= 20, "{asked}");
 }
@@ -377,7 +377,9 @@ async fn fault_10_a_shard_deleted_during_the_run_is_named_with_the_manifest() {
     };
     assert!(shard.ends_with(SECOND));
     assert_eq!(*fingerprint, loader.manifest().unwrap().fingerprint);
-    let asked = remote.server.log().into_iter().filter(in_second).count();
+    // Those without a range asked for the size when it was opened.
+    let asked = remote.server.log().into_iter().filter(in_second);
+    let asked = asked.filter(|asked| asked.range.is_some()).count();
     assert!(asked <= 10, "asking again does not help: {asked}");
 }
 
