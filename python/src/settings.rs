@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use feedline_loader::{
-    BadValues, CacheConfig, ClassBalance, ColumnMap, FetchConfig, InputConfig, InputFormat,
-    LastBatch, LoaderConfig, MixtureConfig, SourceEnd, SourceWeight, TokenLayout, TokensConfig,
+    BadShards, BadValues, CacheConfig, ClassBalance, ColumnMap, FetchConfig, InputConfig,
+    InputFormat, LastBatch, LoaderConfig, MixtureConfig, SourceEnd, SourceWeight, TokenLayout,
+    TokensConfig,
     picture::{MixedBy, PictureConfig},
 };
 use feedline_schemas::{
@@ -32,6 +33,7 @@ pub(crate) struct Settings {
     reads: Option<u32>,
     stall_timeout_s: Option<f64>,
     max_bad_share: Option<f64>,
+    bad_shards: String,
     /// JSON of a `PictureConfig`.
     pictures: Option<String>,
     tokens: Option<Tokens>,
@@ -123,6 +125,8 @@ impl Settings {
         config.threads = self.threads.unwrap_or(config.threads);
         config.reads = self.reads.unwrap_or(config.reads);
         config.max_bad_share = self.max_bad_share.unwrap_or(config.max_bad_share);
+        let policies = [BadShards::Fail, BadShards::Skip].map(|policy| (policy.as_str(), policy));
+        config.bad_shards = one_of(py, "bad_shards", &self.bad_shards, &policies)?;
         if let Some(seconds) = self.stall_timeout_s {
             // What is no duration, infinity above all, is no limit.
             config.stall_timeout = Duration::try_from_secs_f64(seconds).ok();

@@ -154,6 +154,21 @@ def test_a_second_loader_reads_from_the_cache(dataset, tmp_path):
     assert read[0] > 10_000 and read[1] - read[0] < 100, read
 
 
+def test_a_shard_cut_short_is_named_or_left_out(tmp_path):
+    x = np.arange(1000, dtype=np.float32)[:, None]
+    folder = shards.write(tmp_path, x, x[:, 0], shards=4, rows_per_block=16)
+    path = sorted((folder / "shards" / "train").iterdir())[1]
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(feedline.Error, match=path.name):
+        feedline.Loader(folder, 50)
+    loader = feedline.Loader(folder, 50, bad_shards="skip")
+    rows = sorted(int(row) for batch in loader for row in np.asarray(batch.origin))
+    assert rows == list(range(256)) + list(range(512, 1000))
+    assert loader.metrics()["skipped_shards"] == 1
+    with pytest.raises(feedline.ConfigError, match="`bad_shards`: it is `drop`, use one of `fail`, `skip`"):
+        feedline.Loader(folder, 50, bad_shards="drop")
+
+
 def test_caches_and_fetch_settings_that_cannot_be_are_named(dataset, tmp_path):
     refused = {
         "both `cache_dir` and `cache_bytes`": {"cache_dir": tmp_path},

@@ -3,11 +3,12 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use feedline_loader::{
-    BatchKind, CacheConfig, FetchConfig, InputFormat, Loader, LoaderConfig, Target, TokensConfig,
+    BadShards, BatchKind, CacheConfig, FetchConfig, InputFormat, Loader, LoaderConfig, Target,
+    TokensConfig,
     picture::{Crop, PictureConfig},
 };
 use feedline_schemas::{
-    config::{PicturesConfig, TrainConfig},
+    config::{BadShardsPolicy, PicturesConfig, TrainConfig},
     loader_state::LoaderState,
     manifest::{Manifest, Split},
 };
@@ -33,6 +34,10 @@ pub fn settings(config: &TrainConfig, split: Split) -> LoaderConfig {
         reads: given.reads,
         stall_timeout: (given.stall_seconds > 0).then(|| Duration::from_secs(given.stall_seconds)),
         max_bad_share: given.max_bad_share,
+        bad_shards: match given.bad_shards {
+            BadShardsPolicy::Fail => BadShards::Fail,
+            BadShardsPolicy::Skip => BadShards::Skip,
+        },
         fetch: FetchConfig {
             deadline: Duration::from_secs(given.deadline_seconds),
             ..FetchConfig::new()

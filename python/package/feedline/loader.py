@@ -105,6 +105,8 @@ class Loader:
             600.
         max_bad_share: most samples that may be replaced by others because they are damaged, as a share of the split.
             Default 0.001.
+        bad_shards: for our shards, whether one that is missing or has another length than its manifest says is an error
+            (`"fail"`) or left out of the order (`"skip"`), counted in `metrics()["skipped_shards"]` and remembered by the state.
         as_torch: whether iterating gives torch tensors instead of numpy arrays; see also `torch`.
 
     Raises:
@@ -147,6 +149,7 @@ class Loader:
         reads=None,
         stall_timeout_s=None,
         max_bad_share=None,
+        bad_shards="fail",
         as_torch=False,
     ):
         self.rank, self.world_size = ranks.resolve(rank, world_size)
@@ -167,6 +170,7 @@ class Loader:
                 "reads": reads,
                 "stall_timeout_s": stall_timeout_s,
                 "max_bad_share": max_bad_share,
+                "bad_shards": bad_shards,
                 "pictures": None if pictures is None else json.dumps(_pictures(pictures, shuffle)),
                 "tokens": None if tokens is None else _tokens(tokens),
                 "class_balance": _class_balance(class_balance),

@@ -35,7 +35,7 @@ pub use self::{
         BatchConfig, ContractConfig, CsvConfig, FileFormat, PaginationConfig, PaginationKind,
         RetryConfig, SourceConfig, SourceKind, TextOrSecret, TypeContract,
     },
-    train::{CheckpointConfig, LoaderCache, LoaderSettings, TrainConfig},
+    train::{BadShardsPolicy, CheckpointConfig, LoaderCache, LoaderSettings, TrainConfig},
 };
 use crate::ids::Name;
 

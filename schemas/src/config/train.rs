@@ -119,6 +119,9 @@ pub struct LoaderSettings {
     /// Most samples that may be replaced by others because they are damaged, as a share of the split, 0 to 1.
     /// Default 0.001.
     pub max_bad_share: f64,
+    /// Order: whether a shard that is missing or has another length than its manifest says ends the run (`fail`) or is left
+    /// out, counted and named (`skip`). Default `fail`.
+    pub bad_shards: BadShardsPolicy,
     /// Seconds after which bytes that cannot be had end the run, 1 to 86,400. Default 300.
     pub deadline_seconds: u64,
     /// Cache of the dataset on a local disk, for stores that are far away. Default none.
@@ -137,6 +140,7 @@ impl Default for LoaderSettings {
             reads: 128,
             stall_seconds: 600,
             max_bad_share: 0.001,
+            bad_shards: BadShardsPolicy::Fail,
             deadline_seconds: 300,
             cache: None,
         }
@@ -151,9 +155,21 @@ impl LoaderSettings {
             domains: self.domains,
             window_blocks: self.window_blocks,
             extent_bytes: self.extent_bytes,
+            bad_shards: self.bad_shards,
             ..Self::default()
         }
     }
+}
+
+/// What becomes of shards that are not whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BadShardsPolicy {
+    /// The run ends.
+    #[default]
+    Fail,
+    /// They are left out.
+    Skip,
 }
 
 /// `[train.loader.cache]`.
