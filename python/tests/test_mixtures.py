@@ -121,7 +121,8 @@ class Ranges(http.server.SimpleHTTPRequestHandler):
         if asked:
             bounds = asked.removeprefix("bytes=").split("-")
             first, last = int(bounds[0]), min(int(bounds[1] or last), last)
-        self.server.read += last - first + 1 if path.endswith(".arrow") else 0
+        is_read = self.command == "GET" and path.endswith(".arrow")
+        self.server.read += last - first + 1 if is_read else 0
         self.send_response(206 if asked else 200)
         self.send_header("Content-Length", str(last - first + 1))
         self.send_header("ETag", f'"{os.stat(path).st_mtime_ns}"')

@@ -20,12 +20,17 @@ def run(code, *arguments):
     return done.stdout.strip()
 
 
-# A named pipe in the place of a shard: the loader opens it and waits, for ever, as it would for a dead server.
+# A named pipe in the place of a shard, once its size was looked at: the loader opens it and waits, for ever, as it would for
+# a dead server.
 STUCK = """
-import os, signal, sys, threading
+import os, pathlib, signal, sys, threading
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
 import feedline
-batches = iter(feedline.Loader(sys.argv[1], 8))
+loader = feedline.Loader(sys.argv[1], 8)
+for shard in pathlib.Path(sys.argv[1]).glob("shards/train/*.arrow"):
+    shard.unlink()
+    os.mkfifo(shard)
+batches = iter(loader)
 threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
     for _ in batches:
@@ -43,11 +48,7 @@ except KeyboardInterrupt:
 def stuck(dataset, tmp_path):
     import shutil
 
-    folder = shutil.copytree(dataset, tmp_path / "copy")
-    for shard in (folder / "shards" / "train").iterdir():
-        shard.unlink()
-        os.mkfifo(shard)
-    return folder
+    return shutil.copytree(dataset, tmp_path / "copy")
 
 
 
