@@ -8,8 +8,9 @@
 //! long that even the listing would take minutes; its shards are looked up only if those that are not whole are to be
 //! skipped, and otherwise when they are first read.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, time::Duration};
 
+use bytes::Bytes;
 use feedline_schemas::{
     decode,
     manifest::{Manifest, Shard, SplitShards},
@@ -86,11 +87,13 @@ pub(super) async fn geometry(
         found.add(shard)?;
     }
     if let Some(table) = &split.table {
-        let table = Arc::new(table.clone());
-        let parts = (0..table.blocks.len()).map(|part| read_part(store, &table, part));
+        let parts = (0..table.blocks.len()).map(|part| fetch_part(store, table, part));
         let mut parts = stream::iter(parts).buffered(PARTS_AT_A_TIME);
-        while let Some(shards) = parts.try_next().await? {
-            for shard in &shards {
+        while let Some((part, bytes)) = parts.try_next().await? {
+            // Here and not on threads of their own: it takes a millisecond, and each of these would keep memory of its own.
+            let shards = catching(|| shard_table::read_part(table, &table.blocks[part], &bytes));
+            let shards = shards.map_err(refuse)?;
+            for shard in &shards.map_err(|error| refuse(error.to_string()))? {
                 found.add(shard)?;
             }
         }
@@ -120,21 +123,12 @@ fn storage_error(store: &Store, source: feedline_storage::Error) -> Error {
     }
 }
 
-async fn read_part(store: &Store, table: &Arc<Shard>, number: usize) -> Result<Vec<Shard>, Error> {
-    let part = table.blocks[number].clone();
+async fn fetch_part(store: &Store, table: &Shard, number: usize) -> Result<(usize, Bytes), Error> {
+    let part = &table.blocks[number];
     let range = part.offset..part.offset.saturating_add(part.bytes());
     let bytes = store.get_range(&table.path, range).await;
     let bytes = bytes.map_err(|source| storage_error(store, source))?;
-    let shared = Arc::clone(table);
-    let read = move || {
-        catching(|| shard_table::read_part(&shared, &part, &bytes).map_err(|e| e.to_string()))
-    };
-    let read = tokio::task::spawn_blocking(read).await;
-    let read = read.map_err(|e| e.to_string()).and_then(|read| read?);
-    read.map_err(|reason| Error::Manifest {
-        url: store.url(),
-        reason,
-    })
+    Ok((number, bytes))
 }
 
 /// The shards found so far.
