@@ -14,6 +14,8 @@
 )]
 #![expect(clippy::print_stdout, reason = "results are for a person")]
 
+#[path = "support/arguments.rs"]
+mod arguments;
 #[expect(dead_code, reason = "tests use more of it")]
 #[path = "../tests/it/dataset.rs"]
 mod dataset;
@@ -30,6 +32,7 @@ use std::{
     sync::Arc,
 };
 
+use arguments::Arguments;
 use feedline_loader::{CacheConfig, Loader, LoaderConfig};
 use feedline_schemas::{
     ids::Seed,
@@ -48,19 +51,13 @@ const RUNS: usize = 3;
 const PIECE: usize = 256 << 10;
 
 fn main() {
-    // Cargo passes `--bench`; a test run passes nothing and gets a small dataset.
-    let numbers: Vec<u32> = std::env::args().filter_map(|a| a.parse().ok()).collect();
-    let is_bench = std::env::args().any(|a| a == "--bench");
-    let number = |place: usize, bench: u32, test: u32| {
-        let default = if is_bench { bench } else { test };
-        numbers.get(place).copied().unwrap_or(default)
-    };
+    let given = Arguments::new();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
-    runtime.block_on(reading(number(0, 512, 8)));
-    runtime.block_on(hits(number(1, 1024, 64)));
+    runtime.block_on(reading(given.number(0, 512, 8)));
+    runtime.block_on(hits(given.number(1, 1024, 64)));
 }
 
 async fn reading(mebibytes: u32) {

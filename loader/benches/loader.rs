@@ -13,6 +13,8 @@
     reason = "rates need no more digits than a float has"
 )]
 
+#[path = "support/arguments.rs"]
+mod arguments;
 #[expect(dead_code, reason = "tests use more of it")]
 #[path = "../tests/it/dataset.rs"]
 mod dataset;
@@ -22,6 +24,7 @@ use std::{
     time::Duration,
 };
 
+use arguments::Arguments;
 use feedline_loader::{Loader, LoaderConfig};
 use feedline_schemas::{
     ids::{Epoch, Seed},
@@ -46,17 +49,14 @@ struct Case {
 }
 
 fn main() {
-    // Cargo passes `--bench`; a test run passes nothing and gets little to do.
-    let numbers: Vec<u32> = std::env::args().filter_map(|a| a.parse().ok()).collect();
-    let is_bench = std::env::args().any(|a| a == "--bench");
-    let number = |index: usize, default| numbers.get(index).copied().unwrap_or(default);
+    let given = Arguments::new();
     let case = Case {
-        rows: number(0, if is_bench { 1_000_000 } else { 20_000 }),
-        features: number(1, 32),
-        global_batch: number(2, 4096),
-        epochs: number(3, if is_bench { 4 } else { 2 }),
-        threads: number(4, 0),
-        slabs: number(5, 8),
+        rows: given.number(0, 1_000_000, 20_000),
+        features: given.number(1, 32, 32),
+        global_batch: given.number(2, 4096, 4096),
+        epochs: given.number(3, 4, 2),
+        threads: given.number(4, 0, 0),
+        slabs: given.number(5, 8, 8),
     };
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path().to_str().unwrap(), &StoreOptions::default()).unwrap();

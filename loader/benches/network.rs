@@ -9,13 +9,16 @@
 //! Blocks are asked for one by one (`extent_bytes` is 0): joined, there would be too few requests for a 99.9th
 //! percentile, and the time would be that of the bytes instead of the server's.
 //!
-//! `cargo bench -p feedline-loader --bench network -- [MEBIBYTES [BLOCK_KIB [READS]]]`, by default 768, 64 and 32.
+//! `cargo bench -p feedline-loader --bench network -- [MEBIBYTES [BLOCK_KIB [READS [ROUNDS]]]]`, by default 768, 64, 32
+//! and 3.
 #![expect(
     clippy::unwrap_used,
     reason = "a failed step of the setup ends the bench"
 )]
 #![expect(clippy::print_stdout, reason = "results are for a person")]
 
+#[path = "support/arguments.rs"]
+mod arguments;
 #[expect(dead_code, reason = "tests use more of it")]
 #[path = "../tests/it/dataset.rs"]
 mod dataset;
@@ -25,6 +28,7 @@ mod server;
 
 use std::{sync::Arc, time::Duration};
 
+use arguments::Arguments;
 use feedline_loader::{FetchMetrics, Loader, LoaderConfig};
 use feedline_schemas::{
     ids::Seed,
@@ -39,8 +43,6 @@ use server::{Asked, Fault, Server};
 const FEATURES: u32 = 256;
 const BLOCKS_PER_SHARD: usize = 256;
 const MEDIAN: Duration = Duration::from_millis(15);
-/// Runs of a kind; the median counts, as others use this machine too.
-const RUNS: usize = 3;
 
 /// A run's throughput and what it took.
 #[derive(Clone, Copy)]
@@ -50,28 +52,26 @@ struct Run {
 }
 
 fn main() {
-    // Cargo passes `--bench`; a test run passes nothing and gets a small dataset.
-    let numbers: Vec<u32> = std::env::args().filter_map(|a| a.parse().ok()).collect();
-    let is_bench = std::env::args().any(|a| a == "--bench");
-    let number = |place: usize, bench: u32, test: u32| {
-        let default = if is_bench { bench } else { test };
-        numbers.get(place).copied().unwrap_or(default)
-    };
-    let (mebibytes, block_kib, reads) = (number(0, 768, 8), number(1, 64, 64), number(2, 32, 32));
+    let given = Arguments::new();
+    let (mebibytes, block_kib, reads) = (
+        given.number(0, 768, 8),
+        given.number(1, 64, 64),
+        given.number(2, 32, 32),
+    );
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
     let server = runtime.block_on(publish(mebibytes, block_kib));
     println!("{mebibytes} MiB in blocks of {block_kib} KiB, at most {reads} reads at a time");
-    let runs = if is_bench { RUNS } else { 1 };
+    let rounds = given.number(3, 3, 1);
     let mut kinds = [
         ("clean", false, 45, Vec::new()),
         ("faults, no hedges", true, 0, Vec::new()),
         ("faults, hedges", true, 45, Vec::new()),
     ];
     // In turn, so that a busy minute of the machine meets all kinds.
-    for number in 0..runs {
+    for number in 0..rounds {
         for (name, has_faults, permille, results) in &mut kinds {
             let result = runtime.block_on(measure(&server, reads, *has_faults, *permille, number));
             report(name, &result);
@@ -112,11 +112,11 @@ async fn measure(
     reads: u32,
     has_faults: bool,
     hedge_permille: u32,
-    number: usize,
+    number: u32,
 ) -> Run {
     server.forget();
     let store = Store::open(&server.url(), &StoreOptions::default()).unwrap();
-    let mut config = LoaderConfig::new(Split::Train, Seed::new(number as u64), 1024);
+    let mut config = LoaderConfig::new(Split::Train, Seed::new(number.into()), 1024);
     config.reads = reads;
     config.extent_bytes = 0;
     config.prefetch_bytes = 96 << 20;
@@ -124,7 +124,7 @@ async fn measure(
     let loader = Loader::open(&store, &config, Arc::new(SystemClock))
         .await
         .unwrap();
-    let salt = (number as u64 + 1) << 40;
+    let salt = (u64::from(number) + 1) << 40;
     server.set(move |asked| fault(asked, has_faults, salt));
     let start = SystemClock.monotonic();
     let samples: usize = loader

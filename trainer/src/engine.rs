@@ -31,6 +31,7 @@ use crate::{
     layers::{MOMENTUM, Pass, Training},
     loss::Loss,
     model::{Model, Objective},
+    number::{exact_len, single},
     random::Stream,
 };
 
@@ -141,8 +142,8 @@ impl Engine {
                 computed.losses.extend(part.losses);
                 add(gradient, &part.gradient, 1.0);
                 computed.buffers.resize(part.buffers.len(), 0.0);
-                let share = exact(part.rows) / exact(samples.rows());
-                add(&mut computed.buffers, &part.buffers, to_f32(share));
+                let share = exact_len(part.rows) / exact_len(samples.rows());
+                add(&mut computed.buffers, &part.buffers, single(share));
             });
         computed
     }
@@ -190,7 +191,7 @@ impl Engine {
     fn weight(&self, samples: Samples<'_>) -> f64 {
         match self.model.objective() {
             Objective::Target => self.loss.weight(samples.targets),
-            objective => exact(input::losses(objective, samples).max(1)),
+            objective => exact_len(input::losses(objective, samples).max(1)),
         }
     }
 
@@ -305,22 +306,6 @@ fn add(sum: &mut [f32], part: &[f32], factor: f32) {
     for (sum, part) in sum.iter_mut().zip(part) {
         *sum += factor * part;
     }
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "batches are far below 2^53 rows"
-)]
-const fn exact(n: usize) -> f64 {
-    n as f64
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "rounding to f32 is what is wanted"
-)]
-const fn to_f32(share: f64) -> f32 {
-    share as f32
 }
 
 #[cfg(test)]

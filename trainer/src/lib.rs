@@ -47,6 +47,7 @@ mod meter;
 mod metrics;
 mod model;
 mod models;
+mod number;
 mod optimizer;
 mod plan;
 mod random;

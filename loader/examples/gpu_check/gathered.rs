@@ -17,7 +17,7 @@ use feedline_storage::{
 };
 use serde_json::json;
 
-use crate::{Report, dataset};
+use crate::{Report, dataset, runtime};
 
 const BLOCK_ROWS: u32 = 8_192;
 
@@ -56,13 +56,7 @@ fn open(
     config: &LoaderConfig,
     is_small: bool,
 ) -> Result<Loader, Error> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build();
-    let runtime = runtime.map_err(|source| Error::Thread {
-        stage: "check",
-        source,
-    })?;
+    let runtime = runtime()?;
     let mut blocks = vec![BLOCK_ROWS; if is_small { 4 } else { 32 }];
     // Blocks need not be alike.
     blocks.push(BLOCK_ROWS - 777);

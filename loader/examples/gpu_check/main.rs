@@ -39,6 +39,18 @@ fn main() -> ExitCode {
     ExitCode::from(2)
 }
 
+/// Where loaders are opened.
+#[cfg(feature = "cuda")]
+fn runtime() -> Result<tokio::runtime::Runtime, feedline_loader::Error> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
+    runtime.map_err(|source| feedline_loader::Error::Thread {
+        stage: "check",
+        source,
+    })
+}
+
 #[cfg(feature = "cuda")]
 fn main() -> ExitCode {
     use feedline_loader::{Error, device::cuda::Cuda};

@@ -16,20 +16,14 @@ use feedline_storage::{
 };
 use serde_json::json;
 
-use crate::{Report, dataset};
+use crate::{Report, dataset, runtime};
 
 const FEATURES: u32 = 32;
 const BLOCK_ROWS: u32 = 8_192;
 const BATCH: u32 = 65_536;
 
 pub(crate) fn check(cuda: &Cuda, report: &mut Report, is_quick: bool) -> Result<(), Error> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build();
-    let runtime = runtime.map_err(|source| Error::Thread {
-        stage: "check",
-        source,
-    })?;
+    let runtime = runtime()?;
     let blocks = vec![BLOCK_ROWS; if is_quick { 4 } else { 64 }];
     let shards = [&blocks[..]; 4];
     let loader = runtime.block_on(async {

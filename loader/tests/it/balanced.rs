@@ -7,8 +7,7 @@ use std::{
 
 use arrow::array::{ArrayRef, Int32Array};
 use feedline_loader::{
-    Batch, ClassBalance, Error, Loader, LoaderConfig, LoaderState, MixtureConfig, SourceWeight,
-    Target,
+    Batch, ClassBalance, Error, Loader, LoaderConfig, MixtureConfig, SourceWeight, Target,
     picture::{Crop, PictureConfig},
 };
 use feedline_schemas::{
@@ -20,9 +19,10 @@ use feedline_storage::{Effect, Faults, Operation, Rule, Store, clock::SystemCloc
 use crate::{
     SAMPLES, SHARDS, config,
     dataset::{FEATURES, describe, publish_layout, publish_manifest, record_batch_of, write_file},
+    elastic::run_mixture,
     failure,
     foreign::archive,
-    of_rank, open, refused,
+    open, refused,
 };
 
 const LAYOUT: Layout = Layout::Dense {
@@ -84,32 +84,6 @@ fn samples(batch: &Batch) -> Vec<u64> {
     origins.to_vec()
 }
 
-/// Batches from `state` on as `world` ranks see them, up to `most`, and the state after them.
-async fn live(
-    stores: &[Store],
-    config: &LoaderConfig,
-    world: u32,
-    state: &LoaderState,
-    most: usize,
-) -> (Vec<Vec<u64>>, LoaderState) {
-    let mut joined: Vec<Vec<u64>> = Vec::new();
-    let mut after = state.clone();
-    for rank in 0..world {
-        let config = of_rank(config, rank, world);
-        let loader = Loader::open_mixture(stores, &config, Arc::new(SystemClock));
-        let batches = loader.await.unwrap().epoch(state.clone()).unwrap();
-        for (number, batch) in batches.take(most).enumerate() {
-            let batch = batch.unwrap();
-            if number == joined.len() {
-                joined.push(Vec::new());
-            }
-            joined[number].extend(samples(&batch));
-            after = batch.state().clone();
-        }
-    }
-    (joined, after)
-}
-
 /// How often each class comes, and how often each of its rows at least and at most.
 fn times(given: &[u64]) -> BTreeMap<i32, [u64; 3]> {
     let mut times: BTreeMap<u64, u64> = (0..SAMPLES).map(|sample| (sample, 0)).collect();
@@ -144,7 +118,7 @@ async fn classes_come_equally_often_on_any_ranks_and_through_any_kills() {
         };
         let mut all = Vec::new();
         for epoch in 1..=3 {
-            let (alone, end) = live(&stores, &config, 1, &state, usize::MAX).await;
+            let (alone, end) = run_mixture(&stores, &config, 1, &state, usize::MAX, samples).await;
             all.extend(alone.concat());
             let counts: Vec<_> = times(&alone.concat()).into_iter().collect();
             assert_eq!(counts[2], (3, [407, 81, 82]));
@@ -154,7 +128,8 @@ async fn classes_come_equally_often_on_any_ranks_and_through_any_kills() {
                 let worlds = [1, 3, 7, 24, 48];
                 let world = worlds[usize::try_from(draw(5)).unwrap()];
                 let most = 1 + usize::try_from(draw(alone.len() as u64)).unwrap();
-                let (some, after) = live(&stores, &config, world, &state, most).await;
+                let (some, after) =
+                    run_mixture(&stores, &config, world, &state, most, samples).await;
                 joined.extend(some);
                 state = after;
             }
@@ -186,11 +161,11 @@ async fn classes_come_by_weight_in_every_dataset_of_a_mixture() {
     let stores = [dataset().await, dataset().await];
     let loader = Loader::open_mixture(&stores, &config, Arc::new(SystemClock));
     let start = loader.await.unwrap().start_state();
-    let (alone, _) = live(&stores, &config, 1, &start, usize::MAX).await;
+    let (alone, _) = run_mixture(&stores, &config, 1, &start, usize::MAX, samples).await;
     let counts: Vec<u64> = times(&alone.concat()).values().map(|c| c[0]).collect();
     // A quarter and three quarters of 1,221, rounded up, of both datasets.
     assert_eq!(counts, [2 * 306, 2 * 916, 0]);
-    let (joined, _) = live(&stores, &config, 7, &start, usize::MAX).await;
+    let (joined, _) = run_mixture(&stores, &config, 7, &start, usize::MAX, samples).await;
     assert_eq!(joined, alone);
     assert!(encode(&start).len() < 4096);
 }
@@ -291,11 +266,11 @@ async fn fault_02_a_damaged_block_has_a_stand_in_whose_classes_are_its_own() {
     };
     let start = open(&store, &config).await.start_state();
     let stores = [store];
-    let (alone, _) = live(&stores, &config, 1, &start, usize::MAX).await;
+    let (alone, _) = run_mixture(&stores, &config, 1, &start, usize::MAX, samples).await;
     let all = alone.concat();
     assert_eq!(all.len() as u64, SAMPLES);
     assert!(all.iter().all(|sample| !(800..840).contains(sample)));
-    let (joined, _) = live(&stores, &config, 3, &start, usize::MAX).await;
+    let (joined, _) = run_mixture(&stores, &config, 3, &start, usize::MAX, samples).await;
     assert_eq!(joined, alone);
 }
 

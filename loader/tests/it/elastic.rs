@@ -3,18 +3,49 @@
 use std::sync::Arc;
 
 use feedline_loader::{
-    Loader, LoaderConfig, LoaderState, MixtureConfig, SourceWeight, TokensConfig,
+    Batch, Loader, LoaderConfig, LoaderState, MixtureConfig, SourceWeight, TokensConfig,
 };
 use feedline_schemas::manifest::{Layout, Split, TokenType};
 use feedline_storage::{Store, clock::SystemClock};
 
 use crate::{
-    SAMPLES, SHARDS, collect, config,
+    SAMPLES, SHARDS, config,
     dataset::{Shape, document_length, publish_layout, publish_train},
-    of_rank, open,
+    of_rank, open, samples,
 };
 
-/// Global batches `from..to` as `world` ranks see them, joined in rank order, and the state after them.
+/// Global batches from `state` on, at most `most`, as `world` ranks see them, joined in rank order; what `read` finds in each
+/// batch of a rank; and the state after them.
+pub(crate) async fn run_mixture<T>(
+    stores: &[Store],
+    config: &LoaderConfig,
+    world: u32,
+    state: &LoaderState,
+    most: usize,
+    read: impl Fn(&Batch) -> Vec<T>,
+) -> (Vec<Vec<T>>, LoaderState) {
+    let mut joined: Vec<Vec<T>> = Vec::new();
+    let mut after = state.clone();
+    for rank in 0..world {
+        let config = of_rank(config, rank, world);
+        let loader = Loader::open_mixture(stores, &config, Arc::new(SystemClock));
+        let batches = loader.await.unwrap().epoch(state.clone()).unwrap();
+        let mut last = state.clone();
+        for (number, batch) in batches.take(most).enumerate() {
+            let batch = batch.unwrap();
+            if number == joined.len() {
+                joined.push(Vec::new());
+            }
+            joined[number].extend(read(&batch));
+            last = batch.state().clone();
+        }
+        assert!(rank == 0 || last == after, "ranks carry different states");
+        after = last;
+    }
+    (joined, after)
+}
+
+/// [`run_mixture`] of the samples of one dataset.
 pub(crate) async fn run(
     store: &Store,
     config: &LoaderConfig,
@@ -22,28 +53,8 @@ pub(crate) async fn run(
     state: &LoaderState,
     most: usize,
 ) -> (Vec<Vec<u64>>, LoaderState) {
-    let mut joined: Vec<Vec<u64>> = Vec::new();
-    let mut after = state.clone();
-    for rank in 0..world {
-        let loader = open(store, &of_rank(config, rank, world)).await;
-        let mut states = Vec::new();
-        let batches = loader
-            .epoch(state.clone())
-            .unwrap()
-            .take(most)
-            .inspect(|batch| states.extend(batch.as_ref().map(|batch| batch.state().clone())));
-        let batches = collect(batches);
-        joined.resize(batches.len(), Vec::new());
-        joined
-            .iter_mut()
-            .zip(batches)
-            .for_each(|(all, ours)| all.extend(ours));
-        if let Some(last) = states.pop() {
-            assert!(rank == 0 || last == after, "ranks carry different states");
-            after = last;
-        }
-    }
-    (joined, after)
+    let stores = std::slice::from_ref(store);
+    run_mixture(stores, config, world, state, most, samples).await
 }
 
 pub(crate) fn assert_once(sequence: &[Vec<u64>]) {
@@ -110,7 +121,7 @@ async fn a_state_survives_json_and_leads_through_the_epochs() {
         let mut batches = Vec::new();
         for batch in loader.epoch(state.clone()).unwrap() {
             let batch = batch.unwrap();
-            batches.push(crate::samples(&batch));
+            batches.push(samples(&batch));
             let json = feedline_schemas::encode(batch.state());
             state = feedline_schemas::decode("state", &json).unwrap();
         }
@@ -147,39 +158,19 @@ async fn documents() -> Vec<Store> {
     stores
 }
 
-/// As [`run`], of packed rows: ids and the documents that they are of.
-async fn run_packed(
-    stores: &[Store],
-    config: &LoaderConfig,
-    world: u32,
-    state: &LoaderState,
-    most: usize,
-) -> (Vec<Vec<[u32; 2]>>, LoaderState) {
-    let (mut joined, mut after): (Vec<Vec<_>>, _) = (Vec::new(), state.clone());
-    for rank in 0..world {
-        let config = of_rank(config, rank, world);
-        let loader = Loader::open_mixture(stores, &config, Arc::new(SystemClock));
-        let batches = loader.await.unwrap().epoch(state.clone()).unwrap();
-        for (number, batch) in batches.take(most).enumerate() {
-            let batch = batch.unwrap();
-            if number == joined.len() {
-                joined.push(Vec::new());
-            }
-            let ids = batch.tokens().iter().zip(batch.segments());
-            let pairs = ids.zip(batch.positions()).map(|((id, segment), position)| {
-                // What no document fills.
-                let document = if *segment == 0 {
-                    PADDING
-                } else {
-                    id - position
-                };
-                [*id, document]
-            });
-            joined[number].extend(pairs);
-            after = batch.state().clone();
-        }
-    }
-    (joined, after)
+/// Ids of packed rows, and the documents that they are of.
+fn ids(batch: &Batch) -> Vec<[u32; 2]> {
+    let ids = batch.tokens().iter().zip(batch.segments());
+    let pairs = ids.zip(batch.positions()).map(|((id, segment), position)| {
+        // What no document fills.
+        let document = if *segment == 0 {
+            PADDING
+        } else {
+            id - position
+        };
+        [*id, document]
+    });
+    pairs.collect()
 }
 
 const PADDING: u32 = 77_777;
@@ -213,7 +204,7 @@ async fn a_packed_mixture_goes_on_after_kills_on_other_ranks_as_if_there_were_no
         let loader = loader.await.unwrap();
         let mut state = loader.start_state();
         for epoch in 0..2 {
-            let (alone, end) = run_packed(&stores, &config, 1, &state, usize::MAX).await;
+            let (alone, end) = run_mixture(&stores, &config, 1, &state, usize::MAX, ids).await;
             let mut all = alone.concat();
             all.retain(|[_, document]| *document != PADDING);
             all.sort_unstable();
@@ -222,7 +213,7 @@ async fn a_packed_mixture_goes_on_after_kills_on_other_ranks_as_if_there_were_no
                 let (mut joined, mut at, mut world) = (Vec::new(), state.clone(), first);
                 while joined.len() < alone.len() {
                     let most = 1 + draw(alone.len());
-                    let (some, after) = run_packed(&stores, &config, world, &at, most).await;
+                    let (some, after) = run_mixture(&stores, &config, world, &at, most, ids).await;
                     joined.extend(some);
                     (at, world) = (after, [1, 3, 7, 24, 48][draw(5)]);
                 }

@@ -60,7 +60,7 @@ impl Reference {
                 }
             }
         };
-        (0..rows).map(loss).sum::<f64>() / exact(rows)
+        (0..rows).map(loss).sum::<f64>() / exact_len(rows)
     }
 }
 
@@ -112,9 +112,9 @@ fn check_gradient(hidden: &[u32], outputs: usize, loss: LossKind, targets: Targe
     let wide: Vec<f64> = bucket.iter().map(|&w| w.into()).collect();
     let expected = reference.loss(&wide, samples);
     assert!(
-        (crate::loss::sum(&losses) / exact(rows) - expected).abs() < 1e-6,
+        (crate::loss::sum(&losses) / exact_len(rows) - expected).abs() < 1e-6,
         "loss {} {expected}",
-        crate::loss::sum(&losses) / exact(rows)
+        crate::loss::sum(&losses) / exact_len(rows)
     );
     for i in 0..bucket.len() {
         let at = |shift: f64| {
@@ -249,7 +249,7 @@ fn running_statistics_move_a_tenth_of_the_way_to_those_of_the_batch() {
         let outputs = x
             .chunks(2)
             .map(|x| x[0] * bucket[unit] + x[1] * bucket[3 + unit]);
-        let mean = outputs.map(f64::from).sum::<f64>() / exact(rows);
+        let mean = outputs.map(f64::from).sum::<f64>() / exact_len(rows);
         let found = f64::from(bucket[trained + unit]);
         assert!((found - 0.1 * mean).abs() < 1e-6, "{found} {mean}");
     }

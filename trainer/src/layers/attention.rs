@@ -1,8 +1,9 @@
 //! Multi-head self-attention.
 
+use crate::number::exact_len;
 use burn::tensor::{DType, Device, Tensor, TensorData, activation};
 
-use super::{Builder, Gain, Linear, Pass, linear::exact};
+use super::{Builder, Gain, Linear, Pass};
 
 /// Which positions a position may look at: a number added to its scores, 0 or minus infinity.
 #[derive(Clone, Debug)]
@@ -80,7 +81,7 @@ impl Attention {
                 .reshape([rows, length, self.heads, inside])
                 .swap_dims(1, 2)
         };
-        let scale = 1.0 / exact(inside).sqrt();
+        let scale = 1.0 / exact_len(inside).sqrt();
         let mut scores = (head(0) * scale).matmul(head(1).swap_dims(2, 3));
         if let Some(Mask(mask)) = mask {
             scores = scores + mask.clone();

@@ -16,6 +16,24 @@ struct Window {
 }
 
 impl Window {
+    /// With a border of `size / 2`.
+    const fn centred([size, stride]: [usize; 2]) -> Self {
+        Self {
+            size,
+            stride,
+            padding: size / 2,
+        }
+    }
+
+    /// Without a border.
+    const fn inside([size, stride]: [usize; 2]) -> Self {
+        Self {
+            size,
+            stride,
+            padding: 0,
+        }
+    }
+
     /// Places of the window along a side, `(side + 2 padding - size) / stride + 1`; the side must hold one.
     const fn places(self, side: usize) -> usize {
         (side + 2 * self.padding - self.size) / self.stride + 1
@@ -32,22 +50,18 @@ pub struct Conv2d {
 }
 
 impl Conv2d {
-    /// A convolution of pictures `[channels, height, width]` to `out` channels by windows of `size` pixels a side that
-    /// move by `stride`. The border is padded with zeros by `size / 2`, so that an odd size at stride 1 keeps the
+    /// A convolution of pictures `[channels, height, width]` to `out` channels by a window `[size, stride]`: so many pixels a
+    /// side, moved by so many. The border is padded with zeros by `size / 2`, so that an odd size at stride 1 keeps the
     /// picture's sides. It has a bias.
     pub fn new(
         builder: &mut Builder,
         name: &str,
         sizes: [usize; 3],
         out: usize,
-        [size, stride]: [usize; 2],
+        window: [usize; 2],
         gain: Gain,
     ) -> Self {
-        let window = Window {
-            size,
-            stride,
-            padding: size / 2,
-        };
+        let window = Window::centred(window);
         Self::build(builder, name, sizes, out, window, gain, true)
     }
 
@@ -57,14 +71,10 @@ impl Conv2d {
         name: &str,
         sizes: [usize; 3],
         out: usize,
-        [size, stride]: [usize; 2],
+        window: [usize; 2],
         gain: Gain,
     ) -> Self {
-        let window = Window {
-            size,
-            stride,
-            padding: size / 2,
-        };
+        let window = Window::centred(window);
         Self::build(builder, name, sizes, out, window, gain, false)
     }
 
@@ -77,11 +87,7 @@ impl Conv2d {
         size: usize,
         gain: Gain,
     ) -> Self {
-        let window = Window {
-            size,
-            stride: size,
-            padding: 0,
-        };
+        let window = Window::inside([size; 2]);
         Self::build(builder, name, sizes, out, window, gain, true)
     }
 
@@ -190,18 +196,9 @@ pub struct AveragePool {
 }
 
 impl AveragePool {
-    /// Over windows of `size` pixels a side that move by `stride`.
-    pub fn new(
-        builder: &mut Builder,
-        name: &str,
-        sizes: [usize; 3],
-        [size, stride]: [usize; 2],
-    ) -> Self {
-        let window = Window {
-            size,
-            stride,
-            padding: 0,
-        };
+    /// Over windows `[size, stride]`: of so many pixels a side, moved by so many.
+    pub fn new(builder: &mut Builder, name: &str, sizes: [usize; 3], window: [usize; 2]) -> Self {
+        let window = Window::inside(window);
         let output = pooled(builder, name, "average", sizes, window);
         Self { window, output }
     }

@@ -1,5 +1,6 @@
 //! `x W + b`.
 
+use crate::number::exact_len;
 use burn::tensor::{Tensor, module};
 
 use super::{Builder, Initial, Pass, Slot};
@@ -22,10 +23,10 @@ impl Gain {
     pub(super) fn initial(self, fan_in: usize, fan_out: usize) -> Initial {
         match self {
             Self::He => Initial::Uniform {
-                bound: (6.0 / exact(fan_in)).sqrt(),
+                bound: (6.0 / exact_len(fan_in)).sqrt(),
             },
             Self::Glorot => Initial::Uniform {
-                bound: (6.0 / exact(fan_in + fan_out)).sqrt(),
+                bound: (6.0 / exact_len(fan_in + fan_out)).sqrt(),
             },
             Self::Normal(deviation) => Initial::Normal { deviation },
             Self::Zero => Initial::Constant(0.0),
@@ -84,14 +85,6 @@ impl Linear {
         let bias = self.bias.map(|slot| pass.parameter(slot));
         module::linear(x, pass.parameter(self.weight), bias)
     }
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "layer widths are far below 2^53"
-)]
-pub(super) const fn exact(n: usize) -> f64 {
-    n as f64
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! Long short-term memory.
 
+use crate::number::exact_len;
 use burn::tensor::{Tensor, activation, module};
 
-use super::{Builder, Initial, Pass, Slot, linear::exact};
+use super::{Builder, Initial, Pass, Slot};
 
 /// An LSTM layer (Hochreiter and Schmidhuber 1997) with a forget gate (Gers, Schmidhuber, Cummins 2000):
 ///
@@ -27,7 +28,7 @@ impl Lstm {
     /// From `[steps, in]` to `[steps, width]`.
     pub fn new(builder: &mut Builder, name: &str, [steps, from]: [usize; 2], width: usize) -> Self {
         let initial = Initial::Uniform {
-            bound: 1.0 / exact(width).sqrt(),
+            bound: 1.0 / exact_len(width).sqrt(),
         };
         let layer = builder.within(name, |b| Self {
             input: b.parameter("input", &[from, 4 * width], true, initial),

@@ -3,9 +3,10 @@
 //! `y = (x - mean) / sqrt(variance + 1e-5) * scale + shift`, the variance being that of the population and the epsilon
 //! inside the root, as in the papers. They differ in what mean and variance are taken over.
 
+use crate::number::exact_len;
 use burn::tensor::{Tensor, module};
 
-use super::{Buffer, Builder, Initial, Pass, Slot, linear::exact};
+use super::{Buffer, Builder, Initial, Pass, Slot};
 
 const EPSILON: f64 = 1e-5;
 
@@ -76,7 +77,7 @@ impl BatchNorm {
         let normed = module::batch_norm_train(x, scale, shift, EPSILON);
         // One number has no variance.
         if count > 1 {
-            let unbiased = exact(count) / exact(count - 1);
+            let unbiased = exact_len(count) / exact_len(count - 1);
             pass.observe(self.mean, normed.mean);
             pass.observe(self.variance, normed.variance * unbiased);
         }

@@ -18,6 +18,7 @@
 
 mod settings;
 
+use crate::number::{exact_len, single};
 use burn::tensor::{Device, Int, Tensor, TensorData, activation};
 
 pub(crate) use self::settings::{check, resolve};
@@ -129,7 +130,7 @@ impl Loss {
                 },
                 Targets::Classes(y),
             ) => y.iter().map(|&y| f64::from(of_class(weights, y))).sum(),
-            _ => exact(targets.len()),
+            _ => exact_len(targets.len()),
         }
     }
 }
@@ -162,7 +163,7 @@ fn cross_entropy(
                 minus_logarithm * Tensor::<2>::from_data(weights, device)
             }
         };
-        of_target * (1.0 - smoothing) + of_all.sum_dim(1) * (smoothing / exact(classes))
+        of_target * (1.0 - smoothing) + of_all.sum_dim(1) * (smoothing / exact_len(classes))
     } else {
         of_target
     }
@@ -171,22 +172,6 @@ fn cross_entropy(
 /// Sum of per-sample losses, in f64 and row order.
 pub(crate) fn sum(losses: &[f32]) -> f64 {
     losses.iter().map(|&loss| f64::from(loss)).sum()
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "batches are far below 2^53 rows"
-)]
-const fn exact(n: usize) -> f64 {
-    n as f64
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "rounding to f32 is what is wanted"
-)]
-const fn single(value: f64) -> f32 {
-    value as f32
 }
 
 #[cfg(test)]

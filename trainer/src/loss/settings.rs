@@ -2,9 +2,10 @@
 
 use feedline_schemas::config::{ClassWeightRule, ClassWeights, LossConfig, LossKind};
 
-use super::{Loss, single};
+use super::Loss;
 use crate::{
     error::{Error, config as wrong},
+    number::single,
     settings::{above_zero, filled, name_of, share, within},
     task::Task,
 };

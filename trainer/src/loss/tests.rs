@@ -147,7 +147,7 @@ fn only_class_weights_change_the_weight_of_samples() {
             Targets::Classes(y) if name.ends_with("weighted") && y.len() == 6 => {
                 0.5 + 1.25 + 2.0 + 3.0 + 1.25 + 1.25
             }
-            targets => exact(targets.len()),
+            targets => exact_len(targets.len()),
         };
         let found = loss.weight(targets);
         assert!((found - expected).abs() < 1e-12, "{name}: {found}");

@@ -1,6 +1,7 @@
 //! Counts of a split's classes, and the metrics that follow from them.
 
 use super::{Metrics, named};
+use crate::number::exact;
 
 /// Outputs that the target's class must be among for a hit in `top5_accuracy`.
 const TOP: usize = 5;
@@ -171,11 +172,6 @@ fn log_sum_exp(row: &[f32]) -> f64 {
     let most = row.iter().copied().map(f64::from).fold(f64::MIN, f64::max);
     let sum: f64 = row.iter().map(|&v| (f64::from(v) - most).exp()).sum();
     most + sum.ln()
-}
-
-#[expect(clippy::cast_precision_loss, reason = "row counts are far below 2^53")]
-const fn exact(n: u64) -> f64 {
-    n as f64
 }
 
 #[cfg(test)]

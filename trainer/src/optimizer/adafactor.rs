@@ -8,8 +8,9 @@
 
 use rayon::prelude::*;
 
-use super::{Algorithm, PIECE, Penalty, Update, exact, single};
+use super::{Algorithm, PIECE, Penalty, Update};
 use crate::clip::sum_of_squares;
+use crate::number::{exact, single};
 
 /// The algorithm.
 #[derive(Clone, Copy, Debug)]

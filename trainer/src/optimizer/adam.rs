@@ -4,7 +4,8 @@
 
 use rayon::prelude::*;
 
-use super::{Algorithm, PIECE, Penalty, Update, exact, single};
+use super::{Algorithm, PIECE, Penalty, Update};
+use crate::number::{exact, single};
 
 /// The algorithm.
 #[derive(Clone, Copy, Debug)]

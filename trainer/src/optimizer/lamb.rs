@@ -7,8 +7,9 @@ use rayon::prelude::*;
 use super::{
     Algorithm, PIECE, Penalty, Update,
     adam::{Adam, Moments},
-    single, trust_ratio,
+    trust_ratio,
 };
+use crate::number::single;
 
 /// The algorithm.
 #[derive(Clone, Copy, Debug)]

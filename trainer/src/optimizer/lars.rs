@@ -5,7 +5,8 @@
 
 use rayon::prelude::*;
 
-use super::{Algorithm, PIECE, Update, single, trust_ratio};
+use super::{Algorithm, PIECE, Update, trust_ratio};
+use crate::number::single;
 
 /// The algorithm.
 #[derive(Clone, Copy, Debug)]

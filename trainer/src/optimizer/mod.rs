@@ -15,6 +15,7 @@ mod lars;
 mod settings;
 mod sgd;
 
+use crate::number::single;
 use std::{fmt::Debug, ops::Range};
 
 use feedline_schemas::config::OptimizerConfig;
@@ -213,22 +214,6 @@ impl Optimizer {
 /// `of / by`, or 1 where one of them is 0.
 fn trust_ratio(of: f64, by: f64) -> f64 {
     if of > 0.0 && by > 0.0 { of / by } else { 1.0 }
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "rounding to f32 is what is wanted"
-)]
-const fn single(value: f64) -> f32 {
-    value as f32
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "steps and sizes stay far below 2^53"
-)]
-const fn exact(n: u64) -> f64 {
-    n as f64
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@
 
 use rayon::prelude::*;
 
-use super::{Algorithm, PIECE, Update, single};
+use super::{Algorithm, PIECE, Update};
+use crate::number::single;
 
 /// The algorithm.
 #[derive(Clone, Copy, Debug)]

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use feedline_schemas::config::{OptimizerKind, ParameterGroup};
 
 use super::*;
+use crate::number::exact;
 
 const STEPS: u64 = 24;
 

@@ -7,6 +7,7 @@
 
 mod settings;
 
+use crate::number::exact;
 use feedline_schemas::{checkpoint::Plateau, ids::Step};
 
 pub(crate) use self::settings::{resolve, schedule};
@@ -148,14 +149,6 @@ fn place_in_period(at: u64, period: u64, factor: u64) -> (u64, u64) {
         period = period.saturating_mul(factor);
     }
     (into, period)
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "step counts stay far below 2^53"
-)]
-const fn exact(steps: u64) -> f64 {
-    steps as f64
 }
 
 #[cfg(test)]

@@ -66,6 +66,14 @@ async fn plain(remote: &Remote, count: usize) -> (Vec<Vec<Vec<u64>>>, Vec<Vec<As
     epochs(remote, &open(&remote.http(), &config).await, count)
 }
 
+/// With a cache that has room for everything.
+fn with_extents(dir: &Path, extent_bytes: u64) -> LoaderConfig {
+    LoaderConfig {
+        extent_bytes,
+        ..cached(dir, 1 << 24)
+    }
+}
+
 /// The cache's files of extents.
 fn files(dir: &Path) -> Vec<PathBuf> {
     let folders = fs::read_dir(dir.join("feedline-cache-v1/extents")).unwrap();
@@ -79,10 +87,7 @@ async fn a_second_epoch_and_a_second_job_ask_for_nothing() {
     let (expected, _) = plain(&remote, 3).await;
     for extent_bytes in [0, 1 << 20] {
         let dir = tempfile::tempdir().unwrap();
-        let config = LoaderConfig {
-            extent_bytes,
-            ..cached(dir.path(), 1 << 24)
-        };
+        let config = with_extents(dir.path(), extent_bytes);
         let first = open(&remote.http(), &config).await;
         let (batches, requests) = epochs(&remote, &first, 3);
         if extent_bytes == 0 {
@@ -116,10 +121,7 @@ async fn jobs_at_the_same_time_ask_for_each_block_once() {
     let (expected, _) = plain(&remote, 1).await;
     for extent_bytes in [0, 1 << 20] {
         let dir = tempfile::tempdir().unwrap();
-        let config = LoaderConfig {
-            extent_bytes,
-            ..cached(dir.path(), 1 << 24)
-        };
+        let config = with_extents(dir.path(), extent_bytes);
         let (first, second) = (
             open(&remote.http(), &config).await,
             open(&remote.http(), &config).await,
@@ -234,10 +236,7 @@ async fn fault_03_rot_in_the_folder_is_fetched_again_and_never_handed_out() {
     let (expected, _) = plain(&remote, 1).await;
     for extent_bytes in [0, 1 << 20] {
         let dir = tempfile::tempdir().unwrap();
-        let config = LoaderConfig {
-            extent_bytes,
-            ..cached(dir.path(), 1 << 24)
-        };
+        let config = with_extents(dir.path(), extent_bytes);
         let loader = open(&remote.http(), &config).await;
         let all = collect(loader.epoch(loader.start_state()).unwrap());
         drop(loader);

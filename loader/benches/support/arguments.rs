@@ -1,0 +1,24 @@
+//! Numbers on a bench's command line.
+
+/// What a bench was started with.
+pub(crate) struct Arguments {
+    /// Cargo passes `--bench`; a test run passes nothing and gets little to do.
+    is_bench: bool,
+    numbers: Vec<u32>,
+}
+
+impl Arguments {
+    /// Those of this process.
+    pub(crate) fn new() -> Self {
+        Self {
+            is_bench: std::env::args().any(|a| a == "--bench"),
+            numbers: std::env::args().filter_map(|a| a.parse().ok()).collect(),
+        }
+    }
+
+    /// The number at `place`; the default of a bench or of a test run where none is given.
+    pub(crate) fn number(&self, place: usize, bench: u32, test: u32) -> u32 {
+        let default = if self.is_bench { bench } else { test };
+        self.numbers.get(place).copied().unwrap_or(default)
+    }
+}
