@@ -3,11 +3,15 @@
 //! Between two steps a run is its [`Position`], the bucket, the optimizer's state and the best weights; a checkpoint
 //! holds just these, and every step is a pure function of them and of its batch.
 
+mod measure;
+mod saving;
+mod step;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use feedline_schemas::{
     checkpoint::{BestEpoch, EarlyStopping, Plateau, RunningLoss},
-    ids::{Epoch, Rank, Step},
+    ids::{Epoch, Step},
     loader_state::LoaderState,
     manifest::Split,
     progress::{Event, Progress},
@@ -15,29 +19,21 @@ use feedline_schemas::{
 };
 use feedline_storage::clock::Clock;
 
+pub(crate) use self::measure::evaluate;
 use crate::{
     average::Average,
-    checkpoint::{BEST_PATH, Checkpoints, Snapshot, SnapshotRef},
-    clip,
-    data::{Batch, Data},
-    engine::{Computed, Engine},
+    checkpoint::{BEST_PATH, Checkpoints},
+    data::Data,
+    engine::Engine,
     error::Error,
     log::{Line, MetricsLog},
-    loss,
     meter::Meter,
     metrics::{Evaluation, Metrics},
     optimizer::Optimizer,
     plan::{Plan, Position},
-    random::Stream,
     run_folder::RunFolder,
     schedule::Schedule,
 };
-
-/// This process among its equals; there is one.
-const RANK: Rank = Rank::new(0);
-
-/// Keys named when a batch goes wrong.
-const KEYS_NAMED: usize = 5;
 
 /// Whom to tell, what time it is, and whether to stop.
 #[derive(Clone, Copy, Debug)]
@@ -126,74 +122,6 @@ impl<'a, D: Data> Session<'a, D> {
         }
     }
 
-    /// Goes on from the newest checkpoint that can be used; stays at the start when there is none.
-    ///
-    /// # Errors
-    /// [`Error::AllDamaged`] or [`Error::Storage`].
-    pub(crate) fn resume(mut self) -> Result<Self, Error> {
-        let Some(snapshot) = self
-            .checkpoints
-            .newest(|snapshot| self.plan.accepts(snapshot))?
-        else {
-            return Ok(self);
-        };
-        let Snapshot {
-            header,
-            parameters,
-            state,
-            average,
-            best,
-        } = snapshot;
-        let config = self.plan.settings.config().average.clone();
-        self.average = config
-            .zip(average)
-            .map(|(config, weights)| Average::new(config, weights));
-        self.best = header
-            .early_stopping
-            .best
-            .is_some()
-            .then(|| best.unwrap_or_else(|| parameters.clone()));
-        self.bucket = parameters;
-        let trained = self.engine.model().layout().trained_entries();
-        self.optimizer = self.plan.settings.resumed_optimizer(trained, state);
-        self.log = MetricsLog::resume(
-            self.folder,
-            self.watch.clock.monotonic(),
-            header.step,
-            header.epoch,
-        )?;
-        self.position = Position {
-            step: header.step,
-            epoch: header.epoch,
-            loader: header.loader,
-            early_stopping: header.early_stopping,
-            plateau: header.plateau,
-            running: header.running,
-        };
-        // A process may have died between writing this checkpoint and removing an old one.
-        self.checkpoints.tidy(header.step);
-        tracing::info!(
-            step = header.step.get(),
-            epoch = header.epoch.get(),
-            "resumed"
-        );
-        Ok(self)
-    }
-
-    /// Refuses a folder that already has checkpoints.
-    ///
-    /// # Errors
-    /// [`Error::RunExists`] or [`Error::Storage`].
-    pub(crate) fn fresh(self) -> Result<Self, Error> {
-        if self.checkpoints.any()? {
-            Err(Error::RunExists {
-                url: self.folder.url(),
-            })
-        } else {
-            Ok(self)
-        }
-    }
-
     /// Trains to the end, then measures the best weights on the test split.
     ///
     /// # Errors
@@ -273,61 +201,6 @@ impl<'a, D: Data> Session<'a, D> {
         Ok(())
     }
 
-    /// One optimizer step. Nothing is changed before loss and gradient are known to be finite.
-    fn step(&mut self, batch: &D::Batch) -> Result<(), Error> {
-        let samples = batch.samples();
-        self.plan.check_targets(samples, batch.keys())?;
-        let taken = self.position.step;
-        let config = self.plan.settings.config();
-        let dropout = Stream::dropout(config.seed, RANK, taken);
-        let Computed {
-            losses,
-            weight,
-            buffers,
-        } = self
-            .engine
-            .loss_and_gradient(&self.bucket, samples, dropout, &mut self.gradient);
-        let loss = loss::sum(&losses) / weight;
-        let norm = clip::global_norm(&self.gradient);
-        for (what, value) in [("loss", loss), ("gradient norm", norm)] {
-            if !value.is_finite() {
-                return Err(self.not_finite(what, value, Split::Train, &losses, batch.keys()));
-            }
-        }
-        let rate = self.schedule.rate(taken, &self.position.plateau);
-        let scale = clip::scale(norm, config.clip_norm);
-        let step = taken.next();
-        self.optimizer
-            .step(&mut self.bucket, &self.gradient, step.get(), rate, scale);
-        self.engine.move_buffers(&mut self.bucket, &buffers);
-        if let Some(average) = &mut self.average {
-            average.update(step, &self.bucket);
-        }
-
-        self.position.step = step;
-        self.position.loader = batch.state().clone();
-        self.position.running.loss_sum += loss::sum(&losses);
-        self.position.running.weight += weight;
-        let now = self.watch.clock.monotonic();
-        self.meter.computed(now, losses.len());
-        self.report(loss);
-        if self.plan.settings.log_due(step) {
-            let (samples_per_s, data_wait_share) = self.meter.take_window();
-            let epoch = self.position.epoch;
-            let line = Line::Step {
-                step,
-                epoch,
-                loss,
-                gradient_norm: norm,
-                learning_rate: rate,
-                samples_per_s,
-                data_wait_share,
-            };
-            self.log.add(&line, now)?;
-        }
-        Ok(())
-    }
-
     /// Measures the validation split, decides whether to go on, and writes checkpoints.
     fn finish_epoch(&mut self) -> Result<(), Error> {
         let Some(validation) = self.evaluate(self.weights(), Split::Validation)? else {
@@ -390,98 +263,8 @@ impl<'a, D: Data> Session<'a, D> {
         self.average.as_ref().map_or(&self.bucket, Average::weights)
     }
 
-    /// Measures weights on a split; `None` when the stop flag was set meanwhile.
-    fn evaluate(&self, bucket: &[f32], split: Split) -> Result<Option<Evaluation>, Error> {
-        let stage = format!("evaluate {split}");
-        let report = |rows| {
-            self.watch.progress.report(Event {
-                stage: &stage,
-                done: rows,
-                total: None,
-                unit: "rows",
-                note: "",
-            })
-        };
-        let at = (self.position.step, self.position.epoch);
-        evaluate(
-            self.plan,
-            &self.engine,
-            self.data,
-            bucket,
-            split,
-            at,
-            |rows| {
-                report(rows);
-                !self.stopping()
-            },
-        )
-    }
-
-    /// Writes the lines of metrics, then a checkpoint.
-    fn save(&mut self) -> Result<(), Error> {
-        self.log.flush(self.watch.clock.monotonic())?;
-        let best = self
-            .best
-            .as_deref()
-            .filter(|best| *best != self.bucket.as_slice());
-        let header = self.plan.header(&self.position);
-        self.checkpoints.save(SnapshotRef {
-            header,
-            parameters: &self.bucket,
-            state: self.optimizer.state(),
-            average: self.average.as_ref().map(Average::weights),
-            best,
-        })
-    }
-
-    /// Writes the best weights, if this process has not.
-    ///
-    /// The header is that of the instant after their epoch, so the bytes are the same whenever they are written.
-    fn save_best(&mut self) -> Result<(), Error> {
-        let (Some(parameters), Some(best), false) = (
-            &self.best,
-            &self.position.early_stopping.best,
-            self.best_written,
-        ) else {
-            return Ok(());
-        };
-        let epoch = best.epoch.next();
-        let header = self.plan.header(&Position {
-            step: best.step,
-            epoch,
-            loader: LoaderState {
-                epoch,
-                batch: Step::new(0),
-                ..self.position.loader.clone()
-            },
-            early_stopping: EarlyStopping {
-                best: Some(best.clone()),
-                ..EarlyStopping::default()
-            },
-            plateau: Plateau::default(),
-            running: RunningLoss::default(),
-        });
-        self.checkpoints.save_best(SnapshotRef {
-            header,
-            parameters,
-            state: &[],
-            average: None,
-            best: None,
-        })?;
-        self.best_written = true;
-        Ok(())
-    }
-
     fn stopping(&self) -> bool {
         self.watch.stop.load(Ordering::Relaxed)
-    }
-
-    /// Saves everything; the error to leave with.
-    fn interrupt(&mut self) -> Result<Error, Error> {
-        self.save()?;
-        Ok(Error::Interrupted {
-            checkpoint: self.checkpoints.url(self.position.step),
-        })
     }
 
     fn report(&self, loss: f64) {
@@ -497,106 +280,6 @@ impl<'a, D: Data> Session<'a, D> {
             unit: "steps",
             note: &note,
         });
-    }
-
-    fn not_finite(
-        &self,
-        what: &'static str,
-        value: f64,
-        split: Split,
-        losses: &[f32],
-        keys: &[u64],
-    ) -> Error {
-        not_finite(
-            (self.position.step, self.position.epoch),
-            what,
-            value,
-            split,
-            losses,
-            keys,
-        )
-    }
-}
-
-/// Measures weights on all rows of a split. `go_on` hears the number of rows after each batch and may end the pass;
-/// then the result is `None`.
-///
-/// # Errors
-/// [`Error::NotFinite`] when a loss is NaN or infinite, [`Error::Dataset`] for a split without rows, or what the data
-/// says.
-pub(crate) fn evaluate<D: Data>(
-    plan: &Plan,
-    engine: &Engine,
-    data: &D,
-    bucket: &[f32],
-    split: Split,
-    at: (Step, Epoch),
-    go_on: impl Fn(u64) -> bool,
-) -> Result<Option<Evaluation>, Error> {
-    let mut evaluation = Evaluation::new(&plan.task);
-    for batch in data.sequential(split)? {
-        let batch = batch?;
-        let samples = batch.samples();
-        plan.check_targets(samples, batch.keys())?;
-        let prediction = engine.predict(bucket, samples);
-        let loss = loss::sum(&prediction.losses);
-        if !loss.is_finite() {
-            return Err(not_finite(
-                at,
-                "loss",
-                loss,
-                split,
-                &prediction.losses,
-                batch.keys(),
-            ));
-        }
-        evaluation.add(&prediction, samples.targets);
-        evaluation.add_worst(&prediction.losses, batch.keys(), batch.origins());
-        if !go_on(evaluation.rows()) {
-            return Ok(None);
-        }
-    }
-    if evaluation.rows() == 0 {
-        return Err(plan.dataset_error(format!(
-            "its {split} split has no rows; give it a larger share, or add data"
-        )));
-    }
-    Ok(Some(evaluation))
-}
-
-/// The error for a loss or gradient that is not finite. Names the samples whose own loss is not, or else the first.
-fn not_finite(
-    at: (Step, Epoch),
-    what: &'static str,
-    value: f64,
-    split: Split,
-    losses: &[f32],
-    keys: &[u64],
-) -> Error {
-    let bad = losses
-        .iter()
-        .zip(keys)
-        // Tokens have a loss each, not one per row.
-        .filter(|(loss, _)| losses.len() == keys.len() && !loss.is_finite())
-        .map(|(_, key)| key);
-    let mut named: Vec<String> = bad
-        .take(KEYS_NAMED)
-        .map(|key| format!("`{key:016x}`"))
-        .collect();
-    if named.is_empty() {
-        named = keys
-            .iter()
-            .take(KEYS_NAMED)
-            .map(|key| format!("`{key:016x}`"))
-            .collect();
-    }
-    Error::NotFinite {
-        step: at.0,
-        epoch: at.1,
-        what,
-        split,
-        value,
-        keys: named.join(", "),
     }
 }
 
