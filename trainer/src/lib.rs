@@ -57,6 +57,7 @@ mod session;
 mod settings;
 mod summary;
 mod task;
+mod track;
 mod train;
 
 #[cfg(test)]

@@ -1,16 +1,20 @@
 //! `metrics.jsonl`: one JSON object per line, `step` lines every `train.log_every` steps and one `epoch` line after each
 //! epoch.
 //!
-//! Apart from the rates and shares of time, the file of a run that was killed and resumed equals that of one that
+//! Every line carries the time it was written at, in seconds since 1970. Apart from times, rates, shares of time and memory, the file of a run that was killed and resumed equals that of one that
 //! never was: on resume, lines written after the checkpoint are cut off, and before a checkpoint is written all its
 //! lines are.
 
 use std::time::Duration;
 
 use feedline_schemas::ids::{Epoch, Step};
+use feedline_storage::clock::Clock;
 use serde::{Deserialize, Serialize};
 
-use crate::{error::Error, metrics::Metrics, run_folder::RunFolder};
+use crate::{
+    error::Error, metrics::Metrics, run_folder::RunFolder, session::Watch,
+    track::tensorboard::EventFiles,
+};
 
 const PATH: &str = "metrics.jsonl";
 
@@ -37,6 +41,12 @@ pub(crate) enum Line {
         samples_per_s: f64,
         /// Share of that time spent waiting for batches.
         data_wait_share: f64,
+        /// Seconds of that time spent on exchanging gradients; absent with one rank.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        communication_s: Option<f64>,
+        /// Bytes the process holds in memory; absent where the system does not tell.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        memory_bytes: Option<u64>,
     },
     /// One epoch.
     Epoch {
@@ -56,10 +66,20 @@ pub(crate) enum Line {
     },
 }
 
-/// The file.
+/// A line as it is written.
+#[derive(Serialize)]
+struct Timed<'a> {
+    #[serde(flatten)]
+    line: &'a Line,
+    unix_s: f64,
+}
+
+/// The file, and the event files that follow from it.
 #[derive(Debug)]
 pub(crate) struct MetricsLog<'a> {
     folder: &'a RunFolder,
+    clock: &'a dyn Clock,
+    events: EventFiles,
     text: String,
     written: usize,
     written_at: Duration,
@@ -75,12 +95,18 @@ struct Head {
 
 impl<'a> MetricsLog<'a> {
     /// An empty file; one that is there is replaced at the first write.
-    pub(crate) const fn new(folder: &'a RunFolder, now: Duration) -> Self {
+    pub(crate) fn new(folder: &'a RunFolder, watch: Watch<'a>) -> Self {
+        Self::with(folder, watch, String::new())
+    }
+
+    fn with(folder: &'a RunFolder, watch: Watch<'a>, text: String) -> Self {
         Self {
             folder,
-            text: String::new(),
+            clock: watch.clock,
+            events: EventFiles::new(&text),
+            text,
             written: 0,
-            written_at: now,
+            written_at: watch.clock.monotonic(),
         }
     }
 
@@ -90,16 +116,13 @@ impl<'a> MetricsLog<'a> {
     /// [`Error::Storage`].
     pub(crate) fn resume(
         folder: &'a RunFolder,
-        now: Duration,
+        watch: Watch<'a>,
         step: Step,
         epoch: Epoch,
     ) -> Result<Self, Error> {
         let bytes = folder.get_opt(PATH)?.unwrap_or_default();
         let text = cut(&String::from_utf8_lossy(&bytes), step, epoch);
-        Ok(Self {
-            text,
-            ..Self::new(folder, now)
-        })
+        Ok(Self::with(folder, watch, text))
     }
 
     /// Where the file is.
@@ -112,9 +135,11 @@ impl<'a> MetricsLog<'a> {
     /// # Errors
     /// [`Error::Storage`].
     pub(crate) fn add(&mut self, line: &Line, now: Duration) -> Result<(), Error> {
-        self.text
-            .push_str(&serde_json::to_string(line).expect("a line has string keys"));
+        let unix_s = self.clock.unix().as_secs_f64();
+        let line = serde_json::to_string(&Timed { line, unix_s }).expect("a line has string keys");
+        self.text.push_str(&line);
         self.text.push('\n');
+        self.events.add(&line);
         if now.saturating_sub(self.written_at) >= FLUSH_EVERY {
             self.flush(now)
         } else {
@@ -122,7 +147,7 @@ impl<'a> MetricsLog<'a> {
         }
     }
 
-    /// Writes all lines.
+    /// Writes all lines, and their events when there are enough of them.
     ///
     /// # Errors
     /// [`Error::Storage`].
@@ -132,7 +157,16 @@ impl<'a> MetricsLog<'a> {
             self.written = self.text.len();
         }
         self.written_at = now;
-        Ok(())
+        self.events.flush(self.folder)
+    }
+
+    /// Writes all lines, and all events of them.
+    ///
+    /// # Errors
+    /// [`Error::Storage`].
+    pub(crate) fn finish(&mut self, now: Duration) -> Result<(), Error> {
+        self.flush(now)?;
+        self.events.finish(self.folder)
     }
 }
 
@@ -164,26 +198,37 @@ mod tests {
             learning_rate: 0.1,
             samples_per_s: 10.0,
             data_wait_share: 0.0,
+            communication_s: None,
+            memory_bytes: Some(7),
         };
         serde_json::to_string(&line).unwrap() + "\n"
     }
 
-    fn epoch_line(step: u64, epoch: u64) -> String {
-        let line = Line::Epoch {
+    fn epoch(step: u64, epoch: u64) -> Line {
+        Line::Epoch {
             epoch: Epoch::new(epoch),
             step: Step::new(step),
             train_loss: 0.5,
             validation_loss: 0.25,
             best: true,
             validation: Metrics::from([("validation_rmse".to_owned(), 2.0)]),
-        };
-        serde_json::to_string(&line).unwrap() + "\n"
+        }
+    }
+
+    fn epoch_line(step: u64, of: u64) -> String {
+        serde_json::to_string(&epoch(step, of)).unwrap() + "\n"
     }
 
     #[test]
     fn lines_say_their_kind_and_validation_metrics_are_flat() {
         let line = r#"{"kind":"epoch","epoch":0,"step":4,"train_loss":0.5,"validation_loss":0.25,"best":true,"validation_rmse":2.0}"#;
         assert_eq!(epoch_line(4, 0), format!("{line}\n"));
+        let timed = Timed {
+            line: &epoch(4, 0),
+            unix_s: 2.5,
+        };
+        let text = serde_json::to_string(&timed).unwrap();
+        assert_eq!(text, line.replace('}', ",\"unix_s\":2.5}"));
         assert!(step_line(4, 0).starts_with(r#"{"kind":"step","step":4,"epoch":0,"loss":0.5,"#));
     }
 

@@ -97,7 +97,7 @@ impl<'a, D: Data> Session<'a, D> {
                 state,
                 plan.settings.config().checkpoint.keep,
             ),
-            log: MetricsLog::new(folder, now),
+            log: MetricsLog::new(folder, watch),
             position: Position {
                 step: Step::new(0),
                 epoch: Epoch::new(0),
@@ -128,7 +128,7 @@ impl<'a, D: Data> Session<'a, D> {
     /// [`Error::Interrupted`] when the stop flag was set, [`Error::NotFinite`], or what data and storage say.
     pub(crate) fn run(mut self) -> Result<TrainReport, Error> {
         let trained = self.train();
-        let flushed = self.log.flush(self.watch.clock.monotonic());
+        let flushed = self.log.finish(self.watch.clock.monotonic());
         trained.and(flushed)?;
         self.save_best()?;
         let best = self.best.take().expect("an epoch has been measured");

@@ -47,12 +47,7 @@ impl<D: Data> Session<'_, D> {
         self.bucket = parameters;
         let trained = self.engine.model().layout().trained_entries();
         self.optimizer = self.plan.settings.resumed_optimizer(trained, state);
-        self.log = MetricsLog::resume(
-            self.folder,
-            self.watch.clock.monotonic(),
-            header.step,
-            header.epoch,
-        )?;
+        self.log = MetricsLog::resume(self.folder, self.watch, header.step, header.epoch)?;
         self.position = Position {
             step: header.step,
             epoch: header.epoch,

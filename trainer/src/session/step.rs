@@ -14,6 +14,7 @@ use crate::{
     log::Line,
     loss,
     random::Stream,
+    track::memory,
 };
 
 /// This process among its equals; there is one.
@@ -72,6 +73,8 @@ impl<D: Data> Session<'_, D> {
                 learning_rate: rate,
                 samples_per_s,
                 data_wait_share,
+                communication_s: None,
+                memory_bytes: memory::resident(),
             };
             self.log.add(&line, now)?;
         }

@@ -1,5 +1,7 @@
 //! Stories of runs on a toy dataset.
 
+use std::collections::BTreeMap;
+
 use feedline_schemas::{
     config::{
         AverageConfig, ClassWeightRule, ClassWeights, LossKind, NormKind, OptimizerKind,
@@ -15,10 +17,18 @@ use crate::{
     checkpoint::Expected,
     optimizer::StateLayout,
     testing::{Column, Fault, Toy, classification, config, contents, plan, regression, train},
+    track::tensorboard::{self, tests::behind_the_version},
 };
 
-/// Files of a finished run by path, and its report; rates and times in `metrics.jsonl` set to zero.
+/// Files of a finished run by path, and its report; rates and times in `metrics.jsonl` set to zero. Event files are
+/// left out: they must follow from `metrics.jsonl`.
 fn finished(store: &Store, report: TrainReport) -> (Vec<(String, Vec<u8>)>, TrainReport) {
+    let (events, files): (BTreeMap<_, _>, BTreeMap<_, _>) = contents(store)
+        .into_iter()
+        .partition(|(path, _)| path.starts_with("events/"));
+    let events = events.values().flat_map(|part| behind_the_version(part));
+    let lines = String::from_utf8_lossy(&files["metrics.jsonl"]);
+    assert!(events.copied().eq(tensorboard::events(&lines)));
     let steady = |path: &str, bytes: Vec<u8>| {
         if path == "metrics.jsonl" {
             without_times(&bytes)
@@ -26,7 +36,7 @@ fn finished(store: &Store, report: TrainReport) -> (Vec<(String, Vec<u8>)>, Trai
             bytes
         }
     };
-    let files = contents(store)
+    let files = files
         .into_iter()
         .map(|(path, bytes)| (path.clone(), steady(&path, bytes)))
         .collect();
@@ -43,7 +53,7 @@ fn without_times(bytes: &[u8]) -> Vec<u8> {
     let mut text = String::new();
     for line in String::from_utf8_lossy(bytes).lines() {
         let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
-        for time in ["samples_per_s", "data_wait_share"] {
+        for time in ["samples_per_s", "data_wait_share", "memory_bytes", "unix_s"] {
             if line.get(time).is_some() {
                 line[time] = 0.into();
             }

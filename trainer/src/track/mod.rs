@@ -1,0 +1,4 @@
+//! What is told of a run besides its weights.
+
+pub(crate) mod memory;
+pub(crate) mod tensorboard;

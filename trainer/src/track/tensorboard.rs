@@ -1,0 +1,276 @@
+//! TensorBoard event files, a function of `metrics.jsonl`.
+//!
+//! A file is a sequence of records: length (u64), masked CRC-32C of the length's bytes, data, masked CRC-32C of the data;
+//! all little-endian. The mask is `rotate_right(crc, 15) + 0xa282ead8` (TensorFlow, `tsl/lib/io/record_writer.h`). The
+//! data is an `Event` message (`event.proto`): the first record of a file names the version, each other holds the numbers
+//! of one line as scalars at its step and time. Numbers of a `step` line are called `train/<field>`, those of an `epoch`
+//! line `validation/<metric>`, or `epoch/<field>` when they are not of the validation split.
+//!
+//! A reader keeps the files it has opened, and an object cannot grow, so news comes in further files: a part is written
+//! when it is at least a 32nd of what there is, which bounds the number of parts. A run that goes on writes all that its
+//! checkpoint knows into a new part and removes the others; a reader that has seen later steps drops them then.
+
+use serde_json::{Map, Value};
+
+use crate::{error::Error, number::single, run_folder::RunFolder};
+
+/// Folder of the parts.
+const FOLDER: &str = "events";
+
+/// What a file's first record says.
+const VERSION: &str = "brain.Event:2";
+
+/// A part is written when it is at least this fraction of what has been.
+const PART_SHARE: usize = 32;
+
+/// The event files of a run.
+#[derive(Debug)]
+pub(crate) struct EventFiles {
+    /// Number of the next part; not known before the first is written.
+    next: Option<u64>,
+    written: usize,
+    unwritten: Vec<u8>,
+}
+
+impl EventFiles {
+    /// Files that will hold the events of `lines` and of those added.
+    pub(crate) fn new(lines: &str) -> Self {
+        Self {
+            next: None,
+            written: 0,
+            unwritten: events(lines),
+        }
+    }
+
+    /// Adds a line of metrics.
+    pub(crate) fn add(&mut self, line: &str) {
+        self.unwritten.extend(events(line));
+    }
+
+    /// Writes what was added, if it is worth a part.
+    ///
+    /// # Errors
+    /// [`Error::Storage`].
+    pub(crate) fn flush(&mut self, folder: &RunFolder) -> Result<(), Error> {
+        if self.next.is_some() && self.unwritten.len() * PART_SHARE < self.written {
+            return Ok(());
+        }
+        self.finish(folder)
+    }
+
+    /// Writes all that was added.
+    ///
+    /// # Errors
+    /// [`Error::Storage`].
+    pub(crate) fn finish(&mut self, folder: &RunFolder) -> Result<(), Error> {
+        if self.unwritten.is_empty() && self.next.is_some() {
+            return Ok(());
+        }
+        let old = match self.next {
+            Some(_) => Vec::new(),
+            None => folder.list(FOLDER)?,
+        };
+        let number = self
+            .next
+            .or_else(|| {
+                old.iter()
+                    .filter_map(|l| number_of(&l.path))
+                    .max()
+                    .map(|n| n + 1)
+            })
+            .unwrap_or_default();
+        let mut part = version();
+        part.extend_from_slice(&self.unwritten);
+        folder.put(&path(number), part)?;
+        for listed in old {
+            folder.delete(&listed.path)?;
+        }
+        self.next = Some(number + 1);
+        self.written += self.unwritten.len();
+        self.unwritten.clear();
+        Ok(())
+    }
+}
+
+fn path(number: u64) -> String {
+    format!("{FOLDER}/events.out.tfevents.{number:010}.feedline")
+}
+
+fn number_of(path: &str) -> Option<u64> {
+    path.rsplit('.').nth(1)?.parse().ok()
+}
+
+/// The record that begins a file.
+fn version() -> Vec<u8> {
+    let mut event = double(1, 0.0);
+    event.extend(bytes(3, VERSION.as_bytes()));
+    record(&event)
+}
+
+/// The records of lines of metrics, one for each that has a step.
+pub(crate) fn events(lines: &str) -> Vec<u8> {
+    lines
+        .lines()
+        .filter_map(event)
+        .flat_map(|e| record(&e))
+        .collect()
+}
+
+/// `Event { double wall_time = 1; int64 step = 2; Summary summary = 5; }`.
+fn event(line: &str) -> Option<Vec<u8>> {
+    let line: Map<String, Value> = serde_json::from_str(line).ok()?;
+    let step = line.get("step")?.as_u64()?;
+    let of_epoch = line.get("kind")? == "epoch";
+    let mut event = double(
+        1,
+        line.get("unix_s")
+            .and_then(Value::as_f64)
+            .unwrap_or_default(),
+    );
+    event.extend(number(2, step));
+    let mut summary = Vec::new();
+    for (name, value) in &line {
+        let known = matches!(name.as_str(), "step" | "epoch" | "unix_s");
+        if let (false, Some(value)) = (known, value.as_f64()) {
+            summary.extend(bytes(1, &scalar(&tag(name, of_epoch), value)));
+        }
+    }
+    event.extend(bytes(5, &summary));
+    Some(event)
+}
+
+fn tag(name: &str, of_epoch: bool) -> String {
+    match (of_epoch, name.strip_prefix("validation_")) {
+        (true, Some(metric)) => format!("validation/{metric}"),
+        (true, None) => format!("epoch/{name}"),
+        (false, _) => format!("train/{name}"),
+    }
+}
+
+/// `Summary.Value { string tag = 1; float simple_value = 2; }`.
+fn scalar(tag: &str, value: f64) -> Vec<u8> {
+    let mut message = bytes(1, tag.as_bytes());
+    message.push(2 << 3 | 5);
+    message.extend(single(value).to_le_bytes());
+    message
+}
+
+/// A field of type double.
+fn double(field: u8, value: f64) -> Vec<u8> {
+    let mut message = vec![field << 3 | 1];
+    message.extend(value.to_le_bytes());
+    message
+}
+
+/// A field of type int64 that is not negative.
+fn number(field: u8, value: u64) -> Vec<u8> {
+    let mut message = vec![field << 3];
+    message.extend(varint(value));
+    message
+}
+
+/// A field of type string or of a message.
+fn bytes(field: u8, value: &[u8]) -> Vec<u8> {
+    let mut message = vec![field << 3 | 2];
+    message.extend(varint(value.len() as u64));
+    message.extend(value);
+    message
+}
+
+/// Seven bits a byte, the lowest first; all bytes but the last have the top bit.
+fn varint(mut value: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    loop {
+        let low = value.to_le_bytes()[0] & 0x7f;
+        value >>= 7;
+        if value == 0 {
+            bytes.push(low);
+            return bytes;
+        }
+        bytes.push(low | 0x80);
+    }
+}
+
+fn record(data: &[u8]) -> Vec<u8> {
+    let length = (data.len() as u64).to_le_bytes();
+    let mut record = length.to_vec();
+    record.extend(masked_crc(&length));
+    record.extend(data);
+    record.extend(masked_crc(data));
+    record
+}
+
+fn masked_crc(data: &[u8]) -> [u8; 4] {
+    crc32c::crc32c(data)
+        .rotate_right(15)
+        .wrapping_add(0xa282_ead8)
+        .to_le_bytes()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use feedline_storage::Store;
+
+    use super::*;
+    use crate::{run_folder::runtime, testing::contents};
+
+    /// The records of a part behind its first.
+    pub(crate) fn behind_the_version(part: &[u8]) -> &[u8] {
+        part.strip_prefix(version().as_slice()).unwrap()
+    }
+
+    #[test]
+    fn the_bytes_are_those_that_tensorflow_writes() {
+        // Written by TensorFlow's `EventsWriter` with wall time 0, up to the time itself.
+        let begin = [24, 0, 0, 0, 0, 0, 0, 0, 0xa3, 0x7f, 0x4b, 0x22];
+        assert_eq!(version()[..12], begin);
+        let line = r#"{"kind":"step","step":300,"epoch":1,"loss":0.5,"unix_s":2.0}"#;
+        let mut expected = vec![9, 0, 0, 0, 0, 0, 0, 0, 64, 16, 172, 2];
+        expected.extend([42, 19, 10, 17, 10, 10]);
+        expected.extend(b"train/loss");
+        expected.extend([21, 0, 0, 0, 63]);
+        assert_eq!(event(line), Some(expected));
+    }
+
+    #[test]
+    fn numbers_are_named_by_what_they_measure_and_nothing_else_is_a_scalar() {
+        let text = |line| String::from_utf8_lossy(&event(line).unwrap()).into_owned();
+        let line = r#"{"kind":"epoch","epoch":0,"step":4,"train_loss":0.5,"validation_rmse":2.0,"best":true}"#;
+        let found = text(line);
+        assert!(found.contains("epoch/train_loss"), "{found}");
+        assert!(found.contains("validation/rmse"), "{found}");
+        assert!(!found.contains("best"), "{found}");
+        assert_eq!(event(r#"{"kind":"note"}"#), None);
+    }
+
+    #[test]
+    fn parts_grow_with_the_run_and_a_run_that_goes_on_replaces_them() {
+        let runtime = runtime().unwrap();
+        let store = Store::memory();
+        let folder = RunFolder::new(runtime.handle().clone(), store.clone());
+        let line = |step: u64| format!("{{\"kind\":\"step\",\"step\":{step},\"loss\":0.5}}\n");
+        let all: String = (0..1000).map(line).collect();
+        let mut files = EventFiles::new("");
+        for step in 0..1000 {
+            files.add(&line(step));
+            files.flush(&folder).unwrap();
+        }
+        files.finish(&folder).unwrap();
+        let parts = contents(&store);
+        assert!((20..200).contains(&parts.len()), "{} parts", parts.len());
+        let together: Vec<u8> = parts
+            .values()
+            .flat_map(|p| behind_the_version(p))
+            .copied()
+            .collect();
+        assert_eq!(together, events(&all));
+
+        let last = parts.keys().next_back().unwrap().clone();
+        let cut: String = (0..400).map(line).collect();
+        EventFiles::new(&cut).finish(&folder).unwrap();
+        let parts = contents(&store);
+        let (path, part) = parts.first_key_value().unwrap();
+        assert_eq!((parts.len(), path > &last), (1, true));
+        assert_eq!(behind_the_version(part), events(&cut));
+    }
+}
