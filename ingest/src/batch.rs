@@ -1,7 +1,7 @@
 //! A batch: pages gathered until they are worth a commit, decided by contract and written as Parquet.
 //!
 //! Data file: `_feedline_seq` u64, `_feedline_row` u32, `_feedline_hash` fixed-size binary (16), then the source's columns,
-//! all nullable: `Null`, `Utf8` and `Json` as text, `Bool`, `Int64` and `Float64` as themselves. Rows are in the order of
+//! all nullable: `Null`, `Utf8` and `Json` as text, the others as themselves. Rows are in the order of
 //! the source. Rejects file: `_feedline_seq`, `_feedline_row`, `reason`, `path` (column, or empty), `detail`, `raw` (the
 //! record as canonical JSON, or the line as it came). `_feedline_row` counts all records of the batch from 0, so landed
 //! rows, rejects and the gaps that duplicates leave add up.
@@ -12,8 +12,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::{
     array::{
-        ArrayRef, BooleanArray, FixedSizeBinaryBuilder, Float64Array, Int64Array, RecordBatch,
-        StringArray, StringBuilder, UInt32Array, UInt64Array,
+        ArrayRef, BinaryArray, BooleanArray, FixedSizeBinaryBuilder, Float64Array, Int64Array,
+        RecordBatch, StringArray, StringBuilder, UInt32Array, UInt64Array,
     },
     datatypes::{Field, Schema},
 };
@@ -44,16 +44,21 @@ use crate::{
 /// Most records of a batch: rows have 24 bits in [`feedline_schemas::ids::Origin`].
 const MAX_RECORDS: usize = 1 << 24;
 
+/// A batch of this many bytes is committed at the end of its page: columns are held in memory, with 32-bit offsets.
+const MOST_BYTES: u64 = 128 << 20;
+
 /// Pages since the last commit.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Batch {
     records: Vec<Record>,
     pages: u64,
+    bytes: u64,
 }
 
 impl Batch {
     /// Adds a page's records.
     pub(crate) fn push(&mut self, page: Page) -> Result<Position, Error> {
+        self.bytes += page.records.iter().map(Record::size).sum::<u64>();
         self.records.extend(page.records);
         self.pages += 1;
         if self.records.len() > MAX_RECORDS {
@@ -70,7 +75,7 @@ impl Batch {
 
     /// Whether it is time to commit.
     pub(crate) fn is_full(&self, config: &BatchConfig) -> bool {
-        self.len() >= config.rows || self.pages >= config.pages
+        self.len() >= config.rows || self.pages >= config.pages || self.bytes >= MOST_BYTES
     }
 
     /// Number of records.
@@ -396,6 +401,11 @@ fn array(column: &Column, cells: Vec<Option<&Value>>) -> ArrayRef {
         ))),
         ColumnType::Utf8 | ColumnType::Null => texts(converted(column, cells, contract::text)),
         ColumnType::Json => texts(converted(column, cells, |value| Some(value.canonical()))),
+        ColumnType::Binary => Arc::new(BinaryArray::from_iter(converted(
+            column,
+            cells,
+            contract::bytes,
+        ))),
     }
 }
 

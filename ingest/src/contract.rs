@@ -11,6 +11,7 @@
 //! | `Float64` | float | integer up to 2^53, text `"1.50"` | | everything else |
 //! | `Utf8` | text | number or boolean to its JSON text | | list, object |
 //! | `Json` | list, object | | | everything else |
+//! | `Binary` | bytes | | | everything else |
 //!
 //! Null fits everywhere. Text converts to a number only if the number says the same: not `"012"`, `"12k"` or one with
 //! more digits than a float holds. A cell (text without a type) is read as what it looks like, and stays as written in
@@ -18,7 +19,7 @@
 //! (then it is a conflict); integers of earlier batches stay exact in their own files.
 //!
 //! `widen` turns a conflict between a scalar and a scalar column into a new version with a wider column, `Float64` if that
-//! holds both and otherwise `Utf8`; no type holds a scalar and a list or object, so such a record is set aside. `freeze` allows new columns and undecided
+//! holds both and otherwise `Utf8`; no type holds a scalar beside a list, an object or bytes, so such a record is set aside. `freeze` allows new columns and undecided
 //! ones to be decided, nothing else.
 //!
 //! All decisions of a batch are made before any of it is written, in the order of its records, and a record that is set
@@ -242,8 +243,8 @@ impl<'a> Contract<'a> {
             ColumnType::Int64 if !self.big[column] && float(value).is_some() => {
                 Fit::Becomes(ColumnType::Float64)
             }
-            ColumnType::Json => Fit::Conflict,
-            _ if infer(value) == ColumnType::Json => Fit::Conflict,
+            ColumnType::Json | ColumnType::Binary => Fit::Conflict,
+            _ if is_whole(infer(value)) => Fit::Conflict,
             _ => Fit::Becomes(ColumnType::Utf8),
         }
     }
@@ -271,7 +272,13 @@ fn noun(r#type: ColumnType) -> &'static str {
         ColumnType::Float64 => "float",
         ColumnType::Utf8 => "text",
         ColumnType::Json => "JSON (lists or objects)",
+        ColumnType::Binary => "bytes",
     }
+}
+
+/// Whether values of this type never become text.
+fn is_whole(r#type: ColumnType) -> bool {
+    matches!(r#type, ColumnType::Json | ColumnType::Binary)
 }
 
 /// The type a column gets from its first value.
@@ -283,6 +290,7 @@ fn infer(value: &Value) -> ColumnType {
         Value::Float(_) => ColumnType::Float64,
         Value::Text(_) => ColumnType::Utf8,
         Value::List(_) | Value::Object(_) => ColumnType::Json,
+        Value::Bytes(_) => ColumnType::Binary,
         Value::Cell(text) => infer(&read_cell(text)),
     }
 }
@@ -310,8 +318,8 @@ fn fit(column: ColumnType, value: &Value) -> Fit {
         }
         ColumnType::Int64 => Fit::Conflict,
         ColumnType::Float64 => fits(float(value).is_some()),
-        ColumnType::Utf8 => fits(infer(value) != ColumnType::Json),
-        ColumnType::Json => fits(infer(value) == ColumnType::Json),
+        ColumnType::Utf8 => fits(!is_whole(infer(value))),
+        ColumnType::Json | ColumnType::Binary => fits(infer(value) == column),
     }
 }
 
@@ -375,6 +383,14 @@ pub(crate) fn text(value: &Value) -> Option<String> {
     }
 }
 
+/// The value as a column of bytes holds it.
+pub(crate) fn bytes(value: &Value) -> Option<Vec<u8>> {
+    match value {
+        Value::Bytes(bytes) => Some(bytes.clone()),
+        _ => None,
+    }
+}
+
 /// Whether a landed value was converted to get into a column of type `column`. A cell has no type to convert from.
 pub(crate) fn is_coerced(column: ColumnType, value: &Value) -> bool {
     !matches!(value, Value::Null | Value::Cell(_)) && infer(value) != column
@@ -421,7 +437,7 @@ fn decimal(text: &str) -> Option<(bool, String, i64)> {
 
 #[cfg(test)]
 mod tests {
-    use ColumnType::{Bool, Float64, Int64, Json, Null, Utf8};
+    use ColumnType::{Binary, Bool, Float64, Int64, Json, Null, Utf8};
     use TypeContract::{Freeze, NullValue, QuarantineRow, Widen};
 
     use super::*;
@@ -481,6 +497,7 @@ mod tests {
                         Float64 => float(value).is_some(),
                         Utf8 => text(value).is_some(),
                         Json => matches!(value, Value::List(_) | Value::Object(_)),
+                        Binary => bytes(value).is_some(),
                     };
                     assert!(
                         held,
@@ -514,6 +531,16 @@ mod tests {
         check(QuarantineRow, "[1.0, null]", "++", Float64);
         check(QuarantineRow, r#"["a", null]"#, "++", Utf8);
         check(QuarantineRow, "[[], {}, [1]]", "+++", Json);
+    }
+
+    #[test]
+    fn bytes_are_a_column_of_their_own_in_every_mode() {
+        let bytes = || Value::Bytes(vec![0, 255]);
+        for types in [QuarantineRow, Widen] {
+            let values = vec![Value::Null, bytes(), Value::Text("00ff".into()), bytes()];
+            check_values(types, values, "++x+", Binary);
+            check_values(types, vec![Value::Text("00ff".into()), bytes()], "+x", Utf8);
+        }
     }
 
     #[test]

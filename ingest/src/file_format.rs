@@ -18,6 +18,10 @@ pub(crate) enum Kind {
     Ndjson,
     /// Parquet.
     Parquet,
+    /// idx pictures.
+    Idx,
+    /// Plain text.
+    Text,
 }
 
 /// How a file is packed.
@@ -38,11 +42,7 @@ pub(crate) enum Packing {
 /// [`Error::Config`] for a delimiter that is not one ASCII character.
 pub(crate) fn of(name: &str, config: &SourceConfig) -> Result<Option<(Kind, Packing)>, Error> {
     let name = name.to_ascii_lowercase();
-    let (stem, packing) = match name.rsplit_once('.') {
-        Some((stem, "gz")) => (stem, Packing::Gzip),
-        Some((stem, "zst")) => (stem, Packing::Zstd),
-        _ => (name.as_str(), Packing::Plain),
-    };
+    let (stem, packing) = stem(&name);
     let ending = stem.rsplit_once('.').map_or("", |(_, ending)| ending);
     let separator = if ending == "tsv" { b'\t' } else { b',' };
     let csv = Kind::Csv {
@@ -53,9 +53,44 @@ pub(crate) fn of(name: &str, config: &SourceConfig) -> Result<Option<(Kind, Pack
         (FileFormat::Json, _) | (FileFormat::Auto, "json" | "geojson") => Some(Kind::Json),
         (FileFormat::Ndjson, _) | (FileFormat::Auto, "ndjson" | "jsonl") => Some(Kind::Ndjson),
         (FileFormat::Parquet, _) | (FileFormat::Auto, "parquet") => Some(Kind::Parquet),
+        (FileFormat::Idx, _) => Some(Kind::Idx),
+        (FileFormat::Text, _) => Some(Kind::Text),
         (FileFormat::Auto, _) => None,
     };
+    check_details(config)?;
     Ok(kind.map(|kind| (kind, packing)))
+}
+
+/// How the file called `name` is packed.
+pub(crate) fn packing(name: &str) -> Packing {
+    stem(&name.to_ascii_lowercase()).1
+}
+
+fn stem(name: &str) -> (&str, Packing) {
+    match name.rsplit_once('.') {
+        Some((stem, "gz")) => (stem, Packing::Gzip),
+        Some((stem, "zst")) => (stem, Packing::Zstd),
+        _ => (name, Packing::Plain),
+    }
+}
+
+/// Details that have no meaning for the format are mistakes.
+fn check_details(config: &SourceConfig) -> Result<(), Error> {
+    if config.idx.labels.is_some() && config.format != FileFormat::Idx {
+        let reason = "labels belong to pictures: set `format = \"idx\"`, or remove this key";
+        return Err(Error::config("idx.labels", reason));
+    }
+    match config.text.separator.as_deref() {
+        Some(_) if config.format != FileFormat::Text => Err(Error::config(
+            "text.separator",
+            "it belongs to plain text: set `format = \"text\"`, or remove this key",
+        )),
+        Some("") => Err(Error::config(
+            "text.separator",
+            "nothing stands between any two characters; give some text, or remove this key",
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn delimiter(config: &SourceConfig) -> Result<Option<u8>, Error> {
@@ -109,6 +144,34 @@ mod tests {
         check("a.txt", FileFormat::Auto, None);
         check("a.gz", FileFormat::Auto, None);
         check("a.txt.gz", FileFormat::Csv, Some((comma, Packing::Gzip)));
+        check(
+            "a.txt",
+            FileFormat::Text,
+            Some((Kind::Text, Packing::Plain)),
+        );
+        check(
+            "train-images-idx3-ubyte.gz",
+            FileFormat::Idx,
+            Some((Kind::Idx, Packing::Gzip)),
+        );
+    }
+
+    #[test]
+    fn details_of_another_format_are_refused() {
+        let refused = |change: fn(&mut SourceConfig)| {
+            let mut config = source("a.csv");
+            change(&mut config);
+            of("a.csv", &config).unwrap_err().to_string()
+        };
+        let labels = refused(|c| c.idx.labels = Some("l".into()));
+        assert!(labels.starts_with("`idx.labels`: labels belong to pictures"));
+        let separator = refused(|c| c.text.separator = Some("--".into()));
+        assert!(separator.starts_with("`text.separator`: it belongs to plain text"));
+        let empty = refused(|c| {
+            c.format = FileFormat::Text;
+            c.text.separator = Some(String::new());
+        });
+        assert!(empty.starts_with("`text.separator`: nothing stands between"));
     }
 
     #[test]

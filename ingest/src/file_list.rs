@@ -4,7 +4,21 @@ use feedline_schemas::{commit::Position, config::SourceConfig};
 use feedline_storage::{Store, StoreOptions};
 use tracing::{info, warn};
 
-use crate::{error::Error, file_format, glob, rows::Layout};
+use crate::{
+    error::Error,
+    file_format::{self, Packing},
+    glob,
+    rows::Layout,
+};
+
+/// The labels of a file of pictures.
+#[derive(Clone, Debug)]
+pub(crate) struct Labels {
+    pub(crate) store: Store,
+    pub(crate) path: String,
+    pub(crate) url: String,
+    pub(crate) packing: Packing,
+}
 
 /// A file that the configuration names.
 #[derive(Clone, Debug)]
@@ -13,8 +27,10 @@ pub(crate) struct Found {
     pub(crate) path: String,
     /// As the configuration writes it: a pipeline moved with its files still knows them.
     pub(crate) url: String,
+    /// Size, with that of its labels.
     pub(crate) bytes: u64,
     pub(crate) layout: Layout,
+    pub(crate) labels: Option<Labels>,
 }
 
 /// The files that a configuration names.
@@ -27,13 +43,52 @@ pub(crate) struct FileList {
 impl FileList {
     /// Looks for the files. When there are none any more but all of them had been read, there is nothing to do.
     pub(crate) async fn look(&self, at: &Position) -> Result<Vec<Found>, Error> {
-        match self.list().await {
+        match self.labelled().await {
             Err(Error::Config { reason, .. }) if matches!(at, Position::Done { .. }) => {
                 warn!(source = %self.config.name, reason, "all files had been read, and now they are gone");
                 Ok(Vec::new())
             }
             found => found,
         }
+    }
+
+    /// The files, and the labels of the one that has some.
+    async fn labelled(&self) -> Result<Vec<Found>, Error> {
+        let mut found = self.list().await?;
+        let Some(url) = &self.config.idx.labels else {
+            return Ok(found);
+        };
+        let [pictures] = &mut found[..] else {
+            let reason = format!(
+                "it names the labels of one file, but `url` names {} files; make one source of each",
+                found.len()
+            );
+            return Err(Error::config("idx.labels", reason));
+        };
+        let name = url.rfind('/').map_or(0, |slash| slash + 1);
+        let store = self.store_of("idx.labels", &url[..name])?;
+        let path = url[name..].to_owned();
+        let bytes = store
+            .size(&path)
+            .await
+            .map_err(|e| match e.is_not_found() {
+                true => Error::config(
+                    "idx.labels",
+                    format!(
+                        "there is no file `{url}` (looked for `{}`); check the path",
+                        store.url_of(&path)
+                    ),
+                ),
+                false => e.into(),
+            })?;
+        pictures.bytes += bytes;
+        pictures.labels = Some(Labels {
+            packing: file_format::packing(&path),
+            url: url.clone(),
+            store,
+            path,
+        });
+        Ok(found)
     }
 
     async fn list(&self) -> Result<Vec<Found>, Error> {
@@ -60,8 +115,12 @@ impl FileList {
     }
 
     fn store(&self, folder: &str) -> Result<Store, Error> {
+        self.store_of("url", folder)
+    }
+
+    fn store_of(&self, key: &str, folder: &str) -> Result<Store, Error> {
         let folder = if folder.is_empty() { "." } else { folder };
-        Store::open(folder, &self.options).map_err(|e| Error::config("url", e.to_string()))
+        Store::open(folder, &self.options).map_err(|e| Error::config(key, e.to_string()))
     }
 
     /// The file called by the configured URL, or the folder. Its name begins at `name`.
@@ -81,6 +140,7 @@ impl FileList {
                     bytes,
                     layout,
                     store,
+                    labels: None,
                 }])
             }
             Err(e) if !e.is_not_found() => Err(e.into()),
@@ -160,19 +220,23 @@ impl FileList {
                 url,
                 bytes,
                 layout,
+                labels: None,
             })
         });
         found.collect()
     }
 
     fn layout(&self, path: &str) -> Result<Option<Layout>, Error> {
-        let SourceConfig { csv, records, .. } = &self.config;
+        let SourceConfig {
+            csv, records, text, ..
+        } = &self.config;
         let format = file_format::of(path, &self.config)?;
         Ok(format.map(|(kind, packing)| Layout {
             kind,
             packing,
             csv: csv.clone(),
             records: records.clone(),
+            text: text.clone(),
         }))
     }
 }

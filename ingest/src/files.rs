@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use feedline_schemas::{
     commit::{FileMark, FileProgress, Position},
     config::SourceConfig,
+    ids::Hash128,
 };
 
 use crate::{
@@ -25,6 +26,8 @@ use crate::{
 
 /// Most records of a page.
 const PAGE: u64 = 4096;
+/// A page ends with the record that brings it to this many bytes.
+const PAGE_BYTES: u64 = 32 << 20;
 
 /// Opens the files that `config` names. They are looked for when the first page is asked for.
 ///
@@ -152,7 +155,8 @@ fn changed(url: &str) -> Error {
 
 /// A file that is being read.
 struct OpenFile {
-    bytes: FileBytes,
+    /// URL, size and hash, those of its labels in them.
+    mark: FileMark,
     rows: Box<dyn Rows>,
     /// Records handed out, from the beginning of the file.
     read: u64,
@@ -163,24 +167,34 @@ struct OpenFile {
 impl OpenFile {
     async fn open(file: &Found, skip: u64, at: &Position) -> Result<Self, Error> {
         let bytes = FileBytes::open(&file.store, &file.path, &file.url).await?;
+        let mut mark = bytes.mark.clone();
+        let mut labels = None;
+        if let Some(found) = &file.labels {
+            let file = FileBytes::open(&found.store, &found.path, &found.url).await?;
+            mark.bytes += file.mark.bytes;
+            let both = [mark.hash, file.mark.hash].map(|hash| hash.get().to_be_bytes());
+            mark.hash = Hash128::of(both.as_flattened());
+            labels = Some((file, found.packing));
+        }
         if let Position::File {
             current: Some(current),
             ..
         } = at
-            && current.hash != bytes.mark.hash
+            && current.hash != mark.hash
         {
             return Err(changed(&file.url));
         }
         let layout = file.layout.clone();
         blocking(move || {
             let unreadable = |reason| Error::File {
-                url: bytes.mark.url.clone(),
+                url: mark.url.clone(),
                 reason,
             };
-            let mut rows = rows::open(&bytes, &layout, skip).map_err(unreadable)?;
+            let mut rows =
+                rows::open(&bytes, labels.as_ref(), &layout, skip).map_err(unreadable)?;
             let ahead = rows.next().map_err(unreadable)?;
             Ok(Self {
-                bytes,
+                mark,
                 rows,
                 read: skip,
                 ahead,
@@ -190,18 +204,21 @@ impl OpenFile {
     }
 
     fn mark(&self) -> &FileMark {
-        &self.bytes.mark
+        &self.mark
     }
 
     fn page(mut self, most: u64) -> Result<(Self, Vec<Record>), Error> {
         let mut records = Vec::new();
+        let mut bytes = 0;
         while (records.len() as u64) < most
+            && bytes < PAGE_BYTES
             && let Some(record) = self.ahead.take()
         {
+            bytes += record.size();
             records.push(record);
             let next = self.rows.next();
             self.ahead = next.map_err(|reason| Error::File {
-                url: self.bytes.mark.url.clone(),
+                url: self.mark.url.clone(),
                 reason,
             })?;
         }
@@ -226,10 +243,10 @@ pub(crate) mod tests {
         load("p", &text, &[]).unwrap().config.source.remove(0)
     }
 
-    struct Folder(tempfile::TempDir);
+    pub(crate) struct Folder(tempfile::TempDir);
 
     impl Folder {
-        fn new(files: &[(&str, &[u8])]) -> Self {
+        pub(crate) fn new(files: &[(&str, &[u8])]) -> Self {
             let folder = Self(tempfile::tempdir().unwrap());
             files
                 .iter()
@@ -237,14 +254,18 @@ pub(crate) mod tests {
             folder
         }
 
-        fn write(&self, name: &str, content: &[u8]) {
+        pub(crate) fn write(&self, name: &str, content: &[u8]) {
             let path = self.0.path().join(name);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, content).unwrap();
         }
 
-        fn source(&self, name: &str) -> SourceConfig {
-            source(&format!("{}/{name}", self.0.path().display()))
+        pub(crate) fn path(&self, name: &str) -> String {
+            format!("{}/{name}", self.0.path().display())
+        }
+
+        pub(crate) fn source(&self, name: &str) -> SourceConfig {
+            source(&self.path(name))
         }
     }
 
@@ -261,7 +282,7 @@ pub(crate) mod tests {
     }
 
     /// All pages from `at`: records for a reader, and the position after each page.
-    async fn pages(
+    pub(crate) async fn pages(
         config: &SourceConfig,
         at: Position,
     ) -> Result<Vec<(Vec<String>, Position)>, Error> {
@@ -286,7 +307,7 @@ pub(crate) mod tests {
         }
     }
 
-    async fn records(config: &SourceConfig) -> Vec<String> {
+    pub(crate) async fn records(config: &SourceConfig) -> Vec<String> {
         pages(config, Position::Start)
             .await
             .unwrap()
@@ -295,14 +316,14 @@ pub(crate) mod tests {
             .collect()
     }
 
-    async fn refused(config: &SourceConfig) -> String {
+    pub(crate) async fn refused(config: &SourceConfig) -> String {
         pages(config, Position::Start)
             .await
             .unwrap_err()
             .to_string()
     }
 
-    fn gzip(content: &[u8]) -> Vec<u8> {
+    pub(crate) fn gzip(content: &[u8]) -> Vec<u8> {
         let mut writer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         writer.write_all(content).unwrap();
         writer.finish().unwrap()

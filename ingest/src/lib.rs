@@ -20,6 +20,7 @@ mod files;
 mod flatten;
 mod glob;
 mod http;
+mod idx_rows;
 mod json;
 mod landed_file;
 mod pagination;
@@ -31,6 +32,7 @@ mod rows;
 mod run;
 mod settings;
 mod source;
+mod text_rows;
 mod value;
 
 pub use self::{

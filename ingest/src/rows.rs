@@ -9,14 +9,19 @@ use std::{
     },
 };
 
-use feedline_schemas::{config::CsvConfig, record::split_path};
+use feedline_schemas::{
+    config::{CsvConfig, TextConfig},
+    record::split_path,
+};
 use flate2::read::MultiGzDecoder;
 
 use crate::{
     file_bytes::FileBytes,
     file_format::{Kind, Packing},
+    idx_rows::IdxRows,
     parquet_rows::ParquetRows,
     source::Record,
+    text_rows::TextRows,
     value::{Value, shorten},
 };
 
@@ -42,15 +47,26 @@ pub(crate) struct Layout {
     pub(crate) csv: CsvConfig,
     /// JSON: path of the list of records.
     pub(crate) records: String,
+    pub(crate) text: TextConfig,
 }
 
-/// Opens the records of `file`, without the first `skip`.
-pub(crate) fn open(file: &FileBytes, layout: &Layout, skip: u64) -> Result<Box<dyn Rows>, String> {
-    let reader: Box<dyn Read + Send> = match layout.packing {
+/// A file's bytes from its beginning, unpacked.
+pub(crate) fn unpacked(file: &FileBytes, packing: Packing) -> Result<Box<dyn Read + Send>, String> {
+    Ok(match packing {
         Packing::Plain => Box::new(file.reader(0)),
         Packing::Gzip => Box::new(MultiGzDecoder::new(file.reader(0))),
         Packing::Zstd => Box::new(zstd::Decoder::new(file.reader(0)).map_err(|e| e.to_string())?),
-    };
+    })
+}
+
+/// Opens the records of `file`, without the first `skip`. Pictures may have `labels` in a file of their own.
+pub(crate) fn open(
+    file: &FileBytes,
+    labels: Option<&(FileBytes, Packing)>,
+    layout: &Layout,
+    skip: u64,
+) -> Result<Box<dyn Rows>, String> {
+    let reader = unpacked(file, layout.packing)?;
     let mut rows: Box<dyn Rows> = match layout.kind {
         Kind::Csv { delimiter } => {
             Box::new(CsvRows::new(reader, delimiter, &layout.csv.null_values)?)
@@ -60,6 +76,11 @@ pub(crate) fn open(file: &FileBytes, layout: &Layout, skip: u64) -> Result<Box<d
             number: 0,
         }),
         Kind::Json => Box::new(Elements::new(reader, &layout.records)?),
+        Kind::Text => Box::new(TextRows::new(
+            read_whole(reader)?,
+            layout.text.separator.as_deref(),
+        )),
+        Kind::Idx => Box::new(IdxRows::open(file, layout.packing, labels)?),
         Kind::Parquet if layout.packing == Packing::Plain => {
             return ParquetRows::boxed(file.clone(), skip);
         }
@@ -79,7 +100,7 @@ fn read_whole(reader: impl Read) -> Result<Vec<u8>, String> {
         .map_err(|e| e.to_string())?;
     if bytes.len() as u64 > DOCUMENT {
         return Err(
-            "it holds more than 1 GiB and has to fit in memory; split it, or write it as NDJSON"
+            "it holds more than 1 GiB and has to fit in memory; split it, or write its records as NDJSON"
                 .into(),
         );
     }

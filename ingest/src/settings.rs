@@ -115,7 +115,11 @@ pub(crate) fn config_hash(config: &SourceConfig) -> Hash128 {
         }
         SourceKind::Files => {
             let csv = (&config.csv.delimiter, &config.csv.null_values);
-            serde_json::to_vec(&("files", url, records, config.format, csv))
+            let plain = ("files", url, records, config.format, csv);
+            match (&config.idx.labels, &config.text.separator) {
+                (None, None) => serde_json::to_vec(&plain),
+                details => serde_json::to_vec(&(plain, details)),
+            }
         }
     };
     Hash128::of(&decisive.expect("settings have string keys and finite numbers"))
@@ -184,7 +188,14 @@ mod tests {
     fn the_hash_covers_what_is_fetched_and_nothing_else() {
         let hash =
             |index: usize, overrides: &[&str]| config_hash(&pipeline(overrides).source[index]);
-        for other in ["url=y", "records=r", "format=csv", "csv.null_values=['NA']"] {
+        for other in [
+            "url=y",
+            "records=r",
+            "format=csv",
+            "csv.null_values=['NA']",
+            "idx.labels=l",
+            "text.separator='--'",
+        ] {
             assert_ne!(
                 hash(0, &[]),
                 hash(0, &[&format!("source.0.{other}")]),

@@ -22,6 +22,14 @@ pub(crate) enum Record {
 }
 
 impl Record {
+    /// About how many bytes it takes.
+    pub(crate) fn size(&self) -> u64 {
+        match self {
+            Self::Value(value) => value.size(),
+            Self::Bad { raw, detail, .. } => (raw.len() + detail.len()) as u64,
+        }
+    }
+
     /// A record if `value` is an object, otherwise a bad one found at `place` (such as `line 7`).
     pub(crate) fn of(value: Value, place: impl FnOnce() -> String) -> Self {
         match value {

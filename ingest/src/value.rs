@@ -25,6 +25,8 @@ pub(crate) enum Value {
     /// Text whose type the source does not tell (a CSV cell): it is read as the type of its column, and stays exactly
     /// as written in a text column.
     Cell(String),
+    /// Bytes, such as a picture file.
+    Bytes(Vec<u8>),
     /// A list.
     List(Vec<Self>),
     /// An object; keys are distinct and in the order of the source.
@@ -62,13 +64,27 @@ impl Value {
             Self::Int(_) => "an integer",
             Self::Float(_) => "a float",
             Self::Text(_) | Self::Cell(_) => "text",
+            Self::Bytes(_) => "bytes",
             Self::List(_) => "a list",
             Self::Object(_) => "an object",
         }
     }
 
+    /// About how many bytes it takes.
+    pub(crate) fn size(&self) -> u64 {
+        const SCALAR: u64 = 8;
+        match self {
+            Self::Null | Self::Bool(_) | Self::Int(_) | Self::Float(_) => SCALAR,
+            Self::Text(text) | Self::Cell(text) => SCALAR + text.len() as u64,
+            Self::Bytes(bytes) => SCALAR + bytes.len() as u64,
+            Self::List(items) => items.iter().map(Self::size).sum(),
+            Self::Object(entries) => entries.iter().map(|(_, value)| value.size()).sum(),
+        }
+    }
+
     /// Compact JSON with object keys sorted by their bytes: equal values have equal text and, but for cells (written
-    /// as text) and non-finite floats (`NaN`, `inf`, `-inf`), the text parses back to an equal value.
+    /// as text), bytes (written as text of hexadecimal digits) and non-finite floats (`NaN`, `inf`, `-inf`), the text
+    /// parses back to an equal value.
     ///
     /// A float has the fewest digits that read back the same, and always a fraction or an exponent.
     pub(crate) fn canonical(&self) -> String {
@@ -86,6 +102,13 @@ impl Value {
                 write!(out, "{value:?}").expect("writing to a string does not fail")
             }
             Self::Text(text) | Self::Cell(text) => json::write_text(text, out),
+            Self::Bytes(bytes) => {
+                const DIGITS: &[u8; 16] = b"0123456789abcdef";
+                let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+                out.push('"');
+                out.extend(digits.map(|digit| char::from(DIGITS[usize::from(digit)])));
+                out.push('"');
+            }
             Self::List(items) => {
                 out.push('[');
                 for (i, item) in items.iter().enumerate() {

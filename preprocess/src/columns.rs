@@ -100,10 +100,11 @@ pub(crate) fn merge<'a>(schemas: impl IntoIterator<Item = &'a RecordSchema>) -> 
 }
 
 fn widest(a: ColumnType, b: ColumnType) -> ColumnType {
-    use ColumnType::{Float64, Int64, Json, Null, Utf8};
+    use ColumnType::{Binary, Float64, Int64, Json, Null, Utf8};
     match (a.min(b), a.max(b)) {
         (narrow, wide) if narrow == wide || narrow == Null => wide,
         (Int64, Float64) => Float64,
+        (_, Binary) => Binary,
         (_, Json) => Json,
         _ => Utf8,
     }
@@ -295,12 +296,13 @@ fn target(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<Option<Tar
             format!("`{name}` is the target, a model would be given the answer; remove it"),
         ));
     }
-    if matches!(column.r#type, ColumnType::Null | ColumnType::Json) {
-        let what = if column.r#type == ColumnType::Null {
-            "holds no value in any row"
-        } else {
-            "holds lists"
-        };
+    let unfit = match column.r#type {
+        ColumnType::Null => Some("holds no value in any row"),
+        ColumnType::Json => Some("holds lists"),
+        ColumnType::Binary => Some("holds bytes"),
+        _ => None,
+    };
+    if let Some(what) = unfit {
         return Err(Error::config(
             KEY,
             format!("column `{name}` {what}, so it cannot be a target"),
@@ -426,7 +428,11 @@ fn input_kind(
             "dataset.features",
             format!("column `{name}` holds lists, which cannot be features yet; leave it out"),
         )),
-        ColumnType::Null | ColumnType::Json => {
+        ColumnType::Binary if explicit => Err(Error::config(
+            "dataset.features",
+            format!("column `{name}` holds bytes, which are no features; leave it out"),
+        )),
+        ColumnType::Null | ColumnType::Json | ColumnType::Binary => {
             tracing::info!(column = %name, r#type = ?column.r#type, "column is not a feature: it holds no numbers or text");
             Ok(None)
         }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use arrow::{
     array::{
-        Array, ArrayRef, AsArray, BooleanArray, FixedSizeBinaryBuilder, Float64Array, Int64Array,
-        StringArray,
+        Array, ArrayRef, AsArray, BinaryArray, BooleanArray, FixedSizeBinaryBuilder, Float64Array,
+        Int64Array, StringArray,
     },
     datatypes::{DataType, Float64Type, Int64Type},
 };
@@ -95,6 +95,7 @@ enum Cell<'a> {
     Int(&'a Int64Array),
     Float(&'a Float64Array),
     Text(&'a StringArray),
+    Bytes(&'a BinaryArray),
 }
 
 impl<'a> Cell<'a> {
@@ -104,6 +105,7 @@ impl<'a> Cell<'a> {
             DataType::Int64 => Self::Int(column.as_primitive::<Int64Type>()),
             DataType::Float64 => Self::Float(column.as_primitive::<Float64Type>()),
             DataType::Utf8 => Self::Text(column.as_string()),
+            DataType::Binary => Self::Bytes(column.as_binary()),
             other => {
                 return Err(DataFusionError::Internal(format!(
                     "no landed column is of type {other}"
@@ -122,6 +124,7 @@ impl<'a> Cell<'a> {
             (Self::Int(values), Cells::Text) => text(&values.value(row).to_string(), bytes),
             (Self::Float(values), cells) => float(values.value(row), cells, bytes),
             (Self::Text(values), _) => text(values.value(row), bytes),
+            (Self::Bytes(values), _) => framed_value(b'x', values.value(row), bytes),
         }
     }
 }
@@ -145,9 +148,13 @@ fn float(value: f64, cells: Cells, bytes: &mut Vec<u8>) {
 }
 
 fn text(value: &str, bytes: &mut Vec<u8>) {
-    bytes.push(b't');
+    framed_value(b't', value.as_bytes(), bytes);
+}
+
+fn framed_value(tag: u8, value: &[u8], bytes: &mut Vec<u8>) {
+    bytes.push(tag);
     bytes.extend((value.len() as u64).to_le_bytes());
-    bytes.extend(value.as_bytes());
+    bytes.extend(value);
 }
 
 fn framed(name: &[u8]) -> Vec<u8> {
@@ -178,6 +185,10 @@ mod tests {
         Arc::new(StringArray::from(vec![value]))
     }
 
+    fn bytes(value: &[u8]) -> ArrayRef {
+        Arc::new(BinaryArray::from(vec![value]))
+    }
+
     fn check(cells: Cells, a: ArrayRef, b: ArrayRef, same: bool) {
         let (left, right) = (hash(cells, &[("c", a)]), hash(cells, &[("c", b)]));
         assert_eq!(left == right, same);
@@ -202,6 +213,8 @@ mod tests {
         let truth: ArrayRef = Arc::new(BooleanArray::from(vec![true]));
         check(Cells::Typed, int(5), text("5"), false);
         check(Cells::Typed, Arc::clone(&truth), text("true"), false);
+        check(Cells::Typed, bytes(b"5"), text("5"), false);
+        check(Cells::Typed, bytes(b"5"), bytes(b"5"), true);
         check(Cells::Text, int(5), text("5"), true);
         check(Cells::Text, float(5.0), text("5"), true);
         check(Cells::Text, truth, text("true"), true);

@@ -206,6 +206,7 @@ fn landed_type(column: ColumnType) -> DataType {
         ColumnType::Bool => DataType::Boolean,
         ColumnType::Int64 => DataType::Int64,
         ColumnType::Float64 => DataType::Float64,
+        ColumnType::Binary => DataType::Binary,
         ColumnType::Null | ColumnType::Utf8 | ColumnType::Json => DataType::Utf8,
     }
 }

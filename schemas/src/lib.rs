@@ -14,6 +14,7 @@ pub mod ids;
 pub mod json_schema;
 pub mod loader_state;
 pub mod manifest;
+pub mod pnm;
 pub mod progress;
 pub mod record;
 pub mod report;

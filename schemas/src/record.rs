@@ -26,6 +26,8 @@ pub enum ColumnType {
     Utf8,
     /// A list (or a value under the depth limit) as JSON text.
     Json,
+    /// Bytes, such as a whole picture file. It has no wider type, and nothing widens to it.
+    Binary,
 }
 
 /// One column.

@@ -90,6 +90,8 @@ pub(crate) fn config(url: &str, r#type: PaginationKind) -> SourceConfig {
         },
         format: Default::default(),
         csv: Default::default(),
+        idx: Default::default(),
+        text: Default::default(),
         contract: Default::default(),
         batch: Default::default(),
         licence: None,

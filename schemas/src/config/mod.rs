@@ -32,8 +32,9 @@ pub use self::{
     schedule::{ScheduleConfig, ScheduleKind, ScheduleUnit},
     secret::SecretRef,
     source::{
-        BatchConfig, ContractConfig, CsvConfig, FileFormat, PaginationConfig, PaginationKind,
-        RetryConfig, SourceConfig, SourceKind, TextOrSecret, TypeContract,
+        BatchConfig, ContractConfig, CsvConfig, FileFormat, IdxConfig, PaginationConfig,
+        PaginationKind, RetryConfig, SourceConfig, SourceKind, TextConfig, TextOrSecret,
+        TypeContract,
     },
     train::{BadShardsPolicy, CheckpointConfig, LoaderCache, LoaderSettings, TrainConfig},
 };

@@ -40,6 +40,12 @@ pub struct SourceConfig {
     /// `files`: details of CSV.
     #[serde(default)]
     pub csv: CsvConfig,
+    /// `files`: details of idx.
+    #[serde(default)]
+    pub idx: IdxConfig,
+    /// `files`: details of plain text.
+    #[serde(default)]
+    pub text: TextConfig,
     /// What to do when records change their shape.
     #[serde(default)]
     pub contract: ContractConfig,
@@ -56,7 +62,7 @@ pub struct SourceConfig {
 pub enum SourceKind {
     /// A JSON API.
     Rest,
-    /// Files: CSV, JSON, NDJSON, Parquet; plain, gzip or zstd.
+    /// Files: CSV, JSON, NDJSON, Parquet, idx pictures, text; plain, gzip or zstd.
     Files,
 }
 
@@ -173,6 +179,12 @@ pub enum FileFormat {
     Ndjson,
     /// Parquet.
     Parquet,
+    /// idx pictures, the layout of MNIST; never chosen by name. A record is `image`, the pixels as a whole PGM file
+    /// (grey) or PPM file (RGB), and `label`, an integer, where `idx.labels` names a file of them.
+    Idx,
+    /// Plain UTF-8 text; never chosen by name. A record is `text`: the whole file, or a part between two
+    /// `text.separator`s.
+    Text,
 }
 
 /// `[source.csv]`.
@@ -183,6 +195,23 @@ pub struct CsvConfig {
     pub delimiter: Option<String>,
     /// Cells read as missing besides the empty one, compared after trimming spaces. Default `[]`.
     pub null_values: Vec<String>,
+}
+
+/// `[source.idx]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct IdxConfig {
+    /// Path or URL of the file with a label for each picture; `url` then names one file of pictures. Default: none.
+    pub labels: Option<String>,
+}
+
+/// `[source.text]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TextConfig {
+    /// What stands between two records and belongs to neither, such as `"\n\n"` for a blank line; a part without any
+    /// visible character is no record. Default: none, a file is one record.
+    pub separator: Option<String>,
 }
 
 /// `[source.contract]`.

@@ -1,0 +1,127 @@
+//! Plain text as records: a file is one document, or several with a separator between them.
+
+use crate::{rows::Rows, source::Record, value::Value};
+
+/// Reads documents; a record is an object with `text`, the characters as they stand in the file.
+pub(crate) struct TextRows {
+    /// Without a byte order mark.
+    bytes: Vec<u8>,
+    separator: Option<Vec<u8>>,
+    /// Where the next document begins; past the end when there is none.
+    at: usize,
+    /// Bytes of the mark that was taken off, for messages.
+    mark: usize,
+}
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+impl TextRows {
+    /// The documents of a file's bytes. `separator` has at least one character.
+    pub(crate) fn new(mut bytes: Vec<u8>, separator: Option<&str>) -> Self {
+        let mark = if bytes.starts_with(BYTE_ORDER_MARK) {
+            BYTE_ORDER_MARK.len()
+        } else {
+            0
+        };
+        bytes.drain(..mark);
+        Self {
+            bytes,
+            separator: separator.map(|text| text.as_bytes().to_vec()),
+            at: 0,
+            mark,
+        }
+    }
+
+    /// Where the document that begins at `at` ends, and the next one begins.
+    fn end(&self, at: usize) -> (usize, usize) {
+        let rest = &self.bytes[at..];
+        let found = self.separator.as_ref().and_then(|separator| {
+            let mut windows = rest.windows(separator.len());
+            let found = windows.position(|window| window == separator)?;
+            Some((at + found, at + found + separator.len()))
+        });
+        found.unwrap_or((self.bytes.len(), self.bytes.len() + 1))
+    }
+
+    fn record(&self, start: usize, end: usize) -> Record {
+        let bytes = &self.bytes[start..end];
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Record::Value(Value::Object(vec![(
+                "text".to_owned(),
+                Value::Text(text.to_owned()),
+            )])),
+            Err(e) => Record::Bad {
+                raw: String::from_utf8_lossy(bytes).into_owned(),
+                reason: "invalid_utf8",
+                detail: format!(
+                    "the document that begins at byte {}: byte {} of the file is not UTF-8",
+                    self.mark + start,
+                    self.mark + start + e.valid_up_to()
+                ),
+            },
+        }
+    }
+}
+
+impl Rows for TextRows {
+    fn next(&mut self) -> Result<Option<Record>, String> {
+        while self.at <= self.bytes.len() {
+            let start = self.at;
+            let (end, next) = self.end(start);
+            self.at = next;
+            if !self.bytes[start..end].trim_ascii().is_empty() {
+                return Ok(Some(self.record(start, end)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8], separator: Option<&str>) -> Vec<String> {
+        let mut rows = TextRows::new(bytes.to_vec(), separator);
+        let mut records = Vec::new();
+        while let Some(record) = rows.next().unwrap() {
+            records.push(match record {
+                Record::Value(value) => value.canonical(),
+                Record::Bad { raw, detail, .. } => format!("{detail} | {raw}"),
+            });
+        }
+        records
+    }
+
+    #[test]
+    fn a_file_is_one_document_as_it_stands() {
+        assert_eq!(
+            read(b"\xef\xbb\xbf a\r\n\n\xc3\xa4\n", None),
+            [r#"{"text":" a\r\n\nä\n"}"#]
+        );
+        assert!(read(b" \n\t", None).is_empty());
+        assert!(read(b"", None).is_empty());
+    }
+
+    #[test]
+    fn documents_stand_between_separators_and_blank_ones_are_none() {
+        let expected = [r#"{"text":"a\nb"}"#, r#"{"text":"\nc"}"#, r#"{"text":"d"}"#];
+        assert_eq!(read(b"a\nb\n\n\nc\n\n  \n\nd", Some("\n\n")), expected);
+        assert_eq!(
+            read(b"--a----b--", Some("--")),
+            [r#"{"text":"a"}"#, r#"{"text":"b"}"#]
+        );
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_set_aside_with_their_place() {
+        assert_eq!(
+            read(b"\xef\xbb\xbfab|c\xffd|e", Some("|")),
+            [
+                r#"{"text":"ab"}"#,
+                "the document that begins at byte 6: byte 7 of the file is not UTF-8 | c\u{fffd}d",
+                r#"{"text":"e"}"#
+            ]
+        );
+    }
+}
