@@ -28,7 +28,7 @@ use self::parts::Workers;
 use crate::{
     data::{Samples, Targets},
     input::{self, Normalisation},
-    layers::{MOMENTUM, Pass, Training},
+    layers::{MOMENTUM, Pass, PassSettings, Training},
     loss::Loss,
     model::{Model, Objective},
     number::{exact_len, single},
@@ -43,6 +43,7 @@ pub(crate) struct Engine {
     /// The same without label smoothing.
     measured: Loss,
     normalisation: Normalisation,
+    passes: PassSettings,
     device: Device,
     workers: Workers,
 }
@@ -94,6 +95,7 @@ impl Engine {
             measured: loss.measured(),
             loss,
             normalisation: Normalisation::default(),
+            passes: PassSettings::default(),
             device: Device::flex(),
             workers: Workers::new(threads),
         }
@@ -105,6 +107,11 @@ impl Engine {
             normalisation,
             ..self
         }
+    }
+
+    /// The same, with passes that compute as `passes` say.
+    pub(crate) fn with_passes(self, passes: PassSettings) -> Self {
+        Self { passes, ..self }
     }
 
     /// The model.
@@ -161,7 +168,8 @@ impl Engine {
         let weights = self.weights(bucket);
         let work = |part: Samples<'_>, _| {
             let input = input::tensors(part, &self.normalisation, &self.device);
-            let mut pass = Pass::new(self.model.layout(), &weights, None);
+            let mut pass =
+                Pass::new(self.model.layout(), &weights, None).with_settings(&self.passes);
             let outputs = self.model.forward(&mut pass, &input);
             let losses = self.losses(&self.measured, outputs.clone(), part, &self.device);
             let outputs = match self.model.objective() {
@@ -219,7 +227,7 @@ impl Engine {
             })
             .collect();
         let input = input::tensors(part, &self.normalisation, &device);
-        let mut pass = Pass::new(layout, &weights, Some(training));
+        let mut pass = Pass::new(layout, &weights, Some(training)).with_settings(&self.passes);
         let outputs = self.model.forward(&mut pass, &input);
         let Some(losses) = self.losses(&self.loss, outputs, part, &device) else {
             return PartStep {

@@ -49,6 +49,7 @@ mod model;
 mod models;
 mod number;
 mod optimizer;
+mod pattern;
 mod plan;
 mod random;
 mod run_folder;

@@ -1,7 +1,7 @@
 //! The resolved configuration: every value checked, the loss filled in, and the name of the run that follows from it.
 
 use feedline_schemas::{
-    config::{CheckpointConfig, PicturesConfig, TrainConfig},
+    config::{CheckpointConfig, ModelConfig, PicturesConfig, TrainConfig},
     ids::{Hash128, Step},
 };
 use serde::Serialize;
@@ -91,11 +91,15 @@ impl Settings {
     }
 
     /// Name of the run on the dataset with this fingerprint: 16 hexadecimal digits. What changes neither weights nor
-    /// metrics (`log_every`, `checkpoint`, the dataset's place, how fast it is read) has no part in it.
+    /// metrics (`log_every`, `checkpoint`, `model.checkpoint`, the dataset's place, how fast it is read) has no part in it.
     pub(crate) fn run_name(&self, fingerprint: Hash128) -> String {
         let log_every = TrainConfig::default().log_every;
         let config = TrainConfig {
             dataset: None,
+            model: ModelConfig {
+                checkpoint: Vec::new(),
+                ..self.config.model.clone()
+            },
             log_every,
             checkpoint: CheckpointConfig::default(),
             loader: self.config.loader.order(),
@@ -324,6 +328,7 @@ mod tests {
         assert_eq!(plain.len(), 16);
         assert_eq!(plain, name(|c| c.log_every = 7, 1));
         assert_eq!(plain, name(|c| c.checkpoint.every_steps = 7, 1));
+        assert_eq!(plain, name(|c| c.model.checkpoint = vec!["*".into()], 1));
         assert_eq!(plain, name(|c| c.loader.threads = 7, 1));
         assert_ne!(plain, name(|c| c.loader.window_blocks = 7, 1));
         assert_eq!(

@@ -13,7 +13,7 @@ use crate::{
     Context,
     engine::parts::part_rows,
     error::{Error, config as wrong},
-    layers::LayerFacts,
+    layers::{self, LayerFacts, PassSettings},
     loaders::Loaders,
     models, optimizer, plan,
     run_folder::runtime,
@@ -83,7 +83,8 @@ pub fn summary(config: &TrainConfig, layout: &Layout, threads: usize) -> Result<
     let rows = config.batch_size as usize;
     let part = part_rows(shape, rows, model_layout.len()).min(rows);
     let parts = rows.div_ceil(part).min(threads.max(1)) as u64;
-    let kept: usize = model_layout.facts().iter().map(|layer| layer.kept).sum();
+    let passes = PassSettings::new(model_layout, &config.model.checkpoint)?;
+    let kept = kept(model_layout, &passes);
     let trained = model_layout.trained_entries();
     let optimizer_config = optimizer::resolve(&config.optimizer)?;
     optimizer::check_groups(&optimizer_config, trained)?;
@@ -103,6 +104,21 @@ pub fn summary(config: &TrainConfig, layout: &Layout, threads: usize) -> Result<
             activations: 2 * parts * part as u64 * kept as u64 * NUMBER,
         },
     })
+}
+
+/// Numbers per sample that are kept for the backward pass: of segments that are computed again, their inputs, and all
+/// that the largest of them keeps.
+fn kept(layout: &layers::Layout, passes: &PassSettings) -> usize {
+    let of = |layers: &[LayerFacts]| layers.iter().map(|layer| layer.kept).sum::<usize>();
+    let again = layout.segments().iter().enumerate();
+    let again = again.filter_map(|(i, segment)| passes.again(i).then_some(segment));
+    let (mut kept, mut largest) = (of(layout.facts()), 0);
+    for segment in again {
+        let inside = of(&layout.facts()[segment.layers.clone()]);
+        kept = kept - inside + segment.input;
+        largest = largest.max(inside);
+    }
+    kept + largest
 }
 
 /// [`summary`] for the dataset of `context`, of which the manifest is read and no shard. Blocks.
@@ -242,6 +258,41 @@ model mlp
         assert_eq!(
             (two.parameters, two.optimizer),
             (one.parameters, one.optimizer)
+        );
+    }
+
+    #[test]
+    fn blocks_that_are_computed_again_keep_their_input_only() {
+        let layout = Layout::Tokens {
+            id: feedline_schemas::manifest::TokenType::U16,
+            vocabulary: 64,
+        };
+        let of = |checkpoint: &[&str]| {
+            let model = ModelConfig {
+                r#type: ModelKind::Transformer,
+                layers: Some(8),
+                checkpoint: checkpoint.iter().map(ToString::to_string).collect(),
+                ..ModelConfig::default()
+            };
+            let config = TrainConfig {
+                model,
+                ..TrainConfig::default()
+            };
+            summary(&config, &layout, 1)
+        };
+        let [all, half, none] = [
+            &[][..],
+            &["block.0", "block.1", "block.2", "block.3"],
+            &["*"],
+        ]
+        .map(|checkpoint| of(checkpoint).unwrap().memory.activations);
+        assert!(all > half && half > none);
+        // One of eight blocks is kept whole, and eight inputs.
+        assert!(none < all / 4, "{none} of {all}");
+        let refused = of(&["block.8"]).unwrap_err().to_string();
+        assert!(
+            refused.contains("`train.model.checkpoint`: `block.8` names no block"),
+            "{refused}"
         );
     }
 

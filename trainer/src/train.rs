@@ -13,6 +13,7 @@ use crate::{
     engine::Engine,
     error::Error,
     input::Normalisation,
+    layers::PassSettings,
     loaders::Loaders,
     model::Build,
     models, optimizer,
@@ -139,13 +140,14 @@ impl Opened {
         };
         let trained = model.layout().trained_entries();
         optimizer::check_groups(&config.optimizer, trained)?;
+        let passes = PassSettings::new(model.layout(), &config.model.checkpoint)?;
         let pictures = &config.pictures;
         let normalisation = Normalisation {
             mean: pictures.mean,
             deviation: pictures.deviation,
         };
         let engine = Engine::new(model, self.plan.settings.loss().clone());
-        Ok(engine.with_normalisation(normalisation))
+        Ok(engine.with_normalisation(normalisation).with_passes(passes))
     }
 }
 

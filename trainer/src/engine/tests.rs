@@ -1,5 +1,5 @@
 use feedline_schemas::{
-    config::{LossKind, ModelConfig, NormKind, TrainConfig},
+    config::{LossKind, ModelConfig, ModelKind, NormKind, TrainConfig},
     ids::{Rank, Seed, Step},
 };
 
@@ -257,75 +257,178 @@ fn running_statistics_move_a_tenth_of_the_way_to_those_of_the_batch() {
     assert_eq!(bits(&bucket), bits(&run(3)));
 }
 
+/// Pictures and packed tokens.
+struct Mixed {
+    pixels: Vec<u8>,
+    classes: Vec<i32>,
+    ids: Vec<u32>,
+    segments: Vec<u32>,
+    positions: Vec<u32>,
+}
+
+impl Mixed {
+    const PICTURES: Shape = Shape::Pictures {
+        height: 8,
+        width: 8,
+    };
+    const TOKENS: Shape = Shape::Tokens {
+        length: 300,
+        vocabulary: 5,
+    };
+
+    fn new() -> Self {
+        let pixels = (0..70 * 8 * 8 * 3_u32).map(|i| u8::try_from(i * 31 % 251).unwrap());
+        Self {
+            pixels: pixels.collect(),
+            classes: (0..70).map(|i| i % 3).collect(),
+            ids: (0..10 * 301).map(|i| i * 7 % 5).collect(),
+            segments: (0..10 * 301).map(|i| 1 + i % 301 / 100).collect(),
+            positions: (0..10 * 301).map(|i| i % 301 % 100).collect(),
+        }
+    }
+
+    fn pictures(&self) -> Samples<'_> {
+        let pictures = Inputs {
+            pixels: &self.pixels,
+            sides: [8, 8],
+            ..Inputs::default()
+        };
+        Samples::new(70, pictures, Targets::Classes(&self.classes))
+    }
+
+    fn tokens(&self) -> Samples<'_> {
+        let tokens = Inputs {
+            tokens: &self.ids,
+            segments: &self.segments,
+            positions: &self.positions,
+            length: 301,
+            ..Inputs::default()
+        };
+        Samples::new(10, tokens, Targets::None)
+    }
+}
+
+/// What a step of a model of `config` gives, as bits.
+fn step_bits(config: ModelConfig, shape: Shape, samples: Samples<'_>, threads: usize) -> Vec<u32> {
+    let config = TrainConfig {
+        model: config,
+        ..TrainConfig::default()
+    };
+    let model = models::build(&models::filled(&config), shape, 5).unwrap();
+    let passes = PassSettings::new(model.layout(), &config.model.checkpoint).unwrap();
+    let engine = Engine::with_threads(model, LossKind::CrossEntropy.into(), threads);
+    let engine = engine.with_passes(passes);
+    let bucket = engine.model().initial(Seed::new(2));
+    let mut gradient = vec![0.0; bucket.len()];
+    let computed = engine.loss_and_gradient(&bucket, samples, stream(3), &mut gradient);
+    let numbers = computed.losses.iter().chain(&computed.buffers);
+    let numbers = numbers.chain(&gradient).map(|v| v.to_bits());
+    numbers.collect()
+}
+
+fn of_kind(kind: ModelKind) -> ModelConfig {
+    let narrow = matches!(kind, ModelKind::Transformer | ModelKind::Vit);
+    ModelConfig {
+        r#type: kind,
+        dropout: 0.2,
+        width: narrow.then_some(8),
+        patch: (kind == ModelKind::Vit).then_some(4),
+        ..ModelConfig::default()
+    }
+}
+
 #[test]
 fn pictures_and_tokens_give_the_same_bits_on_any_number_of_threads() {
-    use feedline_schemas::config::ModelKind;
-    let pixels: Vec<u8> = (0..70 * 8 * 8 * 3_u32)
-        .map(|i| u8::try_from(i * 31 % 251).unwrap())
-        .collect();
-    let classes: Vec<i32> = (0..70).map(|i| i % 3).collect();
-    let pictures = Inputs {
-        pixels: &pixels,
-        sides: [8, 8],
-        ..Inputs::default()
-    };
-    let ids: Vec<u32> = (0..10 * 301).map(|i| i * 7 % 5).collect();
-    let segments: Vec<u32> = (0..10 * 301).map(|i| 1 + i % 301 / 100).collect();
-    let positions: Vec<u32> = (0..10 * 301).map(|i| i % 301 % 100).collect();
-    let tokens = Inputs {
-        tokens: &ids,
-        segments: &segments,
-        positions: &positions,
-        length: 301,
-        ..Inputs::default()
-    };
-    let shapes = [
-        Shape::Pictures {
-            height: 8,
-            width: 8,
-        },
-        Shape::Tokens {
-            length: 300,
-            vocabulary: 5,
-        },
-    ];
-    let samples = [
-        Samples::new(70, pictures, Targets::Classes(&classes)),
-        Samples::new(10, tokens, Targets::None),
-    ];
-    let sequence = Some(8);
-    let configs = [
-        ModelConfig {
-            r#type: ModelKind::Cnn,
-            dropout: 0.2,
-            ..ModelConfig::default()
-        },
-        ModelConfig {
-            r#type: ModelKind::Transformer,
-            dropout: 0.2,
-            width: sequence,
-            ..ModelConfig::default()
-        },
-    ];
-    for ((model, shape), samples) in configs.into_iter().zip(shapes).zip(samples) {
-        let config = TrainConfig {
-            model,
-            ..TrainConfig::default()
-        };
-        let bits = |threads| {
-            let model = models::build(&models::filled(&config), shape, 5).unwrap();
-            let engine = Engine::with_threads(model, LossKind::CrossEntropy.into(), threads);
-            let bucket = engine.model().initial(Seed::new(2));
-            let mut gradient = vec![0.0; bucket.len()];
-            let computed = engine.loss_and_gradient(&bucket, samples, stream(3), &mut gradient);
-            let numbers = computed.losses.iter().chain(&computed.buffers);
-            let numbers = numbers.chain(&gradient).map(|v| v.to_bits());
-            numbers.collect::<Vec<_>>()
-        };
+    let mixed = Mixed::new();
+    for (kind, shape, samples) in [
+        (ModelKind::Cnn, Mixed::PICTURES, mixed.pictures()),
+        (ModelKind::Transformer, Mixed::TOKENS, mixed.tokens()),
+    ] {
+        let bits = |threads| step_bits(of_kind(kind), shape, samples, threads);
         let one = bits(1);
         assert_eq!(one, bits(3));
         assert_eq!(one, bits(5));
     }
+}
+
+#[test]
+fn blocks_that_are_computed_again_give_the_same_bits() {
+    let mixed = Mixed::new();
+    for (kind, shape, samples, some) in [
+        (ModelKind::Cnn, Mixed::PICTURES, mixed.pictures(), "conv.1"),
+        (ModelKind::Vit, Mixed::PICTURES, mixed.pictures(), "block.2"),
+        (
+            ModelKind::Transformer,
+            Mixed::TOKENS,
+            mixed.tokens(),
+            "block.0",
+        ),
+    ] {
+        let bits = |checkpoint: &[&str]| {
+            let config = ModelConfig {
+                checkpoint: checkpoint.iter().map(ToString::to_string).collect(),
+                ..of_kind(kind)
+            };
+            step_bits(config, shape, samples, 2)
+        };
+        let kept = bits(&[]);
+        assert!(bits(&["*"]) == kept, "{kind:?}, all");
+        assert!(bits(&[some]) == kept, "{kind:?}, {some}");
+    }
+}
+
+/// Takes a step of a transformer of 12 blocks and prints the process's peak memory.
+fn print_peak_of_a_step(checkpoint: &[&str]) {
+    let config = ModelConfig {
+        r#type: ModelKind::Transformer,
+        layers: Some(12),
+        checkpoint: checkpoint.iter().map(ToString::to_string).collect(),
+        ..ModelConfig::default()
+    };
+    let ids: Vec<u32> = (0..8 * 129).map(|i| i % 64).collect();
+    let tokens = Inputs {
+        tokens: &ids,
+        length: 129,
+        ..Inputs::default()
+    };
+    let shape = Shape::Tokens {
+        length: 128,
+        vocabulary: 64,
+    };
+    step_bits(config, shape, Samples::new(8, tokens, Targets::None), 1);
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    println!("peak {}", peak.unwrap().trim().trim_end_matches(" kB"));
+}
+
+#[test]
+#[ignore = "run by another test, in a process of its own"]
+fn peak_of_a_step_that_keeps_all_blocks() {
+    print_peak_of_a_step(&[]);
+}
+
+#[test]
+#[ignore = "run by another test, in a process of its own"]
+fn peak_of_a_step_that_computes_all_blocks_again() {
+    print_peak_of_a_step(&["*"]);
+}
+
+#[test]
+fn blocks_that_are_computed_again_take_less_than_half_of_the_memory() {
+    let peak = |test: &str| -> u64 {
+        let test = format!("engine::tests::{test}");
+        let mut process = std::process::Command::new(std::env::current_exe().unwrap());
+        let output = process
+            .args(["--exact", &test, "--ignored", "--nocapture"])
+            .output();
+        let text = String::from_utf8(output.unwrap().stdout).unwrap();
+        let peak = text.lines().find_map(|line| line.strip_prefix("peak "));
+        peak.unwrap_or_else(|| panic!("{text}")).parse().unwrap()
+    };
+    let kept = peak("peak_of_a_step_that_keeps_all_blocks");
+    let again = peak("peak_of_a_step_that_computes_all_blocks_again");
+    println!("peak {kept} KiB, {again} KiB with blocks computed again");
+    assert!(again < kept / 2, "{again} KiB of {kept} KiB");
 }
 
 #[test]
@@ -373,7 +476,6 @@ fn steps_per_second() {
 #[test]
 #[ignore = "a measurement, not a check"]
 fn pictures_and_tokens_per_second() {
-    use feedline_schemas::config::ModelKind;
     use feedline_storage::clock::{Clock, SystemClock};
     let clock = SystemClock;
     let pixels = vec![77; 128 * 28 * 28 * 3];

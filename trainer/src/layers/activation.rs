@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn gradients_equal_finite_differences() {
         for activation in [Activation::Gelu, Activation::Relu, Activation::Silu] {
-            check([3, 7], |_| (), |(), _, x| activation.forward(x));
+            check([3, 7], |_| (), move |(), _, x| activation.forward(x));
         }
     }
 

@@ -1,10 +1,11 @@
 //! Where a model's numbers lie, what they are called and what they begin as.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use feedline_schemas::ids::Seed;
 use serde::Serialize;
 
+use super::{Segment, segment::SegmentFacts};
 use crate::random::Stream;
 
 /// A parameter's or buffer's place in the bucket.
@@ -73,6 +74,7 @@ pub struct Builder {
     scope: String,
     dropouts: usize,
     facts: Vec<LayerFacts>,
+    segments: Vec<SegmentFacts>,
 }
 
 impl Builder {
@@ -90,6 +92,27 @@ impl Builder {
         let built = build(self);
         self.scope.truncate(length);
         built
+    }
+
+    /// Lays out with `build` what may be computed again in the backward pass, as
+    /// [`Pass::checkpoint`](super::Pass::checkpoint) does where the configuration names it. `sizes` are those of its
+    /// input for one sample.
+    pub fn segment<T>(
+        &mut self,
+        name: &str,
+        sizes: &[usize],
+        build: impl FnOnce(&mut Self) -> T,
+    ) -> (Segment, T) {
+        let segment = self.segments.len();
+        let first = self.facts.len();
+        self.segments.push(SegmentFacts {
+            name: self.named(name),
+            input: sizes.iter().product(),
+            layers: first..first,
+        });
+        let built = build(self);
+        self.segments[segment].layers.end = self.facts.len();
+        (Segment(segment), built)
     }
 
     /// Adds a parameter. Weight decay applies to it if it `decays`: by custom to weights, not to biases and scales.
@@ -139,25 +162,28 @@ impl Builder {
     /// The layout of everything added.
     #[must_use]
     pub fn finish(self) -> Layout {
-        let mut layout = Layout {
-            trained: self.parameters.len(),
-            facts: self.facts,
-            ..Layout::default()
-        };
+        let trained = self.parameters.len();
+        let (mut entries, mut initials): (Vec<Parameter>, Vec<Initial>) = Default::default();
         let buffers = self.buffers.into_iter();
         let buffers = buffers.map(|(name, shape, initial)| (name, shape, false, initial));
         for (name, shape, decays, initial) in self.parameters.into_iter().chain(buffers) {
-            let begin = bucket_len(&layout.entries);
+            let begin = bucket_len(&entries);
             let range = begin..begin + shape.iter().product::<usize>();
-            layout.initial.push(initial);
-            layout.entries.push(Parameter {
+            initials.push(initial);
+            entries.push(Parameter {
                 name,
                 shape,
                 range,
                 decays,
             });
         }
-        layout
+        Layout {
+            entries: entries.into(),
+            initial: initials.into(),
+            trained,
+            facts: self.facts.into(),
+            segments: self.segments.into(),
+        }
     }
 
     fn named(&self, name: &str) -> String {
@@ -169,15 +195,16 @@ impl Builder {
     }
 }
 
-/// Where a model's parameters and buffers lie in its bucket, and what they begin as.
+/// Where a model's parameters and buffers lie in its bucket, and what they begin as. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
     /// Parameters, then buffers, without gaps.
-    entries: Vec<Parameter>,
-    initial: Vec<Initial>,
+    entries: Arc<[Parameter]>,
+    initial: Arc<[Initial]>,
     /// Entries that are parameters.
     trained: usize,
-    facts: Vec<LayerFacts>,
+    facts: Arc<[LayerFacts]>,
+    segments: Arc<[SegmentFacts]>,
 }
 
 impl Layout {
@@ -220,13 +247,18 @@ impl Layout {
         &self.facts
     }
 
+    /// What may be computed again in the backward pass.
+    pub(crate) fn segments(&self) -> &[SegmentFacts] {
+        &self.segments
+    }
+
     /// The bucket that training begins with: a pure function of the seed.
     #[must_use]
     pub fn initial(&self, seed: Seed) -> Vec<f32> {
         let stream = Stream::initialization(seed);
         let mut bucket = vec![0.0; self.len()];
         let mut drawn = 0;
-        for (entry, initial) in self.entries.iter().zip(&self.initial) {
+        for (entry, initial) in self.entries.iter().zip(&*self.initial) {
             let values = &mut bucket[entry.range.clone()];
             let part = stream.part(drawn);
             match *initial {

@@ -3,7 +3,7 @@
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use feedline_schemas::ids::{Rank, Seed, Step};
 
-use super::{Builder, Layout, Pass, Training};
+use super::{Builder, Layout, Pass, PassSettings, Segment, Training};
 use crate::{random::Stream, testing::uniform};
 
 /// Half of the distance of two points of a central difference.
@@ -20,6 +20,7 @@ fn training() -> Option<Training> {
 /// A layer under test, with parameters away from special values.
 struct Bench<L, const D: usize> {
     layer: L,
+    segment: Segment,
     layout: Layout,
     bucket: Vec<f32>,
     shape: [usize; D],
@@ -29,7 +30,7 @@ struct Bench<L, const D: usize> {
 impl<L, const D: usize> Bench<L, D> {
     fn new(shape: [usize; D], build: impl Fn(&mut Builder) -> L) -> Self {
         let mut builder = Builder::new();
-        let layer = build(&mut builder);
+        let (segment, layer) = builder.segment("layer", &shape[1..], build);
         let layout = builder.finish();
         let mut bucket = layout.initial(Seed::new(2));
         let trained = layout.trained_len();
@@ -44,6 +45,7 @@ impl<L, const D: usize> Bench<L, D> {
         let x = uniform(shape.iter().product(), 51);
         Self {
             layer,
+            segment,
             layout,
             bucket,
             shape,
@@ -79,11 +81,16 @@ impl<L, const D: usize> Bench<L, D> {
         y.into_data().try_into_vec().unwrap()
     }
 
-    /// Gradients in f32 of the sum of the outputs, each times a number.
+    /// Gradients in f32 of the sum of the outputs, each times a number, and what was observed; with the layer computed
+    /// again in the backward pass where `checkpoint` says so.
     fn gradients<const E: usize>(
         &self,
-        forward: impl Fn(&L, &mut Pass<'_>, Tensor<D>) -> Tensor<E>,
-    ) -> (Vec<f32>, Vec<f32>) {
+        forward: impl Fn(&L, &mut Pass<'_>, Tensor<D>) -> Tensor<E> + Send + Sync + 'static,
+        checkpoint: &[String],
+    ) -> Gradients
+    where
+        L: Clone + Send + Sync + 'static,
+    {
         let device = Device::flex().autodiff();
         let entries = self.layout.entries();
         let weights: Vec<Tensor<1>> = entries
@@ -96,8 +103,12 @@ impl<L, const D: usize> Bench<L, D> {
             .collect();
         let x = Tensor::<D>::from_data(TensorData::new(self.x.clone(), self.shape), &device);
         let x = x.require_grad();
-        let mut pass = Pass::new(&self.layout, &weights, training());
-        let y = forward(&self.layer, &mut pass, x.clone());
+        let settings = PassSettings::new(&self.layout, checkpoint).unwrap();
+        let mut pass = Pass::new(&self.layout, &weights, training()).with_settings(&settings);
+        let layer = self.layer.clone();
+        // As deep in the graph as in a model.
+        let deep = (0..20).fold(x.clone(), |x, _| -x);
+        let y = pass.checkpoint(self.segment, deep, move |pass, x| forward(&layer, pass, x));
         let shape = y.dims();
         let factors = TensorData::new(uniform(shape.iter().product(), 52), shape);
         let mut gradients = (y * Tensor::from_data(factors, &device)).sum().backward();
@@ -107,7 +118,26 @@ impl<L, const D: usize> Bench<L, D> {
         });
         let of_weights = of_weights.collect();
         let of_x = x.grad_remove(&mut gradients).unwrap();
-        (of_weights, of_x.into_data().try_into_vec().unwrap())
+        Gradients {
+            of_weights,
+            of_x: of_x.into_data().try_into_vec().unwrap(),
+            observed: pass.into_observed(&self.bucket),
+        }
+    }
+}
+
+/// What a layer's backward pass gives.
+struct Gradients {
+    of_weights: Vec<f32>,
+    of_x: Vec<f32>,
+    observed: Vec<f32>,
+}
+
+impl Gradients {
+    fn bits(&self) -> Vec<u32> {
+        let numbers = self.of_weights.iter().chain(&self.of_x);
+        let numbers = numbers.chain(&self.observed);
+        numbers.map(|v| v.to_bits()).collect()
     }
 }
 
@@ -115,15 +145,22 @@ fn wide(values: &[f32]) -> Vec<f64> {
     values.iter().map(|v| f64::from(*v)).collect()
 }
 
-/// Compares the gradients of every parameter and every input with central differences in f64, in training. `forward`
-/// gets an input of this shape.
+/// Compares the gradients of every parameter and every input with central differences in f64, in training, and those of
+/// the layer when it is computed again in the backward pass with them, bit by bit. `forward` gets an input of this shape.
 pub(crate) fn check<L, const D: usize, const E: usize>(
     shape: [usize; D],
     build: impl Fn(&mut Builder) -> L,
-    forward: impl Fn(&L, &mut Pass<'_>, Tensor<D>) -> Tensor<E>,
-) {
+    forward: impl Fn(&L, &mut Pass<'_>, Tensor<D>) -> Tensor<E> + Clone + Send + Sync + 'static,
+) where
+    L: Clone + Send + Sync + 'static,
+{
     let bench = Bench::new(shape, build);
-    let (of_weights, of_x) = bench.gradients(&forward);
+    let found = bench.gradients(forward.clone(), &[]);
+    let again = bench.gradients(forward.clone(), &["layer".to_owned()]);
+    assert!(found.bits() == again.bits(), "computed again: other bits");
+    let Gradients {
+        of_weights, of_x, ..
+    } = found;
     let (bucket, x) = (wide(&bench.bucket), wide(&bench.x));
     let sum = |bucket: &[f64], x: &[f64]| {
         let y = bench.outputs(&forward, bucket, x, training());

@@ -17,6 +17,7 @@ mod linear;
 mod lstm;
 mod norm;
 mod pass;
+mod segment;
 
 #[cfg(test)]
 pub(crate) mod check;
@@ -31,5 +32,10 @@ pub use self::{
     lstm::Lstm,
     norm::{BatchNorm, GroupNorm, LayerNorm, MOMENTUM},
     pass::Pass,
+    segment::Segment,
 };
-pub(crate) use self::{builder::bucket_len, lstm::unstack, pass::Training};
+pub(crate) use self::{
+    builder::bucket_len,
+    lstm::unstack,
+    pass::{PassSettings, Training},
+};

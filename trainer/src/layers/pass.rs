@@ -1,13 +1,16 @@
 //! One forward pass over a part of a batch.
 
+use std::{cell::RefCell, collections::BTreeSet, sync::Arc};
+
 use burn::tensor::{Tensor, TensorData};
 use rayon::prelude::*;
 
 use super::{
-    Buffer, Slot,
+    Buffer, Segment, Slot,
     builder::{Layout, bucket_len},
+    segment,
 };
-use crate::random::Stream;
+use crate::{error::Error, pattern, random::Stream};
 
 /// Randomness of a pass in training.
 #[derive(Clone, Copy, Debug)]
@@ -18,18 +21,50 @@ pub(crate) struct Training {
     pub(crate) first_row: usize,
 }
 
+/// How all passes of a run compute. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PassSettings {
+    /// Which segments of the layout are computed again in the backward pass; those beyond its end are not.
+    again: Arc<[bool]>,
+}
+
+impl PassSettings {
+    /// Those of a model with this layout, whose segments with a name that one of `patterns` describes are computed again
+    /// in the backward pass.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a pattern that describes none.
+    pub(crate) fn new(layout: &Layout, patterns: &[String]) -> Result<Self, Error> {
+        let segments = layout.segments();
+        let names = || segments.iter().map(|segment| segment.name.as_str());
+        pattern::check("model.checkpoint", "block", patterns, names())?;
+        let again = names().map(|name| pattern::any(patterns, name));
+        Ok(Self {
+            again: again.collect(),
+        })
+    }
+
+    /// Whether a segment is computed again in the backward pass.
+    pub(crate) fn again(&self, segment: usize) -> bool {
+        self.again.get(segment).copied().unwrap_or(false)
+    }
+}
+
 /// What layers compute with: the parameters, and whether this is training.
 #[derive(Debug)]
 pub struct Pass<'a> {
-    layout: &'a Layout,
+    pub(super) layout: &'a Layout,
     /// One flat tensor per entry of the layout.
-    weights: &'a [Tensor<1>],
+    pub(super) weights: &'a [Tensor<1>],
     training: Option<Training>,
-    observed: Vec<(usize, Tensor<1>)>,
+    pub(super) settings: PassSettings,
+    pub(super) observed: Vec<(usize, Tensor<1>)>,
+    /// Parameters that were asked for.
+    used: RefCell<BTreeSet<usize>>,
 }
 
 impl<'a> Pass<'a> {
-    pub(crate) const fn new(
+    pub(crate) fn new(
         layout: &'a Layout,
         weights: &'a [Tensor<1>],
         training: Option<Training>,
@@ -38,7 +73,17 @@ impl<'a> Pass<'a> {
             layout,
             weights,
             training,
+            settings: PassSettings::default(),
             observed: Vec::new(),
+            used: RefCell::default(),
+        }
+    }
+
+    /// The same, computing as `settings` say.
+    pub(crate) fn with_settings(self, settings: &PassSettings) -> Self {
+        Self {
+            settings: settings.clone(),
+            ..self
         }
     }
 
@@ -59,6 +104,7 @@ impl<'a> Pass<'a> {
             .as_slice()
             .try_into()
             .expect("a layer asks for its own parameters");
+        self.used.borrow_mut().insert(slot.0);
         self.weights[slot.0].clone().reshape(shape)
     }
 
@@ -66,6 +112,34 @@ impl<'a> Pass<'a> {
     #[must_use]
     pub fn buffer(&self, buffer: Buffer) -> Tensor<1> {
         self.weights[self.layout.trained() + buffer.0].clone()
+    }
+
+    /// Computes `forward` of `x`, which is all that is kept of it for the backward pass where the configuration names the
+    /// segment in `train.model.checkpoint`: the backward pass computes it again. The numbers have the same bits.
+    ///
+    /// `forward` must give the same numbers each time, and other tensors that it takes along must be constants: what a
+    /// gradient flows through has to come as `x`.
+    ///
+    /// # Panics
+    /// When `forward` takes along a tensor that a gradient flows through.
+    #[must_use]
+    pub fn checkpoint<const D: usize, const E: usize>(
+        &mut self,
+        segment: Segment,
+        x: Tensor<D>,
+        forward: impl Fn(&mut Pass<'_>, Tensor<D>) -> Tensor<E> + Send + Sync + 'static,
+    ) -> Tensor<E> {
+        match self.training {
+            Some(training) if self.settings.again(segment.0) && x.is_autodiff() => {
+                segment::record(self, x, training, forward)
+            }
+            _ => forward(self, x),
+        }
+    }
+
+    /// The parameters that were asked for, and what was observed.
+    pub(super) fn into_used(self) -> (BTreeSet<usize>, Vec<(usize, Tensor<1>)>) {
+        (self.used.into_inner(), self.observed)
     }
 
     /// Says what the batch's value of a buffer is, in training. After the step the buffer has moved towards the mean of

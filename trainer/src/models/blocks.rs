@@ -5,7 +5,7 @@ use feedline_schemas::config::{ActivationKind, ModelConfig, NormKind};
 
 use crate::layers::{
     Activation, Attention, BatchNorm, Builder, Dropout, Gain, GroupNorm, LayerNorm, Linear, Mask,
-    Pass,
+    Pass, Segment,
 };
 
 /// Most groups of a group norm, the number of its paper.
@@ -109,7 +109,7 @@ impl Style {
 /// the widths agree (He et al. 2015, arXiv 1512.03385).
 #[derive(Clone, Debug)]
 pub(super) struct Dense {
-    layers: Vec<Hidden>,
+    layers: Vec<(Segment, Hidden)>,
     output: usize,
 }
 
@@ -120,6 +120,37 @@ struct Hidden {
     activation: Activation,
     dropout: Dropout,
     skips: bool,
+}
+
+impl Hidden {
+    fn new(builder: &mut Builder, name: &str, from: usize, width: usize, style: Style) -> Self {
+        let linear = Linear::new(builder, name, &[from], width, Gain::He);
+        let norm = builder.within(name, |b| {
+            let norm = Norm::new(b, style.norm, &[width]);
+            style.activation.note(b, "activation", &[width]);
+            norm
+        });
+        Self {
+            linear,
+            norm,
+            activation: style.activation,
+            dropout: Dropout::new(builder, style.dropout),
+            skips: style.skip && from == width,
+        }
+    }
+
+    fn forward(&self, pass: &mut Pass<'_>, x: Tensor<2>) -> Tensor<2> {
+        let before = self.skips.then(|| x.clone());
+        let mut x = self.linear.forward(pass, x);
+        if let Some(norm) = &self.norm {
+            x = norm.forward(pass, x);
+        }
+        x = self.dropout.forward(pass, self.activation.forward(x));
+        match before {
+            Some(before) => x + before,
+            None => x,
+        }
+    }
 }
 
 impl Dense {
@@ -133,21 +164,11 @@ impl Dense {
         let mut from = inputs;
         let layers = widths.iter().enumerate().map(|(i, &width)| {
             let name = format!("layer.{i}");
-            let linear = Linear::new(builder, &name, &[from], width, Gain::He);
-            let norm = builder.within(&name, |b| {
-                let norm = Norm::new(b, style.norm, &[width]);
-                style.activation.note(b, "activation", &[width]);
-                norm
+            let layer = builder.segment(&name, &[from], |b| {
+                Hidden::new(b, &name, from, width, style)
             });
-            let skips = style.skip && from == width;
             from = width;
-            Hidden {
-                linear,
-                norm,
-                activation: style.activation,
-                dropout: Dropout::new(builder, style.dropout),
-                skips,
-            }
+            layer
         });
         Self {
             layers: layers.collect(),
@@ -162,16 +183,9 @@ impl Dense {
 
     pub(super) fn forward(&self, pass: &mut Pass<'_>, x: Tensor<2>) -> Tensor<2> {
         let mut x = x;
-        for layer in &self.layers {
-            let before = layer.skips.then(|| x.clone());
-            x = layer.linear.forward(pass, x);
-            if let Some(norm) = &layer.norm {
-                x = norm.forward(pass, x);
-            }
-            x = layer.dropout.forward(pass, layer.activation.forward(x));
-            if let Some(before) = before {
-                x = x + before;
-            }
+        for (segment, layer) in &self.layers {
+            let layer = layer.clone();
+            x = pass.checkpoint(*segment, x, move |pass, x| layer.forward(pass, x));
         }
         x
     }

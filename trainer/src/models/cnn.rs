@@ -9,7 +9,9 @@ use feedline_schemas::config::{ModelConfig, NormKind, PoolKind};
 use super::blocks::{Dense, Norm, Style, activation, sizes};
 use crate::{
     error::{Error, config as wrong},
-    layers::{Activation, AveragePool, Builder, Conv2d, Gain, Layout, Linear, MaxPool, Pass},
+    layers::{
+        Activation, AveragePool, Builder, Conv2d, Gain, Layout, Linear, MaxPool, Pass, Segment,
+    },
     model::{Input, Model},
 };
 
@@ -28,10 +30,25 @@ struct Stage {
     pool: Pool,
 }
 
+impl Stage {
+    fn forward(&self, pass: &mut Pass<'_>, x: Tensor<4>) -> Tensor<4> {
+        let mut x = self.conv.forward(pass, x);
+        if let Some(norm) = &self.norm {
+            x = norm.forward(pass, x);
+        }
+        x = self.activation.forward(x);
+        match &self.pool {
+            Pool::None => x,
+            Pool::Max(pool) => pool.forward(x),
+            Pool::Average(pool) => pool.forward(x),
+        }
+    }
+}
+
 /// The convolutions.
 #[derive(Clone, Debug)]
 pub(super) struct Trunk {
-    stages: Vec<Stage>,
+    stages: Vec<(Segment, Stage)>,
     output: [usize; 3],
 }
 
@@ -46,7 +63,10 @@ impl Trunk {
         let mut output = sizes;
         let mut stages = Vec::new();
         for (i, &out) in channels.iter().enumerate() {
-            let stage = b.within(&format!("conv.{i}"), |b| stage(b, config, output, out));
+            let name = format!("conv.{i}");
+            let (segment, stage) = b.segment(&name, &output, |b| {
+                b.within(&name, |b| stage(b, config, output, out))
+            });
             let (stage, after) = stage.ok_or_else(|| {
                 let [_, height, width] = sizes;
                 let reason = format!(
@@ -56,7 +76,7 @@ impl Trunk {
                 );
                 wrong("model.channels", reason)
             })?;
-            stages.push(stage);
+            stages.push((segment, stage));
             output = after;
         }
         Ok(Self { stages, output })
@@ -70,17 +90,9 @@ impl Trunk {
     /// `[rows, channels, height, width]` to `[rows, output]`.
     pub(super) fn forward(&self, pass: &mut Pass<'_>, x: Tensor<4>) -> Tensor<2> {
         let mut x = x;
-        for stage in &self.stages {
-            x = stage.conv.forward(pass, x);
-            if let Some(norm) = &stage.norm {
-                x = norm.forward(pass, x);
-            }
-            x = stage.activation.forward(x);
-            x = match &stage.pool {
-                Pool::None => x,
-                Pool::Max(pool) => pool.forward(x),
-                Pool::Average(pool) => pool.forward(x),
-            };
+        for (segment, stage) in &self.stages {
+            let stage = stage.clone();
+            x = pass.checkpoint(*segment, x, move |pass, x| stage.forward(pass, x));
         }
         let rows = x.dims()[0];
         x.reshape([rows, self.output()])

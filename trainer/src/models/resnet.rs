@@ -10,7 +10,7 @@ use feedline_schemas::config::ModelConfig;
 use crate::{
     layers::{
         Activation, BatchNorm, Builder, Conv2d, Dropout, Gain, Layout, Linear, MaxPool, Pass,
-        global_average,
+        Segment, global_average,
     },
     model::{Input, Model},
 };
@@ -110,7 +110,7 @@ pub(super) struct Resnet {
     layout: Layout,
     stem: ConvNorm,
     pool: Option<MaxPool>,
-    blocks: Vec<Block>,
+    blocks: Vec<(Segment, Block)>,
     dropout: Dropout,
     last: Linear,
 }
@@ -135,10 +135,13 @@ impl Resnet {
         for (stage, count) in counts.into_iter().enumerate() {
             for i in 0..count {
                 let stride = if stage > 0 && i == 0 { 2 } else { 1 };
-                let block = b.within(&format!("stage.{stage}.{i}"), |b| {
-                    Block::new(b, sizes, 64 << stage, stride, bottleneck)
+                let name = format!("stage.{stage}.{i}");
+                let block = b.segment(&name, &sizes, |b| {
+                    b.within(&name, |b| {
+                        Block::new(b, sizes, 64 << stage, stride, bottleneck)
+                    })
                 });
-                sizes = block.output();
+                sizes = block.1.output();
                 blocks.push(block);
             }
         }
@@ -165,8 +168,9 @@ impl Model for Resnet {
         if let Some(pool) = &self.pool {
             x = pool.forward(x);
         }
-        for block in &self.blocks {
-            x = block.forward(pass, x);
+        for (segment, block) in &self.blocks {
+            let block = block.clone();
+            x = pass.checkpoint(*segment, x, move |pass, x| block.forward(pass, x));
         }
         let x = self.dropout.forward(pass, global_average(x));
         self.last.forward(pass, x)

@@ -9,7 +9,7 @@ use feedline_schemas::config::ModelConfig;
 
 use super::blocks::{Block, DEVIATION, size};
 use crate::{
-    layers::{Builder, Dropout, Embedding, Gain, LayerNorm, Layout, Linear, Pass},
+    layers::{Builder, Dropout, Embedding, Gain, LayerNorm, Layout, Linear, Pass, Segment},
     model::{Input, Model, Objective},
 };
 
@@ -20,7 +20,7 @@ pub(super) struct Transformer {
     tokens: Embedding,
     positions: Embedding,
     dropout: Dropout,
-    blocks: Vec<Block>,
+    blocks: Vec<(Segment, Block)>,
     norm: LayerNorm,
     /// Scores of ids, when they are not those of the embedding.
     scores: Option<Linear>,
@@ -39,7 +39,9 @@ impl Transformer {
         let dropout = Dropout::new(&mut b, config.dropout);
         let block = |i: usize| {
             let name = format!("block.{i}");
-            Block::new(&mut b, &name, sizes, heads, layers, config.dropout)
+            b.segment(&name, &sizes, |b| {
+                Block::new(b, &name, sizes, heads, layers, config.dropout)
+            })
         };
         let blocks = (0..layers).map(block).collect();
         let norm = LayerNorm::new(&mut b, "norm", &sizes);
@@ -80,8 +82,11 @@ impl Model for Transformer {
         let x = self.tokens.forward(pass, tokens.ids.clone())
             + self.positions.forward(pass, tokens.positions.clone());
         let mut x = self.dropout.forward(pass, x);
-        for block in &self.blocks {
-            x = block.forward(pass, x, Some(&tokens.mask));
+        for (segment, block) in &self.blocks {
+            let (block, mask) = (block.clone(), tokens.mask.clone());
+            x = pass.checkpoint(*segment, x, move |pass, x| {
+                block.forward(pass, x, Some(&mask))
+            });
         }
         let x = self.norm.forward(pass, x);
         let scores = match &self.scores {

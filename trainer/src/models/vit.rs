@@ -7,7 +7,9 @@ use feedline_schemas::config::ModelConfig;
 use super::blocks::{Block, DEVIATION, size};
 use crate::{
     error::{Error, config as wrong},
-    layers::{Builder, Conv2d, Dropout, Gain, Initial, LayerNorm, Layout, Linear, Pass, Slot},
+    layers::{
+        Builder, Conv2d, Dropout, Gain, Initial, LayerNorm, Layout, Linear, Pass, Segment, Slot,
+    },
     model::{Input, Model},
 };
 
@@ -19,7 +21,7 @@ pub(super) struct Vit {
     /// `[patches, width]`, learnt.
     positions: Slot,
     dropout: Dropout,
-    blocks: Vec<Block>,
+    blocks: Vec<(Segment, Block)>,
     norm: LayerNorm,
     last: Linear,
 }
@@ -52,7 +54,9 @@ impl Vit {
         let dropout = Dropout::new(&mut b, config.dropout);
         let block = |i: usize| {
             let name = format!("block.{i}");
-            Block::new(&mut b, &name, sizes, heads, layers, config.dropout)
+            b.segment(&name, &sizes, |b| {
+                Block::new(b, &name, sizes, heads, layers, config.dropout)
+            })
         };
         let blocks = (0..layers).map(block).collect();
         let norm = LayerNorm::new(&mut b, "norm", &sizes);
@@ -81,8 +85,9 @@ impl Model for Vit {
         let positions: Tensor<2> = pass.parameter(self.positions);
         let x = x + positions.reshape([1, down * across, width]);
         let mut x = self.dropout.forward(pass, x);
-        for block in &self.blocks {
-            x = block.forward(pass, x, None);
+        for (segment, block) in &self.blocks {
+            let block = block.clone();
+            x = pass.checkpoint(*segment, x, move |pass, x| block.forward(pass, x, None));
         }
         let x = self.norm.forward(pass, x).mean_dim(1);
         self.last.forward(pass, x.reshape([rows, width]))

@@ -10,6 +10,7 @@ use super::{
 use crate::{
     error::{Error, config as wrong},
     model::Parameter,
+    pattern,
     settings::{above_zero, at_least_zero, filled, share, within},
 };
 
@@ -158,27 +159,13 @@ pub(crate) fn check_groups(
     config: &OptimizerConfig,
     parameters: &[Parameter],
 ) -> Result<(), Error> {
+    let names = parameters.iter().map(|parameter| parameter.name.as_str());
     for (i, group) in config.group.iter().enumerate() {
-        let pattern = &group.parameters;
-        if !parameters.iter().any(|p| matches(pattern, &p.name)) {
-            let names: Vec<String> = parameters.iter().map(|p| format!("`{}`", p.name)).collect();
-            let names = names.join(", ");
-            let reason = format!("`{pattern}` names no parameter of the model, which has {names}");
-            return Err(wrong(&format!("optimizer.group.{i}.parameters"), reason));
-        }
+        let key = format!("optimizer.group.{i}.parameters");
+        let patterns = std::slice::from_ref(&group.parameters);
+        pattern::check(&key, "parameter", patterns, names.clone())?;
     }
     Ok(())
-}
-
-/// Whether `pattern` describes `name`; `*` stands for any text.
-fn matches(pattern: &str, name: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == name,
-        Some((start, rest)) => name.strip_prefix(start).is_some_and(|name| {
-            let mut ends = name.char_indices().map(|(i, _)| i).chain([name.len()]);
-            ends.any(|i| matches(rest, &name[i..]))
-        }),
-    }
 }
 
 /// What `config` asks of one parameter.
@@ -188,7 +175,7 @@ pub(super) fn member(
     state: Vec<Range<usize>>,
 ) -> Member {
     let mut groups = config.group.iter();
-    let group = groups.find(|group| matches(&group.parameters, &parameter.name));
+    let group = groups.find(|group| pattern::matches(&group.parameters, &parameter.name));
     let own = |of_group: fn(&ParameterGroup) -> Option<f64>, of_all: f64| {
         let of_all = if parameter.decays { of_all } else { 0.0 };
         group.and_then(of_group).unwrap_or(of_all)
@@ -328,22 +315,6 @@ mod tests {
                 message.contains(&format!("`train.optimizer.{key}`")),
                 "{message}"
             );
-        }
-    }
-
-    #[test]
-    fn patterns_describe_names() {
-        for (pattern, name, expected) in [
-            ("layer.0.bias", "layer.0.bias", true),
-            ("layer.0", "layer.0.bias", false),
-            ("layer.0.*", "layer.0.bias", true),
-            ("*.bias", "layer.0.bias", true),
-            ("*", "", true),
-            ("a*b*c", "a.b.b.c", true),
-            ("a*b*c", "a.c", false),
-            ("*é", "né", true),
-        ] {
-            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
         }
     }
 

@@ -1,0 +1,287 @@
+//! Segments: parts of a model that are computed again in the backward pass instead of being kept (activation
+//! checkpointing; Chen, Xu, Zhang, Guestrin 2016, arXiv 1604.06174).
+//!
+//! In the forward pass such a segment is computed without a graph, and only its input is kept. In the backward pass it is
+//! computed again, now with a graph of its own, through which the gradient of its output goes back at once; then that
+//! graph is gone. What it keeps for the backward pass is there for one segment at a time. The same operations on the same
+//! numbers in the same order: losses and gradients have the same bits as without.
+
+use std::{fmt, sync::Arc};
+
+use burn::{
+    backend::{
+        Autodiff, Flex,
+        autodiff::{
+            NodeId,
+            checkpoint::{base::Checkpointer, strategy::NoCheckpointing},
+            grads::Gradients,
+            ops::{Backward, Ops, OpsKind},
+        },
+        tensor::FloatTensor,
+    },
+    tensor::Tensor,
+};
+
+use super::{
+    Layout, Pass,
+    pass::{PassSettings, Training},
+};
+
+/// Numbers as the backend below the graphs has them.
+type Numbers = FloatTensor<Flex>;
+
+const ON_CPU: &str = "training computes on the CPU backend, with a graph";
+
+/// A segment of a layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment(pub(super) usize);
+
+/// What a segment is called and what it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentFacts {
+    /// Name, such as `block.0`.
+    pub(crate) name: String,
+    /// Numbers of its input for one sample.
+    pub(crate) input: usize,
+    /// Which of the layout's layers belong to it.
+    pub(crate) layers: std::ops::Range<usize>,
+}
+
+/// Computes `forward` of `x` with constants; the operation that is recorded computes it again.
+pub(super) fn record<const D: usize, const E: usize>(
+    pass: &mut Pass<'_>,
+    x: Tensor<D>,
+    training: Training,
+    forward: impl Fn(&mut Pass<'_>, Tensor<D>) -> Tensor<E> + Send + Sync + 'static,
+) -> Tensor<E> {
+    let plain: Arc<[Tensor<1>]> = pass.weights.iter().cloned().map(constant).collect();
+    let mut again = Again::<D, E, _> {
+        layout: pass.layout.clone(),
+        settings: pass.settings.clone(),
+        training,
+        weights: Arc::clone(&plain),
+        leaves: Vec::new(),
+        x: constant(x.clone()),
+        forward,
+    };
+    let mut inside =
+        Pass::new(&again.layout, &plain, Some(training)).with_settings(&again.settings);
+    let y = (again.forward)(&mut inside, again.x.clone());
+    assert!(
+        !y.is_tracked(),
+        "a segment uses a tensor from outside that a gradient flows through; give it to the segment as its input"
+    );
+    let (used, observed) = inside.into_used();
+    pass.observed.extend(observed);
+    let leaves = used
+        .into_iter()
+        .filter(|&i| pass.weights[i].is_require_grad());
+    let leaves: Vec<_> = leaves
+        .map(|i| (i, on_graph(pass.weights[i].clone())))
+        .collect();
+    if leaves.is_empty() && !x.is_tracked() {
+        return y;
+    }
+    again.leaves = leaves.iter().map(|(i, leaf)| (*i, leaf.id())).collect();
+    let x = on_graph(x);
+    // Gradients of leaves are registered by their ids; one of them as a parent makes the operation part of the graph
+    // where the input is not.
+    let parents = [
+        x.node(),
+        leaves
+            .first()
+            .map_or_else(|| x.node(), |(_, leaf)| leaf.node()),
+    ];
+    let y = y.inner().try_into_primitive::<Flex>().expect(ON_CPU);
+    let y = match Recompute
+        .prepare::<NoCheckpointing>(parents)
+        .compute_bound()
+        .stateful()
+    {
+        OpsKind::Tracked(prepared) => prepared.finish(Arc::new(again), y),
+        OpsKind::UnTracked(prepared) => prepared.finish(y),
+    };
+    Tensor::from_primitive::<Autodiff<Flex>>(y)
+}
+
+/// The numbers of `x`, which no gradient flows through. They stay with the backend that makes graphs: for some operations
+/// the other one has code of its own that rounds otherwise.
+fn constant<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    x.inner().autodiff()
+}
+
+fn on_graph<const D: usize>(x: Tensor<D>) -> FloatTensor<Autodiff<Flex>> {
+    x.try_into_primitive::<Autodiff<Flex>>().expect(ON_CPU)
+}
+
+/// More operations than any layer puts between a parameter in the bucket and where it is used.
+const DEPTH: usize = 16;
+
+/// `x` behind so many operations. The backend takes operations in the order of their depth in the graph, and the sum of
+/// three gradients depends on the order. In the whole graph the input of a segment is deeper than any parameter; in the
+/// graph of its own it has to be too.
+fn deepened<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    (0..DEPTH).fold(x, |x, _| through(x, None))
+}
+
+/// `x`, whose gradient is said to be `gradient`, where there is one, and in any case is not touched: an operation of the
+/// library might lay its numbers out otherwise, and the order of later sums follows from that.
+fn through<const D: usize>(x: Tensor<D>, gradient: Option<Numbers>) -> Tensor<D> {
+    let x = on_graph(x);
+    let prepared = Through.prepare::<NoCheckpointing>([x.node()]);
+    let x = x.into_primitive();
+    let x = match prepared.compute_bound().stateful() {
+        OpsKind::Tracked(prepared) => prepared.finish(gradient, x),
+        OpsKind::UnTracked(prepared) => prepared.finish(x),
+    };
+    Tensor::from_primitive::<Autodiff<Flex>>(x)
+}
+
+/// The operation that changes no number.
+#[derive(Debug)]
+struct Through;
+
+impl Backward<Flex, 1> for Through {
+    type State = Option<Numbers>;
+
+    fn backward(
+        self,
+        ops: Ops<Self::State, 1>,
+        gradients: &mut Gradients,
+        _checkpointer: &mut Checkpointer,
+    ) {
+        let found = gradients.consume::<Flex>(&ops.node);
+        if let [Some(x)] = ops.parents {
+            gradients.register::<Flex>(x.id, ops.state.unwrap_or(found));
+        }
+    }
+}
+
+/// The operation that stands for a segment in the graph.
+#[derive(Debug)]
+struct Recompute;
+
+impl Backward<Flex, 2> for Recompute {
+    type State = Arc<dyn BackPropagate>;
+
+    fn backward(
+        self,
+        ops: Ops<Self::State, 2>,
+        gradients: &mut Gradients,
+        _checkpointer: &mut Checkpointer,
+    ) {
+        let of_output = gradients.consume::<Flex>(&ops.node);
+        let [x, _] = ops.parents;
+        let (of_x, of_leaves) = ops.state.back_propagate(of_output, x.is_some());
+        if let Some((x, of_x)) = x.zip(of_x) {
+            gradients.register::<Flex>(x.id, of_x);
+        }
+        for (leaf, of_leaf) in of_leaves {
+            gradients.register::<Flex>(leaf, of_leaf);
+        }
+    }
+}
+
+/// A segment that was computed without a graph.
+trait BackPropagate: fmt::Debug + Send + Sync {
+    /// The gradient of the input, where it is `wanted`, and those of the parameters, from that of the output.
+    fn back_propagate(
+        &self,
+        of_output: Numbers,
+        wanted: bool,
+    ) -> (Option<Numbers>, Vec<(NodeId, Numbers)>);
+}
+
+/// All that is needed to compute a segment again.
+struct Again<const D: usize, const E: usize, F> {
+    layout: Layout,
+    settings: PassSettings,
+    training: Training,
+    /// Constants.
+    weights: Arc<[Tensor<1>]>,
+    /// The weights that the segment uses and that want gradients.
+    leaves: Vec<(usize, NodeId)>,
+    /// A constant.
+    x: Tensor<D>,
+    forward: F,
+}
+
+impl<const D: usize, const E: usize, F> fmt::Debug for Again<D, E, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Again")
+            .field("x", &self.x.dims())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<const D: usize, const E: usize, F> BackPropagate for Again<D, E, F>
+where
+    F: Fn(&mut Pass<'_>, Tensor<D>) -> Tensor<E> + Send + Sync,
+{
+    fn back_propagate(
+        &self,
+        of_output: Numbers,
+        wanted: bool,
+    ) -> (Option<Numbers>, Vec<(NodeId, Numbers)>) {
+        let mut weights = self.weights.to_vec();
+        for &(i, _) in &self.leaves {
+            weights[i] = constant(weights[i].clone()).require_grad();
+        }
+        let x = constant(self.x.clone());
+        let x = if wanted { x.require_grad() } else { x };
+        let mut pass =
+            Pass::new(&self.layout, &weights, Some(self.training)).with_settings(&self.settings);
+        let y = (self.forward)(&mut pass, deepened(x.clone()));
+        let mut gradients = through(y, Some(of_output)).backward();
+        let numbers = |gradient: Tensor<1>| gradient.try_into_primitive::<Flex>().expect(ON_CPU);
+        let of_x = x.grad_remove(&mut gradients);
+        let of_x = of_x.map(|gradient| gradient.try_into_primitive::<Flex>().expect(ON_CPU));
+        let of_leaves = self.leaves.iter().filter_map(|&(i, leaf)| {
+            Some((leaf, numbers(weights[i].grad_remove(&mut gradients)?)))
+        });
+        let of_leaves = of_leaves.collect();
+        (of_x, of_leaves)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::Device;
+    use feedline_schemas::ids::{Rank, Seed, Step};
+
+    use super::*;
+    use crate::{
+        layers::{Builder, Gain, Linear, check::check},
+        random::Stream,
+    };
+
+    #[test]
+    fn gradients_of_an_input_that_is_used_at_several_depths_are_summed_in_the_same_order() {
+        check(
+            [3, 5],
+            |b| Linear::new(b, "l", &[5], 5, Gain::Glorot),
+            |l, pass, x| {
+                let y = l.forward(pass, x.clone()) + x.clone().tanh();
+                y + x.clone() * 0.3 + x.exp()
+            },
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "a gradient flows through")]
+    fn a_segment_that_takes_along_what_a_gradient_flows_through_is_refused() {
+        let mut builder = Builder::new();
+        let (segment, ()) = builder.segment("s", &[2], |_| ());
+        let layout = builder.finish();
+        let settings = PassSettings::new(&layout, &["s".into()]).unwrap();
+        let training = Training {
+            stream: Stream::dropout(Seed::new(1), Rank::new(0), Step::new(0)),
+            first_row: 0,
+        };
+        let mut pass = Pass::new(&layout, &[], Some(training)).with_settings(&settings);
+        let device = Device::flex().autodiff();
+        let x = Tensor::<2>::ones([1, 2], &device).require_grad();
+        let taken = x.clone();
+        drop(pass.checkpoint(segment, x, move |_, x| x * taken.clone()));
+    }
+}

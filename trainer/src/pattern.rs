@@ -1,0 +1,77 @@
+//! Patterns of names, as the configuration has them: `*` stands for any text.
+
+use crate::error::{Error, config as wrong};
+
+/// Whether `pattern` describes `name`; `*` stands for any text.
+pub(crate) fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((start, rest)) => name.strip_prefix(start).is_some_and(|name| {
+            let mut ends = name.char_indices().map(|(i, _)| i).chain([name.len()]);
+            ends.any(|i| matches(rest, &name[i..]))
+        }),
+    }
+}
+
+/// Whether one of `patterns` describes `name`.
+pub(crate) fn any(patterns: &[String], name: &str) -> bool {
+    patterns.iter().any(|pattern| matches(pattern, name))
+}
+
+/// Refuses a pattern of `train.<key>` that describes none of the `names` of what the model has.
+///
+/// # Errors
+/// [`Error::Config`], with the names there are.
+pub(crate) fn check<'a>(
+    key: &str,
+    what: &str,
+    patterns: &[String],
+    names: impl Iterator<Item = &'a str> + Clone,
+) -> Result<(), Error> {
+    let describes_none = |pattern: &&String| !names.clone().any(|name| matches(pattern, name));
+    let Some(pattern) = patterns.iter().find(describes_none) else {
+        return Ok(());
+    };
+    let names: Vec<String> = names.clone().map(|name| format!("`{name}`")).collect();
+    let there = if names.is_empty() {
+        "none".to_owned()
+    } else {
+        names.join(", ")
+    };
+    let reason = format!("`{pattern}` names no {what} of the model, which has {there}");
+    Err(wrong(key, reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_describe_names() {
+        for (pattern, name, expected) in [
+            ("layer.0.bias", "layer.0.bias", true),
+            ("layer.0", "layer.0.bias", false),
+            ("layer.0.*", "layer.0.bias", true),
+            ("*.bias", "layer.0.bias", true),
+            ("*", "", true),
+            ("a*b*c", "a.b.b.c", true),
+            ("a*b*c", "a.c", false),
+            ("*é", "né", true),
+        ] {
+            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_of_nothing_is_refused_with_the_names_there_are() {
+        let refused = |names: &[&str]| {
+            let patterns = ["b*".to_owned(), "x.*".to_owned()];
+            check("freeze", "parameter", &patterns, names.iter().copied()).unwrap_err()
+        };
+        assert_eq!(
+            refused(&["b.0", "c.0"]).to_string(),
+            "cannot use `train.freeze`: `x.*` names no parameter of the model, which has `b.0`, `c.0`"
+        );
+        assert!(refused(&[]).to_string().ends_with("which has none"));
+    }
+}
