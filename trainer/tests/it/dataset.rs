@@ -1,6 +1,6 @@
 //! Writes small datasets: shards, transform artefact, manifest, pointer.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use arrow::{
     array::{
@@ -95,7 +95,7 @@ impl Kind {
     }
 
     /// The column that a model reads.
-    fn payload(self, rows: std::ops::Range<usize>) -> (&'static str, ArrayRef) {
+    fn payload(self, rows: Range<usize>) -> (&'static str, ArrayRef) {
         match self {
             Self::Pictures => {
                 let pictures = rows.map(picture);
@@ -114,52 +114,57 @@ pub(crate) async fn publish(store: &Store, kind: Kind) {
 
 /// Publishes a dataset with as many rows per split as said.
 pub(crate) async fn publish_rows(store: &Store, kind: Kind, rows: [usize; 3]) {
+    let made = Made {
+        layout: kind.layout(),
+        fitted: kind.fitted(),
+        rows,
+        block_rows: BLOCK_ROWS,
+        batch: &|rows| batch(kind, rows),
+        document_length: matches!(kind, Kind::Tokens).then_some(document_length),
+    };
+    publish_made(store, &made).await;
+}
+
+/// A dataset as its parts.
+pub(crate) struct Made<'a> {
+    pub(crate) layout: Layout,
+    pub(crate) fitted: Option<FittedTarget>,
+    /// Rows of each split; they are numbered through.
+    pub(crate) rows: [usize; 3],
+    /// Rows of a block.
+    pub(crate) block_rows: usize,
+    /// The columns of some rows.
+    pub(crate) batch: &'a dyn Fn(Range<usize>) -> RecordBatch,
+    /// Token ids of a row, of a dataset of tokens.
+    pub(crate) document_length: Option<fn(usize) -> usize>,
+}
+
+/// Publishes a dataset of one shard for each split.
+pub(crate) async fn publish_made(store: &Store, made: &Made<'_>) {
     let name = Name::new("toy").unwrap();
     let mut artefact = TransformArtefact {
         format: TRANSFORM.format.to_owned(),
         version: TRANSFORM.version,
         hash: Hash128::new(0),
-        fitted_rows: rows[0] as u64,
+        fitted_rows: made.rows[0] as u64,
         null_values: vec![],
         missing_values: vec![],
         inputs: vec![],
         steps: vec![],
         features: vec![],
-        target: kind.fitted(),
+        target: made.fitted.clone(),
     };
     artefact.hash = Hash128::of(&encode(&artefact));
     let path = format!("transform-{}.json", artefact.hash.short());
     store.put(&path, encode(&artefact).into()).await.unwrap();
 
-    let mut splits = Vec::new();
-    let mut first = 0;
-    for (split, rows) in Split::ALL.into_iter().zip(rows) {
-        let file = shard(kind, first, rows);
-        first += rows;
-        let path = format!("shards/{split}/0.arrow");
-        let mut shards = Vec::new();
-        if rows > 0 {
-            let mut shard = describe(&path, &file);
-            if matches!(kind, Kind::Tokens) {
-                add_lengths(store, &mut shard, first - rows).await;
-            }
-            shards.push(shard);
-        }
-        store.put(&path, file).await.unwrap();
-        splits.push(SplitShards {
-            split,
-            rows: rows as u64,
-            shards,
-            table: None,
-        });
-    }
     let mut manifest = Manifest {
         format: MANIFEST.format.to_owned(),
         version: MANIFEST.version,
         fingerprint: Hash128::new(0),
         dataset: name.clone(),
         input_hash: Hash128::new(0),
-        layout: kind.layout(),
+        layout: made.layout.clone(),
         transform: TransformReference {
             path,
             hash: artefact.hash,
@@ -171,7 +176,7 @@ pub(crate) async fn publish_rows(store: &Store, kind: Kind, rows: [usize; 3]) {
             rejected: BTreeMap::new(),
             ..DatasetCounts::default()
         },
-        splits,
+        splits: put_splits(store, made).await,
         rejects: vec![],
     };
     manifest.fingerprint = manifest.compute_fingerprint();
@@ -185,13 +190,39 @@ pub(crate) async fn publish_rows(store: &Store, kind: Kind, rows: [usize; 3]) {
         .unwrap();
 }
 
+async fn put_splits(store: &Store, made: &Made<'_>) -> Vec<SplitShards> {
+    let mut splits = Vec::new();
+    let mut first = 0;
+    for (split, rows) in Split::ALL.into_iter().zip(made.rows) {
+        let file = shard(made, first, rows);
+        let path = format!("shards/{split}/0.arrow");
+        let mut shards = Vec::new();
+        if rows > 0 {
+            let mut shard = describe(&path, &file);
+            if let Some(length) = made.document_length {
+                add_lengths(store, &mut shard, first, length).await;
+            }
+            shards.push(shard);
+        }
+        first += rows;
+        store.put(&path, file).await.unwrap();
+        splits.push(SplitShards {
+            split,
+            rows: rows as u64,
+            shards,
+            table: None,
+        });
+    }
+    splits
+}
+
 /// Features of a row: three cosines of its number, of periods without a common multiple.
 fn features(row: usize) -> [f32; FEATURES] {
     let row = u16::try_from(row).unwrap();
     [0.7, 1.9, 2.3].map(|frequency| (f32::from(row) * frequency).cos())
 }
 
-fn vectors(rows: std::ops::Range<usize>) -> FixedSizeListArray {
+fn vectors(rows: Range<usize>) -> FixedSizeListArray {
     FixedSizeListArray::new(
         Field::new("item", DataType::Float32, false).into(),
         i32::try_from(FEATURES).unwrap(),
@@ -204,7 +235,7 @@ const fn document_length(row: usize) -> usize {
     5 + row % 7
 }
 
-fn documents(rows: std::ops::Range<usize>) -> ListArray {
+fn documents(rows: Range<usize>) -> ListArray {
     let id = |row: usize, at: usize| u16::try_from((7 * row + at) % usize::from(VOCABULARY));
     let offsets = OffsetBuffer::from_lengths(rows.clone().map(document_length));
     let ids = rows.flat_map(|row| (0..document_length(row)).map(move |at| id(row, at).unwrap()));
@@ -213,17 +244,22 @@ fn documents(rows: std::ops::Range<usize>) -> ListArray {
     ListArray::new(field.into(), offsets, Arc::new(ids), None)
 }
 
-/// A PNG file of 8x8 pixels in three colours, not compressed.
+/// The picture of a row: one half is brighter than the other, and each pixel has its noise.
 fn picture(row: usize) -> Vec<u8> {
+    png([8, 8], |[y, x]| {
+        let bright = (x < 4) == (row % 2 == 1);
+        let noise = (row * 37 + y * 11 + x * 5) % 90;
+        let value = u8::try_from(if bright { 120 } else { 40 } + noise).unwrap();
+        [value, value / 2, 255 - value]
+    })
+}
+
+/// A PNG file of `[height, width]` pixels, not compressed; at most 64 KiB.
+pub(crate) fn png([height, width]: [usize; 2], colours: impl Fn([usize; 2]) -> [u8; 3]) -> Vec<u8> {
     let mut lines = Vec::new();
-    for y in 0..8 {
+    for y in 0..height {
         lines.push(0);
-        for x in 0..8 {
-            let bright = (x < 4) == (row % 2 == 1);
-            let noise = (row * 37 + y * 11 + x * 5) % 90;
-            let value = u8::try_from(if bright { 120 } else { 40 } + noise).unwrap();
-            lines.extend([value, value / 2, 255 - value]);
-        }
+        lines.extend((0..width).flat_map(|x| colours([y, x])));
     }
     let length = u16::try_from(lines.len()).unwrap();
     let mut stream = vec![0x78, 0x01, 0x01];
@@ -236,12 +272,10 @@ fn picture(row: usize) -> Vec<u8> {
     }
     stream.extend(lines);
     stream.extend((b << 16 | a).to_be_bytes());
+    let side = |side| u32::try_from(side).unwrap().to_be_bytes();
+    let header = [&side(width)[..], &side(height), &[8, 2, 0, 0, 0]].concat();
     let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
-    for (kind, data) in [
-        (b"IHDR", [0, 0, 0, 8, 0, 0, 0, 8, 8, 2, 0, 0, 0].to_vec()),
-        (b"IDAT", stream),
-        (b"IEND", vec![]),
-    ] {
+    for (kind, data) in [(b"IHDR", header), (b"IDAT", stream), (b"IEND", vec![])] {
         file.extend(u32::try_from(data.len()).unwrap().to_be_bytes());
         let chunk = [kind.as_slice(), &data].concat();
         file.extend(&chunk);
@@ -263,14 +297,14 @@ fn crc32(bytes: &[u8]) -> u32 {
 }
 
 /// Writes the lengths of the documents of a shard whose first row is `first`.
-async fn add_lengths(store: &Store, shard: &mut Shard, first: usize) {
+async fn add_lengths(store: &Store, shard: &mut Shard, first: usize, length: fn(usize) -> usize) {
     let mut row = first;
     let mut bytes = Vec::new();
     for block in &mut shard.blocks {
         let rows = row..row + block.rows as usize;
         row = rows.end;
-        block.tokens = Some(rows.clone().map(document_length).sum::<usize>() as u64);
-        for length in rows.map(document_length) {
+        block.tokens = Some(rows.clone().map(length).sum::<usize>() as u64);
+        for length in rows.map(length) {
             bytes.extend(u32::try_from(length).unwrap().to_le_bytes());
         }
     }
@@ -282,7 +316,7 @@ async fn add_lengths(store: &Store, shard: &mut Shard, first: usize) {
     store.put(&path, bytes.into()).await.unwrap();
 }
 
-fn batch(kind: Kind, rows: std::ops::Range<usize>) -> RecordBatch {
+fn batch(kind: Kind, rows: Range<usize>) -> RecordBatch {
     let function = |row: usize| {
         let [a, b, c] = features(row);
         a * b + c
@@ -305,27 +339,31 @@ fn batch(kind: Kind, rows: std::ops::Range<usize>) -> RecordBatch {
         }
         Kind::None | Kind::Tokens => None,
     };
-    let numbers =
-        |rows: std::ops::Range<usize>| UInt64Array::from_iter_values(rows.map(|row| row as u64));
-    let columns = [kind.payload(rows.clone())]
-        .into_iter()
-        .chain(y.map(|y| ("y", y)))
-        .chain([
-            ("key", Arc::new(numbers(rows.clone())) as ArrayRef),
-            ("origin", Arc::new(numbers(rows))),
-        ]);
+    columns(kind.payload(rows.clone()), y, rows)
+}
+
+/// What a model reads of some rows, their targets if there are any, and their numbers as keys and origins.
+pub(crate) fn columns(
+    payload: (&'static str, ArrayRef),
+    y: Option<ArrayRef>,
+    rows: Range<usize>,
+) -> RecordBatch {
+    let numbers = |rows: Range<usize>| UInt64Array::from_iter_values(rows.map(|row| row as u64));
+    let columns = [payload].into_iter().chain(y.map(|y| ("y", y))).chain([
+        ("key", Arc::new(numbers(rows.clone())) as ArrayRef),
+        ("origin", Arc::new(numbers(rows))),
+    ]);
     RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, false)))
         .unwrap()
 }
 
-fn shard(kind: Kind, first: usize, rows: usize) -> Bytes {
+fn shard(made: &Made<'_>, first: usize, rows: usize) -> Bytes {
     let options = IpcWriteOptions::try_new(64, false, MetadataVersion::V5).unwrap();
-    let schema = batch(kind, 0..0).schema();
+    let schema = (made.batch)(0..0).schema();
     let mut writer = FileWriter::try_new_with_options(Vec::new(), &schema, options).unwrap();
-    for start in (first..first + rows).step_by(BLOCK_ROWS) {
-        writer
-            .write(&batch(kind, start..(start + BLOCK_ROWS).min(first + rows)))
-            .unwrap();
+    for start in (first..first + rows).step_by(made.block_rows) {
+        let end = (start + made.block_rows).min(first + rows);
+        writer.write(&(made.batch)(start..end)).unwrap();
     }
     writer.into_inner().unwrap().into()
 }

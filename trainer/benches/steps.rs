@@ -1,0 +1,278 @@
+//! Times steps of training: ours on a dataset in the page cache, through the public interface, beside a bare loop on the
+//! tensor library with the same model, optimizer and batch from memory.
+//!
+//! `cargo bench -p feedline-trainer --bench steps -- [ROUNDS [STEPS [LONG_STEPS]]]`, by default 3 rounds of 200 steps, and
+//! 5,000 steps with smaller batches that show whether memory grows. Runs take turns, each in a process of its own, on
+//! the processors that this one may use (`taskset`); figures are medians. Processor time is that of all threads, of
+//! steps after the 20th. The last line is JSON.
+//!
+//! `steps data CASE FOLDER` writes a case's dataset, and its rows as plain arrays for other programs; `steps run CASE WHO
+//! STEPS BATCH FOLDER` is one such process.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a failed step of the setup ends the bench"
+)]
+#![expect(clippy::print_stdout, reason = "results are for a person")]
+
+#[path = "../../loader/benches/support/arguments.rs"]
+mod arguments;
+#[path = "support/bare.rs"]
+mod bare;
+#[path = "support/case.rs"]
+mod case;
+#[expect(dead_code, reason = "tests use more of it")]
+#[path = "../tests/it/dataset.rs"]
+mod dataset;
+#[path = "support/process.rs"]
+mod process;
+
+use std::{
+    env,
+    path::Path,
+    process::Command,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use arguments::Arguments;
+use bare::Bare;
+use case::Case;
+use feedline_schemas::progress::{Event, Progress};
+use feedline_storage::{
+    Store, StoreOptions,
+    clock::{Clock, SystemClock},
+};
+use feedline_trainer::{Context, Resume, train};
+use serde_json::{Value, json};
+
+/// Steps before the first that is timed.
+const WARM: u64 = 20;
+
+/// Steps at whose end memory is looked at.
+const LOOKS: [u64; 2] = [500, 5_000];
+
+/// By how much the batches of the long run are smaller.
+const LONG_BATCH_SHARE: usize = 4;
+
+fn main() {
+    let words: Vec<String> = env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["data", case, folder] => {
+            let (case, folder) = (named(case), Path::new(folder));
+            publish(case, folder, case.batch());
+            case.write_raw(folder, case.batch());
+        }
+        ["run", case, who, steps, batch, folder] => {
+            let case = named(case);
+            let (steps, batch) = (steps.parse().unwrap(), batch.parse().unwrap());
+            println!("{}", run(case, who, steps, batch, Path::new(folder)));
+        }
+        _ => compare(),
+    }
+}
+
+fn named(name: &str) -> Case {
+    Case::ALL
+        .into_iter()
+        .find(|case| case.name() == name)
+        .unwrap()
+}
+
+fn publish(case: Case, folder: &Path, batch: usize) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(case.publish(&open(folder), batch));
+}
+
+fn open(folder: &Path) -> Store {
+    Store::open(folder.to_str().unwrap(), &StoreOptions::default()).unwrap()
+}
+
+/// Runs everything in turn and prints it.
+fn compare() {
+    let given = Arguments::new();
+    let [rounds, steps] = [given.number(0, 3, 1), given.number(1, 200, 100)];
+    let long = given.number(2, 5_000, 0);
+    let mut results = Vec::new();
+    for case in Case::ALL {
+        let folder = tempfile::tempdir().unwrap();
+        publish(case, folder.path(), case.batch());
+        let mut ours = Vec::new();
+        let mut bare = Vec::new();
+        for _ in 0..rounds {
+            ours.push(child(case, "feedline", steps, case.batch(), folder.path()));
+            if matches!(case, Case::Mlp | Case::Cnn) {
+                bare.push(child(case, "bare", steps, case.batch(), folder.path()));
+            }
+        }
+        let mut of_case = vec![("feedline", median(&ours))];
+        if !bare.is_empty() {
+            of_case.push(("bare", median(&bare)));
+        }
+        if long > 0 && !bare.is_empty() {
+            let (folder, batch) = (
+                tempfile::tempdir().unwrap(),
+                case.batch() / LONG_BATCH_SHARE,
+            );
+            publish(case, folder.path(), batch);
+            of_case.push(("long", child(case, "feedline", long, batch, folder.path())));
+        }
+        for (who, figures) in &of_case {
+            println!("{} {who}: {figures}", case.name());
+        }
+        if let [(_, ours), (_, bare), ..] = of_case.as_slice() {
+            let ratio = |key: &str| number(ours, key) / number(bare, key);
+            let (rate, time) = (ratio("steps_per_s"), ratio("cpu_ms_per_step"));
+            println!(
+                "{} feedline to bare: {rate:.3} of its steps/s, {time:.3} of its processor time",
+                case.name()
+            );
+        }
+        let of_case = of_case
+            .into_iter()
+            .map(|(who, figures)| (who.to_owned(), figures));
+        results.push((case.name().to_owned(), of_case.collect::<Value>()));
+    }
+    println!("{}", results.into_iter().collect::<Value>());
+}
+
+fn number(figures: &Value, key: &str) -> f64 {
+    figures[key].as_f64().unwrap_or(f64::NAN)
+}
+
+/// The median of each figure.
+fn median(runs: &[Value]) -> Value {
+    let keys = runs[0].as_object().unwrap().keys();
+    let middle = |key: &String| {
+        let mut values: Vec<f64> = runs.iter().map(|run| number(run, key)).collect();
+        values.sort_by(f64::total_cmp);
+        (key.clone(), json!(values[values.len() / 2]))
+    };
+    keys.map(middle).collect()
+}
+
+fn child(case: Case, who: &str, steps: u32, batch: usize, folder: &Path) -> Value {
+    let words = [
+        "run",
+        case.name(),
+        who,
+        &steps.to_string(),
+        &batch.to_string(),
+    ];
+    let output = Command::new(env::current_exe().unwrap())
+        .args(words)
+        .arg(folder)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let text = String::from_utf8(output.stdout).unwrap();
+    serde_json::from_str(text.lines().last().unwrap()).unwrap()
+}
+
+/// Trains and says what a step took.
+fn run(case: Case, who: &str, steps: u64, batch: usize, folder: &Path) -> Value {
+    let probe = Arc::new(Probe::new(steps));
+    let mut waited = Value::Null;
+    if who == "bare" {
+        let mut bare = Bare::new(case, batch).unwrap();
+        for step in 1..=steps {
+            let loss = bare.step();
+            probe.step(step, loss.into());
+        }
+    } else {
+        let runs = tempfile::tempdir().unwrap();
+        let context = Context {
+            dataset: open(folder),
+            runs: open(runs.path()),
+            progress: Arc::clone(&probe) as Arc<dyn Progress>,
+            clock: Arc::new(SystemClock),
+            stop: Arc::default(),
+        };
+        let report = train(&case.config(batch, steps), Resume::Fresh, &context).unwrap();
+        waited = json!(report.data_wait_share);
+    }
+    let mut figures = probe.figures();
+    figures["data_wait_share"] = waited;
+    figures["peak_mib"] = json!(process::peak_mib());
+    figures
+}
+
+/// What has been used at the end of a step.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    wall: Duration,
+    cpu: [f64; 2],
+}
+
+/// Notes what has been used at the ends of the steps that are timed.
+#[derive(Debug)]
+struct Probe {
+    last: u64,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    marks: Vec<Mark>,
+    losses: Vec<f64>,
+    memory: Vec<f64>,
+}
+
+impl Probe {
+    fn new(last: u64) -> Self {
+        Self {
+            last,
+            seen: Mutex::default(),
+        }
+    }
+
+    fn step(&self, step: u64, loss: f64) {
+        let mut seen = self.seen.lock().unwrap();
+        seen.losses.push(loss);
+        if step == WARM || step == self.last {
+            let (wall, cpu) = (SystemClock.monotonic(), process::cpu_seconds());
+            seen.marks.push(Mark { wall, cpu });
+        }
+        if LOOKS.contains(&step) {
+            seen.memory.push(process::resident_mib());
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "few steps")]
+    fn figures(&self) -> Value {
+        let seen = self.seen.lock().unwrap();
+        let [begin, end] = seen.marks[..] else {
+            unreachable!("two marks are set")
+        };
+        let steps = (self.last - WARM) as f64;
+        let per_step = |i: usize| (end.cpu[i] - begin.cpu[i]) * 1e3 / steps;
+        let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
+        let tail = seen.losses.len().saturating_sub(20);
+        json!({
+            "steps_per_s": steps / (end.wall - begin.wall).as_secs_f64(),
+            "cpu_ms_per_step": per_step(0) + per_step(1),
+            "kernel_ms_per_step": per_step(1),
+            "loss_first": seen.losses[0],
+            "loss_last": mean(&seen.losses[tail..]),
+            "mib_at_500": seen.memory.first(),
+            "mib_at_5000": seen.memory.get(1),
+        })
+    }
+}
+
+impl Progress for Probe {
+    fn report(&self, event: Event<'_>) {
+        if event.stage != "train" {
+            return;
+        }
+        let loss = event.note.rsplit(' ').next().unwrap();
+        self.step(event.done, loss.parse().unwrap());
+    }
+}
