@@ -1,8 +1,8 @@
 //! What is done to each number by itself.
 
-use burn::tensor::{Tensor, activation};
+use burn::tensor::Tensor;
 
-use super::{Builder, Pass};
+use super::{Builder, Pass, kernel};
 
 /// A nonlinearity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,9 +20,9 @@ impl Activation {
     #[must_use]
     pub fn forward<const D: usize>(self, x: Tensor<D>) -> Tensor<D> {
         match self {
-            Self::Gelu => activation::gelu(x),
-            Self::Relu => activation::relu(x),
-            Self::Silu => activation::silu(x),
+            Self::Gelu => kernel::gelu(x),
+            Self::Relu => kernel::relu(x),
+            Self::Silu => kernel::silu(x),
         }
     }
 
@@ -68,6 +68,13 @@ mod tests {
     fn gradients_equal_finite_differences() {
         for activation in [Activation::Gelu, Activation::Relu, Activation::Silu] {
             check([3, 7], |_| (), move |(), _, x| activation.forward(x));
+            check([3, 7], |_| (), move |(), _, x| activation.forward(x * 5.0));
+            // Not in row-major order.
+            check(
+                [3, 7],
+                |_| (),
+                move |(), _, x| activation.forward(x.transpose()),
+            );
         }
     }
 
@@ -105,5 +112,10 @@ mod tests {
         assert!((at(Activation::Silu, 1.0) - 0.731_058_6).abs() < 1e-6);
         assert!((at(Activation::Relu, 1.5) - 1.5).abs() < 1e-9);
         assert!(at(Activation::Relu, -1.5).abs() < 1e-9);
+        for activation in [Activation::Gelu, Activation::Relu, Activation::Silu] {
+            assert!(at(activation, f32::NAN).is_nan());
+            assert!((at(activation, 30.0) - 30.0).abs() < 1e-4);
+            assert!(at(activation, -30.0).abs() < 1e-4);
+        }
     }
 }

@@ -81,8 +81,8 @@ impl<L, const D: usize> Bench<L, D> {
         y.into_data().try_into_vec().unwrap()
     }
 
-    /// Gradients in f32 of the sum of the outputs, each times a number, and what was observed; with the layer computed
-    /// again in the backward pass where `checkpoint` says so.
+    /// Outputs in f32, gradients of their sum, each times a number, and what was observed; with the layer computed again
+    /// in the backward pass where `checkpoint` says so.
     fn gradients<const E: usize>(
         &self,
         forward: impl Fn(&L, &mut Pass<'_>, Tensor<D>) -> Tensor<E> + Send + Sync + 'static,
@@ -111,6 +111,7 @@ impl<L, const D: usize> Bench<L, D> {
         let y = pass.checkpoint(self.segment, deep, move |pass, x| forward(&layer, pass, x));
         let shape = y.dims();
         let factors = TensorData::new(uniform(shape.iter().product(), 52), shape);
+        let outputs: Vec<f32> = y.clone().into_data().try_into_vec().unwrap();
         let mut gradients = (y * Tensor::from_data(factors, &device)).sum().backward();
         let of_weights = weights[..self.layout.trained()].iter().flat_map(|weight| {
             let gradient = weight.grad_remove(&mut gradients).unwrap();
@@ -119,6 +120,7 @@ impl<L, const D: usize> Bench<L, D> {
         let of_weights = of_weights.collect();
         let of_x = x.grad_remove(&mut gradients).unwrap();
         Gradients {
+            outputs,
             of_weights,
             of_x: of_x.into_data().try_into_vec().unwrap(),
             observed: pass.into_observed(&self.bucket),
@@ -126,8 +128,9 @@ impl<L, const D: usize> Bench<L, D> {
     }
 }
 
-/// What a layer's backward pass gives.
+/// What a layer's passes give.
 struct Gradients {
+    outputs: Vec<f32>,
     of_weights: Vec<f32>,
     of_x: Vec<f32>,
     observed: Vec<f32>,
@@ -145,8 +148,9 @@ fn wide(values: &[f32]) -> Vec<f64> {
     values.iter().map(|v| f64::from(*v)).collect()
 }
 
-/// Compares the gradients of every parameter and every input with central differences in f64, in training, and those of
-/// the layer when it is computed again in the backward pass with them, bit by bit. `forward` gets an input of this shape.
+/// Compares the outputs with those in f64, and the gradients of every parameter and every input with central differences
+/// in f64, in training, and those of the layer when it is computed again in the backward pass with them, bit by bit.
+/// `forward` gets an input of this shape.
 pub(crate) fn check<L, const D: usize, const E: usize>(
     shape: [usize; D],
     build: impl Fn(&mut Builder) -> L,
@@ -159,9 +163,14 @@ pub(crate) fn check<L, const D: usize, const E: usize>(
     let again = bench.gradients(forward.clone(), &["layer".to_owned()]);
     assert!(found.bits() == again.bits(), "computed again: other bits");
     let Gradients {
-        of_weights, of_x, ..
+        outputs,
+        of_weights,
+        of_x,
+        ..
     } = found;
     let (bucket, x) = (wide(&bench.bucket), wide(&bench.x));
+    let expected = bench.outputs(&forward, &bucket, &x, training());
+    assert_near(&wide(&outputs), &expected, 1e-5);
     let sum = |bucket: &[f64], x: &[f64]| {
         let y = bench.outputs(&forward, bucket, x, training());
         let factors = uniform(y.len(), 52);

@@ -1,18 +1,15 @@
 //! Convolution and pooling over `[rows, channels, height, width]`.
 
-use burn::tensor::{
-    Tensor, module,
-    ops::{AvgPoolOptions, ConvOptions, MaxPoolOptions},
-};
+use burn::tensor::{Tensor, module, ops::AvgPoolOptions};
 
-use super::{Builder, Gain, Initial, Pass, Slot};
+use super::{Builder, Gain, Initial, Pass, Slot, kernel};
 
 /// Size of a window that moves over a picture, the same in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Window {
-    size: usize,
-    stride: usize,
-    padding: usize,
+pub(super) struct Window {
+    pub(super) size: usize,
+    pub(super) stride: usize,
+    pub(super) padding: usize,
 }
 
 impl Window {
@@ -35,7 +32,7 @@ impl Window {
     }
 
     /// Places of the window along a side, `(side + 2 padding - size) / stride + 1`; the side must hold one.
-    const fn places(self, side: usize) -> usize {
+    pub(super) const fn places(self, side: usize) -> usize {
         (side + 2 * self.padding - self.size) / self.stride + 1
     }
 }
@@ -133,12 +130,8 @@ impl Conv2d {
     /// `[rows, in, height, width]` to `[rows, out, ..]`.
     #[must_use]
     pub fn forward(&self, pass: &Pass<'_>, x: Tensor<4>) -> Tensor<4> {
-        let Window {
-            stride, padding, ..
-        } = self.window;
-        let options = ConvOptions::new([stride; 2], [padding; 2], [1, 1], 1);
         let bias = self.bias.map(|slot| pass.parameter(slot));
-        module::conv2d(x, pass.parameter(self.weight), bias, options)
+        kernel::convolve(x, pass.parameter(self.weight), bias, self.window)
     }
 }
 
@@ -176,15 +169,7 @@ impl MaxPool {
     /// Pools `[rows, channels, height, width]`.
     #[must_use]
     pub fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        let Window {
-            size,
-            stride,
-            padding,
-        } = self.window;
-        let options = MaxPoolOptions::new([size; 2])
-            .with_stride([stride; 2])
-            .with_padding([padding; 2]);
-        module::max_pool2d(x, options)
+        kernel::largest(x, self.window)
     }
 }
 
@@ -241,6 +226,8 @@ pub fn global_average(x: Tensor<4>) -> Tensor<2> {
 
 #[cfg(test)]
 mod tests {
+    use burn::tensor::Device;
+
     use super::*;
     use crate::layers::check::{self, check};
 
@@ -249,6 +236,12 @@ mod tests {
         check(
             [2, 2, 5, 4],
             |b| Conv2d::new(b, "c", [2, 5, 4], 3, [3, 1], Gain::He),
+            |c, pass, x| c.forward(pass, x),
+        );
+        // More pictures than are computed together, and a rest.
+        check(
+            [21, 2, 3, 4],
+            |b| Conv2d::without_bias(b, "c", [2, 3, 4], 2, [3, 1], Gain::He),
             |c, pass, x| c.forward(pass, x),
         );
         // Stride 2 over an even and an odd side, where the last window ends before and at the border.
@@ -281,12 +274,32 @@ mod tests {
             |b| MaxPool::new(b, "p", [2, 5, 6], [3, 2, 1]),
             |p, _, x| p.forward(x),
         );
+        // A line and a column that no window covers.
+        check(
+            [2, 2, 5, 7],
+            |b| MaxPool::new(b, "p", [2, 5, 7], [2, 2, 0]),
+            |p, _, x| p.forward(x),
+        );
         check(
             [2, 2, 6, 4],
             |b| AveragePool::new(b, "p", [2, 6, 4], [2, 2]),
             |p, _, x| p.forward(x),
         );
         check([2, 3, 4, 4], |_| (), |(), _, x| global_average(x));
+    }
+
+    #[test]
+    fn the_largest_is_nan_where_a_window_holds_one() {
+        let mut values = vec![1.0_f32; 16];
+        values[6] = f32::NAN;
+        for (sizes, expected) in [([2, 2, 0], 1..2), ([3, 1, 0], 0..4)] {
+            let x = Tensor::<1>::from_floats(values.as_slice(), &Device::flex());
+            let pool = MaxPool::new(&mut Builder::new(), "p", [1, 4, 4], sizes);
+            let y = pool.forward(x.reshape([1, 1, 4, 4])).into_data();
+            for (i, y) in y.try_into_vec::<f32>().unwrap().iter().enumerate() {
+                assert_eq!(y.is_nan(), expected.contains(&i), "{sizes:?} {i}");
+            }
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod attention;
 mod builder;
 mod conv;
 mod embedding;
+mod kernel;
 mod linear;
 mod lstm;
 mod norm;
