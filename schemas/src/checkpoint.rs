@@ -44,6 +44,9 @@ pub struct CheckpointHeader {
     pub early_stopping: EarlyStopping,
     /// What the schedule remembers.
     pub plateau: Plateau,
+    /// Scale of the loss, with f16.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_scale: Option<LossScale>,
     /// Sums of the epoch in progress, so that its mean loss is exact after a resume.
     pub running: RunningLoss,
     /// xxh3-128 over the tensors' names and bytes, in name order.
@@ -108,6 +111,18 @@ pub struct Plateau {
     pub evaluations_since_best: u32,
     /// How often the rate has fallen.
     pub falls: u32,
+}
+
+/// What the scaling of the loss remembers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LossScale {
+    /// Scale of the next step.
+    pub scale: f64,
+    /// Steps with finite gradients since it last changed.
+    pub good_steps: u64,
+    /// Steps left out so far, which moved neither weights nor optimizer.
+    pub dropped: u64,
 }
 
 /// Sum of losses since the epoch began.

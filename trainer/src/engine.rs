@@ -28,7 +28,7 @@ use self::parts::Workers;
 use crate::{
     data::{Samples, Targets},
     input::{self, Normalisation},
-    layers::{MOMENTUM, Pass, PassSettings, Training},
+    layers::{MOMENTUM, Pass, PassSettings, Training, in_f32},
     loss::Loss,
     model::{Model, Objective},
     number::{exact_len, single},
@@ -121,12 +121,13 @@ impl Engine {
 
     /// Computes the loss of each row, or of each predicted token, and writes the gradient of their mean into `gradient`.
     ///
-    /// `dropout` is the step's random stream.
+    /// `dropout` is the step's random stream. The gradient is that of the mean times `loss_scale`; the losses are not
+    /// scaled.
     pub(crate) fn loss_and_gradient(
         &self,
         bucket: &[f32],
         samples: Samples<'_>,
-        dropout: Stream,
+        (dropout, loss_scale): (Stream, f64),
         gradient: &mut [f32],
     ) -> Computed {
         let weights = self.weights(bucket);
@@ -136,7 +137,7 @@ impl Engine {
                 stream: dropout,
                 first_row,
             };
-            self.part_step(bucket, &weights, part, weight, training)
+            self.part_step(bucket, &weights, part, weight / loss_scale, training)
         };
         let mut computed = Computed {
             losses: Vec::with_capacity(samples.rows()),
@@ -170,7 +171,7 @@ impl Engine {
             let input = input::tensors(part, &self.normalisation, &self.device);
             let mut pass =
                 Pass::new(self.model.layout(), &weights, None).with_settings(&self.passes);
-            let outputs = self.model.forward(&mut pass, &input);
+            let outputs = in_f32(self.model.forward(&mut pass, &input));
             let losses = self.losses(&self.measured, outputs.clone(), part, &self.device);
             let outputs = match self.model.objective() {
                 Objective::Target => numbers(outputs),
@@ -203,7 +204,7 @@ impl Engine {
         }
     }
 
-    /// Losses of a part of a batch of weight `weight`, and the part's share of the gradient of their mean.
+    /// Losses of a part of a batch, and the gradient of their sum over `weight`.
     fn part_step(
         &self,
         bucket: &[f32],
@@ -262,6 +263,7 @@ impl Engine {
         part: Samples<'_>,
         device: &Device,
     ) -> Option<Tensor<1>> {
+        let outputs = in_f32(outputs);
         match self.model.objective() {
             Objective::Target => Some(loss.per_sample(outputs, part.targets, device)),
             Objective::Input => {

@@ -43,6 +43,7 @@ pub mod layers;
 mod loaders;
 mod log;
 mod loss;
+mod loss_scale;
 mod meter;
 mod metrics;
 mod model;

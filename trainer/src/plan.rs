@@ -2,7 +2,7 @@
 
 use feedline_schemas::{
     Versioned,
-    checkpoint::{CheckpointHeader, EarlyStopping, Plateau, RunningLoss},
+    checkpoint::{CheckpointHeader, EarlyStopping, LossScale, Plateau, RunningLoss},
     config::TrainConfig,
     ids::{Epoch, Hash128, Step},
     loader_state::LoaderState,
@@ -70,6 +70,8 @@ pub(crate) struct Position {
     pub(crate) early_stopping: EarlyStopping,
     /// What the schedule remembers.
     pub(crate) plateau: Plateau,
+    /// Scale of the loss, with f16.
+    pub(crate) loss_scale: Option<LossScale>,
     /// Sums of the epoch in progress.
     pub(crate) running: RunningLoss,
 }
@@ -141,6 +143,7 @@ impl Plan {
             config: self.settings.config().clone(),
             early_stopping: position.early_stopping.clone(),
             plateau: position.plateau.clone(),
+            loss_scale: position.loss_scale.clone(),
             running: position.running.clone(),
             tensor_hash: Hash128::new(0),
             header_hash: Hash128::new(0),

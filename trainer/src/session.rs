@@ -27,6 +27,7 @@ use crate::{
     engine::Engine,
     error::Error,
     log::{Line, MetricsLog},
+    loss_scale,
     meter::Meter,
     metrics::{Evaluation, Metrics},
     optimizer::Optimizer,
@@ -79,6 +80,7 @@ impl<'a, D: Data> Session<'a, D> {
         let len = bucket.len();
         let now = watch.clock.monotonic();
         let average = plan.settings.config().average.clone();
+        let loss_scale = plan.settings.config().loss_scale.as_ref();
         let trained = engine.model().layout().trained_entries();
         let optimizer = plan.settings.optimizer(trained);
         let state = plan.settings.optimizer_state(trained);
@@ -104,6 +106,7 @@ impl<'a, D: Data> Session<'a, D> {
                 loader: data.start(),
                 early_stopping: EarlyStopping::default(),
                 plateau: Plateau::default(),
+                loss_scale: loss_scale.map(loss_scale::start),
                 running: RunningLoss::default(),
             },
             optimizer,

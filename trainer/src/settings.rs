@@ -1,14 +1,16 @@
 //! The resolved configuration: every value checked, the loss filled in, and the name of the run that follows from it.
 
 use feedline_schemas::{
-    config::{CheckpointConfig, ModelConfig, PicturesConfig, TrainConfig},
+    config::{CheckpointConfig, ModelConfig, PicturesConfig, Precision, TrainConfig},
     ids::{Hash128, Step},
 };
 use serde::Serialize;
 
 use crate::{
     error::{Error, config as wrong},
+    layers::{Layout, PassSettings},
     loss::{self, Loss},
+    loss_scale,
     model::Parameter,
     models,
     optimizer::{self, Optimizer, StateBucket, StateLayout},
@@ -39,6 +41,10 @@ impl Settings {
                 loss: of_loss,
                 optimizer: optimizer::resolve(&config.optimizer)?,
                 schedule: schedule::resolve(&config.schedule)?,
+                loss_scale: match config.precision {
+                    Precision::F16 => Some(config.loss_scale.clone().unwrap_or_default()),
+                    Precision::F32 | Precision::Bf16 => None,
+                },
                 ..config.clone()
             },
             loss,
@@ -132,6 +138,7 @@ pub(crate) fn check(config: &TrainConfig) -> Result<(), Error> {
     }
     loss::check(&config.loss)?;
     optimizer::resolve(&config.optimizer)?;
+    check_loss_scale(config)?;
     within(
         "clip_norm",
         config.clip_norm,
@@ -145,6 +152,26 @@ pub(crate) fn check(config: &TrainConfig) -> Result<(), Error> {
         1,
         u64::from(u32::MAX),
     )
+}
+
+fn check_loss_scale(config: &TrainConfig) -> Result<(), Error> {
+    match (&config.loss_scale, config.precision) {
+        (None, _) => Ok(()),
+        (Some(given), Precision::F16) => loss_scale::check(given),
+        (Some(_), Precision::F32 | Precision::Bf16) => Err(wrong(
+            "loss_scale",
+            "only gradients in f16 need it; take it out, or set `train.precision = \"f16\"`",
+        )),
+    }
+}
+
+/// How passes of a model with this layout compute. `config` need not be resolved.
+///
+/// # Errors
+/// [`Error::Config`] for a block that the model does not have.
+pub(crate) fn passes(config: &TrainConfig, layout: &Layout) -> Result<PassSettings, Error> {
+    let passes = PassSettings::new(layout, &config.model.checkpoint)?;
+    Ok(passes.with_precision(config.precision))
 }
 
 /// The loader checks the sides.
@@ -221,7 +248,7 @@ pub(crate) fn name_of(kind: &impl Serialize) -> String {
 mod tests {
     use super::*;
     use crate::ErrorKind;
-    use feedline_schemas::config::{AverageConfig, LossKind};
+    use feedline_schemas::config::{AverageConfig, LossKind, LossScaleConfig};
     use feedline_schemas::ids::Seed;
 
     const TASK: Task = Task::Regression {
@@ -285,6 +312,10 @@ mod tests {
                 refused(|c| c.optimizer.beta1 = Some(1.0)),
             ),
             (
+                "train.loss_scale",
+                refused(|c| c.loss_scale = Some(LossScaleConfig::default())),
+            ),
+            (
                 "train.average.decay",
                 refused(|c| {
                     c.average = Some(AverageConfig {
@@ -341,6 +372,13 @@ mod tests {
         assert_ne!(plain, name(|c| c.optimizer.l1 = 0.1, 1));
         assert_eq!(plain, name(|c| c.schedule.final_share = Some(0.01), 1));
         assert_ne!(plain, name(|c| c.schedule.final_share = Some(0.02), 1));
+        assert_eq!(plain, name(|c| c.precision = Precision::F32, 1));
+        assert_ne!(plain, name(|c| c.precision = Precision::Bf16, 1));
+        let half = |c: &mut TrainConfig| c.precision = Precision::F16;
+        let scaled = |c: &mut TrainConfig| {
+            (c.precision, c.loss_scale) = (Precision::F16, Some(LossScaleConfig::default()));
+        };
+        assert_eq!(name(half, 1), name(scaled, 1));
         assert_ne!(plain, name(|c| c.seed = Seed::new(1), 1));
         assert_ne!(plain, name(|c| c.epochs = 21, 1));
         assert_ne!(plain, name(|_| (), 2));

@@ -83,7 +83,7 @@ pub fn summary(config: &TrainConfig, layout: &Layout, threads: usize) -> Result<
     let rows = config.batch_size as usize;
     let part = part_rows(shape, rows, model_layout.len()).min(rows);
     let parts = rows.div_ceil(part).min(threads.max(1)) as u64;
-    let passes = PassSettings::new(model_layout, &config.model.checkpoint)?;
+    let passes = settings::passes(config, model_layout)?;
     let kept = kept(model_layout, &passes);
     let trained = model_layout.trained_entries();
     let optimizer_config = optimizer::resolve(&config.optimizer)?;

@@ -29,7 +29,7 @@ use crate::{
     random::Stream,
     run_folder::{RunFolder, runtime},
     session::{Session, Watch},
-    settings::Settings,
+    settings::{self, Settings},
     task::Task,
 };
 
@@ -340,7 +340,8 @@ pub(crate) fn plan(config: &TrainConfig, toy: &Toy) -> Plan {
 pub(crate) fn engine(plan: &Plan) -> Engine {
     let config = &plan.settings.config().model;
     let model = models::build(config, plan.shape(), plan.outputs()).unwrap();
-    Engine::new(model, plan.settings.loss().clone())
+    let passes = settings::passes(plan.settings.config(), model.layout()).unwrap();
+    Engine::new(model, plan.settings.loss().clone()).with_passes(passes)
 }
 
 /// Trains on a toy dataset, with the run's folder at `store`.

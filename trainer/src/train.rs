@@ -13,7 +13,6 @@ use crate::{
     engine::Engine,
     error::Error,
     input::Normalisation,
-    layers::PassSettings,
     loaders::Loaders,
     model::Build,
     models, optimizer,
@@ -140,7 +139,7 @@ impl Opened {
         };
         let trained = model.layout().trained_entries();
         optimizer::check_groups(&config.optimizer, trained)?;
-        let passes = PassSettings::new(model.layout(), &config.model.checkpoint)?;
+        let passes = settings::passes(config, model.layout())?;
         let pictures = &config.pictures;
         let normalisation = Normalisation {
             mean: pictures.mean,

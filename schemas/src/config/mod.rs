@@ -9,6 +9,7 @@ mod load;
 mod loss;
 mod model;
 mod optimizer;
+mod precision;
 mod schedule;
 mod secret;
 mod source;
@@ -29,6 +30,7 @@ pub use self::{
         ActivationKind, BranchConfig, ModelConfig, ModelKind, NormKind, PicturesConfig, PoolKind,
     },
     optimizer::{OptimizerConfig, OptimizerKind, ParameterGroup},
+    precision::{LossScaleConfig, Precision},
     schedule::{ScheduleConfig, ScheduleKind, ScheduleUnit},
     secret::SecretRef,
     source::{

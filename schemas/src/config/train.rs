@@ -8,6 +8,7 @@ use super::{
     loss::LossConfig,
     model::{ModelConfig, PicturesConfig},
     optimizer::OptimizerConfig,
+    precision::{LossScaleConfig, Precision},
     schedule::ScheduleConfig,
 };
 use crate::{ids::Seed, units::ByteSize};
@@ -36,6 +37,12 @@ pub struct TrainConfig {
     pub schedule: ScheduleConfig,
     /// Optimizer.
     pub optimizer: OptimizerConfig,
+    /// Type that products are computed in: `f32`, `bf16` or `f16`. Default `f32`.
+    #[serde(skip_serializing_if = "Precision::is_f32")]
+    pub precision: Precision,
+    /// How the loss is scaled; with `precision = "f16"` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss_scale: Option<LossScaleConfig>,
     /// Moving average of the weights. Absent: none is kept.
     pub average: Option<AverageConfig>,
     /// Largest global norm of the gradient; 0 does not clip. Default 1.
@@ -63,6 +70,8 @@ impl Default for TrainConfig {
             learning_rate: 1e-3,
             schedule: ScheduleConfig::default(),
             optimizer: OptimizerConfig::default(),
+            precision: Precision::default(),
+            loss_scale: None,
             average: None,
             clip_norm: 1.0,
             patience: 5,

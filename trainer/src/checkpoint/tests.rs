@@ -46,6 +46,7 @@ fn header(loss_sum: f64, loss: f64, metric: f64) -> CheckpointHeader {
             finished: false,
         },
         plateau: Default::default(),
+        loss_scale: None,
         running: RunningLoss {
             loss_sum,
             weight: 3.0,

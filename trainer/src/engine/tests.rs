@@ -107,7 +107,7 @@ fn check_gradient(hidden: &[u32], outputs: usize, loss: LossKind, targets: Targe
 
     let mut gradient = vec![0.0; bucket.len()];
     let losses = engine
-        .loss_and_gradient(&bucket, samples, stream(0), &mut gradient)
+        .loss_and_gradient(&bucket, samples, (stream(0), 1.0), &mut gradient)
         .losses;
     let wide: Vec<f64> = bucket.iter().map(|&w| w.into()).collect();
     let expected = reference.loss(&wide, samples);
@@ -160,7 +160,7 @@ fn bits(threads: usize, rows: usize, dropout: f64) -> Vec<u32> {
     let samples = Samples::of_rows(&x, 24, Targets::Numbers(&y));
     let mut gradient = vec![0.0; bucket.len()];
     let losses = engine
-        .loss_and_gradient(&bucket, samples, stream(3), &mut gradient)
+        .loss_and_gradient(&bucket, samples, (stream(3), 1.0), &mut gradient)
         .losses;
     losses
         .iter()
@@ -197,7 +197,12 @@ fn dropout_follows_the_step_and_is_off_in_prediction() {
     let samples = Samples::of_rows(&x, 8, Targets::Numbers(&y));
     let losses = |step| {
         engine
-            .loss_and_gradient(&bucket, samples, stream(step), &mut vec![0.0; bucket.len()])
+            .loss_and_gradient(
+                &bucket,
+                samples,
+                (stream(step), 1.0),
+                &mut vec![0.0; bucket.len()],
+            )
             .losses
     };
     assert_eq!(losses(1), losses(1));
@@ -238,7 +243,7 @@ fn running_statistics_move_a_tenth_of_the_way_to_those_of_the_batch() {
         let engine = normed(threads);
         let mut bucket = engine.model().initial(Seed::new(2));
         let mut gradient = vec![0.0; bucket.len()];
-        let computed = engine.loss_and_gradient(&bucket, samples, stream(0), &mut gradient);
+        let computed = engine.loss_and_gradient(&bucket, samples, (stream(0), 1.0), &mut gradient);
         engine.move_buffers(&mut bucket, &computed.buffers);
         bucket
     };
@@ -320,7 +325,7 @@ fn step_bits(config: ModelConfig, shape: Shape, samples: Samples<'_>, threads: u
     let engine = engine.with_passes(passes);
     let bucket = engine.model().initial(Seed::new(2));
     let mut gradient = vec![0.0; bucket.len()];
-    let computed = engine.loss_and_gradient(&bucket, samples, stream(3), &mut gradient);
+    let computed = engine.loss_and_gradient(&bucket, samples, (stream(3), 1.0), &mut gradient);
     let numbers = computed.losses.iter().chain(&computed.buffers);
     let numbers = numbers.chain(&gradient).map(|v| v.to_bits());
     numbers.collect()
@@ -457,7 +462,7 @@ fn steps_per_second() {
         let (mut engine_time, mut rest) = (0.0, 0.0);
         for step in 1..=steps {
             let start = clock.monotonic();
-            engine.loss_and_gradient(&bucket, samples, stream(step), &mut gradient);
+            engine.loss_and_gradient(&bucket, samples, (stream(step), 1.0), &mut gradient);
             let middle = clock.monotonic();
             crate::clip::global_norm(&gradient);
             optimizer.step(&mut bucket, &gradient, step, 1e-3, 1.0);
@@ -523,7 +528,7 @@ fn pictures_and_tokens_per_second() {
         let mut gradient = vec![0.0; bucket.len()];
         let start = clock.monotonic();
         for step in 0..5 {
-            engine.loss_and_gradient(&bucket, samples, stream(step), &mut gradient);
+            engine.loss_and_gradient(&bucket, samples, (stream(step), 1.0), &mut gradient);
         }
         let each = (clock.monotonic() - start).as_secs_f64() / 5.0;
         println!("{:?}: {:.0} ms a step", config.model.r#type, 1e3 * each);

@@ -2,7 +2,7 @@
 
 use burn::tensor::Tensor;
 
-use super::{Builder, Pass, kernel};
+use super::{Builder, Pass, in_f32, kernel};
 
 /// A nonlinearity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,10 +19,11 @@ impl Activation {
     /// Applies it; any shape.
     #[must_use]
     pub fn forward<const D: usize>(self, x: Tensor<D>) -> Tensor<D> {
+        let given = x.dtype();
         match self {
-            Self::Gelu => kernel::gelu(x),
+            Self::Gelu => kernel::gelu(in_f32(x)).cast(given),
             Self::Relu => kernel::relu(x),
-            Self::Silu => kernel::silu(x),
+            Self::Silu => kernel::silu(in_f32(x)).cast(given),
         }
     }
 

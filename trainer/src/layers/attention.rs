@@ -3,7 +3,7 @@
 use crate::number::exact_len;
 use burn::tensor::{DType, Device, Tensor, TensorData, activation};
 
-use super::{Builder, Gain, Linear, Pass};
+use super::{Builder, Gain, Linear, Pass, in_f32};
 
 /// Which positions a position may look at: a number added to its scores, 0 or minus infinity.
 #[derive(Clone, Debug)]
@@ -74,7 +74,8 @@ impl Attention {
     pub fn forward(&self, pass: &Pass<'_>, x: Tensor<3>, mask: Option<&Mask>) -> Tensor<3> {
         let [rows, length, width] = x.dims();
         let inside = width / self.heads;
-        let qkv = self.qkv.forward(pass, x);
+        let given = x.dtype();
+        let qkv = pass.for_product(self.qkv.forward(pass, x));
         let head = |i: usize| {
             qkv.clone()
                 .narrow(2, i * width, width)
@@ -82,12 +83,13 @@ impl Attention {
                 .swap_dims(1, 2)
         };
         let scale = 1.0 / exact_len(inside).sqrt();
-        let mut scores = (head(0) * scale).matmul(head(1).swap_dims(2, 3));
+        let mut scores = in_f32((head(0) * scale).matmul(head(1).swap_dims(2, 3)));
         if let Some(Mask(mask)) = mask {
             scores = scores + mask.clone();
         }
-        let seen = activation::softmax(scores, 3).matmul(head(2));
-        let joined = seen.swap_dims(1, 2).reshape([rows, length, width]);
+        let shares = pass.for_product(activation::softmax(scores, 3));
+        let seen = shares.matmul(head(2)).swap_dims(1, 2);
+        let joined = seen.reshape([rows, length, width]).cast(given);
         self.out.forward(pass, joined)
     }
 }

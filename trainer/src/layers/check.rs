@@ -1,7 +1,10 @@
 //! Checks of layers: gradients against central differences that are computed in f64.
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use feedline_schemas::ids::{Rank, Seed, Step};
+use feedline_schemas::{
+    config::Precision,
+    ids::{Rank, Seed, Step},
+};
 
 use super::{Builder, Layout, Pass, PassSettings, Segment, Training};
 use crate::{random::Stream, testing::uniform};
@@ -87,6 +90,7 @@ impl<L, const D: usize> Bench<L, D> {
         &self,
         forward: impl Fn(&L, &mut Pass<'_>, Tensor<D>) -> Tensor<E> + Send + Sync + 'static,
         checkpoint: &[String],
+        precision: Precision,
     ) -> Gradients
     where
         L: Clone + Send + Sync + 'static,
@@ -104,6 +108,7 @@ impl<L, const D: usize> Bench<L, D> {
         let x = Tensor::<D>::from_data(TensorData::new(self.x.clone(), self.shape), &device);
         let x = x.require_grad();
         let settings = PassSettings::new(&self.layout, checkpoint).unwrap();
+        let settings = settings.with_precision(precision);
         let mut pass = Pass::new(&self.layout, &weights, training()).with_settings(&settings);
         let layer = self.layer.clone();
         // As deep in the graph as in a model.
@@ -137,10 +142,22 @@ struct Gradients {
 }
 
 impl Gradients {
-    fn bits(&self) -> Vec<u32> {
+    fn numbers(&self) -> impl Iterator<Item = f32> {
         let numbers = self.of_weights.iter().chain(&self.of_x);
-        let numbers = numbers.chain(&self.observed);
-        numbers.map(|v| v.to_bits()).collect()
+        numbers.chain(&self.observed).copied()
+    }
+
+    fn bits(&self) -> Vec<u32> {
+        self.numbers().map(f32::to_bits).collect()
+    }
+
+    /// Length of the difference, as a share of the length of `exact`.
+    fn error(&self, exact: &Self) -> f64 {
+        let length = |numbers: &mut dyn Iterator<Item = f32>| {
+            numbers.map(|v| f64::from(v).powi(2)).sum::<f64>().sqrt()
+        };
+        let differences = &mut self.numbers().zip(exact.numbers()).map(|(a, b)| a - b);
+        length(differences) / length(&mut exact.numbers())
     }
 }
 
@@ -149,8 +166,8 @@ fn wide(values: &[f32]) -> Vec<f64> {
 }
 
 /// Compares the outputs with those in f64, and the gradients of every parameter and every input with central differences
-/// in f64, in training, and those of the layer when it is computed again in the backward pass with them, bit by bit.
-/// `forward` gets an input of this shape.
+/// in f64, in training; with them those of the layer when it is computed again in the backward pass, bit by bit, and
+/// those with products in bf16 and f16, to a few times the error of one rounding. `forward` gets an input of this shape.
 pub(crate) fn check<L, const D: usize, const E: usize>(
     shape: [usize; D],
     build: impl Fn(&mut Builder) -> L,
@@ -159,9 +176,25 @@ pub(crate) fn check<L, const D: usize, const E: usize>(
     L: Clone + Send + Sync + 'static,
 {
     let bench = Bench::new(shape, build);
-    let found = bench.gradients(forward.clone(), &[]);
-    let again = bench.gradients(forward.clone(), &["layer".to_owned()]);
-    assert!(found.bits() == again.bits(), "computed again: other bits");
+    let of = |checkpoint: &[&str], precision| {
+        let checkpoint: Vec<String> = checkpoint.iter().map(ToString::to_string).collect();
+        bench.gradients(forward.clone(), &checkpoint, precision)
+    };
+    let found = of(&[], Precision::F32);
+    for (precision, rounding) in [
+        (Precision::F32, 0.0),
+        (Precision::Bf16, 2.0_f64.powi(-9)),
+        (Precision::F16, 2.0_f64.powi(-12)),
+    ] {
+        let kept = of(&[], precision);
+        let again = of(&["layer"], precision);
+        assert!(
+            kept.bits() == again.bits(),
+            "{precision:?}, computed again: other bits"
+        );
+        let error = kept.error(&found);
+        assert!(error <= 4.0 * rounding, "{precision:?}: error {error}");
+    }
     let Gradients {
         outputs,
         of_weights,

@@ -2,7 +2,7 @@
 
 use burn::tensor::{Tensor, module, ops::AvgPoolOptions};
 
-use super::{Builder, Gain, Initial, Pass, Slot, kernel};
+use super::{Builder, Gain, Initial, Pass, Slot, in_f32, kernel};
 
 /// Size of a window that moves over a picture, the same in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,8 +130,10 @@ impl Conv2d {
     /// `[rows, in, height, width]` to `[rows, out, ..]`.
     #[must_use]
     pub fn forward(&self, pass: &Pass<'_>, x: Tensor<4>) -> Tensor<4> {
-        let bias = self.bias.map(|slot| pass.parameter(slot));
-        kernel::convolve(x, pass.parameter(self.weight), bias, self.window)
+        let given = x.dtype();
+        let bias = self.bias.map(|slot| pass.for_product(pass.parameter(slot)));
+        let weight = pass.for_product(pass.parameter(self.weight));
+        kernel::convolve(pass.for_product(x), weight, bias, self.window).cast(given)
     }
 }
 
@@ -218,10 +220,13 @@ fn pooled(
 /// The mean of each channel, `[rows, channels]`.
 #[must_use]
 pub fn global_average(x: Tensor<4>) -> Tensor<2> {
+    let given = x.dtype();
     let [rows, channels, height, width] = x.dims();
-    x.reshape([rows, channels, height * width])
+    in_f32(x)
+        .reshape([rows, channels, height * width])
         .mean_dim(2)
         .reshape([rows, channels])
+        .cast(given)
 }
 
 #[cfg(test)]

@@ -43,8 +43,9 @@ impl Embedding {
     /// arXiv 1608.05859).
     #[must_use]
     pub fn scores(&self, pass: &Pass<'_>, x: Tensor<3>) -> Tensor<3> {
-        let table: Tensor<2> = pass.parameter(self.weight);
-        module::linear(x, table.transpose(), None)
+        let given = x.dtype();
+        let table: Tensor<2> = pass.for_product(pass.parameter(self.weight));
+        module::linear(pass.for_product(x), table.transpose(), None).cast(given)
     }
 }
 

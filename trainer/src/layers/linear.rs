@@ -82,8 +82,10 @@ impl Linear {
     /// `[.., in]` to `[.., out]`.
     #[must_use]
     pub fn forward<const D: usize>(&self, pass: &Pass<'_>, x: Tensor<D>) -> Tensor<D> {
-        let bias = self.bias.map(|slot| pass.parameter(slot));
-        module::linear(x, pass.parameter(self.weight), bias)
+        let given = x.dtype();
+        let bias = self.bias.map(|slot| pass.for_product(pass.parameter(slot)));
+        let weight = pass.for_product(pass.parameter(self.weight));
+        module::linear(pass.for_product(x), weight, bias).cast(given)
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::number::exact_len;
 use burn::tensor::{Tensor, activation, module};
 
-use super::{Builder, Initial, Pass, Slot};
+use super::{Builder, Initial, Pass, Slot, in_f32};
 
 /// An LSTM layer (Hochreiter and Schmidhuber 1997) with a forget gate (Gers, Schmidhuber, Cummins 2000):
 ///
@@ -53,15 +53,19 @@ impl Lstm {
     /// steps that would cost their number squared.
     #[must_use]
     pub fn forward(&self, pass: &Pass<'_>, steps: Vec<Tensor<2>>) -> Vec<Tensor<2>> {
-        let (input, recurrent): (Tensor<2>, Tensor<2>) =
-            (pass.parameter(self.input), pass.parameter(self.state));
+        let product = |slot| -> Tensor<2> { pass.for_product(pass.parameter(slot)) };
+        let (input, recurrent) = (product(self.input), product(self.state));
         let bias = Tensor::cat(self.biases.map(|slot| pass.parameter(slot)).to_vec(), 0);
+        let bias: Tensor<1> = pass.for_product(bias);
         let mut before: Option<[Tensor<2>; 2]> = None;
         let mut states = Vec::with_capacity(steps.len());
         for x in steps {
-            let mut gates = module::linear(x, input.clone(), Some(bias.clone()));
+            let given = x.dtype();
+            let x = pass.for_product(x);
+            let mut gates = in_f32(module::linear(x, input.clone(), Some(bias.clone())));
             if let Some([state, _]) = &before {
-                gates = gates + state.clone().matmul(recurrent.clone());
+                let state = pass.for_product(state.clone());
+                gates = gates + in_f32(state.matmul(recurrent.clone()));
             }
             let gate = |i: usize| gates.clone().narrow(1, i * self.width, self.width);
             let mut cell = activation::sigmoid(gate(0)) * gate(2).tanh();
@@ -69,7 +73,7 @@ impl Lstm {
                 cell = cell + activation::sigmoid(gate(1)) * before;
             }
             let state = activation::sigmoid(gate(3)) * cell.clone().tanh();
-            states.push(state.clone());
+            states.push(state.clone().cast(given));
             before = Some([state, cell]);
         }
         states

@@ -5,6 +5,10 @@
 //! tensors, so the same layer serves every part of a batch, every thread and every precision: the tensors come with the
 //! pass.
 //!
+//! Types: products (fully connected, convolution, attention, LSTM) are computed in bf16 or f16 where `train.precision`
+//! says so; norms, softmax, exponentials and dropout in f32. Every layer gives back the type it got, so tensors of two
+//! types meet only where a model makes them.
+//!
 //! Sizes: a layer's constructor takes the sizes of one sample (`[channels, height, width]`), its `forward` takes tensors
 //! with the samples in front. Constructors assume sizes that fit, which the models check before they build.
 
@@ -32,7 +36,7 @@ pub use self::{
     linear::{Gain, Linear},
     lstm::Lstm,
     norm::{BatchNorm, GroupNorm, LayerNorm, MOMENTUM},
-    pass::Pass,
+    pass::{Pass, in_f32},
     segment::Segment,
 };
 pub(crate) use self::{

@@ -6,7 +6,7 @@
 use crate::number::exact_len;
 use burn::tensor::{Tensor, module};
 
-use super::{Buffer, Builder, Initial, Pass, Slot};
+use super::{Buffer, Builder, Initial, Pass, Slot, in_f32};
 
 const EPSILON: f64 = 1e-5;
 
@@ -68,9 +68,11 @@ impl BatchNorm {
     pub fn forward<const D: usize>(&self, pass: &mut Pass<'_>, x: Tensor<D>) -> Tensor<D> {
         let scale = pass.parameter(self.affine.scale);
         let shift = pass.parameter(self.affine.shift);
+        let given = x.dtype();
+        let x = in_f32(x);
         if !pass.is_training() {
             let (mean, variance) = (pass.buffer(self.mean), pass.buffer(self.variance));
-            return module::batch_norm(x, scale, shift, mean, variance, EPSILON);
+            return module::batch_norm(x, scale, shift, mean, variance, EPSILON).cast(given);
         }
         let dims = x.dims();
         let count = dims.iter().product::<usize>() / dims[1];
@@ -81,7 +83,7 @@ impl BatchNorm {
             pass.observe(self.mean, normed.mean);
             pass.observe(self.variance, normed.variance * unbiased);
         }
-        normed.output
+        normed.output.cast(given)
     }
 }
 
@@ -109,7 +111,8 @@ impl LayerNorm {
     pub fn forward<const D: usize>(&self, pass: &Pass<'_>, x: Tensor<D>) -> Tensor<D> {
         let scale = pass.parameter(self.affine.scale);
         let shift = pass.parameter(self.affine.shift);
-        module::layer_norm(x, scale, Some(shift), EPSILON)
+        let given = x.dtype();
+        module::layer_norm(in_f32(x), scale, Some(shift), EPSILON).cast(given)
     }
 }
 
@@ -141,7 +144,8 @@ impl GroupNorm {
     pub fn forward<const D: usize>(&self, pass: &Pass<'_>, x: Tensor<D>) -> Tensor<D> {
         let dims = x.dims();
         let inside = dims[1..].iter().product::<usize>() / self.groups;
-        let x = x.reshape([dims[0], self.groups, inside]);
+        let given = x.dtype();
+        let x = in_f32(x).reshape([dims[0], self.groups, inside]);
         let centred = x.clone() - x.mean_dim(2);
         let variance = (centred.clone() * centred.clone()).mean_dim(2);
         let normed = (centred / (variance + EPSILON).sqrt()).reshape(dims);
@@ -149,7 +153,7 @@ impl GroupNorm {
         channels[1] = dims[1];
         let scale: Tensor<1> = pass.parameter(self.affine.scale);
         let shift: Tensor<1> = pass.parameter(self.affine.shift);
-        normed * scale.reshape(channels) + shift.reshape(channels)
+        (normed * scale.reshape(channels) + shift.reshape(channels)).cast(given)
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::{cell::RefCell, collections::BTreeSet, sync::Arc};
 
-use burn::tensor::{Tensor, TensorData};
+use burn::tensor::{DType, Tensor, TensorData};
+use feedline_schemas::config::Precision;
 use rayon::prelude::*;
 
 use super::{
@@ -26,6 +27,8 @@ pub(crate) struct Training {
 pub(crate) struct PassSettings {
     /// Which segments of the layout are computed again in the backward pass; those beyond its end are not.
     again: Arc<[bool]>,
+    /// Type of products, where it is not that of the weights.
+    products: Option<DType>,
 }
 
 impl PassSettings {
@@ -41,7 +44,18 @@ impl PassSettings {
         let again = names().map(|name| pattern::any(patterns, name));
         Ok(Self {
             again: again.collect(),
+            products: None,
         })
+    }
+
+    /// The same, with products computed in `precision`.
+    pub(crate) fn with_precision(self, precision: Precision) -> Self {
+        let products = match precision {
+            Precision::F32 => None,
+            Precision::Bf16 => Some(DType::BF16),
+            Precision::F16 => Some(DType::F16),
+        };
+        Self { products, ..self }
     }
 
     /// Whether a segment is computed again in the backward pass.
@@ -106,6 +120,17 @@ impl<'a> Pass<'a> {
             .expect("a layer asks for its own parameters");
         self.used.borrow_mut().insert(slot.0);
         self.weights[slot.0].clone().reshape(shape)
+    }
+
+    /// `x` in the type that products are computed in: bf16 or f16 where `train.precision` says so, else as it is. Layers
+    /// do this to what they multiply, and give back the type they got: what a model keeps between layers is short where
+    /// the model makes it so.
+    #[must_use]
+    pub fn for_product<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+        match self.settings.products {
+            Some(products) => x.cast(products),
+            None => x,
+        }
     }
 
     /// A buffer, flat.
@@ -173,12 +198,23 @@ impl<'a> Pass<'a> {
         let Some(training) = self.training.filter(|_| share > 0.0) else {
             return x;
         };
+        let given = x.dtype();
+        let x = in_f32(x);
         let shape = x.dims();
         let width = shape[1..].iter().product();
         let stream = training.stream.part(site);
         let mask = mask([shape[0], width], share, training.first_row, stream);
         let options = (&x.device(), x.dtype());
-        x * Tensor::from_data(TensorData::new(mask, shape), options)
+        (x * Tensor::from_data(TensorData::new(mask, shape), options)).cast(given)
+    }
+}
+
+/// bf16 and f16 as f32, all else as it is: for sums, norms, exponentials and losses.
+#[must_use]
+pub fn in_f32<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    match x.dtype() {
+        DType::BF16 | DType::F16 => x.cast(DType::F32),
+        _ => x,
     }
 }
 

@@ -182,7 +182,7 @@ impl Dense {
     }
 
     pub(super) fn forward(&self, pass: &mut Pass<'_>, x: Tensor<2>) -> Tensor<2> {
-        let mut x = x;
+        let mut x = pass.for_product(x);
         for (segment, layer) in &self.layers {
             let layer = layer.clone();
             x = pass.checkpoint(*segment, x, move |pass, x| layer.forward(pass, x));
@@ -239,13 +239,15 @@ impl Block {
         })
     }
 
-    /// `[rows, length, width]` to the same.
+    /// `[rows, length, width]` to the same. What is added to `x` is computed in the type of products, the sum is not.
     pub(super) fn forward(&self, pass: &Pass<'_>, x: Tensor<3>, mask: Option<&Mask>) -> Tensor<3> {
-        let normed = self.attention_norm.forward(pass, x.clone());
-        let seen = self.attention.forward(pass, normed, mask);
+        let given = x.dtype();
+        let normed = pass.for_product(self.attention_norm.forward(pass, x.clone()));
+        let seen = self.attention.forward(pass, normed, mask).cast(given);
         let x = x + self.dropouts[0].forward(pass, seen);
-        let inner = self.up.forward(pass, self.norm.forward(pass, x.clone()));
-        let added = self.out.forward(pass, Activation::Gelu.forward(inner));
+        let normed = pass.for_product(self.norm.forward(pass, x.clone()));
+        let inner = Activation::Gelu.forward(self.up.forward(pass, normed));
+        let added = self.out.forward(pass, inner).cast(given);
         x + self.dropouts[1].forward(pass, added)
     }
 }

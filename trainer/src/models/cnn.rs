@@ -89,7 +89,7 @@ impl Trunk {
 
     /// `[rows, channels, height, width]` to `[rows, output]`.
     pub(super) fn forward(&self, pass: &mut Pass<'_>, x: Tensor<4>) -> Tensor<2> {
-        let mut x = x;
+        let mut x = pass.for_product(x);
         for (segment, stage) in &self.stages {
             let stage = stage.clone();
             x = pass.checkpoint(*segment, x, move |pass, x| stage.forward(pass, x));

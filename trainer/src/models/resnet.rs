@@ -164,7 +164,8 @@ impl Model for Resnet {
     }
 
     fn forward(&self, pass: &mut Pass<'_>, input: &Input) -> Tensor<2> {
-        let mut x = Activation::Relu.forward(self.stem.forward(pass, input.pictures()));
+        let x = pass.for_product(input.pictures());
+        let mut x = Activation::Relu.forward(self.stem.forward(pass, x));
         if let Some(pool) = &self.pool {
             x = pool.forward(x);
         }

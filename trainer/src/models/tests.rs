@@ -191,7 +191,7 @@ fn check_direction(name: &str, model: &ModelConfig, shape: Shape) {
     let engine = engine(model, &data);
     let bucket = bucket(&engine);
     let mut gradient = vec![0.0; bucket.len()];
-    engine.loss_and_gradient(&bucket, data.samples(), stream(), &mut gradient);
+    engine.loss_and_gradient(&bucket, data.samples(), (stream(), 1.0), &mut gradient);
     let layout = engine.model().layout();
     for entry in &layout.entries()[..layout.trained()] {
         // Along the gradient the slope is its length, which rounding cannot hide.
@@ -215,7 +215,8 @@ fn check_direction(name: &str, model: &ModelConfig, shape: Shape) {
                 *value += step;
             }
             let mut unused = vec![0.0; bucket.len()];
-            let computed = engine.loss_and_gradient(&moved, data.samples(), stream(), &mut unused);
+            let computed =
+                engine.loss_and_gradient(&moved, data.samples(), (stream(), 1.0), &mut unused);
             loss::sum(&computed.losses) / computed.weight
         };
         let slope = (at(1.0) - at(-1.0)) / (2.0 * shift);
@@ -252,7 +253,8 @@ fn every_parameter_takes_part() {
         let engine = engine(&config, &data);
         let bucket = bucket(&engine);
         let mut gradient = vec![0.0; bucket.len()];
-        let computed = engine.loss_and_gradient(&bucket, data.samples(), stream(), &mut gradient);
+        let computed =
+            engine.loss_and_gradient(&bucket, data.samples(), (stream(), 1.0), &mut gradient);
         let layout = engine.model().layout();
         let trained = layout.trained_len();
         for entry in &layout.entries()[..layout.trained()] {
@@ -304,7 +306,8 @@ fn residual_networks_have_the_parameters_of_the_paper_and_gradients() {
     let engine = engine(&resnet(18), &data);
     let bucket = bucket(&engine);
     let mut gradient = vec![0.0; bucket.len()];
-    let computed = engine.loss_and_gradient(&bucket, data.samples(), stream(), &mut gradient);
+    let computed =
+        engine.loss_and_gradient(&bucket, data.samples(), (stream(), 1.0), &mut gradient);
     assert!(computed.losses.iter().all(|loss| loss.is_finite()));
     for entry in &engine.model().layout().entries()[..engine.model().layout().trained()] {
         let moves = gradient[entry.range.clone()].iter().any(|g| g.abs() > 0.0);
@@ -366,7 +369,7 @@ fn branches_over_numbers_and_pictures_are_joined() {
         };
         let samples = Samples::new(Data::ROWS, inputs, Targets::Classes(&rows.classes));
         let mut gradient = vec![0.0; bucket.len()];
-        engine.loss_and_gradient(&bucket, samples, stream(), &mut gradient);
+        engine.loss_and_gradient(&bucket, samples, (stream(), 1.0), &mut gradient);
         assert!(gradient.iter().all(|g| g.is_finite()));
         engine.predict(&bucket, samples).outputs
     };

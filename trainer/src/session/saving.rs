@@ -54,6 +54,7 @@ impl<D: Data> Session<'_, D> {
             loader: header.loader,
             early_stopping: header.early_stopping,
             plateau: header.plateau,
+            loss_scale: header.loss_scale.or(self.position.loss_scale),
             running: header.running,
         };
         // A process may have died between writing this checkpoint and removing an old one.
@@ -122,6 +123,7 @@ impl<D: Data> Session<'_, D> {
                 ..EarlyStopping::default()
             },
             plateau: Plateau::default(),
+            loss_scale: None,
             running: RunningLoss::default(),
         });
         self.checkpoints.save_best(SnapshotRef {

@@ -12,7 +12,7 @@ use crate::{
     engine::Computed,
     error::Error,
     log::Line,
-    loss,
+    loss, loss_scale,
     random::Stream,
     track::memory,
 };
@@ -31,28 +31,36 @@ impl<D: Data> Session<'_, D> {
         let taken = self.position.step;
         let config = self.plan.settings.config();
         let dropout = Stream::dropout(config.seed, RANK, taken);
+        let loss_scale = self.position.loss_scale.as_ref().map_or(1.0, |s| s.scale);
         let Computed {
             losses,
             weight,
             buffers,
-        } = self
-            .engine
-            .loss_and_gradient(&self.bucket, samples, dropout, &mut self.gradient);
+        } = self.engine.loss_and_gradient(
+            &self.bucket,
+            samples,
+            (dropout, loss_scale),
+            &mut self.gradient,
+        );
         let loss = loss::sum(&losses) / weight;
-        let norm = clip::global_norm(&self.gradient);
+        let norm = clip::global_norm(&self.gradient) / loss_scale;
+        let dropped = loss.is_finite() && !norm.is_finite() && self.lower_loss_scale();
         for (what, value) in [("loss", loss), ("gradient norm", norm)] {
-            if !value.is_finite() {
+            if !value.is_finite() && !dropped {
                 return Err(self.not_finite(what, value, Split::Train, &losses, batch.keys()));
             }
         }
         let rate = self.schedule.rate(taken, &self.position.plateau);
-        let scale = clip::scale(norm, config.clip_norm);
         let step = taken.next();
-        self.optimizer
-            .step(&mut self.bucket, &self.gradient, step.get(), rate, scale);
-        self.engine.move_buffers(&mut self.bucket, &buffers);
-        if let Some(average) = &mut self.average {
-            average.update(step, &self.bucket);
+        if !dropped {
+            let scale = clip::scale(norm, config.clip_norm) / loss_scale;
+            let updates = self.count_update(step);
+            self.optimizer
+                .step(&mut self.bucket, &self.gradient, updates, rate, scale);
+            self.engine.move_buffers(&mut self.bucket, &buffers);
+            if let Some(average) = &mut self.average {
+                average.update(step, &self.bucket);
+            }
         }
 
         self.position.step = step;
@@ -62,7 +70,7 @@ impl<D: Data> Session<'_, D> {
         let now = self.watch.clock.monotonic();
         self.meter.computed(now, losses.len());
         self.report(loss);
-        if self.plan.settings.log_due(step) {
+        if self.plan.settings.log_due(step) && !dropped {
             let (samples_per_s, data_wait_share) = self.meter.take_window();
             let epoch = self.position.epoch;
             let line = Line::Step {
@@ -79,6 +87,34 @@ impl<D: Data> Session<'_, D> {
             self.log.add(&line, now)?;
         }
         Ok(())
+    }
+
+    /// Lowers the scale of the loss, with f16, after a gradient that is not finite; false where it cannot be lowered.
+    fn lower_loss_scale(&mut self) -> bool {
+        let config = self.plan.settings.config().loss_scale.as_ref();
+        let Some((config, state)) = config.zip(self.position.loss_scale.as_mut()) else {
+            return false;
+        };
+        let lowered = loss_scale::bad(config, state);
+        if lowered {
+            let (step, scale) = (self.position.step.get(), state.scale);
+            tracing::info!(
+                step,
+                scale,
+                "a step was left out: its gradient overflows f16; the loss is scaled less"
+            );
+        }
+        lowered
+    }
+
+    /// The number of the update that `step` makes, the first being 1: steps that were left out do not count.
+    fn count_update(&mut self, step: Step) -> u64 {
+        let config = self.plan.settings.config().loss_scale.as_ref();
+        let Some((config, state)) = config.zip(self.position.loss_scale.as_mut()) else {
+            return step.get();
+        };
+        loss_scale::good(config, state);
+        step.get() - state.dropped
     }
 
     fn not_finite(

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use feedline_schemas::{
+    checkpoint::CheckpointHeader,
     config::{
-        AverageConfig, ClassWeightRule, ClassWeights, LossKind, NormKind, OptimizerKind,
-        ParameterGroup, ScheduleKind, TrainConfig,
+        AverageConfig, ClassWeightRule, ClassWeights, LossKind, LossScaleConfig, NormKind,
+        OptimizerKind, ParameterGroup, Precision, ScheduleKind, TrainConfig,
     },
     manifest::Split,
     report::TrainReport,
@@ -660,4 +661,126 @@ fn running_statistics_belong_to_the_state_of_a_run() {
     let best = safetensors::SafeTensors::deserialize(best).unwrap();
     let mean = best.tensor("parameter.layer.0.norm.running_mean").unwrap();
     assert!(mean.data().iter().any(|byte| *byte != 0), "it moved");
+}
+
+/// `config` with products in f16 or bf16.
+fn short(precision: Precision) -> TrainConfig {
+    TrainConfig {
+        precision,
+        ..config()
+    }
+}
+
+/// Long enough that a few steps left out at the beginning do not show.
+#[test]
+fn products_in_short_types_reach_the_loss_of_f32() {
+    let loss = |precision, toy: &Toy| {
+        let store = Store::memory();
+        let config = TrainConfig {
+            epochs: 25,
+            ..short(precision)
+        };
+        train(&config, toy, Resume::Fresh, &store).unwrap();
+        let last = newest_headers(&store).pop().unwrap();
+        last.early_stopping.best.unwrap().loss
+    };
+    for toy in [regression(64), classification(64)] {
+        let exact = loss(Precision::F32, &toy);
+        for (precision, tolerance) in [(Precision::Bf16, 0.01), (Precision::F16, 0.03)] {
+            let found = loss(precision, &toy);
+            println!("{precision:?}: {found} of {exact}");
+            assert!(
+                (found / exact - 1.0).abs() < tolerance,
+                "{found} of {exact}"
+            );
+            assert!(found.to_bits() != exact.to_bits(), "products are short");
+        }
+    }
+}
+
+/// `config` in f16 with a scale that overflows some times at first, and then grows again.
+fn overflowing() -> TrainConfig {
+    TrainConfig {
+        loss_scale: Some(LossScaleConfig {
+            initial: 2.0_f64.powi(24),
+            growth_steps: 3,
+            ..LossScaleConfig::default()
+        }),
+        ..short(Precision::F16)
+    }
+}
+
+#[test]
+fn steps_whose_scaled_gradient_overflows_are_left_out_and_the_scale_is_lowered() {
+    let store = Store::memory();
+    train(&overflowing(), &regression(64), Resume::Fresh, &store).unwrap();
+    let scales: Vec<_> = newest_headers(&store)
+        .into_iter()
+        .map(|header| header.loss_scale.unwrap())
+        .collect();
+    let (first, last) = (&scales[0], &scales[scales.len() - 1]);
+    assert!(
+        first.dropped > 0 && last.scale < 2.0_f64.powi(24),
+        "{scales:?}"
+    );
+    assert!(last.dropped < 12, "{scales:?}");
+}
+
+/// Headers of the checkpoints that are kept, by rising step.
+fn newest_headers(store: &Store) -> Vec<CheckpointHeader> {
+    let files = contents(store);
+    let files = files
+        .iter()
+        .filter(|(path, _)| path.starts_with("checkpoints/"));
+    let header = |bytes: &[u8]| {
+        let (_, metadata) = safetensors::SafeTensors::read_metadata(bytes).unwrap();
+        let entries = metadata.metadata().as_ref().unwrap();
+        serde_json::from_str(&entries["feedline"]).unwrap()
+    };
+    files.map(|(_, bytes)| header(bytes)).collect()
+}
+
+#[test]
+fn a_run_in_f16_that_is_stopped_and_resumed_has_the_same_bits() {
+    for step in [0, 1, 5, 8] {
+        check_resumed(&overflowing(), regression, &[Fault::StopAt(step)]);
+    }
+}
+
+#[test]
+fn a_gradient_that_overflows_at_the_floor_ends_the_run() {
+    let mut config = overflowing();
+    let scale = config.loss_scale.as_mut().unwrap();
+    scale.floor = scale.initial;
+    let error = train(&config, &regression(64), Resume::Fresh, &Store::memory()).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::NotFinite {
+                what: "gradient norm",
+                ..
+            }
+        ),
+        "{error}"
+    );
+}
+
+#[test]
+fn the_scale_of_the_loss_does_not_change_what_is_learnt() {
+    let loss = |initial| {
+        let mut config = short(Precision::F16);
+        config.optimizer.r#type = OptimizerKind::Sgd;
+        config.clip_norm = 0.5;
+        config.loss_scale = Some(LossScaleConfig {
+            initial,
+            ..LossScaleConfig::default()
+        });
+        let store = Store::memory();
+        train(&config, &regression(64), Resume::Fresh, &store).unwrap();
+        let last = newest_headers(&store).pop().unwrap();
+        assert_eq!(last.loss_scale.unwrap().dropped, 0);
+        last.early_stopping.best.unwrap().loss
+    };
+    let (small, large) = (loss(256.0), loss(4096.0));
+    assert!((small / large - 1.0).abs() < 1e-4, "{small} {large}");
 }
