@@ -150,8 +150,10 @@ async fn open_source(
     } else {
         0
     };
+    let tokens = tokens_config(input.record(), config);
     Ok(SourceInput {
         joined_bytes,
+        is_stream: tokens.is_some_and(|tokens| tokens.layout == TokenLayout::Stream),
         input,
         extents,
         cache,

@@ -35,6 +35,8 @@ pub(crate) struct SourceInput {
     pub(crate) cache: Option<Arc<CachedExtents>>,
     /// Most bytes of blocks that are asked for together; 0 where that saves nothing.
     pub(crate) joined_bytes: u64,
+    /// Whether its rows are pieces of one stream of tokens, whatever documents they are of.
+    pub(crate) is_stream: bool,
     /// How its classes are balanced, if they are.
     pub(crate) balance: Option<Arc<Balance>>,
 }
@@ -140,7 +142,8 @@ impl Sources {
     }
 
     /// Reads a block by `extents`, which are those of its source. One that is damaged is replaced by the next of its
-    /// source that has as many rows and is not, as long as so many samples may be replaced.
+    /// source that has as many rows, and of a stream as many tokens, and is not, as long as so many samples may be
+    /// replaced.
     ///
     /// # Errors
     /// What the input says.
@@ -184,11 +187,13 @@ impl Sources {
         let Error::Corrupt { reason, .. } = error else {
             return None;
         };
-        let geometry = self.inputs[need.source as usize].input.geometry();
+        let source = &self.inputs[need.source as usize];
+        let geometry = source.input.geometry();
         let rows = geometry.rows(need.block);
+        let tokens = |block| source.is_stream.then(|| source.input.tokens(block));
         let next = (damaged + 1..geometry.block_count())
             .chain(0..need.block)
-            .find(|block| geometry.rows(*block) >= rows)
+            .find(|block| geometry.rows(*block) >= rows && tokens(*block) >= tokens(need.block))
             .filter(|next| *next != need.block)?;
         if !self.quarantine.try_add_block(need.source, damaged, reason) {
             return None;

@@ -75,8 +75,10 @@ impl Rows<'_> {
                 let mut used = 0;
                 for (number, piece) in (1..).zip(pieces) {
                     let rows = tokens(window.block(piece.block))?;
-                    let start = rows.document(piece.row as usize).start + piece.start as usize;
-                    let end = used + piece.len as usize;
+                    // Of a block that stands in for a damaged one, a document may be shorter.
+                    let document = rows.document(piece.row as usize);
+                    let start = document.end.min(document.start + piece.start as usize);
+                    let end = used + (piece.len as usize).min(document.end - start);
                     copy(&mut ids[used..end], &rows.ids, start);
                     segments[used..end].fill(number);
                     for (to, position) in positions[used..end].iter_mut().zip(piece.start..) {

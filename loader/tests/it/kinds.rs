@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use feedline_loader::{
-    Error, Loader, LoaderConfig, MixtureConfig, SourceWeight, TokenLayout, TokensConfig,
+    Batch, Error, Loader, LoaderConfig, MixtureConfig, SourceWeight, TokenLayout, TokensConfig,
     picture::{Crop, PictureConfig},
 };
 use feedline_schemas::manifest::{Layout, Split, TokenType};
@@ -12,6 +12,8 @@ use feedline_storage::{Store, clock::SystemClock};
 use crate::{
     collect, config,
     dataset::{document, document_length, publish_layout, publish_train},
+    failure,
+    faults::pipeline::damage,
     foreign::archive,
     of_rank, open,
 };
@@ -107,6 +109,74 @@ async fn packed_rows_hold_every_token_once_with_its_document_and_position() {
             assert_eq!(joined, of_one);
         }
     }
+}
+
+/// Documents of a block that stands in for a damaged one are of other lengths, and it has other tokens in all.
+#[tokio::test]
+async fn fault_02_a_damaged_block_of_tokens_costs_its_own_rows_only() {
+    let healthy = tokens(TokenType::U16).await;
+    for block in 0..5 {
+        let damaged = tokens(TokenType::U16).await;
+        let loader = open(&damaged, &with_tokens(15, TokenLayout::Documents)).await;
+        damage(&damaged, loader.manifest().unwrap(), 0, &[block]).await;
+        // Ids of its documents, which count up from their number.
+        let first = 40 * u32::try_from(block).unwrap();
+        let own = first..first + 40 + 23;
+        for layout in [
+            TokenLayout::Documents,
+            TokenLayout::Packed,
+            TokenLayout::Stream,
+        ] {
+            let config = LoaderConfig {
+                max_bad_share: 0.5,
+                ..with_tokens(15, layout)
+            };
+            let expected = ids_and_segments(&open(&healthy, &config).await);
+            let loader = open(&damaged, &config).await;
+            if layout == TokenLayout::Stream && (0..8).all(|other| ids_in(other) <= ids_in(block)) {
+                let error = failure(loader.batches().unwrap());
+                assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+                continue;
+            }
+            let found = ids_and_segments(&loader);
+            assert_eq!(loader.quarantine().len(), 1, "{layout:?}");
+            assert_eq!(found.len(), expected.len(), "{layout:?}");
+            let mut others = 0;
+            for (found, expected) in found.iter().zip(&expected) {
+                let ids = &expected.0;
+                let has_ids = ids.iter().any(|id| *id != 77_777);
+                if has_ids && !ids.iter().any(|id| own.contains(id)) {
+                    assert_eq!(found, expected, "{layout:?}");
+                    others += 1;
+                }
+                for (id, segment) in found.0.iter().zip(&found.1) {
+                    assert_eq!(*segment == 0, *id == 77_777, "padding is marked");
+                }
+            }
+            assert!(
+                others > 0 && others < expected.len(),
+                "{layout:?}: {others}"
+            );
+        }
+    }
+}
+
+/// Ids in a block of 40 documents.
+fn ids_in(block: usize) -> u32 {
+    let first = 40 * block as u64;
+    (first..first + 40).map(document_length).sum()
+}
+
+/// The rows of an epoch of rows of 15; without segments where there are none.
+fn ids_and_segments(loader: &Loader) -> Vec<(Vec<u32>, Vec<u32>)> {
+    let rows = |batch: Batch| {
+        let ids = batch.tokens().chunks(15).map(<[u32]>::to_vec);
+        let mut segments = batch.segments().chunks(15).map(<[u32]>::to_vec);
+        let rows = ids.map(|ids| (ids, segments.next().unwrap_or_default()));
+        rows.collect::<Vec<_>>()
+    };
+    let batches = loader.batches().unwrap().map(Result::unwrap);
+    batches.flat_map(rows).collect()
 }
 
 #[tokio::test]
@@ -290,7 +360,7 @@ async fn fault_23_a_broken_picture_is_replaced_by_the_next_of_its_block_on_any_r
         ..config
     };
     let loader = open(&store, &strict).await;
-    let error = crate::failure(loader.batches().unwrap());
+    let error = failure(loader.batches().unwrap());
     assert!(
         matches!(
             error,
