@@ -332,6 +332,13 @@ impl<'a> Work<'a> {
         let context = feedline_trainer::Context {
             dataset,
             runs: self.root.child("train"),
+            weights: match &config.init {
+                Some(init) => {
+                    let (folder, _) = feedline_trainer::weights_file(&init.from);
+                    Some(self.tools.open(folder)?)
+                }
+                None => None,
+            },
             progress: Arc::clone(&self.tools.progress),
             clock: Arc::clone(&self.tools.clock),
             stop: Arc::clone(&self.tools.stop.flag),

@@ -36,6 +36,9 @@ pub struct CheckpointHeader {
     pub loader: LoaderState,
     /// Fingerprint of the dataset's manifest.
     pub fingerprint: Hash128,
+    /// Hash of the file of weights that the run began with, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub init: Option<Hash128>,
     /// Layout the model was built for.
     pub layout: Layout,
     /// Resolved training configuration.

@@ -191,6 +191,7 @@ fn run(case: Case, who: &str, steps: u64, batch: usize, folder: &Path) -> Value 
         let context = Context {
             dataset: open(folder),
             runs: open(runs.path()),
+            weights: None,
             progress: Arc::clone(&probe) as Arc<dyn Progress>,
             clock: Arc::new(SystemClock),
             stop: Arc::default(),

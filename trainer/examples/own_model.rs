@@ -97,6 +97,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let context = Context {
         dataset,
         runs: Store::memory(),
+        weights: None,
         progress: Arc::new(Silent),
         clock: Arc::new(SystemClock),
         stop: Arc::default(),

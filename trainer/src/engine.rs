@@ -30,7 +30,7 @@ use crate::{
     input::{self, Normalisation},
     layers::{MOMENTUM, Pass, PassSettings, Training, in_f32},
     loss::Loss,
-    model::{Model, Objective},
+    model::{Model, Objective, Parameter},
     number::{exact_len, single},
     random::Stream,
 };
@@ -112,6 +112,11 @@ impl Engine {
     /// The same, with passes that compute as `passes` say.
     pub(crate) fn with_passes(self, passes: PassSettings) -> Self {
         Self { passes, ..self }
+    }
+
+    /// The parameters that are trained.
+    pub(crate) fn trained(&self) -> Vec<Parameter> {
+        self.passes.trained(self.model.layout())
     }
 
     /// The model.
@@ -220,7 +225,7 @@ impl Engine {
             .enumerate()
             .map(|(i, weight)| {
                 let weight = weight.clone().autodiff();
-                if i < layout.trained() {
+                if i < layout.trained() && self.passes.trains(i) {
                     weight.require_grad()
                 } else {
                     weight
@@ -242,7 +247,7 @@ impl Engine {
         let mut gradients = (losses.sum() / weight).backward();
         let mut gradient = vec![0.0; bucket.len()];
         for (weight, entry) in weights[..layout.trained()].iter().zip(layout.entries()) {
-            // A parameter that took no part in the outputs has no gradient.
+            // A parameter that is frozen, or took no part in the outputs, has no gradient.
             if let Some(of_weight) = weight.grad_remove(&mut gradients) {
                 gradient[entry.range.clone()].copy_from_slice(&numbers(of_weight));
             }

@@ -45,9 +45,8 @@ pub fn evaluate_with(
     let _runtime = opened.runtime.enter();
     let engine = opened.engine(build)?;
     let keep = config.checkpoint.keep;
-    let layout = engine.model().layout();
-    let (parameters, trained) = (layout.entries(), layout.trained_entries());
-    let state = opened.plan.settings.optimizer_state(trained);
+    let parameters = engine.model().layout().entries();
+    let state = opened.plan.settings.optimizer_state(&engine.trained());
     let checkpoints = Checkpoints::new(&opened.folder, parameters, state, keep);
     let (checkpoint, snapshot) = kept(&opened.plan, &opened.folder, &checkpoints)?;
     let bucket = snapshot.best.unwrap_or(snapshot.parameters);

@@ -18,6 +18,7 @@
 //! let context = Context {
 //!     dataset: root.child("dataset"),
 //!     runs: root.child("train"),
+//!     weights: None,
 //!     progress: Arc::new(Silent),
 //!     clock: Arc::new(SystemClock),
 //!     stop: Arc::default(),
@@ -38,6 +39,7 @@ mod data;
 mod engine;
 mod error;
 mod evaluate;
+mod init;
 mod input;
 pub mod layers;
 mod loaders;
@@ -75,6 +77,7 @@ pub use burn::tensor;
 pub use crate::{
     error::{Error, ErrorKind},
     evaluate::{evaluate, evaluate_with},
+    init::split as weights_file,
     loaders::settings as loader_settings,
     model::{Build, Input, Model, Objective, Shape, TokenInput},
     summary::{Memory, Summary, summarize, summary},
@@ -88,6 +91,8 @@ pub struct Context {
     pub dataset: Store,
     /// The folder that holds one folder per run.
     pub runs: Store,
+    /// The folder of the file that `train.init.from` names, see [`weights_file`]; `None` where it names none.
+    pub weights: Option<Store>,
     /// Receives news at least once a step.
     pub progress: Arc<dyn Progress>,
     /// Source of time, for rates and waiting shares; no decision depends on it.

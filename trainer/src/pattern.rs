@@ -4,13 +4,33 @@ use crate::error::{Error, config as wrong};
 
 /// Whether `pattern` describes `name`; `*` stands for any text.
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == name,
-        Some((start, rest)) => name.strip_prefix(start).is_some_and(|name| {
-            let mut ends = name.char_indices().map(|(i, _)| i).chain([name.len()]);
-            ends.any(|i| matches(rest, &name[i..]))
-        }),
+    found(pattern, name).is_some()
+}
+
+/// What `name` becomes if `pattern` describes it: `to`, whose `*` stand for the texts that those of `pattern` found.
+pub(crate) fn rename(pattern: &str, to: &str, name: &str) -> Option<String> {
+    let mut found = found(pattern, name)?.into_iter();
+    let mut parts = to.split('*');
+    let mut new = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        new.push_str(found.next().unwrap_or_default());
+        new.push_str(part);
     }
+    Some(new)
+}
+
+/// The texts that the `*` of `pattern` stand for in `name`, each as short as can be.
+fn found<'a>(pattern: &str, name: &'a str) -> Option<Vec<&'a str>> {
+    let Some((start, rest)) = pattern.split_once('*') else {
+        return (pattern == name).then(Vec::new);
+    };
+    let name = name.strip_prefix(start)?;
+    let mut ends = name.char_indices().map(|(i, _)| i).chain([name.len()]);
+    ends.find_map(|i| {
+        let mut texts = found(rest, &name[i..])?;
+        texts.insert(0, &name[..i]);
+        Some(texts)
+    })
 }
 
 /// Whether one of `patterns` describes `name`.
@@ -60,6 +80,15 @@ mod tests {
         ] {
             assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
         }
+    }
+
+    #[test]
+    fn names_become_others() {
+        let of = |pattern: &str, to: &str| rename(pattern, to, "h.3.mlp.w");
+        assert_eq!(of("h.*.mlp.*", "block.*.up.*").unwrap(), "block.3.up.w");
+        assert_eq!(of("h.*", "*").unwrap(), "3.mlp.w");
+        assert_eq!(of("h.3.mlp.w", "x").unwrap(), "x");
+        assert_eq!(of("g.*", "x"), None);
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub(crate) struct Plan {
     pub(crate) layout: Layout,
     /// Fingerprint of the manifest.
     pub(crate) fingerprint: Hash128,
+    /// Hash of the weights that the run begins with, where they come from a file.
+    pub(crate) init: Option<Hash128>,
     /// Dataset folder, for messages.
     pub(crate) dataset_url: String,
 }
@@ -139,6 +141,7 @@ impl Plan {
             seed: self.settings.config().seed,
             loader: position.loader.clone(),
             fingerprint: self.fingerprint,
+            init: self.init,
             layout: self.layout.clone(),
             config: self.settings.config().clone(),
             early_stopping: position.early_stopping.clone(),
@@ -158,6 +161,9 @@ impl Plan {
                 "it belongs to the dataset with fingerprint `{}`",
                 header.fingerprint
             ));
+        }
+        if header.init != self.init {
+            return Err("it began with other weights".to_owned());
         }
         if header.layout != self.layout || header.seed != self.settings.config().seed {
             return Err("it belongs to another layout or seed".to_owned());

@@ -68,22 +68,21 @@ pub(crate) struct Session<'a, D> {
 }
 
 impl<'a, D: Data> Session<'a, D> {
-    /// A run at its start.
+    /// A run at its start, with these weights.
     pub(crate) fn start(
         plan: &'a Plan,
         data: &'a D,
-        engine: Engine,
+        (engine, bucket): (Engine, Vec<f32>),
         folder: &'a RunFolder,
         watch: Watch<'a>,
     ) -> Self {
-        let bucket = engine.model().initial(plan.settings.config().seed);
         let len = bucket.len();
         let now = watch.clock.monotonic();
         let average = plan.settings.config().average.clone();
         let loss_scale = plan.settings.config().loss_scale.as_ref();
-        let trained = engine.model().layout().trained_entries();
-        let optimizer = plan.settings.optimizer(trained);
-        let state = plan.settings.optimizer_state(trained);
+        let trained = engine.trained();
+        let optimizer = plan.settings.optimizer(&trained);
+        let state = plan.settings.optimizer_state(&trained);
         let schedule = plan.settings.schedule(data.batches_per_epoch());
         if schedule.warmup_steps >= schedule.total_steps {
             tracing::warn!(

@@ -1,7 +1,7 @@
 //! The resolved configuration: every value checked, the loss filled in, and the name of the run that follows from it.
 
 use feedline_schemas::{
-    config::{CheckpointConfig, ModelConfig, PicturesConfig, Precision, TrainConfig},
+    config::{CheckpointConfig, InitConfig, ModelConfig, PicturesConfig, Precision, TrainConfig},
     ids::{Hash128, Step},
 };
 use serde::Serialize;
@@ -96,9 +96,9 @@ impl Settings {
         step.get().is_multiple_of(self.config.log_every)
     }
 
-    /// Name of the run on the dataset with this fingerprint: 16 hexadecimal digits. What changes neither weights nor
+    /// Name of the run on the dataset with this fingerprint, from weights with the hash `init`: 16 hexadecimal digits. What changes neither weights nor
     /// metrics (`log_every`, `checkpoint`, `model.checkpoint`, the dataset's place, how fast it is read) has no part in it.
-    pub(crate) fn run_name(&self, fingerprint: Hash128) -> String {
+    pub(crate) fn run_name(&self, fingerprint: Hash128, init: Option<Hash128>) -> String {
         let log_every = TrainConfig::default().log_every;
         let config = TrainConfig {
             dataset: None,
@@ -109,10 +109,17 @@ impl Settings {
             log_every,
             checkpoint: CheckpointConfig::default(),
             loader: self.config.loader.order(),
+            init: self.config.init.clone().map(|init| InitConfig {
+                from: String::new(),
+                ..init
+            }),
             ..self.config.clone()
         };
-        let bytes = serde_json::to_vec(&(config, fingerprint))
-            .expect("a configuration has string keys and finite numbers");
+        let bytes = match init {
+            None => serde_json::to_vec(&(config, fingerprint)),
+            Some(init) => serde_json::to_vec(&(config, fingerprint, init)),
+        };
+        let bytes = bytes.expect("a configuration has string keys and finite numbers");
         Hash128::of(&bytes).short()
     }
 }
@@ -168,10 +175,11 @@ fn check_loss_scale(config: &TrainConfig) -> Result<(), Error> {
 /// How passes of a model with this layout compute. `config` need not be resolved.
 ///
 /// # Errors
-/// [`Error::Config`] for a block that the model does not have.
+/// [`Error::Config`] for a block or a parameter that the model does not have.
 pub(crate) fn passes(config: &TrainConfig, layout: &Layout) -> Result<PassSettings, Error> {
     let passes = PassSettings::new(layout, &config.model.checkpoint)?;
-    Ok(passes.with_precision(config.precision))
+    let passes = passes.with_precision(config.precision);
+    passes.with_frozen(layout, &config.freeze)
 }
 
 /// The loader checks the sides.
@@ -353,7 +361,7 @@ mod tests {
             change(&mut config);
             Settings::resolve(&config, &TASK)
                 .unwrap()
-                .run_name(Hash128::new(fingerprint))
+                .run_name(Hash128::new(fingerprint), None)
         };
         let plain = name(|_| (), 1);
         assert_eq!(plain.len(), 16);

@@ -85,7 +85,7 @@ pub fn summary(config: &TrainConfig, layout: &Layout, threads: usize) -> Result<
     let parts = rows.div_ceil(part).min(threads.max(1)) as u64;
     let passes = settings::passes(config, model_layout)?;
     let kept = kept(model_layout, &passes);
-    let trained = model_layout.trained_entries();
+    let trained = &passes.trained(model_layout);
     let optimizer_config = optimizer::resolve(&config.optimizer)?;
     optimizer::check_groups(&optimizer_config, trained)?;
     let state = optimizer::state_layout(&optimizer_config, trained);
@@ -112,8 +112,18 @@ fn kept(layout: &layers::Layout, passes: &PassSettings) -> usize {
     let of = |layers: &[LayerFacts]| layers.iter().map(|layer| layer.kept).sum::<usize>();
     let again = layout.segments().iter().enumerate();
     let again = again.filter_map(|(i, segment)| passes.again(i).then_some(segment));
-    let (mut kept, mut largest) = (of(layout.facts()), 0);
-    for segment in again {
+    let trained = passes.trained(layout);
+    let of_layer = |layer: &LayerFacts| {
+        let inside = |name: &str| {
+            name.strip_prefix(&layer.name)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        trained.iter().any(|parameter| inside(&parameter.name))
+    };
+    // No gradient goes below the first layer that is trained.
+    let first = layout.facts().iter().position(of_layer).unwrap_or(0);
+    let (mut kept, mut largest) = (of(&layout.facts()[first..]), 0);
+    for segment in again.filter(|segment| segment.layers.start >= first) {
         let inside = of(&layout.facts()[segment.layers.clone()]);
         kept = kept - inside + segment.input;
         largest = largest.max(inside);

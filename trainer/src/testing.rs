@@ -332,6 +332,7 @@ pub(crate) fn plan(config: &TrainConfig, toy: &Toy) -> Plan {
         task,
         layout: Layout::Dense { features, target },
         fingerprint: FINGERPRINT,
+        init: None,
         dataset_url: "memory:toy".into(),
     }
 }
@@ -359,7 +360,9 @@ pub(crate) fn train(
         clock: &SystemClock,
         stop: &toy.stop,
     };
-    let session = Session::start(&plan, toy, engine(&plan), &folder, watch);
+    let engine = engine(&plan);
+    let initial = engine.model().initial(config.seed);
+    let session = Session::start(&plan, toy, (engine, initial), &folder, watch);
     let session = match resume {
         Resume::Fresh => session.fresh()?,
         Resume::Continue => session.resume()?,

@@ -12,6 +12,7 @@ use crate::{
     Context, Resume,
     engine::Engine,
     error::Error,
+    init::Weights,
     input::Normalisation,
     loaders::Loaders,
     model::Build,
@@ -65,7 +66,14 @@ pub fn train_with(
         stop: &context.stop,
     };
     let engine = opened.engine(build)?;
-    let session = Session::start(&opened.plan, &opened.loaders, engine, &opened.folder, watch);
+    let initial = opened.initial(&engine)?;
+    let session = Session::start(
+        &opened.plan,
+        &opened.loaders,
+        (engine, initial),
+        &opened.folder,
+        watch,
+    );
     let session = match resume {
         Resume::Fresh => session.fresh()?,
         Resume::Continue => session.resume()?,
@@ -76,6 +84,8 @@ pub fn train_with(
 /// A dataset and the folder of a run on it. The runtime comes last: it must outlive the loaders.
 pub(crate) struct Opened {
     pub(crate) plan: Plan,
+    /// Weights to begin with, where there are some.
+    weights: Option<Weights>,
     pub(crate) loaders: Loaders,
     pub(crate) folder: RunFolder,
     pub(crate) runtime: Runtime,
@@ -109,7 +119,13 @@ impl Opened {
         let kind = config.model.r#type;
         let task = Task::of(kind, &manifest.layout, &artefact).map_err(refused)?;
         let settings = Settings::resolve(config, &task)?;
-        let store = context.runs.child(&settings.run_name(manifest.fingerprint));
+        let weights = match &config.init {
+            Some(init) => Some(runtime.block_on(Weights::read(init, context))?),
+            None => None,
+        };
+        let init = weights.as_ref().map(|weights| weights.hash);
+        let name = settings.run_name(manifest.fingerprint, init);
+        let store = context.runs.child(&name);
         let folder = RunFolder::new(runtime.handle().clone(), store);
         let (layout, fingerprint) = (manifest.layout.clone(), manifest.fingerprint);
         Ok(Self {
@@ -118,12 +134,27 @@ impl Opened {
                 task,
                 layout,
                 fingerprint,
+                init,
                 dataset_url,
             },
+            weights,
             loaders,
             folder,
             runtime,
         })
+    }
+
+    /// The bucket that the run begins with.
+    ///
+    /// # Errors
+    /// As [`Weights::put`].
+    fn initial(&self, engine: &Engine) -> Result<Vec<f32>, Error> {
+        let config = self.plan.settings.config();
+        let mut bucket = engine.model().initial(config.seed);
+        if let (Some(init), Some(weights)) = (&config.init, &self.weights) {
+            weights.put(init, engine.model().layout(), &mut bucket)?;
+        }
+        Ok(bucket)
     }
 
     /// An engine for the model that `build` makes, or the configured one.
@@ -137,9 +168,8 @@ impl Opened {
             Some(build) => build(shape, outputs).map_err(|error| *error)?,
             None => models::build(&config.model, shape, outputs)?,
         };
-        let trained = model.layout().trained_entries();
-        optimizer::check_groups(&config.optimizer, trained)?;
         let passes = settings::passes(config, model.layout())?;
+        optimizer::check_groups(&config.optimizer, &passes.trained(model.layout()))?;
         let pictures = &config.pictures;
         let normalisation = Normalisation {
             mean: pictures.mean,

@@ -5,6 +5,7 @@
 
 mod average;
 mod dataset;
+mod init;
 mod load;
 mod loss;
 mod model;
@@ -24,6 +25,7 @@ pub use self::{
         DatasetConfig, DedupMode, ImputeStrategy, ShardConfig, SplitConfig, StepConfig, StepKind,
         Task,
     },
+    init::InitConfig,
     load::{ConfigError, Loaded, Override, load},
     loss::{ClassWeightRule, ClassWeights, LossConfig, LossKind},
     model::{

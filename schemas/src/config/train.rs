@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     average::AverageConfig,
+    init::InitConfig,
     loss::LossConfig,
     model::{ModelConfig, PicturesConfig},
     optimizer::OptimizerConfig,
@@ -35,6 +36,14 @@ pub struct TrainConfig {
     pub learning_rate: f64,
     /// How the learning rate changes.
     pub schedule: ScheduleConfig,
+    /// Weights to begin with. Absent: random ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub init: Option<InitConfig>,
+    /// Names of parameters that keep the values they begin with, such as `["tokens.*", "block.*"]`; `*` stands for any
+    /// text. They have no gradient and no state of the optimizer, and layers below the first parameter that is trained
+    /// keep nothing for the backward pass. Running statistics of batch norm still follow the batches. Default none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub freeze: Vec<String>,
     /// Optimizer.
     pub optimizer: OptimizerConfig,
     /// Type that products are computed in: `f32`, `bf16` or `f16`. Default `f32`.
@@ -69,6 +78,8 @@ impl Default for TrainConfig {
             seed: Seed::new(0),
             learning_rate: 1e-3,
             schedule: ScheduleConfig::default(),
+            init: None,
+            freeze: Vec::new(),
             optimizer: OptimizerConfig::default(),
             precision: Precision::default(),
             loss_scale: None,

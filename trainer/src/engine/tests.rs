@@ -10,7 +10,7 @@ use super::{
 use crate::{
     data::{Inputs, Targets},
     model::Shape,
-    models,
+    models, settings,
     testing::uniform,
 };
 
@@ -313,16 +313,20 @@ impl Mixed {
     }
 }
 
+/// An engine for a model of `config`.
+fn engine_of(config: &TrainConfig, shape: Shape, threads: usize) -> Engine {
+    let model = models::build(&models::filled(config), shape, 5).unwrap();
+    let passes = settings::passes(config, model.layout()).unwrap();
+    Engine::with_threads(model, LossKind::CrossEntropy.into(), threads).with_passes(passes)
+}
+
 /// What a step of a model of `config` gives, as bits.
 fn step_bits(config: ModelConfig, shape: Shape, samples: Samples<'_>, threads: usize) -> Vec<u32> {
     let config = TrainConfig {
         model: config,
         ..TrainConfig::default()
     };
-    let model = models::build(&models::filled(&config), shape, 5).unwrap();
-    let passes = PassSettings::new(model.layout(), &config.model.checkpoint).unwrap();
-    let engine = Engine::with_threads(model, LossKind::CrossEntropy.into(), threads);
-    let engine = engine.with_passes(passes);
+    let engine = engine_of(&config, shape, threads);
     let bucket = engine.model().initial(Seed::new(2));
     let mut gradient = vec![0.0; bucket.len()];
     let computed = engine.loss_and_gradient(&bucket, samples, (stream(3), 1.0), &mut gradient);
@@ -382,13 +386,59 @@ fn blocks_that_are_computed_again_give_the_same_bits() {
     }
 }
 
+#[test]
+fn frozen_parameters_have_no_gradient_and_the_others_the_same_as_ever() {
+    let mixed = Mixed::new();
+    let gradient = |freeze: &[&str], checkpoint: &[&str]| {
+        let config = TrainConfig {
+            model: ModelConfig {
+                checkpoint: checkpoint.iter().map(ToString::to_string).collect(),
+                ..of_kind(ModelKind::Transformer)
+            },
+            freeze: freeze.iter().map(ToString::to_string).collect(),
+            ..TrainConfig::default()
+        };
+        let engine = engine_of(&config, Mixed::TOKENS, 1);
+        let bucket = engine.model().initial(Seed::new(2));
+        let mut gradient = vec![0.0; bucket.len()];
+        engine.loss_and_gradient(&bucket, mixed.tokens(), (stream(3), 1.0), &mut gradient);
+        let layout = engine.model().layout().clone();
+        let of_entry = |entry: &Parameter| {
+            let values = gradient[entry.range.clone()].iter();
+            (entry.name.clone(), values.map(|v| v.to_bits()).collect())
+        };
+        layout
+            .entries()
+            .iter()
+            .map(of_entry)
+            .collect::<Vec<(String, Vec<u32>)>>()
+    };
+    let all = gradient(&[], &[]);
+    for checkpoint in [&[][..], &["*"]] {
+        let some = gradient(&["*s.weight", "block.0.*", "block.2.up.*"], checkpoint);
+        for ((name, found), (_, expected)) in some.iter().zip(&all) {
+            let frozen = ["tokens.", "positions.", "block.0.", "block.2.up."];
+            if frozen.iter().any(|start| name.starts_with(start)) {
+                assert!(found.iter().all(|bits| *bits == 0), "{name}");
+            } else {
+                assert!(found == expected, "{name}");
+            }
+        }
+    }
+}
+
 /// Takes a step of a transformer of 12 blocks and prints the process's peak memory.
-fn print_peak_of_a_step(checkpoint: &[&str]) {
-    let config = ModelConfig {
+fn print_peak_of_a_step(checkpoint: &[&str], freeze: &[&str]) {
+    let model = ModelConfig {
         r#type: ModelKind::Transformer,
         layers: Some(12),
         checkpoint: checkpoint.iter().map(ToString::to_string).collect(),
         ..ModelConfig::default()
+    };
+    let config = TrainConfig {
+        model,
+        freeze: freeze.iter().map(ToString::to_string).collect(),
+        ..TrainConfig::default()
     };
     let ids: Vec<u32> = (0..8 * 129).map(|i| i % 64).collect();
     let tokens = Inputs {
@@ -400,7 +450,11 @@ fn print_peak_of_a_step(checkpoint: &[&str]) {
         length: 128,
         vocabulary: 64,
     };
-    step_bits(config, shape, Samples::new(8, tokens, Targets::None), 1);
+    let engine = engine_of(&config, shape, 1);
+    let bucket = engine.model().initial(Seed::new(2));
+    let samples = Samples::new(8, tokens, Targets::None);
+    let mut gradient = vec![0.0; bucket.len()];
+    engine.loss_and_gradient(&bucket, samples, (stream(3), 1.0), &mut gradient);
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     println!("peak {}", peak.unwrap().trim().trim_end_matches(" kB"));
@@ -409,17 +463,26 @@ fn print_peak_of_a_step(checkpoint: &[&str]) {
 #[test]
 #[ignore = "run by another test, in a process of its own"]
 fn peak_of_a_step_that_keeps_all_blocks() {
-    print_peak_of_a_step(&[]);
+    print_peak_of_a_step(&[], &[]);
 }
 
 #[test]
 #[ignore = "run by another test, in a process of its own"]
 fn peak_of_a_step_that_computes_all_blocks_again() {
-    print_peak_of_a_step(&["*"]);
+    print_peak_of_a_step(&["*"], &[]);
 }
 
 #[test]
-fn blocks_that_are_computed_again_take_less_than_half_of_the_memory() {
+#[ignore = "run by another test, in a process of its own"]
+fn peak_of_a_step_that_trains_the_last_block() {
+    let blocks = (0..11).map(|i| format!("block.{i}.*"));
+    let below: Vec<String> = blocks.chain(["*s.weight".to_owned()]).collect();
+    let below: Vec<&str> = below.iter().map(String::as_str).collect();
+    print_peak_of_a_step(&[], &below);
+}
+
+#[test]
+fn blocks_that_are_computed_again_or_frozen_take_less_than_half_of_the_memory() {
     let peak = |test: &str| -> u64 {
         let test = format!("engine::tests::{test}");
         let mut process = std::process::Command::new(std::env::current_exe().unwrap());
@@ -434,6 +497,9 @@ fn blocks_that_are_computed_again_take_less_than_half_of_the_memory() {
     let again = peak("peak_of_a_step_that_computes_all_blocks_again");
     println!("peak {kept} KiB, {again} KiB with blocks computed again");
     assert!(again < kept / 2, "{again} KiB of {kept} KiB");
+    let frozen = peak("peak_of_a_step_that_trains_the_last_block");
+    println!("peak {frozen} KiB with all but the last block frozen");
+    assert!(frozen < kept / 2, "{frozen} KiB of {kept} KiB");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::{
     Buffer, Segment, Slot,
-    builder::{Layout, bucket_len},
+    builder::{Layout, Parameter, bucket_len},
     segment,
 };
 use crate::{error::Error, pattern, random::Stream};
@@ -29,6 +29,8 @@ pub(crate) struct PassSettings {
     again: Arc<[bool]>,
     /// Type of products, where it is not that of the weights.
     products: Option<DType>,
+    /// Which parameters keep the values they began with; those beyond its end do not.
+    frozen: Arc<[bool]>,
 }
 
 impl PassSettings {
@@ -44,8 +46,38 @@ impl PassSettings {
         let again = names().map(|name| pattern::any(patterns, name));
         Ok(Self {
             again: again.collect(),
-            products: None,
+            ..Self::default()
         })
+    }
+
+    /// The same, with parameters whose name one of `patterns` describes left as they are.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a pattern that describes none, and when nothing is left to train.
+    pub(crate) fn with_frozen(self, layout: &Layout, patterns: &[String]) -> Result<Self, Error> {
+        let names = layout
+            .trained_entries()
+            .iter()
+            .map(|entry| entry.name.as_str());
+        pattern::check("freeze", "parameter", patterns, names.clone())?;
+        let frozen: Arc<[bool]> = names.map(|name| pattern::any(patterns, name)).collect();
+        if !frozen.is_empty() && frozen.iter().all(|frozen| *frozen) {
+            let reason = "it names all parameters; leave one to train";
+            return Err(crate::error::config("freeze", reason));
+        }
+        Ok(Self { frozen, ..self })
+    }
+
+    /// Whether a parameter is trained.
+    pub(crate) fn trains(&self, parameter: usize) -> bool {
+        !self.frozen.get(parameter).copied().unwrap_or(false)
+    }
+
+    /// The parameters that are trained.
+    pub(crate) fn trained(&self, layout: &Layout) -> Vec<Parameter> {
+        let entries = layout.trained_entries().iter().enumerate();
+        let entries = entries.filter(|(i, _)| self.trains(*i));
+        entries.map(|(_, entry)| entry.clone()).collect()
     }
 
     /// The same, with products computed in `precision`.

@@ -45,8 +45,8 @@ impl<D: Data> Session<'_, D> {
             .is_some()
             .then(|| best.unwrap_or_else(|| parameters.clone()));
         self.bucket = parameters;
-        let trained = self.engine.model().layout().trained_entries();
-        self.optimizer = self.plan.settings.resumed_optimizer(trained, state);
+        let trained = self.engine.trained();
+        self.optimizer = self.plan.settings.resumed_optimizer(&trained, state);
         self.log = MetricsLog::resume(self.folder, self.watch, header.step, header.epoch)?;
         self.position = Position {
             step: header.step,

@@ -784,3 +784,32 @@ fn the_scale_of_the_loss_does_not_change_what_is_learnt() {
     let (small, large) = (loss(256.0), loss(4096.0));
     assert!((small / large - 1.0).abs() < 1e-4, "{small} {large}");
 }
+
+#[test]
+fn frozen_parameters_stay_as_they_were_and_the_optimizer_knows_nothing_of_them() {
+    let config = TrainConfig {
+        freeze: vec!["layer.0.*".into()],
+        ..config()
+    };
+    let (toy, store) = (regression(64), Store::memory());
+    train(&config, &toy, Resume::Fresh, &store).unwrap();
+    let files = contents(&store);
+    let newest = files
+        .iter()
+        .rfind(|(path, _)| path.starts_with("checkpoints/"));
+    let file = safetensors::SafeTensors::deserialize(newest.unwrap().1).unwrap();
+    let engine = crate::testing::engine(&plan(&config, &toy));
+    let initial = engine.model().initial(config.seed);
+    let mut moved = 0;
+    for entry in engine.model().layout().entries() {
+        let tensor = file.tensor(&format!("parameter.{}", entry.name)).unwrap();
+        let before = initial[entry.range.clone()].iter();
+        let before: Vec<u8> = before.flat_map(|v| v.to_le_bytes()).collect();
+        let frozen = entry.name.starts_with("layer.0.");
+        assert_eq!(tensor.data() == before, frozen, "{}", entry.name);
+        moved += if frozen { 0 } else { entry.range.len() };
+    }
+    let moment = file.tensor("optimizer.all.first_moment").unwrap();
+    assert_eq!(moment.shape(), [moved]);
+    check_resumed(&config, regression, &[Fault::StopAt(5)]);
+}

@@ -92,6 +92,7 @@ fn check_resumed(config: &TrainConfig, kind: Kind) {
         };
         let context = Context {
             runs: runs.clone(),
+            weights: None,
             progress: Arc::new(progress),
             stop,
             ..undisturbed.clone()

@@ -9,13 +9,13 @@ use std::{
 };
 
 use feedline_schemas::{
-    config::{LoaderSettings, ModelConfig, ScheduleConfig, TrainConfig},
+    config::{InitConfig, LoaderSettings, ModelConfig, ScheduleConfig, TrainConfig},
     ids::Seed,
     manifest::Split,
     progress::{Event, Progress, Silent},
 };
 use feedline_storage::{Effect, Faults, Operation, Rule, Store, StoreOptions, clock::SystemClock};
-use feedline_trainer::{Context, Error, ErrorKind, Resume, evaluate, train};
+use feedline_trainer::{Context, Error, ErrorKind, Resume, evaluate, train, weights_file};
 use tokio::runtime::Runtime;
 
 use crate::dataset::{Kind, publish, publish_rows};
@@ -49,6 +49,7 @@ pub(crate) fn context(kind: Kind) -> Context {
     Context {
         dataset,
         runs: Store::memory().child("train"),
+        weights: None,
         progress: Arc::new(Silent),
         clock: Arc::new(SystemClock),
         stop: Arc::default(),
@@ -153,6 +154,7 @@ fn a_run_on_the_local_disk_stopped_at_many_steps_ends_with_the_same_bits() {
         let context = Context {
             dataset,
             runs: runs.clone(),
+            weights: None,
             progress,
             stop,
             ..undisturbed.clone()
@@ -401,4 +403,54 @@ fn a_run_may_be_started_from_a_blocking_thread_of_a_runtime() {
     let task = move || train(&config, Resume::Fresh, &context).unwrap();
     let report = block_on(async { tokio::task::spawn_blocking(task).await.unwrap() });
     assert_eq!(report.epochs, 1);
+}
+
+#[test]
+fn a_run_that_begins_with_the_weights_of_another_predicts_the_same_to_the_bit() {
+    let context = context(Kind::Classification);
+    let first = train(&config(), Resume::Fresh, &context).unwrap();
+    let best = contents(&context.runs).into_keys();
+    let best: Vec<String> = best
+        .filter(|path| path.ends_with("best.safetensors"))
+        .collect();
+    let (folder, name) = weights_file(&best[0]);
+    let context = Context {
+        weights: Some(context.runs.child(folder)),
+        ..context
+    };
+    let config = TrainConfig {
+        init: Some(InitConfig {
+            from: format!("memory:///{name}"),
+            rename: vec![],
+            strict: true,
+            replace: vec![],
+        }),
+        epochs: 1,
+        // Too small to move a weight.
+        learning_rate: 1e-30,
+        ..config()
+    };
+    let second = train(&config, Resume::Fresh, &context).unwrap();
+    assert_eq!(second.test, first.test);
+    assert_eq!(
+        evaluate(&config, Split::Test, &context).unwrap().metrics,
+        first.test
+    );
+
+    // A run from other bytes is another run.
+    let other = contents(&context.runs)
+        .into_keys()
+        .filter(|path| path.ends_with("best.safetensors"));
+    assert_eq!(other.count(), 2);
+    let refused = TrainConfig {
+        freeze: vec!["layer.*".into()],
+        ..config
+    };
+    let error = train(&refused, Resume::Fresh, &context)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("`train.freeze`: it names all parameters"),
+        "{error}"
+    );
 }
