@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     Error, TokenLayout,
+    batch::Place,
     budget::Budget,
     fill::{Filler, Scratch},
     filling::Filling,
@@ -107,6 +108,10 @@ impl Assembler {
         let all = self.order.slots(batch);
         let slots = self.share.slots(all);
         let padding = padding(&slots, self.order.rows(batch));
+        let place = Place {
+            first_row: index(slots.start),
+            global_rows: index(all),
+        };
         let mixing = self.mixing(batch, all);
         let slots = match &mixing {
             Some(_) => self.share.reads(all),
@@ -130,6 +135,7 @@ impl Assembler {
             number: batch,
             rows,
             padding,
+            place,
             mixing,
             state: self.states.after(batch),
             lease,

@@ -28,11 +28,21 @@ pub struct Batch {
     own: Range<usize>,
     row_bytes: [usize; COLUMNS],
     padding: usize,
+    place: Place,
     state: LoaderState,
     filled: Vec<Filled>,
     mixing: Option<Mixing>,
     mixed: OnceLock<Mixed>,
     identities: OnceLock<Identities>,
+}
+
+/// Where a rank's rows lie in their global batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Rows of the ranks before this one.
+    pub first_row: usize,
+    /// Rows of all ranks together.
+    pub global_rows: usize,
 }
 
 /// How the rows are mixed. Drawn anew when first asked for.
@@ -71,6 +81,7 @@ pub(crate) struct BatchParts {
     pub(crate) row_bytes: [usize; COLUMNS],
     pub(crate) mixing: Option<Mixing>,
     pub(crate) padding: usize,
+    pub(crate) place: Place,
     pub(crate) state: LoaderState,
     pub(crate) filled: Vec<Filled>,
 }
@@ -87,6 +98,7 @@ impl Batch {
             mixing: parts.mixing,
             mixed: OnceLock::new(),
             padding: parts.padding,
+            place: parts.place,
             state: parts.state,
             filled: parts.filled,
             identities: OnceLock::new(),
@@ -107,6 +119,12 @@ impl Batch {
     #[must_use]
     pub fn rows(&self) -> usize {
         self.own.len()
+    }
+
+    /// Where the rows lie in the global batch.
+    #[must_use]
+    pub fn place(&self) -> Place {
+        self.place
     }
 
     /// How many of the rows, at the end, only fill the batch up: copies of samples that an epoch has already given,

@@ -6,7 +6,7 @@ use feedline_schemas::loader_state::LoaderState;
 
 use crate::{
     Batch, Error,
-    batch::BatchParts,
+    batch::{BatchParts, Place},
     fill::{Filled, Filler, Scratch},
     guard::catching,
     loaded::LoadedRun,
@@ -28,6 +28,7 @@ pub(crate) struct Filling {
     /// Rows to fill.
     pub(crate) rows: usize,
     pub(crate) padding: usize,
+    pub(crate) place: Place,
     pub(crate) mixing: Option<Mixing>,
     pub(crate) state: LoaderState,
     pub(crate) lease: Lease,
@@ -54,6 +55,7 @@ struct Rest {
     lease: Lease,
     rows: usize,
     padding: usize,
+    place: Place,
     state: LoaderState,
     pieces: Vec<Piece>,
     filled: Vec<Filled>,
@@ -85,6 +87,7 @@ impl Filling {
                 lease: self.lease,
                 rows: self.rows,
                 padding: self.padding,
+                place: self.place,
                 state: self.state,
                 pieces: Vec::with_capacity(tasks),
                 filled: Vec::with_capacity(tasks),
@@ -150,6 +153,7 @@ impl Shared {
                 row_bytes: self.filler.row_bytes(),
                 mixing: self.mixing.clone(),
                 padding: rest.padding,
+                place: rest.place,
                 state: rest.state,
                 filled: rest.filled,
             })),

@@ -86,7 +86,7 @@ mod dataset;
 #[path = "../tests/it/foreign.rs"]
 mod foreign;
 
-pub use batch::{Batch, Target};
+pub use batch::{Batch, Place, Target};
 pub use builder::LoaderBuilder;
 pub use cache::CacheConfig;
 pub use config::{BadShards, LoaderConfig, TokenLayout, TokensConfig};

@@ -11,6 +11,10 @@ use crate::error::Error;
 pub(crate) struct Samples<'a> {
     /// Rows.
     count: usize,
+    /// Rows of the global batch before these.
+    first_row: usize,
+    /// Rows of the global batch.
+    global_rows: usize,
     /// What a model computes from.
     pub(crate) inputs: Inputs<'a>,
     /// Targets, one per row.
@@ -71,10 +75,12 @@ impl Targets<'_> {
 }
 
 impl<'a> Samples<'a> {
-    /// `count` samples.
+    /// `count` samples, a batch of their own.
     pub(crate) const fn new(count: usize, inputs: Inputs<'a>, targets: Targets<'a>) -> Self {
         Self {
             count,
+            first_row: 0,
+            global_rows: count,
             inputs,
             targets,
         }
@@ -91,9 +97,28 @@ impl<'a> Samples<'a> {
         Self::new(targets.len(), inputs, targets)
     }
 
+    /// The same samples as those from `first_row` on of a global batch of `global_rows`.
+    pub(crate) const fn within(self, first_row: usize, global_rows: usize) -> Self {
+        Self {
+            first_row,
+            global_rows,
+            ..self
+        }
+    }
+
     /// Rows.
     pub(crate) const fn rows(self) -> usize {
         self.count
+    }
+
+    /// Rows of the global batch before these.
+    pub(crate) const fn first_row(self) -> usize {
+        self.first_row
+    }
+
+    /// Rows of the global batch.
+    pub(crate) const fn global_rows(self) -> usize {
+        self.global_rows
     }
 
     /// Some of the rows.
@@ -115,6 +140,8 @@ impl<'a> Samples<'a> {
         };
         Self {
             count: rows.len(),
+            first_row: self.first_row + rows.start,
+            global_rows: self.global_rows,
             inputs,
             targets: self.targets.slice(rows),
         }
@@ -128,9 +155,9 @@ fn part<'a, T>(values: &'a [T], rows: &Range<usize>, width: usize) -> &'a [T] {
         .unwrap_or_default()
 }
 
-/// One batch.
+/// This rank's share of a global batch.
 pub(crate) trait Batch {
-    /// Its rows.
+    /// Its rows, which know their place in the global batch.
     fn samples(&self) -> Samples<'_>;
     /// Their keys.
     fn keys(&self) -> &[u64];

@@ -12,10 +12,14 @@
 //!
 //! # Parts
 //! A batch is cut into [`parts`] that are computed on several threads. The cut depends on shapes only, and the parts'
-//! gradients are added in part order, so the bits do not depend on the threads.
+//! losses, weights, gradients and buffers are added in a [`Tree`] over the parts, so the bits depend neither on the
+//! threads nor on the ranks that share a batch, where their number is a power of two and divides that of the parts.
+//!
+//! The gradient is that of the sum of the losses over [`Computed::nominal`], which every rank knows beforehand: the number
+//! of losses of the global batch were none of them left out. That of their mean is it times `nominal / weight`.
 //!
 //! Buffers (running statistics) lie behind the parameters in the bucket. The gradient is 0 there; what a batch observes
-//! of them, the mean over its parts in part order weighted by rows, comes back beside the losses and is applied by
+//! of them, the mean over its parts weighted by rows, comes back beside the losses and is applied by
 //! [`Engine::move_buffers`] once the step is taken.
 
 pub(crate) mod parts;
@@ -24,14 +28,15 @@ use std::{num::NonZero, thread};
 
 use burn::tensor::{Device, Tensor, TensorData};
 
-use self::parts::Workers;
+use self::parts::{Cut, Workers};
 use crate::{
     data::{Samples, Targets},
     input::{self, Normalisation},
     layers::{MOMENTUM, Pass, PassSettings, Training, in_f32},
-    loss::Loss,
+    loss::{self, Loss},
     model::{Model, Objective, Parameter},
     number::{exact_len, single},
+    parallel::Tree,
     random::Stream,
 };
 
@@ -45,6 +50,7 @@ pub(crate) struct Engine {
     normalisation: Normalisation,
     passes: PassSettings,
     device: Device,
+    cut: Cut,
     workers: Workers,
 }
 
@@ -53,8 +59,12 @@ pub(crate) struct Engine {
 pub(crate) struct Computed {
     /// Loss of each row, or of each token that is predicted.
     pub(crate) losses: Vec<f32>,
-    /// What their sum is divided by for their mean, above 0.
+    /// Their sum.
+    pub(crate) loss_sum: f64,
+    /// What the sum is divided by for their mean; 0 where nothing is predicted.
     pub(crate) weight: f64,
+    /// What the gradient was divided by instead, above 0.
+    pub(crate) nominal: f64,
     /// What was observed of the buffers.
     pub(crate) buffers: Vec<f32>,
 }
@@ -66,16 +76,27 @@ pub(crate) struct Prediction {
     pub(crate) outputs: Vec<f32>,
     /// Loss of each row, or of each token that is predicted; without label smoothing.
     pub(crate) losses: Vec<f32>,
-    /// What their sum is divided by for their mean, above 0.
+    /// What their sum is divided by for their mean; 0 where nothing is predicted.
     pub(crate) weight: f64,
 }
 
-/// One part's share of a step.
-struct PartStep {
-    rows: usize,
-    losses: Vec<f32>,
+/// What parts add up to.
+#[derive(Debug)]
+struct Sums {
+    loss: f64,
+    weight: f64,
     gradient: Vec<f32>,
+    /// Of each part, times its share of the global batch's rows.
     buffers: Vec<f32>,
+}
+
+impl Sums {
+    fn add(&mut self, other: Self) {
+        self.loss += other.loss;
+        self.weight += other.weight;
+        add(&mut self.gradient, &other.gradient);
+        add(&mut self.buffers, &other.buffers);
+    }
 }
 
 impl Engine {
@@ -97,6 +118,7 @@ impl Engine {
             normalisation: Normalisation::default(),
             passes: PassSettings::default(),
             device: Device::flex(),
+            cut: Cut::BY_SHAPE,
             workers: Workers::new(threads),
         }
     }
@@ -119,12 +141,18 @@ impl Engine {
         self.passes.trained(self.model.layout())
     }
 
+    /// The same, with batches cut like this.
+    pub(crate) fn with_cut(self, cut: Cut) -> Self {
+        Self { cut, ..self }
+    }
+
     /// The model.
     pub(crate) fn model(&self) -> &dyn Model {
         &*self.model
     }
 
-    /// Computes the loss of each row, or of each predicted token, and writes the gradient of their mean into `gradient`.
+    /// Computes the loss of each row, or of each predicted token, and writes the gradient of their sum over
+    /// [`Computed::nominal`] into `gradient`.
     ///
     /// `dropout` is the step's random stream. The gradient is that of the mean times `loss_scale`; the losses are not
     /// scaled.
@@ -136,29 +164,36 @@ impl Engine {
         gradient: &mut [f32],
     ) -> Computed {
         let weights = self.weights(bucket);
-        let weight = self.weight(samples);
-        let work = |part: Samples<'_>, first_row| {
-            let training = Training {
-                stream: dropout,
-                first_row,
-            };
-            self.part_step(bucket, &weights, part, weight / loss_scale, training)
+        let nominal = self.nominal(samples);
+        let work = |part: Samples<'_>| {
+            self.part_step(bucket, &weights, part, nominal / loss_scale, dropout)
         };
-        let mut computed = Computed {
-            losses: Vec::with_capacity(samples.rows()),
-            weight,
-            buffers: Vec::new(),
-        };
-        gradient.fill(0.0);
-        self.workers
-            .for_each_part(samples, self.model.layout().len(), work, |part| {
-                computed.losses.extend(part.losses);
-                add(gradient, &part.gradient, 1.0);
-                computed.buffers.resize(part.buffers.len(), 0.0);
-                let share = exact_len(part.rows) / exact_len(samples.rows());
-                add(&mut computed.buffers, &part.buffers, single(share));
+        let mut losses = Vec::with_capacity(samples.rows());
+        let mut sums = Tree::default();
+        let parts = self.cut.parts(samples, self.model.layout().len());
+        self.workers.for_each_part(samples, &parts, work, |part| {
+            let part = part.map(|(of_part, sums)| {
+                losses.extend(of_part);
+                sums
             });
-        computed
+            sums.push(part, Sums::add);
+        });
+        // Adding to 0 makes one zero of two, so that a rank without rows leaves no trace.
+        gradient.fill(0.0);
+        let mut buffers = vec![0.0; bucket.len() - self.model.layout().trained_len()];
+        let sums = sums.finish(Sums::add);
+        if let Some(sums) = &sums {
+            add(gradient, &sums.gradient);
+            add(&mut buffers, &sums.buffers);
+        }
+        let (loss_sum, weight) = sums.map_or((0.0, 0.0), |sums| (sums.loss, sums.weight));
+        Computed {
+            losses,
+            loss_sum,
+            weight,
+            nominal,
+            buffers,
+        }
     }
 
     /// Moves the buffers of `bucket` towards what a batch observed, by the share [`MOMENTUM`].
@@ -172,7 +207,7 @@ impl Engine {
     /// Computes outputs and losses, without dropout and with running statistics.
     pub(crate) fn predict(&self, bucket: &[f32], samples: Samples<'_>) -> Prediction {
         let weights = self.weights(bucket);
-        let work = |part: Samples<'_>, _| {
+        let work = |part: Samples<'_>| {
             let input = input::tensors(part, &self.normalisation, &self.device);
             let mut pass =
                 Pass::new(self.model.layout(), &weights, None).with_settings(&self.passes);
@@ -189,35 +224,45 @@ impl Engine {
             losses: Vec::with_capacity(samples.rows()),
             weight: self.weight(samples),
         };
-        self.workers.for_each_part(
-            samples,
-            self.model.layout().len(),
-            work,
-            |(outputs, losses)| {
-                prediction.outputs.extend(outputs);
-                prediction.losses.extend(losses);
-            },
-        );
+        let parts = self.cut.parts(samples, self.model.layout().len());
+        self.workers.for_each_part(samples, &parts, work, |part| {
+            let (outputs, losses) = part.unwrap_or_default();
+            prediction.outputs.extend(outputs);
+            prediction.losses.extend(losses);
+        });
         prediction
     }
 
-    /// What the sum of a batch's losses is divided by for their mean.
+    /// What the sum of the samples' losses is divided by for their mean.
     fn weight(&self, samples: Samples<'_>) -> f64 {
         match self.model.objective() {
             Objective::Target => self.loss.weight(samples.targets),
-            objective => exact_len(input::losses(objective, samples).max(1)),
+            objective => exact_len(input::losses(objective, samples)),
         }
     }
 
-    /// Losses of a part of a batch, and the gradient of their sum over `weight`.
+    /// Losses of the global batch if none is left out, at least 1.
+    fn nominal(&self, samples: Samples<'_>) -> f64 {
+        let of_row = match self.model.objective() {
+            Objective::Target | Objective::Input => 1,
+            Objective::NextToken => samples.inputs.length - 1,
+        };
+        exact_len((samples.global_rows() * of_row).max(1))
+    }
+
+    /// Losses of a part of a batch, and what the part adds to the step; the gradient is that of their sum over `nominal`.
     fn part_step(
         &self,
         bucket: &[f32],
         weights: &[Tensor<1>],
         part: Samples<'_>,
-        weight: f64,
-        training: Training,
-    ) -> PartStep {
+        nominal: f64,
+        dropout: Stream,
+    ) -> (Vec<f32>, Sums) {
+        let training = Training {
+            stream: dropout,
+            first_row: part.first_row(),
+        };
         let layout = self.model.layout();
         let device = self.device.clone().autodiff();
         let weights: Vec<Tensor<1>> = weights
@@ -235,29 +280,29 @@ impl Engine {
         let input = input::tensors(part, &self.normalisation, &device);
         let mut pass = Pass::new(layout, &weights, Some(training)).with_settings(&self.passes);
         let outputs = self.model.forward(&mut pass, &input);
+        let mut gradient = vec![0.0; bucket.len()];
+        let share = single(exact_len(part.rows()) / exact_len(part.global_rows()));
+        let mut buffers = pass.into_observed(bucket);
+        buffers.iter_mut().for_each(|value| *value *= share);
+        let sums = |losses: &[f32], gradient| Sums {
+            loss: loss::sum(losses),
+            weight: self.weight(part),
+            gradient,
+            buffers,
+        };
         let Some(losses) = self.losses(&self.loss, outputs, part, &device) else {
-            return PartStep {
-                rows: part.rows(),
-                losses: Vec::new(),
-                gradient: vec![0.0; bucket.len()],
-                buffers: pass.into_observed(bucket),
-            };
+            return (Vec::new(), sums(&[], gradient));
         };
         let values = numbers(losses.clone().inner());
-        let mut gradients = (losses.sum() / weight).backward();
-        let mut gradient = vec![0.0; bucket.len()];
+        let mut gradients = (losses.sum() / nominal).backward();
         for (weight, entry) in weights[..layout.trained()].iter().zip(layout.entries()) {
             // A parameter that is frozen, or took no part in the outputs, has no gradient.
             if let Some(of_weight) = weight.grad_remove(&mut gradients) {
                 gradient[entry.range.clone()].copy_from_slice(&numbers(of_weight));
             }
         }
-        PartStep {
-            rows: part.rows(),
-            losses: values,
-            gradient,
-            buffers: pass.into_observed(bucket),
-        }
+        let sums = sums(&values, gradient);
+        (values, sums)
     }
 
     /// The losses of outputs; `None` where a part predicts no token.
@@ -316,10 +361,9 @@ pub(crate) fn numbers<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
         .expect("tensors here are f32")
 }
 
-/// Adds `part`, each times `factor`.
-fn add(sum: &mut [f32], part: &[f32], factor: f32) {
+fn add(sum: &mut [f32], part: &[f32]) {
     for (sum, part) in sum.iter_mut().zip(part) {
-        *sum += factor * part;
+        *sum += part;
     }
 }
 

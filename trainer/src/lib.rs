@@ -52,6 +52,7 @@ mod model;
 mod models;
 mod number;
 mod optimizer;
+mod parallel;
 mod pattern;
 mod plan;
 mod random;

@@ -184,7 +184,8 @@ impl Batch for feedline_loader::Batch {
             BatchKind::Pictures { height, width } => inputs.sides = [height, width],
             BatchKind::Tokens { length, .. } => inputs.length = length,
         }
-        Samples::new(self.rows(), inputs, targets)
+        let place = self.place();
+        Samples::new(self.rows(), inputs, targets).within(place.first_row, place.global_rows)
     }
 
     fn keys(&self) -> &[u64] {

@@ -4,7 +4,7 @@
 //! SplitMix64 finalizer over `key + i * golden ratio` (Steele, Lea, Flood 2014, "Fast Splittable Pseudorandom Number
 //! Generators"), that is, SplitMix64 with random access.
 
-use feedline_schemas::ids::{Rank, Seed, Step};
+use feedline_schemas::ids::{Seed, Step};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// A stream of random numbers.
@@ -19,9 +19,9 @@ impl Stream {
         Self::of(b"initialization", &[seed.get()])
     }
 
-    /// The stream that one step's dropout is drawn from.
-    pub(crate) fn dropout(seed: Seed, rank: Rank, step: Step) -> Self {
-        Self::of(b"dropout", &[seed.get(), u64::from(rank.get()), step.get()])
+    /// The stream that one step's dropout is drawn from, on all ranks.
+    pub(crate) fn dropout(seed: Seed, step: Step) -> Self {
+        Self::of(b"dropout", &[seed.get(), step.get()])
     }
 
     /// The part of this stream with number `index`, such as one layer's.
@@ -72,21 +72,20 @@ mod tests {
     }
 
     #[test]
-    fn streams_of_different_steps_ranks_and_purposes_differ() {
+    fn streams_of_different_steps_and_purposes_differ() {
         let first = |s: Stream| s.bits(0);
         let (seed, step) = (Seed::new(1), Step::new(2));
         let mut seen = vec![
             first(Stream::initialization(seed)),
-            first(Stream::dropout(seed, Rank::new(0), step)),
-            first(Stream::dropout(seed, Rank::new(1), step)),
-            first(Stream::dropout(seed, Rank::new(0), step.next())),
-            first(Stream::dropout(Seed::new(2), Rank::new(0), step)),
-            first(Stream::dropout(seed, Rank::new(0), step).part(0)),
-            first(Stream::dropout(seed, Rank::new(0), step).part(1)),
+            first(Stream::dropout(seed, step)),
+            first(Stream::dropout(seed, step.next())),
+            first(Stream::dropout(Seed::new(2), step)),
+            first(Stream::dropout(seed, step).part(0)),
+            first(Stream::dropout(seed, step).part(1)),
         ];
         seen.sort_unstable();
         seen.dedup();
-        assert_eq!(seen.len(), 7);
+        assert_eq!(seen.len(), 6);
     }
 
     #[test]

@@ -27,7 +27,7 @@ use crate::{
     engine::Engine,
     error::Error,
     log::{Line, MetricsLog},
-    loss_scale,
+    loss, loss_scale,
     meter::Meter,
     metrics::{Evaluation, Metrics},
     optimizer::Optimizer,
@@ -286,7 +286,7 @@ impl<'a, D: Data> Session<'a, D> {
 }
 
 fn mean_of(running: &RunningLoss) -> f64 {
-    running.loss_sum / running.weight
+    loss::mean(running.loss_sum, running.weight)
 }
 
 fn prefixed(metrics: Metrics) -> Metrics {

@@ -1,12 +1,16 @@
 //! The resolved configuration: every value checked, the loss filled in, and the name of the run that follows from it.
 
 use feedline_schemas::{
-    config::{CheckpointConfig, InitConfig, ModelConfig, PicturesConfig, Precision, TrainConfig},
+    config::{
+        CheckpointConfig, InitConfig, ModelConfig, ParallelConfig, PicturesConfig, Precision,
+        TrainConfig,
+    },
     ids::{Hash128, Step},
 };
 use serde::Serialize;
 
 use crate::{
+    engine::parts::Cut,
     error::{Error, config as wrong},
     layers::{Layout, PassSettings},
     loss::{self, Loss},
@@ -14,11 +18,13 @@ use crate::{
     model::Parameter,
     models,
     optimizer::{self, Optimizer, StateBucket, StateLayout},
+    parallel::Place,
     schedule::{self, Schedule},
     task::Task,
 };
 
 const BATCH_MAX: u32 = 1 << 20;
+const LEAST_PARTS_MAX: u32 = 1024;
 
 /// A configuration whose values are in range.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,6 +91,14 @@ impl Settings {
         schedule::schedule(&self.config, batches_per_epoch)
     }
 
+    /// How batches are cut into parts on the rank at `place`.
+    pub(crate) const fn cut(&self, place: Place) -> Cut {
+        Cut {
+            least: self.config.parallel.parts as usize,
+            place,
+        }
+    }
+
     /// Whether a checkpoint is due after `step` steps.
     pub(crate) const fn checkpoint_due(&self, step: Step) -> bool {
         let every = self.config.checkpoint.every_steps;
@@ -113,6 +127,7 @@ impl Settings {
                 from: String::new(),
                 ..init
             }),
+            parallel: self.config.parallel.numbers(),
             ..self.config.clone()
         };
         let bytes = match init {
@@ -153,6 +168,7 @@ pub(crate) fn check(config: &TrainConfig) -> Result<(), Error> {
         "at least 0; 0 does not clip",
     )?;
     whole("log_every", config.log_every, 1, u64::MAX)?;
+    check_parallel(&config.parallel)?;
     whole(
         "checkpoint.keep",
         u64::from(config.checkpoint.keep),
@@ -180,6 +196,15 @@ pub(crate) fn passes(config: &TrainConfig, layout: &Layout) -> Result<PassSettin
     let passes = PassSettings::new(layout, &config.model.checkpoint)?;
     let passes = passes.with_precision(config.precision);
     passes.with_frozen(layout, &config.freeze)
+}
+
+fn check_parallel(parallel: &ParallelConfig) -> Result<(), Error> {
+    let parts = parallel.parts;
+    if parts.is_power_of_two() && parts <= LEAST_PARTS_MAX {
+        return Ok(());
+    }
+    let reason = format!("it is {parts} and must be a power of two, at most {LEAST_PARTS_MAX}");
+    Err(wrong("parallel.parts", reason))
 }
 
 /// The loader checks the sides.
@@ -334,6 +359,8 @@ mod tests {
             ),
             ("train.clip_norm", refused(|c| c.clip_norm = f64::NAN)),
             ("train.log_every", refused(|c| c.log_every = 0)),
+            ("train.parallel.parts", refused(|c| c.parallel.parts = 0)),
+            ("train.parallel.parts", refused(|c| c.parallel.parts = 6)),
             ("train.checkpoint.keep", refused(|c| c.checkpoint.keep = 0)),
             (
                 "train.loss.type",
@@ -370,6 +397,7 @@ mod tests {
         assert_eq!(plain, name(|c| c.model.checkpoint = vec!["*".into()], 1));
         assert_eq!(plain, name(|c| c.loader.threads = 7, 1));
         assert_ne!(plain, name(|c| c.loader.window_blocks = 7, 1));
+        assert_ne!(plain, name(|c| c.parallel.parts = 8, 1));
         assert_eq!(
             plain,
             name(|c| c.loss.r#type = Some(LossKind::Mse), 1),

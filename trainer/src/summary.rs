@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::{
     Context,
-    engine::parts::part_rows,
+    engine::parts::part_count,
     error::{Error, config as wrong},
     layers::{self, LayerFacts, PassSettings},
     loaders::Loaders,
@@ -81,8 +81,10 @@ pub fn summary(config: &TrainConfig, layout: &Layout, threads: usize) -> Result<
     let model_layout = model.layout();
     let numbers = model_layout.len() as u64;
     let rows = config.batch_size as usize;
-    let part = part_rows(shape, rows, model_layout.len()).min(rows);
-    let parts = rows.div_ceil(part).min(threads.max(1)) as u64;
+    let least = config.parallel.parts as usize;
+    let all_parts = part_count(shape, rows, model_layout.len(), least);
+    let part = rows.div_ceil(all_parts);
+    let parts = all_parts.min(threads.max(1)) as u64;
     let passes = settings::passes(config, model_layout)?;
     let kept = kept(model_layout, &passes);
     let trained = &passes.trained(model_layout);
@@ -99,7 +101,8 @@ pub fn summary(config: &TrainConfig, layout: &Layout, threads: usize) -> Result<
         parts,
         memory: Memory {
             parameters: WEIGHT_SETS * numbers * NUMBER,
-            gradients: (1 + 2 * parts) * numbers * NUMBER,
+            // One for each level of the tree they are added in, and two for each part under way.
+            gradients: (1 + u64::from(all_parts.ilog2()) + 2 * parts) * numbers * NUMBER,
             optimizer: remembered as u64 * NUMBER,
             activations: 2 * parts * part as u64 * kept as u64 * NUMBER,
         },
@@ -244,10 +247,10 @@ model mlp
   layer.1.activation  gelu         8             0
   layer.2             linear       3            27
   weights          2.8 KiB for 243 parameters, 0 buffers
-  gradients        4.7 KiB
+  gradients        5.6 KiB
   optimizer        1.8 KiB
   activations      104.0 KiB, about, for 2 part(s) of 128 rows at a time
-  together         113.4 KiB besides the loader's
+  together         114.4 KiB besides the loader's
 ";
         assert_eq!(text, expected);
     }

@@ -25,6 +25,7 @@ use crate::{
     engine::Engine,
     error::Error,
     models,
+    parallel::Place,
     plan::Plan,
     random::Stream,
     run_folder::{RunFolder, runtime},
@@ -342,7 +343,9 @@ pub(crate) fn engine(plan: &Plan) -> Engine {
     let config = &plan.settings.config().model;
     let model = models::build(config, plan.shape(), plan.outputs()).unwrap();
     let passes = settings::passes(plan.settings.config(), model.layout()).unwrap();
-    Engine::new(model, plan.settings.loss().clone()).with_passes(passes)
+    Engine::new(model, plan.settings.loss().clone())
+        .with_passes(passes)
+        .with_cut(plan.settings.cut(Place::ALONE))
 }
 
 /// Trains on a toy dataset, with the run's folder at `store`.

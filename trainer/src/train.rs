@@ -17,6 +17,7 @@ use crate::{
     loaders::Loaders,
     model::Build,
     models, optimizer,
+    parallel::Place,
     plan::Plan,
     run_folder::{RunFolder, runtime},
     session::{Session, Watch},
@@ -176,7 +177,10 @@ impl Opened {
             deviation: pictures.deviation,
         };
         let engine = Engine::new(model, self.plan.settings.loss().clone());
-        Ok(engine.with_normalisation(normalisation).with_passes(passes))
+        Ok(engine
+            .with_normalisation(normalisation)
+            .with_passes(passes)
+            .with_cut(self.plan.settings.cut(Place::ALONE)))
     }
 }
 

@@ -25,6 +25,7 @@ pub(crate) async fn run_mixture<T>(
     read: impl Fn(&Batch) -> Vec<T>,
 ) -> (Vec<Vec<T>>, LoaderState) {
     let mut joined: Vec<Vec<T>> = Vec::new();
+    let mut rows: Vec<usize> = Vec::new();
     let mut after = state.clone();
     for rank in 0..world {
         let config = of_rank(config, rank, world);
@@ -35,7 +36,12 @@ pub(crate) async fn run_mixture<T>(
             let batch = batch.unwrap();
             if number == joined.len() {
                 joined.push(Vec::new());
+                rows.push(0);
             }
+            let place = batch.place();
+            assert_eq!(place.first_row, rows[number]);
+            rows[number] += batch.rows();
+            assert!(rank + 1 < world || place.global_rows == rows[number]);
             joined[number].extend(read(&batch));
             last = batch.state().clone();
         }

@@ -10,6 +10,7 @@ mod load;
 mod loss;
 mod model;
 mod optimizer;
+mod parallel;
 mod precision;
 mod schedule;
 mod secret;
@@ -32,6 +33,7 @@ pub use self::{
         ActivationKind, BranchConfig, ModelConfig, ModelKind, NormKind, PicturesConfig, PoolKind,
     },
     optimizer::{OptimizerConfig, OptimizerKind, ParameterGroup},
+    parallel::ParallelConfig,
     precision::{LossScaleConfig, Precision},
     schedule::{ScheduleConfig, ScheduleKind, ScheduleUnit},
     secret::SecretRef,

@@ -9,6 +9,7 @@ use super::{
     loss::LossConfig,
     model::{ModelConfig, PicturesConfig},
     optimizer::OptimizerConfig,
+    parallel::ParallelConfig,
     precision::{LossScaleConfig, Precision},
     schedule::ScheduleConfig,
 };
@@ -64,6 +65,8 @@ pub struct TrainConfig {
     pub checkpoint: CheckpointConfig,
     /// How the dataset is read.
     pub loader: LoaderSettings,
+    /// How a batch is shared.
+    pub parallel: ParallelConfig,
 }
 
 impl Default for TrainConfig {
@@ -89,6 +92,7 @@ impl Default for TrainConfig {
             log_every: 50,
             checkpoint: CheckpointConfig::default(),
             loader: LoaderSettings::default(),
+            parallel: ParallelConfig::default(),
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use std::{
     collections::BTreeMap,
+    ops::Range,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -17,6 +18,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use crate::{
     data::{Inputs, Samples},
     model::Shape,
+    parallel::Place,
 };
 
 /// Fewest rows of numbers in a part.
@@ -58,34 +60,32 @@ impl Workers {
         }
     }
 
-    /// Applies `work` to each part and its first row, and `take` to the results in part order. A result waits for those
-    /// before it, so that there are hardly more of them than threads.
+    /// Applies `work` to each part, and `take` to the results in part order; `None` stands for a part without rows. A
+    /// result waits for those before it, so that there are hardly more of them than threads.
     pub(super) fn for_each_part<'s, T: Send>(
         &self,
         samples: Samples<'s>,
-        parameters: usize,
-        work: impl Fn(Samples<'s>, usize) -> T + Sync,
-        mut take: impl FnMut(T) + Send,
+        parts: &[Range<usize>],
+        work: impl Fn(Samples<'s>) -> T + Sync,
+        mut take: impl FnMut(Option<T>) + Send,
     ) {
-        let rows = samples.rows();
-        let size = part_rows(shape(samples), rows, parameters);
-        let parts = rows.div_ceil(size);
-        if parts <= 1 {
-            return take(work(samples, 0));
+        let work = |part: &Range<usize>| {
+            let some = !part.is_empty();
+            some.then(|| work(samples.slice(part.clone())))
+        };
+        if let [part] = parts {
+            return take(work(part));
         }
         let next = AtomicUsize::new(0);
         let results = Mutex::new((0, BTreeMap::new(), take));
         let take_parts = || {
-            loop {
-                let part = next.fetch_add(1, Ordering::Relaxed);
-                if part >= parts {
-                    return;
-                }
-                let first = part * size;
-                let result = work(samples.slice(first..(first + size).min(rows)), first);
+            while let number = next.fetch_add(1, Ordering::Relaxed)
+                && let Some(part) = parts.get(number)
+            {
+                let result = work(part);
                 let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
                 let (taken, waiting, take) = &mut *results;
-                waiting.insert(part, result);
+                waiting.insert(number, result);
                 while let Some(result) = waiting.remove(taken) {
                     take(result);
                     *taken += 1;
@@ -96,6 +96,45 @@ impl Workers {
             take_parts();
         }
         on_each(&self.pools, &take_parts);
+    }
+}
+
+/// How batches are cut into parts.
+///
+/// A global batch has a number of parts that is a power of two and follows from its shape, with borders at
+/// `floor(part * rows / parts)`. Where the ranks divide the parts, each rank has so many whole ones, since its rows begin at
+/// `floor(rank * rows / ranks)`. Where they do not, each cuts its own rows as if they were a batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    /// Fewest parts of a global batch, a power of two.
+    pub(crate) least: usize,
+    /// Whose parts.
+    pub(crate) place: Place,
+}
+
+impl Cut {
+    /// The shape's parts, on one rank.
+    pub(crate) const BY_SHAPE: Self = Self {
+        least: 1,
+        place: Place::ALONE,
+    };
+
+    /// This rank's parts, in rows of `samples`, for a model with so many parameters. Some may be without rows.
+    pub(super) fn parts(self, samples: Samples<'_>, parameters: usize) -> Vec<Range<usize>> {
+        let (shape, rows) = (shape(samples), samples.rows());
+        let Place { rank, world } = self.place;
+        let (first, of) = (samples.first_row(), samples.global_rows());
+        let parts = part_count(shape, of, parameters, self.least);
+        if parts.is_multiple_of(world) {
+            let each = parts / world;
+            let border = |part: usize| (part * of / parts).saturating_sub(first).min(rows);
+            let parts = rank * each..(rank + 1) * each;
+            parts.map(|p| border(p)..border(p + 1)).collect()
+        } else {
+            let parts = part_count(shape, rows, parameters, 1);
+            let border = |part: usize| part * rows / parts;
+            (0..parts).map(|p| border(p)..border(p + 1)).collect()
+        }
     }
 }
 
@@ -119,17 +158,17 @@ fn shape(samples: Samples<'_>) -> Shape {
     }
 }
 
-/// Rows of each part, but the last, of a batch of `rows` samples of a shape, for a model with so many parameters. Parts
-/// are about as large as each other: what batch norm makes of a part of few rows is noise.
-pub(crate) fn part_rows(shape: Shape, rows: usize, parameters: usize) -> usize {
-    let least = match shape {
+/// Parts of a batch of `rows` samples of a shape, for a model with so many parameters; at least `least`. What batch norm
+/// makes of a part of few rows is noise.
+pub(crate) fn part_count(shape: Shape, rows: usize, parameters: usize, least: usize) -> usize {
+    let least_rows = match shape {
         Shape::Pictures { .. } => PART_PICTURES,
         Shape::Tokens { length, .. } => (PART_TOKENS / length.max(1)).max(1),
         Shape::Rows { .. } if parameters > PARTED_PARAMETERS_MAX => rows.max(1),
         Shape::Rows { .. } => PART_ROWS,
     };
-    let parts = (rows / least).clamp(1, PARTS_MAX);
-    rows.div_ceil(parts).max(1)
+    let parts = (rows / least_rows).clamp(1, PARTS_MAX);
+    (1 << parts.ilog2()).max(least)
 }
 
 /// Runs `work` on all workers at once and waits for them.
@@ -145,29 +184,63 @@ fn on_each(workers: &[ThreadPool], work: &(dyn Fn() + Sync)) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::Targets;
 
-    /// Rows of each part.
-    fn check(shape: Shape, rows: usize, parameters: usize, expected: &[usize]) {
-        let size = part_rows(shape, rows, parameters);
-        let parts = (0..rows).step_by(size).map(|first| size.min(rows - first));
-        assert_eq!(parts.collect::<Vec<_>>(), expected);
+    const ROWS: Shape = Shape::Rows { features: 1 };
+
+    #[test]
+    fn the_number_of_parts_is_a_power_of_two_that_follows_from_the_shape() {
+        let of = |shape, rows, parameters| part_count(shape, rows, parameters, 1);
+        let found = [0, 1, 255, 256, 383, 512, 1 << 20].map(|rows| of(ROWS, rows, 10));
+        assert_eq!(found, [1, 1, 1, 2, 2, 4, 32]);
+        assert_eq!(of(ROWS, 1000, 1 << 21), 1);
+        let (height, width) = (8, 8);
+        assert_eq!(of(Shape::Pictures { height, width }, 140, 1 << 21), 4);
+        let tokens = |length| Shape::Tokens {
+            length,
+            vocabulary: 9,
+        };
+        assert_eq!(of(tokens(512), 5, 1 << 21), 2);
+        assert_eq!(of(tokens(4096), 2, 1 << 21), 2);
+        assert_eq!(part_count(ROWS, 3, 10, 8), 8);
+    }
+
+    /// First rows in the global batch, and rows, of the parts of all ranks.
+    fn parts_of_all(rows: usize, least: usize, world: usize) -> Vec<[usize; 2]> {
+        let x = vec![0.0; rows];
+        let rank_parts = |rank: usize| {
+            let first = rank * rows / world;
+            let len = (rank + 1) * rows / world - first;
+            let place = Place { rank, world };
+            let samples = Samples::of_rows(&x[..len], 1, Targets::Numbers(&x[..len]));
+            let parts = Cut { least, place }.parts(samples.within(first, rows), 10);
+            let parts = parts.into_iter();
+            parts.map(move |part| [first + part.start, part.len()])
+        };
+        (0..world).flat_map(rank_parts).collect()
     }
 
     #[test]
-    fn parts_are_about_as_large_as_each_other() {
-        let rows = Shape::Rows { features: 3 };
-        check(rows, 0, 10, &[]);
-        check(rows, 1, 10, &[1]);
-        check(rows, 255, 10, &[255]);
-        check(rows, 256, 10, &[128, 128]);
-        check(rows, 257, 10, &[129, 128]);
-        check(rows, 1 << 20, 10, &[1 << 15; 32]);
-        check(rows, 1000, 1 << 21, &[1000]);
-        let (height, width) = (8, 8);
-        check(Shape::Pictures { height, width }, 70, 1 << 21, &[35, 35]);
-        let (length, vocabulary) = (512, 9);
-        check(Shape::Tokens { length, vocabulary }, 5, 1 << 21, &[3, 2]);
-        let length = 4096;
-        check(Shape::Tokens { length, vocabulary }, 2, 1 << 21, &[1, 1]);
+    fn ranks_that_divide_the_parts_have_those_of_one_rank() {
+        for (rows, least) in [(1000, 1), (1030, 8), (5, 8), (0, 4), (37, 4)] {
+            let alone = parts_of_all(rows, least, 1);
+            assert_eq!(alone.iter().map(|[_, rows]| rows).sum::<usize>(), rows);
+            let most = alone.len().ilog2();
+            for world in (0..=most).map(|bits| 1 << bits) {
+                let together = parts_of_all(rows, least, world);
+                assert_eq!(together, alone, "{rows} rows on {world} ranks");
+            }
+        }
+    }
+
+    #[test]
+    fn other_ranks_cut_their_own_rows() {
+        let third = [[0, 166], [166, 167], [333, 166], [499, 167]];
+        let parts = parts_of_all(1000, 1, 3);
+        assert_eq!(parts[..4], third);
+        assert_eq!(
+            parts_of_all(100, 1, 4),
+            [[0, 25], [25, 25], [50, 25], [75, 25]]
+        );
     }
 }

@@ -1,10 +1,10 @@
 use feedline_schemas::{
     config::{LossKind, ModelConfig, ModelKind, NormKind, TrainConfig},
-    ids::{Rank, Seed, Step},
+    ids::{Seed, Step},
 };
 
 use super::{
-    parts::{PART_ROWS, part_rows},
+    parts::{PART_ROWS, part_count},
     *,
 };
 use crate::{
@@ -85,7 +85,7 @@ fn engine(inputs: usize, hidden: &[u32], outputs: usize, dropout: f64, loss: Los
 }
 
 fn stream(step: u64) -> Stream {
-    Stream::dropout(Seed::new(1), Rank::new(0), Step::new(step))
+    Stream::dropout(Seed::new(1), Step::new(step))
 }
 
 /// Compares the gradient with central differences of the reference, every element.
@@ -112,9 +112,9 @@ fn check_gradient(hidden: &[u32], outputs: usize, loss: LossKind, targets: Targe
     let wide: Vec<f64> = bucket.iter().map(|&w| w.into()).collect();
     let expected = reference.loss(&wide, samples);
     assert!(
-        (crate::loss::sum(&losses) / exact_len(rows) - expected).abs() < 1e-6,
+        (loss::sum(&losses) / exact_len(rows) - expected).abs() < 1e-6,
         "loss {} {expected}",
-        crate::loss::sum(&losses) / exact_len(rows)
+        loss::sum(&losses) / exact_len(rows)
     );
     for i in 0..bucket.len() {
         let at = |shift: f64| {
@@ -600,12 +600,10 @@ fn pictures_and_tokens_per_second() {
         println!("{:?}: {:.0} ms a step", config.model.r#type, 1e3 * each);
         let facts = engine.model().layout().facts().iter();
         let kept: usize = facts.map(|layer| layer.kept).sum();
-        let rows = part_rows(shape, samples.rows(), bucket.len());
+        let parts = part_count(shape, samples.rows(), bucket.len(), 1);
+        let rows = samples.rows().div_ceil(parts);
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let peak = status.lines().find(|line| line.starts_with("VmHWM"));
-        println!(
-            "kept by layers {} KiB, {peak:?}",
-            kept * rows.min(samples.rows()) * 4 / 1024
-        );
+        println!("kept by layers {} KiB, {peak:?}", kept * rows * 4 / 1024);
     }
 }

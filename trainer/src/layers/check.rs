@@ -3,7 +3,7 @@
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use feedline_schemas::{
     config::Precision,
-    ids::{Rank, Seed, Step},
+    ids::{Seed, Step},
 };
 
 use super::{Builder, Layout, Pass, PassSettings, Segment, Training};
@@ -13,7 +13,7 @@ use crate::{random::Stream, testing::uniform};
 const SHIFT: f64 = 1e-5;
 
 fn training() -> Option<Training> {
-    let stream = Stream::dropout(Seed::new(1), Rank::new(0), Step::new(3));
+    let stream = Stream::dropout(Seed::new(1), Step::new(3));
     Some(Training {
         stream,
         first_row: 0,

@@ -18,7 +18,7 @@ use crate::{error::Error, pattern, random::Stream};
 pub(crate) struct Training {
     /// The step's stream.
     pub(crate) stream: Stream,
-    /// Row of the batch that this part begins with; what is drawn for a row does not depend on how the batch is cut.
+    /// Row of the global batch that this part begins with; what is drawn for a row does not depend on how the batch is cut.
     pub(crate) first_row: usize,
 }
 

@@ -247,7 +247,7 @@ where
 #[cfg(test)]
 mod tests {
     use burn::tensor::Device;
-    use feedline_schemas::ids::{Rank, Seed, Step};
+    use feedline_schemas::ids::{Seed, Step};
 
     use super::*;
     use crate::{
@@ -275,7 +275,7 @@ mod tests {
         let layout = builder.finish();
         let settings = PassSettings::new(&layout, &["s".into()]).unwrap();
         let training = Training {
-            stream: Stream::dropout(Seed::new(1), Rank::new(0), Step::new(0)),
+            stream: Stream::dropout(Seed::new(1), Step::new(0)),
             first_row: 0,
         };
         let mut pass = Pass::new(&layout, &[], Some(training)).with_settings(&settings);

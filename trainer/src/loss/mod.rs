@@ -174,6 +174,11 @@ pub(crate) fn sum(losses: &[f32]) -> f64 {
     losses.iter().map(|&loss| f64::from(loss)).sum()
 }
 
+/// The mean of losses, from their sum and their weight; 0 where there are none.
+pub(crate) fn mean(sum: f64, weight: f64) -> f64 {
+    if weight > 0.0 { sum / weight } else { 0.0 }
+}
+
 #[cfg(test)]
 impl From<feedline_schemas::config::LossKind> for Loss {
     fn from(kind: feedline_schemas::config::LossKind) -> Self {

@@ -165,7 +165,7 @@ impl Evaluation {
 
     /// Mean loss, in the units of the stored target.
     pub(crate) fn loss(&self) -> f64 {
-        self.loss_sum / self.weight
+        loss::mean(self.loss_sum, self.weight)
     }
 
     /// Metrics of the model.

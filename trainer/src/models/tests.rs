@@ -5,7 +5,7 @@ mod samples;
 
 use feedline_schemas::{
     config::{ActivationKind, LossKind, NormKind, PicturesConfig, PoolKind, TrainConfig},
-    ids::{Rank, Seed, Step},
+    ids::{Seed, Step},
 };
 
 use self::samples::Data;
@@ -170,7 +170,7 @@ fn engine(model: &ModelConfig, data: &Data) -> Engine {
 }
 
 fn stream() -> Stream {
-    Stream::dropout(Seed::new(1), Rank::new(0), Step::new(1))
+    Stream::dropout(Seed::new(1), Step::new(1))
 }
 
 /// A bucket in which no parameter is special.

@@ -1,7 +1,7 @@
 //! One step.
 
 use feedline_schemas::{
-    ids::{Epoch, Rank, Step},
+    ids::{Epoch, Step},
     manifest::Split,
 };
 
@@ -12,13 +12,11 @@ use crate::{
     engine::Computed,
     error::Error,
     log::Line,
-    loss, loss_scale,
+    loss::mean,
+    loss_scale,
     random::Stream,
     track::memory,
 };
-
-/// This process among its equals; there is one.
-const RANK: Rank = Rank::new(0);
 
 /// Keys named when a batch goes wrong.
 const KEYS_NAMED: usize = 5;
@@ -30,11 +28,13 @@ impl<D: Data> Session<'_, D> {
         self.plan.check_targets(samples, batch.keys())?;
         let taken = self.position.step;
         let config = self.plan.settings.config();
-        let dropout = Stream::dropout(config.seed, RANK, taken);
+        let dropout = Stream::dropout(config.seed, taken);
         let loss_scale = self.position.loss_scale.as_ref().map_or(1.0, |s| s.scale);
         let Computed {
             losses,
+            loss_sum,
             weight,
+            nominal,
             buffers,
         } = self.engine.loss_and_gradient(
             &self.bucket,
@@ -42,8 +42,11 @@ impl<D: Data> Session<'_, D> {
             (dropout, loss_scale),
             &mut self.gradient,
         );
-        let loss = loss::sum(&losses) / weight;
-        let norm = clip::global_norm(&self.gradient) / loss_scale;
+        let loss = mean(loss_sum, weight);
+        // Makes of the gradient that was computed that of the mean.
+        let factor = if weight > 0.0 { nominal / weight } else { 1.0 };
+        let factor = factor / loss_scale;
+        let norm = clip::global_norm(&self.gradient) * factor;
         let dropped = loss.is_finite() && !norm.is_finite() && self.lower_loss_scale();
         for (what, value) in [("loss", loss), ("gradient norm", norm)] {
             if !value.is_finite() && !dropped {
@@ -53,7 +56,7 @@ impl<D: Data> Session<'_, D> {
         let rate = self.schedule.rate(taken, &self.position.plateau);
         let step = taken.next();
         if !dropped {
-            let scale = clip::scale(norm, config.clip_norm) / loss_scale;
+            let scale = clip::scale(norm, config.clip_norm) * factor;
             let updates = self.count_update(step);
             self.optimizer
                 .step(&mut self.bucket, &self.gradient, updates, rate, scale);
@@ -65,7 +68,7 @@ impl<D: Data> Session<'_, D> {
 
         self.position.step = step;
         self.position.loader = batch.state().clone();
-        self.position.running.loss_sum += loss::sum(&losses);
+        self.position.running.loss_sum += loss_sum;
         self.position.running.weight += weight;
         let now = self.watch.clock.monotonic();
         self.meter.computed(now, losses.len());
