@@ -22,6 +22,7 @@
 //! of them, the mean over its parts weighted by rows, comes back beside the losses and is applied by
 //! [`Engine::move_buffers`] once the step is taken.
 
+mod memory;
 pub(crate) mod parts;
 
 use std::{num::NonZero, thread};
@@ -111,6 +112,7 @@ impl Engine {
 
     /// An engine on the CPU with this many threads for parts of batches; with fewer where the machine has no more.
     fn with_threads(model: Box<dyn Model>, loss: Loss, threads: usize) -> Self {
+        memory::keep_freed();
         Self {
             model,
             measured: loss.measured(),
