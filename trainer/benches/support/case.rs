@@ -13,7 +13,10 @@ use arrow::{
     datatypes::{DataType, Field},
 };
 use feedline_schemas::{
-    config::{ModelConfig, ModelKind, NormKind, PicturesConfig, ScheduleConfig, TrainConfig},
+    config::{
+        LoaderSettings, ModelConfig, ModelKind, NormKind, PicturesConfig, ScheduleConfig,
+        TrainConfig,
+    },
     manifest::{Layout, TargetKind, TokenType},
     transform::FittedTarget,
 };
@@ -104,6 +107,12 @@ impl Case {
                 ..ScheduleConfig::default()
             },
             patience: 0,
+            // A shuffle over 32 blocks, so that memory is that of training.
+            loader: LoaderSettings {
+                domains: 8,
+                window_blocks: 4,
+                ..LoaderSettings::default()
+            },
             ..TrainConfig::default()
         }
     }

@@ -3,7 +3,7 @@
 use crate::number::exact_len;
 use burn::tensor::{DType, Device, Tensor, TensorData, activation};
 
-use super::{Builder, Gain, Linear, Pass, in_f32};
+use super::{Builder, Gain, Linear, Pass, in_f32, kernel};
 
 /// Which positions a position may look at: a number added to its scores, 0 or minus infinity.
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ impl Attention {
     ) -> Self {
         builder.within(name, |b| {
             let qkv = Linear::new(b, "qkv", &[length, width], 3 * width, inner);
-            let kept = 2 * heads * length * length + 3 * length * width;
+            let kept = heads * length * length + 3 * length * width;
             b.note("", format!("attention {heads}"), &[length, width], 0, kept);
             let out = Linear::new(b, "out", &[length, width], width, gain);
             Self { qkv, out, heads }
@@ -72,10 +72,18 @@ impl Attention {
     /// `[rows, length, width]` to the same.
     #[must_use]
     pub fn forward(&self, pass: &Pass<'_>, x: Tensor<3>, mask: Option<&Mask>) -> Tensor<3> {
-        let [rows, length, width] = x.dims();
-        let inside = width / self.heads;
         let given = x.dtype();
         let qkv = pass.for_product(self.qkv.forward(pass, x));
+        let mask = mask.map(|Mask(mask)| mask);
+        let joined = kernel::attend(&qkv, self.heads, mask)
+            .unwrap_or_else(|| self.by_library(pass, &qkv, mask));
+        self.out.forward(pass, joined.cast(given))
+    }
+
+    fn by_library(&self, pass: &Pass<'_>, qkv: &Tensor<3>, mask: Option<&Tensor<4>>) -> Tensor<3> {
+        let [rows, length, columns] = qkv.dims();
+        let width = columns / 3;
+        let inside = width / self.heads;
         let head = |i: usize| {
             qkv.clone()
                 .narrow(2, i * width, width)
@@ -84,13 +92,12 @@ impl Attention {
         };
         let scale = 1.0 / exact_len(inside).sqrt();
         let mut scores = in_f32((head(0) * scale).matmul(head(1).swap_dims(2, 3)));
-        if let Some(Mask(mask)) = mask {
+        if let Some(mask) = mask {
             scores = scores + mask.clone();
         }
         let shares = pass.for_product(activation::softmax(scores, 3));
         let seen = shares.matmul(head(2)).swap_dims(1, 2);
-        let joined = seen.reshape([rows, length, width]).cast(given);
-        self.out.forward(pass, joined)
+        seen.reshape([rows, length, width])
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::number::exact_len;
 use burn::tensor::{Tensor, activation, module};
 
-use super::{Builder, Initial, Pass, Slot, in_f32};
+use super::{Builder, Initial, Pass, Slot, in_f32, kernel};
 
 /// An LSTM layer (Hochreiter and Schmidhuber 1997) with a forget gate (Gers, Schmidhuber, Cummins 2000):
 ///
@@ -42,26 +42,37 @@ impl Lstm {
             width,
         });
         let parameters = 4 * width * (from + width + 1);
-        let kept = steps * (from + 12 * width);
+        let kept = steps * (from + 6 * width);
         builder.note(name, "lstm".into(), &[steps, width], parameters, kept);
         layer
     }
 
-    /// The state after each step, `[rows, width]`, from each step's input, `[rows, in]`.
-    ///
-    /// Steps come one by one because the gradient of taking one out of a tensor is as large as that tensor: over all
-    /// steps that would cost their number squared.
+    /// `[rows, steps, in]` to the state after each step, `[rows, steps, width]`.
     #[must_use]
-    pub fn forward(&self, pass: &Pass<'_>, steps: Vec<Tensor<2>>) -> Vec<Tensor<2>> {
+    pub fn forward(&self, pass: &Pass<'_>, x: Tensor<3>) -> Tensor<3> {
+        let given = x.dtype();
+        let x = pass.for_product(x);
         let product = |slot| -> Tensor<2> { pass.for_product(pass.parameter(slot)) };
-        let (input, recurrent) = (product(self.input), product(self.state));
+        let (input, state) = (product(self.input), product(self.state));
         let bias = Tensor::cat(self.biases.map(|slot| pass.parameter(slot)).to_vec(), 0);
-        let bias: Tensor<1> = pass.for_product(bias);
+        let bias = pass.for_product(bias);
+        let states = kernel::lstm(&x, [&input, &state], &bias)
+            .unwrap_or_else(|| self.by_library(pass, x, [input, state], &bias));
+        states.cast(given)
+    }
+
+    /// Step by step: the gradient of taking one out of a tensor is as large as that tensor, and over all steps would cost
+    /// their number squared.
+    fn by_library(
+        &self,
+        pass: &Pass<'_>,
+        x: Tensor<3>,
+        [input, recurrent]: [Tensor<2>; 2],
+        bias: &Tensor<1>,
+    ) -> Tensor<3> {
         let mut before: Option<[Tensor<2>; 2]> = None;
-        let mut states = Vec::with_capacity(steps.len());
-        for x in steps {
-            let given = x.dtype();
-            let x = pass.for_product(x);
+        let mut states = Vec::new();
+        for x in unstack(x) {
             let mut gates = in_f32(module::linear(x, input.clone(), Some(bias.clone())));
             if let Some([state, _]) = &before {
                 let state = pass.for_product(state.clone());
@@ -73,15 +84,15 @@ impl Lstm {
                 cell = cell + activation::sigmoid(gate(1)) * before;
             }
             let state = activation::sigmoid(gate(3)) * cell.clone().tanh();
-            states.push(state.clone().cast(given));
+            states.push(state.clone());
             before = Some([state, cell]);
         }
-        states
+        Tensor::stack(states, 1)
     }
 }
 
 /// The steps of `[rows, steps, width]`.
-pub(crate) fn unstack(x: Tensor<3>) -> Vec<Tensor<2>> {
+fn unstack(x: Tensor<3>) -> Vec<Tensor<2>> {
     let [rows, steps, width] = x.dims();
     (0..steps)
         .map(|step| x.clone().narrow(1, step, 1).reshape([rows, width]))
@@ -102,8 +113,8 @@ mod tests {
                 (first, Lstm::new(b, "b", [4, 5], 2))
             },
             |(first, second), pass, x| {
-                let states = second.forward(pass, first.forward(pass, unstack(x)));
-                Tensor::stack::<3>(states, 1)
+                let states = first.forward(pass, x);
+                second.forward(pass, states)
             },
         );
     }
@@ -122,9 +133,7 @@ mod tests {
     #[test]
     fn states_are_those_of_the_definition() {
         let build = |b: &mut Builder| Lstm::new(b, "l", [3, 2], 1);
-        let (bucket, x, y) = check::outputs([1, 3, 2], build, |l, pass, x| {
-            Tensor::stack::<3>(l.forward(pass, unstack(x)), 1)
-        });
+        let (bucket, x, y) = check::outputs([1, 3, 2], build, |l, pass, x| l.forward(pass, x));
         let sigmoid = |v: f64| 1.0 / (1.0 + (-v).exp());
         let (mut state, mut cell) = (0.0, 0.0);
         let mut expected = Vec::new();

@@ -41,6 +41,5 @@ pub use self::{
 };
 pub(crate) use self::{
     builder::bucket_len,
-    lstm::unstack,
     pass::{PassSettings, Training},
 };

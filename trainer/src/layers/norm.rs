@@ -6,7 +6,7 @@
 use crate::number::exact_len;
 use burn::tensor::{Tensor, module};
 
-use super::{Buffer, Builder, Initial, Pass, Slot, in_f32};
+use super::{Buffer, Builder, Initial, Pass, Slot, in_f32, kernel};
 
 const EPSILON: f64 = 1e-5;
 
@@ -101,7 +101,7 @@ impl LayerNorm {
     pub fn new(builder: &mut Builder, name: &str, sizes: &[usize]) -> Self {
         let width = *sizes.last().expect("a sample has sizes");
         let affine = builder.within(name, |b| Affine::new(b, width, 1.0));
-        let kept = 3 * sizes.iter().product::<usize>();
+        let kept = sizes.iter().product();
         builder.note(name, "layer norm".into(), sizes, 2 * width, kept);
         Self { affine }
     }
@@ -112,7 +112,7 @@ impl LayerNorm {
         let scale = pass.parameter(self.affine.scale);
         let shift = pass.parameter(self.affine.shift);
         let given = x.dtype();
-        module::layer_norm(in_f32(x), scale, Some(shift), EPSILON).cast(given)
+        kernel::layer_norm(in_f32(x), [scale, shift], EPSILON).cast(given)
     }
 }
 

@@ -6,7 +6,7 @@ use feedline_schemas::config::ModelConfig;
 use super::blocks::size;
 use crate::{
     error::{Error, config as wrong},
-    layers::{Builder, Dropout, Embedding, Gain, Layout, Linear, Lstm, Pass, unstack},
+    layers::{Builder, Dropout, Embedding, Gain, Layout, Linear, Lstm, Pass},
     model::{Input, Model, Objective},
 };
 
@@ -29,14 +29,12 @@ impl Stack {
         }
     }
 
-    /// The highest layer's state after each step.
-    fn forward(&self, pass: &Pass<'_>, steps: Vec<Tensor<2>>) -> Vec<Tensor<2>> {
-        let mut steps = steps;
-        for (lstm, dropout) in &self.layers {
-            let states = lstm.forward(pass, steps).into_iter();
-            steps = states.map(|state| dropout.forward(pass, state)).collect();
-        }
-        steps
+    /// `[rows, steps, in]` to the highest layer's state after each step.
+    fn forward(&self, pass: &Pass<'_>, x: Tensor<3>) -> Tensor<3> {
+        let layers = self.layers.iter();
+        layers.fold(x, |x, (lstm, dropout)| {
+            dropout.forward(pass, lstm.forward(pass, x))
+        })
     }
 }
 
@@ -89,9 +87,10 @@ impl Model for Series {
         let x = input.rows();
         let [rows, features] = x.dims();
         let x = x.reshape([rows, self.steps, features / self.steps]);
-        let mut states = self.stack.forward(pass, unstack(x));
-        let last = states.pop().expect("a row has steps");
-        self.last.forward(pass, last)
+        let states = self.stack.forward(pass, x);
+        let width = states.dims()[2];
+        let last = states.narrow(1, self.steps - 1, 1);
+        self.last.forward(pass, last.reshape([rows, width]))
     }
 }
 
@@ -132,8 +131,7 @@ impl Model for Language {
     fn forward(&self, pass: &mut Pass<'_>, input: &Input) -> Tensor<2> {
         let ids = input.tokens().ids.clone();
         let [rows, length] = ids.dims();
-        let steps = unstack(self.tokens.forward(pass, ids));
-        let states = Tensor::stack::<3>(self.stack.forward(pass, steps), 1);
+        let states = self.stack.forward(pass, self.tokens.forward(pass, ids));
         let scores = self.scores.forward(pass, states);
         scores.reshape([rows * length, self.vocabulary])
     }

@@ -14,7 +14,7 @@ use burn::{
 };
 use macerator::{AutoArch, Simd, WithSimd};
 
-use super::{super::conv::Window, Kernel, Operand, apply, contiguous, shape, tensor};
+use super::{super::conv::Window, Kernel, Operand, apply, contiguous, math, shape, tensor};
 use crate::number::single;
 
 /// Columns that a matrix has at least, where there are pictures enough.
@@ -403,16 +403,8 @@ struct Sum<'a>(&'a [f32]);
 impl WithSimd for Sum<'_> {
     type Output = f32;
 
-    /// In sixteen sums side by side, so that the order does not depend on the machine.
     #[inline(always)]
     fn with_simd<S: Simd>(self) -> f32 {
-        let (whole, rest) = self.0.as_chunks::<16>();
-        let mut sums = [0.0; 16];
-        for numbers in whole {
-            for (sum, number) in sums.iter_mut().zip(numbers) {
-                *sum += number;
-            }
-        }
-        sums.iter().sum::<f32>() + rest.iter().sum::<f32>()
+        math::sum(self.0)
     }
 }

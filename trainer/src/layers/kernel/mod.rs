@@ -8,9 +8,12 @@
 //! runs. They neither add in another order nor fuse a product with a sum, so the set does not change the bits; matrix
 //! products are the library's. Nothing here starts a thread.
 
+mod attention;
 mod convolution;
 mod elementwise;
+mod lstm;
 mod math;
+mod norm;
 mod pool;
 
 use std::fmt::Debug;
@@ -30,8 +33,11 @@ use burn::{
 };
 
 pub(super) use self::{
+    attention::attend,
     convolution::convolve,
     elementwise::{gelu, relu, silu},
+    lstm::lstm,
+    norm::layer_norm,
     pool::largest,
 };
 
@@ -76,6 +82,13 @@ impl Operand {
         }
     }
 
+    fn into_plain(self) -> FlexTensor {
+        match self {
+            Self::Plain(x) => x,
+            Self::Traced(x) => x.into_primitive(),
+        }
+    }
+
     fn into_traced(self) -> FloatTensor<Traced> {
         match self {
             Self::Plain(x) => Traced::from_inner(x),
@@ -100,10 +113,7 @@ fn apply<const N: usize, const D: usize, K: Kernel<N>>(
             OpsKind::UnTracked(step) => step.finish(value),
         })
     } else {
-        let inputs = operands.map(|x| match x {
-            Operand::Plain(x) => x,
-            Operand::Traced(_) => unreachable!("none is traced"),
-        });
+        let inputs = operands.map(Operand::into_plain);
         Tensor::from_primitive::<Flex>(kernel.value(inputs).0)
     }
 }
