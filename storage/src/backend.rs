@@ -31,8 +31,8 @@ pub(crate) trait Backend: Debug + Send + Sync {
     fn reconnect(&self);
     /// Its size in bytes.
     async fn size(&self, path: &str) -> Result<u64, Error>;
-    /// Replaces it atomically and durably.
-    async fn put(&self, path: &str, bytes: Bytes) -> Result<(), Error>;
+    /// Replaces it with `parts`, one after the other, atomically and durably.
+    async fn put(&self, path: &str, parts: Vec<Bytes>) -> Result<(), Error>;
     /// Creates it if absent, atomically and durably.
     async fn create(&self, path: &str, bytes: Bytes) -> Result<Created, Error>;
     /// All objects below a folder (the empty one is everything), in any order.

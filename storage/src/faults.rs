@@ -203,8 +203,8 @@ impl Backend for FaultyBackend {
     async fn size(&self, path: &str) -> Result<u64, Error> {
         self.inner.size(path).await
     }
-    async fn put(&self, path: &str, bytes: Bytes) -> Result<(), Error> {
-        self.run(Operation::Put, "write", path, self.inner.put(path, bytes))
+    async fn put(&self, path: &str, parts: Vec<Bytes>) -> Result<(), Error> {
+        self.run(Operation::Put, "write", path, self.inner.put(path, parts))
             .await
             .map(|(done, _)| done)
     }

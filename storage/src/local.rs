@@ -7,6 +7,7 @@ use std::{
     fs::{self, File},
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     ops::Range,
+    os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
     process,
     sync::atomic::{AtomicU64, Ordering},
@@ -41,6 +42,25 @@ impl LocalBackend {
         } else {
             self.root.join(path)
         }
+    }
+
+    /// Cuts the file at `offset` and writes `bytes` there, durably but not atomically.
+    pub(crate) async fn put_tail(
+        &self,
+        path: &str,
+        offset: u64,
+        bytes: Bytes,
+    ) -> Result<(), Error> {
+        self.blocking("write", path, move |target| {
+            let file = File::options().write(true).open(target)?;
+            if file.metadata()?.len() < offset {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            file.set_len(offset)?;
+            file.write_all_at(&bytes, offset)?;
+            file.sync_data()
+        })
+        .await
     }
 
     /// Runs `work` where blocking is allowed.
@@ -97,9 +117,9 @@ impl Backend for LocalBackend {
             .await
     }
 
-    async fn put(&self, path: &str, bytes: Bytes) -> Result<(), Error> {
+    async fn put(&self, path: &str, parts: Vec<Bytes>) -> Result<(), Error> {
         self.blocking("write", path, move |target| {
-            let temporary = write_temporary(target, &bytes)?;
+            let temporary = write_temporary(target, &parts)?;
             fs::rename(&temporary, target).inspect_err(|_| remove(&temporary))?;
             sync_folder(target)
         })
@@ -108,7 +128,7 @@ impl Backend for LocalBackend {
 
     async fn create(&self, path: &str, bytes: Bytes) -> Result<Created, Error> {
         self.blocking("create", path, move |target| {
-            let temporary = write_temporary(target, &bytes)?;
+            let temporary = write_temporary(target, &[bytes])?;
             let linked = fs::hard_link(&temporary, target);
             remove(&temporary);
             match linked {
@@ -142,7 +162,7 @@ impl Backend for LocalBackend {
     }
 }
 
-fn write_temporary(target: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
+fn write_temporary(target: &Path, parts: &[Bytes]) -> io::Result<PathBuf> {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let parent = target.parent().unwrap_or_else(|| Path::new("."));
     create_folders(parent)?;
@@ -151,7 +171,7 @@ fn write_temporary(target: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
     let time = SystemClock.unix().as_nanos();
     let temporary = parent.join(format!("{TEMPORARY}{}-{number}-{time:x}", process::id()));
     let written = File::create_new(&temporary).and_then(|mut file| {
-        file.write_all(bytes)?;
+        parts.iter().try_for_each(|part| file.write_all(part))?;
         file.sync_all()
     });
     // After a failed fsync the kernel may have dropped the pages: the file is given up, never synced again.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _};
 use object_store::{
     Extensions, GetOptions, GetRange, GetResult, ObjectStore, ObjectStoreExt as _, PutMode,
-    PutOptions, path::Path,
+    PutOptions, PutPayload, path::Path,
 };
 
 use crate::{
@@ -156,8 +156,9 @@ impl Backend for ObjectBackend {
             .map_err(|e| self.error("look up", path, e))
     }
 
-    async fn put(&self, path: &str, bytes: Bytes) -> Result<(), Error> {
-        let put = self.store.put(&self.location(path), bytes.into()).await;
+    async fn put(&self, path: &str, parts: Vec<Bytes>) -> Result<(), Error> {
+        let payload = PutPayload::from_iter(parts);
+        let put = self.store.put(&self.location(path), payload).await;
         put.map(drop).map_err(|e| self.error("write", path, e))
     }
 

@@ -277,7 +277,33 @@ impl Store {
     /// # Errors
     /// [`Error::Full`], [`Error::Denied`], or what the store said; the old object is then still there.
     pub async fn put(&self, path: &str, bytes: Bytes) -> Result<(), Error> {
-        self.backend.put(&self.full(path), bytes).await
+        self.put_parts(path, vec![bytes]).await
+    }
+
+    /// As [`put`](Self::put), of an object whose bytes lie in several places: `parts`, one after the other. They are not
+    /// copied into one.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub async fn put_parts(&self, path: &str, parts: Vec<Bytes>) -> Result<(), Error> {
+        self.backend.put(&self.full(path), parts).await
+    }
+
+    /// Cuts a file at `offset` and writes `bytes` there: a file that grows need not be written whole each time. False, and
+    /// nothing is done, where files cannot be changed: the store is no local disk, or has faults.
+    ///
+    /// Durable when it returns, but not atomic: a crash may leave part of `bytes`, never less than `offset` bytes.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Full`], or what the disk said, such as that the file is shorter than `offset`.
+    pub async fn put_tail(&self, path: &str, offset: u64, bytes: Bytes) -> Result<bool, Error> {
+        match &self.place {
+            Place::Local(local) if !self.has_faults => {
+                local.put_tail(&self.full(path), offset, bytes).await?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
     }
 
     /// Creates an object if it is absent. Atomic and durable when it returns.
@@ -420,6 +446,9 @@ mod tests {
         store.put("d/x", "one".into()).await.unwrap();
         store.put("d/x", "two!".into()).await.unwrap();
         assert_eq!(store.get("d/x").await.unwrap(), "two!");
+        let parts = ["t", "", "wo", "!"].map(Bytes::from).to_vec();
+        store.put_parts("d/x", parts).await.unwrap();
+        assert_eq!(store.get("d/x").await.unwrap(), "two!");
         assert_eq!(store.get_range("d/x", 1..3).await.unwrap(), "wo");
         assert!(matches!(
             store.get_range("d/x", 2..9).await,
@@ -503,6 +532,25 @@ mod tests {
             .unwrap()
             .collect();
         assert_eq!(names.len(), 1, "{names:?}");
+    }
+
+    #[tokio::test]
+    async fn the_tail_of_a_local_file_is_replaced_and_nothing_else_is_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path().to_str().unwrap(), &StoreOptions::default()).unwrap();
+        let missing = store.put_tail("x", 0, "a".into()).await.unwrap_err();
+        assert!(missing.is_not_found());
+        store.put("x", "one\ntorn".into()).await.unwrap();
+        assert!(store.put_tail("x", 4, "two\n".into()).await.unwrap());
+        assert!(store.put_tail("x", 8, "3".into()).await.unwrap());
+        assert_eq!(store.get("x").await.unwrap(), "one\ntwo\n3");
+        assert!(store.put_tail("x", 99, "far".into()).await.is_err());
+        assert_eq!(store.get("x").await.unwrap(), "one\ntwo\n3");
+        let faulty = store.with_faults(Faults::new(vec![]));
+        for other in [faulty, Store::memory()] {
+            assert!(!other.put_tail("x", 0, "!".into()).await.unwrap());
+        }
+        assert_eq!(store.get("x").await.unwrap(), "one\ntwo\n3");
     }
 
     #[tokio::test(start_paused = true)]

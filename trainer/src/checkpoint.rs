@@ -8,24 +8,26 @@
 //!
 //! A checkpoint is there complete or not at all. Older ones are removed only after a newer one is durable, so a crash at
 //! any instant leaves at least one; when the newest cannot be used the one before it is taken.
+//!
+//! A [`Saver`] writes in the background, out of a copy of the numbers that is made between two steps; nothing else of
+//! the size of the model is allocated for it.
 
-use std::collections::{BTreeMap, HashMap};
+mod decode;
+mod encode;
+mod saver;
 
-use feedline_schemas::{
-    ContractError,
-    checkpoint::CheckpointHeader,
-    decode as decode_document, encode as encode_document,
-    ids::{Hash128, Step},
+use std::sync::Arc;
+
+use feedline_schemas::{checkpoint::CheckpointHeader, ids::Step};
+
+pub(crate) use self::{
+    decode::{Expected, decode},
+    encode::{Frozen, Numbers},
+    saver::{Job, Saved, Saver, Snapshots},
 };
-use safetensors::{
-    SafeTensors,
-    tensor::{Dtype, TensorView},
-};
-use xxhash_rust::xxh3::Xxh3;
-
 use crate::{
     error::Error,
-    model::{Parameter, bucket_len},
+    model::Parameter,
     optimizer::{StateBucket, StateLayout},
     run_folder::RunFolder,
 };
@@ -51,244 +53,31 @@ pub(crate) struct Snapshot {
     pub(crate) best: Option<Vec<f32>>,
 }
 
-/// A [`Snapshot`] that borrows its tensors.
-#[derive(Clone, Debug)]
-pub(crate) struct SnapshotRef<'a> {
-    /// The header; its hashes are filled in.
-    pub(crate) header: CheckpointHeader,
-    /// All parameters.
-    pub(crate) parameters: &'a [f32],
-    /// State of the optimizer.
-    pub(crate) state: &'a [StateBucket],
-    /// The average of the weights.
-    pub(crate) average: Option<&'a [f32]>,
-    /// The best weights, when they are not `parameters`.
-    pub(crate) best: Option<&'a [f32]>,
-}
-
-/// Serializes a snapshot; the same snapshot always gives the same bytes.
-pub(crate) fn encode(layout: &[Parameter], snapshot: SnapshotRef<'_>) -> Vec<u8> {
-    let mut tensors: BTreeMap<String, (Vec<usize>, Vec<u8>)> = BTreeMap::new();
-    let mut add_bucket = |prefix: &str, bucket: &[f32]| {
-        for parameter in layout {
-            let bytes = to_bytes(&bucket[parameter.range.clone()]);
-            tensors.insert(
-                format!("{prefix}.{}", parameter.name),
-                (parameter.shape.clone(), bytes),
-            );
-        }
-    };
-    add_bucket("parameter", snapshot.parameters);
-    if let Some(average) = snapshot.average {
-        add_bucket("average", average);
-    }
-    if let Some(best) = snapshot.best {
-        add_bucket("best", best);
-    }
-    for StateBucket { name, values } in snapshot.state {
-        if !values.is_empty() {
-            tensors.insert(state_name(name), (vec![values.len()], to_bytes(values)));
-        }
-    }
-    let tensor_hash = hash_of(
-        tensors
-            .iter()
-            .map(|(name, (_, bytes))| (name.as_str(), bytes.as_slice())),
-    );
-    let header = with_header_hash(CheckpointHeader {
-        tensor_hash,
-        ..snapshot.header
-    });
-    let json = String::from_utf8(encode_document(&header)).expect("JSON is UTF-8");
-    let views = tensors.iter().map(|(name, (shape, bytes))| {
-        let view = TensorView::new(Dtype::F32, shape.clone(), bytes)
-            .expect("the bucket has the layout's length");
-        (name, view)
-    });
-    safetensors::serialize(
-        views,
-        Some(HashMap::from([(METADATA_KEY.to_owned(), json)])),
-    )
-    .expect("a model has fewer tensors than fill a safetensors header")
-}
-
 fn state_name(bucket: &str) -> String {
     format!("optimizer.all.{bucket}")
 }
 
-/// What a file of snapshots holds.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Expected<'a> {
-    /// The model's parameters.
-    pub(crate) parameters: &'a [Parameter],
-    /// The optimizer's state; empty for `best.safetensors`.
-    pub(crate) state: &'a StateLayout,
-}
-
-/// Reads a snapshot and verifies every byte of it. `url` is for messages.
-///
-/// # Errors
-/// [`Error::Damaged`], or [`Error::Contract`] when it was written by a newer version.
-pub(crate) fn decode(url: &str, bytes: &[u8], expected: Expected<'_>) -> Result<Snapshot, Error> {
-    let layout = expected.parameters;
-    let damaged = |reason: String| Error::Damaged {
-        url: url.to_owned(),
-        reason,
-    };
-    let file = SafeTensors::deserialize(bytes)
-        .map_err(|e| damaged(format!("it is not a safetensors file: {e}")))?;
-    let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(|e| damaged(e.to_string()))?;
-    let json = metadata
-        .metadata()
-        .as_ref()
-        .and_then(|entries| entries.get(METADATA_KEY));
-    let json = json.ok_or_else(|| damaged(format!("it has no metadata entry `{METADATA_KEY}`")))?;
-    let header: CheckpointHeader = decode_document(url, json.as_bytes()).map_err(|e| match e {
-        ContractError::Malformed { path, reason, .. } => {
-            damaged(format!("its header is malformed at `{path}`: {reason}"))
-        }
-        other => Error::Contract(other),
-    })?;
-    if with_header_hash(header.clone()).header_hash != header.header_hash {
-        return Err(damaged("its header does not match its hash".into()));
-    }
-    let tensors: BTreeMap<&str, TensorView<'_>> = file.iter().collect();
-    let found = hash_of(tensors.iter().map(|(name, view)| (*name, view.data())));
-    if found != header.tensor_hash {
-        return Err(damaged(format!(
-            "its tensors have hash `{found}`, its header says `{}`",
-            header.tensor_hash
-        )));
-    }
-    let mut reader = Reader {
-        tensors,
-        damaged: &damaged,
-    };
-    let snapshot = Snapshot {
-        parameters: reader.bucket("parameter", layout)?,
-        state: reader.state(expected.state)?,
-        average: reader.bucket_opt("average", layout)?,
-        best: reader.bucket_opt("best", layout)?,
-        header,
-    };
-    match reader.tensors.keys().next() {
-        None => Ok(snapshot),
-        Some(name) => Err(damaged(format!(
-            "it has a tensor `{name}` that the model has not"
-        ))),
-    }
-}
-
-/// Takes tensors out of a file.
-struct Reader<'a, F> {
-    tensors: BTreeMap<&'a str, TensorView<'a>>,
-    damaged: &'a F,
-}
-
-impl<F: Fn(String) -> Error> Reader<'_, F> {
-    fn has(&self, prefix: &str) -> bool {
-        self.tensors.keys().any(|name| name.starts_with(prefix))
-    }
-
-    /// The bucket, where the file has any of it.
-    fn bucket_opt(
-        &mut self,
-        prefix: &str,
-        layout: &[Parameter],
-    ) -> Result<Option<Vec<f32>>, Error> {
-        let there = self.has(&format!("{prefix}."));
-        there.then(|| self.bucket(prefix, layout)).transpose()
-    }
-
-    fn bucket(&mut self, prefix: &str, layout: &[Parameter]) -> Result<Vec<f32>, Error> {
-        let mut bucket = Vec::with_capacity(bucket_len(layout));
-        for parameter in layout {
-            bucket.extend(self.tensor(&format!("{prefix}.{}", parameter.name), &parameter.shape)?);
-        }
-        Ok(bucket)
-    }
-
-    fn state(&mut self, layout: &StateLayout) -> Result<Vec<StateBucket>, Error> {
-        let mut bucket = |(name, len): &(String, usize)| {
-            let values = if *len > 0 {
-                self.tensor(&state_name(name), &[*len])?
-            } else {
-                vec![]
-            };
-            Ok(StateBucket {
-                name: name.clone(),
-                values,
-            })
-        };
-        layout.iter().map(&mut bucket).collect()
-    }
-
-    fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>, Error> {
-        let view = self
-            .tensors
-            .remove(name)
-            .ok_or_else(|| (self.damaged)(format!("it lacks tensor `{name}`")))?;
-        if view.dtype() != Dtype::F32 || view.shape() != shape {
-            let (dtype, found) = (view.dtype(), view.shape());
-            return Err((self.damaged)(format!(
-                "tensor `{name}` is {dtype:?} {found:?}, the model's is F32 {shape:?}"
-            )));
-        }
-        let (words, _) = view.data().as_chunks::<4>();
-        Ok(words.iter().map(|word| f32::from_le_bytes(*word)).collect())
-    }
-}
-
-fn to_bytes(values: &[f32]) -> Vec<u8> {
-    values
-        .iter()
-        .flat_map(|value| value.to_le_bytes())
-        .collect()
-}
-
-/// xxh3-128 over names and bytes, in the order given.
-fn hash_of<'a>(tensors: impl Iterator<Item = (&'a str, &'a [u8])>) -> Hash128 {
-    let mut hasher = Xxh3::new();
-    for (name, bytes) in tensors {
-        hasher.update(name.as_bytes());
-        hasher.update(bytes);
-    }
-    Hash128::new(hasher.digest128())
-}
-
-fn with_header_hash(header: CheckpointHeader) -> CheckpointHeader {
-    let zeroed = CheckpointHeader {
-        header_hash: Hash128::new(0),
-        ..header
-    };
-    let header_hash = Hash128::of(&encode_document(&zeroed));
-    CheckpointHeader {
-        header_hash,
-        ..zeroed
-    }
-}
-
 /// The checkpoints of a run.
 #[derive(Clone, Debug)]
-pub(crate) struct Checkpoints<'a> {
-    folder: &'a RunFolder,
-    layout: Vec<Parameter>,
+pub(crate) struct Checkpoints {
+    folder: RunFolder,
+    layout: Arc<[Parameter]>,
     state: StateLayout,
     keep: usize,
 }
 
-impl<'a> Checkpoints<'a> {
+impl Checkpoints {
     /// The checkpoints in `folder` of a model with this layout, whose optimizer has state of that layout. The newest
     /// `keep` are kept.
     pub(crate) fn new(
-        folder: &'a RunFolder,
+        folder: RunFolder,
         layout: &[Parameter],
         state: StateLayout,
         keep: u32,
     ) -> Self {
         Self {
             folder,
-            layout: layout.to_vec(),
+            layout: layout.into(),
             state,
             keep: keep as usize,
         }
@@ -311,10 +100,10 @@ impl<'a> Checkpoints<'a> {
     ///
     /// # Errors
     /// [`Error::Storage`] when it could not be written; one that could not be removed is only logged.
-    pub(crate) fn save(&self, snapshot: SnapshotRef<'_>) -> Result<(), Error> {
-        let step = snapshot.header.step;
-        self.folder
-            .put(&path(step), encode(&self.layout, snapshot))?;
+    pub(crate) fn save(&self, frozen: Frozen) -> Result<(), Error> {
+        let step = frozen.header.step;
+        let parts = encode::encode(&self.layout, frozen);
+        self.folder.put_parts(&path(step), parts)?;
         self.tidy(step);
         Ok(())
     }
@@ -381,8 +170,9 @@ impl<'a> Checkpoints<'a> {
     ///
     /// # Errors
     /// [`Error::Storage`].
-    pub(crate) fn save_best(&self, snapshot: SnapshotRef<'_>) -> Result<(), Error> {
-        self.folder.put(BEST_PATH, encode(&self.layout, snapshot))
+    pub(crate) fn save_best(&self, frozen: Frozen) -> Result<(), Error> {
+        let parts = encode::encode(&self.layout, frozen);
+        self.folder.put_parts(BEST_PATH, parts)
     }
 
     /// Reads the best weights, or `None` when they were not written yet.

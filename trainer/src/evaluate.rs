@@ -47,7 +47,7 @@ pub fn evaluate_with(
     let keep = config.checkpoint.keep;
     let parameters = engine.model().layout().entries();
     let state = opened.plan.settings.optimizer_state(&engine.trained());
-    let checkpoints = Checkpoints::new(&opened.folder, parameters, state, keep);
+    let checkpoints = Checkpoints::new(opened.folder.clone(), parameters, state, keep);
     let (checkpoint, snapshot) = kept(&opened.plan, &opened.folder, &checkpoints)?;
     let bucket = snapshot.best.unwrap_or(snapshot.parameters);
     let at = (snapshot.header.step, snapshot.header.epoch);
@@ -88,7 +88,7 @@ pub fn evaluate_with(
 fn kept(
     plan: &Plan,
     folder: &RunFolder,
-    checkpoints: &Checkpoints<'_>,
+    checkpoints: &Checkpoints,
 ) -> Result<(String, Snapshot), Error> {
     let newest = checkpoints.newest(|snapshot| plan.accepts(snapshot));
     match checkpoints.best() {

@@ -5,21 +5,29 @@
 //! never was: on resume, lines written after the checkpoint are cut off, and before a checkpoint is written all its
 //! lines are.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use feedline_schemas::ids::{Epoch, Step};
 use feedline_storage::clock::Clock;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    error::Error, metrics::Metrics, run_folder::RunFolder, session::Watch,
+    error::Error,
+    metrics::Metrics,
+    run_folder::{Background, RunFolder},
+    session::Watch,
     track::tensorboard::EventFiles,
 };
 
 const PATH: &str = "metrics.jsonl";
 
-/// Time between two writes of the file while no checkpoint asks for one: it is written whole.
-const FLUSH_EVERY: Duration = Duration::from_secs(5);
+/// Time between two writes of the file while no checkpoint asks for one. Only a local file can be added to; others are
+/// written whole.
+const WRITE_EVERY_LOCAL: Duration = Duration::from_secs(5);
+const WRITE_EVERY: Duration = Duration::from_secs(60);
 
 /// One line.
 #[derive(Clone, Debug, Serialize)]
@@ -41,12 +49,23 @@ pub(crate) enum Line {
         samples_per_s: f64,
         /// Share of that time spent waiting for batches.
         data_wait_share: f64,
+        /// Seconds since the last line that training stood still for checkpoints.
+        save_stall_s: f64,
         /// Seconds of that time spent on exchanging gradients; absent with one rank.
         #[serde(skip_serializing_if = "Option::is_none")]
         communication_s: Option<f64>,
         /// Bytes the process holds in memory; absent where the system does not tell.
         #[serde(skip_serializing_if = "Option::is_none")]
         memory_bytes: Option<u64>,
+    },
+    /// A checkpoint could not be written; the one before it is kept.
+    SaveFailed {
+        /// Steps taken when that was noticed.
+        step: Step,
+        /// Epoch in progress.
+        epoch: Epoch,
+        /// Why.
+        reason: String,
     },
     /// One epoch.
     Epoch {
@@ -74,15 +93,31 @@ struct Timed<'a> {
     unix_s: f64,
 }
 
-/// The file, and the event files that follow from it.
+/// The file as training sees it: lines are added to memory, and written in the background.
 #[derive(Debug)]
 pub(crate) struct MetricsLog<'a> {
-    folder: &'a RunFolder,
     clock: &'a dyn Clock,
-    events: EventFiles,
-    text: String,
-    written: usize,
+    file: Arc<LogFile>,
+    /// A write under way, and when it was begun.
+    writing: Option<Background<Result<(), Error>>>,
     written_at: Duration,
+}
+
+/// The file, its lines, and the event files that follow from it.
+#[derive(Debug)]
+pub(crate) struct LogFile {
+    folder: RunFolder,
+    text: Mutex<String>,
+    /// Held while it is written.
+    written: Mutex<Written>,
+}
+
+/// What this process has written.
+#[derive(Debug)]
+struct Written {
+    /// Bytes of the text.
+    bytes: usize,
+    events: EventFiles,
 }
 
 /// What cutting looks at.
@@ -95,19 +130,8 @@ struct Head {
 
 impl<'a> MetricsLog<'a> {
     /// An empty file; one that is there is replaced at the first write.
-    pub(crate) fn new(folder: &'a RunFolder, watch: Watch<'a>) -> Self {
-        Self::with(folder, watch, String::new())
-    }
-
-    fn with(folder: &'a RunFolder, watch: Watch<'a>, text: String) -> Self {
-        Self {
-            folder,
-            clock: watch.clock,
-            events: EventFiles::new(&text),
-            text,
-            written: 0,
-            written_at: watch.clock.monotonic(),
-        }
+    pub(crate) fn new(folder: RunFolder, watch: Watch<'a>) -> Self {
+        Self::with_text(folder, watch, String::new())
     }
 
     /// The file as it was after `step` steps with `epoch` in progress.
@@ -115,59 +139,110 @@ impl<'a> MetricsLog<'a> {
     /// # Errors
     /// [`Error::Storage`].
     pub(crate) fn resume(
-        folder: &'a RunFolder,
+        folder: RunFolder,
         watch: Watch<'a>,
         step: Step,
         epoch: Epoch,
     ) -> Result<Self, Error> {
         let bytes = folder.get_opt(PATH)?.unwrap_or_default();
         let text = cut(&String::from_utf8_lossy(&bytes), step, epoch);
-        Ok(Self::with(folder, watch, text))
+        Ok(Self::with_text(folder, watch, text))
+    }
+
+    fn with_text(folder: RunFolder, watch: Watch<'a>, text: String) -> Self {
+        let file = LogFile {
+            folder,
+            text: Mutex::new(text),
+            written: Mutex::new(Written {
+                bytes: 0,
+                events: EventFiles::new(""),
+            }),
+        };
+        Self {
+            clock: watch.clock,
+            file: Arc::new(file),
+            writing: None,
+            written_at: watch.clock.monotonic(),
+        }
     }
 
     /// Where the file is.
     pub(crate) fn url(&self) -> String {
-        self.folder.url_of(PATH)
+        self.file.folder.url_of(PATH)
     }
 
-    /// Adds a line; the file is written now and then.
-    ///
-    /// # Errors
-    /// [`Error::Storage`].
-    pub(crate) fn add(&mut self, line: &Line, now: Duration) -> Result<(), Error> {
+    /// The file, for a checkpoint to write before itself.
+    pub(crate) fn file(&self) -> Arc<LogFile> {
+        Arc::clone(&self.file)
+    }
+
+    /// Adds a line. Now and then a write of the file is begun; one that fails is logged, and its lines are written with
+    /// the next.
+    pub(crate) fn add(&mut self, line: &Line, now: Duration) {
         let unix_s = self.clock.unix().as_secs_f64();
-        let line = serde_json::to_string(&Timed { line, unix_s }).expect("a line has string keys");
-        self.text.push_str(&line);
-        self.text.push('\n');
-        self.events.add(&line);
-        if now.saturating_sub(self.written_at) >= FLUSH_EVERY {
-            self.flush(now)
+        let json = serde_json::to_string(&Timed { line, unix_s }).expect("a line has string keys");
+        lock(&self.file.text).extend([json.as_str(), "\n"]);
+        if self.writing.as_ref().is_some_and(Background::is_done) {
+            self.settle();
+        }
+        let every = if self.file.folder.is_local() {
+            WRITE_EVERY_LOCAL
         } else {
-            Ok(())
+            WRITE_EVERY
+        };
+        if self.writing.is_none() && now.saturating_sub(self.written_at) >= every {
+            let file = self.file();
+            self.writing = Some(self.file.folder.background(move || file.flush()));
+            self.written_at = now;
         }
-    }
-
-    /// Writes all lines, and their events when there are enough of them.
-    ///
-    /// # Errors
-    /// [`Error::Storage`].
-    pub(crate) fn flush(&mut self, now: Duration) -> Result<(), Error> {
-        if self.written != self.text.len() {
-            self.folder.put(PATH, self.text.clone().into_bytes())?;
-            self.written = self.text.len();
-        }
-        self.written_at = now;
-        self.events.flush(self.folder)
     }
 
     /// Writes all lines, and all events of them.
     ///
     /// # Errors
     /// [`Error::Storage`].
-    pub(crate) fn finish(&mut self, now: Duration) -> Result<(), Error> {
-        self.flush(now)?;
-        self.events.finish(self.folder)
+    pub(crate) fn finish(&mut self) -> Result<(), Error> {
+        self.settle();
+        self.file.flush()?;
+        let file = &self.file;
+        lock(&file.written).events.finish(&file.folder)
     }
+
+    /// Waits for the write that is under way.
+    fn settle(&mut self) {
+        if let Some(Err(error)) = self.writing.take().map(Background::wait) {
+            tracing::warn!(%error, "metrics could not be written; trying again");
+        }
+    }
+}
+
+impl LogFile {
+    /// Writes the lines that are not yet written: at the end of a local file, where this process has written it, or else
+    /// with all the others. Then their events, when there are enough of them.
+    ///
+    /// # Errors
+    /// [`Error::Storage`].
+    pub(crate) fn flush(&self) -> Result<(), Error> {
+        let mut written = lock(&self.written);
+        let begin = written.bytes;
+        let tail = lock(&self.text)[begin..].to_owned();
+        if !tail.is_empty() {
+            let at_the_end = || self.folder.put_tail(PATH, begin, tail.clone().into_bytes());
+            // A file that somebody removed or cut is written anew.
+            if begin == 0 || !at_the_end().unwrap_or(false) {
+                let whole = lock(&self.text)[..begin + tail.len()].to_owned();
+                self.folder.put(PATH, whole.into_bytes())?;
+            }
+            written.bytes += tail.len();
+            written.events.add(&tail);
+        }
+        written.events.flush(&self.folder)
+    }
+}
+
+/// Lines and counts are whole at every instant, also when another thread has panicked.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The lines that were there after `step` steps with `epoch` in progress. A line that cannot be read is dropped.
@@ -187,7 +262,13 @@ fn cut(text: &str, step: Step, epoch: Epoch) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use feedline_schemas::progress::Silent;
+    use feedline_storage::{Store, StoreOptions, clock::SystemClock};
+
     use super::*;
+    use crate::run_folder::runtime;
 
     fn step_line(step: u64, epoch: u64) -> String {
         let line = Line::Step {
@@ -198,6 +279,7 @@ mod tests {
             learning_rate: 0.1,
             samples_per_s: 10.0,
             data_wait_share: 0.0,
+            save_stall_s: 0.0,
             communication_s: None,
             memory_bytes: Some(7),
         };
@@ -259,5 +341,46 @@ mod tests {
             ),
             step_line(2, 0)
         );
+    }
+
+    /// Lines are added to a local file and other files are written anew; both hold all lines, also when somebody removes
+    /// the file or leaves half a line.
+    #[test]
+    fn lines_are_whole_wherever_the_file_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let local = dir.path().to_str().unwrap();
+        let runtime = runtime().unwrap();
+        for store in [
+            Store::open(local, &StoreOptions::default()).unwrap(),
+            Store::memory(),
+        ] {
+            let folder = RunFolder::new(runtime.handle().clone(), store);
+            let put = |bytes: &str| folder.put(PATH, bytes.into()).unwrap();
+            let found = || folder.get_opt(PATH).unwrap().unwrap();
+            put("of another run");
+            let watch = Watch {
+                progress: &Silent,
+                clock: &SystemClock,
+                stop: &AtomicBool::new(false),
+            };
+            let mut log = MetricsLog::new(folder.clone(), watch);
+            for step in 1..5 {
+                log.add(&epoch(step, 0), Duration::ZERO);
+                if step == 3 {
+                    folder.delete(PATH).unwrap();
+                }
+                log.file().flush().unwrap();
+                let text = String::from_utf8(found().to_vec()).unwrap();
+                assert_eq!(text, *lock(&log.file.text), "after step {step}");
+            }
+            put(&(String::from_utf8(found().to_vec()).unwrap() + "{\"kind\":\"st"));
+            let resumed = MetricsLog::resume(folder.clone(), watch, Step::new(9), Epoch::new(9));
+            let mut resumed = resumed.unwrap();
+            resumed.add(&epoch(5, 1), Duration::ZERO);
+            resumed.finish().unwrap();
+            let text = String::from_utf8(found().to_vec()).unwrap();
+            assert_eq!(text.lines().count(), 5);
+            assert!(text.starts_with(lock(&log.file.text).as_str()), "{text}");
+        }
     }
 }

@@ -14,7 +14,19 @@ pub(crate) struct Meter {
 struct Spent {
     waiting: Duration,
     computing: Duration,
+    saving: Duration,
     samples: usize,
+}
+
+/// Rates and times between two lines of metrics.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Window {
+    /// Samples per second of waiting and computing.
+    pub(crate) samples_per_s: f64,
+    /// Share of that time spent waiting for batches.
+    pub(crate) data_wait_share: f64,
+    /// Seconds that training stood still for checkpoints.
+    pub(crate) save_stall_s: f64,
 }
 
 impl Meter {
@@ -50,9 +62,15 @@ impl Meter {
         self.last = now;
     }
 
-    /// Samples per second and waiting share since the last call.
+    /// Training stood still for a checkpoint from `begun` until now.
+    pub(crate) fn saved(&mut self, begun: Duration, now: Duration) {
+        self.window.saving += now.saturating_sub(begun);
+        self.last = now;
+    }
+
+    /// Rates and times since the last call.
     #[expect(clippy::cast_precision_loss, reason = "row counts are far below 2^53")]
-    pub(crate) fn take_window(&mut self) -> (f64, f64) {
+    pub(crate) fn take_window(&mut self) -> Window {
         let window = std::mem::take(&mut self.window);
         let seconds = (window.waiting + window.computing).as_secs_f64();
         let rate = if seconds > 0.0 {
@@ -60,7 +78,11 @@ impl Meter {
         } else {
             0.0
         };
-        (rate, window.wait_share())
+        Window {
+            samples_per_s: rate,
+            data_wait_share: window.wait_share(),
+            save_stall_s: window.saving.as_secs_f64(),
+        }
     }
 
     /// Waiting share since the start.
@@ -85,6 +107,14 @@ impl Spent {
 mod tests {
     use super::*;
 
+    const fn window(samples_per_s: f64, data_wait_share: f64, save_stall_s: f64) -> Window {
+        Window {
+            samples_per_s,
+            data_wait_share,
+            save_stall_s,
+        }
+    }
+
     #[test]
     fn time_between_epochs_counts_for_neither_waiting_nor_computing() {
         let at = Duration::from_secs;
@@ -92,16 +122,27 @@ mod tests {
         meter.begin(at(100));
         meter.waited(at(101));
         meter.computed(at(104), 8);
-        assert_eq!(meter.take_window(), (2.0, 0.25));
+        assert_eq!(meter.take_window(), window(2.0, 0.25, 0.0));
         meter.begin(at(200));
         meter.waited(at(200));
         meter.computed(at(204), 8);
-        assert_eq!(meter.take_window(), (2.0, 0.0));
+        assert_eq!(meter.take_window(), window(2.0, 0.0, 0.0));
         assert_eq!(meter.total_wait_share().to_bits(), 0.125_f64.to_bits());
     }
 
     #[test]
+    fn time_for_checkpoints_is_neither_waiting_nor_computing() {
+        let at = Duration::from_secs;
+        let mut meter = Meter::new(at(0));
+        meter.computed(at(3), 6);
+        meter.saved(at(3), at(5));
+        meter.waited(at(6));
+        assert_eq!(meter.take_window(), window(1.5, 0.25, 2.0));
+    }
+
+    #[test]
     fn no_time_at_all_is_no_rate() {
-        assert_eq!(Meter::new(Duration::ZERO).take_window(), (0.0, 0.0));
+        let window = window(0.0, 0.0, 0.0);
+        assert_eq!(Meter::new(Duration::ZERO).take_window(), window);
     }
 }

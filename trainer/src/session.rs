@@ -20,9 +20,10 @@ use feedline_schemas::{
 use feedline_storage::clock::Clock;
 
 pub(crate) use self::measure::evaluate;
+use self::saving::Saving;
 use crate::{
     average::Average,
-    checkpoint::{BEST_PATH, Checkpoints},
+    checkpoint::{BEST_PATH, Checkpoints, Numbers, Saver},
     data::Data,
     engine::Engine,
     error::Error,
@@ -53,7 +54,7 @@ pub(crate) struct Session<'a, D> {
     watch: Watch<'a>,
     engine: Engine,
     schedule: Schedule,
-    checkpoints: Checkpoints<'a>,
+    saving: Saving,
     log: MetricsLog<'a>,
     position: Position,
     bucket: Vec<f32>,
@@ -61,8 +62,7 @@ pub(crate) struct Session<'a, D> {
     /// The average of the weights, where one is kept.
     average: Option<Average>,
     /// Best weights, once an epoch has been measured.
-    best: Option<Vec<f32>>,
-    best_written: bool,
+    best: Option<Numbers>,
     gradient: Vec<f32>,
     meter: Meter,
 }
@@ -91,14 +91,15 @@ impl<'a, D: Data> Session<'a, D> {
                 "the run ends before the learning rate has risen to its peak; lower `train.schedule.warmup_steps`"
             );
         }
+        let checkpoints = Checkpoints::new(
+            folder.clone(),
+            engine.model().parameters(),
+            state,
+            plan.settings.config().checkpoint.keep,
+        );
         Self {
-            checkpoints: Checkpoints::new(
-                folder,
-                engine.model().parameters(),
-                state,
-                plan.settings.config().checkpoint.keep,
-            ),
-            log: MetricsLog::new(folder, watch),
+            saving: Saving::new(Saver::new(folder.clone(), checkpoints)),
+            log: MetricsLog::new(folder.clone(), watch),
             position: Position {
                 step: Step::new(0),
                 epoch: Epoch::new(0),
@@ -111,7 +112,6 @@ impl<'a, D: Data> Session<'a, D> {
             optimizer,
             average: average.map(|config| Average::new(config, bucket.clone())),
             best: None,
-            best_written: false,
             gradient: vec![0.0; len],
             meter: Meter::new(now),
             plan,
@@ -130,14 +130,13 @@ impl<'a, D: Data> Session<'a, D> {
     /// [`Error::Interrupted`] when the stop flag was set, [`Error::NotFinite`], or what data and storage say.
     pub(crate) fn run(mut self) -> Result<TrainReport, Error> {
         let trained = self.train();
-        let flushed = self.log.finish(self.watch.clock.monotonic());
+        self.settle();
+        let flushed = self.log.finish();
         trained.and(flushed)?;
-        self.save_best()?;
+        self.finish_saving()?;
         let best = self.best.take().expect("an epoch has been measured");
         let Some(test) = self.evaluate(&best, Split::Test)? else {
-            return Err(Error::Interrupted {
-                checkpoint: self.checkpoints.url(self.position.step),
-            });
+            return Err(self.interrupted());
         };
         let best_epoch = self
             .position
@@ -232,9 +231,8 @@ impl<'a, D: Data> Session<'a, D> {
         let out_of_patience =
             patience > 0 && position.early_stopping.evaluations_since_best >= patience;
         position.early_stopping.finished = out_of_patience || position.epoch.get() >= config.epochs;
-        self.log.add(&line, self.watch.clock.monotonic())?;
-        self.save()?;
-        if improved { self.save_best() } else { Ok(()) }
+        self.log.add(&line, self.watch.clock.monotonic());
+        self.save()
     }
 
     /// Keeps the weights when they are the best so far.
@@ -252,8 +250,7 @@ impl<'a, D: Data> Session<'a, D> {
                 worst: validation.worst(),
             });
             state.evaluations_since_best = 0;
-            self.best = Some(self.weights().to_vec());
-            self.best_written = false;
+            self.best = Some(Numbers::new(self.weights().to_vec()));
         } else {
             state.evaluations_since_best += 1;
         }

@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 use feedline_schemas::checkpoint::{BestEpoch, EarlyStopping, RunningLoss};
 use proptest::prelude::*;
 
-use super::*;
+use safetensors::SafeTensors;
+
+use super::{decode::*, encode::encode, *};
 use crate::{
     data::Data,
+    model::bucket_len,
     plan::Position,
     testing::{config, engine, plan, regression},
 };
@@ -54,13 +57,6 @@ fn header(loss_sum: f64, loss: f64, metric: f64) -> CheckpointHeader {
     })
 }
 
-fn named(name: &str, values: &[f32]) -> StateBucket {
-    StateBucket {
-        name: name.into(),
-        values: values.to_vec(),
-    }
-}
-
 /// Reads a file with the two moments of Adam.
 fn read(url: &str, bytes: &[u8], parameters: &[Parameter]) -> Result<Snapshot, Error> {
     let len = bucket_len(parameters);
@@ -72,22 +68,50 @@ fn read(url: &str, bytes: &[u8], parameters: &[Parameter]) -> Result<Snapshot, E
 /// The bytes of a snapshot with everything in it.
 fn full() -> Vec<u8> {
     let layout = layout();
-    let bucket = crate::testing::uniform(bucket_len(&layout), 80);
-    let other = crate::testing::uniform(bucket_len(&layout), 81);
-    let header = header(0.1, 0.2, 0.3);
-    encode(
-        &layout,
-        SnapshotRef {
-            header,
-            parameters: &bucket,
-            state: &[
-                named("first_moment", &other),
-                named("second_moment", &bucket),
-            ],
-            average: Some(&bucket),
-            best: Some(&other),
-        },
-    )
+    encode(&layout, everything(&layout)).concat()
+}
+
+/// A snapshot with everything in it.
+fn everything(layout: &[Parameter]) -> Frozen {
+    let uniform = |stream| Numbers::new(crate::testing::uniform(bucket_len(layout), stream));
+    Frozen {
+        header: header(0.1, 0.2, 0.3),
+        parameters: uniform(80),
+        state: vec![
+            ("first_moment".into(), uniform(81)),
+            ("second_moment".into(), uniform(80)),
+        ],
+        average: Some(uniform(80)),
+        best: Some(uniform(81)),
+    }
+}
+
+#[test]
+fn best_weights_that_are_the_current_ones_are_left_out_and_a_bit_makes_them_others() {
+    let layout = layout();
+    let best_in = |best: Numbers| {
+        let frozen = Frozen {
+            best: Some(best),
+            ..everything(&layout)
+        };
+        let bytes = encode(&layout, frozen).concat();
+        read("x", &bytes, &layout).unwrap().best
+    };
+    let mut values = everything(&layout).parameters.to_vec();
+    values[3] = 0.0;
+    let zero = Numbers::new(values);
+    assert_eq!(best_in(everything(&layout).parameters), None);
+    assert_eq!(best_in(Numbers::clone(&zero)), Some(zero.to_vec()));
+}
+
+/// The parts together are what the library of the format writes of the same tensors.
+#[test]
+fn the_file_is_that_of_the_formats_own_library() {
+    let bytes = full();
+    let (_, metadata) = SafeTensors::read_metadata(&bytes).unwrap();
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    let theirs = safetensors::serialize(file.tensors(), metadata.metadata().clone()).unwrap();
+    assert!(bytes == theirs);
 }
 
 #[test]
@@ -201,7 +225,8 @@ proptest! {
         prop_assert_eq!(bucket.len(), bucket_len(&layout));
         let [loss_sum, loss, metric] = numbers;
         let written = header(loss_sum, loss, metric);
-        let bytes = encode(&layout, SnapshotRef { header: written, parameters: &bucket, state: &[], average: None, best: None });
+        let frozen = Frozen { header: written, parameters: Numbers::new(bucket), state: vec![], average: None, best: None };
+        let bytes = encode(&layout, frozen).concat();
         let expected = Expected { parameters: &layout, state: &vec![] };
         let read = decode("read", &bytes, expected).unwrap();
         let best = read.header.early_stopping.best.unwrap();

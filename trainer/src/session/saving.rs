@@ -1,20 +1,55 @@
 //! What of a run is written down, and how it goes on from there.
 
+use std::time::Duration;
+
 use feedline_schemas::{
     checkpoint::{EarlyStopping, Plateau, RunningLoss},
-    ids::Step,
+    ids::{Epoch, Step},
     loader_state::LoaderState,
 };
 
 use super::Session;
 use crate::{
     average::Average,
-    checkpoint::{Snapshot, SnapshotRef},
+    checkpoint::{Frozen, Job, Numbers, Saved, Saver, Snapshot, Snapshots},
     data::Data,
     error::Error,
-    log::MetricsLog,
+    log::{Line, MetricsLog},
     plan::Position,
 };
+
+/// Waits between the tries of a checkpoint that must not be missed: the first, the last, and one before leaving.
+const WAITS_MS: [u64; 5] = [100, 200, 400, 800, 1600];
+
+/// What is written, and what is durable.
+#[derive(Debug)]
+pub(super) struct Saving {
+    saver: Saver,
+    snapshots: Snapshots,
+    /// Step and epoch of the newest checkpoint that is durable.
+    durable: Option<(Step, Epoch)>,
+    /// Step of the best weights that this process has written.
+    best_written: Option<Step>,
+}
+
+impl Saving {
+    /// Nothing is durable yet.
+    pub(super) fn new(saver: Saver) -> Self {
+        Self {
+            saver,
+            snapshots: Snapshots::default(),
+            durable: None,
+            best_written: None,
+        }
+    }
+
+    /// Remembers what became of a job; gives back what went wrong.
+    fn heard(&mut self, saved: Saved) -> Option<Error> {
+        self.durable = saved.checkpoint.or(self.durable);
+        self.best_written = saved.best.or(self.best_written);
+        saved.failure
+    }
+}
 
 impl<D: Data> Session<'_, D> {
     /// Goes on from the newest checkpoint that can be used; stays at the start when there is none.
@@ -22,10 +57,8 @@ impl<D: Data> Session<'_, D> {
     /// # Errors
     /// [`Error::AllDamaged`] or [`Error::Storage`].
     pub(crate) fn resume(mut self) -> Result<Self, Error> {
-        let Some(snapshot) = self
-            .checkpoints
-            .newest(|snapshot| self.plan.accepts(snapshot))?
-        else {
+        let checkpoints = self.saving.saver.checkpoints();
+        let Some(snapshot) = checkpoints.newest(|snapshot| self.plan.accepts(snapshot))? else {
             return Ok(self);
         };
         let Snapshot {
@@ -43,11 +76,11 @@ impl<D: Data> Session<'_, D> {
             .early_stopping
             .best
             .is_some()
-            .then(|| best.unwrap_or_else(|| parameters.clone()));
+            .then(|| Numbers::new(best.unwrap_or_else(|| parameters.clone())));
         self.bucket = parameters;
         let trained = self.engine.trained();
         self.optimizer = self.plan.settings.resumed_optimizer(&trained, state);
-        self.log = MetricsLog::resume(self.folder, self.watch, header.step, header.epoch)?;
+        self.log = MetricsLog::resume(self.folder.clone(), self.watch, header.step, header.epoch)?;
         self.position = Position {
             step: header.step,
             epoch: header.epoch,
@@ -58,7 +91,8 @@ impl<D: Data> Session<'_, D> {
             running: header.running,
         };
         // A process may have died between writing this checkpoint and removing an old one.
-        self.checkpoints.tidy(header.step);
+        self.saving.saver.checkpoints().tidy(header.step);
+        self.saving.durable = Some((header.step, header.epoch));
         tracing::info!(
             step = header.step.get(),
             epoch = header.epoch.get(),
@@ -72,7 +106,7 @@ impl<D: Data> Session<'_, D> {
     /// # Errors
     /// [`Error::RunExists`] or [`Error::Storage`].
     pub(crate) fn fresh(self) -> Result<Self, Error> {
-        if self.checkpoints.any()? {
+        if self.saving.saver.checkpoints().any()? {
             Err(Error::RunExists {
                 url: self.folder.url(),
             })
@@ -81,34 +115,103 @@ impl<D: Data> Session<'_, D> {
         }
     }
 
-    /// Writes the lines of metrics, then a checkpoint.
+    /// Begins to write a checkpoint, once the one before it is written; the first one is waited for, so that a folder that
+    /// cannot be written to is known at once. A later one that fails is an alarm, and the next one is another try.
+    ///
+    /// # Errors
+    /// [`Error::Storage`] when the first could not be written.
     pub(super) fn save(&mut self) -> Result<(), Error> {
-        self.log.flush(self.watch.clock.monotonic())?;
-        let best = self
-            .best
-            .as_deref()
-            .filter(|best| *best != self.bucket.as_slice());
-        let header = self.plan.header(&self.position);
-        self.checkpoints.save(SnapshotRef {
-            header,
-            parameters: &self.bucket,
-            state: self.optimizer.state(),
-            average: self.average.as_ref().map(Average::weights),
-            best,
-        })
+        let begun = self.watch.clock.monotonic();
+        self.settle();
+        if self.saving.durable.is_none() {
+            self.save_now()?;
+        } else {
+            let job = self.job();
+            self.saving.saver.start(job);
+        }
+        self.meter.saved(begun, self.watch.clock.monotonic());
+        Ok(())
     }
 
-    /// Writes the best weights, if this process has not.
+    /// Makes sure that all there is to know at the end is durable.
+    ///
+    /// # Errors
+    /// [`Error::Storage`] when it could not be written by any of several tries.
+    pub(super) fn finish_saving(&mut self) -> Result<(), Error> {
+        self.settle();
+        let best = self.position.early_stopping.best.as_ref();
+        let at = (self.position.step, self.position.epoch);
+        if self.saving.durable == Some(at) && self.saving.best_written == best.map(|best| best.step)
+        {
+            return Ok(());
+        }
+        self.save_now()
+    }
+
+    /// Waits for the write that is under way, and says so when it failed.
+    pub(super) fn settle(&mut self) {
+        let Some(saved) = self.saving.saver.wait() else {
+            return;
+        };
+        if let Some(error) = self.saving.heard(saved) {
+            let Position { step, epoch, .. } = self.position;
+            let kept = self.saving.durable.map(|(step, _)| step.get());
+            tracing::error!(%error, step = step.get(), kept, "a checkpoint could not be written");
+            let line = Line::SaveFailed {
+                step,
+                epoch,
+                reason: error.to_string(),
+            };
+            self.log.add(&line, self.watch.clock.monotonic());
+        }
+    }
+
+    /// Writes what is not yet durable, and waits until it is.
+    fn save_now(&mut self) -> Result<(), Error> {
+        let mut waits = WAITS_MS.iter();
+        loop {
+            let job = self.job();
+            self.saving.saver.start(job);
+            let saved = self.saving.saver.wait();
+            let Some(error) = saved.and_then(|saved| self.saving.heard(saved)) else {
+                return Ok(());
+            };
+            let Some(wait) = waits.next() else {
+                return Err(error);
+            };
+            tracing::error!(%error, "a checkpoint could not be written; trying again");
+            self.saving.saver.pause(Duration::from_millis(*wait));
+        }
+    }
+
+    /// What is to be written now.
+    fn job(&mut self) -> Job {
+        let at = (self.position.step, self.position.epoch);
+        let checkpoint = (self.saving.durable != Some(at)).then(|| {
+            self.saving.snapshots.copy(
+                self.plan.header(&self.position),
+                &self.bucket,
+                self.optimizer.state(),
+                self.average.as_ref().map(Average::weights),
+                self.best.clone(),
+            )
+        });
+        Job {
+            log: self.log.file(),
+            checkpoint,
+            best: self.best_to_write(),
+        }
+    }
+
+    /// The best weights, if this process has not written them.
     ///
     /// The header is that of the instant after their epoch, so the bytes are the same whenever they are written.
-    pub(super) fn save_best(&mut self) -> Result<(), Error> {
-        let (Some(parameters), Some(best), false) = (
-            &self.best,
-            &self.position.early_stopping.best,
-            self.best_written,
-        ) else {
-            return Ok(());
-        };
+    fn best_to_write(&self) -> Option<Frozen> {
+        let weights = self.best.as_ref()?;
+        let best = self.position.early_stopping.best.as_ref()?;
+        if self.saving.best_written == Some(best.step) {
+            return None;
+        }
         let epoch = best.epoch.next();
         let header = self.plan.header(&Position {
             step: best.step,
@@ -126,22 +229,27 @@ impl<D: Data> Session<'_, D> {
             loss_scale: None,
             running: RunningLoss::default(),
         });
-        self.checkpoints.save_best(SnapshotRef {
+        Some(Frozen {
             header,
-            parameters,
-            state: &[],
+            parameters: Numbers::clone(weights),
+            state: vec![],
             average: None,
             best: None,
-        })?;
-        self.best_written = true;
-        Ok(())
+        })
     }
 
     /// Saves everything; the error to leave with.
     pub(super) fn interrupt(&mut self) -> Result<Error, Error> {
-        self.save()?;
-        Ok(Error::Interrupted {
-            checkpoint: self.checkpoints.url(self.position.step),
-        })
+        self.settle();
+        self.save_now()?;
+        Ok(self.interrupted())
+    }
+
+    /// The error to leave with when everything is saved.
+    pub(super) fn interrupted(&self) -> Error {
+        let checkpoints = self.saving.saver.checkpoints();
+        Error::Interrupted {
+            checkpoint: checkpoints.url(self.position.step),
+        }
     }
 }

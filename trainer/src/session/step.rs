@@ -14,6 +14,7 @@ use crate::{
     log::Line,
     loss::mean,
     loss_scale,
+    meter::Window,
     random::Stream,
     track::memory,
 };
@@ -74,7 +75,11 @@ impl<D: Data> Session<'_, D> {
         self.meter.computed(now, losses.len());
         self.report(loss);
         if self.plan.settings.log_due(step) && !dropped {
-            let (samples_per_s, data_wait_share) = self.meter.take_window();
+            let Window {
+                samples_per_s,
+                data_wait_share,
+                save_stall_s,
+            } = self.meter.take_window();
             let epoch = self.position.epoch;
             let line = Line::Step {
                 step,
@@ -86,8 +91,9 @@ impl<D: Data> Session<'_, D> {
                 data_wait_share,
                 communication_s: None,
                 memory_bytes: memory::resident(),
+                save_stall_s,
             };
-            self.log.add(&line, now)?;
+            self.log.add(&line, now);
         }
         Ok(())
     }

@@ -21,6 +21,8 @@ use crate::{
     track::tensorboard::{self, tests::behind_the_version},
 };
 
+mod saving;
+
 /// Files of a finished run by path, and its report; rates and times in `metrics.jsonl` set to zero. Event files are
 /// left out: they must follow from `metrics.jsonl`.
 fn finished(store: &Store, report: TrainReport) -> (Vec<(String, Vec<u8>)>, TrainReport) {
@@ -54,7 +56,13 @@ fn without_times(bytes: &[u8]) -> Vec<u8> {
     let mut text = String::new();
     for line in String::from_utf8_lossy(bytes).lines() {
         let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
-        for time in ["samples_per_s", "data_wait_share", "memory_bytes", "unix_s"] {
+        for time in [
+            "samples_per_s",
+            "data_wait_share",
+            "save_stall_s",
+            "memory_bytes",
+            "unix_s",
+        ] {
             if line.get(time).is_some() {
                 line[time] = 0.into();
             }
@@ -615,33 +623,6 @@ fn an_epoch_that_ends_early_is_not_taken_for_a_whole_one() {
             .contains("epoch 0 ended after 3 of 4 batches"),
         "{error}"
     );
-}
-
-#[test]
-fn a_run_goes_on_from_what_a_failed_checkpoint_left() {
-    use feedline_storage::{Effect, Faults, Operation, Rule};
-    let expected = undisturbed(&config(), &regression(64));
-    let store = Store::memory();
-    let rule = Rule {
-        operation: Operation::Put,
-        path_contains: "step-00000008".into(),
-        skip: 0,
-        times: 1,
-        effect: Effect::FailBefore,
-    };
-    let faults = Faults::new(vec![rule]);
-    let error = train(
-        &config(),
-        &regression(64),
-        Resume::Fresh,
-        &store.with_faults(faults),
-    )
-    .unwrap_err();
-    assert!(matches!(error, Error::Storage(_)), "{error}");
-    let report = train(&config(), &regression(64), Resume::Continue, &store).unwrap();
-    let (files, report) = finished(&store, report);
-    assert_eq!(report, expected.1);
-    assert!(files == expected.0);
 }
 
 #[test]

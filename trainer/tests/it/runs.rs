@@ -336,7 +336,7 @@ fn settings_of_the_loader_reach_it() {
 }
 
 #[test]
-fn a_full_disk_stops_the_run_and_room_lets_it_go_on() {
+fn a_disk_that_stays_full_ends_the_run_and_room_lets_it_go_on() {
     let base = context(Kind::Regression);
     let config = TrainConfig {
         epochs: 3,
@@ -353,9 +353,9 @@ fn a_full_disk_stops_the_run_and_room_lets_it_go_on() {
     .unwrap();
     let rule = Rule {
         operation: Operation::Put,
-        path_contains: "step-00000010".into(),
-        skip: 0,
-        times: 1,
+        path_contains: "checkpoints/".into(),
+        skip: 1,
+        times: u64::MAX,
         effect: Effect::Full,
     };
     let runs = base.runs.with_faults(Faults::new(vec![rule]));

@@ -1,0 +1,161 @@
+//! Writes checkpoints in the background, at most one at a time.
+//!
+//! Training stops for the copy of the numbers only, which goes into memory that is used again for the next one. A second
+//! checkpoint waits for the first.
+
+use std::sync::Arc;
+
+use feedline_schemas::{
+    checkpoint::CheckpointHeader,
+    ids::{Epoch, Step},
+};
+use rayon::prelude::*;
+
+use super::{Checkpoints, Frozen, Numbers};
+use crate::{
+    error::Error,
+    log::LogFile,
+    optimizer::StateBucket,
+    run_folder::{Background, RunFolder},
+};
+
+/// Numbers that one task copies.
+const PIECE: usize = 1 << 18;
+
+/// Memory for one snapshot.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshots {
+    parameters: Numbers,
+    average: Numbers,
+    state: Vec<Numbers>,
+}
+
+impl Snapshots {
+    /// Copies what training goes on to change. `best` is not copied.
+    pub(crate) fn copy(
+        &mut self,
+        header: CheckpointHeader,
+        parameters: &[f32],
+        state: &[StateBucket],
+        average: Option<&[f32]>,
+        best: Option<Numbers>,
+    ) -> Frozen {
+        self.state.resize_with(state.len(), Numbers::default);
+        let state = state.iter().zip(&mut self.state);
+        Frozen {
+            header,
+            parameters: copied(&mut self.parameters, parameters),
+            state: state
+                .map(|(bucket, memory)| (bucket.name.clone(), copied(memory, &bucket.values)))
+                .collect(),
+            average: average.map(|average| copied(&mut self.average, average)),
+            best,
+        }
+    }
+}
+
+/// `values` in `memory`, or in new one when the old is still being read.
+fn copied(memory: &mut Numbers, values: &[f32]) -> Numbers {
+    if Arc::get_mut(memory).is_none_or(|old| old.len() != values.len()) {
+        *memory = Arc::new(vec![0.0; values.len()]);
+    }
+    let numbers = Arc::get_mut(memory).expect("nobody else has it");
+    numbers
+        .par_chunks_mut(PIECE)
+        .zip(values.par_chunks(PIECE))
+        .for_each(|(to, from)| to.copy_from_slice(from));
+    Arc::clone(memory)
+}
+
+/// What to write.
+#[derive(Debug)]
+pub(crate) struct Job {
+    /// The metrics up to the checkpoint, which are written first.
+    pub(crate) log: Arc<LogFile>,
+    /// The checkpoint, where there is a new one.
+    pub(crate) checkpoint: Option<Frozen>,
+    /// The best weights, where there are better ones than were written.
+    pub(crate) best: Option<Frozen>,
+}
+
+/// What became of a [`Job`].
+#[derive(Debug)]
+pub(crate) struct Saved {
+    /// Step and epoch of the checkpoint, if there was one and it is durable.
+    pub(crate) checkpoint: Option<(Step, Epoch)>,
+    /// Step of the best weights, if there were any and they are durable.
+    pub(crate) best: Option<Step>,
+    /// What went wrong.
+    pub(crate) failure: Option<Error>,
+}
+
+impl Job {
+    fn run(self, checkpoints: &Checkpoints) -> Saved {
+        let mut saved = Saved {
+            checkpoint: None,
+            best: None,
+            failure: None,
+        };
+        saved.failure = self.write(checkpoints, &mut saved).err();
+        saved
+    }
+
+    fn write(self, checkpoints: &Checkpoints, saved: &mut Saved) -> Result<(), Error> {
+        self.log.flush()?;
+        if let Some(frozen) = self.checkpoint {
+            let at = (frozen.header.step, frozen.header.epoch);
+            checkpoints.save(frozen)?;
+            saved.checkpoint = Some(at);
+        }
+        if let Some(frozen) = self.best {
+            let step = frozen.header.step;
+            checkpoints.save_best(frozen)?;
+            saved.best = Some(step);
+        }
+        Ok(())
+    }
+}
+
+/// Writes checkpoints.
+#[derive(Debug)]
+pub(crate) struct Saver {
+    folder: RunFolder,
+    checkpoints: Checkpoints,
+    under_way: Option<Background<Saved>>,
+}
+
+impl Saver {
+    /// A saver with nothing to do.
+    pub(crate) const fn new(folder: RunFolder, checkpoints: Checkpoints) -> Self {
+        Self {
+            folder,
+            checkpoints,
+            under_way: None,
+        }
+    }
+
+    /// The checkpoints.
+    pub(crate) const fn checkpoints(&self) -> &Checkpoints {
+        &self.checkpoints
+    }
+
+    /// Begins to write.
+    ///
+    /// # Panics
+    /// When a job is under way: [`wait`](Self::wait) for it.
+    pub(crate) fn start(&mut self, job: Job) {
+        assert!(self.under_way.is_none(), "one job at a time");
+        let checkpoints = self.checkpoints.clone();
+        self.under_way = Some(self.folder.background(move || job.run(&checkpoints)));
+    }
+
+    /// Waits for the job that is under way, if there is one.
+    pub(crate) fn wait(&mut self) -> Option<Saved> {
+        self.under_way.take().map(Background::wait)
+    }
+
+    /// Lets `time` pass.
+    pub(crate) fn pause(&self, time: std::time::Duration) {
+        self.folder.pause(time);
+    }
+}
