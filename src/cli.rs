@@ -44,11 +44,34 @@ pub(crate) enum Command {
         #[arg(long, value_enum, default_value_t = SplitName::Test)]
         split: SplitName,
     },
+    /// List and compare the pipeline's trainings
+    #[command(subcommand)]
+    Runs(Runs),
     /// Show what a run would do: where the sources stand, what training would read and hold, how well it would mix
     Plan(Pipeline),
     /// Measure a part of the program
     #[command(subcommand)]
     Bench(Bench),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Runs {
+    /// Show all trainings, newest first
+    List(Pipeline),
+    /// Show what differs between trainings, and their metrics side by side
+    Compare {
+        /// Pipeline file (TOML)
+        #[arg(value_name = "PIPELINE.toml")]
+        file: PathBuf,
+        /// Runs, each by as much of the beginning of its name as is needed
+        #[arg(value_name = "RUN", num_args = 2.., required = true)]
+        runs: Vec<String>,
+        /// Also write a page with the curves of all of them
+        #[arg(long, value_name = "FILE")]
+        html: Option<PathBuf>,
+        #[command(flatten)]
+        options: Options,
+    },
 }
 
 #[derive(Debug, Subcommand)]

@@ -19,7 +19,8 @@ use serde::Serialize;
 use crate::{
     bench,
     cli::{
-        Bench, Cli, Command, Dataset, Ingest, IngestCommand, LoaderBench, Options, Pipeline, Shards,
+        Bench, Cli, Command, Dataset, Ingest, IngestCommand, LoaderBench, Options, Pipeline, Runs,
+        Shards,
     },
     environment::Environment,
     exit::Outcome,
@@ -89,6 +90,7 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
             let work = Work::load(&pipeline, tools)?;
             work.eval(split.into()).await
         }
+        Command::Runs(runs) => run_runs(runs, tools).await,
         Command::Plan(pipeline) => Work::load(&pipeline, tools)?.plan().await,
         Command::Bench(Bench::Loader(options)) => bench_loader(options, tools).await,
     }
@@ -113,6 +115,33 @@ async fn run_ingest(ingest: Ingest, tools: &Tools) -> anyhow::Result<Outcome> {
     let report = work.ingest(only.as_ref()).await?;
     tools.print(&report, work.json)?;
     Ok(Outcome::of_rejected(report.rejected))
+}
+
+async fn run_runs(runs: Runs, tools: &Tools) -> anyhow::Result<Outcome> {
+    let now_ms = u64::try_from(tools.clock.unix().as_millis())?;
+    match runs {
+        Runs::List(pipeline) => {
+            let work = Work::load(&pipeline, tools)?;
+            let list = feedline_trainer::runs::list(&work.root.child("train"), now_ms).await?;
+            tools.print(&list, work.json)?;
+        }
+        Runs::Compare {
+            file,
+            runs,
+            html,
+            options,
+        } => {
+            let work = Work::load(&Pipeline { file, options }, tools)?;
+            let folder = work.root.child("train");
+            let found = feedline_trainer::runs::compare(&folder, &runs, now_ms).await?;
+            if let Some(path) = html {
+                fs::write(&path, found.html())
+                    .with_context(|| format!("cannot write `{}`", path.display()))?;
+            }
+            tools.print(&found, work.json)?;
+        }
+    }
+    Ok(Outcome::Done)
 }
 
 async fn bench_loader(options: LoaderBench, tools: &Tools) -> anyhow::Result<Outcome> {

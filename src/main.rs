@@ -8,6 +8,7 @@ mod exit;
 mod output;
 mod plan;
 mod progress;
+mod runs;
 mod stop;
 
 use std::process::ExitCode;

@@ -184,7 +184,8 @@ impl Text for TrainReport {
         )?;
         write_metrics("test", &self.test, &self.baseline, out)?;
         line(out, "checkpoint", &self.checkpoint)?;
-        line(out, "metrics", &self.metrics)
+        line(out, "metrics", &self.metrics)?;
+        line(out, "report", &self.report)
     }
 }
 
@@ -231,7 +232,7 @@ fn shortened(sample: &str) -> String {
 }
 
 /// Five significant digits or more.
-fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     let magnitude = value.abs();
     if magnitude >= 1e6 || (magnitude > 0.0 && magnitude < 1e-4) {
         format!("{value:.5e}")

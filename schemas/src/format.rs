@@ -35,6 +35,12 @@ pub const CHECKPOINT: FormatTag = FormatTag {
     version: 2,
 };
 
+/// Record of a run.
+pub const RUN: FormatTag = FormatTag {
+    format: "feedline.run",
+    version: 1,
+};
+
 /// Implements [`crate::Versioned`] for a struct with fields `format: String` and `version: u32`.
 macro_rules! versioned {
     ($type:ty, $tag:expr) => {

@@ -30,6 +30,7 @@ pub fn all() -> Vec<(&'static str, Schema)> {
             "checkpoint.schema.json",
             schema_for!(crate::checkpoint::CheckpointHeader),
         ),
+        ("run.schema.json", schema_for!(crate::run::RunRecord)),
         (
             "run-report.schema.json",
             schema_for!(crate::report::RunReport),

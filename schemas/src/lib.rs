@@ -18,6 +18,7 @@ pub mod pnm;
 pub mod progress;
 pub mod record;
 pub mod report;
+pub mod run;
 pub mod shard_table;
 pub mod transform;
 pub mod units;

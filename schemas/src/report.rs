@@ -138,6 +138,9 @@ pub struct TrainReport {
     pub checkpoint: String,
     /// Metrics file (JSON lines).
     pub metrics: String,
+    /// Page with the curves and everything else about the run (HTML).
+    #[serde(default)]
+    pub report: String,
 }
 
 /// Report of `eval`.

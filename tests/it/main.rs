@@ -12,4 +12,5 @@ mod python;
 mod quickstart;
 mod s3;
 mod support;
+mod tracking;
 mod wrong_input;

@@ -43,6 +43,16 @@ pub enum Error {
         /// Run folder.
         url: String,
     },
+    /// A name is not that of one run.
+    #[error("there is no one run `{name}` in `{url}`: {reason}")]
+    NoRun {
+        /// What was asked for.
+        name: String,
+        /// Folder of runs.
+        url: String,
+        /// What there is instead.
+        reason: String,
+    },
     /// A checkpoint cannot be used.
     #[error(
         "cannot use checkpoint `{url}`: {reason}; restore it from a copy, or remove it and resume the run"
@@ -124,7 +134,7 @@ impl Error {
     #[must_use]
     pub const fn kind(&self) -> ErrorKind {
         match self {
-            Self::Config { .. } | Self::RunExists { .. } => ErrorKind::Config,
+            Self::Config { .. } | Self::RunExists { .. } | Self::NoRun { .. } => ErrorKind::Config,
             Self::Dataset { .. }
             | Self::NoCheckpoint { .. }
             | Self::Damaged { .. }

@@ -57,6 +57,7 @@ mod pattern;
 mod plan;
 mod random;
 mod run_folder;
+pub mod runs;
 mod schedule;
 mod session;
 mod settings;

@@ -1,9 +1,9 @@
 //! `metrics.jsonl`: one JSON object per line, `step` lines every `train.log_every` steps and one `epoch` line after each
 //! epoch.
 //!
-//! Every line carries the time it was written at, in seconds since 1970. Apart from times, rates, shares of time and memory, the file of a run that was killed and resumed equals that of one that
-//! never was: on resume, lines written after the checkpoint are cut off, and before a checkpoint is written all its
-//! lines are.
+//! Every line carries the time it was written at, in seconds since 1970. Apart from times, rates, shares of time and
+//! memory, the file of a run that was killed and resumed equals that of one that never was: on resume, lines written after
+//! the checkpoint are cut off, and before a checkpoint is written all its lines are.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -11,7 +11,6 @@ use std::{
 };
 
 use feedline_schemas::ids::{Epoch, Step};
-use feedline_storage::clock::Clock;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -22,7 +21,8 @@ use crate::{
     track::tensorboard::EventFiles,
 };
 
-const PATH: &str = "metrics.jsonl";
+/// Path of the file in a run's folder.
+pub(crate) const PATH: &str = "metrics.jsonl";
 
 /// Time between two writes of the file while no checkpoint asks for one. Only a local file can be added to; others are
 /// written whole.
@@ -96,7 +96,7 @@ struct Timed<'a> {
 /// The file as training sees it: lines are added to memory, and written in the background.
 #[derive(Debug)]
 pub(crate) struct MetricsLog<'a> {
-    clock: &'a dyn Clock,
+    watch: Watch<'a>,
     file: Arc<LogFile>,
     /// A write under way, and when it was begun.
     writing: Option<Background<Result<(), Error>>>,
@@ -159,7 +159,7 @@ impl<'a> MetricsLog<'a> {
             }),
         };
         Self {
-            clock: watch.clock,
+            watch,
             file: Arc::new(file),
             writing: None,
             written_at: watch.clock.monotonic(),
@@ -179,7 +179,8 @@ impl<'a> MetricsLog<'a> {
     /// Adds a line. Now and then a write of the file is begun; one that fails is logged, and its lines are written with
     /// the next.
     pub(crate) fn add(&mut self, line: &Line, now: Duration) {
-        let unix_s = self.clock.unix().as_secs_f64();
+        self.watch.tracker.line(line);
+        let unix_s = self.watch.clock.unix().as_secs_f64();
         let json = serde_json::to_string(&Timed { line, unix_s }).expect("a line has string keys");
         lock(&self.file.text).extend([json.as_str(), "\n"]);
         if self.writing.as_ref().is_some_and(Background::is_done) {
@@ -268,7 +269,7 @@ mod tests {
     use feedline_storage::{Store, StoreOptions, clock::SystemClock};
 
     use super::*;
-    use crate::run_folder::runtime;
+    use crate::{run_folder::runtime, track::status::Tracker};
 
     fn step_line(step: u64, epoch: u64) -> String {
         let line = Line::Step {
@@ -362,6 +363,7 @@ mod tests {
                 progress: &Silent,
                 clock: &SystemClock,
                 stop: &AtomicBool::new(false),
+                tracker: &Tracker::default(),
             };
             let mut log = MetricsLog::new(folder.clone(), watch);
             for step in 1..5 {

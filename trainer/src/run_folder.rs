@@ -38,6 +38,16 @@ impl RunFolder {
         Self { runtime, store }
     }
 
+    /// What drives the store.
+    pub(crate) const fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
+    /// The folder, for code on the runtime.
+    pub(crate) const fn store(&self) -> &Store {
+        &self.store
+    }
+
     /// Where the folder is.
     pub(crate) fn url(&self) -> String {
         self.store.url()

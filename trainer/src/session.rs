@@ -35,6 +35,7 @@ use crate::{
     plan::{Plan, Position},
     run_folder::RunFolder,
     schedule::Schedule,
+    track::{record::REPORT_PATH, status::Tracker},
 };
 
 /// Whom to tell, what time it is, and whether to stop.
@@ -43,6 +44,7 @@ pub(crate) struct Watch<'a> {
     pub(crate) progress: &'a dyn Progress,
     pub(crate) clock: &'a dyn Clock,
     pub(crate) stop: &'a AtomicBool,
+    pub(crate) tracker: &'a Tracker,
 }
 
 /// A run in progress.
@@ -97,6 +99,11 @@ impl<'a, D: Data> Session<'a, D> {
             state,
             plan.settings.config().checkpoint.keep,
         );
+        {
+            let mut status = watch.tracker.change();
+            status.steps_planned = schedule.total_steps;
+            status.parameters = engine.model().layout().trained_len() as u64;
+        }
         Self {
             saving: Saving::new(Saver::new(folder.clone(), checkpoints)),
             log: MetricsLog::new(folder.clone(), watch),
@@ -156,6 +163,7 @@ impl<'a, D: Data> Session<'a, D> {
             data_wait_share: self.meter.total_wait_share(),
             checkpoint: self.folder.url_of(BEST_PATH),
             metrics: self.log.url(),
+            report: self.folder.url_of(REPORT_PATH),
         })
     }
 
@@ -210,6 +218,8 @@ impl<'a, D: Data> Session<'a, D> {
         let improved = self.remember(&validation);
         self.schedule
             .measured(validation.loss(), &mut self.position.plateau);
+        let best = self.position.early_stopping.best.clone();
+        self.watch.tracker.change().best = best;
         let position = &mut self.position;
         let line = Line::Epoch {
             epoch: position.epoch,
@@ -231,6 +241,7 @@ impl<'a, D: Data> Session<'a, D> {
         let out_of_patience =
             patience > 0 && position.early_stopping.evaluations_since_best >= patience;
         position.early_stopping.finished = out_of_patience || position.epoch.get() >= config.epochs;
+        self.watch.tracker.at(position.step, position.epoch);
         self.log.add(&line, self.watch.clock.monotonic());
         self.save()
     }
@@ -267,6 +278,14 @@ impl<'a, D: Data> Session<'a, D> {
     }
 
     fn report(&self, loss: f64) {
+        let tracker = self.watch.tracker;
+        tracker.at(self.position.step, self.position.epoch);
+        {
+            let mut status = tracker.change();
+            (status.loss, status.data_wait_share) = (Some(loss), self.meter.total_wait_share());
+            let dropped = self.position.loss_scale.as_ref().map(|s| s.dropped);
+            status.skipped_steps = dropped.unwrap_or_default();
+        }
         let epoch = self.position.epoch.next();
         let note = format!(
             "epoch {epoch} of {}, loss {loss:.4}",

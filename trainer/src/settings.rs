@@ -1,5 +1,7 @@
 //! The resolved configuration: every value checked, the loss filled in, and the name of the run that follows from it.
 
+use std::net::SocketAddr;
+
 use feedline_schemas::{
     config::{
         CheckpointConfig, InitConfig, ModelConfig, ParallelConfig, PicturesConfig, Precision,
@@ -110,8 +112,9 @@ impl Settings {
         step.get().is_multiple_of(self.config.log_every)
     }
 
-    /// Name of the run on the dataset with this fingerprint, from weights with the hash `init`: 16 hexadecimal digits. What changes neither weights nor
-    /// metrics (`log_every`, `checkpoint`, `model.checkpoint`, the dataset's place, how fast it is read) has no part in it.
+    /// Name of the run on the dataset with this fingerprint, from weights with the hash `init`: 16 hexadecimal digits. What
+    /// changes neither weights nor metrics (`log_every`, `metrics_listen`, `checkpoint`, `model.checkpoint`, the dataset's
+    /// place, how fast it is read) has no part in it.
     pub(crate) fn run_name(&self, fingerprint: Hash128, init: Option<Hash128>) -> String {
         let log_every = TrainConfig::default().log_every;
         let config = TrainConfig {
@@ -121,6 +124,7 @@ impl Settings {
                 ..self.config.model.clone()
             },
             log_every,
+            metrics_listen: None,
             checkpoint: CheckpointConfig::default(),
             loader: self.config.loader.order(),
             init: self.config.init.clone().map(|init| InitConfig {
@@ -169,6 +173,7 @@ pub(crate) fn check(config: &TrainConfig) -> Result<(), Error> {
     )?;
     whole("log_every", config.log_every, 1, u64::MAX)?;
     check_parallel(&config.parallel)?;
+    metrics_listen(config)?;
     whole(
         "checkpoint.keep",
         u64::from(config.checkpoint.keep),
@@ -205,6 +210,22 @@ fn check_parallel(parallel: &ParallelConfig) -> Result<(), Error> {
     }
     let reason = format!("it is {parts} and must be a power of two, at most {LEAST_PARTS_MAX}");
     Err(wrong("parallel.parts", reason))
+}
+
+/// Where the numbers of the run are served.
+///
+/// # Errors
+/// [`Error::Config`] when it is no address.
+pub(crate) fn metrics_listen(config: &TrainConfig) -> Result<Option<SocketAddr>, Error> {
+    let Some(text) = &config.metrics_listen else {
+        return Ok(None);
+    };
+    text.parse().map(Some).map_err(|_| {
+        let reason = format!(
+            "`{text}` is no address; give an IP address and a port, such as `127.0.0.1:9464`"
+        );
+        wrong("metrics_listen", reason)
+    })
 }
 
 /// The loader checks the sides.
@@ -361,6 +382,10 @@ mod tests {
             ("train.log_every", refused(|c| c.log_every = 0)),
             ("train.parallel.parts", refused(|c| c.parallel.parts = 0)),
             ("train.parallel.parts", refused(|c| c.parallel.parts = 6)),
+            (
+                "train.metrics_listen",
+                refused(|c| c.metrics_listen = Some("localhost".into())),
+            ),
             ("train.checkpoint.keep", refused(|c| c.checkpoint.keep = 0)),
             (
                 "train.loss.type",
@@ -393,6 +418,10 @@ mod tests {
         let plain = name(|_| (), 1);
         assert_eq!(plain.len(), 16);
         assert_eq!(plain, name(|c| c.log_every = 7, 1));
+        assert_eq!(
+            plain,
+            name(|c| c.metrics_listen = Some("[::1]:0".into()), 1)
+        );
         assert_eq!(plain, name(|c| c.checkpoint.every_steps = 7, 1));
         assert_eq!(plain, name(|c| c.model.checkpoint = vec!["*".into()], 1));
         assert_eq!(plain, name(|c| c.loader.threads = 7, 1));

@@ -10,12 +10,14 @@ use std::{
 
 use feedline_schemas::{
     Versioned,
+    checkpoint::{BestEpoch, WorstSample},
     config::{ModelConfig, ScheduleConfig, TrainConfig},
-    ids::{Epoch, Hash128, Seed, Step},
+    ids::{Epoch, Hash128, Seed, Sequence, Step},
     loader_state::{LastBatch, LoaderState, SampleUnit},
     manifest::{Layout, Split, TargetKind},
     progress::Silent,
     report::TrainReport,
+    run::{RunRecord, RunState},
 };
 use feedline_storage::{Store, clock::SystemClock};
 
@@ -24,6 +26,7 @@ use crate::{
     data::{Batch, Batches, Data, Samples, Targets},
     engine::Engine,
     error::Error,
+    metrics::Metrics,
     models,
     parallel::Place,
     plan::Plan,
@@ -32,6 +35,7 @@ use crate::{
     session::{Session, Watch},
     settings::{self, Settings},
     task::Task,
+    track::status::Tracker,
 };
 
 /// Targets of a toy split.
@@ -362,6 +366,7 @@ pub(crate) fn train(
         progress: &Silent,
         clock: &SystemClock,
         stop: &toy.stop,
+        tracker: &Tracker::default(),
     };
     let engine = engine(&plan);
     let initial = engine.model().initial(config.seed);
@@ -371,6 +376,45 @@ pub(crate) fn train(
         Resume::Continue => session.resume()?,
     };
     session.run()
+}
+
+/// The record of a finished run.
+pub(crate) fn record(name: &str) -> RunRecord {
+    let metrics = |value| Metrics::from([("rmse".to_owned(), value)]);
+    RunRecord {
+        format: RunRecord::TAG.format.into(),
+        version: RunRecord::TAG.version,
+        name: name.into(),
+        program: "0.0.0".into(),
+        dataset: "memory:dataset".into(),
+        fingerprint: FINGERPRINT,
+        config: TrainConfig::default(),
+        state: RunState::Finished,
+        reason: None,
+        started_ms: 1_700_000_000_000,
+        updated_ms: 1_700_000_060_000,
+        ended_ms: Some(1_700_000_060_000),
+        step: 4,
+        steps_planned: 8,
+        epochs: 1,
+        parameters: 17,
+        data_wait_share: 0.0,
+        best: Some(BestEpoch {
+            epoch: Epoch::new(0),
+            step: Step::new(4),
+            loss: 0.4,
+            metrics: metrics(1.9),
+            worst: vec![WorstSample {
+                loss: 3.0,
+                key: "00000000000000ff".into(),
+                source: 0,
+                sequence: Sequence::new(1),
+                row: 7,
+            }],
+        }),
+        test: metrics(2.0),
+        baseline: metrics(5.0),
+    }
 }
 
 /// All objects of a store by path.

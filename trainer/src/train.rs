@@ -1,5 +1,7 @@
 //! Opens what a run needs and starts it.
 
+use std::sync::Arc;
+
 use feedline_schemas::{
     config::TrainConfig,
     manifest::{Manifest, Split},
@@ -23,6 +25,7 @@ use crate::{
     session::{Session, Watch},
     settings::{self, Settings},
     task::Task,
+    track::{page::MetricsPage, record::Recorder, status::Tracker},
 };
 
 /// Trains the model of `config` on the dataset and reports how good it is.
@@ -61,10 +64,15 @@ pub fn train_with(
 ) -> Result<TrainReport, Error> {
     let opened = Opened::open(config, context, &Split::ALL)?;
     let _runtime = opened.runtime.enter();
+    let tracker: Arc<Tracker> = Arc::default();
+    let page = settings::metrics_listen(config)?
+        .map(|address| MetricsPage::serve(opened.runtime.handle(), address, Arc::clone(&tracker)));
+    let _page = page.transpose()?;
     let watch = Watch {
         progress: &*context.progress,
         clock: &*context.clock,
         stop: &context.stop,
+        tracker: &tracker,
     };
     let engine = opened.engine(build)?;
     let initial = opened.initial(&engine)?;
@@ -79,7 +87,10 @@ pub fn train_with(
         Resume::Fresh => session.fresh()?,
         Resume::Continue => session.resume()?,
     };
-    session.run()
+    let recorder = Recorder::begin(&opened, resume, context, &tracker)?;
+    let result = session.run();
+    recorder.end(&result);
+    result
 }
 
 /// A dataset and the folder of a run on it. The runtime comes last: it must outlive the loaders.

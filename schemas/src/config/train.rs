@@ -61,6 +61,10 @@ pub struct TrainConfig {
     pub patience: u32,
     /// Steps between lines of metrics. Default 50.
     pub log_every: u64,
+    /// Address that serves the running training's numbers to Prometheus, at `/metrics`, such as `"127.0.0.1:9464"`; port 0
+    /// takes any free one and logs it. Absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metrics_listen: Option<String>,
     /// Checkpoints.
     pub checkpoint: CheckpointConfig,
     /// How the dataset is read.
@@ -90,6 +94,7 @@ impl Default for TrainConfig {
             clip_norm: 1.0,
             patience: 5,
             log_every: 50,
+            metrics_listen: None,
             checkpoint: CheckpointConfig::default(),
             loader: LoaderSettings::default(),
             parallel: ParallelConfig::default(),

@@ -16,6 +16,7 @@ use crate::{
     error::Error,
     log::{Line, MetricsLog},
     plan::Position,
+    track::status::Tracker,
 };
 
 /// Waits between the tries of a checkpoint that must not be missed: the first, the last, and one before leaving.
@@ -44,7 +45,12 @@ impl Saving {
     }
 
     /// Remembers what became of a job; gives back what went wrong.
-    fn heard(&mut self, saved: Saved) -> Option<Error> {
+    fn heard(&mut self, saved: Saved, tracker: &Tracker) -> Option<Error> {
+        {
+            let mut status = tracker.change();
+            status.checkpoints += u64::from(saved.checkpoint.is_some());
+            status.failed_checkpoints += u64::from(saved.failure.is_some());
+        }
         self.durable = saved.checkpoint.or(self.durable);
         self.best_written = saved.best.or(self.best_written);
         saved.failure
@@ -90,6 +96,11 @@ impl<D: Data> Session<'_, D> {
             loss_scale: header.loss_scale.or(self.position.loss_scale),
             running: header.running,
         };
+        let best = self.position.early_stopping.best.clone();
+        self.watch
+            .tracker
+            .at(self.position.step, self.position.epoch);
+        self.watch.tracker.change().best = best;
         // A process may have died between writing this checkpoint and removing an old one.
         self.saving.saver.checkpoints().tidy(header.step);
         self.saving.durable = Some((header.step, header.epoch));
@@ -153,7 +164,7 @@ impl<D: Data> Session<'_, D> {
         let Some(saved) = self.saving.saver.wait() else {
             return;
         };
-        if let Some(error) = self.saving.heard(saved) {
+        if let Some(error) = self.saving.heard(saved, self.watch.tracker) {
             let Position { step, epoch, .. } = self.position;
             let kept = self.saving.durable.map(|(step, _)| step.get());
             tracing::error!(%error, step = step.get(), kept, "a checkpoint could not be written");
@@ -173,7 +184,8 @@ impl<D: Data> Session<'_, D> {
             let job = self.job();
             self.saving.saver.start(job);
             let saved = self.saving.saver.wait();
-            let Some(error) = saved.and_then(|saved| self.saving.heard(saved)) else {
+            let Some(error) = saved.and_then(|saved| self.saving.heard(saved, self.watch.tracker))
+            else {
                 return Ok(());
             };
             let Some(wait) = waits.next() else {

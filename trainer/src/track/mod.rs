@@ -1,4 +1,9 @@
-//! What is told of a run besides its weights.
+//! What is told of a run besides its weights: its record, its numbers for other programs, its page.
 
 pub(crate) mod memory;
+pub(crate) mod page;
+pub(crate) mod record;
+pub(crate) mod report;
+pub(crate) mod settings_of;
+pub(crate) mod status;
 pub(crate) mod tensorboard;

@@ -5,3 +5,4 @@
 mod dataset;
 mod models;
 mod runs;
+mod tracking;

@@ -1,0 +1,111 @@
+//! `run.json`, what is known of a run without opening its checkpoints. It lies in the run's folder and is written when the
+//! run begins, every 15 seconds while it goes on, and when it ends.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    checkpoint::BestEpoch,
+    config::TrainConfig,
+    format::{RUN, versioned},
+    ids::Hash128,
+};
+
+/// The record of a run. Fields may be added.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunRecord {
+    /// `feedline.run`.
+    pub format: String,
+    /// Format version.
+    pub version: u32,
+    /// Name of the run and of its folder.
+    pub name: String,
+    /// Version of the program.
+    pub program: String,
+    /// Dataset folder.
+    pub dataset: String,
+    /// Fingerprint of the dataset's manifest.
+    pub fingerprint: Hash128,
+    /// Resolved training configuration.
+    pub config: TrainConfig,
+    /// What the run is doing, as far as it could tell.
+    pub state: RunState,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// When it was first started, in milliseconds since 1970.
+    pub started_ms: u64,
+    /// When this record was written, in milliseconds since 1970.
+    pub updated_ms: u64,
+    /// When it ended, in milliseconds since 1970; absent while it goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_ms: Option<u64>,
+    /// Steps taken.
+    pub step: u64,
+    /// Steps of all epochs.
+    pub steps_planned: u64,
+    /// Epochs finished.
+    pub epochs: u64,
+    /// Trainable parameters.
+    pub parameters: u64,
+    /// Share of the time since the last start that the trainer waited for batches, 0 to 1.
+    pub data_wait_share: f64,
+    /// The best epoch so far.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub best: Option<BestEpoch>,
+    /// Metrics on the test split, once the run has finished.
+    #[serde(default)]
+    pub test: BTreeMap<String, f64>,
+    /// The same of a baseline that looks at no feature.
+    #[serde(default)]
+    pub baseline: BTreeMap<String, f64>,
+}
+versioned!(RunRecord, RUN);
+
+/// What a run is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RunState {
+    /// It goes on.
+    Running,
+    /// It reached its end.
+    Finished,
+    /// It was asked to stop, and saved everything.
+    Interrupted,
+    /// It ended with an error.
+    Failed,
+    /// It went silent without a word: killed, or its machine is gone. Never written: it is what a reader makes of an old
+    /// `running`.
+    Stopped,
+}
+
+impl RunState {
+    /// As the configuration and tables write it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Finished => "finished",
+            Self::Interrupted => "interrupted",
+            Self::Failed => "failed",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+impl RunRecord {
+    /// Milliseconds between two records of a run that goes on.
+    pub const HEARTBEAT_MS: u64 = 15_000;
+
+    /// The state as seen at `now_ms`: a run that has missed four heartbeats has stopped.
+    #[must_use]
+    pub const fn state_at(&self, now_ms: u64) -> RunState {
+        let silent = now_ms.saturating_sub(self.updated_ms) > 4 * Self::HEARTBEAT_MS;
+        match self.state {
+            RunState::Running if silent => RunState::Stopped,
+            state => state,
+        }
+    }
+}

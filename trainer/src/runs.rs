@@ -1,0 +1,378 @@
+//! The runs of a folder: listed, found by the beginning of their names, compared.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use feedline_schemas::{
+    config::TrainConfig,
+    run::{RunRecord, RunState},
+};
+use feedline_storage::Store;
+use serde::Serialize;
+
+use crate::{
+    error::Error,
+    log,
+    metrics::Metrics,
+    track::{
+        record::RECORD_PATH,
+        report::{
+            chart::{Chart, Series},
+            curves::{Curves, EpochPoint, Points, StepPoint},
+            document, metric, table,
+        },
+        settings_of::differences,
+    },
+};
+
+/// Metrics by which a run is known at a glance; the first that it has.
+const MAIN: [&str; 3] = ["rmse", "accuracy", "perplexity"];
+
+/// A run in a list.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ListedRun {
+    /// Name.
+    pub name: String,
+    /// What it is doing.
+    pub state: RunState,
+    /// When it was first started, in milliseconds since 1970.
+    pub started_ms: u64,
+    /// Epochs finished.
+    pub epochs: u64,
+    /// Steps taken.
+    pub steps: u64,
+    /// Lowest mean validation loss; absent before the first epoch's end.
+    pub validation_loss: Option<f64>,
+    /// Its main metric, such as `rmse`.
+    pub metric: Option<String>,
+    /// That metric on the test split; absent before the run has finished.
+    pub test: Option<f64>,
+    /// Seed.
+    pub seed: u64,
+    /// Its values of the configuration keys that are not the same in all runs.
+    pub differs: BTreeMap<String, String>,
+}
+
+/// All runs of a folder, newest first.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunList {
+    /// The folder of runs.
+    pub url: String,
+    /// The runs.
+    pub runs: Vec<ListedRun>,
+}
+
+/// Lists the runs of a folder as seen at `now_ms`. Folders without a record, as of older versions, are left out; records
+/// that cannot be read are warned of.
+///
+/// # Errors
+/// [`Error::Storage`].
+pub async fn list(runs: &Store, now_ms: u64) -> Result<RunList, Error> {
+    let records = records(runs).await?;
+    let configs: Vec<&TrainConfig> = records.iter().map(|r| &r.config).collect();
+    let differing = differences(&configs);
+    let of_run = |(i, record): (usize, &RunRecord)| {
+        let own = differing
+            .iter()
+            .filter_map(|(key, values)| Some((key.clone(), values[i].clone()?)));
+        listed(record, own.collect(), now_ms)
+    };
+    Ok(RunList {
+        url: runs.url(),
+        runs: records.iter().enumerate().map(of_run).collect(),
+    })
+}
+
+fn listed(record: &RunRecord, differs: BTreeMap<String, String>, now_ms: u64) -> ListedRun {
+    let best = record.best.as_ref();
+    let metric = MAIN.into_iter().find(|name| {
+        record.test.contains_key(*name) || best.is_some_and(|b| b.metrics.contains_key(*name))
+    });
+    ListedRun {
+        name: record.name.clone(),
+        state: record.state_at(now_ms),
+        started_ms: record.started_ms,
+        epochs: record.epochs,
+        steps: record.step,
+        validation_loss: best.map(|best| best.loss),
+        test: metric.and_then(|name| record.test.get(name).copied()),
+        metric: metric.map(str::to_owned),
+        seed: record.config.seed.get(),
+        differs,
+    }
+}
+
+/// The records of all runs of a folder, newest first.
+async fn records(runs: &Store) -> Result<Vec<RunRecord>, Error> {
+    let mut records: Vec<RunRecord> = Vec::new();
+    for listed in runs.list("").await? {
+        let path = &listed.path;
+        if path
+            .split_once('/')
+            .is_none_or(|(_, file)| file != RECORD_PATH)
+        {
+            continue;
+        }
+        let bytes = runs.get(path).await?;
+        match feedline_schemas::decode(&runs.url_of(path), &bytes) {
+            Ok(record) => records.push(record),
+            Err(error) => tracing::warn!(%error, "a run is left out of the list"),
+        }
+    }
+    records.sort_by(|a, b| (b.started_ms, &b.name).cmp(&(a.started_ms, &a.name)));
+    Ok(records)
+}
+
+/// A run in a comparison.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ComparedRun {
+    /// Name.
+    pub name: String,
+    /// What it is doing.
+    pub state: RunState,
+    /// Dataset fingerprint, by which to see whether the runs learned from the same data.
+    pub fingerprint: String,
+    #[serde(skip)]
+    curves: Curves,
+}
+
+/// Some runs side by side; values are in the order of the runs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// The runs.
+    pub runs: Vec<ComparedRun>,
+    /// The configuration keys that are not the same in all of them.
+    pub config: BTreeMap<String, Vec<Option<String>>>,
+    /// Metrics: `validation_loss`, `validation_<metric>` of the kept weights, `test_<metric>`, and how far they came.
+    pub metrics: BTreeMap<String, Vec<Option<f64>>>,
+}
+
+/// Compares runs, each named by as much of the beginning of its name as is needed.
+///
+/// # Errors
+/// [`Error::NoRun`] when a name begins none or several of the runs, [`Error::Storage`].
+pub async fn compare(runs: &Store, names: &[String], now_ms: u64) -> Result<Comparison, Error> {
+    let all = records(runs).await?;
+    let mut chosen = Vec::new();
+    for name in names {
+        chosen.push(find(&all, name, runs)?);
+    }
+    let mut compared = Vec::new();
+    for record in &chosen {
+        let path = format!("{}/{}", record.name, log::PATH);
+        let lines = runs.get_opt(&path).await?.unwrap_or_default();
+        compared.push(ComparedRun {
+            name: record.name.clone(),
+            state: record.state_at(now_ms),
+            fingerprint: record.fingerprint.to_string(),
+            curves: Curves::read(&String::from_utf8_lossy(&lines)),
+        });
+    }
+    let configs: Vec<&TrainConfig> = chosen.iter().map(|r| &r.config).collect();
+    Ok(Comparison {
+        runs: compared,
+        config: differences(&configs),
+        metrics: side_by_side(&chosen),
+    })
+}
+
+fn find<'a>(all: &'a [RunRecord], begin: &str, runs: &Store) -> Result<&'a RunRecord, Error> {
+    let found: Vec<&RunRecord> = all.iter().filter(|r| r.name.starts_with(begin)).collect();
+    let names = |records: &mut dyn Iterator<Item = &RunRecord>| {
+        let names: Vec<_> = records.map(|r| format!("`{}`", r.name)).take(5).collect();
+        names.join(", ")
+    };
+    let reason = match found.as_slice() {
+        [one] => return Ok(one),
+        [] if all.is_empty() => "there is none yet; train first".to_owned(),
+        [] => format!("none begins so; the newest are {}", names(&mut all.iter())),
+        several => format!(
+            "{} begin so: {}; give more of the name",
+            several.len(),
+            names(&mut several.iter().copied())
+        ),
+    };
+    Err(Error::NoRun {
+        name: begin.to_owned(),
+        url: runs.url(),
+        reason,
+    })
+}
+
+fn side_by_side(records: &[&RunRecord]) -> BTreeMap<String, Vec<Option<f64>>> {
+    let of_run = |record: &RunRecord| {
+        let mut metrics = Metrics::from([
+            ("epochs".to_owned(), crate::number::exact(record.epochs)),
+            ("steps".to_owned(), crate::number::exact(record.step)),
+        ]);
+        metrics.extend(
+            record
+                .test
+                .iter()
+                .map(|(name, v)| (format!("test_{name}"), *v)),
+        );
+        if let Some(best) = &record.best {
+            metrics.insert("validation_loss".to_owned(), best.loss);
+            let named = best.metrics.iter();
+            metrics.extend(named.map(|(name, v)| (format!("validation_{name}"), *v)));
+        }
+        metrics
+    };
+    let metrics: Vec<Metrics> = records.iter().map(|record| of_run(record)).collect();
+    let names: BTreeSet<&String> = metrics.iter().flat_map(BTreeMap::keys).collect();
+    let values = |name: &str| metrics.iter().map(|m| m.get(name).copied()).collect();
+    names
+        .into_iter()
+        .map(|name| (name.clone(), values(name)))
+        .collect()
+}
+
+impl Comparison {
+    /// The comparison as a page that needs nothing but itself, with the curves of the runs in the same charts.
+    #[must_use]
+    pub fn html(&self) -> String {
+        let names: Vec<&str> = self.runs.iter().map(|run| run.name.as_str()).collect();
+        let head: Vec<&str> = std::iter::once("").chain(names.iter().copied()).collect();
+        let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".into());
+        let number = |value: &Option<f64>| value.map_or_else(|| "-".into(), metric);
+        let mut body = "<h1>Runs compared</h1>\n<h2>Metrics</h2>\n".to_owned();
+        let states = std::iter::once("state".to_owned());
+        let states = states.chain(self.runs.iter().map(|r| r.state.as_str().to_owned()));
+        let mut rows: Vec<Vec<String>> = vec![states.collect()];
+        rows.extend(
+            self.metrics
+                .iter()
+                .map(|(name, values)| row(name, values.iter().map(number))),
+        );
+        body += &table("Of the kept weights, in the target's units", &head, &rows);
+        body += "<h2>Curves</h2>\n<div class=\"charts\">\n";
+        body += &self.chart("Validation loss", "mean loss", |c| {
+            c.of_epochs(|p: &EpochPoint| p.validation_loss)
+        });
+        body += &self.chart("Training loss", "mean loss", |c| {
+            c.of_epochs(|p: &EpochPoint| p.train_loss)
+        });
+        body += &self.chart("Learning rate", "learning rate", |c| {
+            c.of_steps(|p: &StepPoint| p.learning_rate)
+        });
+        body += &self.chart("Norm of the gradient", "norm before clipping", |c| {
+            c.of_steps(|p: &StepPoint| p.gradient_norm)
+        });
+        body += "</div>\n<h2>Configuration</h2>\n";
+        let mut rows: Vec<Vec<String>> = vec![row(
+            "dataset",
+            self.runs.iter().map(|r| r.fingerprint.clone()),
+        )];
+        rows.extend(
+            self.config
+                .iter()
+                .map(|(key, values)| row(key, values.iter().map(text))),
+        );
+        body += &table("Keys that are not the same in all runs", &head, &rows);
+        document("Runs compared", &body)
+    }
+
+    fn chart(&self, title: &str, y: &str, points: fn(&Curves) -> Points) -> String {
+        let line = |run: &ComparedRun| Series::new(run.name.clone(), points(&run.curves));
+        Chart::of_steps(title, y, self.runs.iter().map(line).collect()).figure()
+    }
+}
+
+fn row(name: &str, cells: impl Iterator<Item = String>) -> Vec<String> {
+    std::iter::once(name.to_owned()).chain(cells).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::{encode, ids::Seed};
+
+    use super::*;
+    use crate::{ErrorKind, run_folder::runtime, testing::record};
+
+    fn store(records: &[RunRecord]) -> Store {
+        let store = Store::memory().child("train");
+        runtime().unwrap().block_on(async {
+            for record in records {
+                let path = format!("{}/run.json", record.name);
+                store.put(&path, encode(record).into()).await.unwrap();
+            }
+            let line = r#"{"kind":"epoch","step":4,"epoch":0,"train_loss":0.5,"validation_loss":0.4,"best":true}"#;
+            store.put("aa11/metrics.jsonl", line.into()).await.unwrap();
+            store.put("aa11/checkpoints/1.safetensors", "x".into()).await.unwrap();
+            store.put("broken/run.json", "{".into()).await.unwrap();
+        });
+        store
+    }
+
+    fn three() -> [RunRecord; 3] {
+        let [mut a, mut b, mut c] = ["aa11", "aa22", "bb33"].map(record);
+        (a.started_ms, b.started_ms, c.started_ms) = (10, 30, 20);
+        b.config.seed = Seed::new(7);
+        b.test.clear();
+        (b.state, c.state) = (RunState::Running, RunState::Running);
+        (b.updated_ms, c.updated_ms) = (1_000_000, 1_000_000 - 60_001);
+        [a, b, c]
+    }
+
+    #[test]
+    fn runs_are_listed_newest_first_and_a_silent_one_has_stopped() {
+        let store = store(&three());
+        let found = runtime()
+            .unwrap()
+            .block_on(list(&store, 1_000_000))
+            .unwrap();
+        let seen: Vec<_> = found
+            .runs
+            .iter()
+            .map(|r| (r.name.as_str(), r.state, r.test))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                ("aa22", RunState::Running, None),
+                ("bb33", RunState::Stopped, Some(2.0)),
+                ("aa11", RunState::Finished, Some(2.0)),
+            ]
+        );
+        let seeds = |run: &ListedRun| run.differs.get("seed").cloned();
+        assert_eq!(
+            found.runs.iter().map(seeds).collect::<Vec<_>>(),
+            ["7", "0", "0"].map(|s| Some(s.to_owned()))
+        );
+        assert_eq!(found.runs[0].differs.len(), 1);
+    }
+
+    #[test]
+    fn a_unique_beginning_names_a_run_and_any_other_is_refused() {
+        let store = store(&three());
+        let compare = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|n| (*n).to_owned()).collect();
+            runtime()
+                .unwrap()
+                .block_on(compare(&store, &names, 1_000_000))
+        };
+        let found = compare(&["aa1", "b"]).unwrap();
+        assert_eq!(
+            (found.runs[0].name.as_str(), found.runs[1].name.as_str()),
+            ("aa11", "bb33")
+        );
+        assert!(found.config.is_empty());
+        assert_eq!(found.metrics["test_rmse"], [Some(2.0), Some(2.0)]);
+        assert_eq!(found.runs[0].curves.epochs.len(), 1);
+        let page = found.html();
+        assert!(page.contains("aa11") && page.contains("Validation loss") && !page.contains("NaN"));
+        let found = compare(&["aa11", "aa22"]).unwrap();
+        assert_eq!(
+            found.config["seed"],
+            [Some("0".to_owned()), Some("7".to_owned())]
+        );
+        assert_eq!(found.metrics["test_rmse"], [Some(2.0), None]);
+        for (name, words) in [
+            ("aa", "2 begin so: `aa22`, `aa11`"),
+            ("x", "none begins so; the newest are `aa22`"),
+        ] {
+            let error = compare(&[name]).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config);
+            assert!(error.to_string().contains(words), "{error}");
+        }
+    }
+}

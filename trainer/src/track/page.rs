@@ -1,0 +1,250 @@
+//! `/metrics`: the numbers of a running training in the text format of OpenMetrics, which Prometheus reads.
+
+use std::{fmt, net::SocketAddr, sync::Arc};
+
+use axum::{Router, extract::State, http::header::CONTENT_TYPE, response::IntoResponse, routing};
+use prometheus_client::{
+    collector::Collector,
+    encoding::{
+        DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeMetric, text::encode,
+    },
+    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
+    registry::Registry,
+};
+use tokio::{net::TcpListener, runtime::Handle, task::JoinHandle};
+
+use super::status::{Rates, Tracker};
+use crate::error::{Error, config as wrong};
+
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The page; gone when dropped.
+#[derive(Debug)]
+pub(crate) struct MetricsPage {
+    server: JoinHandle<()>,
+}
+
+impl Drop for MetricsPage {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+impl MetricsPage {
+    /// Serves what `tracker` hears at `address`, on `runtime`. Returns the address it took.
+    ///
+    /// # Errors
+    /// [`Error::Config`] when the address cannot be had.
+    pub(crate) fn serve(
+        runtime: &Handle,
+        address: SocketAddr,
+        tracker: Arc<Tracker>,
+    ) -> Result<(Self, SocketAddr), Error> {
+        let refused = |error: std::io::Error| {
+            let reason = format!(
+                "cannot listen on `{address}`: {error}; another run may serve its numbers there: choose another port, or 0 \
+                 for any free one"
+            );
+            wrong("metrics_listen", reason)
+        };
+        let listener = runtime
+            .block_on(TcpListener::bind(address))
+            .map_err(refused)?;
+        let taken = listener.local_addr().map_err(refused)?;
+        let mut registry = Registry::with_prefix("feedline_train");
+        registry.register_collector(Box::new(Source(tracker)));
+        let router = Router::new()
+            .route("/metrics", routing::get(text))
+            .with_state(Arc::new(registry));
+        let server = runtime.spawn(async move {
+            if let Err(error) = axum::serve(listener, router).await {
+                tracing::warn!(%error, "the numbers of the run are no longer served");
+            }
+        });
+        tracing::info!(address = %taken, "serving the numbers of the run at `/metrics`");
+        Ok((Self { server }, taken))
+    }
+}
+
+async fn text(State(registry): State<Arc<Registry>>) -> impl IntoResponse {
+    let mut text = String::new();
+    encode(&mut text, &registry).expect("text can always grow");
+    ([(CONTENT_TYPE, OPEN_METRICS)], text)
+}
+
+/// The metrics as they are when somebody asks.
+#[derive(Debug)]
+struct Source(Arc<Tracker>);
+
+impl Collector for Source {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let status = self.0.status();
+        let out = &mut Out(&mut encoder);
+        out.gauge("step", "Optimizer steps taken", Some(status.step))?;
+        out.gauge(
+            "steps_planned",
+            "Optimizer steps of all epochs",
+            Some(status.steps_planned),
+        )?;
+        out.gauge("epochs", "Epochs finished", Some(status.epochs))?;
+        out.gauge(
+            "parameters",
+            "Trainable parameters",
+            Some(status.parameters),
+        )?;
+        out.gauge("loss", "Mean loss of the newest batch", status.loss)?;
+        out.gauge(
+            "validation_loss",
+            "Mean validation loss of the newest epoch",
+            status.validation_loss,
+        )?;
+        let best = status.best.map(|best| best.loss);
+        out.gauge("best_validation_loss", "Lowest mean validation loss", best)?;
+        out.counter(
+            "checkpoints",
+            "Checkpoints written by this process",
+            status.checkpoints,
+        )?;
+        let help = "Checkpoints that this process could not write";
+        out.counter("failed_checkpoints", help, status.failed_checkpoints)?;
+        let help = "Steps left out, as their gradients did not fit f16";
+        out.counter("skipped_steps", help, status.skipped_steps)?;
+        out.rates(status.rates)?;
+        let help = "Metrics of the validation split after the newest epoch, in the target's units";
+        let metrics = encoder.encode_descriptor("validation", help, None, MetricType::Gauge);
+        let mut metrics = metrics?;
+        for (name, value) in &status.validation {
+            let name = name.strip_prefix("validation_").unwrap_or(name);
+            ConstGauge::new(*value).encode(metrics.encode_family(&[("metric", name)])?)?;
+        }
+        Ok(())
+    }
+}
+
+struct Out<'a, 'b>(&'a mut DescriptorEncoder<'b>);
+
+impl Out<'_, '_> {
+    fn rates(&mut self, rates: Option<Rates>) -> fmt::Result {
+        let of = |part: fn(&Rates) -> f64| rates.as_ref().map(part);
+        self.gauge(
+            "gradient_norm",
+            "Global norm of the gradient before clipping",
+            of(|r| r.gradient_norm),
+        )?;
+        self.gauge("learning_rate", "Learning rate", of(|r| r.learning_rate))?;
+        self.gauge(
+            "samples_per_second",
+            "Samples trained on per second",
+            of(|r| r.samples_per_s),
+        )?;
+        self.gauge(
+            "data_wait_share",
+            "Share of the time spent waiting for batches",
+            of(|r| r.data_wait_share),
+        )?;
+        let communication = rates.and_then(|r| r.communication_s);
+        self.gauge(
+            "communication_seconds",
+            "Seconds spent on exchanging gradients since the last line of metrics",
+            communication,
+        )?;
+        self.gauge(
+            "memory_bytes",
+            "Bytes the process holds in memory",
+            rates.and_then(|r| r.memory_bytes),
+        )
+    }
+
+    /// A number that is not known yet is left out.
+    fn gauge<N: EncodeGaugeValue>(
+        &mut self,
+        name: &str,
+        help: &str,
+        value: Option<N>,
+    ) -> fmt::Result {
+        let Some(value) = value else { return Ok(()) };
+        let encoder = self
+            .0
+            .encode_descriptor(name, help, None, MetricType::Gauge)?;
+        ConstGauge::new(value).encode(encoder)
+    }
+
+    fn counter<N: EncodeCounterValue>(&mut self, name: &str, help: &str, value: N) -> fmt::Result {
+        let encoder = self
+            .0
+            .encode_descriptor(name, help, None, MetricType::Counter)?;
+        ConstCounter::new(value).encode(encoder)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read as _, Write as _},
+        net::TcpStream,
+    };
+
+    use super::*;
+    use crate::{ErrorKind, run_folder::runtime};
+
+    fn get(address: SocketAddr, path: &str) -> String {
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn a_request_is_answered_with_the_numbers_of_that_instant() {
+        let runtime = runtime().unwrap();
+        let tracker = Arc::new(Tracker::default());
+        let any = "127.0.0.1:0".parse().unwrap();
+        let served = MetricsPage::serve(runtime.handle(), any, Arc::clone(&tracker));
+        let (_page, address) = served.unwrap();
+        let before = get(address, "/metrics");
+        assert!(before.starts_with("HTTP/1.1 200 OK\r\n"), "{before}");
+        assert!(
+            before.contains("content-type: application/openmetrics-text; version=1.0.0"),
+            "{before}"
+        );
+        assert!(before.contains("\nfeedline_train_step 0\n"), "{before}");
+        assert!(!before.contains("\nfeedline_train_loss "), "{before}");
+        {
+            let mut status = tracker.change();
+            (status.step, status.loss, status.checkpoints) = (41, Some(0.25), 3);
+            status.validation.insert("validation_rmse".into(), 2.5);
+            status.rates = Some(Rates {
+                learning_rate: 0.5,
+                ..Rates::default()
+            });
+        }
+        let after = get(address, "/metrics");
+        for line in [
+            "feedline_train_step 41",
+            "feedline_train_loss 0.25",
+            "feedline_train_learning_rate 0.5",
+            "feedline_train_checkpoints_total 3",
+            "feedline_train_validation{metric=\"rmse\"} 2.5",
+            "# EOF",
+        ] {
+            assert!(after.contains(&format!("\n{line}\n")), "{line}: {after}");
+        }
+        assert!(get(address, "/").starts_with("HTTP/1.1 404"));
+    }
+
+    #[test]
+    fn an_address_that_is_taken_is_refused_with_the_key() {
+        let runtime = runtime().unwrap();
+        let serve = |address| MetricsPage::serve(runtime.handle(), address, Arc::default());
+        let (_page, taken) = serve("127.0.0.1:0".parse().unwrap()).unwrap();
+        let error = serve(taken).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config);
+        let begin = format!("cannot use `train.metrics_listen`: cannot listen on `{taken}`: ");
+        assert!(error.to_string().starts_with(&begin), "{error}");
+    }
+}

@@ -1,0 +1,188 @@
+//! `run.json` and `report.html` of a run: begun with it, kept fresh while it goes on, closed when it ends.
+
+use std::{sync::Arc, time::Duration};
+
+use feedline_schemas::{
+    Versioned as _, encode,
+    report::TrainReport,
+    run::{RunRecord, RunState},
+};
+use feedline_storage::{Store, clock::Clock};
+use tokio::{sync::oneshot, task::JoinHandle};
+
+use super::{report, status::Tracker};
+use crate::{Context, Resume, error::Error, log, run_folder::RunFolder, train::Opened};
+
+/// Path of the record in a run's folder.
+pub(crate) const RECORD_PATH: &str = "run.json";
+
+/// Path of the page.
+pub(crate) const REPORT_PATH: &str = "report.html";
+
+/// The record of a run that goes on. A task of its own writes it every
+/// [`HEARTBEAT_MS`](RunRecord::HEARTBEAT_MS), so that a long step looks alive and a killed process does not.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    folder: RunFolder,
+    tracker: Arc<Tracker>,
+    clock: Arc<dyn Clock>,
+    /// Dropped, it ends the heartbeat.
+    stop: oneshot::Sender<()>,
+    heartbeat: JoinHandle<RunRecord>,
+}
+
+impl Recorder {
+    /// Writes the record of a run that begins or goes on.
+    ///
+    /// # Errors
+    /// [`Error::Storage`].
+    pub(crate) fn begin(
+        opened: &Opened,
+        resume: Resume,
+        context: &Context,
+        tracker: &Arc<Tracker>,
+    ) -> Result<Self, Error> {
+        let folder = opened.folder.clone();
+        let clock = Arc::clone(&context.clock);
+        let mut record = new_record(opened, now_ms(&*clock));
+        if resume == Resume::Continue
+            && let Some(before) = read(&folder)?
+        {
+            record.started_ms = before.started_ms;
+        }
+        update(&mut record, tracker, &*clock);
+        let runtime = opened.runtime.handle();
+        runtime.block_on(write(folder.store(), &record))?;
+        let (stop, stopped) = oneshot::channel();
+        let heartbeat = runtime.spawn(beat(
+            record,
+            folder.store().clone(),
+            Arc::clone(tracker),
+            Arc::clone(&clock),
+            stopped,
+        ));
+        Ok(Self {
+            folder,
+            tracker: Arc::clone(tracker),
+            clock,
+            stop,
+            heartbeat,
+        })
+    }
+
+    /// Writes how the run ended, and its page. The run's own result stands whether or not this succeeds.
+    pub(crate) fn end(self, result: &Result<TrainReport, Error>) {
+        let Self {
+            folder,
+            tracker,
+            clock,
+            stop,
+            heartbeat,
+        } = self;
+        drop(stop);
+        let Ok(mut record) = folder.runtime().block_on(heartbeat) else {
+            tracing::warn!(
+                run = folder.url(),
+                "the record of the run was lost; `run.json` stays as it was"
+            );
+            return;
+        };
+        update(&mut record, &tracker, &*clock);
+        record.ended_ms = Some(record.updated_ms);
+        match result {
+            Ok(report) => {
+                record.state = RunState::Finished;
+                (record.test, record.baseline) = (report.test.clone(), report.baseline.clone());
+            }
+            Err(Error::Interrupted { .. }) => record.state = RunState::Interrupted,
+            Err(error) => {
+                record.state = RunState::Failed;
+                record.reason = Some(error.to_string());
+            }
+        }
+        let written = folder
+            .runtime()
+            .block_on(write(folder.store(), &record))
+            .and_then(|()| {
+                let lines = folder.get_opt(log::PATH)?.unwrap_or_default();
+                let page = report::page(&record, &String::from_utf8_lossy(&lines));
+                folder.put(REPORT_PATH, page.into_bytes())
+            });
+        if let Err(error) = written {
+            tracing::warn!(%error, run = folder.url(), "how the run ended could not be written down");
+        }
+    }
+}
+
+fn new_record(opened: &Opened, now_ms: u64) -> RunRecord {
+    let plan = &opened.plan;
+    RunRecord {
+        format: RunRecord::TAG.format.to_owned(),
+        version: RunRecord::TAG.version,
+        name: plan.settings.run_name(plan.fingerprint, plan.init),
+        program: env!("CARGO_PKG_VERSION").to_owned(),
+        dataset: plan.dataset_url.clone(),
+        fingerprint: plan.fingerprint,
+        config: plan.settings.config().clone(),
+        state: RunState::Running,
+        reason: None,
+        started_ms: now_ms,
+        updated_ms: now_ms,
+        ended_ms: None,
+        step: 0,
+        steps_planned: 0,
+        epochs: 0,
+        parameters: 0,
+        data_wait_share: 0.0,
+        best: None,
+        test: crate::metrics::Metrics::new(),
+        baseline: crate::metrics::Metrics::new(),
+    }
+}
+
+/// The record in a folder; `None` where there is none, or none that can be read.
+fn read(folder: &RunFolder) -> Result<Option<RunRecord>, Error> {
+    let Some(bytes) = folder.get_opt(RECORD_PATH)? else {
+        return Ok(None);
+    };
+    let record = feedline_schemas::decode(&folder.url_of(RECORD_PATH), &bytes);
+    Ok(record
+        .inspect_err(|error| tracing::warn!(%error, "the record of the run begins anew"))
+        .ok())
+}
+
+async fn beat(
+    mut record: RunRecord,
+    store: Store,
+    tracker: Arc<Tracker>,
+    clock: Arc<dyn Clock>,
+    mut stopped: oneshot::Receiver<()>,
+) -> RunRecord {
+    let every = Duration::from_millis(RunRecord::HEARTBEAT_MS);
+    while tokio::time::timeout(every, &mut stopped).await.is_err() {
+        update(&mut record, &tracker, &*clock);
+        if let Err(error) = write(&store, &record).await {
+            tracing::warn!(%error, "the record of the run could not be written; trying again");
+        }
+    }
+    record
+}
+
+async fn write(store: &Store, record: &RunRecord) -> Result<(), Error> {
+    Ok(store.put(RECORD_PATH, encode(record).into()).await?)
+}
+
+fn update(record: &mut RunRecord, tracker: &Tracker, clock: &dyn Clock) {
+    let status = tracker.status();
+    record.updated_ms = now_ms(clock);
+    record.step = status.step;
+    record.steps_planned = status.steps_planned;
+    record.epochs = status.epochs;
+    record.parameters = status.parameters;
+    record.data_wait_share = status.data_wait_share;
+    record.best = status.best;
+}
+
+fn now_ms(clock: &dyn Clock) -> u64 {
+    u64::try_from(clock.unix().as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,104 @@
+//! The curves of a run, as `metrics.jsonl` holds them.
+
+use serde::Deserialize;
+
+use crate::number::exact;
+
+/// Points of a line: number of steps, value.
+pub(crate) type Points = Vec<(f64, f64)>;
+
+/// Numbers of one `step` line.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
+pub(crate) struct StepPoint {
+    pub(crate) step: u64,
+    pub(crate) loss: f64,
+    pub(crate) gradient_norm: f64,
+    pub(crate) learning_rate: f64,
+    pub(crate) samples_per_s: f64,
+    pub(crate) data_wait_share: f64,
+}
+
+/// Numbers of one `epoch` line.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
+pub(crate) struct EpochPoint {
+    pub(crate) step: u64,
+    pub(crate) epoch: u64,
+    pub(crate) train_loss: f64,
+    pub(crate) validation_loss: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum Line {
+    Step(StepPoint),
+    Epoch(EpochPoint),
+    #[serde(other)]
+    Other,
+}
+
+/// The curves of a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Curves {
+    pub(crate) steps: Vec<StepPoint>,
+    pub(crate) epochs: Vec<EpochPoint>,
+}
+
+impl Curves {
+    /// Reads lines of metrics; what is no line of numbers is passed over.
+    pub(crate) fn read(lines: &str) -> Self {
+        let mut curves = Self::default();
+        for line in lines.lines() {
+            match serde_json::from_str(line) {
+                Ok(Line::Step(point)) => curves.steps.push(point),
+                Ok(Line::Epoch(point)) => curves.epochs.push(point),
+                Ok(Line::Other) | Err(_) => {}
+            }
+        }
+        curves
+    }
+
+    /// A number of the steps.
+    pub(crate) fn of_steps(&self, value: fn(&StepPoint) -> f64) -> Points {
+        self.steps
+            .iter()
+            .map(|p| (exact(p.step), value(p)))
+            .collect()
+    }
+
+    /// A number of the epochs.
+    pub(crate) fn of_epochs(&self, value: fn(&EpochPoint) -> f64) -> Points {
+        self.epochs
+            .iter()
+            .map(|p| (exact(p.step), value(p)))
+            .collect()
+    }
+
+    /// The epoch with the lowest validation loss; the first of equal ones.
+    pub(crate) fn best(&self) -> Option<&EpochPoint> {
+        self.epochs
+            .iter()
+            .min_by(|a, b| a.validation_loss.total_cmp(&b.validation_loss))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_other_kinds_and_torn_ones_are_passed_over() {
+        let text = concat!(
+            r#"{"kind":"step","step":2,"epoch":0,"loss":0.5,"gradient_norm":1.0,"learning_rate":0.1,"samples_per_s":3.0,"data_wait_share":0.0}"#,
+            "\n",
+            r#"{"kind":"note","step":2}"#,
+            "\n",
+            r#"{"kind":"epoch","step":4,"epoch":0,"train_loss":0.5,"validation_loss":0.4,"best":true}"#,
+            "\n",
+            r#"{"kind":"ep"#,
+        );
+        let curves = Curves::read(text);
+        assert_eq!(curves.of_steps(|p| p.loss), [(2.0, 0.5)]);
+        assert_eq!(curves.of_epochs(|p| p.validation_loss), [(4.0, 0.4)]);
+        assert_eq!(curves.best().map(|p| p.epoch), Some(0));
+    }
+}

@@ -1,0 +1,323 @@
+//! `report.html`: a run on one page that needs nothing but itself.
+
+pub(crate) mod chart;
+pub(crate) mod curves;
+mod fit;
+
+use std::collections::BTreeMap;
+
+use feedline_schemas::run::RunRecord;
+
+use self::{
+    chart::{Chart, Series, escape, number},
+    curves::Curves,
+};
+use super::settings_of::flat;
+
+/// The page of a run: its record and the lines of its metrics.
+pub(crate) fn page(record: &RunRecord, lines: &str) -> String {
+    let curves = Curves::read(lines);
+    let mut body = head(record);
+    let verdict = fit::verdict(&curves, &record.test, &record.baseline);
+    body += &format!(
+        "<p class=\"word\"><strong>From the curves: {}.</strong> {}</p>\n",
+        escape(verdict.word),
+        escape(&sentence(&verdict.why))
+    );
+    body += &metrics(record);
+    body += &charts(&curves);
+    body += &worst(record);
+    body += &settings(record);
+    document(&format!("Run {}", record.name), &body)
+}
+
+/// A page around `body`.
+pub(crate) fn document(title: &str, body: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{}</title>\n<style>\n{}</style>\n\
+         </head>\n<body>\n{body}</body>\n</html>\n",
+        escape(title),
+        include_str!("page.css")
+    )
+}
+
+/// A table whose first column is text and whose others are numbers. Cells are text, not HTML.
+pub(crate) fn table(caption: &str, head: &[&str], rows: &[Vec<String>]) -> String {
+    let mut out = format!(
+        "<div class=\"scroll\"><table><caption>{}</caption>\n<thead><tr>",
+        escape(caption)
+    );
+    for (i, name) in head.iter().enumerate() {
+        let class = if i == 0 { "" } else { " class=\"number\"" };
+        out += &format!("<th scope=\"col\"{class}>{}</th>", escape(name));
+    }
+    out += "</tr></thead>\n<tbody>\n";
+    for row in rows {
+        out += "<tr>";
+        for (i, cell) in row.iter().enumerate() {
+            let cell = escape(cell);
+            out += &if i == 0 {
+                format!("<th scope=\"row\">{cell}</th>")
+            } else {
+                format!("<td class=\"number\">{cell}</td>")
+            };
+        }
+        out += "</tr>\n";
+    }
+    out + "</tbody></table></div>\n"
+}
+
+fn head(record: &RunRecord) -> String {
+    let (name, state) = (escape(&record.name), record.state.as_str());
+    let mut out = format!("<h1>Run {name} <span class=\"state\">{state}</span></h1>\n");
+    if let Some(reason) = &record.reason {
+        out += &format!(
+            "<p><strong>Why it failed:</strong> {}</p>\n",
+            escape(&sentence(reason))
+        );
+    }
+    let ended = record
+        .ended_ms
+        .map_or_else(String::new, |ms| format!(", ended {}", moment(ms)));
+    let best = record.best.as_ref().map_or_else(String::new, |best| {
+        format!(" The weights of epoch {} were kept.", best.epoch)
+    });
+    out += &format!(
+        "<p>{} of {} steps, {} epochs, {} parameters, seed {}.{best}</p>\n\
+         <p class=\"quiet\">Started {}{ended}; feedline {}. The trainer waited for data {:.1} % of the time.</p>\n",
+        record.step,
+        record.steps_planned,
+        record.epochs,
+        record.parameters,
+        record.config.seed.get(),
+        moment(record.started_ms),
+        escape(&record.program),
+        record.data_wait_share * 100.0
+    );
+    out
+}
+
+/// The test split beside its baseline and the validation split of the kept weights.
+fn metrics(record: &RunRecord) -> String {
+    let validation = record.best.as_ref().map(|best| &best.metrics);
+    let names: Vec<&String> = match validation {
+        Some(metrics) if record.test.is_empty() => metrics.keys().collect(),
+        _ => record.test.keys().collect(),
+    };
+    let mut out = "<h2>Metrics</h2>\n".to_owned();
+    if names.is_empty() {
+        return out + "<p class=\"quiet\">No epoch was finished.</p>\n";
+    }
+    let cell = |value: Option<&f64>| value.map_or_else(|| "-".to_owned(), |v| metric(*v));
+    let rows: Vec<_> = names
+        .into_iter()
+        .map(|name| {
+            let validation = validation.and_then(|metrics| metrics.get(name));
+            let (test, baseline) = (record.test.get(name), record.baseline.get(name));
+            vec![name.clone(), cell(test), cell(baseline), cell(validation)]
+        })
+        .collect();
+    let caption = if record.test.is_empty() {
+        "Of the kept weights, in the target's units. The test split is read once, at the end."
+    } else {
+        "Of the kept weights, in the target's units. The baseline looks at no feature."
+    };
+    out += &table(
+        caption,
+        &["metric", "test", "baseline (test)", "validation"],
+        &rows,
+    );
+    out
+}
+
+fn charts(curves: &Curves) -> String {
+    let mut losses = Chart::of_steps(
+        "Loss",
+        "mean loss",
+        vec![
+            Series::new("training, per step", curves.of_steps(|p| p.loss)),
+            Series::new("training, per epoch", curves.of_epochs(|p| p.train_loss)),
+            Series::new(
+                "validation, per epoch",
+                curves.of_epochs(|p| p.validation_loss),
+            ),
+        ],
+    );
+    if let Some(best) = curves.best() {
+        let why = format!(
+            "best: {} in epoch {}",
+            number(best.validation_loss),
+            best.epoch
+        );
+        losses.mark = Some(((crate::number::exact(best.step), best.validation_loss), why));
+    }
+    let one = |title, y, value| {
+        let line = Series::new(y, curves.of_steps(value));
+        Chart::of_steps(title, y, vec![line]).figure()
+    };
+    let mut out = "<h2>Curves</h2>\n<div class=\"charts\">\n".to_owned();
+    out += &losses.figure();
+    out += &one("Learning rate", "learning rate", |p| p.learning_rate);
+    out += &one("Norm of the gradient", "norm before clipping", |p| {
+        p.gradient_norm
+    });
+    out += &one("Throughput", "samples per second", |p| p.samples_per_s);
+    out += &one("Waiting for data", "% of the time", |p| {
+        p.data_wait_share * 100.0
+    });
+    out + "</div>\n"
+}
+
+fn worst(record: &RunRecord) -> String {
+    let Some(best) = record.best.as_ref().filter(|best| !best.worst.is_empty()) else {
+        return String::new();
+    };
+    let rows: Vec<_> = best
+        .worst
+        .iter()
+        .map(|sample| {
+            vec![
+                sample.key.clone(),
+                number(sample.loss),
+                sample.source.to_string(),
+                sample.sequence.to_string(),
+                sample.row.to_string(),
+            ]
+        })
+        .collect();
+    let caption = "Validation samples with the largest losses under the kept weights: look here for bad records.";
+    let head = ["key", "loss", "source", "batch", "row"];
+    format!("<h2>Worst samples</h2>\n{}", table(caption, &head, &rows))
+}
+
+fn settings(record: &RunRecord) -> String {
+    let mut out = format!(
+        "<h2>Dataset</h2>\n<p><code>{}</code></p>\n<p>Fingerprint <code>{}</code></p>\n<h2>Configuration</h2>\n",
+        escape(&record.dataset),
+        record.fingerprint
+    );
+    let config = flat(&record.config);
+    let defaults = flat(&feedline_schemas::config::TrainConfig::default());
+    let other: BTreeMap<_, _> = config
+        .iter()
+        .filter(|(key, value)| defaults.get(*key) != Some(value))
+        .collect();
+    out += &pairs("What is not as by default", other.into_iter());
+    out += "<details><summary>All keys, resolved</summary>\n";
+    out += &pairs("Resolved configuration", config.iter());
+    out + "</details>\n"
+}
+
+fn pairs<'a>(caption: &str, pairs: impl Iterator<Item = (&'a String, &'a String)>) -> String {
+    let mut out = format!(
+        "<div class=\"scroll\"><table><caption>{}</caption>\n<tbody>\n",
+        escape(caption)
+    );
+    for (key, value) in pairs {
+        out += &format!(
+            "<tr><th scope=\"row\"><code>{}</code></th><td class=\"code\">{}</td></tr>\n",
+            escape(key),
+            escape(value)
+        );
+    }
+    out + "</tbody></table></div>\n"
+}
+
+/// Milliseconds since 1970 as a date and time in UTC.
+pub(crate) fn moment(unix_ms: u64) -> String {
+    let time = i64::try_from(unix_ms)
+        .ok()
+        .and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+    time.map_or_else(
+        || "-".to_owned(),
+        |t| t.strftime("%Y-%m-%d %H:%M UTC").to_string(),
+    )
+}
+
+/// A metric with five significant digits or so; a whole number as it is.
+pub(crate) fn metric(value: f64) -> String {
+    match value.abs() {
+        m if m.fract() == 0.0 && m < 1e9 => format!("{value:.0}"),
+        m if m >= 1e7 || (m > 0.0 && m < 1e-3) => format!("{value:.4e}"),
+        m if m >= 1_000.0 => format!("{value:.1}"),
+        _ => format!("{value:.4}"),
+    }
+}
+
+/// With a capital and a full stop.
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars
+        .next()
+        .map(|c| c.to_uppercase().to_string())
+        .unwrap_or_default();
+    let text = format!("{first}{}", chars.as_str());
+    if text.ends_with('.') {
+        text
+    } else {
+        text + "."
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::record;
+
+    fn lines() -> String {
+        let step = |s: u32| {
+            format!(
+                "{{\"kind\":\"step\",\"step\":{s},\"epoch\":0,\"loss\":{},\"gradient_norm\":1.5,\"learning_rate\":0.1,\
+                 \"samples_per_s\":900.0,\"data_wait_share\":0.01}}\n",
+                1.0 / f64::from(s)
+            )
+        };
+        (1..50).map(step).collect()
+    }
+
+    #[test]
+    fn the_page_is_whole_and_needs_nothing_else() {
+        let mut record = record("0123456789abcdef");
+        record.dataset = "s3://bucket/<odd> & \"quoted\"".into();
+        let page = page(&record, &lines());
+        for part in [
+            "Loss",
+            "Learning rate",
+            "Norm of the gradient",
+            "Throughput",
+            "Waiting for data",
+            "Worst samples",
+        ] {
+            assert!(page.contains(part), "{part}");
+        }
+        assert!(page.contains("s3://bucket/&lt;odd&gt; &amp; &quot;quoted&quot;"));
+        assert!(page.contains("too early to say"));
+        for foreign in ["<script", "http://", "https://", "url(", "NaN"] {
+            assert!(!page.contains(foreign), "{foreign}");
+        }
+        assert_eq!(
+            page.matches("<figure>").count(),
+            page.matches("</figure>").count()
+        );
+    }
+
+    #[test]
+    fn a_run_that_failed_before_its_first_epoch_has_a_page_too() {
+        let mut record = record("a");
+        (record.best, record.reason) = (None, Some("the disk is full".into()));
+        record.test.clear();
+        let page = page(&record, "");
+        assert!(page.contains("The disk is full."));
+        assert!(page.contains("No epoch was finished."));
+        assert!(page.contains("Nothing was measured."));
+    }
+
+    #[test]
+    fn moments_and_metrics_are_read_easily() {
+        assert_eq!(moment(1_700_000_000_000), "2023-11-14 22:13 UTC");
+        assert_eq!(metric(54_321.98), "54322.0");
+        assert_eq!(metric(0.5), "0.5000");
+        assert_eq!(metric(520.0), "520");
+    }
+}

@@ -1,0 +1,106 @@
+//! What is known of a run in progress: heard from the session, read by whoever asks.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use feedline_schemas::{
+    checkpoint::BestEpoch,
+    ids::{Epoch, Step},
+};
+
+use crate::{log::Line, metrics::Metrics};
+
+/// Numbers of the newest `step` line.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rates {
+    pub(crate) gradient_norm: f64,
+    pub(crate) learning_rate: f64,
+    pub(crate) samples_per_s: f64,
+    pub(crate) data_wait_share: f64,
+    pub(crate) communication_s: Option<f64>,
+    pub(crate) memory_bytes: Option<u64>,
+}
+
+/// A run in progress.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Status {
+    /// Steps taken.
+    pub(crate) step: u64,
+    /// Steps of all epochs.
+    pub(crate) steps_planned: u64,
+    /// Epochs finished.
+    pub(crate) epochs: u64,
+    /// Trainable parameters.
+    pub(crate) parameters: u64,
+    /// Mean loss of the newest batch; absent before the first.
+    pub(crate) loss: Option<f64>,
+    pub(crate) rates: Option<Rates>,
+    /// Mean validation loss of the newest epoch; absent before the first.
+    pub(crate) validation_loss: Option<f64>,
+    /// `validation_<metric>` of the newest epoch.
+    pub(crate) validation: Metrics,
+    /// Steps left out since the start, as their gradients did not fit f16.
+    pub(crate) skipped_steps: u64,
+    /// Checkpoints written by this process.
+    pub(crate) checkpoints: u64,
+    /// Tries of this process that failed.
+    pub(crate) failed_checkpoints: u64,
+    /// Share of the time of this process that the trainer waited for batches.
+    pub(crate) data_wait_share: f64,
+    pub(crate) best: Option<BestEpoch>,
+}
+
+/// Hears of a run in progress.
+#[derive(Debug, Default)]
+pub(crate) struct Tracker(Mutex<Status>);
+
+impl Tracker {
+    /// What is known now.
+    pub(crate) fn status(&self) -> Status {
+        self.change().clone()
+    }
+
+    /// For whoever has news. A thread that died while it told its own left whole numbers behind.
+    pub(crate) fn change(&self) -> MutexGuard<'_, Status> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The run stands here, with this epoch in progress.
+    pub(crate) fn at(&self, step: Step, epoch: Epoch) {
+        let mut status = self.change();
+        (status.step, status.epochs) = (step.get(), epoch.get());
+    }
+
+    /// A line of metrics was written.
+    pub(crate) fn line(&self, line: &Line) {
+        let mut status = self.change();
+        match line {
+            Line::Step {
+                gradient_norm,
+                learning_rate,
+                samples_per_s,
+                data_wait_share,
+                communication_s,
+                memory_bytes,
+                ..
+            } => {
+                status.rates = Some(Rates {
+                    gradient_norm: *gradient_norm,
+                    learning_rate: *learning_rate,
+                    samples_per_s: *samples_per_s,
+                    data_wait_share: *data_wait_share,
+                    communication_s: *communication_s,
+                    memory_bytes: *memory_bytes,
+                });
+            }
+            Line::SaveFailed { .. } => {}
+            Line::Epoch {
+                validation_loss,
+                validation,
+                ..
+            } => {
+                status.validation_loss = Some(*validation_loss);
+                status.validation = validation.clone();
+            }
+        }
+    }
+}
