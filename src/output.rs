@@ -156,6 +156,16 @@ impl Text for DatasetReport {
                 self.train, self.validation, self.test
             ),
         )?;
+        if let Some(tokens) = &self.tokens {
+            line(
+                out,
+                "tokens",
+                format!(
+                    "{} train, {} validation, {} test, {} of them unknown",
+                    tokens.train, tokens.validation, tokens.test, tokens.unknown
+                ),
+            )?;
+        }
         line(
             out,
             "shards",

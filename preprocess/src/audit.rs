@@ -10,7 +10,7 @@ use arrow::{
 };
 use feedline_schemas::{
     ids::Hash128,
-    manifest::{Shard, Split, SplitShards},
+    manifest::{Lengths, Shard, Split, SplitShards},
 };
 use feedline_storage::Store;
 
@@ -144,14 +144,40 @@ async fn check(
             shard.hash
         ));
     }
+    let mut lengths = None;
+    if let Some(listed) = &shard.lengths {
+        match lengths_of(dataset, listed, shard.rows).await? {
+            Ok(found) => lengths = Some(found),
+            Err(problem) => problems.push(problem),
+        }
+    }
     if problems.is_empty() {
         problems.extend(check_table(&bytes, shard)?);
-        match read(&bytes, shard, schema, keys) {
+        match read(&bytes, shard, schema, lengths.as_deref(), keys) {
             Ok(found) => problems.extend(found),
             Err(e) => problems.push(format!("the file is not a readable Arrow file: {e}")),
         }
     }
     Ok(problems)
+}
+
+/// The lengths of a shard's documents, or what is wrong with their file.
+async fn lengths_of(
+    dataset: &Store,
+    listed: &Lengths,
+    rows: u64,
+) -> Result<Result<Vec<u32>, String>, Error> {
+    let bytes = dataset.get_opt(&listed.path).await?.unwrap_or_default();
+    if bytes.len() as u64 != rows * 4 || crc32c::crc32c(&bytes) != listed.crc32c {
+        let path = &listed.path;
+        return Ok(Err(format!(
+            "the lengths of its documents, `{path}`, are missing or damaged"
+        )));
+    }
+    let numbers = bytes.as_chunks::<4>().0.iter();
+    Ok(Ok(numbers
+        .map(|bytes| u32::from_le_bytes(*bytes))
+        .collect()))
 }
 
 /// The footer's block table against the manifest's.
@@ -170,6 +196,7 @@ fn read(
     bytes: &[u8],
     shard: &Shard,
     schema: &SchemaRef,
+    lengths: Option<&[u32]>,
     keys: &mut Vec<u64>,
 ) -> Result<Vec<String>, ArrowError> {
     let mut problems = Vec::new();
@@ -179,9 +206,17 @@ fn read(
         return Ok(problems);
     }
     let mut rows = Vec::new();
+    let mut tokens = Vec::new();
+    let mut found_lengths = Vec::new();
     for batch in reader {
         let batch: RecordBatch = batch?;
         rows.push(batch.num_rows() as u64);
+        let documents = batch
+            .column_by_name("tokens")
+            .and_then(|column| column.as_list_opt::<i32>());
+        tokens.push(documents.map(|documents| documents.values().len() as u64));
+        let each = documents.into_iter().flat_map(|d| d.offsets().lengths());
+        found_lengths.extend(each.map(|length| u32::try_from(length).unwrap_or(u32::MAX)));
         let column = batch
             .column_by_name("key")
             .ok_or_else(|| ArrowError::SchemaError("no column `key`".into()))?;
@@ -190,6 +225,10 @@ fn read(
     let expected: Vec<u64> = shard.blocks.iter().map(|b| u64::from(b.rows)).collect();
     if rows != expected || rows.iter().sum::<u64>() != shard.rows {
         problems.push("the rows of its blocks are not those the manifest says".into());
+    }
+    let listed: Vec<Option<u64>> = shard.blocks.iter().map(|b| b.tokens).collect();
+    if tokens != listed || lengths.is_some_and(|lengths| lengths != found_lengths) {
+        problems.push("its documents are not as long as the manifest says".into());
     }
     Ok(problems)
 }

@@ -1,14 +1,12 @@
 //! One build, from landing zone to published dataset.
 
+mod rows;
+
 use std::sync::Arc;
 
-use arrow::{
-    array::{AsArray, RecordBatch},
-    datatypes::UInt64Type,
-};
 use datafusion::{error::DataFusionError, prelude::SessionContext};
 use feedline_schemas::{
-    config::{DatasetConfig, PipelineConfig, SourceConfig},
+    config::{DatasetConfig, DatasetKind, PipelineConfig, SourceConfig, SplitBy},
     format::MANIFEST,
     ids::{Hash128, Name},
     manifest::{
@@ -25,21 +23,21 @@ use serde::Serialize;
 use crate::{
     Context, Error, TrainSplit, Transform,
     audit::audit,
-    columns::{self, DatasetSpec, nearest, system},
-    content::key_of,
-    fit::fit,
+    columns::{self, DatasetSpec, nearest},
+    fit::{fit, fit_payload},
     landing::Landed,
     manifest::{publish, put_tables, put_transform, up_to_date},
     meter::Meter,
     plan,
     rejects::{self, RejectWriter, Rejects},
     scratch::Scratch,
-    shard::{Row, ShardLayout, SplitWriter},
+    shard::{ShardLayout, SplitWriter},
     split::ShuffleKey,
-    stage::{Staged, column, stage},
-    transform::Applied,
-    typing::{Reason, reason},
+    stage::{Staged, stage},
+    transform::Characters,
+    typing::reason,
 };
+use rows::RowWriter;
 
 /// Raised when the same inputs give other shards than before, so that an older dataset is not taken for this one.
 const BUILD_VERSION: u32 = 1;
@@ -173,6 +171,8 @@ struct Build<'a> {
 struct Written {
     splits: Vec<SplitShards>,
     rejects: Rejects,
+    /// Token ids that stand for an unknown character.
+    unknown: u64,
 }
 
 impl Build<'_> {
@@ -184,15 +184,21 @@ impl Build<'_> {
             self.context,
             &scratch.path("spill"),
             self.spec.inputs.len() + 1,
+            self.payload_bytes(),
         )?;
-        let frame = plan::frame(&session, &self.sources, &self.spec)?;
+        let frame = plan::frame(&session, &self.sources, &self.spec).await?;
+        let characters = match frame.documents {
+            Some(documents) => Some(rows::characters(documents).await?),
+            None => None,
+        };
         let meter = Arc::new(Meter::new(
             &self.context.progress,
             "shards: clean and split",
             self.rows,
         ));
-        let (staged, mut rejects) = stage(&session, frame, &self.spec, &scratch, meter).await?;
-        let distinct = staged.total() + rejects.total();
+        let (staged, mut rejects) =
+            stage(&session, frame.rows, &self.spec, &scratch, meter).await?;
+        let distinct = self.kept(&staged) + rejects.total();
         self.check_target(&staged, &rejects)?;
         self.check_rejects(&session, &rejects, distinct).await?;
         self.check_splits(Split::ALL.map(|split| staged.rows(split)))?;
@@ -200,15 +206,17 @@ impl Build<'_> {
 
         let transform = Arc::new(self.fit(&staged).await?);
         let artefact = transform.artefact();
-        let target = target_kind(artefact);
-        let features = u32::try_from(transform.features()).expect("fewer than 2^32 features");
         let sizes = &self.spec.config.shards;
-        let layout = ShardLayout::new(self.name, artefact.hash, features, target, sizes);
+        let layout = self.layout(&transform)?;
+        let layout = ShardLayout::new(self.name, artefact.hash, layout, sizes);
         let written = self.write(&staged, &transform, &layout, &scratch).await?;
         rejects.merge(written.rejects);
         self.check_rejects(&session, &rejects, distinct).await?;
         let rows = [0, 1, 2].map(|i: usize| written.splits[i].rows);
         self.check_splits(rows)?;
+        let tokens = characters
+            .map(|characters| rows::conserved(characters, &written.splits, written.unknown))
+            .transpose()?;
         self.audit(&written.splits, &layout).await?;
 
         let mut manifest = Manifest {
@@ -217,7 +225,7 @@ impl Build<'_> {
             fingerprint: Hash128::new(0),
             dataset: self.name.clone(),
             input_hash: self.input_hash,
-            layout: Layout::Dense { features, target },
+            layout: layout.layout.clone(),
             transform: put_transform(&self.store, artefact, self.name).await?,
             shuffle_seed: sizes.shuffle.then_some(sizes.seed),
             sources: self.sources.iter().map(|s| s.reference.clone()).collect(),
@@ -228,6 +236,7 @@ impl Build<'_> {
                 train: rows[0],
                 validation: rows[1],
                 test: rows[2],
+                tokens,
             },
             splits: written.splits,
             rejects: rejects.publish(&session, &self.store, &self.names).await?,
@@ -264,9 +273,48 @@ impl Build<'_> {
     async fn fit(&self, staged: &Staged) -> Result<Transform, Error> {
         let train = TrainSplit::of(staged)?;
         let meter = Meter::new(&self.context.progress, "shards: fit", train.rows());
-        let artefact = fit(&train, &self.spec.fit_spec(&staged.identifiers())).await?;
+        let spec = self.spec.fit_spec(&staged.identifiers());
+        let artefact = match &self.spec.payload {
+            None => fit(&train, &spec).await?,
+            Some(payload) => fit_payload(&train, &spec, payload).await?,
+        };
         meter.add(train.rows());
         Transform::new(artefact)
+    }
+
+    /// About how many bytes a row's picture or text has; landed files are packed.
+    fn payload_bytes(&self) -> Option<u64> {
+        const PACKED: u64 = 3;
+        let files = self.sources.iter().flat_map(Landed::files);
+        let bytes: u64 = files.map(|file| file.bytes).sum();
+        let each = bytes.saturating_mul(PACKED) / self.rows.max(1);
+        self.spec.payload.is_some().then_some(each)
+    }
+
+    /// Rows that were neither dropped nor set aside. Each document that is cut has one training part.
+    fn kept(&self, staged: &Staged) -> u64 {
+        match self.spec.config.split.by {
+            SplitBy::Range if self.spec.payload.is_some() => staged.rows(Split::Train),
+            _ => staged.total(),
+        }
+    }
+
+    /// What the shards hold.
+    fn layout(&self, transform: &Transform) -> Result<Layout, Error> {
+        let target = target_kind(transform.artefact());
+        if let Some(characters) = Characters::of(transform.artefact())? {
+            return Ok(Layout::Tokens {
+                id: characters.id_type(),
+                vocabulary: characters.vocabulary(),
+            });
+        }
+        Ok(match self.spec.payload {
+            Some(_) => Layout::Pictures { target },
+            None => Layout::Dense {
+                features: u32::try_from(transform.features()).expect("fewer than 2^32 features"),
+                target,
+            },
+        })
     }
 
     /// A target of which no value is a number is a mistake in the configuration, not in every row.
@@ -318,7 +366,12 @@ impl Build<'_> {
         let [train, validation, test] = rows;
         for ((split, share), found) in Split::ALL.into_iter().zip(shares).zip(rows) {
             if share > 0.0 && found == 0 {
+                let is_text = self.spec.config.kind == DatasetKind::Characters;
                 let advice = match config.key.as_slice() {
+                    [] if is_text && config.by.is_key() => {
+                        "land more documents, or cut each into a part for every split with `dataset.split.by = \"range\"`"
+                            .to_owned()
+                    }
                     [] => "land more rows, or give this split a larger share or none".to_owned(),
                     key => format!(
                         "`{}` has too few distinct values to fill every split: split by a finer key, land more, or give \
@@ -362,16 +415,20 @@ impl Build<'_> {
         let meter = Meter::new(&self.context.progress, "shards: write", staged.total());
         let mut rejects = RejectWriter::new(scratch.path("rejects-transform.parquet"));
         let mut splits = Vec::with_capacity(3);
+        let mut unknown = 0;
         for split in Split::ALL {
+            let mut rows = RowWriter::new(&self.spec, transform, &mut rejects)?;
             let writer = SplitWriter::new(&self.store, layout, split);
             let shards = self
-                .write_split(staged, split, transform, writer, &mut rejects, &meter)
+                .write_split(staged, split, transform, writer, &mut rows, &meter)
                 .await?;
+            unknown += rows.unknown;
             splits.push(shards);
         }
         Ok(Written {
             splits,
             rejects: rejects.finish()?,
+            unknown,
         })
     }
 
@@ -381,7 +438,7 @@ impl Build<'_> {
         split: Split,
         transform: &Arc<Transform>,
         mut writer: SplitWriter<'_>,
-        rejects: &mut RejectWriter,
+        each: &mut RowWriter<'_>,
         meter: &Meter,
     ) -> Result<SplitShards, Error> {
         let sizes = &self.spec.config.shards;
@@ -402,8 +459,7 @@ impl Build<'_> {
         let mut applied = std::pin::pin!(applied.try_buffered(self.context.partitions.max(1)));
         let mut rows = 0;
         while let Some((batch, values)) = applied.try_next().await? {
-            rows +=
-                write_batch(&batch, &values, transform.features(), &mut writer, rejects).await?;
+            rows += each.write(&batch, &values, &mut writer).await?;
             meter.add(batch.num_rows() as u64);
         }
         Ok(SplitShards {
@@ -458,6 +514,7 @@ impl Build<'_> {
             train: counts.train,
             validation: counts.validation,
             test: counts.test,
+            tokens: counts.tokens,
             shards: shards().count() as u64,
             bytes: shards().map(|s| s.bytes).sum(),
             up_to_date,
@@ -465,46 +522,6 @@ impl Build<'_> {
             url: self.store.url(),
         }
     }
-}
-
-/// Writes the good rows of one batch, sets aside the bad ones, and returns how many were written.
-async fn write_batch(
-    batch: &RecordBatch,
-    applied: &Applied,
-    features: usize,
-    writer: &mut SplitWriter<'_>,
-    rejects: &mut RejectWriter,
-) -> Result<u64, Error> {
-    let hashes = column(batch, system::HASH).as_fixed_size_binary();
-    let origins = column(batch, system::ORIGIN).as_primitive::<UInt64Type>();
-    let mut bad = vec![false; batch.num_rows()];
-    let mut set_aside = Vec::new();
-    for (row, reason, detail) in &applied.bad {
-        if !std::mem::replace(&mut bad[*row], true) {
-            let reason = Reason {
-                reason: (*reason).to_owned(),
-                column: String::new(),
-                value: detail.clone(),
-            };
-            set_aside.push((origins.value(*row), reason.to_json()));
-        }
-    }
-    rejects.push(set_aside)?;
-    let mut written = 0;
-    for row in (0..batch.num_rows()).filter(|row| !bad[*row]) {
-        let x = &applied.x[row * features..(row + 1) * features];
-        let y = applied.y.as_ref().map(|y| (y, row));
-        writer
-            .push(Row {
-                x,
-                y,
-                key: key_of(hashes.value(row)),
-                origin: origins.value(row),
-            })
-            .await?;
-        written += 1;
-    }
-    Ok(written)
 }
 
 fn target_kind(artefact: &TransformArtefact) -> TargetKind {
@@ -517,5 +534,7 @@ fn target_kind(artefact: &TransformArtefact) -> TargetKind {
     }
 }
 
+#[cfg(test)]
+mod payload_tests;
 #[cfg(test)]
 mod tests;

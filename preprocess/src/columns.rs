@@ -12,6 +12,7 @@ use feedline_schemas::{
 use crate::{
     Error,
     fit::{FitSpec, TargetSpec},
+    payload::{self, Payload},
 };
 
 /// Columns the plan adds; a column of these names cannot be a feature or target.
@@ -54,6 +55,8 @@ pub(crate) struct Input {
 /// The dataset, resolved: every check that needs no data has passed.
 #[derive(Clone, Debug)]
 pub(crate) struct DatasetSpec {
+    /// What a row holds in place of numbers; then there are no inputs and no steps.
+    pub(crate) payload: Option<Payload>,
     pub(crate) inputs: Vec<Input>,
     pub(crate) target: Option<TargetSpec>,
     pub(crate) steps: Vec<StepConfig>,
@@ -117,14 +120,19 @@ pub(crate) fn resolve(
 ) -> Result<DatasetSpec, Error> {
     check_numbers(config)?;
     check_names(config, columns)?;
+    let payload = payload::resolve(config, columns)?;
     let target = target(config, columns)?;
-    let steps = config.step.clone().unwrap_or_else(default_steps);
-    let inputs = inputs(config, &steps, columns)?;
-    let steps = resolve_steps(steps, config.step.is_some(), &inputs)?;
+    let (mut inputs_found, mut steps) = (Vec::new(), Vec::new());
+    if payload.is_none() {
+        steps = config.step.clone().unwrap_or_else(default_steps);
+        inputs_found = inputs(config, &steps, columns)?;
+        steps = resolve_steps(steps, config.step.is_some(), &inputs_found)?;
+    }
     let mut config = config.clone();
     config.step = Some(steps.clone());
     Ok(DatasetSpec {
-        inputs,
+        payload,
+        inputs: inputs_found,
         target,
         steps,
         max_reject_share: config.max_reject_share.unwrap_or(MAX_REJECT_SHARE),
@@ -246,7 +254,12 @@ fn check_list(key: &str, names: &[String], columns: &[MergedColumn]) -> Result<(
     Ok(())
 }
 
-fn find<'a>(key: &str, name: &str, columns: &'a [MergedColumn]) -> Result<&'a MergedColumn, Error> {
+/// The column called `name`, which stands at `key`.
+pub(crate) fn find<'a>(
+    key: &str,
+    name: &str,
+    columns: &'a [MergedColumn],
+) -> Result<&'a MergedColumn, Error> {
     columns.iter().find(|c| c.name == name).ok_or_else(|| {
         let nearest = nearest(name, columns.iter().map(|c| c.name.as_str()));
         let names: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();

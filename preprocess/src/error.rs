@@ -69,6 +69,17 @@ pub enum Error {
         /// What to do.
         advice: String,
     },
+    /// Shards do not hold what the documents do; nothing was published.
+    #[error(
+        "the documents have {documents} characters and the shards {shards}; this is a defect of the build, nothing was \
+         published"
+    )]
+    Lost {
+        /// Characters of all documents that are kept.
+        documents: u64,
+        /// Ids in all shards.
+        shards: u64,
+    },
     /// The audit found the same content in two splits; nothing was published.
     #[error(
         "{keys} keys stand in more than one split ({}); this is a defect of the build or of `dataset.split`, nothing was \

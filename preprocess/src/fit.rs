@@ -10,6 +10,7 @@
 //! caps them. A missing value takes no part either; NaN is missing.
 
 mod aggregate;
+mod payload;
 
 use datafusion::{
     arrow::datatypes::DataType,
@@ -20,10 +21,13 @@ use feedline_schemas::{
     format::TRANSFORM,
     ids::Hash128,
     transform::{
-        FittedCategories, FittedImpute, FittedMinMax, FittedStandardize, FittedStep, FittedTarget,
-        FittedWinsorize, ImputeStatistic, InputColumn, InputKind, TransformArtefact,
+        FittedCategories, FittedCharacters, FittedImpute, FittedMinMax, FittedStandardize,
+        FittedStep, FittedTarget, FittedWinsorize, ImputeStatistic, InputColumn, InputKind,
+        TransformArtefact,
     },
 };
+
+pub(crate) use self::payload::fit_payload;
 
 use self::aggregate::{Counted, Rows};
 use crate::{
@@ -73,14 +77,7 @@ pub(crate) struct TargetSpec {
 /// [`Error::Config`] when a step cannot be fitted to its columns or the target is of the wrong kind, [`Error::Input`]
 /// for an empty split, and failures of the engine.
 pub(crate) async fn fit(train: &TrainSplit, spec: &FitSpec) -> Result<TransformArtefact, Error> {
-    let rows = Rows::new(train.frame(), train.rows());
-    if rows.count() == 0 {
-        return Err(Error::input(
-            "the training split",
-            "it has no rows",
-            "land more rows or give it a larger share with `dataset.split.train`",
-        ));
-    }
+    let rows = rows_of(train)?;
     check_spec(spec)?;
     let mut fit = Fit {
         rows,
@@ -94,6 +91,29 @@ pub(crate) async fn fit(train: &TrainSplit, spec: &FitSpec) -> Result<TransformA
         Some(target) => Some(fit.target(target).await?),
         None => None,
     };
+    artefact(fit, spec, target, None)
+}
+
+/// The rows of the training split.
+fn rows_of(train: &TrainSplit) -> Result<Rows, Error> {
+    let rows = Rows::new(train.frame(), train.rows());
+    if rows.count() == 0 {
+        return Err(Error::input(
+            "the training split",
+            "it has no rows",
+            "land more rows or give it a larger share with `dataset.split.train`",
+        ));
+    }
+    Ok(rows)
+}
+
+/// Everything that was fitted, under its hash.
+fn artefact(
+    fit: Fit,
+    spec: &FitSpec,
+    target: Option<FittedTarget>,
+    characters: Option<FittedCharacters>,
+) -> Result<TransformArtefact, Error> {
     let mut artefact = TransformArtefact {
         format: TRANSFORM.format.to_owned(),
         version: TRANSFORM.version,
@@ -105,6 +125,7 @@ pub(crate) async fn fit(train: &TrainSplit, spec: &FitSpec) -> Result<TransformA
         features: layout(&spec.inputs, &fit.steps).map_err(|reason| Error::config(STEP, reason))?,
         steps: fit.steps,
         target,
+        characters,
     };
     artefact.hash = artefact.compute_hash();
     Ok(artefact)

@@ -88,7 +88,7 @@ impl Landed {
         Ok(())
     }
 
-    fn files(&self) -> impl Iterator<Item = &DataFile> {
+    pub(crate) fn files(&self) -> impl Iterator<Item = &DataFile> {
         self.generations.iter().flat_map(|g| &g.files)
     }
 }

@@ -178,7 +178,11 @@ pub(crate) async fn up_to_date(
         .into_iter()
         .map(|l| (l.path, l.bytes))
         .collect();
-    let whole = |shard: &Shard| there.get(&shard.path) == Some(&shard.bytes);
+    let whole = |shard: &Shard| {
+        let lengths = shard.lengths.as_ref();
+        there.get(&shard.path) == Some(&shard.bytes)
+            && lengths.is_none_or(|l| there.get(&l.path) == Some(&(shard.rows * 4)))
+    };
     let missing = manifest
         .splits
         .iter()

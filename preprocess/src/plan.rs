@@ -15,7 +15,7 @@ use datafusion::{
     prelude::{DataFrame, SessionConfig, SessionContext},
 };
 use feedline_schemas::{
-    config::{DedupMode, Task},
+    config::{DedupMode, SplitBy, SplitConfig, Task},
     ids::Hash128,
     manifest::Split,
     record::{self, ColumnType, RecordSchema},
@@ -28,10 +28,12 @@ use crate::{
     content::{Cells, ContentHash, HASH_BYTES},
     functions,
     landing::{Generation, Landed},
+    payload::{Part, Payload, PayloadKind, Picture, Text},
     pool::BoundedPool,
+    range::{Borders, ByPlace, Embargo},
     scalar::RowFunction,
     scan::{ParquetFiles, ScanFile},
-    split::Splitter,
+    split::{Splitter, code},
     stage::Staged,
     typing::{Category, Judge, Judged, Missing, Numeric},
 };
@@ -44,6 +46,9 @@ const SORT_RESERVE: usize = 10 << 20;
 
 /// Rows of a batch: the engine's own default, fewer under a tight memory limit.
 const BATCH_ROWS: RangeInclusive<usize> = 64..=8192;
+
+/// Bytes of a batch of pictures or documents, about.
+const PAYLOAD_BATCH: u64 = 32 << 20;
 
 /// Rough size of a row's system columns and of another cell, in bytes, to choose the size of batches by.
 const SYSTEM_BYTES: usize = 64;
@@ -84,11 +89,13 @@ impl TrainSplit {
     }
 }
 
-/// An engine session that spills to `spill` and reads the landing zone; its frames have about `columns` columns.
+/// An engine session that spills to `spill` and reads the landing zone; its frames have about `columns` columns, and a
+/// payload of `payload_bytes`.
 pub(crate) fn session(
     context: &Context,
     spill: &Path,
     columns: usize,
+    payload_bytes: Option<u64>,
 ) -> Result<SessionContext, Error> {
     let partitions = context.partitions.max(1);
     let mut config = SessionConfig::new()
@@ -97,6 +104,10 @@ pub(crate) fn session(
     let disk = DiskManagerBuilder::default()
         .with_mode(DiskManagerMode::Directories(vec![spill.to_owned()]))
         .with_max_temp_directory_size(u64::MAX);
+    if let Some(bytes) = payload_bytes {
+        let rows = PAYLOAD_BATCH / bytes.max(1);
+        config = config.with_batch_size(clamped(rows));
+    }
     let mut runtime = RuntimeEnvBuilder::new().with_disk_manager_builder(disk);
     if let Some(bytes) = context.memory_bytes {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -104,8 +115,10 @@ pub(crate) fn session(
         // each of its inputs.
         config.options_mut().execution.sort_spill_reservation_bytes =
             SORT_RESERVE.min(bytes / (16 * partitions));
-        let batch_rows = bytes / (64 * partitions * (SYSTEM_BYTES + CELL_BYTES * columns));
-        config = config.with_batch_size(batch_rows.clamp(*BATCH_ROWS.start(), *BATCH_ROWS.end()));
+        let payload = usize::try_from(payload_bytes.unwrap_or(0)).unwrap_or(usize::MAX);
+        let row_bytes = (SYSTEM_BYTES + CELL_BYTES * columns).saturating_add(payload);
+        let batch_rows = bytes / row_bytes.saturating_mul(64 * partitions);
+        config = config.with_batch_size(clamped(batch_rows as u64));
         runtime = runtime.with_memory_pool(Arc::new(BoundedPool::new(bytes)));
     }
     let session = SessionContext::new_with_config_rt(config, runtime.build_arc()?);
@@ -115,12 +128,26 @@ pub(crate) fn session(
     Ok(session)
 }
 
-/// All rows: `_origin`, `_hash`, `_split`, `_reject`, `_group` where the split has a key, then inputs and target.
-pub(crate) fn frame(
+/// Rows of a batch when so many would suit.
+fn clamped(rows: u64) -> usize {
+    let rows = usize::try_from(rows).unwrap_or(usize::MAX);
+    rows.clamp(*BATCH_ROWS.start(), *BATCH_ROWS.end())
+}
+
+/// The rows of a dataset.
+pub(crate) struct Frame {
+    /// As [`frame`] says.
+    pub(crate) rows: DataFrame,
+    /// The documents that are kept, each whole, in the column of the payload.
+    pub(crate) documents: Option<DataFrame>,
+}
+
+/// All rows: `_origin`, `_hash`, `_split`, `_reject`, `_group` where the split has a key, then payload, inputs and target.
+pub(crate) async fn frame(
     session: &SessionContext,
     sources: &[Landed],
     spec: &DatasetSpec,
-) -> Result<DataFrame, Error> {
+) -> Result<Frame, Error> {
     let mut all: Option<DataFrame> = None;
     for (index, source) in sources.iter().enumerate() {
         for generation in &source.generations {
@@ -137,13 +164,95 @@ pub(crate) fn frame(
         }
     }
     let all = all.expect("a landed source has at least one row, so at least one file");
-    match spec.config.dedup {
-        DedupMode::Exact => first_of_each_content(all),
+    let rows = match spec.config.dedup {
+        DedupMode::Exact => first_of_each_content(all)?,
         DedupMode::None => {
             let partitions = session.state().config().target_partitions();
-            Ok(all.repartition(Partitioning::RoundRobinBatch(partitions))?)
+            all.repartition(Partitioning::RoundRobinBatch(partitions))?
         }
+    };
+    let Some(text) = spec
+        .payload
+        .as_ref()
+        .filter(|p| p.kind == PayloadKind::Text)
+    else {
+        return Ok(Frame {
+            rows: match spec.config.split.by {
+                SplitBy::Key => rows,
+                SplitBy::Range => in_order(rows, &spec.config.split).await?,
+            },
+            documents: None,
+        });
+    };
+    let documents = rows.clone().filter(ident(system::REJECT).is_null())?;
+    let documents = documents.select(vec![ident(&text.column)])?;
+    Ok(Frame {
+        rows: match spec.config.split.by {
+            SplitBy::Key => rows,
+            SplitBy::Range => parts(&rows, spec, text)?,
+        },
+        documents: Some(documents),
+    })
+}
+
+/// The rows with the split that their place among all of them gives, in the order they landed.
+async fn in_order(rows: DataFrame, split: &SplitConfig) -> Result<DataFrame, Error> {
+    const PLACE: &str = "_place";
+    let borders = Borders::new(split, rows.clone().count().await? as u64);
+    let columns: Vec<Expr> = rows
+        .schema()
+        .fields()
+        .iter()
+        .map(|field| match field.name().as_str() {
+            system::SPLIT => ByPlace(borders)
+                .over(vec![ident(PLACE)])
+                .alias(system::SPLIT),
+            system::REJECT => Embargo(borders)
+                .over(vec![ident(system::REJECT), ident(PLACE)])
+                .alias(system::REJECT),
+            name => ident(name),
+        })
+        .collect();
+    let place = row_number()
+        .order_by(vec![ident(system::ORIGIN).sort(true, false)])
+        .build()?
+        .alias(PLACE);
+    Ok(rows.window(vec![place])?.select(columns)?)
+}
+
+/// Every document as a row for each of its parts, with that part's content hash. One that is set aside is one row.
+fn parts(rows: &DataFrame, spec: &DatasetSpec, text: &Payload) -> Result<DataFrame, Error> {
+    let mut all: Option<DataFrame> = None;
+    for split in Split::ALL {
+        let part = Part::new(&spec.config.split, split).over(vec![ident(&text.column)]);
+        let there = ident(&text.column).is_not_null();
+        let bad = ident(system::REJECT).is_not_null();
+        let kept = match split {
+            Split::Train => there.or(bad),
+            _ => there.and(bad.is_false()),
+        };
+        let hash = content_hash(std::iter::once(text.column.as_str()), Cells::Typed);
+        let part = rows
+            .clone()
+            .select(vec![
+                ident(system::ORIGIN),
+                ident(system::REJECT),
+                part.alias(&text.column),
+            ])?
+            .filter(kept)?
+            .select(vec![
+                ident(system::ORIGIN),
+                hash.alias(system::HASH),
+                lit(code(split)).alias(system::SPLIT),
+                ident(system::REJECT),
+                ident(&text.column),
+            ])?;
+        all = Some(match all {
+            Some(above) => above.union(part)?,
+            None => part,
+        });
     }
+    Ok(all.expect("there are three splits"))
 }
 
 /// Keeps the row with the smallest origin of those with one content. The engine sorts by (hash, origin), spilling
@@ -221,7 +330,9 @@ struct Reading<'a> {
 impl Reading<'_> {
     /// The frame's columns.
     fn columns(&self, source: u64) -> Vec<Expr> {
-        let hash = content_hash(self.names(), Cells::Typed);
+        let payload = self.spec.payload.as_ref();
+        let content = |name: &&str| payload.is_none_or(|payload| payload.column == *name);
+        let hash = content_hash(self.names().filter(content), Cells::Typed);
         let group = self.group();
         let split = Splitter::new(&self.spec.config.split);
         let mut columns = vec![
@@ -233,6 +344,7 @@ impl Reading<'_> {
             self.judge().alias(system::REJECT),
         ];
         columns.extend(group.map(|group| group.alias(system::GROUP)));
+        columns.extend(payload.map(|payload| self.payload(payload)));
         let inputs = self.spec.inputs.iter().map(|i| &i.column);
         columns.extend(inputs.map(|c| self.typed(&c.name, c.kind)));
         let target = self.spec.target.as_ref();
@@ -261,6 +373,15 @@ impl Reading<'_> {
         }
     }
 
+    fn payload(&self, payload: &Payload) -> Expr {
+        let cell = vec![self.landed(&payload.column)];
+        let held = match payload.kind {
+            PayloadKind::Picture => Picture.over(cell),
+            PayloadKind::Text => Text.over(cell),
+        };
+        held.alias(&payload.column)
+    }
+
     fn typed(&self, name: &str, kind: InputKind) -> Expr {
         let (cell, missing) = (vec![self.landed(name)], self.missing.clone());
         let typed = match kind {
@@ -279,7 +400,14 @@ impl Reading<'_> {
         let numbers = inputs
             .filter(|c| c.kind == InputKind::Numeric)
             .map(|c| (c.name.clone(), Judged::Number));
-        let columns: Vec<(String, Judged)> = target.chain(numbers).collect();
+        let payload = self.spec.payload.iter().map(|payload| {
+            let judged = match payload.kind {
+                PayloadKind::Picture => Judged::Picture,
+                PayloadKind::Text => Judged::Document,
+            };
+            (payload.column.clone(), judged)
+        });
+        let columns: Vec<(String, Judged)> = payload.chain(target).chain(numbers).collect();
         if columns.is_empty() {
             return lit(ScalarValue::Utf8(None));
         }

@@ -1,13 +1,18 @@
 //! Writes the shards of a split: Arrow IPC files, uncompressed, 64-byte aligned, one record batch per block.
 //!
-//! Columns as [`feedline_schemas::manifest`] says. Every block but the split's last holds the same number of rows; a
-//! shard ends with the block that reaches its size. A file's bytes depend on its rows and the layout alone, and its
+//! Columns as [`feedline_schemas::manifest`] says. Every block of numbers but the split's last holds the same number of
+//! rows, one of pictures or documents ends with the row that reaches its size; a shard ends with the block that reaches
+//! its own. A file's bytes depend on its rows and the layout alone, and its
 //! path holds its hash, so writing it again changes nothing. Nothing sees a shard before a manifest names it.
 
 use std::{collections::HashMap, sync::Arc};
 
 use arrow::{
-    array::{ArrayRef, FixedSizeListArray, Float32Array, Int32Array, UInt64Array},
+    array::{
+        ArrayRef, FixedSizeListArray, Float32Array, Int32Array, LargeBinaryBuilder, ListArray,
+        UInt16Array, UInt32Array, UInt64Array,
+    },
+    buffer::OffsetBuffer,
     datatypes::{DataType, Field, Schema, SchemaRef},
     error::ArrowError,
     ipc::{
@@ -20,7 +25,9 @@ use bytes::Bytes;
 use feedline_schemas::{
     config::ShardConfig,
     ids::{Hash128, Name},
-    manifest::{Block, Layout, Manifest, Shard, Split, TargetKind},
+    manifest::{
+        Block, Layout, Lengths, Manifest, Shard, Split, SplitShards, TargetKind, TokenType,
+    },
 };
 use feedline_storage::Store;
 
@@ -39,10 +46,8 @@ const TRAILER: usize = 10;
 pub(crate) struct ShardLayout {
     pub(crate) dataset: Name,
     pub(crate) transform: Hash128,
-    /// Elements of `x`.
-    pub(crate) features: u32,
-    pub(crate) target: TargetKind,
-    pub(crate) block_rows: usize,
+    pub(crate) layout: Layout,
+    pub(crate) block_bytes: u64,
     pub(crate) shard_bytes: u64,
 }
 
@@ -50,48 +55,45 @@ impl ShardLayout {
     pub(crate) fn new(
         dataset: &Name,
         transform: Hash128,
-        features: u32,
-        target: TargetKind,
+        layout: Layout,
         sizes: &ShardConfig,
     ) -> Self {
-        let target_bytes = if target == TargetKind::None { 0 } else { 4 };
-        let row_bytes = 4 * u64::from(features) + target_bytes + 8 + 8;
-        let block_rows = (sizes.block_bytes.bytes() / row_bytes).clamp(1, u64::from(u32::MAX >> 1));
         Self {
             dataset: dataset.clone(),
             transform,
-            features,
-            target,
-            block_rows: usize::try_from(block_rows).unwrap_or(1),
+            layout,
+            block_bytes: sizes.block_bytes.bytes(),
             shard_bytes: sizes.shard_bytes.bytes(),
         }
     }
 
     /// The layout of a published dataset.
-    ///
-    /// # Errors
-    /// [`Error::Input`] for a layout that this build only reads.
-    pub(crate) fn of(manifest: &Manifest) -> Result<Self, Error> {
-        let Layout::Dense { features, target } = manifest.layout else {
-            return Err(Error::Input {
-                what: format!("dataset `{}`", manifest.dataset),
-                reason: "its shards do not hold rows of numbers".into(),
-                advice: "use a dataset that `shards build` made".into(),
-            });
-        };
-        Ok(Self::new(
+    pub(crate) fn of(manifest: &Manifest) -> Self {
+        Self::new(
             &manifest.dataset,
             manifest.transform.hash,
-            features,
-            target,
+            manifest.layout.clone(),
             &ShardConfig::default(),
-        ))
+        )
+    }
+
+    fn target(&self) -> TargetKind {
+        match self.layout {
+            Layout::Dense { target, .. } | Layout::Pictures { target } => target,
+            Layout::Tokens { .. } => TargetKind::None,
+        }
     }
 
     /// Schema of the shards of `split`.
     pub(crate) fn schema(&self, split: Split) -> SchemaRef {
-        let mut fields = vec![Field::new("x", self.x_type(), false)];
-        match self.target {
+        let mut fields = vec![match &self.layout {
+            Layout::Dense { features, .. } => Field::new("x", x_type(*features), false),
+            Layout::Pictures { .. } => Field::new("image", DataType::LargeBinary, false),
+            Layout::Tokens { id, .. } => {
+                Field::new("tokens", DataType::List(Arc::new(token(*id))), false)
+            }
+        }];
+        match self.target() {
             TargetKind::None => {}
             TargetKind::Regression => fields.push(Field::new("y", DataType::Float32, false)),
             TargetKind::Classification { .. } => {
@@ -114,17 +116,37 @@ impl ShardLayout {
         Arc::new(Schema::new_with_metadata(fields, metadata))
     }
 
-    fn x_type(&self) -> DataType {
-        DataType::FixedSizeList(Arc::new(element()), self.width())
+    /// Whether the block is worth writing: one of numbers holds as many rows as fit, any other ends with the row that
+    /// reaches its size.
+    fn is_full(&self, block: &Rows) -> bool {
+        let Layout::Dense { features, target } = self.layout else {
+            return block.bytes >= self.block_bytes;
+        };
+        let target_bytes = if target == TargetKind::None { 0 } else { 4 };
+        let row_bytes = 4 * u64::from(features) + target_bytes + 8 + 8;
+        let rows = (self.block_bytes / row_bytes).clamp(1, u64::from(u32::MAX >> 1));
+        block.keys.len() as u64 >= rows
     }
+}
 
-    fn width(&self) -> i32 {
-        i32::try_from(self.features).expect("fewer than 2^31 features")
-    }
+fn x_type(features: u32) -> DataType {
+    DataType::FixedSizeList(Arc::new(element()), width(features))
+}
+
+fn width(features: u32) -> i32 {
+    i32::try_from(features).expect("fewer than 2^31 features")
 }
 
 fn element() -> Field {
     Field::new("item", DataType::Float32, false)
+}
+
+fn token(id: TokenType) -> Field {
+    let r#type = match id {
+        TokenType::U16 => DataType::UInt16,
+        TokenType::U32 => DataType::UInt32,
+    };
+    Field::new("item", r#type, false)
 }
 
 /// Writes one split.
@@ -141,26 +163,44 @@ pub(crate) struct SplitWriter<'a> {
 /// One row to write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row<'a> {
-    /// `[features]`.
-    pub(crate) x: &'a [f32],
+    pub(crate) cell: Cell<'a>,
     pub(crate) y: Option<(&'a TargetValues, usize)>,
     pub(crate) key: u64,
     pub(crate) origin: u64,
+}
+
+/// What a row is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Cell<'a> {
+    /// `[features]`.
+    Numbers(&'a [f32]),
+    /// A whole picture file.
+    Picture(&'a [u8]),
+    /// Ids of a document.
+    Tokens(&'a [u32]),
 }
 
 /// The rows of the block being filled.
 #[derive(Debug, Default)]
 struct Rows {
     x: Vec<f32>,
+    pictures: LargeBinaryBuilder,
+    tokens: Vec<u32>,
+    /// Tokens of each row.
+    lengths: Vec<u32>,
     y_float: Vec<f32>,
     y_class: Vec<i32>,
     keys: Vec<u64>,
     origins: Vec<u64>,
+    bytes: u64,
 }
 
 struct OpenShard {
     file: FileWriter<Vec<u8>>,
-    rows: u64,
+    /// Rows and tokens of each block.
+    blocks: Vec<(u32, Option<u64>)>,
+    /// Tokens of each row.
+    lengths: Vec<u32>,
 }
 
 impl<'a> SplitWriter<'a> {
@@ -177,8 +217,8 @@ impl<'a> SplitWriter<'a> {
     }
 
     pub(crate) async fn push(&mut self, row: Row<'_>) -> Result<(), Error> {
-        self.block.push(row);
-        if self.block.keys.len() == self.layout.block_rows {
+        self.block.push(row, &self.layout.layout);
+        if self.layout.is_full(&self.block) {
             self.end_block()?;
             let full =
                 |open: &OpenShard| open.file.get_ref().len() as u64 >= self.layout.shard_bytes;
@@ -199,16 +239,22 @@ impl<'a> SplitWriter<'a> {
     }
 
     fn end_block(&mut self) -> Result<(), Error> {
-        let batch = std::mem::take(&mut self.block).into_batch(self.layout, &self.schema)?;
+        let block = std::mem::take(&mut self.block);
         let mut open = match self.open.take() {
             Some(open) => open,
             None => OpenShard {
                 file: new_file(&self.schema)?,
-                rows: 0,
+                blocks: Vec::new(),
+                lengths: Vec::new(),
             },
         };
-        open.file.write(&batch)?;
-        open.rows += batch.num_rows() as u64;
+        let rows = u32::try_from(block.keys.len()).expect("a block has fewer than 2^31 rows");
+        let is_tokens = matches!(self.layout.layout, Layout::Tokens { .. });
+        open.blocks
+            .push((rows, is_tokens.then_some(block.tokens.len() as u64)));
+        open.lengths.extend_from_slice(&block.lengths);
+        open.file
+            .write(&block.into_batch(self.layout, &self.schema)?)?;
         self.open = Some(open);
         Ok(())
     }
@@ -219,28 +265,63 @@ impl<'a> SplitWriter<'a> {
         };
         let bytes = open.file.into_inner()?;
         let hash = Hash128::of(&bytes);
-        let blocks = blocks_of(&bytes, self.layout.block_rows as u64, open.rows)?;
+        let blocks = blocks_of(&bytes, &open.blocks)?;
         let head = blocks
             .first()
             .and_then(|first| usize::try_from(first.offset).ok());
+        let path = path_of(self.split, self.shards.len(), hash);
+        let lengths = match self.layout.layout {
+            Layout::Tokens { .. } => Some(self.put_lengths(&path, &open.lengths).await?),
+            _ => None,
+        };
         let shard = Shard {
-            path: path_of(self.split, self.shards.len(), hash),
-            rows: open.rows,
+            path,
+            rows: open.blocks.iter().map(|(rows, _)| u64::from(*rows)).sum(),
             bytes: bytes.len() as u64,
             hash,
             head_crc32c: head.and_then(|head| bytes.get(..head)).map(crc32c::crc32c),
             blocks,
-            lengths: None,
+            lengths,
         };
         self.store.put(&shard.path, Bytes::from(bytes)).await?;
         self.shards.push(shard);
         Ok(())
     }
+
+    /// Writes the lengths of the documents of the shard at `shard`.
+    async fn put_lengths(&self, shard: &str, lengths: &[u32]) -> Result<Lengths, Error> {
+        let bytes: Vec<u8> = lengths.iter().flat_map(|n| n.to_le_bytes()).collect();
+        let lengths = Lengths {
+            path: format!("{}.lengths", shard.trim_end_matches(".arrow")),
+            crc32c: crc32c::crc32c(&bytes),
+        };
+        self.store.put(&lengths.path, Bytes::from(bytes)).await?;
+        Ok(lengths)
+    }
 }
 
 impl Rows {
-    fn push(&mut self, row: Row<'_>) {
-        self.x.extend_from_slice(row.x);
+    fn push(&mut self, row: Row<'_>, layout: &Layout) {
+        match row.cell {
+            Cell::Numbers(x) => self.x.extend_from_slice(x),
+            Cell::Picture(file) => {
+                self.pictures.append_value(file);
+                self.bytes += file.len() as u64;
+            }
+            Cell::Tokens(ids) => {
+                self.tokens.extend_from_slice(ids);
+                let length = u32::try_from(ids.len()).expect("a document has fewer than 2^31 ids");
+                self.lengths.push(length);
+                let wide = matches!(
+                    layout,
+                    Layout::Tokens {
+                        id: TokenType::U32,
+                        ..
+                    }
+                );
+                self.bytes += u64::from(length) * if wide { 4 } else { 2 };
+            }
+        }
         match row.y {
             None => {}
             Some((TargetValues::Regression(values), at)) => self.y_float.push(values[at]),
@@ -251,14 +332,26 @@ impl Rows {
     }
 
     fn into_batch(
-        self,
+        mut self,
         layout: &ShardLayout,
         schema: &SchemaRef,
     ) -> Result<RecordBatch, ArrowError> {
-        let x = Arc::new(Float32Array::from(self.x));
-        let x = FixedSizeListArray::try_new(Arc::new(element()), layout.width(), x, None)?;
-        let mut columns: Vec<ArrayRef> = vec![Arc::new(x)];
-        match layout.target {
+        let cells: ArrayRef = match layout.layout {
+            Layout::Dense { features, .. } => {
+                let x = Arc::new(Float32Array::from(self.x));
+                let (element, width) = (Arc::new(element()), width(features));
+                Arc::new(FixedSizeListArray::try_new(element, width, x, None)?)
+            }
+            Layout::Pictures { .. } => Arc::new(self.pictures.finish()),
+            Layout::Tokens { id, .. } => {
+                let lengths = self.lengths.iter().map(|length| *length as usize);
+                let offsets = OffsetBuffer::from_lengths(lengths);
+                let ids = ids(self.tokens, id);
+                Arc::new(ListArray::try_new(Arc::new(token(id)), offsets, ids, None)?)
+            }
+        };
+        let mut columns = vec![cells];
+        match layout.target() {
             TargetKind::None => {}
             TargetKind::Regression => columns.push(Arc::new(Float32Array::from(self.y_float))),
             TargetKind::Classification { .. } => {
@@ -271,6 +364,16 @@ impl Rows {
     }
 }
 
+fn ids(tokens: Vec<u32>, id: TokenType) -> ArrayRef {
+    match id {
+        TokenType::U32 => Arc::new(UInt32Array::from(tokens)),
+        TokenType::U16 => {
+            let narrow = |id| u16::try_from(id).expect("the vocabulary chose the type of its ids");
+            Arc::new(tokens.into_iter().map(narrow).collect::<UInt16Array>())
+        }
+    }
+}
+
 fn new_file(schema: &SchemaRef) -> Result<FileWriter<Vec<u8>>, ArrowError> {
     let options = IpcWriteOptions::try_new(ALIGNMENT, false, MetadataVersion::V5)?;
     FileWriter::try_new_with_options(Vec::new(), schema, options)
@@ -280,28 +383,35 @@ fn path_of(split: Split, index: usize, hash: Hash128) -> String {
     format!("shards/{split}/{index:05}-{}.arrow", hash.short())
 }
 
-/// The block table, from the file's own footer.
-fn blocks_of(file: &[u8], block_rows: u64, rows: u64) -> Result<Vec<Block>, Error> {
+/// The block table, from the file's own footer and the rows and tokens of each block.
+fn blocks_of(file: &[u8], written: &[(u32, Option<u64>)]) -> Result<Vec<Block>, Error> {
     let found = footer_blocks(file)?;
-    let mut left = rows;
-    let blocks = found
-        .into_iter()
-        .map(|(offset, metadata_bytes, body_bytes)| {
-            let rows = left.min(block_rows);
-            left -= rows;
+    assert_eq!(
+        found.len(),
+        written.len(),
+        "the footer lists every block that was written"
+    );
+    let blocks = found.into_iter().zip(written).map(
+        |((offset, metadata_bytes, body_bytes), (rows, tokens))| {
             let crc32c = block_bytes(file, offset, metadata_bytes, body_bytes).map(crc32c::crc32c);
             Block {
                 offset,
                 metadata_bytes,
                 body_bytes,
-                rows: u32::try_from(rows).expect("a block has fewer than 2^31 rows"),
+                rows: *rows,
                 crc32c: crc32c.expect("the writer's footer lies inside its file"),
-                tokens: None,
+                tokens: *tokens,
             }
-        });
-    let blocks: Vec<Block> = blocks.collect();
-    assert_eq!(left, 0, "the footer lists every block that was written");
-    Ok(blocks)
+        },
+    );
+    Ok(blocks.collect())
+}
+
+/// Token ids in the shards of a split, as their block tables say.
+pub(crate) fn tokens_in(split: Option<&SplitShards>) -> u64 {
+    let shards = split.into_iter().flat_map(|split| &split.shards);
+    let blocks = shards.flat_map(|shard| &shard.blocks);
+    blocks.filter_map(|block| block.tokens).sum()
 }
 
 /// Offset, metadata and body length of every record batch, as the footer has them.

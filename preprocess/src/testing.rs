@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::{
     array::{
-        ArrayRef, AsArray, BooleanArray, FixedSizeBinaryArray, Float64Array, Int64Array,
-        RecordBatch, StringArray, UInt32Array, UInt64Array,
+        ArrayRef, AsArray, BinaryArray, BooleanArray, FixedSizeBinaryArray, Float64Array,
+        Int64Array, RecordBatch, StringArray, UInt32Array, UInt64Array,
     },
     datatypes::{DataType, Field, Schema, UInt64Type},
     ipc::reader::FileReader,
@@ -134,6 +134,7 @@ impl LandingZone {
                 ColumnType::Bool => Arc::new(cells.map(Value::as_bool).collect::<BooleanArray>()),
                 ColumnType::Int64 => Arc::new(cells.map(Value::as_i64).collect::<Int64Array>()),
                 ColumnType::Float64 => Arc::new(cells.map(Value::as_f64).collect::<Float64Array>()),
+                ColumnType::Binary => Arc::new(cells.map(bytes_of).collect::<BinaryArray>()),
                 _ => Arc::new(cells.map(Value::as_str).collect::<StringArray>()),
             };
             columns.push((
@@ -147,6 +148,14 @@ impl LandingZone {
         writer.write(&batch).unwrap();
         Bytes::from(writer.into_inner().unwrap())
     }
+}
+
+/// Bytes, written as a list of numbers.
+fn bytes_of(cell: &Value) -> Option<Vec<u8>> {
+    let numbers = cell.as_array()?.iter();
+    numbers
+        .map(|byte| u8::try_from(byte.as_u64()?).ok())
+        .collect()
 }
 
 /// A pipeline with sources `a` and `b` and this `[dataset]` section.
@@ -201,31 +210,38 @@ pub(crate) struct Written {
     pub(crate) x: Vec<f32>,
 }
 
-/// All rows of the current dataset in shard order.
-pub(crate) async fn written(dataset: &Store) -> Vec<Written> {
+/// All blocks of the current dataset in shard order.
+pub(crate) async fn blocks(dataset: &Store) -> Vec<(Split, RecordBatch)> {
     let manifest = read_manifest(dataset).await.unwrap();
-    let mut rows = Vec::new();
+    let mut blocks = Vec::new();
     for split in &manifest.splits {
         for shard in &split.shards {
             let bytes = dataset.get(&shard.path).await.unwrap();
-            for batch in FileReader::try_new(std::io::Cursor::new(bytes), None).unwrap() {
-                let batch = batch.unwrap();
-                let x = batch["x"].as_fixed_size_list().clone();
-                let number = |name: &str| batch[name].as_primitive::<UInt64Type>().clone();
-                let (keys, origins) = (number("key"), number("origin"));
-                rows.extend((0..batch.num_rows()).map(|row| {
-                    Written {
-                        split: split.split,
-                        key: keys.value(row),
-                        origin: Origin::from_packed(origins.value(row)),
-                        x: x.value(row)
-                            .as_primitive::<arrow::datatypes::Float32Type>()
-                            .values()
-                            .to_vec(),
-                    }
-                }));
-            }
+            let reader = FileReader::try_new(std::io::Cursor::new(bytes), None).unwrap();
+            blocks.extend(reader.map(|batch| (split.split, batch.unwrap())));
         }
+    }
+    blocks
+}
+
+/// All rows of the current dataset in shard order.
+pub(crate) async fn written(dataset: &Store) -> Vec<Written> {
+    let mut rows = Vec::new();
+    for (split, batch) in blocks(dataset).await {
+        let x = batch["x"].as_fixed_size_list().clone();
+        let number = |name: &str| batch[name].as_primitive::<UInt64Type>().clone();
+        let (keys, origins) = (number("key"), number("origin"));
+        rows.extend((0..batch.num_rows()).map(|row| {
+            Written {
+                split,
+                key: keys.value(row),
+                origin: Origin::from_packed(origins.value(row)),
+                x: x.value(row)
+                    .as_primitive::<arrow::datatypes::Float32Type>()
+                    .values()
+                    .to_vec(),
+            }
+        }));
     }
     rows
 }

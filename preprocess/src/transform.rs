@@ -10,6 +10,7 @@
 //! Cost: a column at a time, one pass per step over the batch's 64-bit cells, then one strided write per element.
 
 mod cell;
+mod characters;
 mod layout;
 
 use std::collections::{BTreeMap, HashMap};
@@ -24,6 +25,7 @@ use feedline_schemas::transform::{
 };
 
 pub(crate) use cell::{CellOp, canonical};
+pub(crate) use characters::{Characters, vocabulary_of};
 use layout::{ColumnPlan, plan};
 pub(crate) use layout::{layout, op_chain};
 

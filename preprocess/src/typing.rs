@@ -11,7 +11,7 @@ use arrow::{
 use datafusion::error::{DataFusionError, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::{content::as_integer, scalar::RowFunction};
+use crate::{content::as_integer, payload, scalar::RowFunction};
 
 /// Largest integer up to which all integers are floats.
 const EXACT: u64 = 1 << 53;
@@ -199,6 +199,10 @@ pub(crate) enum Judged {
     NumericTarget,
     /// Target of a classification.
     ClassTarget,
+    /// Picture file.
+    Picture,
+    /// Document.
+    Document,
 }
 
 /// The first thing that makes a row unusable, as JSON of [`Reason`]; null for a good row.
@@ -237,13 +241,15 @@ type Fault = (usize, &'static str, String);
 impl Judge {
     fn faults(&self, judged: Judged, column: &ArrayRef) -> Result<Vec<Fault>> {
         let mut faults = match column.data_type() {
-            DataType::Int64 if judged != Judged::ClassTarget => {
+            DataType::Int64 if matches!(judged, Judged::Number | Judged::NumericTarget) => {
                 self.too_large(column.as_primitive())
             }
             _ => Vec::new(),
         };
         match judged {
             Judged::Number => {}
+            Judged::Picture => faults.extend(payload::picture_faults(column)),
+            Judged::Document => faults.extend(payload::document_faults(column)),
             Judged::ClassTarget => {
                 let classes = Category(self.missing.clone()).read(column)?;
                 let missing = (0..column.len()).filter(|row| classes.is_null(*row));

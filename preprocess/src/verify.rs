@@ -11,7 +11,8 @@ use crate::{
     audit::audit,
     manifest::{read_manifest, read_transform},
     rejects,
-    shard::ShardLayout,
+    shard::{ShardLayout, tokens_in},
+    transform::vocabulary_of,
 };
 
 /// Reads every file the current manifest names and lists everything that is wrong: sizes, hashes, checksums of blocks,
@@ -21,7 +22,7 @@ use crate::{
 /// As [`read_manifest`]; a store that cannot be read. Damaged files are problems in the report, not errors.
 pub async fn verify(dataset: &Store) -> Result<VerifyReport, Error> {
     let manifest = read_manifest(dataset).await?;
-    let layout = ShardLayout::of(&manifest)?;
+    let layout = ShardLayout::of(&manifest);
     let findings = audit(
         dataset,
         &manifest.splits,
@@ -69,22 +70,28 @@ fn check_counts(manifest: &Manifest) -> Vec<String> {
             ));
         }
     }
+    if let Some(tokens) = &counts.tokens {
+        let each = Split::ALL.map(|split| tokens_in(manifest.split(split)));
+        if each != [tokens.train, tokens.validation, tokens.test] {
+            problems.push(format!(
+                "the splits have {each:?} tokens in their shards, the manifest counts {tokens:?}"
+            ));
+        }
+    }
     problems
 }
 
 async fn check_transform(dataset: &Store, manifest: &Manifest) -> Result<Option<String>, Error> {
     match read_transform(dataset, manifest).await {
         Ok(artefact) => {
-            let Layout::Dense { features, .. } = manifest.layout else {
-                return Ok(Some(
-                    "the transform makes rows of numbers, the shards hold something else".into(),
-                ));
+            let (what, held, fitted) = match manifest.layout {
+                Layout::Dense { features, .. } => ("features", features, artefact.features.len()),
+                Layout::Pictures { .. } => ("features", 0, artefact.features.len()),
+                Layout::Tokens { vocabulary, .. } => ("ids", vocabulary, vocabulary_of(&artefact)),
             };
-            let fitted = artefact.features.len();
-            let differs = usize::try_from(features).ok() != Some(fitted);
-            Ok(differs.then(|| {
-                format!("the transform makes {fitted} features, the shards hold {features}")
-            }))
+            let differs = usize::try_from(held).ok() != Some(fitted);
+            Ok(differs
+                .then(|| format!("the transform makes {fitted} {what}, the shards hold {held}")))
         }
         Err(Error::Storage(e)) if !e.is_not_found() => Err(e.into()),
         Err(error) => Ok(Some(error.to_string())),

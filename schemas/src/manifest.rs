@@ -8,7 +8,7 @@
 //! | layout | columns |
 //! |---|---|
 //! | [`Layout::Dense`] | `x: fixed_size_list<float32>[features]`, `y`, `key`, `origin` |
-//! | [`Layout::Pictures`] | `image: binary` or `large_binary` (one whole JPEG, PNG or WebP file a row), `y`, `key`, `origin` |
+//! | [`Layout::Pictures`] | `image: binary` or `large_binary` (one whole JPEG, PNG, WebP, PGM or PPM file a row), `y`, `key`, `origin` |
 //! | [`Layout::Tokens`] | `tokens: list<uint16>` or `list<uint32>` (one document a row, not cut), `key`, `origin` |
 //!
 //! `y` is `float32` (regression) or `int32` (class id), and absent without a target. `key: uint64` is the first 8 bytes
@@ -78,7 +78,7 @@ pub enum Layout {
         /// Type of `y`.
         target: TargetKind,
     },
-    /// Encoded pictures.
+    /// Whole picture files; PGM and PPM ones hold raw pixels.
     Pictures {
         /// Type of `y`.
         target: TargetKind,
@@ -147,6 +147,31 @@ pub struct DatasetCounts {
     pub validation: u64,
     /// Rows in the test split.
     pub test: u64,
+    /// Token ids, when the layout is [`Layout::Tokens`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<TokenCounts>,
+}
+
+/// Token ids in the splits. Together they are the characters of all documents that were kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TokenCounts {
+    /// In the training split.
+    pub train: u64,
+    /// In the validation split.
+    pub validation: u64,
+    /// In the test split.
+    pub test: u64,
+    /// Of all of them, those that stand for something the training split lacks.
+    pub unknown: u64,
+}
+
+impl TokenCounts {
+    /// All of them.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.train + self.validation + self.test
+    }
 }
 
 /// A split.
@@ -192,7 +217,7 @@ pub struct SplitShards {
     pub split: Split,
     /// Rows.
     pub rows: u64,
-    /// Shards in order; every shard but the last has full blocks only. Not written when there is a table: a manifest
+    /// Shards in order; of rows of numbers, every shard but the last has full blocks only. Not written when there is a table: a manifest
     /// that was just parsed then has none here until the table is read.
     pub shards: Vec<Shard>,
     /// The file that lists the shards, when there are many: its rows are shards, see [`crate::shard_table`].

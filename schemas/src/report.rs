@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::WorstSample;
+use crate::{checkpoint::WorstSample, manifest::TokenCounts};
 
 /// Report of `run`: sections that did not run are absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -98,6 +98,9 @@ pub struct DatasetReport {
     pub validation: u64,
     /// Test rows.
     pub test: u64,
+    /// Token ids of each split, where rows are documents.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<TokenCounts>,
     /// Shards written or found.
     pub shards: u64,
     /// Bytes of the shards.

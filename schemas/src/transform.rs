@@ -35,6 +35,9 @@ pub struct TransformArtefact {
     pub features: Vec<Feature>,
     /// Target, when the dataset has one.
     pub target: Option<FittedTarget>,
+    /// Ids of characters, when the dataset holds texts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub characters: Option<FittedCharacters>,
 }
 versioned!(TransformArtefact, TRANSFORM);
 
@@ -247,6 +250,19 @@ pub enum FittedTarget {
         /// Training rows of each class.
         counts: Vec<u64>,
     },
+}
+
+/// Fitted ids of characters: 0 ([`UNKNOWN_ID`]) is one that the training split lacks, known ones follow by falling
+/// count, then by code point.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FittedCharacters {
+    /// Column of the documents.
+    pub column: String,
+    /// Known characters; the first has id 1.
+    pub characters: Vec<char>,
+    /// How often each stands in the training split.
+    pub counts: Vec<u64>,
 }
 
 /// Where a dataset's fit came from.

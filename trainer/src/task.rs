@@ -157,6 +157,7 @@ pub(crate) mod tests {
             steps: vec![],
             features: vec![],
             target,
+            characters: None,
         }
     }
 

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     read_manifest, read_transform,
+    shard::{Cell, Row},
     testing::{Cells, LandingZone, Written, contents, context, flip_bit, pipeline, written},
     verify,
 };
@@ -330,6 +331,43 @@ async fn rows_are_shuffled_by_seed_or_kept_in_landing_order() {
 }
 
 #[tokio::test]
+async fn rows_in_order_are_split_by_place_and_those_behind_a_border_are_set_aside() {
+    let mut found = Vec::new();
+    for partitions in [1, 3] {
+        let root = Store::memory();
+        let mut zone = market(&root).await;
+        // A copy of an early row takes no place.
+        zone.batch(&rows(10..11)).await;
+        let config = format!(
+            "{DATASET}split = {{ by = \"range\", train = 0.5, validation = 0.25, test = 0.25, embargo = 10 }}"
+        );
+        let report = build_with(&root, &config, partitions).await.unwrap();
+        assert_eq!(
+            (report.rows_in, report.duplicates, report.rejected),
+            (601, 1, 20)
+        );
+        assert_eq!(report.rejected_by_reason["embargo"], 20);
+        assert_eq!(
+            (report.train, report.validation, report.test),
+            (300, 140, 140)
+        );
+        let dataset = root.child("dataset");
+        for row in written(&dataset).await {
+            let place = 300 * row.origin.sequence().get() + row.origin.row();
+            let expected = match place {
+                0..300 => Split::Train,
+                310..450 => Split::Validation,
+                460..600 => Split::Test,
+                _ => panic!("row {place} stands behind a border"),
+            };
+            assert_eq!(row.split, expected, "row {place}");
+        }
+        found.push(contents(&dataset).await);
+    }
+    assert!(found[0] == found[1]);
+}
+
+#[tokio::test]
 async fn a_second_build_of_the_same_inputs_finds_the_first() {
     let root = Store::memory();
     let mut zone = market(&root).await;
@@ -538,13 +576,13 @@ async fn a_key_in_two_splits_is_found_by_the_audit_and_by_verify() {
         .find(|r| r.split == Split::Train)
         .unwrap();
 
-    let layout = ShardLayout::of(&manifest).unwrap();
+    let layout = ShardLayout::of(&manifest);
     let mut writer = SplitWriter::new(&dataset, &layout, Split::Test);
     let values = crate::TargetValues::Regression(vec![0.0]);
     let y = Some((&values, 0));
     writer
         .push(Row {
-            x: &stolen.x,
+            cell: Cell::Numbers(&stolen.x),
             y,
             key: stolen.key,
             origin: stolen.origin.packed(),

@@ -65,9 +65,6 @@ pub(crate) fn layout(inputs: &[InputColumn], steps: &[FittedStep]) -> Result<Vec
             InputKind::Categorical => features.extend(category_features(categories(steps, name)?)),
         }
     }
-    if features.is_empty() {
-        return Err("there is no feature".to_owned());
-    }
     // Values of one category may spell anything; elements that stand for a column must not be confused.
     let mut seen = HashSet::new();
     match features

@@ -89,6 +89,7 @@ fn artefact(
         inputs,
         steps,
         target,
+        characters: None,
     };
     artefact.hash = artefact.compute_hash();
     artefact

@@ -13,6 +13,12 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DatasetConfig {
+    /// What a row becomes: `rows` of numbers (default), `pictures` or `characters`.
+    #[serde(skip_serializing_if = "DatasetKind::is_rows")]
+    pub kind: DatasetKind,
+    /// `pictures`: column of whole picture files. Default `image`. `characters`: column of documents. Default `text`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
     /// Sources whose rows are put under one another. Default: all sources of the pipeline.
     pub sources: Vec<Name>,
     /// Column to predict. Absent: shards without a target.
@@ -44,6 +50,28 @@ pub struct DatasetConfig {
     pub max_reject_share: Option<f64>,
 }
 
+/// What a row becomes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DatasetKind {
+    /// Numbers, made of its columns.
+    #[default]
+    Rows,
+    /// A picture, stored as it came. Rows with the same bytes in `content` are one picture, whatever else they hold.
+    Pictures,
+    /// A document as ids of its characters, for a model that predicts the next one. Id 0 is a character that the
+    /// training split lacks.
+    Characters,
+}
+
+impl DatasetKind {
+    /// Whether rows become rows of numbers.
+    #[must_use]
+    pub const fn is_rows(&self) -> bool {
+        matches!(self, Self::Rows)
+    }
+}
+
 /// What is predicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -70,6 +98,9 @@ pub enum DedupMode {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SplitConfig {
+    /// `key` (default) or `range`.
+    #[serde(skip_serializing_if = "SplitBy::is_key")]
+    pub by: SplitBy,
     /// Share of the training split, above 0 and at most 1. Default 0.8.
     pub train: f64,
     /// Share of the validation split, 0 to 1. Default 0.1.
@@ -79,19 +110,54 @@ pub struct SplitConfig {
     /// Columns whose values decide the split: rows with equal values share one. Default: the row's content.
     /// Name the entity (customer, patient, device) so that it never stands on both sides.
     pub key: Vec<String>,
+    /// `range`, `rows`: first rows of the validation and of the test split that are set aside, as many as a row looks
+    /// back (lags, windows), so that none of them has seen the split before. Default 0.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub embargo: u64,
     /// Text mixed into the hash. Another salt makes another split; adding rows never moves old ones.
     pub salt: String,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands out references"
+)]
+const fn is_zero(rows: &u64) -> bool {
+    *rows == 0
 }
 
 impl Default for SplitConfig {
     fn default() -> Self {
         Self {
+            by: SplitBy::Key,
             train: 0.8,
             validation: 0.1,
             test: 0.1,
             key: Vec::new(),
+            embargo: 0,
             salt: "feedline".into(),
         }
+    }
+}
+
+/// How rows are split.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SplitBy {
+    /// By a hash of their `key` or content: a row stands in one split, and stays there when others are added.
+    #[default]
+    Key,
+    /// By order: training first, then validation, then test, by their shares. `rows`: in the order they landed, for time
+    /// series; adding rows moves the borders. `characters`: each document is cut into a part for every split, for one
+    /// long text.
+    Range,
+}
+
+impl SplitBy {
+    /// Whether rows are split by a hash.
+    #[must_use]
+    pub const fn is_key(&self) -> bool {
+        matches!(self, Self::Key)
     }
 }
 

@@ -23,8 +23,8 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     average::AverageConfig,
     dataset::{
-        DatasetConfig, DedupMode, ImputeStrategy, ShardConfig, SplitConfig, StepConfig, StepKind,
-        Task,
+        DatasetConfig, DatasetKind, DedupMode, ImputeStrategy, ShardConfig, SplitBy, SplitConfig,
+        StepConfig, StepKind, Task,
     },
     init::InitConfig,
     load::{ConfigError, Loaded, Override, load},

@@ -153,6 +153,7 @@ pub(crate) async fn publish_made(store: &Store, made: &Made<'_>) {
         steps: vec![],
         features: vec![],
         target: made.fitted.clone(),
+        characters: None,
     };
     artefact.hash = Hash128::of(&encode(&artefact));
     let path = format!("transform-{}.json", artefact.hash.short());

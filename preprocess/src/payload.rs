@@ -1,0 +1,345 @@
+//! What rows of pictures and texts hold in place of numbers: one column, kept as it landed.
+//!
+//! Such a row is its payload: two rows with the same picture or text are one, whatever their other columns say. A
+//! document may be cut into a part for every split, so that one long text can be trained on and measured: by characters,
+//! the training part first, so no window of one part reads another.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, StringArray, new_null_array},
+    datatypes::DataType,
+};
+use datafusion::error::Result as EngineResult;
+use feedline_schemas::{
+    config::{DatasetConfig, DatasetKind, SplitBy, SplitConfig, Task},
+    manifest::Split,
+    pnm::{self, Pnm},
+    record::ColumnType,
+};
+
+use crate::{
+    Error,
+    columns::{MergedColumn, find},
+    range::Ends,
+    scalar::RowFunction,
+};
+
+/// Most characters of a document: it is one row of a block, which is read whole.
+const CHARACTERS: usize = 1 << 28;
+
+/// Reasons why a row is set aside.
+pub(crate) mod reason {
+    pub(crate) const NO_PICTURE: &str = "not_a_picture";
+    pub(crate) const NO_TEXT: &str = "no_text";
+    pub(crate) const TOO_LONG: &str = "document_too_long";
+}
+
+/// What the payload is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PayloadKind {
+    Picture,
+    Text,
+}
+
+/// The column that rows are about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Payload {
+    pub(crate) column: String,
+    pub(crate) kind: PayloadKind,
+}
+
+/// The payload of a dataset; none for rows of numbers.
+///
+/// # Errors
+/// [`Error::Config`] for keys that another kind has, and for a column that holds something else.
+pub(crate) fn resolve(
+    config: &DatasetConfig,
+    columns: &[MergedColumn],
+) -> Result<Option<Payload>, Error> {
+    let (kind, usual, r#type) = match config.kind {
+        DatasetKind::Rows => {
+            check_rows(config)?;
+            return Ok(None);
+        }
+        DatasetKind::Pictures => (PayloadKind::Picture, "image", ColumnType::Binary),
+        DatasetKind::Characters => (PayloadKind::Text, "text", ColumnType::Utf8),
+    };
+    check_keys(config, kind)?;
+    check_range(&config.split, Some(kind))?;
+    let column = config.content.clone().unwrap_or_else(|| usual.to_owned());
+    let found = find("dataset.content", &column, columns)?;
+    if found.r#type != r#type {
+        let what = match kind {
+            PayloadKind::Picture => "picture files (bytes)",
+            PayloadKind::Text => "text",
+        };
+        return Err(Error::config(
+            "dataset.content",
+            format!("column `{column}` does not hold {what}; name the one that does"),
+        ));
+    }
+    Ok(Some(Payload { column, kind }))
+}
+
+fn check_rows(config: &DatasetConfig) -> Result<(), Error> {
+    if config.content.is_some() {
+        return Err(Error::config(
+            "dataset.content",
+            "rows of numbers have no such column: set `dataset.kind`, or remove this key",
+        ));
+    }
+    check_range(&config.split, None)
+}
+
+/// Keys that have no meaning beside a payload.
+fn check_keys(config: &DatasetConfig, kind: PayloadKind) -> Result<(), Error> {
+    let is_text = kind == PayloadKind::Text;
+    let odd = [
+        ("features", !config.features.is_empty()),
+        ("drop", !config.drop.is_empty()),
+        ("categorical", !config.categorical.is_empty()),
+        ("step", config.step.is_some()),
+        ("target", is_text && config.target.is_some()),
+        (
+            "task",
+            is_text && config.task == Task::Classification && config.target.is_none(),
+        ),
+    ];
+    match odd.into_iter().find(|(_, given)| *given) {
+        None => Ok(()),
+        Some((key, _)) => Err(Error::config(
+            format!("dataset.{key}"),
+            "a dataset of this `dataset.kind` has no use for it; remove it",
+        )),
+    }
+}
+
+fn check_range(split: &SplitConfig, kind: Option<PayloadKind>) -> Result<(), Error> {
+    let is_range = split.by == SplitBy::Range;
+    if split.embargo > 0 && !(is_range && kind.is_none()) {
+        return Err(Error::config(
+            "dataset.split.embargo",
+            "it belongs to rows that are split by `range`; remove it",
+        ));
+    }
+    let reason = match kind {
+        _ if !is_range => return Ok(()),
+        Some(PayloadKind::Picture) => "pictures have no order to be split by; use `key`",
+        _ if split.key.is_empty() => return Ok(()),
+        _ => "rows are split by their order, so `dataset.split.key` has no meaning; remove one",
+    };
+    Err(Error::config("dataset.split.by", reason))
+}
+
+/// The cells of a column where they are of the type of the payload, else nulls.
+fn cells(column: &ArrayRef, r#type: &DataType) -> ArrayRef {
+    if column.data_type() == r#type {
+        Arc::clone(column)
+    } else {
+        new_null_array(r#type, column.len())
+    }
+}
+
+/// The picture of a row.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Picture;
+
+impl RowFunction for Picture {
+    const NAME: &'static str = "feedline_picture";
+    const RETURNS: DataType = DataType::Binary;
+
+    fn call(&self, columns: &[ArrayRef], _: usize) -> EngineResult<ArrayRef> {
+        Ok(cells(&columns[0], &DataType::Binary))
+    }
+}
+
+/// The text of a row.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Text;
+
+impl RowFunction for Text {
+    const NAME: &'static str = "feedline_text";
+    const RETURNS: DataType = DataType::Utf8;
+
+    fn call(&self, columns: &[ArrayRef], _: usize) -> EngineResult<ArrayRef> {
+        Ok(cells(&columns[0], &DataType::Utf8))
+    }
+}
+
+/// The part of a document that belongs to a split; null when that is empty.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Part {
+    split: Split,
+    ends: Ends,
+}
+
+impl Part {
+    /// `config`'s shares lie in 0 to 1 and add up to 1.
+    pub(crate) fn new(config: &SplitConfig, split: Split) -> Self {
+        Self {
+            split,
+            ends: Ends::new(config),
+        }
+    }
+
+    /// Where the part lies among `characters`.
+    fn range(&self, characters: usize) -> std::ops::Range<usize> {
+        let ends = self.ends.among(characters as u64);
+        let [train, validation] = ends.map(|end| usize::try_from(end).unwrap_or(characters));
+        match self.split {
+            Split::Train => 0..train,
+            Split::Validation => train..validation,
+            Split::Test => validation..characters,
+        }
+    }
+
+    fn of<'a>(&self, text: &'a str) -> Option<&'a str> {
+        let range = self.range(text.chars().count());
+        let place = |character: usize| {
+            let mut places = text.char_indices();
+            places.nth(character).map_or(text.len(), |(at, _)| at)
+        };
+        let part = &text[place(range.start)..place(range.end)];
+        (!part.is_empty()).then_some(part)
+    }
+}
+
+impl RowFunction for Part {
+    const NAME: &'static str = "feedline_part";
+    const RETURNS: DataType = DataType::Utf8;
+
+    fn call(&self, columns: &[ArrayRef], _: usize) -> EngineResult<ArrayRef> {
+        let texts = columns[0].as_string::<i32>().iter();
+        let parts = texts.map(|text| text.and_then(|text| self.of(text)));
+        Ok(Arc::new(parts.collect::<StringArray>()))
+    }
+}
+
+/// Rows that cannot be used: which, why, and what was found.
+type Faults = Vec<(usize, &'static str, String)>;
+
+/// Rows whose cell is no picture file that can be stored.
+pub(crate) fn picture_faults(column: &ArrayRef) -> Faults {
+    let pictures = cells(column, &DataType::Binary);
+    let pictures = pictures.as_binary::<i32>().iter().enumerate();
+    pictures
+        .filter_map(|(row, picture)| {
+            let fault = match picture {
+                None => Some("there is no picture".to_owned()),
+                Some(bytes) => picture_fault(bytes),
+            };
+            fault.map(|fault| (row, reason::NO_PICTURE, fault))
+        })
+        .collect()
+}
+
+/// What is wrong with a picture file, as far as its beginning tells; raw pixels are looked at whole.
+fn picture_fault(bytes: &[u8]) -> Option<String> {
+    if pnm::is_pnm(bytes) {
+        return Pnm::parse(bytes).err().map(|error| error.to_string());
+    }
+    let is_webp = bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP");
+    let known = bytes.starts_with(b"\xff\xd8") || bytes.starts_with(b"\x89PNG\r\n\x1a\n");
+    (!known && !is_webp).then(|| {
+        format!(
+            "it begins with `{:02x?}`, as no JPEG, PNG, WebP, PGM or PPM does",
+            &bytes[..bytes.len().min(8)]
+        )
+    })
+}
+
+/// Rows whose cell is no document.
+pub(crate) fn document_faults(column: &ArrayRef) -> Faults {
+    let texts = cells(column, &DataType::Utf8);
+    let texts = texts.as_string::<i32>().iter().enumerate();
+    texts
+        .filter_map(|(row, text)| match text {
+            None | Some("") => Some((row, reason::NO_TEXT, String::new())),
+            // Fewer bytes are fewer characters.
+            Some(text) if text.len() <= CHARACTERS => None,
+            Some(text) => Some(text.chars().count())
+                .filter(|found| *found > CHARACTERS)
+                .map(|found| (row, reason::TOO_LONG, format!("{found} characters"))),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::BinaryArray;
+
+    use super::*;
+
+    fn shares(train: f64, validation: f64, test: f64) -> SplitConfig {
+        SplitConfig {
+            by: SplitBy::Range,
+            train,
+            validation,
+            test,
+            ..SplitConfig::default()
+        }
+    }
+
+    fn parts(config: &SplitConfig, text: &str) -> [Option<String>; 3] {
+        Split::ALL.map(|split| Part::new(config, split).of(text).map(str::to_owned))
+    }
+
+    fn check(config: &SplitConfig, text: &str, expected: [&str; 3]) {
+        let expected = expected.map(|part| (!part.is_empty()).then(|| part.to_owned()));
+        assert_eq!(parts(config, text), expected);
+    }
+
+    #[test]
+    fn a_document_is_cut_in_order_by_characters() {
+        check(&shares(0.8, 0.1, 0.1), "0123456789", ["01234567", "8", "9"]);
+        check(&shares(0.5, 0.5, 0.0), "äöüß", ["äö", "üß", ""]);
+        check(&shares(0.9, 0.1, 0.0), "a", ["a", "", ""]);
+        check(&shares(0.01, 0.0, 0.99), "abc", ["a", "", "bc"]);
+        check(&shares(1.0, 0.0, 0.0), "abc", ["abc", "", ""]);
+    }
+
+    #[test]
+    fn parts_put_together_are_the_document_whatever_the_shares() {
+        let text = "a€b\u{1f600}\n".repeat(40);
+        for train in 1..=20_u32 {
+            for validation in 0..=20 - train {
+                let share = |parts: u32| f64::from(parts) / 20.0;
+                let test = 20 - train - validation;
+                let config = shares(share(train), share(validation), share(test));
+                let found = parts(&config, &text);
+                assert_eq!(found.iter().flatten().cloned().collect::<String>(), text);
+                assert!(test > 0 || found[2].is_none());
+                assert!(validation > 0 || found[1].is_none());
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_picture_is_told() {
+        let pictures: ArrayRef = Arc::new(BinaryArray::from(vec![
+            Some(&b"P5\n1 1\n255\nx"[..]),
+            Some(b"\xff\xd8..."),
+            None,
+            Some(b""),
+            Some(b"P5\n2 1\n255\nx"),
+            Some(b"GIF89a..."),
+        ]));
+        let faults = picture_faults(&pictures);
+        let rows: Vec<usize> = faults.iter().map(|(row, ..)| *row).collect();
+        assert_eq!(rows, [2, 3, 4, 5]);
+        assert_eq!(faults[2].2, "it ends before its last pixel");
+        let texts: ArrayRef = Arc::new(StringArray::from(vec!["P5\n1 1\n255\nx"]));
+        assert_eq!(picture_faults(&texts).len(), 1);
+    }
+
+    #[test]
+    fn what_is_no_document_is_told() {
+        let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("a"), Some(""), None]));
+        let rows: Vec<usize> = document_faults(&texts)
+            .iter()
+            .map(|(row, ..)| *row)
+            .collect();
+        assert_eq!(rows, [1, 2]);
+    }
+}

@@ -1,0 +1,63 @@
+//! From a document to ids of its characters.
+
+use std::collections::HashMap;
+
+use feedline_schemas::{
+    manifest::TokenType,
+    transform::{TransformArtefact, UNKNOWN_ID},
+};
+
+use super::damaged;
+use crate::Error;
+
+/// Fitted ids of characters, ready to be applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Characters {
+    ids: HashMap<char, u32>,
+}
+
+/// Number of ids that an artefact's characters make, the unknown one included; 0 when it has none.
+pub(crate) fn vocabulary_of(artefact: &TransformArtefact) -> usize {
+    let characters = artefact.characters.as_ref();
+    characters.map_or(0, |fitted| fitted.characters.len() + 1)
+}
+
+impl Characters {
+    /// The ids of an artefact; none if it has none.
+    ///
+    /// # Errors
+    /// [`Error::Input`] when a character is there twice.
+    pub(crate) fn of(artefact: &TransformArtefact) -> Result<Option<Self>, Error> {
+        let Some(fitted) = &artefact.characters else {
+            return Ok(None);
+        };
+        let known = fitted.characters.iter().copied();
+        let ids: HashMap<char, u32> = known.zip(UNKNOWN_ID + 1..).collect();
+        if ids.len() != fitted.characters.len() {
+            return Err(damaged("it names a character twice".to_owned()));
+        }
+        Ok(Some(Self { ids }))
+    }
+
+    /// Number of ids, the unknown one included.
+    pub(crate) fn vocabulary(&self) -> u32 {
+        u32::try_from(self.ids.len() + 1).expect("there are fewer than 2^21 characters")
+    }
+
+    /// The narrowest type that holds every id.
+    pub(crate) fn id_type(&self) -> TokenType {
+        if self.vocabulary() <= 1 << 16 {
+            TokenType::U16
+        } else {
+            TokenType::U32
+        }
+    }
+
+    /// Appends one id for each character of `text` to `ids`. Returns how many of them stand for an unknown one.
+    pub(crate) fn encode(&self, text: &str, ids: &mut Vec<u32>) -> u64 {
+        let start = ids.len();
+        let id = |character: char| self.ids.get(&character).copied().unwrap_or(UNKNOWN_ID);
+        ids.extend(text.chars().map(id));
+        ids[start..].iter().filter(|id| **id == UNKNOWN_ID).count() as u64
+    }
+}
