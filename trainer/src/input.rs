@@ -8,9 +8,11 @@ use crate::{
     model::{Input, Objective, TokenInput},
 };
 
-/// How pictures are normalised: `(value / 255 - mean) / deviation` for red, green and blue.
+/// How pictures are normalised: `(value / 255 - mean) / deviation` for red, green and blue, or for their brightness.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Normalisation {
+    /// Colours: 3, or 1 for brightness, which has the first mean and deviation.
+    pub(crate) channels: usize,
     /// Subtracted.
     pub(crate) mean: [f32; 3],
     /// Divided by.
@@ -20,9 +22,18 @@ pub(crate) struct Normalisation {
 impl Default for Normalisation {
     fn default() -> Self {
         Self {
+            channels: 3,
             mean: [0.0; 3],
             deviation: [1.0; 3],
         }
+    }
+}
+
+impl Normalisation {
+    /// What a value of a colour is multiplied by, and what is then subtracted.
+    fn of(&self, colour: usize) -> [f32; 2] {
+        let (mean, deviation) = (self.mean[colour], self.deviation[colour]);
+        [1.0 / (255.0 * deviation), mean / deviation]
     }
 }
 
@@ -42,20 +53,27 @@ pub(crate) fn tensors(
         }),
         pictures: (height > 0).then(|| {
             let planes = planes(inputs.pixels, height * width, normalisation);
-            Tensor::from_data(TensorData::new(planes, [rows, 3, height, width]), device)
+            let sizes = [rows, normalisation.channels, height, width];
+            Tensor::from_data(TensorData::new(planes, sizes), device)
         }),
         tokens: (inputs.length > 0).then(|| tokens(inputs, rows, device)),
     }
 }
 
-/// Pixels of interleaved colours as one plane for each colour.
+/// Pixels of interleaved colours as one plane for each colour that a model sees.
 fn planes(pixels: &[u8], size: usize, normalisation: &Normalisation) -> Vec<f32> {
+    if normalisation.channels == 1 {
+        let [scale, shift] = normalisation.of(0);
+        let colours = pixels.as_chunks::<3>().0.iter();
+        return colours
+            .map(|colours| f32::from(brightness(*colours)) * scale - shift)
+            .collect();
+    }
     let mut planes = vec![0.0; pixels.len()];
     let pictures = pixels.chunks_exact(3 * size);
     for (picture, planes) in pictures.zip(planes.chunks_exact_mut(3 * size)) {
         for (colour, plane) in planes.chunks_exact_mut(size).enumerate() {
-            let scale = 1.0 / (255.0 * normalisation.deviation[colour]);
-            let shift = normalisation.mean[colour] / normalisation.deviation[colour];
+            let [scale, shift] = normalisation.of(colour);
             let values = picture[colour..].iter().step_by(3);
             for (number, value) in plane.iter_mut().zip(values) {
                 *number = f32::from(*value) * scale - shift;
@@ -63,6 +81,12 @@ fn planes(pixels: &[u8], size: usize, normalisation: &Normalisation) -> Vec<f32>
         }
     }
     planes
+}
+
+/// ITU-R 601-2 in fixed point, rounded, as Pillow converts to `L`: of three equal values, that value.
+fn brightness([red, green, blue]: [u8; 3]) -> u8 {
+    let sum = 19_595 * u32::from(red) + 38_470 * u32::from(green) + 7_471 * u32::from(blue);
+    u8::try_from((sum + (1 << 15)) >> 16).expect("the weights add up to 2^16")
 }
 
 fn tokens(inputs: Inputs<'_>, rows: usize, device: &Device) -> TokenInput {
@@ -173,6 +197,7 @@ mod tests {
             ..Inputs::default()
         };
         let normalisation = Normalisation {
+            channels: 3,
             mean: [0.0, 0.2, 0.5],
             deviation: [1.0, 2.0, 0.5],
         };
@@ -187,6 +212,33 @@ mod tests {
             assert!((found - expected).abs() < 1e-6, "{found} {expected}");
         }
         assert!(input.rows.is_none() && input.tokens.is_none());
+    }
+
+    #[test]
+    fn grey_is_one_plane_of_the_same_values() {
+        for value in 0..=255 {
+            assert_eq!(brightness([value; 3]), value);
+        }
+        // Pillow: Image.new("RGB", (1, 1), c).convert("L") of red, green, blue and a mixture.
+        let colours = [[255, 0, 0], [0, 255, 0], [0, 0, 255], [12, 200, 99]];
+        assert_eq!(colours.map(brightness), [76, 150, 29, 132]);
+        let inputs = Inputs {
+            pixels: &[0, 0, 0, 102, 102, 102, 255, 0, 0, 255, 255, 255],
+            sides: [1, 2],
+            ..Inputs::default()
+        };
+        let normalisation = Normalisation {
+            channels: 1,
+            mean: [0.2, 9.0, 9.0],
+            deviation: [0.5, 9.0, 9.0],
+        };
+        let samples = Samples::new(2, inputs, Targets::None);
+        let found = tensors(samples, &normalisation, &Device::flex()).pictures();
+        assert_eq!(found.dims(), [2, 1, 1, 2]);
+        let expected = [-0.4, 0.4, 76.0 / 127.5 - 0.4, 1.6];
+        for (found, expected) in numbers(found).iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-6, "{found} {expected}");
+        }
     }
 
     #[test]

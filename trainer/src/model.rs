@@ -62,7 +62,7 @@ pub enum Objective {
 pub struct Input {
     /// Numbers, `[rows, features]`.
     pub rows: Option<Tensor<2>>,
-    /// Pictures, normalised, `[rows, 3, height, width]`.
+    /// Pictures, normalised, `[rows, channels, height, width]`.
     pub pictures: Option<Tensor<4>>,
     /// Token ids.
     pub tokens: Option<TokenInput>,
@@ -102,6 +102,14 @@ impl Input {
             .expect("a model that reads pictures is built for pictures only")
     }
 
+    /// The numbers of each sample, `[rows, numbers]`: rows as they are, of a picture one plane after the other.
+    pub(crate) fn numbers(&self) -> Tensor<2> {
+        match &self.pictures {
+            Some(pictures) => pictures.clone().flatten(1, 3),
+            None => self.rows(),
+        }
+    }
+
     /// The tokens.
     ///
     /// # Panics
@@ -122,8 +130,10 @@ pub enum Shape {
         /// Numbers in a row.
         features: usize,
     },
-    /// RGB pictures.
+    /// Pictures.
     Pictures {
+        /// Colours: 3, or 1 for brightness.
+        channels: usize,
         /// Pixels.
         height: usize,
         /// Pixels.

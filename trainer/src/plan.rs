@@ -43,6 +43,7 @@ pub(crate) fn shape(layout: &Layout, config: &TrainConfig) -> Shape {
             features: *features as usize,
         },
         Layout::Pictures { .. } => Shape::Pictures {
+            channels: config.pictures.channels as usize,
             height: config.pictures.height as usize,
             width: config.pictures.width as usize,
         },

@@ -230,6 +230,10 @@ pub(crate) fn metrics_listen(config: &TrainConfig) -> Result<Option<SocketAddr>,
 
 /// The loader checks the sides.
 fn check_pictures(pictures: &PicturesConfig) -> Result<(), Error> {
+    if !matches!(pictures.channels, 1 | 3) {
+        let reason = format!("it is {} and must be 1 or 3", pictures.channels);
+        return Err(wrong("pictures.channels", reason));
+    }
     for (mean, deviation) in pictures.mean.into_iter().zip(pictures.deviation) {
         let mean = f64::from(mean);
         within("pictures.mean", mean.abs(), true, "finite")?;
@@ -387,6 +391,10 @@ mod tests {
                 refused(|c| c.metrics_listen = Some("localhost".into())),
             ),
             ("train.checkpoint.keep", refused(|c| c.checkpoint.keep = 0)),
+            (
+                "train.pictures.channels",
+                refused(|c| c.pictures.channels = 2),
+            ),
             (
                 "train.loss.type",
                 refused(|c| c.loss.r#type = Some(LossKind::CrossEntropy)),

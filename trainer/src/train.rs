@@ -184,6 +184,7 @@ impl Opened {
         optimizer::check_groups(&config.optimizer, &passes.trained(model.layout()))?;
         let pictures = &config.pictures;
         let normalisation = Normalisation {
+            channels: pictures.channels as usize,
             mean: pictures.mean,
             deviation: pictures.deviation,
         };

@@ -4,7 +4,7 @@ use super::{
     PictureError, PictureLimits,
     jpeg::JpegHeader,
     orientation::{Orientation, exif_orientation},
-    other,
+    other, raw,
 };
 
 /// The format, told by the first bytes and never by a name.
@@ -13,6 +13,8 @@ pub(super) enum Format {
     Jpeg,
     Png,
     WebP,
+    /// PGM or PPM.
+    Raw,
 }
 
 /// What must be known before decoding.
@@ -85,6 +87,7 @@ pub(super) fn read(encoded: &[u8], limits: &PictureLimits) -> Result<Header, Pic
         Format::Jpeg => jpeg(encoded)?.check(limits),
         Format::Png => other::png_header(encoded)?.check(limits),
         Format::WebP => other::webp_header(encoded)?.check(limits),
+        Format::Raw => raw::header(encoded)?.check(limits),
     }
 }
 
@@ -97,8 +100,8 @@ fn format(encoded: &[u8]) -> Result<Format, PictureError> {
         (b"BM", Err("a BMP")),
         (b"II*\0", Err("a TIFF")),
         (b"MM\0*", Err("a TIFF")),
-        (b"P5", Err("a PGM")),
-        (b"P6", Err("a PPM")),
+        (b"P5", Ok(Format::Raw)),
+        (b"P6", Ok(Format::Raw)),
         (b"\0\0\0\x0cJXL ", Err("a JPEG XL")),
         (b"\xff\x0a", Err("a JPEG XL")),
         (b"\0\0\0\x0cjP  ", Err("a JPEG 2000")),

@@ -21,6 +21,7 @@ mod normalise;
 mod orientation;
 mod other;
 mod random;
+mod raw;
 mod resize;
 mod rounding;
 
@@ -121,6 +122,7 @@ pub(crate) fn decode_into(
         header::Format::Png | header::Format::WebP => {
             other::decode(encoded, &header, config, scratch)
         }
+        header::Format::Raw => raw::decode(encoded, scratch),
     };
     let result = decoded.and_then(|decoded| {
         resize::resize(&decoded, &wanted, header.orientation, config, scratch, out)
@@ -170,7 +172,7 @@ impl PictureDecoder {
         &self.config
     }
 
-    /// Decodes one JPEG, PNG or WebP into `out`, u8 RGB `[height, width, 3]`. The pixels are a function of the
+    /// Decodes one JPEG, PNG, WebP, PGM or PPM into `out`, u8 RGB `[height, width, 3]`. The pixels are a function of the
     /// settings, the bytes and `random`'s key alone. After an error `out` is undefined.
     ///
     /// # Errors

@@ -157,13 +157,30 @@ pub struct PicturesConfig {
     pub height: u32,
     /// Width of the pictures, in pixels, 1 to 8,192. Default 224.
     pub width: u32,
+    /// Colours that a model sees: 3 (red, green and blue), or 1, their brightness (ITU-R 601-2), which for a grey picture
+    /// is the value itself and makes the first layer three times cheaper. Default 3.
+    #[serde(skip_serializing_if = "is_colour")]
+    pub channels: u32,
     /// In training, whether a random part is cut out and mirrored half of the time, as is usual for photographs; else,
     /// and always in evaluation, the whole picture is resized. Default false.
     pub augment: bool,
-    /// Mean of red, green and blue, as shares of 255, that is subtracted. Default `[0.485, 0.456, 0.406]`, of ImageNet.
+    /// Mean of red, green and blue, as shares of 255, that is subtracted; of one channel, the first. Default
+    /// `[0.485, 0.456, 0.406]`, of ImageNet.
     pub mean: [f32; 3],
-    /// Standard deviation that is divided by, above 0. Default `[0.229, 0.224, 0.225]`, of ImageNet.
+    /// Standard deviation that is divided by, above 0; of one channel, the first. Default `[0.229, 0.224, 0.225]`, of
+    /// ImageNet.
     pub deviation: [f32; 3],
+}
+
+/// Red, green and blue.
+const COLOURS: u32 = 3;
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands out references"
+)]
+const fn is_colour(channels: &u32) -> bool {
+    *channels == COLOURS
 }
 
 impl Default for PicturesConfig {
@@ -171,6 +188,7 @@ impl Default for PicturesConfig {
         Self {
             height: 224,
             width: 224,
+            channels: COLOURS,
             augment: false,
             mean: [0.485, 0.456, 0.406],
             deviation: [0.229, 0.224, 0.225],

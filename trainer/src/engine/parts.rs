@@ -147,7 +147,11 @@ fn shape(samples: Samples<'_>) -> Shape {
         ..
     } = samples.inputs;
     if height > 0 {
-        Shape::Pictures { height, width }
+        Shape::Pictures {
+            channels: 3,
+            height,
+            width,
+        }
     } else if length > 0 {
         Shape::Tokens {
             length: length - 1,
@@ -195,7 +199,12 @@ mod tests {
         assert_eq!(found, [1, 1, 1, 2, 2, 4, 32]);
         assert_eq!(of(ROWS, 1000, 1 << 21), 1);
         let (height, width) = (8, 8);
-        assert_eq!(of(Shape::Pictures { height, width }, 140, 1 << 21), 4);
+        let pictures = Shape::Pictures {
+            channels: 3,
+            height,
+            width,
+        };
+        assert_eq!(of(pictures, 140, 1 << 21), 4);
         let tokens = |length| Shape::Tokens {
             length,
             vocabulary: 9,

@@ -273,6 +273,7 @@ struct Mixed {
 
 impl Mixed {
     const PICTURES: Shape = Shape::Pictures {
+        channels: 3,
         height: 8,
         width: 8,
     };
@@ -566,6 +567,7 @@ fn pictures_and_tokens_per_second() {
     let tokens = Samples::new(16, tokens, Targets::None);
     let shapes = [
         Shape::Pictures {
+            channels: 3,
             height: 28,
             width: 28,
         },

@@ -50,7 +50,7 @@ impl Model for Mlp {
     }
 
     fn forward(&self, pass: &mut Pass<'_>, input: &Input) -> Tensor<2> {
-        let x = self.hidden.forward(pass, input.rows());
+        let x = self.hidden.forward(pass, input.numbers());
         self.last.forward(pass, x)
     }
 }

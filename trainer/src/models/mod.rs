@@ -2,7 +2,7 @@
 //!
 //! | type | samples | what it is |
 //! |---|---|---|
-//! | `mlp` | rows | fully connected layers |
+//! | `mlp` | rows, pictures | fully connected layers |
 //! | `cnn` | pictures | convolutions and pools, then fully connected layers |
 //! | `resnet` | pictures | residual network of 18, 34 or 50 layers |
 //! | `vit` | pictures | transformer over patches |
@@ -50,6 +50,14 @@ pub(crate) fn build(
         (ModelKind::Mlp, Shape::Rows { features }) => {
             Box::new(mlp::Mlp::new(config, features, outputs))
         }
+        (
+            ModelKind::Mlp,
+            Shape::Pictures {
+                channels,
+                height,
+                width,
+            },
+        ) => Box::new(mlp::Mlp::new(config, channels * height * width, outputs)),
         (ModelKind::Autoencoder, Shape::Rows { features }) => {
             Box::new(autoencoder::Autoencoder::new(config, features))
         }
@@ -62,15 +70,34 @@ pub(crate) fn build(
         (ModelKind::Transformer, Shape::Tokens { length, vocabulary }) => {
             Box::new(transformer::Transformer::new(config, length, vocabulary))
         }
-        (ModelKind::Cnn, Shape::Pictures { height, width }) => {
-            Box::new(cnn::Cnn::new(config, [3, height, width], outputs)?)
-        }
-        (ModelKind::Resnet, Shape::Pictures { height, width }) => {
-            Box::new(resnet::Resnet::new(config, [3, height, width], outputs))
-        }
-        (ModelKind::Vit, Shape::Pictures { height, width }) => {
-            Box::new(vit::Vit::new(config, [3, height, width], outputs)?)
-        }
+        (
+            ModelKind::Cnn,
+            Shape::Pictures {
+                channels,
+                height,
+                width,
+            },
+        ) => Box::new(cnn::Cnn::new(config, [channels, height, width], outputs)?),
+        (
+            ModelKind::Resnet,
+            Shape::Pictures {
+                channels,
+                height,
+                width,
+            },
+        ) => Box::new(resnet::Resnet::new(
+            config,
+            [channels, height, width],
+            outputs,
+        )),
+        (
+            ModelKind::Vit,
+            Shape::Pictures {
+                channels,
+                height,
+                width,
+            },
+        ) => Box::new(vit::Vit::new(config, [channels, height, width], outputs)?),
         (ModelKind::Multi, Shape::Rows { .. } | Shape::Pictures { .. }) => {
             Box::new(multi::Multi::new(config, &[shape], outputs)?)
         }
@@ -90,7 +117,7 @@ fn misfit(kind: ModelKind, shape: Shape) -> String {
     let kind = name(kind);
     let (found, fitting) = match shape {
         Shape::Rows { .. } => ("rows of numbers", "`mlp`, `lstm`, `autoencoder` or `multi`"),
-        Shape::Pictures { .. } => ("pictures", "`cnn`, `resnet`, `vit` or `multi`"),
+        Shape::Pictures { .. } => ("pictures", "`mlp`, `cnn`, `resnet`, `vit` or `multi`"),
         Shape::Tokens { .. } => ("tokens", "`transformer` or `lstm`"),
     };
     format!("`{kind}` does not read {found}, which the dataset holds; use {fitting}")

@@ -89,7 +89,11 @@ impl Branch {
         let refused = |reason: String| wrong("model.branches", reason);
         if let Some(channels) = &branch.channels {
             let sides = shapes.iter().find_map(|shape| match *shape {
-                Shape::Pictures { height, width } => Some([3, height, width]),
+                Shape::Pictures {
+                    channels,
+                    height,
+                    width,
+                } => Some([channels, height, width]),
                 _ => None,
             });
             let sides = sides.ok_or_else(|| {

@@ -20,6 +20,7 @@ use crate::{
 
 const ROWS: Shape = Shape::Rows { features: 6 };
 const PICTURES: Shape = Shape::Pictures {
+    channels: 3,
     height: 8,
     width: 8,
 };
@@ -75,6 +76,11 @@ fn small() -> Vec<(&'static str, Shape, ModelConfig)> {
             "mlp, group",
             ROWS,
             dense(NormKind::Group, ActivationKind::Gelu),
+        ),
+        (
+            "mlp, pictures",
+            PICTURES,
+            dense(NormKind::Layer, ActivationKind::Gelu),
         ),
         (
             "cnn, batch",
@@ -288,6 +294,7 @@ fn residual_networks_have_the_parameters_of_the_paper_and_gradients() {
             ..resnet(depth)
         };
         let shape = Shape::Pictures {
+            channels: 3,
             height: 224,
             width: 224,
         };

@@ -40,7 +40,7 @@ impl Data {
         };
         match shape {
             Shape::Rows { features } => data.x = noise(Self::ROWS * features),
-            Shape::Pictures { height, width } => {
+            Shape::Pictures { height, width, .. } => {
                 let values = below(Self::ROWS * height * width * 3, 255.9);
                 data.pixels = values.map(|v| u8::try_from(v).unwrap()).collect();
             }
@@ -62,7 +62,7 @@ impl Data {
         };
         match self.shape {
             Shape::Rows { features } => inputs.features = features,
-            Shape::Pictures { height, width } => inputs.sides = [height, width],
+            Shape::Pictures { height, width, .. } => inputs.sides = [height, width],
             Shape::Tokens { length, .. } => inputs.length = length + 1,
         }
         Samples::new(Self::ROWS, inputs, Targets::Classes(&self.classes))
