@@ -7,6 +7,7 @@
 )]
 
 mod deferred;
+mod inputs;
 mod kills;
 mod python;
 mod quickstart;

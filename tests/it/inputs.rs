@@ -1,0 +1,145 @@
+//! Pictures and texts from files to a trained model.
+
+use std::{fs, path::Path};
+
+use serde_json::Value;
+
+use crate::support::{Random, pipeline, run, shared_data};
+
+/// An idx file of unsigned bytes.
+fn idx(dimensions: &[u32], values: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0, 0, 8, u8::try_from(dimensions.len()).unwrap()];
+    bytes.extend(dimensions.iter().flat_map(|d| d.to_be_bytes()));
+    bytes.extend(values);
+    bytes
+}
+
+/// Pictures of 8 x 8 pixels with a bright bar on noise, which lies or stands; their class says which.
+fn write_bars(folder: &Path, count: u32) {
+    let mut random = Random(7);
+    let (mut pixels, mut labels) = (Vec::new(), Vec::new());
+    for _ in 0..count {
+        let (class, at) = (random.below(2), random.below(8));
+        labels.push(u8::try_from(class).unwrap());
+        for place in 0..64 {
+            let on_bar = at == if class == 0 { place / 8 } else { place % 8 };
+            let value = random.below(100) + if on_bar { 150 } else { 0 };
+            pixels.push(u8::try_from(value).unwrap());
+        }
+    }
+    fs::write(folder.join("pictures"), idx(&[count, 8, 8], &pixels)).unwrap();
+    fs::write(folder.join("labels"), idx(&[count], &labels)).unwrap();
+}
+
+/// Runs a pipeline, and the same once more: that finds all of it done.
+fn run_twice(folder: &Path, text: &str) -> Value {
+    let arguments = ["run", pipeline(folder, text), "--json"];
+    let first = run(folder, &arguments).expect(0).json();
+    let second = run(folder, &arguments).expect(0).json();
+    assert_eq!(second["dataset"]["up_to_date"], true);
+    assert_eq!(second["train"]["test"], first["train"]["test"]);
+    let verified = run(folder, &["shards", "verify", "out/dataset", "--json"]).expect(0);
+    assert_eq!(verified.json()["problems"], Value::Array(vec![]));
+    first
+}
+
+#[test]
+fn a_network_learns_the_classes_of_idx_pictures() {
+    let folder = tempfile::tempdir().unwrap();
+    write_bars(folder.path(), 900);
+    for model in [
+        "type = \"cnn\", channels = [4], hidden = [8]",
+        "type = \"mlp\", hidden = [32]",
+    ] {
+        let text = format!(
+            "[pipeline]\nname = \"bars\"\nroot = \"out\"\n\
+             [[source]]\nname = \"bars\"\ntype = \"files\"\nformat = \"idx\"\nurl = \"pictures\"\n\
+             idx = {{ labels = \"labels\" }}\n\
+             [dataset]\nkind = \"pictures\"\ntarget = \"label\"\ntask = \"classification\"\n\
+             shards = {{ block_bytes = \"4 KiB\" }}\n\
+             [train]\nmodel = {{ {model} }}\nbatch_size = 64\nepochs = 15\nlearning_rate = 0.01\n\
+             pictures = {{ height = 8, width = 8, channels = 1 }}\n"
+        );
+        let report = run_twice(folder.path(), &text);
+        let dataset = &report["dataset"];
+        assert_eq!(
+            (&dataset["rows_in"], &dataset["duplicates"]),
+            (&900.into(), &0.into())
+        );
+        let accuracy = report["train"]["test"]["accuracy"].as_f64().unwrap();
+        assert!(accuracy > 0.9, "{model}: {accuracy}");
+    }
+}
+
+#[test]
+fn a_transformer_learns_a_text_by_its_characters() {
+    let folder = tempfile::tempdir().unwrap();
+    // Words of three letters that follow from their first: two of three characters can be known.
+    let mut random = Random(3);
+    let words = ["abc ", "def ", "ghi ", "jkl "];
+    let word = |_| words[usize::try_from(random.below(4)).unwrap()];
+    let text: String = (0..3000).map(word).collect();
+    fs::write(folder.path().join("words.txt"), &text).unwrap();
+    let config = "[pipeline]\nname = \"words\"\nroot = \"out\"\n\
+         [[source]]\nname = \"words\"\ntype = \"files\"\nformat = \"text\"\nurl = \"words.txt\"\n\
+         [dataset]\nkind = \"characters\"\nsplit = { by = \"range\" }\n\
+         [train]\nbatch_size = 16\nepochs = 6\nlearning_rate = 0.01\n\
+         model = { type = \"transformer\", layers = 1, width = 16, heads = 2, context = 16 }\n";
+    let report = run_twice(folder.path(), config);
+    let tokens = &report["dataset"]["tokens"];
+    let counts = ["train", "validation", "test", "unknown"].map(|key| tokens[key].as_u64());
+    assert_eq!(counts, [9600, 1200, 1200, 0].map(Some));
+    // Of four characters one is a choice of four, the others are certain: ln 4 / 4 = 0.35 per character.
+    let loss = report["train"]["test"]["cross_entropy"].as_f64().unwrap();
+    assert!(loss < 0.6, "{loss}");
+}
+
+/// The shared data, built as the examples say.
+fn build_example(name: &str, settings: &[String]) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("examples/{name}.toml"));
+    for command in [["ingest"].as_slice(), &["shards", "build"]] {
+        let mut arguments = command.to_vec();
+        arguments.extend([example.to_str().unwrap(), "--json"]);
+        arguments.extend(settings.iter().flat_map(|setting| ["--set", setting]));
+        let report = run(folder.path(), &arguments).expect(0).json();
+        if command[0] == "shards" {
+            return report;
+        }
+    }
+    unreachable!("the last command builds shards")
+}
+
+#[test]
+fn fashion_mnist_is_stored_whole() {
+    let (Some(pictures), Some(labels)) = (
+        shared_data("images/fashion-mnist/train36k-images-idx3-ubyte.gz"),
+        shared_data("images/fashion-mnist/train36k-labels-idx1-ubyte.gz"),
+    ) else {
+        return;
+    };
+    let settings = [
+        format!("source.0.url={}", pictures.display()),
+        format!("source.0.idx.labels={}", labels.display()),
+    ];
+    let report = build_example("fashion", &settings);
+    let count = |key: &str| report[key].as_u64().unwrap();
+    assert_eq!(
+        (count("rows_in"), count("duplicates"), count("rejected")),
+        (36_000, 0, 0)
+    );
+    assert_eq!(count("train") + count("validation") + count("test"), 36_000);
+}
+
+#[test]
+fn tiny_shakespeare_is_stored_whole_and_in_order() {
+    let Some(text) = shared_data("text/tiny_shakespeare.txt.gz") else {
+        return;
+    };
+    let settings = [format!("source.0.url={}", text.display())];
+    let report = build_example("shakespeare", &settings);
+    let counts = ["train", "validation", "test"].map(|key| report["tokens"][key].as_u64());
+    // The first nine tenths are the 1,003,854 characters that nanoGPT trains on.
+    assert_eq!(counts, [1_003_854, 55_770, 55_770].map(Some));
+    assert_eq!(report["tokens"]["unknown"], 0);
+}
