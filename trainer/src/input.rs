@@ -99,11 +99,12 @@ fn tokens(inputs: Inputs<'_>, rows: usize, device: &Device) -> TokenInput {
         let values: Vec<i32> = values.into_iter().map(signed).collect();
         Tensor::from_data(TensorData::new(values, [rows, length]), device)
     };
-    let plain = inputs.segments.is_empty();
+    // Rows of one piece each, with padding behind it: no place looks ahead, so none sees the padding.
+    let plain = inputs.segments.iter().all(|segment| *segment <= 1);
     let positions = if plain {
         (0..rows).flat_map(|_| (0..length).map(narrow)).collect()
     } else {
-        first(inputs.positions)
+        first(&in_pieces(inputs))
     };
     let mask = if plain {
         Mask::causal(length, device, DType::F32)
@@ -115,6 +116,23 @@ fn tokens(inputs: Inputs<'_>, rows: usize, device: &Device) -> TokenInput {
         positions: tensor(positions),
         mask,
     }
+}
+
+/// Position of each id in its piece: a document that is longer than a row is cut, and a model has positions for as many
+/// ids as it reads.
+fn in_pieces(inputs: Inputs<'_>) -> Vec<u32> {
+    let mut positions = inputs.positions.to_vec();
+    let rows = positions.chunks_exact_mut(inputs.length);
+    for (positions, segments) in rows.zip(inputs.segments.chunks_exact(inputs.length)) {
+        let mut rest = positions;
+        for piece in segments.chunk_by(|a, b| a == b) {
+            let (here, after) = rest.split_at_mut(piece.len());
+            let first = here[0];
+            here.iter_mut().for_each(|position| *position -= first);
+            rest = after;
+        }
+    }
+    positions
 }
 
 /// What is to be predicted of a part of a batch.
@@ -148,12 +166,13 @@ pub(crate) fn next_tokens(samples: Samples<'_>) -> NextTokens {
         this != 0 && this == next
     };
     let valid = places().filter(|&(row, at)| belongs(row, at));
-    let (places, ids) = valid
+    let (places, ids): (Vec<i32>, Vec<i32>) = valid
         .map(|(row, at)| (signed(narrow(row * (length - 1) + at)), id(row, at)))
         .unzip();
+    let all = ids.len() == samples.rows() * (length - 1);
     NextTokens {
         ids,
-        places: Some(places),
+        places: (!all).then_some(places),
     }
 }
 
@@ -276,5 +295,34 @@ mod tests {
             ints(input.tokens().positions.clone()),
             [0, 1, 0, 1, 0, 1, 2, 0]
         );
+    }
+
+    #[test]
+    fn a_document_that_was_cut_has_positions_in_its_pieces() {
+        let cut = |tokens, segments, positions| Inputs {
+            tokens,
+            segments,
+            positions,
+            length: 4,
+            ..Inputs::default()
+        };
+        let positions = |inputs| {
+            let samples = Samples::new(2, inputs, Targets::None);
+            let input = tensors(samples, &Normalisation::default(), &Device::flex());
+            let next = next_tokens(samples);
+            (ints(input.tokens().positions.clone()), next.places)
+        };
+        let tokens = &[1; 8];
+        // The end of one document before the beginning of another, and a piece from the middle.
+        let mixed = cut(
+            tokens,
+            &[1, 1, 2, 2, 1, 1, 1, 1],
+            &[400, 401, 0, 1, 80, 81, 82, 83],
+        );
+        let expected = (vec![0, 1, 0, 0, 1, 2], Some(vec![0, 2, 3, 4, 5]));
+        assert_eq!(positions(mixed), expected);
+        // Pieces that fill their rows need neither a mask of their own nor a choice of places.
+        let full = cut(tokens, &[1; 8], &[40, 41, 42, 43, 80, 81, 82, 83]);
+        assert_eq!(positions(full), (vec![0, 1, 2, 0, 1, 2], None));
     }
 }
