@@ -122,6 +122,7 @@ impl Assembler {
                 number,
                 rows: ROWS,
                 padding: 0,
+                place: (),
                 mixing: None,
                 state: state(),
                 lease: self.ring.lease(slab),

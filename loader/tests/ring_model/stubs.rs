@@ -10,6 +10,9 @@ pub(crate) mod batch {
         ring::{Lease, Ring},
     };
 
+    /// Where rows lie among those of all ranks, of which there are none here.
+    pub(crate) type Place = ();
+
     #[derive(Debug)]
     pub(crate) struct BatchParts {
         pub(crate) lease: Lease,
@@ -19,6 +22,7 @@ pub(crate) mod batch {
         pub(crate) row_bytes: (),
         pub(crate) mixing: Option<Mixing>,
         pub(crate) padding: usize,
+        pub(crate) place: Place,
         pub(crate) state: LoaderState,
         pub(crate) filled: Vec<Filled>,
     }
@@ -42,6 +46,7 @@ pub(crate) mod batch {
                 row_bytes: (),
                 mixing: None,
                 padding: 0,
+                place: (),
                 ..
             } = self.0
             else {
