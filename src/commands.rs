@@ -371,6 +371,7 @@ impl<'a> Work<'a> {
             progress: Arc::clone(&self.tools.progress),
             clock: Arc::clone(&self.tools.clock),
             stop: Arc::clone(&self.tools.stop.flag),
+            group: self.tools.environment.group()?,
         };
         Ok((config, context))
     }

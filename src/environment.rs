@@ -2,8 +2,10 @@
 
 use std::{collections::BTreeMap, env, fmt, fs, os::unix::fs::MetadataExt as _, path::PathBuf};
 
+use anyhow::Context as _;
 use feedline_schemas::config::SecretRef;
 use feedline_storage::StoreOptions;
+use feedline_trainer::Group;
 
 /// A snapshot of the environment. Its values may be secrets and are never shown.
 #[derive(Clone)]
@@ -39,6 +41,52 @@ impl Environment {
         }
     }
 
+    /// Who trains together with this process: what torchrun says in `RANK`, `WORLD_SIZE`, `LOCAL_WORLD_SIZE`, `MASTER_ADDR`
+    /// and `MASTER_PORT`, or Slurm in its own variables.
+    ///
+    /// # Errors
+    /// When a variable is missing or is no number.
+    pub(crate) fn group(&self) -> anyhow::Result<Group> {
+        let get = |name: &str| self.vars.get(name).map(String::as_str);
+        let number = |name: &str| -> anyhow::Result<Option<usize>> {
+            let text = get(name);
+            let number = text.map(|text| {
+                let number = text.trim().parse();
+                number.with_context(|| format!("`{name}` is `{text}` and must be a whole number"))
+            });
+            number.transpose()
+        };
+        let (names, world) = match (number("WORLD_SIZE")?, number("SLURM_NTASKS")?) {
+            (Some(world), _) => (["RANK", "LOCAL_WORLD_SIZE"], world),
+            (None, Some(world)) if get("SLURM_PROCID").is_some() => {
+                (["SLURM_PROCID", "SLURM_NTASKS_PER_NODE"], world)
+            }
+            _ => return Ok(Group::alone()),
+        };
+        if world <= 1 {
+            return Ok(Group::alone());
+        }
+        let rank = number(names[0])?.with_context(|| format!("`{}` is not set", names[0]))?;
+        anyhow::ensure!(
+            rank < world,
+            "`{}` is {rank} and must be below the number of ranks, {world}",
+            names[0]
+        );
+        let local = number(names[1])?.unwrap_or(1);
+        let nodes = get("SLURM_JOB_NODELIST").or_else(|| get("SLURM_NODELIST"));
+        let host = get("MASTER_ADDR").map(str::to_owned);
+        let host = host
+            .or_else(|| nodes.map(first_host))
+            .unwrap_or_else(|| "127.0.0.1".to_owned());
+        let port = get("MASTER_PORT").unwrap_or("29400");
+        Ok(Group::processes(
+            rank,
+            world,
+            local,
+            &format!("{host}:{port}"),
+        ))
+    }
+
     /// A folder for data on its way through a build, one per user. Builds share it under locks, and each removes what
     /// a killed one left.
     pub(crate) fn scratch() -> PathBuf {
@@ -65,6 +113,15 @@ impl Environment {
     }
 }
 
+/// The first host of a list as Slurm writes it, such as `node[03-05,7],other`.
+fn first_host(list: &str) -> String {
+    let Some((prefix, rest)) = list.split_once('[').filter(|(p, _)| !p.contains(',')) else {
+        return list.split(',').next().unwrap_or(list).to_owned();
+    };
+    let number = rest.split([',', '-', ']']).next().unwrap_or_default();
+    format!("{prefix}{number}")
+}
+
 impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.vars.keys()).finish()
@@ -85,5 +142,64 @@ impl feedline_ingest::Secrets for Environment {
             _ => return Err("a secret needs exactly one of `env` and `file`".into()),
         };
         Ok(format!("{}{secret}", reference.prefix))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(vars: &[(&str, &str)]) -> String {
+        let vars = vars.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+        let environment = Environment {
+            vars: vars.collect(),
+        };
+        match environment.group() {
+            Ok(group) => format!("{group:?}"),
+            Err(error) => format!("{error:#}"),
+        }
+    }
+
+    #[test]
+    fn ranks_are_those_of_torchrun_or_slurm() {
+        let alone = format!("{:?}", Group::alone());
+        assert_eq!(group(&[]), alone);
+        assert_eq!(group(&[("WORLD_SIZE", "1"), ("RANK", "0")]), alone);
+        let torch = [
+            ("WORLD_SIZE", "4"),
+            ("RANK", "2"),
+            ("LOCAL_WORLD_SIZE", "2"),
+            ("MASTER_ADDR", "here"),
+            ("MASTER_PORT", "7"),
+        ];
+        let expected = format!("{:?}", Group::processes(2, 4, 2, "here:7"));
+        assert_eq!(group(&torch), expected);
+        let slurm = [
+            ("SLURM_NTASKS", "4"),
+            ("SLURM_PROCID", "3"),
+            ("SLURM_JOB_NODELIST", "node[03-05,7],other"),
+        ];
+        let expected = format!("{:?}", Group::processes(3, 4, 1, "node03:29400"));
+        assert_eq!(group(&slurm), expected);
+    }
+
+    #[test]
+    fn wrong_variables_are_named() {
+        assert!(group(&[("WORLD_SIZE", "two")]).contains("`WORLD_SIZE` is `two`"));
+        assert!(group(&[("WORLD_SIZE", "2")]).contains("`RANK` is not set"));
+        let above = group(&[("WORLD_SIZE", "2"), ("RANK", "2")]);
+        assert!(above.contains("`RANK` is 2 and must be below"), "{above}");
+    }
+
+    #[test]
+    fn first_hosts_of_lists() {
+        for (list, host) in [
+            ("a", "a"),
+            ("a,b[1-2]", "a"),
+            ("node[03-05,7],x", "node03"),
+            ("n[7]", "n7"),
+        ] {
+            assert_eq!(first_host(list), host);
+        }
     }
 }

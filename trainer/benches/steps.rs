@@ -195,6 +195,7 @@ fn run(case: Case, who: &str, steps: u64, batch: usize, folder: &Path) -> Value 
             progress: Arc::clone(&probe) as Arc<dyn Progress>,
             clock: Arc::new(SystemClock),
             stop: Arc::default(),
+            group: feedline_trainer::Group::alone(),
         };
         let report = train(&case.config(batch, steps), Resume::Fresh, &context).unwrap();
         waited = json!(report.data_wait_share);

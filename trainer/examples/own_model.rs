@@ -12,7 +12,7 @@ use feedline_schemas::{
 };
 use feedline_storage::{Store, clock::SystemClock};
 use feedline_trainer::{
-    Context, Error, Input, Model, Resume, Shape,
+    Context, Error, Group, Input, Model, Resume, Shape,
     layers::{Activation, Builder, Dropout, Gain, LayerNorm, Layout, Linear, Pass},
     tensor::Tensor,
     train_with,
@@ -101,6 +101,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         progress: Arc::new(Silent),
         clock: Arc::new(SystemClock),
         stop: Arc::default(),
+        group: Group::alone(),
     };
     let config = TrainConfig {
         batch_size: 64,

@@ -108,6 +108,27 @@ impl Checkpoints {
         Ok(())
     }
 
+    /// The file of the checkpoint after `step` steps, for another rank.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] when it is not there any more, or [`Error::Storage`].
+    pub(crate) fn bytes(&self, step: Step) -> Result<Vec<u8>, Error> {
+        let bytes = self.folder.get_opt(&path(step))?;
+        let bytes = bytes.ok_or_else(|| Error::Damaged {
+            url: self.url(step),
+            reason: "it was removed while it was being read".into(),
+        })?;
+        Ok(bytes.to_vec())
+    }
+
+    /// The checkpoint in a file that another rank has read.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    pub(crate) fn read(&self, bytes: &[u8]) -> Result<Snapshot, Error> {
+        decode(&self.folder.url(), bytes, self.expected(&self.state))
+    }
+
     /// Removes what is older than the newest `keep` up to `newest`; a failure is only logged.
     pub(crate) fn tidy(&self, newest: Step) {
         if let Err(error) = self.remove_old(newest) {

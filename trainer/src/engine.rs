@@ -25,8 +25,6 @@
 mod memory;
 pub(crate) mod parts;
 
-use std::{num::NonZero, thread};
-
 use burn::tensor::{Device, Tensor, TensorData};
 
 use self::parts::{Cut, Workers};
@@ -102,16 +100,17 @@ impl Sums {
 
 impl Engine {
     /// An engine on the CPU.
+    #[cfg(test)]
     pub(crate) fn new(model: Box<dyn Model>, loss: Loss) -> Self {
         Self::with_threads(
             model,
             loss,
-            thread::available_parallelism().map_or(1, NonZero::get),
+            std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         )
     }
 
     /// An engine on the CPU with this many threads for parts of batches; with fewer where the machine has no more.
-    fn with_threads(model: Box<dyn Model>, loss: Loss, threads: usize) -> Self {
+    pub(crate) fn with_threads(model: Box<dyn Model>, loss: Loss, threads: usize) -> Self {
         memory::keep_freed();
         Self {
             model,
@@ -235,12 +234,16 @@ impl Engine {
         prediction
     }
 
+    /// What the sum of the losses of a batch is divided by, from its targets; `None` where it is their number.
+    pub(crate) fn weight_of(&self, targets: Targets<'_>) -> Option<f64> {
+        let by_target = self.model.objective() == Objective::Target;
+        by_target.then(|| self.loss.weight(targets))
+    }
+
     /// What the sum of the samples' losses is divided by for their mean.
     fn weight(&self, samples: Samples<'_>) -> f64 {
-        match self.model.objective() {
-            Objective::Target => self.loss.weight(samples.targets),
-            objective => exact_len(input::losses(objective, samples)),
-        }
+        self.weight_of(samples.targets)
+            .unwrap_or_else(|| exact_len(input::losses(self.model.objective(), samples)))
     }
 
     /// Losses of the global batch if none is left out, at least 1.

@@ -101,6 +101,40 @@ pub enum Error {
         /// The checkpoint to go on from.
         checkpoint: String,
     },
+    /// A rank was lost, hangs, or cannot go on.
+    #[error(
+        "rank `{rank}` failed: {reason}; last known: {ranks}; start the ranks again with `--resume`, they go on from the \
+         newest checkpoint"
+    )]
+    Rank {
+        /// The rank at fault.
+        rank: usize,
+        /// What is known of it.
+        reason: String,
+        /// Where each rank was, as far as this one knows.
+        ranks: String,
+    },
+    /// The ranks did not come together.
+    #[error("rank `{rank}` cannot meet the others at `{address}`: {reason}")]
+    Meeting {
+        /// This rank.
+        rank: usize,
+        /// Where they were to meet.
+        address: String,
+        /// Who is missing, or why this rank does not belong.
+        reason: String,
+    },
+    /// Ranks have different weights, which must be equal.
+    #[error(
+        "the weights of rank(s) {ranks} differ from those of the others after step `{step}`; the checkpoints are from \
+         before that: look at the memory and the programs of these machines, then resume (`--resume`)"
+    )]
+    WeightsDiffer {
+        /// Steps taken.
+        step: Step,
+        /// The ranks that are not of the majority; all where there is none.
+        ranks: String,
+    },
     /// The runtime for I/O could not be started.
     #[error("cannot start the I/O runtime; the machine may be out of threads or file handles")]
     Runtime(#[source] std::io::Error),
@@ -152,9 +186,13 @@ impl Error {
                 | feedline_loader::Error::Corrupt { .. },
             ) => ErrorKind::Input,
             Self::Interrupted { .. } => ErrorKind::Interrupted,
-            Self::NotFinite { .. } | Self::Runtime(_) | Self::Storage(_) | Self::Loader(_) => {
-                ErrorKind::Other
-            }
+            Self::NotFinite { .. }
+            | Self::Rank { .. }
+            | Self::Meeting { .. }
+            | Self::WeightsDiffer { .. }
+            | Self::Runtime(_)
+            | Self::Storage(_)
+            | Self::Loader(_) => ErrorKind::Other,
         }
     }
 }

@@ -1,17 +1,17 @@
 //! Measures the kept weights of a run on one split.
 
-use std::sync::atomic::Ordering;
-
-use feedline_schemas::{config::TrainConfig, manifest::Split, progress::Event, report::EvalReport};
+use feedline_schemas::{config::TrainConfig, manifest::Split, report::EvalReport};
 
 use crate::{
-    Context,
+    Context, Group,
     checkpoint::{BEST_PATH, Checkpoints, Snapshot},
     error::Error,
     model::Build,
+    parallel::Ranks,
     plan::Plan,
     run_folder::RunFolder,
-    session,
+    session::{self, Watch},
+    track::status::Tracker,
     train::Opened,
 };
 
@@ -41,6 +41,11 @@ pub fn evaluate_with(
     split: Split,
     context: &Context,
 ) -> Result<EvalReport, Error> {
+    // One rank measures: nobody waits for it.
+    let context = &Context {
+        group: Group::alone(),
+        ..context.clone()
+    };
     let opened = Opened::open(config, context, &[split])?;
     let _runtime = opened.runtime.enter();
     let engine = opened.engine(build)?;
@@ -51,16 +56,13 @@ pub fn evaluate_with(
     let (checkpoint, snapshot) = kept(&opened.plan, &opened.folder, &checkpoints)?;
     let bucket = snapshot.best.unwrap_or(snapshot.parameters);
     let at = (snapshot.header.step, snapshot.header.epoch);
-    let stage = format!("evaluate {split}");
-    let go_on = |rows| {
-        context.progress.report(Event {
-            stage: &stage,
-            done: rows,
-            total: None,
-            unit: "rows",
-            note: "",
-        });
-        !context.stop.load(Ordering::Relaxed)
+    let ranks = Ranks::alone();
+    let watch = Watch {
+        progress: &*context.progress,
+        clock: &*context.clock,
+        stop: &context.stop,
+        tracker: &Tracker::default(),
+        ranks: &ranks,
     };
     let evaluation = session::evaluate(
         &opened.plan,
@@ -69,7 +71,7 @@ pub fn evaluate_with(
         &bucket,
         split,
         at,
-        go_on,
+        watch,
     )?;
     let Some(evaluation) = evaluation else {
         return Err(Error::Interrupted { checkpoint });

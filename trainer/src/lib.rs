@@ -12,7 +12,7 @@
 //! # use std::sync::Arc;
 //! # use feedline_schemas::{config::TrainConfig, manifest::Split, progress::Silent};
 //! # use feedline_storage::{Store, StoreOptions, clock::SystemClock};
-//! # use feedline_trainer::{Context, Resume, evaluate, train};
+//! # use feedline_trainer::{Context, Group, Resume, evaluate, train};
 //! # fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let root = Store::open("out", &StoreOptions::default())?;
 //! let context = Context {
@@ -22,6 +22,7 @@
 //!     progress: Arc::new(Silent),
 //!     clock: Arc::new(SystemClock),
 //!     stop: Arc::default(),
+//!     group: Group::alone(),
 //! };
 //! let config = TrainConfig::default();
 //! let report = train(&config, Resume::Continue, &context)?;
@@ -82,6 +83,7 @@ pub use crate::{
     init::split as weights_file,
     loaders::settings as loader_settings,
     model::{Build, Input, Model, Objective, Shape, TokenInput},
+    parallel::Group,
     summary::{Memory, Summary, summarize, summary},
     train::{train, train_with},
 };
@@ -102,6 +104,8 @@ pub struct Context {
     /// Set from outside (such as on SIGTERM): the run writes a checkpoint after the step in progress and leaves with
     /// [`Error::Interrupted`].
     pub stop: Arc<AtomicBool>,
+    /// Who trains together with the caller.
+    pub group: Group,
 }
 
 /// What to do with a run folder that already has checkpoints.

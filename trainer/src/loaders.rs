@@ -9,6 +9,7 @@ use feedline_loader::{
 };
 use feedline_schemas::{
     config::{BadShardsPolicy, PicturesConfig, TrainConfig},
+    ids::Rank,
     loader_state::LoaderState,
     manifest::{Manifest, Split},
 };
@@ -17,7 +18,9 @@ use feedline_storage::{Store, clock::Clock};
 use crate::{
     data::{Batch, Batches, Data, Inputs, Samples, Targets},
     error::Error,
-    models, plan,
+    models,
+    parallel::{Place, narrow},
+    plan,
 };
 
 /// The loader's settings for a split of the dataset that `config` trains on.
@@ -92,7 +95,7 @@ pub(crate) struct Loaders {
 }
 
 impl Loaders {
-    /// Opens `splits`, at least one, for batches of the configured size.
+    /// Opens `splits`, at least one, for the rank's share of batches of the configured size.
     ///
     /// # Errors
     /// [`Error::Loader`], also for a split without rows: better now than after hours of training.
@@ -100,11 +103,17 @@ impl Loaders {
         dataset: &Store,
         config: &TrainConfig,
         splits: &[Split],
+        place: Place,
         clock: &Arc<dyn Clock>,
     ) -> Result<Self, Error> {
         let mut by_split = BTreeMap::new();
         for &split in splits {
-            let opened = Loader::open(dataset, &settings(config, split), Arc::clone(clock)).await;
+            let settings = LoaderConfig {
+                rank: Rank::new(narrow(place.rank)),
+                world_size: narrow(place.world),
+                ..settings(config, split)
+            };
+            let opened = Loader::open(dataset, &settings, Arc::clone(clock)).await;
             by_split.insert(split, opened.map_err(in_section)?);
         }
         let loaders = Self { by_split };

@@ -359,11 +359,13 @@ mod tests {
             let put = |bytes: &str| folder.put(PATH, bytes.into()).unwrap();
             let found = || folder.get_opt(PATH).unwrap().unwrap();
             put("of another run");
+            let ranks = crate::parallel::Ranks::alone();
             let watch = Watch {
                 progress: &Silent,
                 clock: &SystemClock,
                 stop: &AtomicBool::new(false),
                 tracker: &Tracker::default(),
+                ranks: &ranks,
             };
             let mut log = MetricsLog::new(folder.clone(), watch);
             for step in 1..5 {

@@ -8,6 +8,7 @@ pub(crate) struct Meter {
     last: Duration,
     window: Spent,
     total: Spent,
+    exchanging: Duration,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,6 +37,7 @@ impl Meter {
             last: now,
             window: Spent::default(),
             total: Spent::default(),
+            exchanging: Duration::ZERO,
         }
     }
 
@@ -60,6 +62,16 @@ impl Meter {
             part.samples += samples;
         }
         self.last = now;
+    }
+
+    /// So much of the time of steps was spent on exchanging gradients.
+    pub(crate) fn exchanged(&mut self, spent: Duration) {
+        self.exchanging += spent;
+    }
+
+    /// Seconds spent on exchanging gradients since the last call.
+    pub(crate) fn take_exchange(&mut self) -> f64 {
+        std::mem::take(&mut self.exchanging).as_secs_f64()
     }
 
     /// Training stood still for a checkpoint from `begun` until now.

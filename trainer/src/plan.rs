@@ -122,6 +122,12 @@ impl Plan {
         Err(self.dataset_error(format!("the row of the sample with key `{key:016x}` has token id {id}, ids are below {vocabulary}; build it again")))
     }
 
+    /// What must be the same on all ranks.
+    pub(crate) fn identity(&self) -> String {
+        let run = self.settings.run_name(self.fingerprint, self.init);
+        format!("{run} {}", env!("CARGO_PKG_VERSION"))
+    }
+
     /// Numbers the model puts out per row.
     pub(crate) fn outputs(&self) -> usize {
         self.settings.loss().outputs(self.task.outputs())

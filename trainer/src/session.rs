@@ -3,11 +3,13 @@
 //! Between two steps a run is its [`Position`], the bucket, the optimizer's state and the best weights; a checkpoint
 //! holds just these, and every step is a pure function of them and of its batch.
 
+mod exchange;
 mod measure;
 mod saving;
+mod shares;
 mod step;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use feedline_schemas::{
     checkpoint::{BestEpoch, EarlyStopping, Plateau, RunningLoss},
@@ -32,19 +34,21 @@ use crate::{
     meter::Meter,
     metrics::{Evaluation, Metrics},
     optimizer::Optimizer,
+    parallel::{Phase, Ranks},
     plan::{Plan, Position},
     run_folder::RunFolder,
     schedule::Schedule,
     track::{record::REPORT_PATH, status::Tracker},
 };
 
-/// Whom to tell, what time it is, and whether to stop.
+/// Whom to tell, what time it is, whether to stop, and with whom to agree.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Watch<'a> {
     pub(crate) progress: &'a dyn Progress,
     pub(crate) clock: &'a dyn Clock,
     pub(crate) stop: &'a AtomicBool,
     pub(crate) tracker: &'a Tracker,
+    pub(crate) ranks: &'a Ranks,
 }
 
 /// A run in progress.
@@ -67,6 +71,8 @@ pub(crate) struct Session<'a, D> {
     best: Option<Numbers>,
     gradient: Vec<f32>,
     meter: Meter,
+    /// Whether the ranks agreed to stop.
+    stopping: bool,
 }
 
 impl<'a, D: Data> Session<'a, D> {
@@ -121,6 +127,7 @@ impl<'a, D: Data> Session<'a, D> {
             best: None,
             gradient: vec![0.0; len],
             meter: Meter::new(now),
+            stopping: false,
             plan,
             data,
             folder,
@@ -138,7 +145,11 @@ impl<'a, D: Data> Session<'a, D> {
     pub(crate) fn run(mut self) -> Result<TrainReport, Error> {
         let trained = self.train();
         self.settle();
-        let flushed = self.log.finish();
+        let flushed = if self.watch.ranks.leads() {
+            self.log.finish()
+        } else {
+            Ok(())
+        };
         trained.and(flushed)?;
         self.finish_saving()?;
         let best = self.best.take().expect("an epoch has been measured");
@@ -192,6 +203,7 @@ impl<'a, D: Data> Session<'a, D> {
         let mut batches = self.data.epoch(loader.clone())?;
         self.meter.begin(self.watch.clock.monotonic());
         for batch_number in done + 1..=per_epoch {
+            self.at(Phase::Loading);
             let next = batches.next();
             self.meter.waited(self.watch.clock.monotonic());
             let batch = next.ok_or_else(|| self.plan.dataset_error(format!(
@@ -200,7 +212,7 @@ impl<'a, D: Data> Session<'a, D> {
                 batch_number - 1,
             )))??;
             self.step(&batch)?;
-            if self.stopping() {
+            if self.stopping {
                 return Err(self.interrupt()?);
             }
             if self.plan.settings.checkpoint_due(self.position.step) && batch_number < per_epoch {
@@ -242,7 +254,7 @@ impl<'a, D: Data> Session<'a, D> {
             patience > 0 && position.early_stopping.evaluations_since_best >= patience;
         position.early_stopping.finished = out_of_patience || position.epoch.get() >= config.epochs;
         self.watch.tracker.at(position.step, position.epoch);
-        self.log.add(&line, self.watch.clock.monotonic());
+        self.write_line(&line);
         self.save()
     }
 
@@ -273,8 +285,16 @@ impl<'a, D: Data> Session<'a, D> {
         self.average.as_ref().map_or(&self.bucket, Average::weights)
     }
 
-    fn stopping(&self) -> bool {
-        self.watch.stop.load(Ordering::Relaxed)
+    /// Says where this rank is.
+    fn at(&self, phase: Phase) {
+        self.watch.ranks.at(self.position.step.get(), phase);
+    }
+
+    /// Adds a line of metrics, on the rank that writes them.
+    fn write_line(&mut self, line: &Line) {
+        if self.watch.ranks.leads() {
+            self.log.add(line, self.watch.clock.monotonic());
+        }
     }
 
     fn report(&self, loss: f64) {

@@ -107,6 +107,11 @@ impl Settings {
         every > 0 && step.get().is_multiple_of(every)
     }
 
+    /// Whether ranks compare their weights after `step` steps.
+    pub(crate) const fn comparison_due(&self, step: Step) -> bool {
+        step.get().is_multiple_of(self.config.parallel.check_every)
+    }
+
     /// Whether a line of metrics is due after `step` steps.
     pub(crate) const fn log_due(&self, step: Step) -> bool {
         step.get().is_multiple_of(self.config.log_every)
@@ -204,6 +209,12 @@ pub(crate) fn passes(config: &TrainConfig, layout: &Layout) -> Result<PassSettin
 }
 
 fn check_parallel(parallel: &ParallelConfig) -> Result<(), Error> {
+    let most = u64::MAX;
+    whole("parallel.check_every", parallel.check_every, 1, most)?;
+    let day = 86_400;
+    whole("parallel.timeout_seconds", parallel.timeout_seconds, 1, day)?;
+    whole("parallel.silence_seconds", parallel.silence_seconds, 3, day)?;
+    whole("parallel.join_seconds", parallel.join_seconds, 1, day)?;
     let parts = parallel.parts;
     if parts.is_power_of_two() && parts <= LEAST_PARTS_MAX {
         return Ok(());
@@ -435,6 +446,7 @@ mod tests {
         assert_eq!(plain, name(|c| c.loader.threads = 7, 1));
         assert_ne!(plain, name(|c| c.loader.window_blocks = 7, 1));
         assert_ne!(plain, name(|c| c.parallel.parts = 8, 1));
+        assert_eq!(plain, name(|c| c.parallel.timeout_seconds = 8, 1));
         assert_eq!(
             plain,
             name(|c| c.loss.r#type = Some(LossKind::Mse), 1),

@@ -15,7 +15,9 @@ use crate::{
     error::{Error, config as wrong},
     layers::{self, LayerFacts, PassSettings},
     loaders::Loaders,
-    models, optimizer, plan,
+    models, optimizer,
+    parallel::Place,
+    plan,
     run_folder::runtime,
     settings,
 };
@@ -145,7 +147,8 @@ pub fn summarize(
 ) -> Result<Summary, Error> {
     settings::check(config)?;
     let runtime = runtime()?;
-    let opening = Loaders::open(&context.dataset, config, &[Split::Train], &context.clock);
+    let (dataset, splits) = (&context.dataset, &[Split::Train]);
+    let opening = Loaders::open(dataset, config, splits, Place::ALONE, &context.clock);
     let loaders = runtime.block_on(opening)?;
     summary(config, &loaders.manifest().layout, threads)
 }

@@ -28,7 +28,7 @@ use crate::{
     error::Error,
     metrics::Metrics,
     models,
-    parallel::Place,
+    parallel::{Group, Place},
     plan::Plan,
     random::Stream,
     run_folder::{RunFolder, runtime},
@@ -58,7 +58,12 @@ impl Rows {
         self.x.len() / self.features
     }
 
-    fn pick(&self, rows: &[usize], state: LoaderState) -> ToyBatch {
+    /// The share at `place` of a batch of these rows.
+    fn pick(&self, rows: &[usize], state: LoaderState, Place { rank, world }: Place) -> ToyBatch {
+        let global_rows = rows.len();
+        let border = |rank: usize| rank * global_rows / world;
+        let first_row = border(rank);
+        let rows = &rows[first_row..border(rank + 1)];
         let x = rows
             .iter()
             .flat_map(|&row| &self.x[row * self.features..(row + 1) * self.features]);
@@ -75,6 +80,8 @@ impl Rows {
             },
             keys,
             state,
+            first_row,
+            global_rows,
         }
     }
 }
@@ -85,6 +92,8 @@ pub(crate) struct ToyBatch {
     rows: Rows,
     keys: Vec<u64>,
     state: LoaderState,
+    first_row: usize,
+    global_rows: usize,
 }
 
 impl Batch for ToyBatch {
@@ -93,7 +102,8 @@ impl Batch for ToyBatch {
             Column::Numbers(y) => Targets::Numbers(y),
             Column::Classes(y) => Targets::Classes(y),
         };
-        Samples::of_rows(&self.rows.x, self.rows.features, targets)
+        let samples = Samples::of_rows(&self.rows.x, self.rows.features, targets);
+        samples.within(self.first_row, self.global_rows)
     }
     fn keys(&self) -> &[u64] {
         &self.keys
@@ -130,6 +140,8 @@ pub(crate) struct Toy {
     pub(crate) stop: Arc<AtomicBool>,
     /// Batches missing at the end of each epoch.
     pub(crate) short_by: u64,
+    /// Whose share of the batches it gives.
+    pub(crate) place: Place,
     served: Cell<u64>,
     validations: Cell<u64>,
 }
@@ -180,6 +192,7 @@ impl Data for Toy {
                         batch: Step::new(number + 1),
                         ..from.clone()
                     },
+                    self.place,
                 )
             })
             .collect();
@@ -207,7 +220,7 @@ impl Data for Toy {
         let all: Vec<usize> = (0..rows.len()).collect();
         let batches: Vec<_> = all
             .chunks(self.batch)
-            .map(|part| Ok(rows.pick(part, self.start())))
+            .map(|part| Ok(rows.pick(part, self.start(), self.place)))
             .collect();
         Ok(Box::new(batches.into_iter()))
     }
@@ -281,6 +294,7 @@ pub(crate) fn toy(splits: [Rows; 3], batch: usize) -> Toy {
         fault: Fault::None,
         stop: Arc::default(),
         short_by: 0,
+        place: Place::ALONE,
         served: Cell::default(),
         validations: Cell::default(),
     }
@@ -344,12 +358,17 @@ pub(crate) fn plan(config: &TrainConfig, toy: &Toy) -> Plan {
 
 /// The engine of a plan.
 pub(crate) fn engine(plan: &Plan) -> Engine {
+    engine_at(plan, Place::ALONE)
+}
+
+/// The engine of a plan on one of several ranks.
+fn engine_at(plan: &Plan, place: Place) -> Engine {
     let config = &plan.settings.config().model;
     let model = models::build(config, plan.shape(), plan.outputs()).unwrap();
     let passes = settings::passes(plan.settings.config(), model.layout()).unwrap();
     Engine::new(model, plan.settings.loss().clone())
         .with_passes(passes)
-        .with_cut(plan.settings.cut(Place::ALONE))
+        .with_cut(plan.settings.cut(place))
 }
 
 /// Trains on a toy dataset, with the run's folder at `store`.
@@ -359,23 +378,40 @@ pub(crate) fn train(
     resume: Resume,
     store: &Store,
 ) -> Result<TrainReport, Error> {
+    train_in(&Group::alone(), config, toy, resume, store)
+}
+
+/// The same, as one of a group.
+pub(crate) fn train_in(
+    group: &Group,
+    config: &TrainConfig,
+    toy: &Toy,
+    resume: Resume,
+    store: &Store,
+) -> Result<TrainReport, Error> {
     let runtime = runtime()?;
     let folder = RunFolder::new(runtime.handle().clone(), store.clone());
     let plan = plan(config, toy);
+    let ranks = group.join(&plan.identity(), &config.parallel, runtime.handle())?;
     let watch = Watch {
         progress: &Silent,
         clock: &SystemClock,
         stop: &toy.stop,
         tracker: &Tracker::default(),
+        ranks: &ranks,
     };
-    let engine = engine(&plan);
+    let engine = engine_at(&plan, toy.place);
     let initial = engine.model().initial(config.seed);
     let session = Session::start(&plan, toy, (engine, initial), &folder, watch);
     let session = match resume {
-        Resume::Fresh => session.fresh()?,
-        Resume::Continue => session.resume()?,
+        Resume::Fresh => session.fresh(),
+        Resume::Continue => session.resume(),
     };
-    session.run()
+    let report = session.and_then(Session::run);
+    if let Err(error) = &report {
+        ranks.abort(error);
+    }
+    report
 }
 
 /// The record of a finished run.

@@ -1,6 +1,6 @@
 //! Opens what a run needs and starts it.
 
-use std::sync::Arc;
+use std::{num::NonZero, sync::Arc, thread};
 
 use feedline_schemas::{
     config::TrainConfig,
@@ -19,7 +19,7 @@ use crate::{
     loaders::Loaders,
     model::Build,
     models, optimizer,
-    parallel::Place,
+    parallel::Group,
     plan::Plan,
     run_folder::{RunFolder, runtime},
     session::{Session, Watch},
@@ -64,8 +64,16 @@ pub fn train_with(
 ) -> Result<TrainReport, Error> {
     let opened = Opened::open(config, context, &Split::ALL)?;
     let _runtime = opened.runtime.enter();
+    let engine = opened.engine(build)?;
+    let initial = opened.initial(&engine)?;
+    let ranks = context.group.join(
+        &opened.plan.identity(),
+        &opened.plan.settings.config().parallel,
+        opened.runtime.handle(),
+    )?;
     let tracker: Arc<Tracker> = Arc::default();
     let page = settings::metrics_listen(config)?
+        .filter(|_| ranks.leads())
         .map(|address| MetricsPage::serve(opened.runtime.handle(), address, Arc::clone(&tracker)));
     let _page = page.transpose()?;
     let watch = Watch {
@@ -73,9 +81,8 @@ pub fn train_with(
         clock: &*context.clock,
         stop: &context.stop,
         tracker: &tracker,
+        ranks: &ranks,
     };
-    let engine = opened.engine(build)?;
-    let initial = opened.initial(&engine)?;
     let session = Session::start(
         &opened.plan,
         &opened.loaders,
@@ -84,17 +91,30 @@ pub fn train_with(
         watch,
     );
     let session = match resume {
-        Resume::Fresh => session.fresh()?,
-        Resume::Continue => session.resume()?,
+        Resume::Fresh => session.fresh(),
+        Resume::Continue => session.resume(),
     };
-    let recorder = Recorder::begin(&opened, resume, context, &tracker)?;
-    let result = session.run();
-    recorder.end(&result);
-    result
+    let report = session.and_then(|session| {
+        // One rank writes the record.
+        let recorder = ranks
+            .leads()
+            .then(|| Recorder::begin(&opened, resume, context, &tracker))
+            .transpose()?;
+        let report = session.run();
+        if let Some(recorder) = recorder {
+            recorder.end(&report);
+        }
+        report
+    });
+    if let Err(error) = &report {
+        ranks.abort(error);
+    }
+    report
 }
 
 /// A dataset and the folder of a run on it. The runtime comes last: it must outlive the loaders.
 pub(crate) struct Opened {
+    pub(crate) group: Group,
     pub(crate) plan: Plan,
     /// Weights to begin with, where there are some.
     weights: Option<Weights>,
@@ -119,6 +139,7 @@ impl Opened {
             &context.dataset,
             config,
             splits,
+            context.group.place(),
             &context.clock,
         ))?;
         let manifest = loaders.manifest();
@@ -141,6 +162,7 @@ impl Opened {
         let folder = RunFolder::new(runtime.handle().clone(), store);
         let (layout, fingerprint) = (manifest.layout.clone(), manifest.fingerprint);
         Ok(Self {
+            group: context.group.clone(),
             plan: Plan {
                 settings,
                 task,
@@ -182,17 +204,19 @@ impl Opened {
         };
         let passes = settings::passes(config, model.layout())?;
         optimizer::check_groups(&config.optimizer, &passes.trained(model.layout()))?;
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        let threads = self.group.threads_of(processors);
         let pictures = &config.pictures;
         let normalisation = Normalisation {
             channels: pictures.channels as usize,
             mean: pictures.mean,
             deviation: pictures.deviation,
         };
-        let engine = Engine::new(model, self.plan.settings.loss().clone());
+        let engine = Engine::with_threads(model, self.plan.settings.loss().clone(), threads);
         Ok(engine
             .with_normalisation(normalisation)
             .with_passes(passes)
-            .with_cut(self.plan.settings.cut(Place::ALONE)))
+            .with_cut(self.plan.settings.cut(self.group.place())))
     }
 }
 

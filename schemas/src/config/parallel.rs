@@ -11,11 +11,27 @@ pub struct ParallelConfig {
     /// shape. Runs on 1, 2, 4 and so on up to this many ranks end with the same bits. Changing it makes another run.
     /// Default 1.
     pub parts: u32,
+    /// Steps between comparisons of the ranks' weights, at least 1; they are also compared before each checkpoint.
+    /// Default 100.
+    pub check_every: u64,
+    /// Seconds that a rank waits for another in one exchange before the run ends and names it, at least 1. Default 600.
+    pub timeout_seconds: u64,
+    /// Seconds without a sign of life after which a process counts as lost, at least 3: one gives a sign each second,
+    /// whatever it computes. Default 10.
+    pub silence_seconds: u64,
+    /// Seconds within which all processes must have come together, at least 1. Default 300.
+    pub join_seconds: u64,
 }
 
 impl Default for ParallelConfig {
     fn default() -> Self {
-        Self { parts: 1 }
+        Self {
+            parts: 1,
+            check_every: 100,
+            timeout_seconds: 600,
+            silence_seconds: 10,
+            join_seconds: 300,
+        }
     }
 }
 
@@ -23,6 +39,9 @@ impl ParallelConfig {
     /// These settings as far as they decide what a run computes; the rest has its defaults.
     #[must_use]
     pub fn numbers(&self) -> Self {
-        Self { parts: self.parts }
+        Self {
+            parts: self.parts,
+            ..Self::default()
+        }
     }
 }

@@ -10,7 +10,9 @@ use super::{
 use crate::{
     data::{Inputs, Targets},
     model::Shape,
-    models, settings,
+    models,
+    parallel::Place,
+    settings,
     testing::uniform,
 };
 
@@ -358,6 +360,59 @@ fn pictures_and_tokens_give_the_same_bits_on_any_number_of_threads() {
         let one = bits(1);
         assert_eq!(one, bits(3));
         assert_eq!(one, bits(5));
+    }
+}
+
+/// What a rank adds to a step on a batch of eight parts or more: loss, weight, gradient and buffers.
+fn of_rank(kind: ModelKind, shape: Shape, batch: Samples<'_>, place: Place) -> Vec<f64> {
+    let config = TrainConfig {
+        model: of_kind(kind),
+        ..TrainConfig::default()
+    };
+    let model = models::build(&models::filled(&config), shape, 5).unwrap();
+    let engine =
+        Engine::new(model, LossKind::CrossEntropy.into()).with_cut(Cut { least: 8, place });
+    let bucket = engine.model().initial(Seed::new(2));
+    let mut gradient = vec![0.0; bucket.len()];
+    let border = |rank: usize| rank * batch.rows() / place.world;
+    let share = batch.slice(border(place.rank)..border(place.rank + 1));
+    let computed = engine.loss_and_gradient(&bucket, share, (stream(3), 1.0), &mut gradient);
+    let wide = gradient
+        .iter()
+        .chain(&computed.buffers)
+        .map(|v| (*v).into());
+    [computed.loss_sum, computed.weight]
+        .into_iter()
+        .chain(wide)
+        .collect()
+}
+
+#[test]
+fn ranks_that_divide_the_parts_add_up_to_the_bits_of_one() {
+    let mixed = Mixed::new();
+    for (kind, shape, batch) in [
+        (ModelKind::Cnn, Mixed::PICTURES, mixed.pictures()),
+        (ModelKind::Transformer, Mixed::TOKENS, mixed.tokens()),
+    ] {
+        let alone = of_rank(kind, shape, batch, Place::ALONE);
+        // Sums beyond loss and weight are in f32.
+        let add = |sum: &mut Vec<f64>, part: Vec<f64>| {
+            for (at, (sum, part)) in sum.iter_mut().zip(part).enumerate() {
+                *sum += part;
+                if at >= 2 {
+                    *sum = single(*sum).into();
+                }
+            }
+        };
+        for world in [2, 4, 8] {
+            let mut tree = Tree::default();
+            for rank in 0..world {
+                let place = Place { rank, world };
+                tree.push(Some(of_rank(kind, shape, batch, place)), add);
+            }
+            let together = tree.finish(add).unwrap();
+            assert!(together == alone, "{kind:?} on {world} ranks");
+        }
     }
 }
 

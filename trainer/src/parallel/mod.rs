@@ -1,8 +1,24 @@
-//! What processes that train one model together share: sums whose bits do not depend on how many they are.
+//! What ranks that train one model together do with each other.
+//!
+//! Ranks are threads of one process or processes with connections to each other; [`Group`] says which before they have
+//! met, [`Ranks`] is what they do afterwards. Sums are taken in a [`Tree`] over the ranks.
+//!
+//! A rank that is lost, silent or late ends the run on all ranks, with an error that names it and says where each was.
 
+mod group;
+mod inbox;
+mod meeting;
+mod ranks;
+mod status;
+mod tcp;
+mod threads;
 mod tree;
 
-pub(crate) use self::tree::Tree;
+#[cfg(test)]
+mod tests;
+
+pub use self::group::Group;
+pub(crate) use self::{ranks::Ranks, status::Phase, tcp::narrow, tree::Tree};
 
 /// This process among those that train together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

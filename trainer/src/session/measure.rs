@@ -1,18 +1,21 @@
 //! Weights measured on a split.
 
+use std::sync::atomic::Ordering;
+
 use feedline_schemas::{
     ids::{Epoch, Step},
     manifest::Split,
     progress::Event,
 };
 
-use super::{Session, step::not_finite};
+use super::{Session, Watch, shares::Shares, step::not_finite};
 use crate::{
     data::{Batch, Data},
     engine::Engine,
     error::Error,
     loss,
     metrics::Evaluation,
+    parallel::Phase,
     plan::Plan,
 };
 
@@ -23,16 +26,7 @@ impl<D: Data> Session<'_, D> {
         bucket: &[f32],
         split: Split,
     ) -> Result<Option<Evaluation>, Error> {
-        let stage = format!("evaluate {split}");
-        let report = |rows| {
-            self.watch.progress.report(Event {
-                stage: &stage,
-                done: rows,
-                total: None,
-                unit: "rows",
-                note: "",
-            })
-        };
+        self.at(Phase::Evaluating);
         let at = (self.position.step, self.position.epoch);
         evaluate(
             self.plan,
@@ -41,16 +35,13 @@ impl<D: Data> Session<'_, D> {
             bucket,
             split,
             at,
-            |rows| {
-                report(rows);
-                !self.stopping()
-            },
+            self.watch,
         )
     }
 }
 
-/// Measures weights on all rows of a split. `go_on` hears the number of rows after each batch and may end the pass;
-/// then the result is `None`.
+/// Measures weights on all rows of a split. Ranks share the rows, and each measures all that they found. `None` when the
+/// stop flag of one of them was set.
 ///
 /// # Errors
 /// [`Error::NotFinite`] when a loss is NaN or infinite, [`Error::Dataset`] for a split without rows, or what the data
@@ -62,28 +53,52 @@ pub(crate) fn evaluate<D: Data>(
     bucket: &[f32],
     split: Split,
     at: (Step, Epoch),
-    go_on: impl Fn(u64) -> bool,
+    watch: Watch<'_>,
 ) -> Result<Option<Evaluation>, Error> {
+    let stage = format!("evaluate {split}");
     let mut evaluation = Evaluation::new(&plan.task);
     for batch in data.sequential(split)? {
         let batch = batch?;
         let samples = batch.samples();
         plan.check_targets(samples, batch.keys())?;
         let prediction = engine.predict(bucket, samples);
-        let loss = loss::sum(&prediction.losses);
-        if !loss.is_finite() {
-            return Err(not_finite(
-                at,
-                "loss",
-                loss,
-                split,
-                &prediction.losses,
+        let stop = watch.stop.load(Ordering::Relaxed);
+        let gathered = watch
+            .ranks
+            .are_many()
+            .then(|| Shares::gather(engine, watch.ranks, &prediction, &batch, stop))
+            .transpose()?;
+        let (prediction, targets, keys, origins, stop) = match &gathered {
+            None => (
+                &prediction,
+                samples.targets,
                 batch.keys(),
-            ));
+                batch.origins(),
+                stop,
+            ),
+            Some(all) => (
+                &all.prediction,
+                all.targets.borrowed(),
+                all.keys.as_slice(),
+                all.origins.as_slice(),
+                all.stop,
+            ),
+        };
+        let losses = &prediction.losses;
+        let loss = loss::sum(losses);
+        if !loss.is_finite() {
+            return Err(not_finite(at, "loss", loss, split, losses, keys));
         }
-        evaluation.add(&prediction, samples.targets);
-        evaluation.add_worst(&prediction.losses, batch.keys(), batch.origins());
-        if !go_on(evaluation.rows()) {
+        evaluation.add(prediction, targets);
+        evaluation.add_worst(losses, keys, origins);
+        watch.progress.report(Event {
+            stage: &stage,
+            done: evaluation.rows(),
+            total: None,
+            unit: "rows",
+            note: "",
+        });
+        if stop {
             return Ok(None);
         }
     }

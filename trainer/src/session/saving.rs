@@ -15,6 +15,7 @@ use crate::{
     data::Data,
     error::Error,
     log::{Line, MetricsLog},
+    parallel::Phase,
     plan::Position,
     track::status::Tracker,
 };
@@ -63,8 +64,7 @@ impl<D: Data> Session<'_, D> {
     /// # Errors
     /// [`Error::AllDamaged`] or [`Error::Storage`].
     pub(crate) fn resume(mut self) -> Result<Self, Error> {
-        let checkpoints = self.saving.saver.checkpoints();
-        let Some(snapshot) = checkpoints.newest(|snapshot| self.plan.accepts(snapshot))? else {
+        let Some(snapshot) = self.newest()? else {
             return Ok(self);
         };
         let Snapshot {
@@ -86,7 +86,10 @@ impl<D: Data> Session<'_, D> {
         self.bucket = parameters;
         let trained = self.engine.trained();
         self.optimizer = self.plan.settings.resumed_optimizer(&trained, state);
-        self.log = MetricsLog::resume(self.folder.clone(), self.watch, header.step, header.epoch)?;
+        if self.watch.ranks.leads() {
+            self.log =
+                MetricsLog::resume(self.folder.clone(), self.watch, header.step, header.epoch)?;
+        }
         self.position = Position {
             step: header.step,
             epoch: header.epoch,
@@ -102,7 +105,9 @@ impl<D: Data> Session<'_, D> {
             .at(self.position.step, self.position.epoch);
         self.watch.tracker.change().best = best;
         // A process may have died between writing this checkpoint and removing an old one.
-        self.saving.saver.checkpoints().tidy(header.step);
+        if self.watch.ranks.leads() {
+            self.saving.saver.checkpoints().tidy(header.step);
+        }
         self.saving.durable = Some((header.step, header.epoch));
         tracing::info!(
             step = header.step.get(),
@@ -117,13 +122,32 @@ impl<D: Data> Session<'_, D> {
     /// # Errors
     /// [`Error::RunExists`] or [`Error::Storage`].
     pub(crate) fn fresh(self) -> Result<Self, Error> {
-        if self.saving.saver.checkpoints().any()? {
-            Err(Error::RunExists {
+        if self.watch.ranks.leads() && self.saving.saver.checkpoints().any()? {
+            return Err(Error::RunExists {
                 url: self.folder.url(),
-            })
-        } else {
-            Ok(self)
+            });
         }
+        self.watch.ranks.barrier()?;
+        Ok(self)
+    }
+
+    /// The newest checkpoint that can be used, as the first rank finds it.
+    fn newest(&self) -> Result<Option<Snapshot>, Error> {
+        let ranks = self.watch.ranks;
+        let checkpoints = self.saving.saver.checkpoints();
+        if ranks.leads() {
+            let found = checkpoints.newest(|snapshot| self.plan.accepts(snapshot))?;
+            if ranks.are_many() {
+                let bytes = found
+                    .as_ref()
+                    .map(|found| checkpoints.bytes(found.header.step));
+                ranks.broadcast(Some(bytes.transpose()?.unwrap_or_default()))?;
+            }
+            return Ok(found);
+        }
+        let bytes = ranks.broadcast(None)?;
+        let some = !bytes.is_empty();
+        some.then(|| checkpoints.read(&bytes)).transpose()
     }
 
     /// Begins to write a checkpoint, once the one before it is written; the first one is waited for, so that a folder that
@@ -132,6 +156,11 @@ impl<D: Data> Session<'_, D> {
     /// # Errors
     /// [`Error::Storage`] when the first could not be written.
     pub(super) fn save(&mut self) -> Result<(), Error> {
+        self.at(Phase::Saving);
+        self.compare_weights()?;
+        if !self.watch.ranks.leads() {
+            return Ok(());
+        }
         let begun = self.watch.clock.monotonic();
         self.settle();
         if self.saving.durable.is_none() {
@@ -149,6 +178,9 @@ impl<D: Data> Session<'_, D> {
     /// # Errors
     /// [`Error::Storage`] when it could not be written by any of several tries.
     pub(super) fn finish_saving(&mut self) -> Result<(), Error> {
+        if !self.watch.ranks.leads() {
+            return Ok(());
+        }
         self.settle();
         let best = self.position.early_stopping.best.as_ref();
         let at = (self.position.step, self.position.epoch);
@@ -252,8 +284,12 @@ impl<D: Data> Session<'_, D> {
 
     /// Saves everything; the error to leave with.
     pub(super) fn interrupt(&mut self) -> Result<Error, Error> {
-        self.settle();
-        self.save_now()?;
+        self.at(Phase::Saving);
+        self.compare_weights()?;
+        if self.watch.ranks.leads() {
+            self.settle();
+            self.save_now()?;
+        }
         Ok(self.interrupted())
     }
 

@@ -15,6 +15,7 @@ use crate::{
     loss::mean,
     loss_scale,
     meter::Window,
+    parallel::Phase,
     random::Stream,
     track::memory,
 };
@@ -31,18 +32,21 @@ impl<D: Data> Session<'_, D> {
         let config = self.plan.settings.config();
         let dropout = Stream::dropout(config.seed, taken);
         let loss_scale = self.position.loss_scale.as_ref().map_or(1.0, |s| s.scale);
+        self.at(Phase::Computing);
+        let computed = self.engine.loss_and_gradient(
+            &self.bucket,
+            samples,
+            (dropout, loss_scale),
+            &mut self.gradient,
+        );
         let Computed {
             losses,
             loss_sum,
             weight,
             nominal,
             buffers,
-        } = self.engine.loss_and_gradient(
-            &self.bucket,
-            samples,
-            (dropout, loss_scale),
-            &mut self.gradient,
-        );
+        } = self.exchange(computed)?;
+        self.at(Phase::Updating);
         let loss = mean(loss_sum, weight);
         // Makes of the gradient that was computed that of the mean.
         let factor = if weight > 0.0 { nominal / weight } else { 1.0 };
@@ -51,7 +55,8 @@ impl<D: Data> Session<'_, D> {
         let dropped = loss.is_finite() && !norm.is_finite() && self.lower_loss_scale();
         for (what, value) in [("loss", loss), ("gradient norm", norm)] {
             if !value.is_finite() && !dropped {
-                return Err(self.not_finite(what, value, Split::Train, &losses, batch.keys()));
+                let (losses, keys) = self.of_all(&losses, batch.keys())?;
+                return Err(self.not_finite(what, value, Split::Train, &losses, &keys));
             }
         }
         let rate = self.schedule.rate(taken, &self.position.plateau);
@@ -72,7 +77,9 @@ impl<D: Data> Session<'_, D> {
         self.position.running.loss_sum += loss_sum;
         self.position.running.weight += weight;
         let now = self.watch.clock.monotonic();
-        self.meter.computed(now, losses.len());
+        // The other ranks were about as fast.
+        let seen = losses.len() * samples.global_rows() / samples.rows().max(1);
+        self.meter.computed(now, seen);
         self.report(loss);
         if self.plan.settings.log_due(step) && !dropped {
             let Window {
@@ -89,11 +96,18 @@ impl<D: Data> Session<'_, D> {
                 learning_rate: rate,
                 samples_per_s,
                 data_wait_share,
-                communication_s: None,
+                communication_s: self
+                    .watch
+                    .ranks
+                    .are_many()
+                    .then(|| self.meter.take_exchange()),
                 memory_bytes: memory::resident(),
                 save_stall_s,
             };
-            self.log.add(&line, now);
+            self.write_line(&line);
+        }
+        if self.plan.settings.comparison_due(step) {
+            self.compare_weights()?;
         }
         Ok(())
     }

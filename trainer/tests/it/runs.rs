@@ -15,7 +15,7 @@ use feedline_schemas::{
     progress::{Event, Progress, Silent},
 };
 use feedline_storage::{Effect, Faults, Operation, Rule, Store, StoreOptions, clock::SystemClock};
-use feedline_trainer::{Context, Error, ErrorKind, Resume, evaluate, train, weights_file};
+use feedline_trainer::{Context, Error, ErrorKind, Group, Resume, evaluate, train, weights_file};
 use tokio::runtime::Runtime;
 
 use crate::dataset::{Kind, publish, publish_rows};
@@ -53,6 +53,7 @@ pub(crate) fn context(kind: Kind) -> Context {
         progress: Arc::new(Silent),
         clock: Arc::new(SystemClock),
         stop: Arc::default(),
+        group: Group::alone(),
     }
 }
 

@@ -1,0 +1,175 @@
+//! What has arrived at a rank from the others, and how long to wait for it.
+//!
+//! Time is counted in the waiting rank's own ticks, so that a machine that was asleep finds nobody late.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use super::status::Status;
+
+/// How often a waiting rank looks around.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Ticks that a rank waits for a message that may be on its way although a third rank has failed: so that all ranks
+/// report what they agreed on, rather than that one of them left after it.
+const GRACE_TICKS: u32 = 20;
+
+/// A message of a collective operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Message {
+    /// Number of the operation, and of the message in it.
+    pub(super) number: u64,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// How long to wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// For a message.
+    pub(crate) message: Duration,
+    /// For any sign of life; `None` where ranks give none.
+    pub(crate) silence: Option<Duration>,
+}
+
+/// Whose fault it is that a message did not come, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) rank: usize,
+    pub(crate) reason: String,
+}
+
+/// What arrived from one rank.
+#[derive(Debug, Default)]
+struct Sender {
+    messages: VecDeque<Message>,
+    /// Signs of life.
+    heard: u64,
+    /// Why nothing more will come.
+    ended: Option<Ended>,
+}
+
+#[derive(Clone, Debug)]
+enum Ended {
+    /// It has done all it had to.
+    Finished,
+    Failed(Failure),
+}
+
+/// What arrived from all ranks.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    senders: Mutex<Vec<Sender>>,
+    arrived: Condvar,
+    /// Where each rank is.
+    pub(super) status: Vec<Arc<Status>>,
+}
+
+impl Inbox {
+    pub(super) fn new(status: Vec<Arc<Status>>) -> Self {
+        Self {
+            senders: Mutex::new(status.iter().map(|_| Sender::default()).collect()),
+            arrived: Condvar::new(),
+            status,
+        }
+    }
+
+    fn senders(&self) -> MutexGuard<'_, Vec<Sender>> {
+        self.senders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A message has come.
+    pub(super) fn deliver(&self, from: usize, message: Message) {
+        let mut senders = self.senders();
+        senders[from].heard += 1;
+        senders[from].messages.push_back(message);
+        self.arrived.notify_all();
+    }
+
+    /// A rank has shown that it is there.
+    pub(super) fn sign_of_life(&self, from: usize) {
+        self.senders()[from].heard += 1;
+    }
+
+    /// A rank leaves with its work done.
+    pub(super) fn finished(&self, from: usize) {
+        self.end(from, Ended::Finished);
+    }
+
+    /// Nothing more comes from a rank, by the fault of `failure.rank`.
+    pub(super) fn failed(&self, from: usize, failure: Failure) {
+        self.end(from, Ended::Failed(failure));
+    }
+
+    fn end(&self, from: usize, ended: Ended) {
+        self.senders()[from].ended.get_or_insert(ended);
+        self.arrived.notify_all();
+    }
+
+    /// Waits for the next message of a rank.
+    ///
+    /// # Errors
+    /// When it does not come: because some rank failed, gave no sign of life, or took too long.
+    pub(super) fn receive(&self, from: usize, patience: Patience) -> Result<Message, Failure> {
+        let mut senders = self.senders();
+        let mut heard: Vec<(u64, u32)> = senders.iter().map(|s| (s.heard, 0)).collect();
+        let mut ticks = 0;
+        loop {
+            if let Some(message) = senders[from].messages.pop_front() {
+                return Ok(message);
+            }
+            if let Some(failure) = senders[from].failure() {
+                return Err(failure);
+            }
+            if ticks >= GRACE_TICKS {
+                if let Some(failure) = senders.iter().find_map(Sender::failure) {
+                    return Err(failure);
+                }
+                if senders[from].ended.is_some() {
+                    let reason = "it has finished, and others have not".to_owned();
+                    return Err(Failure { rank: from, reason });
+                }
+            }
+            if let Some(rank) = patience.silence.and_then(|limit| silent(&heard, limit)) {
+                let seconds = patience.silence.unwrap_or_default().as_secs_f64();
+                let reason = format!("it has given no sign of life for {seconds} s");
+                return Err(Failure { rank, reason });
+            }
+            if TICK * ticks >= patience.message {
+                let seconds = patience.message.as_secs_f64();
+                let reason = format!("the others have waited for it for {seconds} s");
+                return Err(Failure { rank: from, reason });
+            }
+            let (guard, timeout) = self
+                .arrived
+                .wait_timeout(senders, TICK)
+                .unwrap_or_else(PoisonError::into_inner);
+            senders = guard;
+            if timeout.timed_out() {
+                ticks += 1;
+                for ((heard, quiet), sender) in heard.iter_mut().zip(senders.iter()) {
+                    let same = *heard == sender.heard && sender.ended.is_none();
+                    *quiet = if same { *quiet + 1 } else { 0 };
+                    *heard = sender.heard;
+                }
+            }
+        }
+    }
+}
+
+impl Sender {
+    fn failure(&self) -> Option<Failure> {
+        match &self.ended {
+            Some(Ended::Failed(failure)) => Some(failure.clone()),
+            _ => None,
+        }
+    }
+}
+
+/// A rank other than this one that has been quiet for so long. This one is in the list too, and says nothing to itself:
+/// its entry is marked as ended when the inbox is made.
+fn silent(heard: &[(u64, u32)], limit: Duration) -> Option<usize> {
+    heard.iter().position(|(_, quiet)| TICK * *quiet >= limit)
+}

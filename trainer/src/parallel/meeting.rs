@@ -1,0 +1,277 @@
+//! How ranks that are processes find each other.
+//!
+//! Rank 0 listens on the address that all know. Every other rank opens a listener of its own, connects and sends a
+//! [`Hello`]; when all have come, rank 0 answers each with the addresses of all. Then each connects to the ranks between
+//! rank 0 and itself, with the same hello, and is connected to by those above it. Who does not belong is sent away with a
+//! reason.
+//!
+//! An answer is a byte, 1 for welcome, the length of a text (4 bytes, little-endian), and the text.
+
+use std::{io, net::SocketAddr, time::Duration};
+
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    runtime::Handle,
+    time::{sleep, timeout},
+};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{
+    Place,
+    inbox::Patience,
+    ranks::Ranks,
+    tcp::{self, narrow},
+};
+use crate::error::Error;
+
+/// First bytes of a hello; the last two are the version of all that follows.
+const MAGIC: [u8; 8] = *b"FLRANK01";
+
+/// Longest text of an answer that is believed.
+const TEXT_MAX: u32 = 1 << 20;
+
+/// Time between two tries to reach a rank that does not listen yet.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// Time that whoever connects has for its hello.
+const HELLO_WITHIN: Duration = Duration::from_secs(5);
+
+/// Where the ranks meet.
+#[derive(Clone, Debug)]
+pub(super) struct Meeting {
+    pub(super) place: Place,
+    /// Host and port of rank 0.
+    pub(super) address: String,
+}
+
+/// What a connection begins with, 32 bytes little-endian: magic, world size, rank, port of the own listener, nothing (6
+/// bytes), and a hash of what must be the same on all ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Hello {
+    place: Place,
+    port: u16,
+    identity: u64,
+}
+
+impl Hello {
+    fn to_bytes(self) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..12].copy_from_slice(&narrow(self.place.world).to_le_bytes());
+        bytes[12..16].copy_from_slice(&narrow(self.place.rank).to_le_bytes());
+        bytes[16..18].copy_from_slice(&self.port.to_le_bytes());
+        bytes[24..].copy_from_slice(&self.identity.to_le_bytes());
+        bytes
+    }
+
+    /// What another says, or why it is no rank of ours.
+    fn read(self, bytes: &[u8; 32]) -> Result<Self, String> {
+        let (words, _) = bytes.as_chunks::<4>();
+        let word = |at: usize| u32::from_le_bytes(words[at]);
+        let other = Self {
+            place: Place {
+                rank: word(3) as usize,
+                world: word(2) as usize,
+            },
+            port: u16::from_le_bytes([bytes[16], bytes[17]]),
+            identity: u64::from(word(7)) << 32 | u64::from(word(6)),
+        };
+        let (found, world) = (other.place.world, self.place.world);
+        let rank = other.place.rank;
+        if bytes[..8] != MAGIC {
+            return Err("it is no rank of this version of feedline".into());
+        }
+        if found != world {
+            return Err(format!(
+                "it is one of {found} ranks, rank 0 of {world}; start all with one `WORLD_SIZE`"
+            ));
+        }
+        if rank >= world {
+            return Err(format!("it says to be rank {rank} of {world}"));
+        }
+        if other.identity != self.identity {
+            return Err(format!(
+                "rank {rank} has another configuration, dataset or version of feedline than rank 0; start all with the same"
+            ));
+        }
+        Ok(other)
+    }
+}
+
+/// The connections there are so far.
+#[derive(Debug)]
+struct Guests {
+    /// By rank.
+    streams: Vec<Option<TcpStream>>,
+    /// Where each rank listens.
+    listening: Vec<Option<SocketAddr>>,
+    /// Why somebody was sent away.
+    refused: Option<String>,
+}
+
+impl Meeting {
+    /// Meets the other ranks, which must have the same `identity`, within `limit`.
+    ///
+    /// # Errors
+    /// [`Error::Meeting`]: who is missing, or why this rank was sent away.
+    pub(super) fn join(
+        &self,
+        identity: &str,
+        patience: Patience,
+        limit: Duration,
+        runtime: &Handle,
+    ) -> Result<Ranks, Error> {
+        let world = self.place.world;
+        let hello = Hello {
+            place: self.place,
+            port: 0,
+            identity: xxh3_64(identity.as_bytes()),
+        };
+        let mut guests = Guests {
+            streams: (0..world).map(|_| None).collect(),
+            listening: vec![None; world],
+            refused: None,
+        };
+        let met = runtime.block_on(async { timeout(limit, self.meet(hello, &mut guests)).await });
+        let met = met.unwrap_or_else(|_| Err(guests.missing(self.place.rank, limit)));
+        let joined = met.and_then(|()| {
+            tcp::ranks(self.place, guests.streams, patience).map_err(|e| e.to_string())
+        });
+        joined.map_err(|reason| Error::Meeting {
+            rank: self.place.rank,
+            address: self.address.clone(),
+            reason,
+        })
+    }
+
+    async fn meet(&self, hello: Hello, guests: &mut Guests) -> Result<(), String> {
+        let rank = self.place.rank;
+        if rank == 0 {
+            let listener = TcpListener::bind(&self.address).await;
+            let listener = listener.map_err(|error| format!("cannot listen there: {error}"))?;
+            guests.receive(&listener, hello, 1).await?;
+            return guests.welcome().await.map_err(text);
+        }
+        let mut first = reach(&self.address).await;
+        let own = SocketAddr::new(first.local_addr().map_err(text)?.ip(), 0);
+        let listener = TcpListener::bind(own).await.map_err(text)?;
+        let port = listener.local_addr().map_err(text)?.port();
+        let hello = Hello { port, ..hello };
+        first.write_all(&hello.to_bytes()).await.map_err(text)?;
+        let addresses = answer(&mut first).await?;
+        guests.streams[0] = Some(first);
+        for (other, address) in addresses.lines().enumerate().take(rank).skip(1) {
+            let mut stream = reach(address).await;
+            stream.write_all(&hello.to_bytes()).await.map_err(text)?;
+            guests.streams[other] = Some(stream);
+        }
+        guests.receive(&listener, hello, rank + 1).await
+    }
+}
+
+impl Guests {
+    /// Waits until all ranks from `first` on are connected.
+    async fn receive(
+        &mut self,
+        listener: &TcpListener,
+        hello: Hello,
+        first: usize,
+    ) -> Result<(), String> {
+        while self.streams[first..].iter().any(Option::is_none) {
+            let (mut stream, address) = listener.accept().await.map_err(text)?;
+            let mut bytes = [0; 32];
+            let read = timeout(HELLO_WITHIN, stream.read_exact(&mut bytes)).await;
+            if !matches!(read, Ok(Ok(_))) {
+                continue;
+            }
+            match self.check(hello, &bytes, first) {
+                Ok(other) => {
+                    let rank = other.place.rank;
+                    self.listening[rank] = Some(SocketAddr::new(address.ip(), other.port));
+                    self.streams[rank] = Some(stream);
+                }
+                Err(reason) => {
+                    tracing::warn!(%address, reason, "a process was not taken as a rank");
+                    // It may be gone already.
+                    send_answer(&mut stream, false, &reason).await.ok();
+                    self.refused = Some(reason);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self, hello: Hello, bytes: &[u8; 32], first: usize) -> Result<Hello, String> {
+        let other = hello.read(bytes)?;
+        let rank = other.place.rank;
+        if rank < first || self.streams[rank].is_some() {
+            return Err(format!(
+                "there is a rank {rank} already; give each process a `RANK` of its own"
+            ));
+        }
+        Ok(other)
+    }
+
+    /// Tells all ranks where the others listen.
+    async fn welcome(&mut self) -> io::Result<()> {
+        let listening = self.listening.iter();
+        let lines: Vec<String> = listening
+            .map(|address| address.map(|a| a.to_string()).unwrap_or_default())
+            .collect();
+        for stream in self.streams.iter_mut().flatten() {
+            send_answer(stream, true, &lines.join("\n")).await?;
+        }
+        Ok(())
+    }
+
+    fn missing(&self, own: usize, limit: Duration) -> String {
+        let ranks = self.streams.iter().enumerate();
+        let missing: Vec<String> = ranks
+            .filter(|(rank, stream)| *rank != own && stream.is_none())
+            .map(|(rank, _)| rank.to_string())
+            .collect();
+        let refused = self.refused.as_ref();
+        let refused = refused.map_or(String::new(), |r| format!("; a process was sent away: {r}"));
+        format!(
+            "after {} s these ranks have not come: {}{refused}",
+            limit.as_secs_f64(),
+            missing.join(", ")
+        )
+    }
+}
+
+/// Connects, however long it takes.
+async fn reach(address: &str) -> TcpStream {
+    loop {
+        match TcpStream::connect(address).await {
+            Ok(stream) => return stream,
+            Err(_) => sleep(RETRY).await,
+        }
+    }
+}
+
+async fn send_answer(stream: &mut TcpStream, welcome: bool, text: &str) -> io::Result<()> {
+    let mut bytes = vec![u8::from(welcome)];
+    bytes.extend(narrow(text.len()).to_le_bytes());
+    bytes.extend(text.as_bytes());
+    stream.write_all(&bytes).await
+}
+
+/// Waits for an answer; what a refusal says is the error.
+async fn answer(stream: &mut TcpStream) -> Result<String, String> {
+    let ended = |error: io::Error| format!("rank 0 has ended the connection: {error}");
+    let welcome = stream.read_u8().await.map_err(ended)?;
+    let len = stream.read_u32_le().await.map_err(ended)?;
+    if len > TEXT_MAX {
+        return Err("whoever listens there is no feedline".into());
+    }
+    let mut bytes = vec![0; len as usize];
+    stream.read_exact(&mut bytes).await.map_err(ended)?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    if welcome == 1 { Ok(text) } else { Err(text) }
+}
+
+fn text(error: io::Error) -> String {
+    error.to_string()
+}

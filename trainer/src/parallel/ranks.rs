@@ -1,0 +1,296 @@
+//! What ranks do together.
+//!
+//! Every operation is made of messages from one rank to another, with the same numbers on all ranks in the same order;
+//! sums are taken in a [`Tree`] over the ranks, so they have the same bits whatever carries the messages.
+
+use std::{fmt::Debug, ops::Range, sync::Arc};
+
+use super::{
+    Place, Tree,
+    inbox::{Failure, Inbox, Message, Patience},
+    status::Phase,
+};
+use crate::error::Error;
+
+/// Carries messages to one other rank. Never waits for what that rank computes.
+pub(super) trait Post: Debug + Send + Sync {
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// Why it cannot be sent.
+    fn send(&self, message: Message) -> Result<(), String>;
+
+    /// Says that no more will come: because all is done, or for a failure.
+    fn leave(&self, failure: Option<&Failure>);
+}
+
+/// This rank among the others.
+#[derive(Debug)]
+pub(crate) struct Ranks {
+    place: Place,
+    inbox: Arc<Inbox>,
+    /// By rank; `None` for this one.
+    posts: Vec<Option<Box<dyn Post>>>,
+    patience: Patience,
+}
+
+impl Ranks {
+    /// `posts` lead to all ranks but this one.
+    pub(super) fn new(
+        place: Place,
+        inbox: Arc<Inbox>,
+        posts: Vec<Option<Box<dyn Post>>>,
+        patience: Patience,
+    ) -> Self {
+        inbox.finished(place.rank);
+        Self {
+            place,
+            inbox,
+            posts,
+            patience,
+        }
+    }
+
+    /// The only rank.
+    pub(crate) fn alone() -> Self {
+        let patience = Patience {
+            message: std::time::Duration::ZERO,
+            silence: None,
+        };
+        let inbox = Arc::new(Inbox::new(vec![Arc::default()]));
+        Self::new(Place::ALONE, inbox, vec![None], patience)
+    }
+
+    /// Which rank this is.
+    #[cfg(test)]
+    pub(crate) const fn place(&self) -> Place {
+        self.place
+    }
+
+    /// Whether this rank writes what a run leaves behind.
+    pub(crate) const fn leads(&self) -> bool {
+        self.place.rank == 0
+    }
+
+    /// Whether there is another rank.
+    pub(crate) const fn are_many(&self) -> bool {
+        self.place.world > 1
+    }
+
+    /// Says where this rank is.
+    pub(crate) fn at(&self, step: u64, phase: Phase) {
+        self.inbox.status[self.place.rank].set(step, phase);
+    }
+
+    /// Adds up `values`, of which every rank has as many, and gives every rank the sum.
+    ///
+    /// Each rank adds up a share of them and sends it to the others.
+    ///
+    /// # Errors
+    /// [`Error::Rank`], for this operation as for all: it names the rank at fault.
+    pub(crate) fn all_reduce(&self, values: &mut [f32]) -> Result<(), Error> {
+        if !self.are_many() {
+            return Ok(());
+        }
+        self.reduce_scatter(values)?;
+        self.all_gather(values)
+    }
+
+    /// The part of a bucket of `len` numbers that a rank adds up.
+    pub(crate) fn share(&self, rank: usize, len: usize) -> Range<usize> {
+        let border = |rank: usize| rank * len / self.place.world;
+        border(rank)..border(rank + 1)
+    }
+
+    /// Adds up this rank's share of `values`; the rest stays what it was.
+    fn reduce_scatter(&self, values: &mut [f32]) -> Result<(), Error> {
+        let number = self.number();
+        let len = values.len();
+        for rank in self.others() {
+            self.send(rank, number, to_bytes(&values[self.share(rank, len)]))?;
+        }
+        let own = self.share(self.place.rank, len);
+        let add = |sum: &mut Vec<f32>, part: Vec<f32>| {
+            sum.iter_mut()
+                .zip(part)
+                .for_each(|(sum, part)| *sum += part);
+        };
+        let mut tree = Tree::default();
+        for rank in 0..self.place.world {
+            let part = if rank == self.place.rank {
+                values[own.clone()].to_vec()
+            } else {
+                self.numbers(rank, number, own.len())?
+            };
+            tree.push(Some(part), add);
+        }
+        if let Some(sum) = tree.finish(add) {
+            values[own].copy_from_slice(&sum);
+        }
+        Ok(())
+    }
+
+    /// Gives every rank all shares.
+    fn all_gather(&self, values: &mut [f32]) -> Result<(), Error> {
+        let number = self.number();
+        let len = values.len();
+        let own = &values[self.share(self.place.rank, len)];
+        for rank in self.others() {
+            self.send(rank, number, to_bytes(own))?;
+        }
+        for rank in self.others() {
+            let range = self.share(rank, len);
+            let part = self.numbers(rank, number, range.len())?;
+            values[range].copy_from_slice(&part);
+        }
+        Ok(())
+    }
+
+    /// The bytes that every rank gave, in rank order.
+    ///
+    /// # Errors
+    /// As [`Ranks::all_reduce`].
+    pub(crate) fn gather(&self, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>, Error> {
+        let number = self.number();
+        for rank in self.others() {
+            self.send(rank, number, bytes.clone())?;
+        }
+        let mut own = Some(bytes);
+        (0..self.place.world)
+            .map(|rank| match own.take_if(|_| rank == self.place.rank) {
+                Some(bytes) => Ok(bytes),
+                None => self.receive(rank, number),
+            })
+            .collect()
+    }
+
+    /// The sums of a few numbers of all ranks.
+    ///
+    /// # Errors
+    /// As [`Ranks::all_reduce`].
+    pub(crate) fn sums<const N: usize>(&self, values: [f64; N]) -> Result<[f64; N], Error> {
+        let bytes = values.iter().flat_map(|value| value.to_le_bytes());
+        let add = |sum: &mut [f64; N], part: [f64; N]| {
+            sum.iter_mut()
+                .zip(part)
+                .for_each(|(sum, part)| *sum += part);
+        };
+        let mut tree = Tree::default();
+        for bytes in self.gather(bytes.collect())? {
+            let (words, _) = bytes.as_chunks::<8>();
+            let mut part = [0.0; N];
+            for (value, word) in part.iter_mut().zip(words) {
+                *value = f64::from_le_bytes(*word);
+            }
+            tree.push(Some(part), add);
+        }
+        Ok(tree.finish(add).unwrap_or([0.0; N]))
+    }
+
+    /// What rank 0 gives, on all ranks. Others give `None`.
+    ///
+    /// # Errors
+    /// As [`Ranks::all_reduce`].
+    pub(crate) fn broadcast(&self, bytes: Option<Vec<u8>>) -> Result<Vec<u8>, Error> {
+        let number = self.number();
+        let Some(bytes) = bytes.filter(|_| self.leads()) else {
+            return self.receive(0, number);
+        };
+        for rank in self.others() {
+            self.send(rank, number, bytes.clone())?;
+        }
+        Ok(bytes)
+    }
+
+    /// Waits until all ranks are here.
+    ///
+    /// # Errors
+    /// As [`Ranks::all_reduce`].
+    pub(crate) fn barrier(&self) -> Result<(), Error> {
+        self.gather(Vec::new()).map(|_| ())
+    }
+
+    /// Tells the others that this rank cannot go on.
+    pub(crate) fn abort(&self, error: &Error) {
+        let failure = match error {
+            Error::Rank { rank, reason, .. } => Failure {
+                rank: *rank,
+                reason: reason.clone(),
+            },
+            other => Failure {
+                rank: self.place.rank,
+                reason: format!("it stopped: {other}"),
+            },
+        };
+        self.leave(Some(&failure));
+    }
+
+    fn leave(&self, failure: Option<&Failure>) {
+        for post in self.posts.iter().flatten() {
+            post.leave(failure);
+        }
+    }
+
+    fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let Place { rank, world } = self.place;
+        // Each begins with its neighbour, so that no rank is everybody's first.
+        (1..world).map(move |distance| (rank + distance) % world)
+    }
+
+    fn number(&self) -> u64 {
+        self.inbox.status[self.place.rank].next_collective()
+    }
+
+    fn send(&self, to: usize, number: u64, bytes: Vec<u8>) -> Result<(), Error> {
+        let Some(post) = &self.posts[to] else {
+            return Ok(());
+        };
+        let sent = post.send(Message { number, bytes });
+        sent.map_err(|reason| self.error(Failure { rank: to, reason }))
+    }
+
+    fn receive(&self, from: usize, number: u64) -> Result<Vec<u8>, Error> {
+        let received = self.inbox.receive(from, self.patience);
+        let message = received.map_err(|failure| self.error(failure))?;
+        if message.number != number {
+            let reason = format!(
+                "it is at exchange {}, others are at {number}",
+                message.number
+            );
+            return Err(self.error(Failure { rank: from, reason }));
+        }
+        Ok(message.bytes)
+    }
+
+    fn numbers(&self, from: usize, number: u64, len: usize) -> Result<Vec<f32>, Error> {
+        let bytes = self.receive(from, number)?;
+        let (words, rest) = bytes.as_chunks::<4>();
+        if words.len() != len || !rest.is_empty() {
+            let reason = format!("it sent {} bytes instead of {}", bytes.len(), 4 * len);
+            return Err(self.error(Failure { rank: from, reason }));
+        }
+        Ok(words.iter().map(|word| f32::from_le_bytes(*word)).collect())
+    }
+
+    /// The error, with where all ranks were.
+    fn error(&self, failure: Failure) -> Error {
+        let status = self.inbox.status.iter().enumerate();
+        let ranks = status.map(|(rank, status)| format!("rank {rank} at {status}"));
+        Error::Rank {
+            rank: failure.rank,
+            reason: failure.reason,
+            ranks: ranks.collect::<Vec<_>>().join("; "),
+        }
+    }
+}
+
+impl Drop for Ranks {
+    fn drop(&mut self) {
+        self.leave(None);
+    }
+}
+
+fn to_bytes(values: &[f32]) -> Vec<u8> {
+    let bytes = values.iter().flat_map(|value| value.to_le_bytes());
+    bytes.collect()
+}

@@ -1,0 +1,108 @@
+//! Where a rank is, for whoever has to say which one hangs.
+
+use std::{
+    fmt,
+    sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed},
+};
+
+/// What a rank is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Opening the dataset, reading a checkpoint.
+    Starting,
+    /// Waiting for a batch.
+    Loading,
+    /// Computing losses and gradient.
+    Computing,
+    /// Exchanging sums with other ranks.
+    Exchanging,
+    /// Moving the weights.
+    Updating,
+    /// Measuring a split.
+    Evaluating,
+    /// Writing a checkpoint.
+    Saving,
+}
+
+const PHASES: [Phase; 7] = [
+    Phase::Starting,
+    Phase::Loading,
+    Phase::Computing,
+    Phase::Exchanging,
+    Phase::Updating,
+    Phase::Evaluating,
+    Phase::Saving,
+];
+
+/// Where a rank is, as far as it is known.
+#[derive(Debug, Default)]
+pub(super) struct Status {
+    step: AtomicU64,
+    phase: AtomicU8,
+    /// Messages exchanged with everybody: the number of the last collective operation.
+    collective: AtomicU64,
+}
+
+impl Status {
+    pub(super) fn set(&self, step: u64, phase: Phase) {
+        self.step.store(step, Relaxed);
+        self.phase.store(phase as u8, Relaxed);
+    }
+
+    /// Counts a collective operation; its number.
+    pub(super) fn next_collective(&self) -> u64 {
+        self.collective.fetch_add(1, Relaxed) + 1
+    }
+
+    /// The status as a message holds it.
+    pub(super) fn to_bytes(&self) -> [u8; 17] {
+        let mut bytes = [0; 17];
+        bytes[..8].copy_from_slice(&self.step.load(Relaxed).to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.collective.load(Relaxed).to_le_bytes());
+        bytes[16] = self.phase.load(Relaxed);
+        bytes
+    }
+
+    /// Takes over what [`Status::to_bytes`] made; anything else is left out.
+    pub(super) fn take(&self, bytes: &[u8]) {
+        let number = |at: usize| {
+            let bytes = bytes.get(at..at + 8)?.try_into().ok()?;
+            Some(u64::from_le_bytes(bytes))
+        };
+        if let (Some(step), Some(collective), Some(phase)) = (number(0), number(8), bytes.get(16)) {
+            self.step.store(step, Relaxed);
+            self.collective.store(collective, Relaxed);
+            self.phase.store(*phase, Relaxed);
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let phase = PHASES.get(usize::from(self.phase.load(Relaxed)));
+        let phase = phase.copied().unwrap_or(Phase::Starting);
+        let name = format!("{phase:?}").to_lowercase();
+        let step = self.step.load(Relaxed);
+        let collective = self.collective.load(Relaxed);
+        write!(f, "step {step}, {name}, exchange {collective}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_survives_its_journey() {
+        let (here, there) = (Status::default(), Status::default());
+        for phase in PHASES {
+            here.set(7, phase);
+            here.next_collective();
+            there.take(&here.to_bytes());
+            assert_eq!(there.to_string(), here.to_string());
+        }
+        assert_eq!(there.to_string(), "step 7, saving, exchange 7");
+        there.take(&[1, 2, 3]);
+        assert_eq!(there.to_string(), here.to_string());
+    }
+}

@@ -1,0 +1,198 @@
+//! Ranks that are processes, each with a connection to each.
+//!
+//! A frame is its kind, a number and a length, 8 bytes each, little-endian, and so many bytes. For each connection one
+//! thread reads, so that a rank that sends never waits for one that computes, and another sends a sign of life each
+//! second. Both end with the connection.
+
+use std::{
+    io::{self, Read, Write},
+    net::{Shutdown, TcpStream},
+    sync::{
+        Arc, Mutex, PoisonError, TryLockError,
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread,
+    time::Duration,
+};
+
+use tokio::net::TcpStream as AsyncStream;
+
+use super::{
+    Place,
+    inbox::{Failure, Inbox, Message, Patience},
+    ranks::{Post, Ranks},
+    status::Status,
+};
+
+/// Most bytes read at one time: a rank that receives much knows that its sender is there.
+const PIECE: usize = 1 << 20;
+
+/// Longest frame that is believed: 16 GiB.
+const FRAME_MAX: u64 = 1 << 34;
+
+const SIGN_OF_LIFE_EVERY: Duration = Duration::from_secs(1);
+
+/// Kinds of frames.
+const MESSAGE: u64 = 1;
+const ALIVE: u64 = 2;
+const FINISHED: u64 = 3;
+/// Its number is the rank at fault, its bytes say why.
+const FAILED: u64 = 4;
+
+/// Ranks that are connected: `streams` by rank, none to this one.
+///
+/// # Errors
+/// When the system gives no thread, or the connections cannot be set up.
+pub(super) fn ranks(
+    place: Place,
+    streams: Vec<Option<AsyncStream>>,
+    patience: Patience,
+) -> io::Result<Ranks> {
+    let status = (0..place.world).map(|_| Arc::default()).collect();
+    let inbox = Arc::new(Inbox::new(status));
+    let mut posts: Vec<Option<Box<dyn Post>>> = Vec::new();
+    for (rank, stream) in streams.into_iter().enumerate() {
+        let post = stream.map(|stream| connect(place, rank, stream, &inbox, patience));
+        posts.push(
+            post.transpose()?
+                .map(|post| Box::new(post) as Box<dyn Post>),
+        );
+    }
+    Ok(Ranks::new(place, inbox, posts, patience))
+}
+
+/// Starts the threads of the connection to `rank`.
+fn connect(
+    place: Place,
+    rank: usize,
+    stream: AsyncStream,
+    inbox: &Arc<Inbox>,
+    patience: Patience,
+) -> io::Result<TcpPost> {
+    let stream = stream.into_std()?;
+    stream.set_nonblocking(false)?;
+    stream.set_nodelay(true)?;
+    stream.set_write_timeout(patience.silence.or(Some(patience.message)))?;
+    let reading = stream.try_clone()?;
+    let reading_inbox = Arc::clone(inbox);
+    thread::Builder::new()
+        .name(format!("from-rank-{rank}"))
+        .spawn(move || read(reading, rank, &reading_inbox))?;
+    let stream = Arc::new(Mutex::new(stream));
+    let (post, left) = mpsc::channel();
+    let (living, own) = (Arc::clone(&stream), Arc::clone(&inbox.status[place.rank]));
+    thread::Builder::new()
+        .name(format!("to-rank-{rank}"))
+        .spawn(move || show_life(&living, &own, &left))?;
+    Ok(TcpPost {
+        stream,
+        _alive: post,
+    })
+}
+
+/// Leads to another process.
+#[derive(Debug)]
+struct TcpPost {
+    stream: Arc<Mutex<TcpStream>>,
+    /// Ends the thread that shows life.
+    _alive: mpsc::Sender<()>,
+}
+
+impl Post for TcpPost {
+    fn send(&self, message: Message) -> Result<(), String> {
+        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        write(&mut stream, MESSAGE, message.number, &message.bytes)
+            .map_err(|error| format!("it takes no message: {error}"))
+    }
+
+    fn leave(&self, failure: Option<&Failure>) {
+        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = match failure {
+            None => write(&mut stream, FINISHED, 0, &[]),
+            Some(failure) => write(
+                &mut stream,
+                FAILED,
+                failure.rank as u64,
+                failure.reason.as_bytes(),
+            ),
+        };
+        // Who does not hear it any more sees the end of the connection.
+        said.and_then(|()| stream.shutdown(Shutdown::Write)).ok();
+    }
+}
+
+/// Shows until the post is dropped that this rank is there, and where. A message on its way shows as much.
+fn show_life(stream: &Mutex<TcpStream>, own: &Status, left: &mpsc::Receiver<()>) {
+    while let Err(RecvTimeoutError::Timeout) = left.recv_timeout(SIGN_OF_LIFE_EVERY) {
+        match stream.try_lock() {
+            Ok(mut stream) => {
+                if write(&mut stream, ALIVE, 0, &own.to_bytes()).is_err() {
+                    return;
+                }
+            }
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Poisoned(_)) => return,
+        }
+    }
+}
+
+fn write(stream: &mut TcpStream, kind: u64, number: u64, bytes: &[u8]) -> io::Result<()> {
+    let mut header = [0; 24];
+    let words = [kind, number, bytes.len() as u64];
+    for (place, word) in header.chunks_exact_mut(8).zip(words) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    stream.write_all(&header)?;
+    stream.write_all(bytes)
+}
+
+/// Reads frames until there are no more.
+fn read(mut stream: TcpStream, from: usize, inbox: &Inbox) {
+    loop {
+        let (kind, number, bytes) = match frame(&mut stream, || inbox.sign_of_life(from)) {
+            Ok(frame) => frame,
+            Err(error) => {
+                let reason = format!("its connection ended, as when it is killed: {error}");
+                return inbox.failed(from, Failure { rank: from, reason });
+            }
+        };
+        match kind {
+            MESSAGE => inbox.deliver(from, Message { number, bytes }),
+            ALIVE => {
+                inbox.status[from].take(&bytes);
+                inbox.sign_of_life(from);
+            }
+            FINISHED => return inbox.finished(from),
+            _ => {
+                let rank = usize::try_from(number).unwrap_or(from);
+                let reason = String::from_utf8_lossy(&bytes).into_owned();
+                return inbox.failed(from, Failure { rank, reason });
+            }
+        }
+    }
+}
+
+fn frame(stream: &mut TcpStream, alive: impl Fn()) -> io::Result<(u64, u64, Vec<u8>)> {
+    let mut header = [0; 24];
+    stream.read_exact(&mut header)?;
+    let (words, _) = header.as_chunks::<8>();
+    let [kind, number, len] = [0, 1, 2].map(|at| u64::from_le_bytes(words[at]));
+    if len > FRAME_MAX || !(MESSAGE..=FAILED).contains(&kind) {
+        return Err(io::Error::other("it sent what no rank sends"));
+    }
+    let len = usize::try_from(len).map_err(io::Error::other)?;
+    // It grows with what arrives: a length alone takes no memory.
+    let mut bytes = Vec::new();
+    while bytes.len() < len {
+        let at = bytes.len();
+        bytes.resize(len.min(at + PIECE), 0);
+        stream.read_exact(&mut bytes[at..])?;
+        alive();
+    }
+    Ok((kind, number, bytes))
+}
+
+/// Ranks and lengths of texts are far below 2^32.
+pub(crate) fn narrow(value: usize) -> u32 {
+    u32::try_from(value).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,229 @@
+//! What ranks do together, on every kind of connection.
+
+use std::{net::TcpListener, thread, time::Duration};
+
+use feedline_schemas::config::ParallelConfig;
+
+use super::{Group, Place, Ranks, Tree};
+use crate::{error::Error, run_folder::runtime, testing::uniform};
+
+fn config() -> ParallelConfig {
+    ParallelConfig {
+        timeout_seconds: 60,
+        silence_seconds: 60,
+        join_seconds: 60,
+        ..ParallelConfig::default()
+    }
+}
+
+/// A port that nobody listens on.
+fn address() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().to_string()
+}
+
+fn processes(world: usize) -> Vec<Group> {
+    let address = address();
+    let group = |rank| Group::processes(rank, world, world, &address);
+    (0..world).map(group).collect()
+}
+
+/// Does `work` on all ranks at once; the results by rank.
+fn on_all<T: Send>(
+    groups: Vec<Group>,
+    config: &ParallelConfig,
+    work: impl Fn(Ranks) -> T + Sync,
+) -> Vec<T> {
+    thread::scope(|scope| {
+        let work = &work;
+        let on_one = |group: Group| {
+            scope.spawn(move || {
+                let runtime = runtime().unwrap();
+                work(group.join("the same", config, runtime.handle()).unwrap())
+            })
+        };
+        let threads: Vec<_> = groups.into_iter().map(on_one).collect();
+        let threads = threads.into_iter();
+        threads.map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+/// The suite that every kind of connection passes.
+fn check(groups: fn(usize) -> Vec<Group>) {
+    for world in [1, 2, 3, 4, 5] {
+        for len in [0, 1, 3, 1000] {
+            let of = |rank| uniform(len, 100 + rank);
+            let mut tree = Tree::default();
+            let add = |sum: &mut Vec<f32>, part: Vec<f32>| {
+                sum.iter_mut()
+                    .zip(part)
+                    .for_each(|(sum, part)| *sum += part);
+            };
+            (0..world).for_each(|rank| tree.push(Some(of(rank)), add));
+            let expected = tree.finish(add).unwrap();
+            let found = on_all(groups(world), &config(), |ranks| {
+                let Place { rank, .. } = ranks.place();
+                let mut values = of(rank);
+                ranks.all_reduce(&mut values).unwrap();
+                let name = ranks
+                    .gather(vec![u8::try_from(rank).unwrap(); rank])
+                    .unwrap();
+                ranks.barrier().unwrap();
+                let given = ranks.broadcast(ranks.leads().then(|| vec![7; 9])).unwrap();
+                let sums = ranks.sums([1.0, 0.5]).unwrap();
+                (values, name, given, sums)
+            });
+            for (values, names, given, sums) in found {
+                assert_eq!(values, expected, "{world} ranks");
+                let names_expected = (0..world).map(|r| vec![u8::try_from(r).unwrap(); r]);
+                assert_eq!(names, names_expected.collect::<Vec<_>>());
+                assert_eq!(given, [7; 9]);
+                let ranks = f64::from(u8::try_from(world).unwrap());
+                assert_eq!(
+                    sums.map(f64::to_bits),
+                    [ranks, ranks / 2.0].map(f64::to_bits)
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn threads_exchange() {
+    check(Group::threads);
+}
+
+#[test]
+fn processes_exchange() {
+    check(processes);
+}
+
+fn culprit(error: &Error) -> (usize, String) {
+    match error {
+        Error::Rank { rank, reason, .. } => (*rank, reason.clone()),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn all_ranks_name_the_one_that_failed() {
+    for groups in [Group::threads as fn(usize) -> Vec<Group>, processes] {
+        let found = on_all(groups(4), &config(), |ranks| {
+            let rank = ranks.place().rank;
+            ranks.barrier().unwrap();
+            if rank == 2 {
+                ranks.abort(&Error::Interrupted {
+                    checkpoint: "memory:here".into(),
+                });
+                return None;
+            }
+            let error = ranks.all_reduce(&mut [0.0; 100]).unwrap_err();
+            ranks.abort(&error);
+            Some(error)
+        });
+        for error in found.iter().flatten() {
+            let (rank, reason) = culprit(error);
+            assert_eq!(rank, 2, "{error}");
+            assert!(reason.contains("memory:here"), "{error}");
+        }
+        assert_eq!(found.iter().flatten().count(), 3);
+    }
+}
+
+#[test]
+fn a_rank_that_is_late_is_named_and_where_it_was() {
+    let config = ParallelConfig {
+        timeout_seconds: 5,
+        ..config()
+    };
+    for groups in [Group::threads as fn(usize) -> Vec<Group>, processes] {
+        let (say, hear) = std::sync::mpsc::channel::<()>();
+        let hear = std::sync::Mutex::new(Some(hear));
+        let say = std::sync::Mutex::new(Some(say));
+        let found = on_all(groups(3), &config, |ranks| {
+            ranks.at(17, super::Phase::Computing);
+            ranks.barrier().unwrap();
+            if ranks.place().rank == 1 {
+                // Late until the others have given up.
+                let hear = hear.lock().unwrap().take().unwrap();
+                hear.recv_timeout(Duration::from_secs(60)).ok();
+                return None;
+            }
+            let error = ranks.barrier().unwrap_err();
+            ranks.abort(&error);
+            say.lock().unwrap().take();
+            Some(error)
+        });
+        for error in found.iter().flatten() {
+            assert_eq!(culprit(error).0, 1, "{error}");
+            assert!(error.to_string().contains("step 17, computing"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_says_nothing_more_is_lost() {
+    let found = on_all(processes(3), &config(), |ranks| {
+        ranks.barrier().unwrap();
+        if ranks.place().rank == 2 {
+            // Leaves although others count on it.
+            return None;
+        }
+        let error = ranks.barrier().unwrap_err();
+        ranks.abort(&error);
+        Some(error)
+    });
+    for error in found.iter().flatten() {
+        assert_eq!(culprit(error).0, 2, "{error}");
+    }
+}
+
+/// What joins of several processes with these identities come to; those of rank 0 last.
+fn refused(groups: Vec<(Group, &str)>, config: &ParallelConfig) -> Vec<String> {
+    thread::scope(|scope| {
+        let join = |(group, identity): (Group, &'static str)| {
+            scope.spawn(move || {
+                let runtime = runtime().unwrap();
+                let joined = group.join(identity, config, runtime.handle());
+                joined.map_or_else(|e| e.to_string(), |_| "joined".to_owned())
+            })
+        };
+        let groups = groups.into_iter();
+        let groups = groups.map(|(group, name)| (group, if name == "a" { "a" } else { "b" }));
+        let threads: Vec<_> = groups.map(join).collect();
+        let threads = threads.into_iter();
+        threads.map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn ranks_that_do_not_belong_together_are_told_why() {
+    let config = ParallelConfig {
+        join_seconds: 5,
+        ..config()
+    };
+    let pair = |world, rank, identity| {
+        let address = address();
+        let first = (Group::processes(0, 2, 2, &address), "a");
+        let second = (Group::processes(rank, world, 2, &address), identity);
+        let found = refused(vec![first, second], &config);
+        [found[0].clone(), found[1].clone()]
+    };
+    let [first, second] = pair(2, 1, "b");
+    assert!(second.contains("another configuration"), "{second}");
+    assert!(
+        first.contains("not come: 1") && first.contains("another configuration"),
+        "{first}"
+    );
+    let [_, second] = pair(3, 1, "a");
+    assert!(second.contains("one of 3 ranks"), "{second}");
+
+    let address = address();
+    let group = |rank| (Group::processes(rank, 3, 3, &address), "a");
+    let found = refused(vec![group(0), group(1), group(1)], &config);
+    assert!(found[0].contains("not come: 2"), "{}", found[0]);
+    let twice = found
+        .iter()
+        .filter(|text| text.contains("a rank 1 already"));
+    assert_eq!(twice.count(), 2, "{found:?}");
+}

@@ -1,0 +1,103 @@
+//! What ranks agree on in a step: sums, whether to stop, and that they have the same weights.
+
+use std::{collections::BTreeMap, sync::atomic::Ordering};
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::{
+    Session,
+    shares::{eight, four},
+};
+use crate::{data::Data, engine::Computed, error::Error, parallel::Phase};
+
+impl<D: Data> Session<'_, D> {
+    /// Makes of this rank's gradient, buffers and sums those of the global batch, and finds out whether any rank is to
+    /// stop. What only concerns this rank's rows stays.
+    pub(super) fn exchange(&mut self, computed: Computed) -> Result<Computed, Error> {
+        let ranks = self.watch.ranks;
+        let stop = self.watch.stop.load(Ordering::Relaxed);
+        if !ranks.are_many() {
+            self.stopping = stop;
+            return Ok(computed);
+        }
+        self.at(Phase::Exchanging);
+        let start = self.watch.clock.monotonic();
+        let stop = if stop { 1.0 } else { 0.0 };
+        let [loss_sum, weight, stops] = ranks.sums([computed.loss_sum, computed.weight, stop])?;
+        // The gradient has room for the buffers, and is 0 there.
+        let mut buffers = computed.buffers;
+        let parameters = self.gradient.len() - buffers.len();
+        self.gradient[parameters..].copy_from_slice(&buffers);
+        ranks.all_reduce(&mut self.gradient)?;
+        buffers.copy_from_slice(&self.gradient[parameters..]);
+        self.gradient[parameters..].fill(0.0);
+        self.stopping = stops > 0.0;
+        let spent = self.watch.clock.monotonic().saturating_sub(start);
+        self.meter.exchanged(spent);
+        Ok(Computed {
+            loss_sum,
+            weight,
+            buffers,
+            ..computed
+        })
+    }
+
+    /// The losses and keys of the whole batch, from those of this rank.
+    pub(super) fn of_all(
+        &self,
+        losses: &[f32],
+        keys: &[u64],
+    ) -> Result<(Vec<f32>, Vec<u64>), Error> {
+        let ranks = self.watch.ranks;
+        let losses = four(ranks, losses, f32::to_le_bytes, f32::from_le_bytes)?;
+        Ok((losses, eight(ranks, keys)?))
+    }
+
+    /// Compares the weights of all ranks, bit by bit.
+    ///
+    /// # Errors
+    /// [`Error::WeightsDiffer`], the same on all ranks.
+    pub(super) fn compare_weights(&self) -> Result<(), Error> {
+        let ranks = self.watch.ranks;
+        if !ranks.are_many() {
+            return Ok(());
+        }
+        let bytes: Vec<u8> = self.bucket.iter().flat_map(|w| w.to_le_bytes()).collect();
+        let hashes = ranks.gather(xxh3_128(&bytes).to_le_bytes().to_vec())?;
+        let odd = odd_ones(&hashes);
+        if odd.is_empty() {
+            return Ok(());
+        }
+        let odd: Vec<String> = odd.iter().map(ToString::to_string).collect();
+        Err(Error::WeightsDiffer {
+            step: self.position.step,
+            ranks: odd.join(", "),
+        })
+    }
+}
+
+/// The places that do not hold what more than half of all hold; all where there is no such majority.
+fn odd_ones<T: Ord>(values: &[T]) -> Vec<usize> {
+    let mut counts = BTreeMap::new();
+    for value in values {
+        *counts.entry(value).or_insert(0_usize) += 1;
+    }
+    let most = counts.into_iter().find(|(_, n)| 2 * n > values.len());
+    let ranks = values.iter().enumerate();
+    let odd = ranks.filter(|(_, value)| most.is_none_or(|(most, _)| most != *value));
+    odd.map(|(rank, _)| rank).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_minority_is_odd_and_without_a_majority_all_are() {
+        assert_eq!(odd_ones(&[1, 1]), [0; 0]);
+        assert_eq!(odd_ones(&[1, 2]), [0, 1]);
+        assert_eq!(odd_ones(&[1, 1, 2]), [2]);
+        assert_eq!(odd_ones(&[2, 1, 1, 1, 3]), [0, 4]);
+        assert_eq!(odd_ones(&[1, 1, 2, 2]), [0, 1, 2, 3]);
+    }
+}
