@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the steps of docker/Dockerfile where there is no container engine: in a folder made by debootstrap, as root.
+# Runs the steps of an image where there is no container engine: in folders made by debootstrap, as root.
 #
-#     docker/check.sh [FOLDER]          default /var/tmp/feedline-image
+#     docker/check.sh [FOLDER] [IMAGE]          default /var/tmp/feedline-image and docker/Dockerfile
 #
 # Debian's images are stood in for by debootstrap, the download of rustup by this machine's toolchain (mounted); every
 # other RUN and COPY line is executed as it is written. At the end the image's program runs the quickstart as uid 65532
@@ -9,6 +9,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=${1:-/var/tmp/feedline-image}
+dockerfile=${2:-docker/Dockerfile}
+stages=$(grep -c '^FROM' "$dockerfile")
 build=$folder/build
 image=$folder/image
 cache=${FEEDLINE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/feedline}
@@ -35,13 +37,27 @@ runs() {
     /^FROM/ { n++ }
     n == stage && /^RUN/ { sub(/^RUN /, ""); line = ""; on = 1 }
     on { text = $0; more = sub(/\\$/, "", text); line = line text; if (!more) { print line; on = 0 } }
-  ' docker/Dockerfile
+  ' "$dockerfile"
 }
 
-for root in "$build" "$image"; do
-  [ -e "$root/etc/debian_version" ] || debootstrap --variant=minbase bookworm "$root"
-  cp /etc/resolv.conf "$root/etc/resolv.conf"
-done
+make_root() {
+  [ -e "$1/etc/debian_version" ] || debootstrap --variant=minbase bookworm "$1"
+  cp /etc/resolv.conf "$1/etc/resolv.conf"
+  # Whom this machine trusts, such as a proxy of its own.
+  cp /etc/ssl/certs/ca-certificates.crt "$1/etc/trusted.crt"
+}
+
+# Runs the steps of stage number $1 in root $2.
+run_stage() {
+  runs "$1" | while IFS= read -r line; do
+    echo "RUN $line"
+    chroot "$2" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive \
+      PIP_CERT=/etc/trusted.crt sh -ec "$line" </dev/null
+  done
+}
+
+make_root "$build"
+make_root "$image"
 
 echo "== build stage"
 mount -t proc proc "$build/proc" && mounted+=("$build/proc")
@@ -56,12 +72,19 @@ runs 1 | while IFS= read -r line; do
   esac
 done
 
-echo "== image"
-runs 2 | while IFS= read -r line; do
-  echo "RUN $line"
-  chroot "$image" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive sh -ec "$line" </dev/null
+outs=("$build/out/.")
+for ((stage = 2; stage < stages; stage++)); do
+  echo "== stage $stage"
+  root=$folder/stage-$stage
+  make_root "$root"
+  rm -rf "$root/out"
+  run_stage "$stage" "$root"
+  outs+=("$root/out/.")
 done
-cp -a "$build/out/." "$image/"
+
+echo "== image"
+run_stage "$stages" "$image"
+for out in "${outs[@]}"; do cp -a "$out" "$image/"; done
 
 echo "== the program, as uid 65532 on a read-only root"
 data=$folder/data

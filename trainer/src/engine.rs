@@ -30,6 +30,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use self::parts::{Cut, Workers};
 use crate::{
     data::{Samples, Targets},
+    device::Backend,
     input::{self, Normalisation},
     layers::{MOMENTUM, Pass, PassSettings, Training, in_f32},
     loss::{self, Loss},
@@ -121,6 +122,26 @@ impl Engine {
             device: Device::flex(),
             cut: Cut::BY_SHAPE,
             workers: Workers::new(threads),
+        }
+    }
+
+    /// The same on another device. A GPU computes batches whole, as far as `train.parallel.parts` does not say otherwise,
+    /// one part after the other.
+    pub(crate) fn on(self, backend: Backend) -> Self {
+        let Backend { device, is_gpu, .. } = backend;
+        let workers = if is_gpu {
+            Workers::new(0)
+        } else {
+            self.workers
+        };
+        Self {
+            device,
+            cut: Cut {
+                by_shape: !is_gpu,
+                ..self.cut
+            },
+            workers,
+            ..self
         }
     }
 

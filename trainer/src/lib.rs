@@ -37,6 +37,7 @@ mod average;
 mod checkpoint;
 mod clip;
 mod data;
+mod device;
 mod engine;
 mod error;
 mod evaluate;

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use feedline_schemas::{
     config::{
-        CheckpointConfig, InitConfig, ModelConfig, ParallelConfig, PicturesConfig, Precision,
-        TrainConfig,
+        CheckpointConfig, DeviceChoice, InitConfig, ModelConfig, ParallelConfig, PicturesConfig,
+        Precision, TrainConfig,
     },
     ids::{Hash128, Step},
 };
@@ -98,6 +98,7 @@ impl Settings {
         Cut {
             least: self.config.parallel.parts as usize,
             place,
+            ..Cut::BY_SHAPE
         }
     }
 
@@ -124,6 +125,7 @@ impl Settings {
         let log_every = TrainConfig::default().log_every;
         let config = TrainConfig {
             dataset: None,
+            device: DeviceChoice::default(),
             model: ModelConfig {
                 checkpoint: Vec::new(),
                 ..self.config.model.clone()
@@ -447,6 +449,7 @@ mod tests {
         assert_ne!(plain, name(|c| c.loader.window_blocks = 7, 1));
         assert_ne!(plain, name(|c| c.parallel.parts = 8, 1));
         assert_eq!(plain, name(|c| c.parallel.timeout_seconds = 8, 1));
+        assert_eq!(plain, name(|c| c.device = DeviceChoice::Cpu, 1));
         assert_eq!(
             plain,
             name(|c| c.loss.r#type = Some(LossKind::Mse), 1),

@@ -12,6 +12,7 @@ use tokio::runtime::Runtime;
 
 use crate::{
     Context, Resume,
+    device::Backend,
     engine::Engine,
     error::Error,
     init::Weights,
@@ -216,7 +217,8 @@ impl Opened {
         Ok(engine
             .with_normalisation(normalisation)
             .with_passes(passes)
-            .with_cut(self.plan.settings.cut(self.group.place())))
+            .with_cut(self.plan.settings.cut(self.group.place()))
+            .on(Backend::choose(config.device, self.group.local_rank())?))
     }
 }
 

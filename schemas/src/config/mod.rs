@@ -5,6 +5,7 @@
 
 mod average;
 mod dataset;
+mod device;
 mod init;
 mod load;
 mod loss;
@@ -26,6 +27,7 @@ pub use self::{
         DatasetConfig, DatasetKind, DedupMode, ImputeStrategy, ShardConfig, SplitBy, SplitConfig,
         StepConfig, StepKind, Task,
     },
+    device::DeviceChoice,
     init::InitConfig,
     load::{ConfigError, Loaded, Override, load},
     loss::{ClassWeightRule, ClassWeights, LossConfig, LossKind},

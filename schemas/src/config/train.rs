@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     average::AverageConfig,
+    device::DeviceChoice,
     init::InitConfig,
     loss::LossConfig,
     model::{ModelConfig, PicturesConfig},
@@ -21,6 +22,11 @@ use crate::{ids::Seed, units::ByteSize};
 pub struct TrainConfig {
     /// URL of the dataset folder to train on. Default: the pipeline's own, `<root>/dataset`.
     pub dataset: Option<String>,
+    /// Where the model is computed: `"auto"`, `"cpu"`, `"cuda"`, or one GPU of several by its number, `"cuda:1"`. Numbers
+    /// of different devices differ in their last bits; a run may go on on another. Default `"auto"`: a GPU where this
+    /// program was built for them and the machine has one, else the processor.
+    #[serde(skip_serializing_if = "DeviceChoice::is_auto")]
+    pub device: DeviceChoice,
     /// Model.
     pub model: ModelConfig,
     /// How encoded pictures become what a model sees.
@@ -77,6 +83,7 @@ impl Default for TrainConfig {
     fn default() -> Self {
         Self {
             dataset: None,
+            device: DeviceChoice::default(),
             model: ModelConfig::default(),
             pictures: PicturesConfig::default(),
             loss: LossConfig::default(),

@@ -45,7 +45,7 @@ pub(super) struct Workers {
 }
 
 impl Workers {
-    /// This many threads; fewer where the machine has no more.
+    /// This many threads; fewer where the machine has no more, and with none the caller's.
     pub(super) fn new(threads: usize) -> Self {
         let name = |_| "trainer-part".to_owned();
         let pool = |_| {
@@ -108,6 +108,8 @@ impl Workers {
 pub(crate) struct Cut {
     /// Fewest parts of a global batch, a power of two.
     pub(crate) least: usize,
+    /// Whether there are more of them where the shape says so: what is computed on several threads is cut.
+    pub(crate) by_shape: bool,
     /// Whose parts.
     pub(crate) place: Place,
 }
@@ -116,6 +118,7 @@ impl Cut {
     /// The shape's parts, on one rank.
     pub(crate) const BY_SHAPE: Self = Self {
         least: 1,
+        by_shape: true,
         place: Place::ALONE,
     };
 
@@ -124,14 +127,21 @@ impl Cut {
         let (shape, rows) = (shape(samples), samples.rows());
         let Place { rank, world } = self.place;
         let (first, of) = (samples.first_row(), samples.global_rows());
-        let parts = part_count(shape, of, parameters, self.least);
+        let count = |rows, least| {
+            if self.by_shape {
+                part_count(shape, rows, parameters, least)
+            } else {
+                least
+            }
+        };
+        let parts = count(of, self.least);
         if parts.is_multiple_of(world) {
             let each = parts / world;
             let border = |part: usize| (part * of / parts).saturating_sub(first).min(rows);
             let parts = rank * each..(rank + 1) * each;
             parts.map(|p| border(p)..border(p + 1)).collect()
         } else {
-            let parts = part_count(shape, rows, parameters, 1);
+            let parts = count(rows, 1);
             let border = |part: usize| part * rows / parts;
             (0..parts).map(|p| border(p)..border(p + 1)).collect()
         }
@@ -214,6 +224,22 @@ mod tests {
         assert_eq!(part_count(ROWS, 3, 10, 8), 8);
     }
 
+    #[test]
+    fn what_is_computed_whole_is_cut_where_that_is_asked_for_only() {
+        let x = vec![0.0; 1000];
+        let samples = Samples::of_rows(&x, 1, Targets::Numbers(&x));
+        let parts = |least| {
+            let cut = Cut {
+                least,
+                by_shape: false,
+                ..Cut::BY_SHAPE
+            };
+            cut.parts(samples, 10).len()
+        };
+        assert_eq!([parts(1), parts(2)], [1, 2]);
+        assert_eq!(Cut::BY_SHAPE.parts(samples, 10).len(), 4);
+    }
+
     /// First rows in the global batch, and rows, of the parts of all ranks.
     fn parts_of_all(rows: usize, least: usize, world: usize) -> Vec<[usize; 2]> {
         let x = vec![0.0; rows];
@@ -222,7 +248,12 @@ mod tests {
             let len = (rank + 1) * rows / world - first;
             let place = Place { rank, world };
             let samples = Samples::of_rows(&x[..len], 1, Targets::Numbers(&x[..len]));
-            let parts = Cut { least, place }.parts(samples.within(first, rows), 10);
+            let cut = Cut {
+                least,
+                place,
+                ..Cut::BY_SHAPE
+            };
+            let parts = cut.parts(samples.within(first, rows), 10);
             let parts = parts.into_iter();
             parts.map(move |part| [first + part.start, part.len()])
         };

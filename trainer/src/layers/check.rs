@@ -2,15 +2,19 @@
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use feedline_schemas::{
-    config::Precision,
+    config::{DeviceChoice, Precision},
     ids::{Seed, Step},
 };
 
 use super::{Builder, Layout, Pass, PassSettings, Segment, Training};
-use crate::{random::Stream, testing::uniform};
+use crate::{device::Backend, random::Stream, testing::uniform};
 
 /// Half of the distance of two points of a central difference.
 const SHIFT: f64 = 1e-5;
+
+/// By how much gradients of the same layer may differ between a GPU and the processor: f32 sums in other orders, and
+/// tensor cores that round the factors of a product to 10 bits would be beyond it.
+const ON_GPU: f64 = 1e-4;
 
 fn training() -> Option<Training> {
     let stream = Stream::dropout(Seed::new(1), Step::new(3));
@@ -88,6 +92,7 @@ impl<L, const D: usize> Bench<L, D> {
     /// in the backward pass where `checkpoint` says so.
     fn gradients<const E: usize>(
         &self,
+        device: &Device,
         forward: impl Fn(&L, &mut Pass<'_>, Tensor<D>) -> Tensor<E> + Send + Sync + 'static,
         checkpoint: &[String],
         precision: Precision,
@@ -95,7 +100,7 @@ impl<L, const D: usize> Bench<L, D> {
     where
         L: Clone + Send + Sync + 'static,
     {
-        let device = Device::flex().autodiff();
+        let device = device.clone().autodiff();
         let entries = self.layout.entries();
         let weights: Vec<Tensor<1>> = entries
             .iter()
@@ -161,6 +166,20 @@ impl Gradients {
     }
 }
 
+/// The first GPU, in a build for them and where there is one; says so where there is none.
+pub(crate) fn gpu() -> Option<Backend> {
+    if !cfg!(feature = "cuda") {
+        return None;
+    }
+    match Backend::choose(DeviceChoice::Cuda(Some(0)), 0) {
+        Ok(backend) => Some(backend),
+        Err(refusal) => {
+            eprintln!("not compared with a GPU: {refusal}");
+            None
+        }
+    }
+}
+
 fn wide(values: &[f32]) -> Vec<f64> {
     values.iter().map(|v| f64::from(*v)).collect()
 }
@@ -178,9 +197,15 @@ pub(crate) fn check<L, const D: usize, const E: usize>(
     let bench = Bench::new(shape, build);
     let of = |checkpoint: &[&str], precision| {
         let checkpoint: Vec<String> = checkpoint.iter().map(ToString::to_string).collect();
-        bench.gradients(forward.clone(), &checkpoint, precision)
+        bench.gradients(&Device::flex(), forward.clone(), &checkpoint, precision)
     };
     let found = of(&[], Precision::F32);
+    if let Some(gpu) = gpu() {
+        let error = bench
+            .gradients(&gpu.device, forward.clone(), &[], Precision::F32)
+            .error(&found);
+        assert!(error <= ON_GPU, "on a GPU: error {error}");
+    }
     for (precision, rounding) in [
         (Precision::F32, 0.0),
         (Precision::Bf16, 2.0_f64.powi(-9)),

@@ -6,11 +6,11 @@
 //! graph is gone. What it keeps for the backward pass is there for one segment at a time. The same operations on the same
 //! numbers in the same order: losses and gradients have the same bits as without.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, marker::PhantomData, sync::Arc};
 
 use burn::{
     backend::{
-        Autodiff, Flex,
+        Autodiff, Backend,
         autodiff::{
             NodeId,
             checkpoint::{base::Checkpointer, strategy::NoCheckpointing},
@@ -27,10 +27,42 @@ use super::{
     pass::{PassSettings, Training},
 };
 
-/// Numbers as the backend below the graphs has them.
-type Numbers = FloatTensor<Flex>;
+/// A backend whose tensors can be reached.
+pub(super) trait Reach: Backend {
+    /// A tensor in a graph; `None` when it is on another backend, or in none.
+    fn on_graph<const D: usize>(x: Tensor<D>) -> Option<FloatTensor<Autodiff<Self>>>;
 
-const ON_CPU: &str = "training computes on the CPU backend, with a graph";
+    /// A tensor in no graph; `None` when it is on another backend, or in one.
+    fn plain<const D: usize>(x: Tensor<D>) -> Option<FloatTensor<Self>>;
+
+    /// Gives a tensor in a graph back.
+    fn back<const D: usize>(x: FloatTensor<Autodiff<Self>>) -> Tensor<D>;
+}
+
+/// Makes tensors of a backend reachable.
+macro_rules! reach {
+    ($backend:ty) => {
+        impl Reach for $backend {
+            fn on_graph<const D: usize>(x: Tensor<D>) -> Option<FloatTensor<Autodiff<Self>>> {
+                x.try_into_primitive::<Autodiff<Self>>().ok()
+            }
+
+            fn plain<const D: usize>(x: Tensor<D>) -> Option<FloatTensor<Self>> {
+                x.try_into_primitive::<Self>().ok()
+            }
+
+            fn back<const D: usize>(x: FloatTensor<Autodiff<Self>>) -> Tensor<D> {
+                Tensor::from_primitive::<Autodiff<Self>>(x)
+            }
+        }
+    };
+}
+
+reach!(burn::backend::Flex);
+#[cfg(feature = "cuda")]
+reach!(burn::backend::Cuda);
+
+const ONE_BACKEND: &str = "all tensors of a pass are on one backend, in a graph in training";
 
 /// A segment of a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +86,21 @@ pub(super) fn record<const D: usize, const E: usize>(
     training: Training,
     forward: impl Fn(&mut Pass<'_>, Tensor<D>) -> Tensor<E> + Send + Sync + 'static,
 ) -> Tensor<E> {
+    #[cfg(feature = "cuda")]
+    if <burn::backend::Cuda as Reach>::on_graph(x.clone()).is_some() {
+        return record_on::<burn::backend::Cuda, D, E>(pass, x, training, forward);
+    }
+    record_on::<burn::backend::Flex, D, E>(pass, x, training, forward)
+}
+
+fn record_on<B: Reach, const D: usize, const E: usize>(
+    pass: &mut Pass<'_>,
+    x: Tensor<D>,
+    training: Training,
+    forward: impl Fn(&mut Pass<'_>, Tensor<D>) -> Tensor<E> + Send + Sync + 'static,
+) -> Tensor<E> {
     let plain: Arc<[Tensor<1>]> = pass.weights.iter().cloned().map(constant).collect();
-    let mut again = Again::<D, E, _> {
+    let mut again = Again::<B, D, E, _> {
         layout: pass.layout.clone(),
         settings: pass.settings.clone(),
         training,
@@ -63,6 +108,7 @@ pub(super) fn record<const D: usize, const E: usize>(
         leaves: Vec::new(),
         x: constant(x.clone()),
         forward,
+        backend: PhantomData,
     };
     let mut inside =
         Pass::new(&again.layout, &plain, Some(training)).with_settings(&again.settings);
@@ -77,13 +123,13 @@ pub(super) fn record<const D: usize, const E: usize>(
         .into_iter()
         .filter(|&i| pass.weights[i].is_require_grad());
     let leaves: Vec<_> = leaves
-        .map(|i| (i, on_graph(pass.weights[i].clone())))
+        .map(|i| (i, on_graph::<B, 1>(pass.weights[i].clone())))
         .collect();
     if leaves.is_empty() && !x.is_tracked() {
         return y;
     }
     again.leaves = leaves.iter().map(|(i, leaf)| (*i, leaf.id())).collect();
-    let x = on_graph(x);
+    let x = on_graph::<B, D>(x);
     // Gradients of leaves are registered by their ids; one of them as a parent makes the operation part of the graph
     // where the input is not.
     let parents = [
@@ -92,8 +138,8 @@ pub(super) fn record<const D: usize, const E: usize>(
             .first()
             .map_or_else(|| x.node(), |(_, leaf)| leaf.node()),
     ];
-    let y = y.inner().try_into_primitive::<Flex>().expect(ON_CPU);
-    let y = match Recompute
+    let y = B::plain(y.inner()).expect(ONE_BACKEND);
+    let y = match Recompute(PhantomData::<B>)
         .prepare::<NoCheckpointing>(parents)
         .compute_bound()
         .stateful()
@@ -101,7 +147,7 @@ pub(super) fn record<const D: usize, const E: usize>(
         OpsKind::Tracked(prepared) => prepared.finish(Arc::new(again), y),
         OpsKind::UnTracked(prepared) => prepared.finish(y),
     };
-    Tensor::from_primitive::<Autodiff<Flex>>(y)
+    B::back(y)
 }
 
 /// The numbers of `x`, which no gradient flows through. They stay with the backend that makes graphs: for some operations
@@ -110,8 +156,8 @@ fn constant<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     x.inner().autodiff()
 }
 
-fn on_graph<const D: usize>(x: Tensor<D>) -> FloatTensor<Autodiff<Flex>> {
-    x.try_into_primitive::<Autodiff<Flex>>().expect(ON_CPU)
+fn on_graph<B: Reach, const D: usize>(x: Tensor<D>) -> FloatTensor<Autodiff<B>> {
+    B::on_graph(x).expect(ONE_BACKEND)
 }
 
 /// More operations than any layer puts between a parameter in the bucket and where it is used.
@@ -120,29 +166,29 @@ const DEPTH: usize = 16;
 /// `x` behind so many operations. The backend takes operations in the order of their depth in the graph, and the sum of
 /// three gradients depends on the order. In the whole graph the input of a segment is deeper than any parameter; in the
 /// graph of its own it has to be too.
-fn deepened<const D: usize>(x: Tensor<D>) -> Tensor<D> {
-    (0..DEPTH).fold(x, |x, _| through(x, None))
+fn deepened<B: Reach, const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    (0..DEPTH).fold(x, |x, _| through::<B, D>(x, None))
 }
 
 /// `x`, whose gradient is said to be `gradient`, where there is one, and in any case is not touched: an operation of the
 /// library might lay its numbers out otherwise, and the order of later sums follows from that.
-fn through<const D: usize>(x: Tensor<D>, gradient: Option<Numbers>) -> Tensor<D> {
-    let x = on_graph(x);
-    let prepared = Through.prepare::<NoCheckpointing>([x.node()]);
+fn through<B: Reach, const D: usize>(x: Tensor<D>, gradient: Option<FloatTensor<B>>) -> Tensor<D> {
+    let x = on_graph::<B, D>(x);
+    let prepared = Through(PhantomData::<B>).prepare::<NoCheckpointing>([x.node()]);
     let x = x.into_primitive();
     let x = match prepared.compute_bound().stateful() {
         OpsKind::Tracked(prepared) => prepared.finish(gradient, x),
         OpsKind::UnTracked(prepared) => prepared.finish(x),
     };
-    Tensor::from_primitive::<Autodiff<Flex>>(x)
+    B::back(x)
 }
 
 /// The operation that changes no number.
 #[derive(Debug)]
-struct Through;
+struct Through<B>(PhantomData<B>);
 
-impl Backward<Flex, 1> for Through {
-    type State = Option<Numbers>;
+impl<B: Reach> Backward<B, 1> for Through<B> {
+    type State = Option<FloatTensor<B>>;
 
     fn backward(
         self,
@@ -150,19 +196,19 @@ impl Backward<Flex, 1> for Through {
         gradients: &mut Gradients,
         _checkpointer: &mut Checkpointer,
     ) {
-        let found = gradients.consume::<Flex>(&ops.node);
+        let found = gradients.consume::<B>(&ops.node);
         if let [Some(x)] = ops.parents {
-            gradients.register::<Flex>(x.id, ops.state.unwrap_or(found));
+            gradients.register::<B>(x.id, ops.state.unwrap_or(found));
         }
     }
 }
 
 /// The operation that stands for a segment in the graph.
 #[derive(Debug)]
-struct Recompute;
+struct Recompute<B>(PhantomData<B>);
 
-impl Backward<Flex, 2> for Recompute {
-    type State = Arc<dyn BackPropagate>;
+impl<B: Reach> Backward<B, 2> for Recompute<B> {
+    type State = Arc<dyn BackPropagate<B>>;
 
     fn backward(
         self,
@@ -170,30 +216,29 @@ impl Backward<Flex, 2> for Recompute {
         gradients: &mut Gradients,
         _checkpointer: &mut Checkpointer,
     ) {
-        let of_output = gradients.consume::<Flex>(&ops.node);
+        let of_output = gradients.consume::<B>(&ops.node);
         let [x, _] = ops.parents;
         let (of_x, of_leaves) = ops.state.back_propagate(of_output, x.is_some());
         if let Some((x, of_x)) = x.zip(of_x) {
-            gradients.register::<Flex>(x.id, of_x);
+            gradients.register::<B>(x.id, of_x);
         }
         for (leaf, of_leaf) in of_leaves {
-            gradients.register::<Flex>(leaf, of_leaf);
+            gradients.register::<B>(leaf, of_leaf);
         }
     }
 }
 
+/// The gradients of a segment's input, where it is wanted, and of parameters.
+type Gradient<B> = (Option<FloatTensor<B>>, Vec<(NodeId, FloatTensor<B>)>);
+
 /// A segment that was computed without a graph.
-trait BackPropagate: fmt::Debug + Send + Sync {
+trait BackPropagate<B: Backend>: fmt::Debug + Send + Sync {
     /// The gradient of the input, where it is `wanted`, and those of the parameters, from that of the output.
-    fn back_propagate(
-        &self,
-        of_output: Numbers,
-        wanted: bool,
-    ) -> (Option<Numbers>, Vec<(NodeId, Numbers)>);
+    fn back_propagate(&self, of_output: FloatTensor<B>, wanted: bool) -> Gradient<B>;
 }
 
 /// All that is needed to compute a segment again.
-struct Again<const D: usize, const E: usize, F> {
+struct Again<B, const D: usize, const E: usize, F> {
     layout: Layout,
     settings: PassSettings,
     training: Training,
@@ -204,9 +249,10 @@ struct Again<const D: usize, const E: usize, F> {
     /// A constant.
     x: Tensor<D>,
     forward: F,
+    backend: PhantomData<fn() -> B>,
 }
 
-impl<const D: usize, const E: usize, F> fmt::Debug for Again<D, E, F> {
+impl<B, const D: usize, const E: usize, F> fmt::Debug for Again<B, D, E, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Again")
             .field("x", &self.x.dims())
@@ -214,15 +260,11 @@ impl<const D: usize, const E: usize, F> fmt::Debug for Again<D, E, F> {
     }
 }
 
-impl<const D: usize, const E: usize, F> BackPropagate for Again<D, E, F>
+impl<B: Reach, const D: usize, const E: usize, F> BackPropagate<B> for Again<B, D, E, F>
 where
     F: Fn(&mut Pass<'_>, Tensor<D>) -> Tensor<E> + Send + Sync,
 {
-    fn back_propagate(
-        &self,
-        of_output: Numbers,
-        wanted: bool,
-    ) -> (Option<Numbers>, Vec<(NodeId, Numbers)>) {
+    fn back_propagate(&self, of_output: FloatTensor<B>, wanted: bool) -> Gradient<B> {
         let mut weights = self.weights.to_vec();
         for &(i, _) in &self.leaves {
             weights[i] = constant(weights[i].clone()).require_grad();
@@ -231,11 +273,11 @@ where
         let x = if wanted { x.require_grad() } else { x };
         let mut pass =
             Pass::new(&self.layout, &weights, Some(self.training)).with_settings(&self.settings);
-        let y = (self.forward)(&mut pass, deepened(x.clone()));
-        let mut gradients = through(y, Some(of_output)).backward();
-        let numbers = |gradient: Tensor<1>| gradient.try_into_primitive::<Flex>().expect(ON_CPU);
+        let y = (self.forward)(&mut pass, deepened::<B, D>(x.clone()));
+        let mut gradients = through::<B, E>(y, Some(of_output)).backward();
+        let numbers = |gradient: Tensor<1>| B::plain(gradient).expect(ONE_BACKEND);
         let of_x = x.grad_remove(&mut gradients);
-        let of_x = of_x.map(|gradient| gradient.try_into_primitive::<Flex>().expect(ON_CPU));
+        let of_x = of_x.map(|gradient| B::plain(gradient).expect(ONE_BACKEND));
         let of_leaves = self.leaves.iter().filter_map(|&(i, leaf)| {
             Some((leaf, numbers(weights[i].grad_remove(&mut gradients)?)))
         });

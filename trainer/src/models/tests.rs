@@ -1,6 +1,7 @@
 //! What holds for every model.
 
 mod causal;
+mod gpu;
 mod samples;
 
 use feedline_schemas::{

@@ -75,6 +75,12 @@ impl Group {
         }
     }
 
+    /// Which of the ranks of its machine this is, from 0: machines have as many each, one after the other.
+    pub(crate) fn local_rank(&self) -> u32 {
+        let rank = self.place().rank % self.local.max(1);
+        u32::try_from(rank).unwrap_or(u32::MAX)
+    }
+
     /// How many of `processors` this rank computes on.
     pub(crate) fn threads_of(&self, processors: usize) -> usize {
         (processors / self.local.max(1)).max(1)

@@ -298,11 +298,17 @@ fn launch_normalize(
     Ok(())
 }
 
+/// Whether NVRTC (`libnvrtc.so`), which compiles kernels when the program runs, can be loaded.
+#[must_use]
+pub fn compiler_is_installed() -> bool {
+    // SAFETY: it opens and closes a library, whose initialisers are NVIDIA's.
+    unsafe { nvrtc::sys::is_culib_present() }
+}
+
 /// The kernels' code for GPUs of a compute capability.
 fn compiled(capability: (i32, i32)) -> Result<Ptx, DeviceFault> {
     let doing = "compile the kernels";
-    // SAFETY: it opens and closes a library, whose initialisers are NVIDIA's.
-    if !unsafe { nvrtc::sys::is_culib_present() } {
+    if !compiler_is_installed() {
         let reason = "NVRTC (`libnvrtc.so`) is not installed; it is part of the CUDA toolkit";
         return Err(DeviceFault::new(doing, reason));
     }

@@ -1,0 +1,99 @@
+//! `train.device`.
+
+use std::{fmt, str::FromStr};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+/// Where a model is computed: `"auto"`, `"cpu"`, `"cuda"` or `"cuda:1"`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub enum DeviceChoice {
+    /// A GPU where the program was built for them and the machine has one, else the processor; the log says which.
+    #[default]
+    Auto,
+    /// The processor.
+    Cpu,
+    /// A GPU: the one with this number, from 0, or the one that the local rank has.
+    Cuda(Option<u32>),
+}
+
+impl DeviceChoice {
+    /// Whether it is the default.
+    #[must_use]
+    pub fn is_auto(&self) -> bool {
+        *self == Self::Auto
+    }
+}
+
+impl fmt::Display for DeviceChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => write!(f, "auto"),
+            Self::Cpu => write!(f, "cpu"),
+            Self::Cuda(None) => write!(f, "cuda"),
+            Self::Cuda(Some(number)) => write!(f, "cuda:{number}"),
+        }
+    }
+}
+
+impl From<DeviceChoice> for String {
+    fn from(choice: DeviceChoice) -> Self {
+        choice.to_string()
+    }
+}
+
+impl FromStr for DeviceChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |digits: &str| digits.parse().ok().map(|n| Self::Cuda(Some(n)));
+        let known = match text {
+            "auto" => Some(Self::Auto),
+            "cpu" => Some(Self::Cpu),
+            "cuda" => Some(Self::Cuda(None)),
+            other => other.strip_prefix("cuda:").and_then(number),
+        };
+        known.ok_or_else(|| {
+            format!("`{text}` is not a device; use `auto`, `cpu`, `cuda`, or `cuda:1` for the second GPU")
+        })
+    }
+}
+
+impl TryFrom<String> for DeviceChoice {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl JsonSchema for DeviceChoice {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "DeviceChoice".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "Where a model is computed: `auto`, `cpu`, `cuda`, or a GPU by its number, such as `cuda:1`.",
+            "pattern": "^(auto|cpu|cuda(:[0-9]+)?)$",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_read_as_they_are_written() {
+        for text in ["auto", "cpu", "cuda", "cuda:0", "cuda:13"] {
+            assert_eq!(text.parse::<DeviceChoice>().unwrap().to_string(), text);
+        }
+        for text in ["", "gpu", "cuda:", "cuda:x", "cuda:-1", "CUDA"] {
+            let refusal = text.parse::<DeviceChoice>().unwrap_err();
+            assert!(refusal.contains(&format!("`{text}`")), "{refusal}");
+        }
+    }
+}

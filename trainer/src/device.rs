@@ -1,0 +1,111 @@
+//! Where a model is computed.
+//!
+//! A GPU is looked for before the tensor library touches it: the library panics where there is no driver.
+
+use burn::tensor::Device;
+use feedline_schemas::config::DeviceChoice;
+
+use crate::error::{Error, config as wrong};
+
+/// A device that is there.
+#[derive(Clone, Debug)]
+pub(crate) struct Backend {
+    pub(crate) device: Device,
+    /// What a person calls it, such as `NVIDIA H200 (cuda:0)`.
+    pub(crate) name: String,
+    /// Whether whole batches are worth more to it than parts of them.
+    pub(crate) is_gpu: bool,
+}
+
+impl Backend {
+    /// The processor.
+    pub(crate) fn cpu() -> Self {
+        Self {
+            device: Device::flex(),
+            name: "cpu".to_owned(),
+            is_gpu: false,
+        }
+    }
+
+    /// What `train.device` asks for; `local_rank` is the process's number among those of its machine.
+    ///
+    /// # Errors
+    /// [`Error::Config`] when a GPU is asked for and this build knows none, or there is no driver, compiler or GPU of that
+    /// number.
+    pub(crate) fn choose(choice: DeviceChoice, local_rank: u32) -> Result<Self, Error> {
+        let refused = |reason| wrong("device", format!("{reason}, or set it to `cpu`"));
+        let backend = match choice {
+            DeviceChoice::Cpu => Self::cpu(),
+            DeviceChoice::Cuda(number) => gpu(number.unwrap_or(local_rank)).map_err(refused)?,
+            DeviceChoice::Auto => gpu(local_rank).unwrap_or_else(|reason| {
+                tracing::debug!(reason, "computing on the processor");
+                Self::cpu()
+            }),
+        };
+        tracing::info!(device = backend.name, "computing");
+        Ok(backend)
+    }
+}
+
+/// GPU number `ordinal`, or why there is none and what to do.
+#[cfg(not(feature = "cuda"))]
+fn gpu(_ordinal: u32) -> Result<Backend, String> {
+    Err("no GPU: this program was built without them; build it with `--features cuda`".to_owned())
+}
+
+/// GPU number `ordinal`, or why there is none and what to do.
+#[cfg(feature = "cuda")]
+fn gpu(ordinal: u32) -> Result<Backend, String> {
+    use feedline_loader::device::cuda::{Cuda, compiler_is_installed};
+
+    let absent = |what: &str| format!("no GPU: {what}");
+    let open = Cuda::open(ordinal as usize).and_then(|cuda| cuda.name());
+    let name = open.map_err(|error| match error {
+        feedline_loader::Error::NoDevice { reason } => absent(&format!(
+            "{reason}; install the driver, or choose one of the GPUs that `nvidia-smi` lists"
+        )),
+        other => absent(&format!("{other}; look at `nvidia-smi`")),
+    })?;
+    // Kernels are compiled when they are first used.
+    let headers = cubecl::cuda::install::cuda_path().map(|path| path.join("include"));
+    if !headers.is_some_and(|path| path.join("cuda_runtime.h").exists()) {
+        return Err(absent(
+            "the headers of CUDA, which its compiler reads, are not in `$CUDA_PATH/include` or `/usr/local/cuda/include`; \
+             install the packages `cuda-nvrtc` and `cuda-cudart-dev`, or set CUDA_PATH",
+        ));
+    }
+    if !compiler_is_installed() {
+        return Err(absent(
+            "its compiler (`libnvrtc.so`) is not found; install the package `cuda-nvrtc`, or add its folder to \
+             LD_LIBRARY_PATH",
+        ));
+    }
+    Ok(Backend {
+        device: Device::cuda(ordinal as usize),
+        name: format!("{name} (cuda:{ordinal})"),
+        is_gpu: true,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_processor_is_always_there() {
+        let backend = Backend::choose(DeviceChoice::Cpu, 3).unwrap();
+        assert_eq!(backend.name, "cpu");
+        assert!(!backend.is_gpu);
+    }
+
+    /// A machine with a GPU would have number 4,000,000 no more than one without.
+    #[test]
+    fn a_gpu_that_is_not_there_is_refused_with_what_to_do() {
+        let refusal = Backend::choose(DeviceChoice::Cuda(Some(4_000_000)), 0).unwrap_err();
+        let message = refusal.to_string();
+        for part in ["`train.device`", "no GPU", "`cpu`"] {
+            assert!(message.contains(part), "{message}");
+        }
+        assert_eq!(refusal.kind(), crate::ErrorKind::Config);
+    }
+}
