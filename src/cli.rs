@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use feedline_schemas::{config::Override, manifest::Split};
+use feedline_schemas::{
+    config::{Override, Precision},
+    manifest::Split,
+};
 
 /// Takes data from the web to the GPU: ingest, preprocess, shards, training.
 #[derive(Debug, Parser)]
@@ -47,6 +50,9 @@ pub(crate) enum Command {
     /// List and compare the pipeline's trainings
     #[command(subcommand)]
     Runs(Runs),
+    /// Take trained weights out of a run
+    #[command(subcommand)]
+    Weights(Weights),
     /// Show what a run would do: where the sources stand, what training would read and hold, how well it would mix
     Plan(Pipeline),
     /// Measure a part of the program
@@ -72,6 +78,42 @@ pub(crate) enum Runs {
         #[command(flatten)]
         options: Options,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Weights {
+    /// Write the best weights as a plain safetensors file
+    Export {
+        #[command(flatten)]
+        pipeline: Pipeline,
+        /// URL or path of the file
+        #[arg(long, value_name = "FILE")]
+        to: String,
+        /// Add the products of the adapters of `[train.lora]` to the weights
+        #[arg(long)]
+        merge_lora: bool,
+        /// Type of the numbers
+        #[arg(long, value_enum, default_value_t = WeightType::F32)]
+        dtype: WeightType,
+    },
+}
+
+/// Type of exported numbers.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum WeightType {
+    F32,
+    Bf16,
+    F16,
+}
+
+impl From<WeightType> for Precision {
+    fn from(name: WeightType) -> Self {
+        match name {
+            WeightType::F32 => Self::F32,
+            WeightType::Bf16 => Self::Bf16,
+            WeightType::F16 => Self::F16,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]

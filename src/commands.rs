@@ -20,7 +20,7 @@ use crate::{
     bench,
     cli::{
         Bench, Cli, Command, Dataset, Ingest, IngestCommand, LoaderBench, Options, Pipeline, Runs,
-        Shards,
+        Shards, Weights,
     },
     environment::Environment,
     exit::Outcome,
@@ -91,6 +91,18 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
             work.eval(split.into()).await
         }
         Command::Runs(runs) => run_runs(runs, tools).await,
+        Command::Weights(Weights::Export {
+            pipeline,
+            to,
+            merge_lora,
+            dtype,
+        }) => {
+            let options = feedline_trainer::ExportOptions {
+                merge_lora,
+                precision: dtype.into(),
+            };
+            Work::load(&pipeline, tools)?.export(&to, options).await
+        }
         Command::Plan(pipeline) => Work::load(&pipeline, tools)?.plan().await,
         Command::Bench(Bench::Loader(options)) => bench_loader(options, tools).await,
     }
@@ -326,6 +338,21 @@ impl<'a> Work<'a> {
         let report = tokio::task::spawn_blocking(evaluate).await?;
         self.tools
             .print(&report.map_err(|e| self.trainer_error(*e))?, self.json)?;
+        Ok(Outcome::Done)
+    }
+
+    async fn export(
+        &self,
+        to: &str,
+        options: feedline_trainer::ExportOptions,
+    ) -> anyhow::Result<Outcome> {
+        let (config, context) = self.training()?;
+        let export =
+            move || feedline_trainer::export(&config, None, options, &context).map_err(Box::new);
+        let file = tokio::task::spawn_blocking(export).await?;
+        let file = file.map_err(|e| self.trainer_error(*e))?;
+        let (folder, name) = feedline_trainer::weights_file(to);
+        self.tools.open(folder)?.put(name, file.into()).await?;
         Ok(Outcome::Done)
     }
 

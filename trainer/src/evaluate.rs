@@ -5,6 +5,7 @@ use feedline_schemas::{config::TrainConfig, manifest::Split, report::EvalReport}
 use crate::{
     Context, Group,
     checkpoint::{BEST_PATH, Checkpoints, Snapshot},
+    engine::Engine,
     error::Error,
     model::Build,
     parallel::Ranks,
@@ -49,11 +50,7 @@ pub fn evaluate_with(
     let opened = Opened::open(config, context, &[split])?;
     let _runtime = opened.runtime.enter();
     let engine = opened.engine(build)?;
-    let keep = config.checkpoint.keep;
-    let parameters = engine.model().layout().entries();
-    let state = opened.plan.settings.optimizer_state(&engine.trained());
-    let checkpoints = Checkpoints::new(opened.folder.clone(), parameters, state, keep);
-    let (checkpoint, snapshot) = kept(&opened.plan, &opened.folder, &checkpoints)?;
+    let (checkpoint, snapshot) = best(&opened, &engine)?;
     let bucket = snapshot.best.unwrap_or(snapshot.parameters);
     let at = (snapshot.header.step, snapshot.header.epoch);
     let ranks = Ranks::alone();
@@ -84,6 +81,18 @@ pub fn evaluate_with(
         worst: evaluation.worst(),
         checkpoint,
     })
+}
+
+/// The snapshot that holds the best weights of a run, and where it is.
+///
+/// # Errors
+/// [`Error::NoCheckpoint`], or what storage says.
+pub(crate) fn best(opened: &Opened, engine: &Engine) -> Result<(String, Snapshot), Error> {
+    let keep = opened.plan.settings.config().checkpoint.keep;
+    let parameters = engine.model().layout().entries();
+    let state = opened.plan.settings.optimizer_state(&engine.trained());
+    let checkpoints = Checkpoints::new(opened.folder.clone(), parameters, state, keep);
+    kept(&opened.plan, &opened.folder, &checkpoints)
 }
 
 /// The snapshot that holds the best weights, and where it is.

@@ -41,6 +41,7 @@ mod device;
 mod engine;
 mod error;
 mod evaluate;
+mod export;
 mod init;
 mod input;
 pub mod layers;
@@ -81,6 +82,7 @@ pub use burn::tensor;
 pub use crate::{
     error::{Error, ErrorKind},
     evaluate::{evaluate, evaluate_with},
+    export::{ExportOptions, export},
     init::split as weights_file,
     loaders::settings as loader_settings,
     model::{Build, Input, Model, Objective, Shape, TokenInput},

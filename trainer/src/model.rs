@@ -11,7 +11,7 @@
 use std::fmt::Debug;
 
 use burn::tensor::{Int, Tensor};
-use feedline_schemas::ids::Seed;
+use feedline_schemas::{config::LoraConfig, ids::Seed};
 
 pub(crate) use crate::layers::{Parameter, bucket_len};
 use crate::{
@@ -146,6 +146,42 @@ pub enum Shape {
         /// Number of ids there are.
         vocabulary: usize,
     },
+}
+
+/// A model with adapters.
+#[derive(Debug)]
+struct Adapted {
+    model: Box<dyn Model>,
+    layout: Layout,
+}
+
+impl Model for Adapted {
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn forward(&self, pass: &mut Pass<'_>, input: &Input) -> Tensor<2> {
+        self.model.forward(pass, input)
+    }
+
+    fn objective(&self) -> Objective {
+        self.model.objective()
+    }
+}
+
+/// The model with the adapters that `config` names, if any.
+///
+/// # Errors
+/// [`Error::Config`] for a pattern that describes no fully connected layer.
+pub(crate) fn adapted(
+    model: Box<dyn Model>,
+    config: Option<&LoraConfig>,
+) -> Result<Box<dyn Model>, Error> {
+    let Some(config) = config else {
+        return Ok(model);
+    };
+    let layout = model.layout().adapted(config)?;
+    Ok(Box::new(Adapted { model, layout }))
 }
 
 /// Builds a model for samples of a shape and a number of outputs.

@@ -94,12 +94,8 @@ impl Settings {
     }
 
     /// How batches are cut into parts on the rank at `place`.
-    pub(crate) const fn cut(&self, place: Place) -> Cut {
-        Cut {
-            least: self.config.parallel.parts as usize,
-            place,
-            ..Cut::BY_SHAPE
-        }
+    pub(crate) fn cut(&self, place: Place) -> Cut {
+        cut(&self.config, place)
     }
 
     /// Whether a checkpoint is due after `step` steps.
@@ -163,6 +159,9 @@ pub(crate) fn check(config: &TrainConfig) -> Result<(), Error> {
         1,
         u64::from(BATCH_MAX),
     )?;
+    if let Some(rows) = config.micro_batch {
+        whole("micro_batch", u64::from(rows), 1, u64::from(BATCH_MAX))?;
+    }
     whole("epochs", config.epochs, 1, u64::MAX)?;
     above_zero("learning_rate", config.learning_rate)?;
     schedule::resolve(&config.schedule)?;
@@ -172,6 +171,11 @@ pub(crate) fn check(config: &TrainConfig) -> Result<(), Error> {
     loss::check(&config.loss)?;
     optimizer::resolve(&config.optimizer)?;
     check_loss_scale(config)?;
+    if let Some(lora) = &config.lora {
+        whole("lora.rank", u64::from(lora.rank), 1, 65_536)?;
+        above_zero("lora.alpha", lora.alpha)?;
+        share("lora.dropout", lora.dropout)?;
+    }
     within(
         "clip_norm",
         config.clip_norm,
@@ -200,6 +204,16 @@ fn check_loss_scale(config: &TrainConfig) -> Result<(), Error> {
     }
 }
 
+/// How batches are cut into parts on the rank at `place`.
+pub(crate) fn cut(config: &TrainConfig, place: Place) -> Cut {
+    Cut {
+        least: config.parallel.parts as usize,
+        rows_max: config.micro_batch.map_or(usize::MAX, |rows| rows as usize),
+        place,
+        ..Cut::BY_SHAPE
+    }
+}
+
 /// How passes of a model with this layout compute. `config` need not be resolved.
 ///
 /// # Errors
@@ -207,7 +221,7 @@ fn check_loss_scale(config: &TrainConfig) -> Result<(), Error> {
 pub(crate) fn passes(config: &TrainConfig, layout: &Layout) -> Result<PassSettings, Error> {
     let passes = PassSettings::new(layout, &config.model.checkpoint)?;
     let passes = passes.with_precision(config.precision);
-    passes.with_frozen(layout, &config.freeze)
+    passes.with_frozen(layout, &config.freeze, config.lora.as_ref())
 }
 
 fn check_parallel(parallel: &ParallelConfig) -> Result<(), Error> {
@@ -319,7 +333,7 @@ pub(crate) fn name_of(kind: &impl Serialize) -> String {
 mod tests {
     use super::*;
     use crate::ErrorKind;
-    use feedline_schemas::config::{AverageConfig, LossKind, LossScaleConfig};
+    use feedline_schemas::config::{AverageConfig, LoraConfig, LossKind, LossScaleConfig};
     use feedline_schemas::ids::Seed;
 
     const TASK: Task = Task::Regression {
@@ -398,6 +412,16 @@ mod tests {
             ("train.clip_norm", refused(|c| c.clip_norm = f64::NAN)),
             ("train.log_every", refused(|c| c.log_every = 0)),
             ("train.parallel.parts", refused(|c| c.parallel.parts = 0)),
+            ("train.micro_batch", refused(|c| c.micro_batch = Some(0))),
+            (
+                "train.lora.rank",
+                refused(|c| {
+                    c.lora = Some(LoraConfig {
+                        rank: 0,
+                        ..LoraConfig::default()
+                    });
+                }),
+            ),
             ("train.parallel.parts", refused(|c| c.parallel.parts = 6)),
             (
                 "train.metrics_listen",
@@ -450,6 +474,8 @@ mod tests {
         assert_ne!(plain, name(|c| c.parallel.parts = 8, 1));
         assert_eq!(plain, name(|c| c.parallel.timeout_seconds = 8, 1));
         assert_eq!(plain, name(|c| c.device = DeviceChoice::Cpu, 1));
+        assert_ne!(plain, name(|c| c.micro_batch = Some(32), 1));
+        assert_ne!(plain, name(|c| c.lora = Some(LoraConfig::default()), 1));
         assert_eq!(
             plain,
             name(|c| c.loss.r#type = Some(LossKind::Mse), 1),

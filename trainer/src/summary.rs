@@ -15,7 +15,7 @@ use crate::{
     error::{Error, config as wrong},
     layers::{self, LayerFacts, PassSettings},
     loaders::Loaders,
-    models, optimizer,
+    model, models, optimizer,
     parallel::Place,
     plan,
     run_folder::runtime,
@@ -80,10 +80,11 @@ pub fn summary(config: &TrainConfig, layout: &Layout, threads: usize) -> Result<
     let filled = models::filled(config);
     let shape = plan::shape(layout, config);
     let model = models::build(&filled, shape, outputs(filled.r#type, layout)?)?;
+    let model = model::adapted(model, config.lora.as_ref())?;
     let model_layout = model.layout();
     let numbers = model_layout.len() as u64;
     let rows = config.batch_size as usize;
-    let least = config.parallel.parts as usize;
+    let least = settings::cut(config, Place::ALONE).least(rows);
     let all_parts = part_count(shape, rows, model_layout.len(), least);
     let part = rows.div_ceil(all_parts);
     let parts = all_parts.min(threads.max(1)) as u64;
@@ -269,6 +270,17 @@ model mlp
         };
         assert_eq!((of(64, 8).parts, of(64, 8).part_rows), (1, 64));
         assert_eq!((of(1024, 8).parts, of(1024, 8).part_rows), (8, 128));
+        let config = TrainConfig {
+            batch_size: 1024,
+            micro_batch: Some(100),
+            ..TrainConfig::default()
+        };
+        let capped = summary(&config, &ROWS, 8).unwrap();
+        assert_eq!((capped.parts, capped.part_rows), (8, 64));
+        assert_eq!(
+            2 * capped.memory.activations,
+            of(1024, 8).memory.activations
+        );
         let [one, two] = [1, 2].map(|threads| of(1024, threads).memory);
         assert_eq!(two.activations, 2 * one.activations);
         assert_eq!(

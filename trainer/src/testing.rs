@@ -365,6 +365,8 @@ pub(crate) fn engine(plan: &Plan) -> Engine {
 fn engine_at(plan: &Plan, place: Place) -> Engine {
     let config = &plan.settings.config().model;
     let model = models::build(config, plan.shape(), plan.outputs()).unwrap();
+    let lora = plan.settings.config().lora.as_ref();
+    let model = crate::model::adapted(model, lora).unwrap();
     let passes = settings::passes(plan.settings.config(), model.layout()).unwrap();
     Engine::new(model, plan.settings.loss().clone())
         .with_passes(passes)

@@ -18,7 +18,7 @@ use crate::{
     init::Weights,
     input::Normalisation,
     loaders::Loaders,
-    model::Build,
+    model::{self, Build},
     models, optimizer,
     parallel::Group,
     plan::Plan,
@@ -203,6 +203,7 @@ impl Opened {
             Some(build) => build(shape, outputs).map_err(|error| *error)?,
             None => models::build(&config.model, shape, outputs)?,
         };
+        let model = model::adapted(model, config.lora.as_ref())?;
         let passes = settings::passes(config, model.layout())?;
         optimizer::check_groups(&config.optimizer, &passes.trained(model.layout()))?;
         let processors = thread::available_parallelism().map_or(1, NonZero::get);

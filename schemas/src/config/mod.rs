@@ -8,6 +8,7 @@ mod dataset;
 mod device;
 mod init;
 mod load;
+mod lora;
 mod loss;
 mod model;
 mod optimizer;
@@ -30,6 +31,7 @@ pub use self::{
     device::DeviceChoice,
     init::InitConfig,
     load::{ConfigError, Loaded, Override, load},
+    lora::LoraConfig,
     loss::{ClassWeightRule, ClassWeights, LossConfig, LossKind},
     model::{
         ActivationKind, BranchConfig, ModelConfig, ModelKind, NormKind, PicturesConfig, PoolKind,

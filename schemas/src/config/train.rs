@@ -7,6 +7,7 @@ use super::{
     average::AverageConfig,
     device::DeviceChoice,
     init::InitConfig,
+    lora::LoraConfig,
     loss::LossConfig,
     model::{ModelConfig, PicturesConfig},
     optimizer::OptimizerConfig,
@@ -35,6 +36,11 @@ pub struct TrainConfig {
     pub loss: LossConfig,
     /// Samples in a global batch, 1 to 1,048,576. Default 256.
     pub batch_size: u32,
+    /// Most samples that one thread computes at a time, 1 to 1,048,576: less memory. The batch stays as it is and its
+    /// gradients are accumulated, but batch norm sees so many samples at a time. Changing it makes another run. Default:
+    /// chosen by the shape of the samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub micro_batch: Option<u32>,
     /// Most epochs, at least 1. Default 20.
     pub epochs: u64,
     /// Seed of initialization, dropout and order. Default 0.
@@ -51,6 +57,9 @@ pub struct TrainConfig {
     /// keep nothing for the backward pass. Running statistics of batch norm still follow the batches. Default none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub freeze: Vec<String>,
+    /// Low-rank adaptation. Absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lora: Option<LoraConfig>,
     /// Optimizer.
     pub optimizer: OptimizerConfig,
     /// Type that products are computed in: `f32`, `bf16` or `f16`. Default `f32`.
@@ -88,12 +97,14 @@ impl Default for TrainConfig {
             pictures: PicturesConfig::default(),
             loss: LossConfig::default(),
             batch_size: 256,
+            micro_batch: None,
             epochs: 20,
             seed: Seed::new(0),
             learning_rate: 1e-3,
             schedule: ScheduleConfig::default(),
             init: None,
             freeze: Vec::new(),
+            lora: None,
             optimizer: OptimizerConfig::default(),
             precision: Precision::default(),
             loss_scale: None,

@@ -110,6 +110,8 @@ pub(crate) struct Cut {
     pub(crate) least: usize,
     /// Whether there are more of them where the shape says so: what is computed on several threads is cut.
     pub(crate) by_shape: bool,
+    /// Most rows of a part, at least 1.
+    pub(crate) rows_max: usize,
     /// Whose parts.
     pub(crate) place: Place,
 }
@@ -119,8 +121,15 @@ impl Cut {
     pub(crate) const BY_SHAPE: Self = Self {
         least: 1,
         by_shape: true,
+        rows_max: usize::MAX,
         place: Place::ALONE,
     };
+
+    /// Fewest parts of a batch of `rows`, a power of two.
+    pub(crate) fn least(self, rows: usize) -> usize {
+        let parts = rows.div_ceil(self.rows_max).next_power_of_two();
+        self.least.max(parts)
+    }
 
     /// This rank's parts, in rows of `samples`, for a model with so many parameters. Some may be without rows.
     pub(super) fn parts(self, samples: Samples<'_>, parameters: usize) -> Vec<Range<usize>> {
@@ -134,14 +143,15 @@ impl Cut {
                 least
             }
         };
-        let parts = count(of, self.least);
+        let parts = count(of, self.least(of));
         if parts.is_multiple_of(world) {
             let each = parts / world;
             let border = |part: usize| (part * of / parts).saturating_sub(first).min(rows);
             let parts = rank * each..(rank + 1) * each;
             parts.map(|p| border(p)..border(p + 1)).collect()
         } else {
-            let parts = count(rows, 1);
+            let alone = Self { least: 1, ..self };
+            let parts = count(rows, alone.least(rows));
             let border = |part: usize| part * rows / parts;
             (0..parts).map(|p| border(p)..border(p + 1)).collect()
         }
@@ -270,6 +280,29 @@ mod tests {
                 let together = parts_of_all(rows, least, world);
                 assert_eq!(together, alone, "{rows} rows on {world} ranks");
             }
+        }
+    }
+
+    #[test]
+    fn parts_have_at_most_the_rows_of_a_micro_batch() {
+        for (rows, rows_max, world, expected) in [
+            (1000, 40, 1, 32),
+            (1000, 100, 2, 8),
+            (1000, 100, 3, 4),
+            (7, 1, 1, 8),
+            (5, 9, 1, 1),
+        ] {
+            let x = vec![0.0; rows / world];
+            let samples = Samples::of_rows(&x, 1, Targets::Numbers(&x)).within(0, rows);
+            let place = Place { rank: 0, world };
+            let cut = Cut {
+                rows_max,
+                place,
+                ..Cut::BY_SHAPE
+            };
+            let parts = cut.parts(samples, 10);
+            assert!(parts.iter().all(|part| part.len() <= rows_max), "{parts:?}");
+            assert_eq!(parts.len(), expected);
         }
     }
 

@@ -370,8 +370,11 @@ fn of_rank(kind: ModelKind, shape: Shape, batch: Samples<'_>, place: Place) -> V
         ..TrainConfig::default()
     };
     let model = models::build(&models::filled(&config), shape, 5).unwrap();
-    let engine =
-        Engine::new(model, LossKind::CrossEntropy.into()).with_cut(Cut { least: 8, place });
+    let engine = Engine::new(model, LossKind::CrossEntropy.into()).with_cut(Cut {
+        least: 8,
+        place,
+        ..Cut::BY_SHAPE
+    });
     let bucket = engine.model().initial(Seed::new(2));
     let mut gradient = vec![0.0; bucket.len()];
     let border = |rank: usize| rank * batch.rows() / place.world;

@@ -75,6 +75,7 @@ pub struct Builder {
     dropouts: usize,
     facts: Vec<LayerFacts>,
     segments: Vec<SegmentFacts>,
+    linears: Vec<usize>,
 }
 
 impl Builder {
@@ -153,6 +154,11 @@ impl Builder {
         });
     }
 
+    /// Says that a parameter is the weight of a fully connected layer, `[in, out]`.
+    pub(super) fn linear(&mut self, weight: Slot) {
+        self.linears.push(weight.0);
+    }
+
     /// The next place where dropout draws.
     pub(super) fn dropout_site(&mut self) -> usize {
         self.dropouts += 1;
@@ -183,6 +189,9 @@ impl Builder {
             trained,
             facts: self.facts.into(),
             segments: self.segments.into(),
+            linears: self.linears.into(),
+            adapters: Arc::default(),
+            dropouts: self.dropouts,
         }
     }
 
@@ -205,6 +214,77 @@ pub struct Layout {
     trained: usize,
     facts: Arc<[LayerFacts]>,
     segments: Arc<[SegmentFacts]>,
+    /// Weights of fully connected layers.
+    pub(super) linears: Arc<[usize]>,
+    pub(super) adapters: Arc<[Adapter]>,
+    /// Places where dropout draws, without those of adapters.
+    pub(super) dropouts: usize,
+}
+
+/// What is added to a fully connected layer; its parameters by their numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Adapter {
+    /// Weight of the layer.
+    pub(super) weight: usize,
+    /// `[in, rank]`.
+    pub(super) a: usize,
+    /// `[rank, out]`.
+    pub(super) b: usize,
+    /// Factor of the product.
+    pub(super) scale: f64,
+    /// Share of the input that is dropped.
+    pub(super) dropout: f64,
+    /// Where it draws.
+    pub(super) site: usize,
+}
+
+/// A layout to which parameters are added.
+#[derive(Debug)]
+pub(super) struct Parts {
+    layout: Layout,
+    /// Parameters without buffers, and what they begin as.
+    parameters: Vec<(Parameter, Initial)>,
+    pub(super) facts: Vec<LayerFacts>,
+    pub(super) adapters: Vec<Adapter>,
+}
+
+impl Parts {
+    /// Adds a parameter that weight decay applies to; its number.
+    pub(super) fn add(&mut self, name: String, shape: [usize; 2], initial: Initial) -> usize {
+        let begin = self.parameters.last().map_or(0, |(last, _)| last.range.end);
+        let parameter = Parameter {
+            name,
+            shape: shape.to_vec(),
+            range: begin..begin + shape[0] * shape[1],
+            decays: true,
+        };
+        self.parameters.push((parameter, initial));
+        self.parameters.len() - 1
+    }
+
+    /// The layout, with the buffers behind all parameters.
+    pub(super) fn finish(self) -> Layout {
+        let trained = self.parameters.len();
+        let buffers = self.layout.trained..self.layout.entries.len();
+        let (mut entries, mut initial): (Vec<_>, Vec<_>) = self.parameters.into_iter().unzip();
+        for i in buffers {
+            let begin = bucket_len(&entries);
+            let buffer = &self.layout.entries[i];
+            entries.push(Parameter {
+                range: begin..begin + buffer.range.len(),
+                ..buffer.clone()
+            });
+            initial.push(self.layout.initial[i]);
+        }
+        Layout {
+            entries: entries.into(),
+            initial: initial.into(),
+            trained,
+            facts: self.facts.into(),
+            adapters: self.adapters.into(),
+            ..self.layout
+        }
+    }
 }
 
 impl Layout {
@@ -245,6 +325,35 @@ impl Layout {
     #[must_use]
     pub fn facts(&self) -> &[LayerFacts] {
         &self.facts
+    }
+
+    /// The layout, to be extended.
+    pub(super) fn taken_apart(&self) -> Parts {
+        let initial = self.initial.iter().copied();
+        Parts {
+            layout: self.clone(),
+            parameters: self
+                .trained_entries()
+                .iter()
+                .cloned()
+                .zip(initial)
+                .collect(),
+            facts: self.facts.to_vec(),
+            adapters: Vec::new(),
+        }
+    }
+
+    /// The layout with its first `parameters` parameters and without adapters.
+    pub(super) fn without_adapters(&self, parameters: usize) -> Self {
+        let mut parts = self.taken_apart();
+        parts.parameters.truncate(parameters);
+        parts.finish()
+    }
+
+    /// Whether an entry is an adapter's.
+    pub(crate) fn is_adapter(&self, entry: usize) -> bool {
+        let mut adapters = self.adapters.iter();
+        adapters.any(|adapter| adapter.a == entry || adapter.b == entry)
     }
 
     /// What may be computed again in the backward pass.

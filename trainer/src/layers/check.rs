@@ -2,7 +2,7 @@
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use feedline_schemas::{
-    config::{DeviceChoice, Precision},
+    config::{DeviceChoice, LoraConfig, Precision},
     ids::{Seed, Step},
 };
 
@@ -38,7 +38,10 @@ impl<L, const D: usize> Bench<L, D> {
     fn new(shape: [usize; D], build: impl Fn(&mut Builder) -> L) -> Self {
         let mut builder = Builder::new();
         let (segment, layer) = builder.segment("layer", &shape[1..], build);
-        let layout = builder.finish();
+        Self::of(shape, segment, layer, builder.finish())
+    }
+
+    fn of(shape: [usize; D], segment: Segment, layer: L, layout: Layout) -> Self {
         let mut bucket = layout.initial(Seed::new(2));
         let trained = layout.trained_len();
         for (i, (value, noise)) in bucket.iter_mut().zip(uniform(100_000, 50)).enumerate() {
@@ -194,7 +197,51 @@ pub(crate) fn check<L, const D: usize, const E: usize>(
 ) where
     L: Clone + Send + Sync + 'static,
 {
+    check_bench(&Bench::new(shape, build), 4.0, forward);
+}
+
+/// The same with adapters.
+pub(crate) fn check_adapted<L, const D: usize, const E: usize>(
+    config: &LoraConfig,
+    shape: [usize; D],
+    build: impl Fn(&mut Builder) -> L,
+    forward: impl Fn(&L, &mut Pass<'_>, Tensor<D>) -> Tensor<E> + Clone + Send + Sync + 'static,
+) where
+    L: Clone + Send + Sync + 'static,
+{
     let bench = Bench::new(shape, build);
+    let layout = bench.layout.adapted(config).unwrap();
+    let bench = Bench::of(shape, bench.segment, bench.layer, layout);
+    // There is one product more, one after the other.
+    check_bench(&bench, 6.0, forward);
+}
+
+/// Outputs with adapters, and with their products added to the weights.
+pub(crate) fn outputs_adapted<L: Clone, const D: usize, const E: usize>(
+    config: &LoraConfig,
+    shape: [usize; D],
+    build: impl Fn(&mut Builder) -> L,
+    forward: impl Fn(&L, &mut Pass<'_>, Tensor<D>) -> Tensor<E>,
+) -> (Vec<f64>, Vec<f64>) {
+    let bench = Bench::new(shape, build);
+    let layout = bench.layout.adapted(config).unwrap();
+    let adapted = Bench::of(shape, bench.segment, bench.layer.clone(), layout);
+    let (layout, bucket) = adapted.layout.merged(&adapted.bucket);
+    assert_eq!(layout.entries(), bench.layout.entries());
+    let x = wide(&bench.x);
+    let of = |bench: &Bench<L, D>, bucket: &[f32]| {
+        bench.outputs(&forward, &wide(bucket), &x, training())
+    };
+    (of(&adapted, &adapted.bucket), of(&bench, &bucket))
+}
+
+fn check_bench<L, const D: usize, const E: usize>(
+    bench: &Bench<L, D>,
+    roundings: f64,
+    forward: impl Fn(&L, &mut Pass<'_>, Tensor<D>) -> Tensor<E> + Clone + Send + Sync + 'static,
+) where
+    L: Clone + Send + Sync + 'static,
+{
     let of = |checkpoint: &[&str], precision| {
         let checkpoint: Vec<String> = checkpoint.iter().map(ToString::to_string).collect();
         bench.gradients(&Device::flex(), forward.clone(), &checkpoint, precision)
@@ -218,7 +265,10 @@ pub(crate) fn check<L, const D: usize, const E: usize>(
             "{precision:?}, computed again: other bits"
         );
         let error = kept.error(&found);
-        assert!(error <= 4.0 * rounding, "{precision:?}: error {error}");
+        assert!(
+            error <= roundings * rounding,
+            "{precision:?}: error {error}"
+        );
     }
     let Gradients {
         outputs,

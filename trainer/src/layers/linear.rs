@@ -3,7 +3,7 @@
 use crate::number::exact_len;
 use burn::tensor::{Tensor, module};
 
-use super::{Builder, Initial, Pass, Slot};
+use super::{Builder, Initial, Pass, Slot, lora};
 
 /// How large a layer's first weights are. Biases begin at 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -67,6 +67,7 @@ impl Linear {
             weight: b.parameter("weight", &[from, out], true, gain.initial(from, out)),
             bias: bias.then(|| b.parameter("bias", &[out], false, Initial::Constant(0.0))),
         });
+        builder.linear(layer.weight);
         let output: Vec<usize> = before.iter().copied().chain([out]).collect();
         let parameters = from * out + if bias { out } else { 0 };
         builder.note(
@@ -85,7 +86,12 @@ impl Linear {
         let given = x.dtype();
         let bias = self.bias.map(|slot| pass.for_product(pass.parameter(slot)));
         let weight = pass.for_product(pass.parameter(self.weight));
-        module::linear(pass.for_product(x), weight, bias).cast(given)
+        let added = lora::added(pass, self.weight, &x);
+        let y = module::linear(pass.for_product(x), weight, bias);
+        match added {
+            Some(added) => (y + added).cast(given),
+            None => y.cast(given),
+        }
     }
 }
 

@@ -19,6 +19,7 @@ mod conv;
 mod embedding;
 mod kernel;
 mod linear;
+mod lora;
 mod lstm;
 mod norm;
 mod pass;

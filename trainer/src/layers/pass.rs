@@ -3,7 +3,7 @@
 use std::{cell::RefCell, collections::BTreeSet, sync::Arc};
 
 use burn::tensor::{DType, Tensor, TensorData};
-use feedline_schemas::config::Precision;
+use feedline_schemas::config::{LoraConfig, Precision};
 use rayon::prelude::*;
 
 use super::{
@@ -50,17 +50,32 @@ impl PassSettings {
         })
     }
 
-    /// The same, with parameters whose name one of `patterns` describes left as they are.
+    /// The same, with parameters whose name one of `patterns` describes left as they are; with adapters, all but those
+    /// and what they let train besides.
     ///
     /// # Errors
     /// [`Error::Config`] for a pattern that describes none, and when nothing is left to train.
-    pub(crate) fn with_frozen(self, layout: &Layout, patterns: &[String]) -> Result<Self, Error> {
+    pub(crate) fn with_frozen(
+        self,
+        layout: &Layout,
+        patterns: &[String],
+        lora: Option<&LoraConfig>,
+    ) -> Result<Self, Error> {
         let names = layout
             .trained_entries()
             .iter()
             .map(|entry| entry.name.as_str());
         pattern::check("freeze", "parameter", patterns, names.clone())?;
-        let frozen: Arc<[bool]> = names.map(|name| pattern::any(patterns, name)).collect();
+        if let Some(lora) = lora {
+            pattern::check("lora.train", "parameter", &lora.train, names.clone())?;
+        }
+        let adapts = |(i, name): (usize, &str)| {
+            lora.is_none_or(|lora| layout.is_adapter(i) || pattern::any(&lora.train, name))
+        };
+        let frozen = names
+            .enumerate()
+            .map(|(i, name)| pattern::any(patterns, name) || !adapts((i, name)));
+        let frozen: Arc<[bool]> = frozen.collect();
         if !frozen.is_empty() && frozen.iter().all(|frozen| *frozen) {
             let reason = "it names all parameters; leave one to train";
             return Err(crate::error::config("freeze", reason));

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use feedline_schemas::{
     checkpoint::CheckpointHeader,
     config::{
-        AverageConfig, ClassWeightRule, ClassWeights, LossKind, LossScaleConfig, NormKind,
-        OptimizerKind, ParameterGroup, Precision, ScheduleKind, TrainConfig,
+        AverageConfig, ClassWeightRule, ClassWeights, LoraConfig, LossKind, LossScaleConfig,
+        NormKind, OptimizerKind, ParameterGroup, Precision, ScheduleKind, TrainConfig,
     },
     manifest::Split,
     report::TrainReport,
@@ -805,5 +805,18 @@ fn frozen_parameters_stay_as_they_were_and_the_optimizer_knows_nothing_of_them()
     }
     let moment = file.tensor("optimizer.all.first_moment").unwrap();
     assert_eq!(moment.shape(), [moved]);
+    check_resumed(&config, regression, &[Fault::StopAt(5)]);
+}
+
+#[test]
+fn a_run_with_adapters_that_is_stopped_and_resumed_has_the_same_bits() {
+    let config = TrainConfig {
+        lora: Some(LoraConfig {
+            dropout: 0.2,
+            ..LoraConfig::default()
+        }),
+        micro_batch: Some(16),
+        ..config()
+    };
     check_resumed(&config, regression, &[Fault::StopAt(5)]);
 }

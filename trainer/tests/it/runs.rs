@@ -9,13 +9,17 @@ use std::{
 };
 
 use feedline_schemas::{
-    config::{InitConfig, LoaderSettings, ModelConfig, ScheduleConfig, TrainConfig},
+    config::{
+        InitConfig, LoaderSettings, LoraConfig, ModelConfig, Precision, ScheduleConfig, TrainConfig,
+    },
     ids::Seed,
     manifest::Split,
     progress::{Event, Progress, Silent},
 };
 use feedline_storage::{Effect, Faults, Operation, Rule, Store, StoreOptions, clock::SystemClock};
-use feedline_trainer::{Context, Error, ErrorKind, Group, Resume, evaluate, train, weights_file};
+use feedline_trainer::{
+    Context, Error, ErrorKind, ExportOptions, Group, Resume, evaluate, export, train, weights_file,
+};
 use tokio::runtime::Runtime;
 
 use crate::dataset::{Kind, publish, publish_rows};
@@ -454,4 +458,105 @@ fn a_run_that_begins_with_the_weights_of_another_predicts_the_same_to_the_bit() 
         error.contains("`train.freeze`: it names all parameters"),
         "{error}"
     );
+}
+
+/// Reads a safetensors file with the Python library: the sum of each tensor by name. `None` without it.
+fn sums_by_python(bytes: &[u8]) -> Option<BTreeMap<String, f64>> {
+    const PROGRAM: &str = "import sys, json, safetensors.numpy as s\n\
+        t = s.load(sys.stdin.buffer.read())\n\
+        print(json.dumps({k: float(v.astype('float64').sum()) for k, v in t.items()}))";
+    let python = std::env::var_os("FEEDLINE_PYTHON").unwrap_or_else(|| "python3".into());
+    let process = std::process::Command::new(python)
+        .args(["-c", PROGRAM])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn();
+    let mut process = process.ok()?;
+    std::io::Write::write_all(&mut process.stdin.take()?, bytes).ok()?;
+    let output = process.wait_with_output().ok()?;
+    output
+        .status
+        .success()
+        .then(|| serde_json::from_slice(&output.stdout).unwrap())
+}
+
+#[test]
+fn adapters_are_trained_alone_and_an_export_with_them_merged_predicts_the_same() {
+    let lora = TrainConfig {
+        lora: Some(LoraConfig {
+            rank: 2,
+            dropout: 0.1,
+            targets: vec!["layer.0".into(), "layer.1".into()],
+            train: vec!["layer.2.*".into()],
+            ..LoraConfig::default()
+        }),
+        precision: Precision::F32,
+        ..config()
+    };
+    let context = context(Kind::Classification);
+    let report = train(&lora, Resume::Fresh, &context).unwrap();
+    let options = ExportOptions {
+        merge_lora: true,
+        ..ExportOptions::default()
+    };
+    let merged = export(&lora, None, options, &context).unwrap();
+    let names: Vec<String> = {
+        let file = safetensors::SafeTensors::deserialize(&merged).unwrap();
+        file.names().iter().map(ToString::to_string).collect()
+    };
+    assert!(
+        names.iter().all(|name| !name.contains("lora")) && names.len() == 6,
+        "{names:?}"
+    );
+    match sums_by_python(&merged) {
+        Some(sums) => {
+            let file = safetensors::SafeTensors::deserialize(&merged).unwrap();
+            for (name, tensor) in file.iter() {
+                let words = tensor.data().chunks_exact(4);
+                let sum: f64 = words
+                    .map(|word| f64::from(f32::from_le_bytes(word.try_into().unwrap())))
+                    .sum();
+                assert!((sums[name] - sum).abs() < 1e-9, "{name}");
+            }
+        }
+        None => println!("skipped: Python has no safetensors"),
+    }
+    let weights = Store::memory();
+    block_on(weights.put("merged.safetensors", merged.into())).unwrap();
+    let context = Context {
+        weights: Some(weights),
+        ..context
+    };
+    let again = TrainConfig {
+        init: Some(InitConfig {
+            from: "memory:///merged.safetensors".into(),
+            rename: vec![],
+            strict: true,
+            replace: vec![],
+        }),
+        epochs: 1,
+        learning_rate: 1e-30,
+        ..config()
+    };
+    let second = train(&again, Resume::Fresh, &context).unwrap();
+    for (name, value) in &report.test {
+        assert!((second.test[name] - value).abs() < 1e-5, "{name}");
+    }
+    let error = export(&again, None, options, &context)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("`train.lora`"), "{error}");
+    // Exported as it is, it predicts the same to the bit.
+    let plain = export(&again, None, ExportOptions::default(), &context).unwrap();
+    block_on(
+        context
+            .weights
+            .as_ref()
+            .unwrap()
+            .put("merged.safetensors", plain.into()),
+    )
+    .unwrap();
+    let third = train(&again, Resume::Continue, &context).unwrap();
+    assert_eq!(third.test, second.test);
 }
