@@ -71,8 +71,8 @@ pub(crate) struct Session<'a, D> {
     best: Option<Numbers>,
     gradient: Vec<f32>,
     meter: Meter,
-    /// Whether the ranks agreed to stop.
-    stopping: bool,
+    /// Whether the ranks agreed in the last step to stop.
+    agreed_to_stop: bool,
 }
 
 impl<'a, D: Data> Session<'a, D> {
@@ -127,7 +127,7 @@ impl<'a, D: Data> Session<'a, D> {
             best: None,
             gradient: vec![0.0; len],
             meter: Meter::new(now),
-            stopping: false,
+            agreed_to_stop: false,
             plan,
             data,
             folder,
@@ -212,7 +212,7 @@ impl<'a, D: Data> Session<'a, D> {
                 batch_number - 1,
             )))??;
             self.step(&batch)?;
-            if self.stopping {
+            if self.stopping() {
                 return Err(self.interrupt()?);
             }
             if self.plan.settings.checkpoint_due(self.position.step) && batch_number < per_epoch {

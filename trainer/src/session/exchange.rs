@@ -15,11 +15,10 @@ impl<D: Data> Session<'_, D> {
     /// stop. What only concerns this rank's rows stays.
     pub(super) fn exchange(&mut self, computed: Computed) -> Result<Computed, Error> {
         let ranks = self.watch.ranks;
-        let stop = self.watch.stop.load(Ordering::Relaxed);
         if !ranks.are_many() {
-            self.stopping = stop;
             return Ok(computed);
         }
+        let stop = self.watch.stop.load(Ordering::Relaxed);
         self.at(Phase::Exchanging);
         let start = self.watch.clock.monotonic();
         let stop = if stop { 1.0 } else { 0.0 };
@@ -31,7 +30,7 @@ impl<D: Data> Session<'_, D> {
         ranks.all_reduce(&mut self.gradient)?;
         buffers.copy_from_slice(&self.gradient[parameters..]);
         self.gradient[parameters..].fill(0.0);
-        self.stopping = stops > 0.0;
+        self.agreed_to_stop = stops > 0.0;
         let spent = self.watch.clock.monotonic().saturating_sub(start);
         self.meter.exchanged(spent);
         Ok(Computed {
@@ -40,6 +39,15 @@ impl<D: Data> Session<'_, D> {
             buffers,
             ..computed
         })
+    }
+
+    /// Whether to stop after a step: what many ranks agreed on in it, or one alone is told.
+    pub(super) fn stopping(&self) -> bool {
+        if self.watch.ranks.are_many() {
+            self.agreed_to_stop
+        } else {
+            self.watch.stop.load(Ordering::Relaxed)
+        }
     }
 
     /// The losses and keys of the whole batch, from those of this rank.
