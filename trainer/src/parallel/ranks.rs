@@ -290,7 +290,9 @@ impl Drop for Ranks {
     }
 }
 
+// Numbers are sent little-endian, as they lie in memory.
+const _: () = assert!(cfg!(target_endian = "little"));
+
 fn to_bytes(values: &[f32]) -> Vec<u8> {
-    let bytes = values.iter().flat_map(|value| value.to_le_bytes());
-    bytes.collect()
+    bytemuck::cast_slice(values).to_vec()
 }

@@ -4,10 +4,7 @@ use std::{collections::BTreeMap, sync::atomic::Ordering};
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{
-    Session,
-    shares::{eight, four},
-};
+use super::{Session, shares};
 use crate::{data::Data, engine::Computed, error::Error, parallel::Phase};
 
 impl<D: Data> Session<'_, D> {
@@ -57,8 +54,8 @@ impl<D: Data> Session<'_, D> {
         keys: &[u64],
     ) -> Result<(Vec<f32>, Vec<u64>), Error> {
         let ranks = self.watch.ranks;
-        let losses = four(ranks, losses, f32::to_le_bytes, f32::from_le_bytes)?;
-        Ok((losses, eight(ranks, keys)?))
+        let losses = shares::of_all(ranks, losses)?;
+        Ok((losses, shares::of_all(ranks, keys)?))
     }
 
     /// Compares the weights of all ranks, bit by bit.
@@ -70,8 +67,8 @@ impl<D: Data> Session<'_, D> {
         if !ranks.are_many() {
             return Ok(());
         }
-        let bytes: Vec<u8> = self.bucket.iter().flat_map(|w| w.to_le_bytes()).collect();
-        let hashes = ranks.gather(xxh3_128(&bytes).to_le_bytes().to_vec())?;
+        let hash = xxh3_128(bytemuck::cast_slice(&self.bucket));
+        let hashes = ranks.gather(hash.to_le_bytes().to_vec())?;
         let odd = odd_ones(&hashes);
         if odd.is_empty() {
             return Ok(());

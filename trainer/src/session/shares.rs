@@ -1,5 +1,7 @@
 //! What ranks found of their shares of a batch, put together in row order.
 
+use bytemuck::Pod;
+
 use crate::{
     data::{Batch, Targets},
     engine::{Engine, Prediction},
@@ -50,29 +52,15 @@ impl Shares {
     ) -> Result<Self, Error> {
         let stop = if stop { 1.0 } else { 0.0 };
         let [weight, stops] = ranks.sums([prediction.weight, stop])?;
-        let outputs = four(
-            ranks,
-            &prediction.outputs,
-            f32::to_le_bytes,
-            f32::from_le_bytes,
-        )?;
-        let losses = four(
-            ranks,
-            &prediction.losses,
-            f32::to_le_bytes,
-            f32::from_le_bytes,
-        )?;
+        let outputs = of_all(ranks, &prediction.outputs)?;
+        let losses = of_all(ranks, &prediction.losses)?;
         let targets = match batch.samples().targets {
             Targets::None => Values::None,
-            Targets::Numbers(y) => {
-                Values::Numbers(four(ranks, y, f32::to_le_bytes, f32::from_le_bytes)?)
-            }
-            Targets::Classes(y) => {
-                Values::Classes(four(ranks, y, i32::to_le_bytes, i32::from_le_bytes)?)
-            }
+            Targets::Numbers(y) => Values::Numbers(of_all(ranks, y)?),
+            Targets::Classes(y) => Values::Classes(of_all(ranks, y)?),
         };
-        let keys = eight(ranks, batch.keys())?;
-        let origins = eight(ranks, batch.origins())?;
+        let keys = of_all(ranks, batch.keys())?;
+        let origins = of_all(ranks, batch.origins())?;
         // Added up in row order, as one rank does.
         let weight = engine.weight_of(targets.borrowed()).unwrap_or(weight);
         Ok(Self {
@@ -90,22 +78,10 @@ impl Shares {
 }
 
 /// The values of all ranks, in rank order.
-pub(super) fn four<T: Copy>(
-    ranks: &Ranks,
-    values: &[T],
-    to: impl Fn(T) -> [u8; 4],
-    from: impl Fn([u8; 4]) -> T,
-) -> Result<Vec<T>, Error> {
-    let bytes = values.iter().flat_map(|value| to(*value)).collect();
-    let bytes = ranks.gather(bytes)?.concat();
-    let (words, _) = bytes.as_chunks::<4>();
-    Ok(words.iter().map(|word| from(*word)).collect())
-}
-
-/// The numbers of all ranks, in rank order.
-pub(super) fn eight(ranks: &Ranks, values: &[u64]) -> Result<Vec<u64>, Error> {
-    let bytes = values.iter().flat_map(|value| value.to_le_bytes());
-    let bytes = ranks.gather(bytes.collect())?.concat();
-    let (words, _) = bytes.as_chunks::<8>();
-    Ok(words.iter().map(|word| u64::from_le_bytes(*word)).collect())
+pub(super) fn of_all<T: Pod>(ranks: &Ranks, values: &[T]) -> Result<Vec<T>, Error> {
+    let bytes = ranks
+        .gather(bytemuck::cast_slice(values).to_vec())?
+        .concat();
+    let values = bytes.chunks_exact(size_of::<T>());
+    Ok(values.map(bytemuck::pod_read_unaligned).collect())
 }

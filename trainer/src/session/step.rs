@@ -56,7 +56,8 @@ impl<D: Data> Session<'_, D> {
         for (what, value) in [("loss", loss), ("gradient norm", norm)] {
             if !value.is_finite() && !dropped {
                 let (losses, keys) = self.of_all(&losses, batch.keys())?;
-                return Err(self.not_finite(what, value, Split::Train, &losses, &keys));
+                let at = (taken, self.position.epoch);
+                return Err(not_finite(at, what, value, Split::Train, &losses, &keys));
             }
         }
         let rate = self.schedule.rate(taken, &self.position.plateau);
@@ -139,24 +140,6 @@ impl<D: Data> Session<'_, D> {
         loss_scale::good(config, state);
         step.get() - state.dropped
     }
-
-    fn not_finite(
-        &self,
-        what: &'static str,
-        value: f64,
-        split: Split,
-        losses: &[f32],
-        keys: &[u64],
-    ) -> Error {
-        not_finite(
-            (self.position.step, self.position.epoch),
-            what,
-            value,
-            split,
-            losses,
-            keys,
-        )
-    }
 }
 
 /// The error for a loss or gradient that is not finite. Names the samples whose own loss is not, or else the first.
@@ -168,23 +151,15 @@ pub(super) fn not_finite(
     losses: &[f32],
     keys: &[u64],
 ) -> Error {
-    let bad = losses
-        .iter()
-        .zip(keys)
-        // Tokens have a loss each, not one per row.
-        .filter(|(loss, _)| losses.len() == keys.len() && !loss.is_finite())
-        .map(|(_, key)| key);
-    let mut named: Vec<String> = bad
-        .take(KEYS_NAMED)
-        .map(|key| format!("`{key:016x}`"))
-        .collect();
+    // Tokens have a loss each, not one per row.
+    let by_row = losses.len() == keys.len();
+    let bad = losses.iter().zip(keys);
+    let bad = bad.filter(|(loss, _)| by_row && !loss.is_finite());
+    let mut named: Vec<u64> = bad.map(|(_, key)| *key).take(KEYS_NAMED).collect();
     if named.is_empty() {
-        named = keys
-            .iter()
-            .take(KEYS_NAMED)
-            .map(|key| format!("`{key:016x}`"))
-            .collect();
+        named = keys.iter().copied().take(KEYS_NAMED).collect();
     }
+    let named: Vec<String> = named.iter().map(|key| format!("`{key:016x}`")).collect();
     Error::NotFinite {
         step: at.0,
         epoch: at.1,

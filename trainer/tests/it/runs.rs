@@ -424,12 +424,7 @@ fn a_run_that_begins_with_the_weights_of_another_predicts_the_same_to_the_bit() 
         ..context
     };
     let config = TrainConfig {
-        init: Some(InitConfig {
-            from: format!("memory:///{name}"),
-            rename: vec![],
-            strict: true,
-            replace: vec![],
-        }),
+        init: Some(all_of(&format!("memory:///{name}"))),
         epochs: 1,
         // Too small to move a weight.
         learning_rate: 1e-30,
@@ -458,6 +453,16 @@ fn a_run_that_begins_with_the_weights_of_another_predicts_the_same_to_the_bit() 
         error.contains("`train.freeze`: it names all parameters"),
         "{error}"
     );
+}
+
+/// Weights to begin with: all that a file holds.
+fn all_of(url: &str) -> InitConfig {
+    InitConfig {
+        from: url.into(),
+        rename: vec![],
+        strict: true,
+        replace: vec![],
+    }
 }
 
 /// Reads a safetensors file with the Python library: the sum of each tensor by name. `None` without it.
@@ -529,12 +534,7 @@ fn adapters_are_trained_alone_and_an_export_with_them_merged_predicts_the_same()
         ..context
     };
     let again = TrainConfig {
-        init: Some(InitConfig {
-            from: "memory:///merged.safetensors".into(),
-            rename: vec![],
-            strict: true,
-            replace: vec![],
-        }),
+        init: Some(all_of("memory:///merged.safetensors")),
         epochs: 1,
         learning_rate: 1e-30,
         ..config()
