@@ -192,6 +192,12 @@ impl Text for TrainReport {
             "data wait",
             format!("{:.1} % of the training time", self.data_wait_share * 100.0),
         )?;
+        if self.skipped_batches > 0 {
+            line(out, "left out", format!("{} batches", self.skipped_batches))?;
+        }
+        if self.rollbacks > 0 {
+            line(out, "went back", format!("{} times", self.rollbacks))?;
+        }
         write_metrics("test", &self.test, &self.baseline, out)?;
         line(out, "checkpoint", &self.checkpoint)?;
         line(out, "metrics", &self.metrics)?;

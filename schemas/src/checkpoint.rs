@@ -52,6 +52,9 @@ pub struct CheckpointHeader {
     pub loss_scale: Option<LossScale>,
     /// Sums of the epoch in progress, so that its mean loss is exact after a resume.
     pub running: RunningLoss,
+    /// What the guard remembers.
+    #[serde(default)]
+    pub guard: GuardState,
     /// xxh3-128 over the tensors' names and bytes, in name order.
     pub tensor_hash: Hash128,
     /// xxh3-128 of the header with this field zero.
@@ -136,4 +139,44 @@ pub struct RunningLoss {
     pub loss_sum: f64,
     /// What it is divided by for the mean: the samples, or their weights.
     pub weight: f64,
+}
+
+/// What the guard against numbers that are not finite and losses that jump remembers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GuardState {
+    /// Steps that the weights know nothing of: their batches were left out, or stepped past when the weights went back.
+    pub dropped: u64,
+    /// Steps whose batches were left out, as far as they still count.
+    pub skipped: Vec<Step>,
+    /// Batches left out since the start.
+    pub skipped_in_all: u64,
+    /// Losses that the mean is taken of, oldest first.
+    pub losses: Vec<f64>,
+    /// Norms of gradients that the mean is taken of, oldest first.
+    pub norms: Vec<f64>,
+    /// Learning rate of the last step.
+    pub rate: f64,
+    /// Losses that were spikes, since one was no higher than the mean.
+    pub spikes: Vec<f64>,
+    /// Steps without a spike since the candidate or the last spike.
+    pub calm: u32,
+    /// Step of the checkpoint that is the next to go back to, once it turns out to be clean.
+    pub candidate: Option<Step>,
+    /// Step of the checkpoint to go back to; 0 is the start.
+    pub anchor: Step,
+    /// When the weights went back.
+    pub rollbacks: Vec<Rollback>,
+    /// Step of the last alarm.
+    pub alarmed: Option<Step>,
+}
+
+/// Weights that went back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rollback {
+    /// Step after which they did.
+    pub step: Step,
+    /// Step whose weights were taken.
+    pub to: Step,
 }

@@ -135,6 +135,12 @@ pub struct TrainReport {
     /// The 20 validation samples with the largest losses under the kept weights; none for tokens.
     #[serde(default)]
     pub worst: Vec<WorstSample>,
+    /// Batches left out, since their loss or gradient was not finite.
+    #[serde(default)]
+    pub skipped_batches: u64,
+    /// Times that the weights went back, since the loss had diverged.
+    #[serde(default)]
+    pub rollbacks: u64,
     /// Share of the training time the trainer waited for batches, 0 to 1.
     pub data_wait_share: f64,
     /// Checkpoint with the kept weights.

@@ -18,7 +18,7 @@ mod saver;
 
 use std::sync::Arc;
 
-use feedline_schemas::{checkpoint::CheckpointHeader, ids::Step};
+use feedline_schemas::{checkpoint::CheckpointHeader, config::CheckpointConfig, ids::Step};
 
 pub(crate) use self::{
     decode::{Expected, decode},
@@ -63,23 +63,40 @@ pub(crate) struct Checkpoints {
     folder: RunFolder,
     layout: Arc<[Parameter]>,
     state: StateLayout,
-    keep: usize,
+    keep: Keep,
+}
+
+/// Which checkpoints are kept.
+#[derive(Clone, Copy, Debug)]
+struct Keep {
+    /// So many of the newest.
+    newest: usize,
+    /// Those after a multiple of so many steps; 0 for none.
+    every_steps: u64,
+}
+
+impl Keep {
+    const fn for_good(self, step: Step) -> bool {
+        self.every_steps > 0 && step.get().is_multiple_of(self.every_steps)
+    }
 }
 
 impl Checkpoints {
-    /// The checkpoints in `folder` of a model with this layout, whose optimizer has state of that layout. The newest
-    /// `keep` are kept.
+    /// The checkpoints in `folder` of a model with this layout, whose optimizer has state of that layout.
     pub(crate) fn new(
         folder: RunFolder,
         layout: &[Parameter],
         state: StateLayout,
-        keep: u32,
+        config: &CheckpointConfig,
     ) -> Self {
         Self {
             folder,
             layout: layout.into(),
             state,
-            keep: keep as usize,
+            keep: Keep {
+                newest: config.keep as usize,
+                every_steps: config.keep_every_steps,
+            },
         }
     }
 
@@ -101,10 +118,10 @@ impl Checkpoints {
     /// # Errors
     /// [`Error::Storage`] when it could not be written; one that could not be removed is only logged.
     pub(crate) fn save(&self, frozen: Frozen) -> Result<(), Error> {
-        let step = frozen.header.step;
+        let header = frozen.header.clone();
         let parts = encode::encode(&self.layout, frozen);
-        self.folder.put_parts(&path(step), parts)?;
-        self.tidy(step);
+        self.folder.put_parts(&path(header.step), parts)?;
+        self.tidy(&header);
         Ok(())
     }
 
@@ -129,24 +146,26 @@ impl Checkpoints {
         decode(&self.folder.url(), bytes, self.expected(&self.state))
     }
 
-    /// Removes what is older than the newest `keep` up to `newest`; a failure is only logged.
-    pub(crate) fn tidy(&self, newest: Step) {
+    /// Removes what is old once the checkpoint with this header is durable; a failure is only logged.
+    pub(crate) fn tidy(&self, newest: &CheckpointHeader) {
         if let Err(error) = self.remove_old(newest) {
             tracing::warn!(%error, "old checkpoints were not removed");
         }
     }
 
-    /// Keeps the newest up to `newest`. Later ones can only be damaged ones that a resume stepped behind: they go when
-    /// training has passed them by overwriting.
-    fn remove_old(&self, newest: Step) -> Result<(), Error> {
+    /// Keeps the newest up to `newest`, those that are kept for good, and what the guard may go back to. Later ones can
+    /// only be damaged ones that a resume stepped behind: they go when training has passed them by overwriting.
+    fn remove_old(&self, newest: &CheckpointHeader) -> Result<(), Error> {
+        let spared = [Some(newest.guard.anchor), newest.guard.candidate];
         let steps: Vec<Step> = self
             .steps()?
             .into_iter()
-            .filter(|step| *step <= newest)
+            .filter(|step| *step <= newest.step)
             .collect();
-        let old = steps.len().saturating_sub(self.keep);
+        let old = steps.len().saturating_sub(self.keep.newest);
         steps[..old]
             .iter()
+            .filter(|step| !spared.contains(&Some(**step)) && !self.keep.for_good(**step))
             .try_for_each(|step| self.folder.delete(&path(*step)))
     }
 
@@ -159,7 +178,20 @@ impl Checkpoints {
         &self,
         usable: impl Fn(&Snapshot) -> Result<(), String>,
     ) -> Result<Option<Snapshot>, Error> {
-        let steps = self.steps()?;
+        self.newest_up_to(Step::new(u64::MAX), usable)
+    }
+
+    /// As [`newest`](Self::newest), of those after at most `last` steps.
+    ///
+    /// # Errors
+    /// As [`newest`](Self::newest).
+    pub(crate) fn newest_up_to(
+        &self,
+        last: Step,
+        usable: impl Fn(&Snapshot) -> Result<(), String>,
+    ) -> Result<Option<Snapshot>, Error> {
+        let mut steps = self.steps()?;
+        steps.retain(|step| *step <= last);
         let mut first_refusal = None;
         for step in steps.iter().rev() {
             let url = self.url(*step);

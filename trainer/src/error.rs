@@ -95,6 +95,37 @@ pub enum Error {
         /// Keys of a few samples as hexadecimal text: those whose own loss is not finite, or else the first ones.
         keys: String,
     },
+    /// Too many batches were left out.
+    #[error(
+        "stopped: more than {max_skipped} batches of {window_steps} steps had to be left out; look at the samples that \
+         `metrics.jsonl` names, lower `train.learning_rate`, or raise `train.guard.max_skipped` and resume"
+    )]
+    TooManySkipped {
+        /// Most that may be left out.
+        max_skipped: u32,
+        /// In so many steps.
+        window_steps: u64,
+        /// The last one.
+        source: Box<Self>,
+    },
+    /// The loss diverged again and again.
+    #[error(
+        "stopped at step `{step}` of epoch `{epoch}`: the loss is `{loss}`, the mean before it rose was `{mean}`, and the \
+         weights went back {rollbacks} times already; lower `train.learning_rate`, clip more \
+         (`train.clip_norm`), or raise `train.guard.max_rollbacks` and resume"
+    )]
+    Diverged {
+        /// Steps taken before this one.
+        step: Step,
+        /// Epoch in progress.
+        epoch: Epoch,
+        /// The loss.
+        loss: f64,
+        /// Mean of the losses before it rose.
+        mean: f64,
+        /// Times that the weights went back before.
+        rollbacks: usize,
+    },
     /// The stop flag was set; everything up to the last step is saved.
     #[error("training was interrupted; resume from `{checkpoint}` with `--resume`")]
     Interrupted {
@@ -190,6 +221,8 @@ impl Error {
             | Self::Rank { .. }
             | Self::Meeting { .. }
             | Self::WeightsDiffer { .. }
+            | Self::TooManySkipped { .. }
+            | Self::Diverged { .. }
             | Self::Runtime(_)
             | Self::Storage(_)
             | Self::Loader(_) => ErrorKind::Other,

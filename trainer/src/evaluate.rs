@@ -88,10 +88,10 @@ pub fn evaluate_with(
 /// # Errors
 /// [`Error::NoCheckpoint`], or what storage says.
 pub(crate) fn best(opened: &Opened, engine: &Engine) -> Result<(String, Snapshot), Error> {
-    let keep = opened.plan.settings.config().checkpoint.keep;
+    let config = &opened.plan.settings.config().checkpoint;
     let parameters = engine.model().layout().entries();
     let state = opened.plan.settings.optimizer_state(&engine.trained());
-    let checkpoints = Checkpoints::new(opened.folder.clone(), parameters, state, keep);
+    let checkpoints = Checkpoints::new(opened.folder.clone(), parameters, state, config);
     kept(&opened.plan, &opened.folder, &checkpoints)
 }
 

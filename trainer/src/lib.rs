@@ -42,6 +42,7 @@ mod engine;
 mod error;
 mod evaluate;
 mod export;
+mod guard;
 mod init;
 mod input;
 pub mod layers;

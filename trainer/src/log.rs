@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use feedline_schemas::ids::{Epoch, Step};
+use feedline_schemas::ids::{Epoch, Sequence, Step};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -67,6 +67,45 @@ pub(crate) enum Line {
         /// Why.
         reason: String,
     },
+    /// A batch was left out, since this said something that is not finite.
+    Skipped {
+        /// The step that it was.
+        step: Step,
+        /// Epoch in progress.
+        epoch: Epoch,
+        /// What.
+        what: &'static str,
+        /// `NaN`, `inf` or `-inf`.
+        value: String,
+        /// A few of its samples: those whose own loss is not finite, or else the first.
+        samples: Vec<NamedSample>,
+    },
+    /// Something is far over its mean.
+    Alarm {
+        /// Step.
+        step: Step,
+        /// Epoch in progress.
+        epoch: Epoch,
+        /// `loss` or `gradient norm`.
+        what: &'static str,
+        /// It.
+        value: f64,
+        /// Mean of those before.
+        mean: f64,
+    },
+    /// The loss diverged: after this step the weights are those of an earlier one.
+    Rollback {
+        /// Step.
+        step: Step,
+        /// Epoch in progress.
+        epoch: Epoch,
+        /// The loss.
+        loss: f64,
+        /// Mean of the losses before it rose.
+        mean: f64,
+        /// Step whose weights were taken.
+        to: Step,
+    },
     /// One epoch.
     Epoch {
         /// The epoch.
@@ -83,6 +122,19 @@ pub(crate) enum Line {
         #[serde(flatten)]
         validation: Metrics,
     },
+}
+
+/// A sample and where it came from.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct NamedSample {
+    /// Its key, 16 hexadecimal digits.
+    pub(crate) key: String,
+    /// Index of its source in the manifest's `sources`.
+    pub(crate) source: u64,
+    /// Log sequence of the batch of that source that it was landed with.
+    pub(crate) sequence: Sequence,
+    /// Its row in that batch.
+    pub(crate) row: u64,
 }
 
 /// A line as it is written.

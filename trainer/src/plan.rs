@@ -2,7 +2,7 @@
 
 use feedline_schemas::{
     Versioned,
-    checkpoint::{CheckpointHeader, EarlyStopping, LossScale, Plateau, RunningLoss},
+    checkpoint::{CheckpointHeader, EarlyStopping, GuardState, LossScale, Plateau, RunningLoss},
     config::TrainConfig,
     ids::{Epoch, Hash128, Step},
     loader_state::LoaderState,
@@ -77,6 +77,15 @@ pub(crate) struct Position {
     pub(crate) loss_scale: Option<LossScale>,
     /// Sums of the epoch in progress.
     pub(crate) running: RunningLoss,
+    /// What the guard remembers.
+    pub(crate) guard: GuardState,
+}
+
+impl Position {
+    /// Updates that made the weights: the steps without those whose batches were left out or stepped past.
+    pub(crate) const fn updates(&self) -> u64 {
+        self.step.get() - self.guard.dropped
+    }
 }
 
 impl Plan {
@@ -155,6 +164,7 @@ impl Plan {
             plateau: position.plateau.clone(),
             loss_scale: position.loss_scale.clone(),
             running: position.running.clone(),
+            guard: position.guard.clone(),
             tensor_hash: Hash128::new(0),
             header_hash: Hash128::new(0),
         }

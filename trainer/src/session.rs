@@ -4,6 +4,7 @@
 //! holds just these, and every step is a pure function of them and of its batch.
 
 mod exchange;
+mod guarding;
 mod measure;
 mod saving;
 mod shares;
@@ -12,7 +13,7 @@ mod step;
 use std::sync::atomic::AtomicBool;
 
 use feedline_schemas::{
-    checkpoint::{BestEpoch, EarlyStopping, Plateau, RunningLoss},
+    checkpoint::{BestEpoch, EarlyStopping, GuardState, Plateau, RunningLoss},
     ids::{Epoch, Step},
     loader_state::LoaderState,
     manifest::Split,
@@ -22,7 +23,7 @@ use feedline_schemas::{
 use feedline_storage::clock::Clock;
 
 pub(crate) use self::measure::evaluate;
-use self::saving::Saving;
+use self::{saving::Saving, step::Taken};
 use crate::{
     average::Average,
     checkpoint::{BEST_PATH, Checkpoints, Numbers, Saver},
@@ -103,7 +104,7 @@ impl<'a, D: Data> Session<'a, D> {
             folder.clone(),
             engine.model().parameters(),
             state,
-            plan.settings.config().checkpoint.keep,
+            &plan.settings.config().checkpoint,
         );
         {
             let mut status = watch.tracker.change();
@@ -121,6 +122,7 @@ impl<'a, D: Data> Session<'a, D> {
                 plateau: Plateau::default(),
                 loss_scale: loss_scale.map(loss_scale::start),
                 running: RunningLoss::default(),
+                guard: GuardState::default(),
             },
             optimizer,
             average: average.map(|config| Average::new(config, bucket.clone())),
@@ -172,6 +174,8 @@ impl<'a, D: Data> Session<'a, D> {
             validation: best_epoch.metrics,
             worst: best_epoch.worst,
             data_wait_share: self.meter.total_wait_share(),
+            skipped_batches: self.position.guard.skipped_in_all,
+            rollbacks: self.position.guard.rollbacks.len() as u64,
             checkpoint: self.folder.url_of(BEST_PATH),
             metrics: self.log.url(),
             report: self.folder.url_of(REPORT_PATH),
@@ -211,12 +215,15 @@ impl<'a, D: Data> Session<'a, D> {
                 self.position.epoch,
                 batch_number - 1,
             )))??;
-            self.step(&batch)?;
+            let taken = self.step(&batch)?;
+            let due =
+                taken == Taken::WentBack || self.plan.settings.checkpoint_due(self.position.step);
+            // What is planned comes first: an interruption must not keep a checkpoint from being one to go back to.
+            if due && batch_number < per_epoch {
+                self.save()?;
+            }
             if self.stopping() {
                 return Err(self.interrupt()?);
-            }
-            if self.plan.settings.checkpoint_due(self.position.step) && batch_number < per_epoch {
-                self.save()?;
             }
         }
         Ok(())
@@ -303,8 +310,9 @@ impl<'a, D: Data> Session<'a, D> {
         {
             let mut status = tracker.change();
             (status.loss, status.data_wait_share) = (Some(loss), self.meter.total_wait_share());
-            let dropped = self.position.loss_scale.as_ref().map(|s| s.dropped);
-            status.skipped_steps = dropped.unwrap_or_default();
+            let guard = &self.position.guard;
+            status.skipped_steps = guard.dropped;
+            status.rollbacks = guard.rollbacks.len() as u64;
         }
         let epoch = self.position.epoch.next();
         let note = format!(

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use feedline_schemas::{
     config::{
-        CheckpointConfig, DeviceChoice, InitConfig, ModelConfig, ParallelConfig, PicturesConfig,
-        Precision, TrainConfig,
+        CheckpointConfig, DeviceChoice, GuardConfig, InitConfig, ModelConfig, ParallelConfig,
+        PicturesConfig, Precision, TrainConfig,
     },
     ids::{Hash128, Step},
 };
@@ -100,8 +100,13 @@ impl Settings {
 
     /// Whether a checkpoint is due after `step` steps.
     pub(crate) const fn checkpoint_due(&self, step: Step) -> bool {
-        let every = self.config.checkpoint.every_steps;
-        every > 0 && step.get().is_multiple_of(every)
+        let CheckpointConfig {
+            every_steps,
+            keep_every_steps,
+            ..
+        } = self.config.checkpoint;
+        // No step is a multiple of 0 but the start, after which none is due.
+        step.get().is_multiple_of(every_steps) || step.get().is_multiple_of(keep_every_steps)
     }
 
     /// Whether ranks compare their weights after `step` steps.
@@ -116,9 +121,15 @@ impl Settings {
 
     /// Name of the run on the dataset with this fingerprint, from weights with the hash `init`: 16 hexadecimal digits. What
     /// changes neither weights nor metrics (`log_every`, `metrics_listen`, `checkpoint`, `model.checkpoint`, the dataset's
-    /// place, how fast it is read) has no part in it.
+    /// place, how fast it is read) has no part in it. When checkpoints are written has, where the weights may go back to
+    /// one.
     pub(crate) fn run_name(&self, fingerprint: Hash128, init: Option<Hash128>) -> String {
         let log_every = TrainConfig::default().log_every;
+        let mut checkpoint = CheckpointConfig::default();
+        if self.config.guard.spike_factor > 0.0 {
+            checkpoint.every_steps = self.config.checkpoint.every_steps;
+            checkpoint.keep_every_steps = self.config.checkpoint.keep_every_steps;
+        }
         let config = TrainConfig {
             dataset: None,
             device: DeviceChoice::default(),
@@ -128,7 +139,8 @@ impl Settings {
             },
             log_every,
             metrics_listen: None,
-            checkpoint: CheckpointConfig::default(),
+            checkpoint,
+            guard: self.config.guard.of_weights(),
             loader: self.config.loader.order(),
             init: self.config.init.clone().map(|init| InitConfig {
                 from: String::new(),
@@ -190,7 +202,29 @@ pub(crate) fn check(config: &TrainConfig) -> Result<(), Error> {
         u64::from(config.checkpoint.keep),
         1,
         u64::from(u32::MAX),
-    )
+    )?;
+    check_guard(&config.guard)
+}
+
+fn check_guard(guard: &GuardConfig) -> Result<(), Error> {
+    let most = 10_000;
+    whole("guard.max_skipped", guard.max_skipped.into(), 0, most)?;
+    whole("guard.window_steps", guard.window_steps, 1, u64::MAX)?;
+    whole("guard.spike_window", guard.spike_window.into(), 2, most)?;
+    whole("guard.spike_steps", guard.spike_steps.into(), 1, most)?;
+    whole("guard.max_rollbacks", guard.max_rollbacks.into(), 0, most)?;
+    for (key, factor) in [
+        ("guard.spike_factor", guard.spike_factor),
+        ("guard.gradient_factor", guard.gradient_factor),
+    ] {
+        within(
+            key,
+            factor,
+            factor == 0.0 || factor >= 1.0,
+            "at least 1, or 0 for none",
+        )?;
+    }
+    Ok(())
 }
 
 fn check_loss_scale(config: &TrainConfig) -> Result<(), Error> {
@@ -333,7 +367,9 @@ pub(crate) fn name_of(kind: &impl Serialize) -> String {
 mod tests {
     use super::*;
     use crate::ErrorKind;
-    use feedline_schemas::config::{AverageConfig, LoraConfig, LossKind, LossScaleConfig};
+    use feedline_schemas::config::{
+        AverageConfig, LoraConfig, LossKind, LossScaleConfig, NotFinitePolicy,
+    };
     use feedline_schemas::ids::Seed;
 
     const TASK: Task = Task::Regression {
@@ -427,6 +463,14 @@ mod tests {
                 "train.metrics_listen",
                 refused(|c| c.metrics_listen = Some("localhost".into())),
             ),
+            (
+                "train.guard.spike_factor",
+                refused(|c| c.guard.spike_factor = 0.5),
+            ),
+            (
+                "train.guard.spike_window",
+                refused(|c| c.guard.spike_window = 1),
+            ),
             ("train.checkpoint.keep", refused(|c| c.checkpoint.keep = 0)),
             (
                 "train.pictures.channels",
@@ -467,8 +511,26 @@ mod tests {
             plain,
             name(|c| c.metrics_listen = Some("[::1]:0".into()), 1)
         );
-        assert_eq!(plain, name(|c| c.checkpoint.every_steps = 7, 1));
         assert_eq!(plain, name(|c| c.model.checkpoint = vec!["*".into()], 1));
+        assert_eq!(plain, name(|c| c.checkpoint.keep = 7, 1));
+        let rest = |c: &mut TrainConfig| {
+            c.guard.not_finite = NotFinitePolicy::Skip;
+            (c.guard.max_skipped, c.guard.max_rollbacks) = (7, 7);
+            (c.guard.window_steps, c.guard.gradient_factor) = (7, 7.0);
+        };
+        assert_eq!(plain, name(rest, 1));
+        assert_ne!(plain, name(|c| c.guard.spike_factor = 7.0, 1));
+        assert_ne!(
+            plain,
+            name(|c| c.checkpoint.every_steps = 7, 1),
+            "it is what weights may go back to"
+        );
+        let unguarded = |c: &mut TrainConfig| c.guard.spike_factor = 0.0;
+        let often = |c: &mut TrainConfig| {
+            (c.guard.spike_factor, c.checkpoint.every_steps) = (0.0, 7);
+            c.guard.spike_steps = 7;
+        };
+        assert_eq!(name(unguarded, 1), name(often, 1));
         assert_eq!(plain, name(|c| c.loader.threads = 7, 1));
         assert_ne!(plain, name(|c| c.loader.window_blocks = 7, 1));
         assert_ne!(plain, name(|c| c.parallel.parts = 8, 1));

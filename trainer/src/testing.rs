@@ -2,6 +2,7 @@
 
 use std::{
     cell::Cell,
+    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -138,6 +139,8 @@ pub(crate) struct Toy {
     pub(crate) seed: Seed,
     pub(crate) fault: Fault,
     pub(crate) stop: Arc<AtomicBool>,
+    /// Training batches, counted from the start of the run, whose targets are a hundred times as large.
+    pub(crate) hard: Range<u64>,
     /// Batches missing at the end of each epoch.
     pub(crate) short_by: u64,
     /// Whose share of the batches it gives.
@@ -186,14 +189,21 @@ impl Data for Toy {
             .map(|number| {
                 let begin = usize::try_from(number).unwrap() * self.batch;
                 let rows = &order[begin..(begin + self.batch).min(order.len())];
-                self.splits[0].pick(
+                let mut batch = self.splits[0].pick(
                     rows,
                     LoaderState {
                         batch: Step::new(number + 1),
                         ..from.clone()
                     },
                     self.place,
-                )
+                );
+                let since_start = from.epoch.get() * self.batches_per_epoch() + number;
+                if let (true, Column::Numbers(y)) =
+                    (self.hard.contains(&since_start), &mut batch.rows.y)
+                {
+                    y.iter_mut().for_each(|y| *y *= 100.0);
+                }
+                batch
             })
             .collect();
         Ok(Box::new(batches.into_iter().map(|batch| {
@@ -293,6 +303,7 @@ pub(crate) fn toy(splits: [Rows; 3], batch: usize) -> Toy {
         seed: Seed::new(5),
         fault: Fault::None,
         stop: Arc::default(),
+        hard: 0..0,
         short_by: 0,
         place: Place::ALONE,
         served: Cell::default(),
@@ -391,6 +402,18 @@ pub(crate) fn train_in(
     resume: Resume,
     store: &Store,
 ) -> Result<TrainReport, Error> {
+    let engine = engine_at(&plan(config, toy), toy.place);
+    train_on((group, engine), config, toy, resume, store)
+}
+
+/// The same, with an engine of one's own.
+pub(crate) fn train_on(
+    (group, engine): (&Group, Engine),
+    config: &TrainConfig,
+    toy: &Toy,
+    resume: Resume,
+    store: &Store,
+) -> Result<TrainReport, Error> {
     let runtime = runtime()?;
     let folder = RunFolder::new(runtime.handle().clone(), store.clone());
     let plan = plan(config, toy);
@@ -402,7 +425,6 @@ pub(crate) fn train_in(
         tracker: &Tracker::default(),
         ranks: &ranks,
     };
-    let engine = engine_at(&plan, toy.place);
     let initial = engine.model().initial(config.seed);
     let session = Session::start(&plan, toy, (engine, initial), &folder, watch);
     let session = match resume {

@@ -6,6 +6,7 @@
 mod average;
 mod dataset;
 mod device;
+mod guard;
 mod init;
 mod load;
 mod lora;
@@ -29,6 +30,7 @@ pub use self::{
         StepConfig, StepKind, Task,
     },
     device::DeviceChoice,
+    guard::{GuardConfig, NotFinitePolicy},
     init::InitConfig,
     load::{ConfigError, Loaded, Override, load},
     lora::LoraConfig,

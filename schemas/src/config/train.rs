@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     average::AverageConfig,
     device::DeviceChoice,
+    guard::GuardConfig,
     init::InitConfig,
     lora::LoraConfig,
     loss::LossConfig,
@@ -82,6 +83,8 @@ pub struct TrainConfig {
     pub metrics_listen: Option<String>,
     /// Checkpoints.
     pub checkpoint: CheckpointConfig,
+    /// What to do about numbers that are not finite and losses that jump.
+    pub guard: GuardConfig,
     /// How the dataset is read.
     pub loader: LoaderSettings,
     /// How a batch is shared.
@@ -114,6 +117,7 @@ impl Default for TrainConfig {
             log_every: 50,
             metrics_listen: None,
             checkpoint: CheckpointConfig::default(),
+            guard: GuardConfig::default(),
             loader: LoaderSettings::default(),
             parallel: ParallelConfig::default(),
         }
@@ -126,8 +130,11 @@ impl Default for TrainConfig {
 pub struct CheckpointConfig {
     /// Steps between checkpoints; one is also written after each epoch. 0: only after epochs. Default 0.
     pub every_steps: u64,
-    /// Newest checkpoints kept besides the best, at least 1. Default 3.
+    /// Newest checkpoints kept besides the best, at least 1; one or two more are kept where the weights may have to go
+    /// back to them (`train.guard`). Default 3.
     pub keep: u32,
+    /// Checkpoints after a multiple of so many steps are written, and kept for good; 0 for none. Default 0.
+    pub keep_every_steps: u64,
 }
 
 impl Default for CheckpointConfig {
@@ -135,6 +142,7 @@ impl Default for CheckpointConfig {
         Self {
             every_steps: 0,
             keep: 3,
+            keep_every_steps: 0,
         }
     }
 }

@@ -54,6 +54,7 @@ fn header(loss_sum: f64, loss: f64, metric: f64) -> CheckpointHeader {
             loss_sum,
             weight: 3.0,
         },
+        guard: Default::default(),
     })
 }
 

@@ -5,7 +5,21 @@ use std::{collections::BTreeMap, sync::atomic::Ordering};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::{Session, shares};
-use crate::{data::Data, engine::Computed, error::Error, parallel::Phase};
+use crate::{
+    data::{Batch, Data},
+    engine::Computed,
+    error::Error,
+    parallel::Phase,
+};
+
+/// What a batch that went wrong is named by.
+pub(super) struct RowsOfAll {
+    /// Of each row, or of each predicted token.
+    pub(super) losses: Vec<f32>,
+    pub(super) keys: Vec<u64>,
+    /// Packed.
+    pub(super) origins: Vec<u64>,
+}
 
 impl<D: Data> Session<'_, D> {
     /// Makes of this rank's gradient, buffers and sums those of the global batch, and finds out whether any rank is to
@@ -47,15 +61,14 @@ impl<D: Data> Session<'_, D> {
         }
     }
 
-    /// The losses and keys of the whole batch, from those of this rank.
-    pub(super) fn of_all(
-        &self,
-        losses: &[f32],
-        keys: &[u64],
-    ) -> Result<(Vec<f32>, Vec<u64>), Error> {
+    /// What is known of the rows of the whole batch, from what this rank knows of its own.
+    pub(super) fn of_all(&self, losses: &[f32], batch: &D::Batch) -> Result<RowsOfAll, Error> {
         let ranks = self.watch.ranks;
-        let losses = shares::of_all(ranks, losses)?;
-        Ok((losses, shares::of_all(ranks, keys)?))
+        Ok(RowsOfAll {
+            losses: shares::of_all(ranks, losses)?,
+            keys: shares::of_all(ranks, batch.keys())?,
+            origins: shares::of_all(ranks, batch.origins())?,
+        })
     }
 
     /// Compares the weights of all ranks, bit by bit.

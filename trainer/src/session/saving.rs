@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use feedline_schemas::{
-    checkpoint::{EarlyStopping, Plateau, RunningLoss},
+    checkpoint::{EarlyStopping, GuardState, Plateau, RunningLoss},
     ids::{Epoch, Step},
     loader_state::LoaderState,
 };
@@ -11,9 +11,10 @@ use feedline_schemas::{
 use super::Session;
 use crate::{
     average::Average,
-    checkpoint::{Frozen, Job, Numbers, Saved, Saver, Snapshot, Snapshots},
+    checkpoint::{Checkpoints, Frozen, Job, Numbers, Saved, Saver, Snapshot, Snapshots},
     data::Data,
     error::Error,
+    guard,
     log::{Line, MetricsLog},
     parallel::Phase,
     plan::Position,
@@ -22,6 +23,9 @@ use crate::{
 
 /// Waits between the tries of a checkpoint that must not be missed: the first, the last, and one before leaving.
 const WAITS_MS: [u64; 5] = [100, 200, 400, 800, 1600];
+
+/// Says why a checkpoint cannot be used, if so.
+type Usable<'c> = &'c dyn Fn(&Snapshot) -> Result<(), String>;
 
 /// What is written, and what is durable.
 #[derive(Debug)]
@@ -45,6 +49,11 @@ impl Saving {
         }
     }
 
+    /// The run's checkpoints.
+    pub(super) const fn checkpoints(&self) -> &Checkpoints {
+        self.saver.checkpoints()
+    }
+
     /// Remembers what became of a job; gives back what went wrong.
     fn heard(&mut self, saved: Saved, tracker: &Tracker) -> Option<Error> {
         {
@@ -64,7 +73,8 @@ impl<D: Data> Session<'_, D> {
     /// # Errors
     /// [`Error::AllDamaged`] or [`Error::Storage`].
     pub(crate) fn resume(mut self) -> Result<Self, Error> {
-        let Some(snapshot) = self.newest()? else {
+        let newest = self.agreed(|checkpoints, usable| checkpoints.newest(usable))?;
+        let Some(snapshot) = newest else {
             return Ok(self);
         };
         let Snapshot {
@@ -74,6 +84,10 @@ impl<D: Data> Session<'_, D> {
             average,
             best,
         } = snapshot;
+        // A process may have died between writing this checkpoint and removing an old one.
+        if self.watch.ranks.leads() {
+            self.saving.checkpoints().tidy(&header);
+        }
         let config = self.plan.settings.config().average.clone();
         self.average = config
             .zip(average)
@@ -98,16 +112,13 @@ impl<D: Data> Session<'_, D> {
             plateau: header.plateau,
             loss_scale: header.loss_scale.or(self.position.loss_scale),
             running: header.running,
+            guard: header.guard,
         };
         let best = self.position.early_stopping.best.clone();
         self.watch
             .tracker
             .at(self.position.step, self.position.epoch);
         self.watch.tracker.change().best = best;
-        // A process may have died between writing this checkpoint and removing an old one.
-        if self.watch.ranks.leads() {
-            self.saving.saver.checkpoints().tidy(header.step);
-        }
         self.saving.durable = Some((header.step, header.epoch));
         tracing::info!(
             step = header.step.get(),
@@ -122,7 +133,7 @@ impl<D: Data> Session<'_, D> {
     /// # Errors
     /// [`Error::RunExists`] or [`Error::Storage`].
     pub(crate) fn fresh(self) -> Result<Self, Error> {
-        if self.watch.ranks.leads() && self.saving.saver.checkpoints().any()? {
+        if self.watch.ranks.leads() && self.saving.checkpoints().any()? {
             return Err(Error::RunExists {
                 url: self.folder.url(),
             });
@@ -131,12 +142,15 @@ impl<D: Data> Session<'_, D> {
         Ok(self)
     }
 
-    /// The newest checkpoint that can be used, as the first rank finds it.
-    fn newest(&self) -> Result<Option<Snapshot>, Error> {
+    /// The checkpoint that the first rank finds with `find`, of those that it may use, on all ranks.
+    pub(super) fn agreed(
+        &self,
+        find: impl FnOnce(&Checkpoints, Usable<'_>) -> Result<Option<Snapshot>, Error>,
+    ) -> Result<Option<Snapshot>, Error> {
         let ranks = self.watch.ranks;
-        let checkpoints = self.saving.saver.checkpoints();
+        let checkpoints = self.saving.checkpoints();
         if ranks.leads() {
-            let found = checkpoints.newest(|snapshot| self.plan.accepts(snapshot))?;
+            let found = find(checkpoints, &|snapshot| self.plan.accepts(snapshot))?;
             if ranks.are_many() {
                 let bytes = found
                     .as_ref()
@@ -158,6 +172,8 @@ impl<D: Data> Session<'_, D> {
     pub(super) fn save(&mut self) -> Result<(), Error> {
         self.at(Phase::Saving);
         self.compare_weights()?;
+        let config = &self.plan.settings.config().guard;
+        guard::planned(config, &mut self.position.guard, self.position.step);
         if !self.watch.ranks.leads() {
             return Ok(());
         }
@@ -272,6 +288,7 @@ impl<D: Data> Session<'_, D> {
             plateau: Plateau::default(),
             loss_scale: None,
             running: RunningLoss::default(),
+            guard: GuardState::default(),
         });
         Some(Frozen {
             header,
@@ -295,7 +312,7 @@ impl<D: Data> Session<'_, D> {
 
     /// The error to leave with when everything is saved.
     pub(super) fn interrupted(&self) -> Error {
-        let checkpoints = self.saving.saver.checkpoints();
+        let checkpoints = self.saving.checkpoints();
         Error::Interrupted {
             checkpoint: checkpoints.url(self.position.step),
         }

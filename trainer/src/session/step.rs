@@ -11,6 +11,7 @@ use crate::{
     data::{Batch, Data},
     engine::Computed,
     error::Error,
+    guard::{self, Seen, Verdict},
     log::Line,
     loss::mean,
     loss_scale,
@@ -20,12 +21,33 @@ use crate::{
     track::memory,
 };
 
-/// Keys named when a batch goes wrong.
-const KEYS_NAMED: usize = 5;
+/// Rows named when a batch goes wrong.
+const ROWS_NAMED: usize = 5;
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// The weights were updated.
+    Updated,
+    /// It was left out.
+    LeftOut,
+    /// It was left out, and the weights are those of an earlier step.
+    WentBack,
+}
 
 impl<D: Data> Session<'_, D> {
-    /// One optimizer step. Nothing is changed before loss and gradient are known to be finite.
-    pub(super) fn step(&mut self, batch: &D::Batch) -> Result<(), Error> {
+    /// One step, after which the ranks compare their weights when that is due.
+    pub(super) fn step(&mut self, batch: &D::Batch) -> Result<Taken, Error> {
+        let taken = self.take(batch)?;
+        if self.plan.settings.comparison_due(self.position.step) {
+            self.compare_weights()?;
+        }
+        Ok(taken)
+    }
+
+    /// Computes a batch, looks at it, then updates the weights. Nothing is changed before loss, gradient and running
+    /// statistics are known to be finite. All ranks look at the same numbers, and so find the same.
+    fn take(&mut self, batch: &D::Batch) -> Result<Taken, Error> {
         let samples = batch.samples();
         self.plan.check_targets(samples, batch.keys())?;
         let taken = self.position.step;
@@ -39,78 +61,103 @@ impl<D: Data> Session<'_, D> {
             (dropout, loss_scale),
             &mut self.gradient,
         );
-        let Computed {
-            losses,
-            loss_sum,
-            weight,
-            nominal,
-            buffers,
-        } = self.exchange(computed)?;
+        let computed = self.exchange(computed)?;
         self.at(Phase::Updating);
-        let loss = mean(loss_sum, weight);
-        // Makes of the gradient that was computed that of the mean.
-        let factor = if weight > 0.0 { nominal / weight } else { 1.0 };
-        let factor = factor / loss_scale;
+        let loss = mean(computed.loss_sum, computed.weight);
+        let factor = factor(&computed) / loss_scale;
         let norm = clip::global_norm(&self.gradient) * factor;
-        let dropped = loss.is_finite() && !norm.is_finite() && self.lower_loss_scale();
-        for (what, value) in [("loss", loss), ("gradient norm", norm)] {
-            if !value.is_finite() && !dropped {
-                let (losses, keys) = self.of_all(&losses, batch.keys())?;
-                let at = (taken, self.position.epoch);
-                return Err(not_finite(at, what, value, Split::Train, &losses, &keys));
+        if loss.is_finite() && !norm.is_finite() && self.lower_loss_scale() {
+            self.position.guard.dropped += 1;
+            self.pass(batch, &computed);
+            return Ok(Taken::LeftOut);
+        }
+        let buffers = computed.buffers.iter().copied().map(f64::from).sum();
+        for (what, value) in [
+            ("loss", loss),
+            ("gradient norm", norm),
+            ("sum of running statistics", buffers),
+        ] {
+            if !f64::is_finite(value) {
+                return self.leave_out(what, value, &computed.losses, batch);
             }
         }
-        let rate = self.schedule.rate(taken, &self.position.plateau);
-        let step = taken.next();
-        if !dropped {
-            let scale = clip::scale(norm, config.clip_norm) * factor;
-            let updates = self.count_update(step);
-            self.optimizer
-                .step(&mut self.bucket, &self.gradient, updates, rate, scale);
-            self.engine.move_buffers(&mut self.bucket, &buffers);
-            if let Some(average) = &mut self.average {
-                average.update(step, &self.bucket);
-            }
+        let seen = Seen {
+            step: taken.next(),
+            loss,
+            norm,
+            rate: self.schedule.rate(taken, &self.position.plateau),
+        };
+        match guard::look(&config.guard, &mut self.position.guard, seen) {
+            Verdict::Fine => {}
+            Verdict::Alarm(alarm) => self.tell(alarm),
+            Verdict::Diverged { mean } => return self.go_back(loss, mean, batch),
         }
-
-        self.position.step = step;
-        self.position.loader = batch.state().clone();
-        self.position.running.loss_sum += loss_sum;
-        self.position.running.weight += weight;
-        let now = self.watch.clock.monotonic();
-        // The other ranks were about as fast.
-        let seen = losses.len() * samples.global_rows() / samples.rows().max(1);
-        self.meter.computed(now, seen);
+        self.update(&computed, factor, seen);
+        self.pass(batch, &computed);
         self.report(loss);
-        if self.plan.settings.log_due(step) && !dropped {
-            let Window {
-                samples_per_s,
-                data_wait_share,
-                save_stall_s,
-            } = self.meter.take_window();
-            let epoch = self.position.epoch;
-            let line = Line::Step {
-                step,
-                epoch,
-                loss,
-                gradient_norm: norm,
-                learning_rate: rate,
-                samples_per_s,
-                data_wait_share,
-                communication_s: self
-                    .watch
-                    .ranks
-                    .are_many()
-                    .then(|| self.meter.take_exchange()),
-                memory_bytes: memory::resident(),
-                save_stall_s,
-            };
-            self.write_line(&line);
+        self.log_step(seen);
+        Ok(Taken::Updated)
+    }
+
+    /// Moves the weights along the gradient times `factor`.
+    fn update(&mut self, computed: &Computed, factor: f64, seen: Seen) {
+        let config = self.plan.settings.config();
+        let scale = clip::scale(seen.norm, config.clip_norm) * factor;
+        let number = self.position.updates() + 1;
+        self.optimizer
+            .step(&mut self.bucket, &self.gradient, number, seen.rate, scale);
+        self.engine
+            .move_buffers(&mut self.bucket, &computed.buffers);
+        if let Some(average) = &mut self.average {
+            average.update(Step::new(number), &self.bucket);
         }
-        if self.plan.settings.comparison_due(step) {
-            self.compare_weights()?;
+        let scaling = config.loss_scale.as_ref();
+        if let Some((config, state)) = scaling.zip(self.position.loss_scale.as_mut()) {
+            loss_scale::good(config, state);
         }
-        Ok(())
+    }
+
+    /// The batch is behind, and its loss counts.
+    fn pass(&mut self, batch: &D::Batch, computed: &Computed) {
+        self.position.running.loss_sum += computed.loss_sum;
+        self.position.running.weight += computed.weight;
+        // The other ranks were about as fast.
+        let samples = batch.samples();
+        let seen = computed.losses.len() * samples.global_rows() / samples.rows().max(1);
+        self.step_past(batch, seen);
+    }
+
+    /// The batch is behind, whatever became of it.
+    pub(super) fn step_past(&mut self, batch: &D::Batch, samples: usize) {
+        self.position.step = self.position.step.next();
+        self.position.loader = batch.state().clone();
+        self.meter.computed(self.watch.clock.monotonic(), samples);
+    }
+
+    fn log_step(&mut self, seen: Seen) {
+        if !self.plan.settings.log_due(seen.step) {
+            return;
+        }
+        let Window {
+            samples_per_s,
+            data_wait_share,
+            save_stall_s,
+        } = self.meter.take_window();
+        let are_many = self.watch.ranks.are_many();
+        let communication_s = are_many.then(|| self.meter.take_exchange());
+        let line = Line::Step {
+            step: seen.step,
+            epoch: self.position.epoch,
+            loss: seen.loss,
+            gradient_norm: seen.norm,
+            learning_rate: seen.rate,
+            samples_per_s,
+            data_wait_share,
+            communication_s,
+            memory_bytes: memory::resident(),
+            save_stall_s,
+        };
+        self.write_line(&line);
     }
 
     /// Lowers the scale of the loss, with f16, after a gradient that is not finite; false where it cannot be lowered.
@@ -130,15 +177,14 @@ impl<D: Data> Session<'_, D> {
         }
         lowered
     }
+}
 
-    /// The number of the update that `step` makes, the first being 1: steps that were left out do not count.
-    fn count_update(&mut self, step: Step) -> u64 {
-        let config = self.plan.settings.config().loss_scale.as_ref();
-        let Some((config, state)) = config.zip(self.position.loss_scale.as_mut()) else {
-            return step.get();
-        };
-        loss_scale::good(config, state);
-        step.get() - state.dropped
+/// What makes of the gradient that was computed that of the mean.
+fn factor(computed: &Computed) -> f64 {
+    if computed.weight > 0.0 {
+        computed.nominal / computed.weight
+    } else {
+        1.0
     }
 }
 
@@ -151,15 +197,11 @@ pub(super) fn not_finite(
     losses: &[f32],
     keys: &[u64],
 ) -> Error {
-    // Tokens have a loss each, not one per row.
-    let by_row = losses.len() == keys.len();
-    let bad = losses.iter().zip(keys);
-    let bad = bad.filter(|(loss, _)| by_row && !loss.is_finite());
-    let mut named: Vec<u64> = bad.map(|(_, key)| *key).take(KEYS_NAMED).collect();
-    if named.is_empty() {
-        named = keys.iter().copied().take(KEYS_NAMED).collect();
-    }
-    let named: Vec<String> = named.iter().map(|key| format!("`{key:016x}`")).collect();
+    let rows = rows_to_name(losses, keys.len());
+    let named: Vec<String> = rows
+        .iter()
+        .map(|row| format!("`{:016x}`", keys[*row]))
+        .collect();
     Error::NotFinite {
         step: at.0,
         epoch: at.1,
@@ -167,5 +209,17 @@ pub(super) fn not_finite(
         split,
         value,
         keys: named.join(", "),
+    }
+}
+
+/// A few rows of a batch that went wrong: those whose own loss is not finite, or else the first.
+pub(super) fn rows_to_name(losses: &[f32], rows: usize) -> Vec<usize> {
+    // Tokens have a loss each, not one per row.
+    let bad = |row: &usize| losses.len() == rows && !losses[*row].is_finite();
+    let named: Vec<usize> = (0..rows).filter(bad).take(ROWS_NAMED).collect();
+    if named.is_empty() {
+        (0..rows.min(ROWS_NAMED)).collect()
+    } else {
+        named
     }
 }

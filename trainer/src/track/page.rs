@@ -107,8 +107,10 @@ impl Collector for Source {
         )?;
         let help = "Checkpoints that this process could not write";
         out.counter("failed_checkpoints", help, status.failed_checkpoints)?;
-        let help = "Steps left out, as their gradients did not fit f16";
+        let help = "Steps that the weights know nothing of: left out, or stepped past when the weights went back";
         out.counter("skipped_steps", help, status.skipped_steps)?;
+        let help = "Times that the weights went back, since the loss had diverged";
+        out.counter("rollbacks", help, status.rollbacks)?;
         out.rates(status.rates)?;
         let help = "Metrics of the validation split after the newest epoch, in the target's units";
         let metrics = encoder.encode_descriptor("validation", help, None, MetricType::Gauge);

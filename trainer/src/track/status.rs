@@ -38,8 +38,10 @@ pub(crate) struct Status {
     pub(crate) validation_loss: Option<f64>,
     /// `validation_<metric>` of the newest epoch.
     pub(crate) validation: Metrics,
-    /// Steps left out since the start, as their gradients did not fit f16.
+    /// Steps since the start that the weights know nothing of: left out, or stepped past when the weights went back.
     pub(crate) skipped_steps: u64,
+    /// Times since the start that the weights went back.
+    pub(crate) rollbacks: u64,
     /// Checkpoints written by this process.
     pub(crate) checkpoints: u64,
     /// Tries of this process that failed.
@@ -92,7 +94,10 @@ impl Tracker {
                     memory_bytes: *memory_bytes,
                 });
             }
-            Line::SaveFailed { .. } => {}
+            Line::SaveFailed { .. }
+            | Line::Skipped { .. }
+            | Line::Alarm { .. }
+            | Line::Rollback { .. } => {}
             Line::Epoch {
                 validation_loss,
                 validation,

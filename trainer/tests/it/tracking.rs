@@ -164,6 +164,7 @@ fn the_numbers_of_a_running_training_are_served_and_a_taken_port_is_refused_befo
         "feedline_train_epochs 1\n",
         "feedline_train_checkpoints_total 1\n",
         "feedline_train_skipped_steps_total 0\n",
+        "feedline_train_rollbacks_total 0\n",
         "feedline_train_validation{metric=\"rmse\"} ",
         "feedline_train_learning_rate ",
         "feedline_train_samples_per_second ",

@@ -172,6 +172,47 @@ fn all_ranks_name_the_sample_that_is_not_finite() {
 }
 
 #[test]
+fn ranks_leave_the_same_batches_out_and_go_back_to_the_same_weights() {
+    for world in [2, 4] {
+        for (mut config, make) in [
+            (guards::lenient(), guards::poisoned as fn(usize) -> Toy),
+            (guards::watchful(), guards::hard),
+        ] {
+            config.parallel.parts = 4;
+            config.parallel.check_every = 1;
+            check_same(world, &config, make);
+        }
+    }
+}
+
+#[test]
+fn ranks_that_went_back_go_on_with_another_number_of_ranks() {
+    let mut config = guards::watchful();
+    config.parallel.parts = 4;
+    let expected = undisturbed(&config, &guards::hard(8));
+    for step in [43, 45, 50] {
+        let store = Store::memory();
+        let make = |rank| {
+            let stop = if rank == 1 {
+                Fault::StopAt(step)
+            } else {
+                Fault::None
+            };
+            guards::hard(8).with_fault(stop)
+        };
+        for report in on_ranks(2, &config, make, Resume::Fresh, &store) {
+            assert!(report.unwrap_err().contains("interrupted"));
+        }
+        let reports = on_ranks(4, &config, |_| guards::hard(8), Resume::Continue, &store);
+        for report in reports {
+            let (files, report) = finished(&store, report.unwrap());
+            assert_eq!(report, expected.1, "stopped at step {step}");
+            assert!(last(&files) == last(&expected.0), "stopped at step {step}");
+        }
+    }
+}
+
+#[test]
 fn a_signal_during_validation_stops_all_ranks() {
     let store = Store::memory();
     let make = |rank| {

@@ -1,0 +1,169 @@
+//! What the session does about a batch that went wrong.
+
+use feedline_schemas::{
+    checkpoint::GuardState,
+    config::NotFinitePolicy,
+    ids::{Origin, Step},
+    manifest::Split,
+};
+
+use super::{
+    Session,
+    exchange::RowsOfAll,
+    step::{Taken, not_finite, rows_to_name},
+};
+use crate::{
+    average::Average,
+    data::Data,
+    error::Error,
+    guard::{self, Alarm},
+    log::{Line, NamedSample},
+};
+
+impl<D: Data> Session<'_, D> {
+    /// Leaves a batch out that said something that is not finite, or ends the run, as configured.
+    pub(super) fn leave_out(
+        &mut self,
+        what: &'static str,
+        value: f64,
+        losses: &[f32],
+        batch: &D::Batch,
+    ) -> Result<Taken, Error> {
+        let config = &self.plan.settings.config().guard;
+        let RowsOfAll {
+            losses,
+            keys,
+            origins,
+        } = self.of_all(losses, batch)?;
+        let (step, epoch) = (self.position.step.next(), self.position.epoch);
+        let at = (self.position.step, epoch);
+        let error = not_finite(at, what, value, Split::Train, &losses, &keys);
+        if config.not_finite == NotFinitePolicy::Stop {
+            return Err(error);
+        }
+        if !guard::may_skip(config, &mut self.position.guard, step) {
+            return Err(Error::TooManySkipped {
+                max_skipped: config.max_skipped,
+                window_steps: config.window_steps,
+                source: Box::new(error),
+            });
+        }
+        tracing::error!(%error, "a batch was left out");
+        let name = |row| {
+            let origin = Origin::from_packed(origins[row]);
+            NamedSample {
+                key: format!("{:016x}", keys[row]),
+                source: origin.source(),
+                sequence: origin.sequence(),
+                row: origin.row(),
+            }
+        };
+        let rows = rows_to_name(&losses, keys.len()).into_iter();
+        let line = Line::Skipped {
+            step,
+            epoch,
+            what,
+            value: value.to_string(),
+            samples: rows.map(name).collect(),
+        };
+        self.write_line(&line);
+        self.position.guard.dropped += 1;
+        self.step_past(batch, 0);
+        Ok(Taken::LeftOut)
+    }
+
+    /// Says that a value is far over its mean.
+    pub(super) fn tell(&mut self, alarm: Alarm) {
+        let Alarm { what, value, mean } = alarm;
+        let (step, epoch) = (self.position.step.next(), self.position.epoch);
+        tracing::warn!(step = step.get(), what, value, mean, "far over its mean");
+        let line = Line::Alarm {
+            step,
+            epoch,
+            what,
+            value,
+            mean,
+        };
+        self.write_line(&line);
+    }
+
+    /// Takes the weights, the optimizer and the average back to the last clean checkpoint, and steps past this batch and
+    /// those since.
+    pub(super) fn go_back(
+        &mut self,
+        loss: f64,
+        mean: f64,
+        batch: &D::Batch,
+    ) -> Result<Taken, Error> {
+        let (step, epoch) = (self.position.step.next(), self.position.epoch);
+        let rollbacks = self.position.guard.rollbacks.len();
+        let max_rollbacks = self.plan.settings.config().guard.max_rollbacks;
+        let taken = self.position.step;
+        let diverged = || Error::Diverged {
+            step: taken,
+            epoch,
+            loss,
+            mean,
+            rollbacks,
+        };
+        if rollbacks >= max_rollbacks as usize {
+            return Err(diverged());
+        }
+        self.settle();
+        let Some((to, then)) = self.restore()? else {
+            return Err(diverged());
+        };
+        self.position.guard = guard::went_back(&self.position.guard, then, to, step);
+        let (from, back) = (step.get(), to.get());
+        tracing::error!(
+            from,
+            to = back,
+            loss,
+            mean,
+            "the loss diverged: weights went back"
+        );
+        let line = Line::Rollback {
+            step,
+            epoch,
+            loss,
+            mean,
+            to,
+        };
+        self.write_line(&line);
+        self.step_past(batch, 0);
+        Ok(Taken::WentBack)
+    }
+
+    /// Takes the numbers of the last clean checkpoint, or of one before it when that cannot be read, or those of the
+    /// start. Returns its step and what the guard remembered; `None` when that start was a file of weights.
+    fn restore(&mut self) -> Result<Option<(Step, GuardState)>, Error> {
+        let anchor = self.position.guard.anchor;
+        let found = self.agreed(|checkpoints, usable| {
+            match checkpoints.newest_up_to(anchor, usable) {
+                Err(error @ Error::AllDamaged { .. }) => {
+                    tracing::error!(%error, "no checkpoint to go back to: starting from the first weights");
+                    Ok(None)
+                }
+                other => other,
+            }
+        })?;
+        let trained = self.engine.trained();
+        let settings = &self.plan.settings;
+        let average = settings.config().average.clone();
+        let Some(snapshot) = found else {
+            if self.plan.init.is_some() {
+                return Ok(None);
+            }
+            self.bucket = self.engine.model().initial(settings.config().seed);
+            self.optimizer = settings.optimizer(&trained);
+            self.average = average.map(|config| Average::new(config, self.bucket.clone()));
+            return Ok(Some((Step::new(0), GuardState::default())));
+        };
+        self.optimizer = settings.resumed_optimizer(&trained, snapshot.state);
+        self.bucket = snapshot.parameters;
+        self.average = average
+            .zip(snapshot.average)
+            .map(|(config, weights)| Average::new(config, weights));
+        Ok(Some((snapshot.header.step, snapshot.header.guard)))
+    }
+}
