@@ -22,7 +22,12 @@ const EXIT_CODES: &str = "Exit codes: 0 done, 2 wrong usage or configuration, 3 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Ingest, build shards and train: whatever sections the pipeline has
-    Run(Pipeline),
+    Run {
+        #[command(flatten)]
+        pipeline: Pipeline,
+        #[command(flatten)]
+        ranks: Ranks,
+    },
     /// Bring the sources' records into the landing zone
     Ingest(Ingest),
     /// Build, verify and look into shards
@@ -36,8 +41,19 @@ pub(crate) enum Command {
         #[arg(long)]
         resume: bool,
         /// Show the model's layers and the memory that training will take, and train nothing
-        #[arg(long, conflicts_with = "resume")]
+        #[arg(long, conflicts_with_all = ["resume", "ranks"])]
         summary: bool,
+        #[command(flatten)]
+        ranks: Ranks,
+    },
+    /// One of the processes that `--ranks` starts
+    #[command(hide = true)]
+    Rank {
+        #[command(flatten)]
+        pipeline: Pipeline,
+        /// Go on from the newest checkpoint, if there is one
+        #[arg(long)]
+        resume: bool,
     },
     /// Evaluate the trained model on a split
     Eval {
@@ -174,6 +190,14 @@ pub(crate) struct Pipeline {
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) options: Options,
+}
+
+/// Processes that train together.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Ranks {
+    /// Train by so many processes on this machine, started again from the newest checkpoint when one fails
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) ranks: Option<u16>,
 }
 
 #[derive(Clone, Debug, Args)]

@@ -19,11 +19,12 @@ use serde::Serialize;
 use crate::{
     bench,
     cli::{
-        Bench, Cli, Command, Dataset, Ingest, IngestCommand, LoaderBench, Options, Pipeline, Runs,
-        Shards, Weights,
+        Bench, Cli, Command, Dataset, Ingest, IngestCommand, LoaderBench, Options, Pipeline, Ranks,
+        Runs, Shards, Weights,
     },
     environment::Environment,
     exit::Outcome,
+    launch::{Order, Voice},
     output::{self, Inspection, Text},
     plan::{PlanReport, TrainPlan},
     progress::{self, Bars},
@@ -36,8 +37,9 @@ pub(crate) fn run(cli: Cli, environment: Environment) -> anyhow::Result<Outcome>
         .enable_all()
         .build()?;
     let outcome = runtime.block_on(async {
-        let stop = Stop::on_signals()?;
-        let (progress, bars) = progress::for_terminal();
+        let launched = matches!(cli.command, Command::Rank { .. });
+        let stop = Stop::on_signals(launched)?;
+        let (progress, bars) = progress::for_terminal(environment.leads());
         let tools = Tools {
             environment: Arc::new(environment),
             progress,
@@ -56,7 +58,9 @@ pub(crate) fn run(cli: Cli, environment: Environment) -> anyhow::Result<Outcome>
 
 async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
     match command {
-        Command::Run(pipeline) => Work::load(&pipeline, tools)?.run().await,
+        Command::Run { pipeline, ranks } => {
+            Work::load(&pipeline, tools)?.run(&pipeline, ranks).await
+        }
         Command::Ingest(ingest) => run_ingest(ingest, tools).await,
         Command::Shards(Shards::Build {
             pipeline,
@@ -73,19 +77,17 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
             pipeline,
             resume,
             summary,
+            ranks,
         } => {
             let work = Work::load(&pipeline, tools)?;
             if summary {
                 return work.summary().await;
             }
-            let resume = if resume {
-                feedline_trainer::Resume::Continue
-            } else {
-                feedline_trainer::Resume::Fresh
-            };
-            tools.print(&work.train(resume).await?, work.json)?;
+            let report = work.train_by(&pipeline, ranks, resume).await?;
+            tools.print(&report, work.json)?;
             Ok(Outcome::Done)
         }
+        Command::Rank { pipeline, resume } => run_rank(&pipeline, resume, tools).await,
         Command::Eval { pipeline, split } => {
             let work = Work::load(&pipeline, tools)?;
             work.eval(split.into()).await
@@ -127,6 +129,16 @@ async fn run_ingest(ingest: Ingest, tools: &Tools) -> anyhow::Result<Outcome> {
     let report = work.ingest(only.as_ref()).await?;
     tools.print(&report, work.json)?;
     Ok(Outcome::of_rejected(report.rejected))
+}
+
+/// One of the processes that `--ranks` starts. The launcher is told how it ends.
+async fn run_rank(pipeline: &Pipeline, resume: bool, tools: &Tools) -> anyhow::Result<Outcome> {
+    let voice = Voice::begin(tools.environment.group()?, Arc::clone(&tools.stop.flag))?;
+    let train = async { Work::load(pipeline, tools)?.train(resume).await };
+    let result = train.await;
+    tools.clear_bars();
+    voice.end(result);
+    Ok(Outcome::Done)
 }
 
 async fn run_runs(runs: Runs, tools: &Tools) -> anyhow::Result<Outcome> {
@@ -211,9 +223,13 @@ impl Tools {
         }
     }
 
+    /// Prints a report, once for all ranks that train together.
     fn print<R: Serialize + Text>(&self, report: &R, json: bool) -> anyhow::Result<()> {
         self.clear_bars();
-        output::print(report, json)
+        if self.environment.leads() {
+            output::print(report, json)?;
+        }
+        Ok(())
     }
 
     fn open(&self, url: &str) -> anyhow::Result<Store> {
@@ -251,7 +267,7 @@ impl<'a> Work<'a> {
         })
     }
 
-    async fn run(&self) -> anyhow::Result<Outcome> {
+    async fn run(&self, pipeline: &Pipeline, ranks: Ranks) -> anyhow::Result<Outcome> {
         let config = &self.loaded.config;
         let mut report = RunReport::default();
         if !config.source.is_empty() {
@@ -261,7 +277,7 @@ impl<'a> Work<'a> {
             report.dataset = Some(self.build().await?);
         }
         if config.train.is_some() {
-            report.train = Some(self.train(feedline_trainer::Resume::Continue).await?);
+            report.train = Some(self.train_by(pipeline, ranks, true).await?);
         }
         self.tools.print(&report, self.json)?;
         let rejected =
@@ -313,7 +329,35 @@ impl<'a> Work<'a> {
         report.map_err(|e| self.preprocess_error(e))
     }
 
-    async fn train(&self, resume: feedline_trainer::Resume) -> anyhow::Result<TrainReport> {
+    /// Trains in this process, or by as many as there are to be.
+    async fn train_by(
+        &self,
+        pipeline: &Pipeline,
+        ranks: Ranks,
+        resume: bool,
+    ) -> anyhow::Result<TrainReport> {
+        let Some(ranks) = ranks.ranks else {
+            return self.train(resume).await;
+        };
+        let (config, context) = self.training()?;
+        anyhow::ensure!(
+            !context.group.has_others(),
+            "`--ranks` starts the ranks itself; leave it out where torchrun or Slurm starts them"
+        );
+        self.tools.clear_bars();
+        let order = Order::new(usize::from(ranks), pipeline, config.parallel)?;
+        let seed = u64::try_from(self.tools.clock.unix().as_nanos() & u128::from(u64::MAX))?;
+        let (stop, clock) = (context.stop, context.clock);
+        let train = move || order.carry_out(resume, seed, &stop, &*clock);
+        tokio::task::spawn_blocking(train).await?
+    }
+
+    async fn train(&self, resume: bool) -> anyhow::Result<TrainReport> {
+        let resume = if resume {
+            feedline_trainer::Resume::Continue
+        } else {
+            feedline_trainer::Resume::Fresh
+        };
         let (config, context) = self.training()?;
         let train = move || feedline_trainer::train(&config, resume, &context).map_err(Box::new);
         let report = tokio::task::spawn_blocking(train).await?;

@@ -1,6 +1,9 @@
 //! The process environment, read once.
 
-use std::{collections::BTreeMap, env, fmt, fs, os::unix::fs::MetadataExt as _, path::PathBuf};
+use std::{
+    collections::BTreeMap, env, fmt, fs, os::unix::fs::MetadataExt as _, path::PathBuf,
+    sync::OnceLock,
+};
 
 use anyhow::Context as _;
 use feedline_schemas::config::SecretRef;
@@ -11,6 +14,8 @@ use feedline_trainer::Group;
 #[derive(Clone)]
 pub(crate) struct Environment {
     vars: BTreeMap<String, String>,
+    /// Made once, so that all who ask for it hear of the same rank.
+    group: OnceLock<Group>,
 }
 
 impl Environment {
@@ -20,6 +25,7 @@ impl Environment {
         };
         Self {
             vars: env::vars_os().filter_map(text).collect(),
+            group: OnceLock::new(),
         }
     }
 
@@ -47,6 +53,19 @@ impl Environment {
     /// # Errors
     /// When a variable is missing or is no number.
     pub(crate) fn group(&self) -> anyhow::Result<Group> {
+        if let Some(group) = self.group.get() {
+            return Ok(group.clone());
+        }
+        let group = self.new_group()?;
+        Ok(self.group.get_or_init(|| group).clone())
+    }
+
+    /// Whether this process speaks for all that train together: any but the first shows errors only.
+    pub(crate) fn leads(&self) -> bool {
+        self.group().map_or(true, |group| group.rank() == 0)
+    }
+
+    fn new_group(&self) -> anyhow::Result<Group> {
         let get = |name: &str| self.vars.get(name).map(String::as_str);
         let number = |name: &str| -> anyhow::Result<Option<usize>> {
             let text = get(name);
@@ -153,6 +172,7 @@ mod tests {
         let vars = vars.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
         let environment = Environment {
             vars: vars.collect(),
+            group: OnceLock::new(),
         };
         match environment.group() {
             Ok(group) => format!("{group:?}"),

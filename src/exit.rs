@@ -4,6 +4,8 @@ use std::{io::Write as _, process::ExitCode};
 
 use feedline_schemas::config::ConfigError;
 
+use crate::launch::RankError;
+
 /// How a command that did its work ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -49,10 +51,14 @@ pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(code_of(error))
 }
 
-fn code_of(error: &anyhow::Error) -> u8 {
+/// The exit code that says what to do next.
+pub(crate) fn code_of(error: &anyhow::Error) -> u8 {
     use feedline_trainer::ErrorKind as Trainer;
     if error.is::<ConfigError>() {
         return 2;
+    }
+    if let Some(RankError { code, .. }) = error.downcast_ref() {
+        return *code;
     }
     if let Some(feedline_ingest::ErrorKind::Deferred) =
         error.downcast_ref().map(feedline_ingest::Error::kind)

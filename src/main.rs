@@ -5,6 +5,7 @@ mod cli;
 mod commands;
 mod environment;
 mod exit;
+mod launch;
 mod output;
 mod plan;
 mod progress;

@@ -23,14 +23,19 @@ use crate::{
     plan::{PlanReport, TrainPlan},
 };
 
-/// Sends `tracing` events to standard error. On a terminal only warnings, since bars show the progress there.
+/// Sends `tracing` events to standard error. On a terminal only warnings, since bars show the progress
+/// there; of ranks that train together only errors, but for the first.
 pub(crate) fn start_logs(environment: &Environment) {
     let default = if std::io::stderr().is_terminal() {
         "warn"
     } else {
         "warn,feedline=info"
     };
-    let filter = environment.log_filter().unwrap_or(default);
+    let filter = if environment.leads() {
+        environment.log_filter().unwrap_or(default)
+    } else {
+        "error"
+    };
     let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new(default));
     tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -7,15 +7,18 @@ use std::{
     time::Duration,
 };
 
-use feedline_schemas::progress::{Event, Progress};
+use feedline_schemas::progress::{Event, Progress, Silent};
 use feedline_storage::clock::{Clock, SystemClock};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 const LOG_EVERY: Duration = Duration::from_secs(5);
 
-/// The receiver that fits standard error, and the bars if it draws any.
-pub(crate) fn for_terminal() -> (Arc<dyn Progress>, Option<Arc<Bars>>) {
-    if std::io::stderr().is_terminal() {
+/// The receiver that fits standard error, and the bars if it draws any. Only who `leads` the ranks that train together
+/// shows anything.
+pub(crate) fn for_terminal(leads: bool) -> (Arc<dyn Progress>, Option<Arc<Bars>>) {
+    if !leads {
+        (Arc::new(Silent), None)
+    } else if std::io::stderr().is_terminal() {
         let bars = Arc::new(Bars::default());
         (Arc::clone(&bars) as Arc<dyn Progress>, Some(bars))
     } else {

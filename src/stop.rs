@@ -23,8 +23,9 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    /// Starts listening. Must be called on a runtime.
-    pub(crate) fn on_signals() -> std::io::Result<Self> {
+    /// Starts listening. Must be called on a runtime. With a launcher it is for that to say when there is no more waiting:
+    /// a terminal sends its signal to both.
+    pub(crate) fn on_signals(launched: bool) -> std::io::Result<Self> {
         let (sender, watch) = watch::channel(false);
         let flag = Arc::new(AtomicBool::new(false));
         let mut interrupt = signal(SignalKind::interrupt())?;
@@ -36,7 +37,11 @@ impl Stop {
                     _ = interrupt.recv() => {}
                     _ = terminate.recv() => {}
                 }
-                if stop.swap(true, Ordering::SeqCst) {
+                let again = stop.swap(true, Ordering::SeqCst);
+                if launched {
+                    continue;
+                }
+                if again {
                     process::exit(130);
                 }
                 tracing::warn!(

@@ -195,6 +195,17 @@ pub enum ErrorKind {
 }
 
 impl Error {
+    /// Whether to start the ranks again from the newest checkpoint may help: not where configuration, data or the run's own
+    /// numbers are at fault, nor where it was stopped.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        let own = matches!(
+            self,
+            Self::NotFinite { .. } | Self::TooManySkipped { .. } | Self::Diverged { .. }
+        );
+        self.kind() == ErrorKind::Other && !own
+    }
+
     /// What the caller should do next.
     #[must_use]
     pub const fn kind(&self) -> ErrorKind {

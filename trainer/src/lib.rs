@@ -87,7 +87,7 @@ pub use crate::{
     init::split as weights_file,
     loaders::settings as loader_settings,
     model::{Build, Input, Model, Objective, Shape, TokenInput},
-    parallel::Group,
+    parallel::{Group, Phase, Whereabouts},
     summary::{Memory, Summary, summarize, summary},
     train::{train, train_with},
 };

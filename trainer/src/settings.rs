@@ -265,6 +265,7 @@ fn check_parallel(parallel: &ParallelConfig) -> Result<(), Error> {
     whole("parallel.timeout_seconds", parallel.timeout_seconds, 1, day)?;
     whole("parallel.silence_seconds", parallel.silence_seconds, 3, day)?;
     whole("parallel.join_seconds", parallel.join_seconds, 1, day)?;
+    whole("parallel.restarts", parallel.restarts, 0, 1_000)?;
     let parts = parallel.parts;
     if parts.is_power_of_two() && parts <= LEAST_PARTS_MAX {
         return Ok(());
@@ -448,6 +449,10 @@ mod tests {
             ("train.clip_norm", refused(|c| c.clip_norm = f64::NAN)),
             ("train.log_every", refused(|c| c.log_every = 0)),
             ("train.parallel.parts", refused(|c| c.parallel.parts = 0)),
+            (
+                "train.parallel.restarts",
+                refused(|c| c.parallel.restarts = 1_001),
+            ),
             ("train.micro_batch", refused(|c| c.micro_batch = Some(0))),
             (
                 "train.lora.rank",

@@ -1,11 +1,13 @@
 //! Who trains together, before they have met.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use feedline_schemas::config::ParallelConfig;
 use tokio::runtime::Handle;
 
-use super::{Place, inbox::Patience, meeting::Meeting, ranks::Ranks, threads};
+use super::{
+    Place, Whereabouts, inbox::Patience, meeting::Meeting, ranks::Ranks, status::Status, threads,
+};
 use crate::error::Error;
 
 /// Who trains together with this process or thread.
@@ -16,12 +18,17 @@ pub struct Group {
     local: usize,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 enum Members {
-    #[default]
-    Alone,
+    Alone(Arc<Status>),
     Threads(threads::Member),
     Processes(Meeting),
+}
+
+impl Default for Members {
+    fn default() -> Self {
+        Self::Alone(Arc::default())
+    }
 }
 
 impl Group {
@@ -54,6 +61,7 @@ impl Group {
         let meeting = Meeting {
             place: Place { rank, world },
             address: address.to_owned(),
+            status: Arc::default(),
         };
         Self {
             members: Members::Processes(meeting),
@@ -67,9 +75,25 @@ impl Group {
         self.place().rank
     }
 
+    /// Whether there is another rank.
+    #[must_use]
+    pub fn has_others(&self) -> bool {
+        self.place().world > 1
+    }
+
+    /// Where this rank is now, and its clones.
+    #[must_use]
+    pub fn whereabouts(&self) -> Whereabouts {
+        match &self.members {
+            Members::Alone(status) => status.whereabouts(),
+            Members::Threads(member) => member.status().whereabouts(),
+            Members::Processes(meeting) => meeting.status.whereabouts(),
+        }
+    }
+
     pub(crate) const fn place(&self) -> Place {
         match &self.members {
-            Members::Alone => Place::ALONE,
+            Members::Alone(_) => Place::ALONE,
             Members::Threads(member) => member.place,
             Members::Processes(meeting) => meeting.place,
         }
@@ -102,7 +126,7 @@ impl Group {
         };
         let limit = Duration::from_secs(config.join_seconds);
         match &self.members {
-            Members::Alone => Ok(Ranks::alone()),
+            Members::Alone(status) => Ok(Ranks::only(Arc::clone(status))),
             Members::Threads(member) => Ok(member.join(patience)),
             Members::Processes(meeting) => meeting.join(identity, patience, limit, runtime),
         }

@@ -7,7 +7,7 @@
 //!
 //! An answer is a byte, 1 for welcome, the length of a text (4 bytes, little-endian), and the text.
 
-use std::{io, net::SocketAddr, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -21,6 +21,7 @@ use super::{
     Place,
     inbox::Patience,
     ranks::Ranks,
+    status::Status,
     tcp::{self, narrow},
 };
 use crate::error::Error;
@@ -43,6 +44,8 @@ pub(super) struct Meeting {
     pub(super) place: Place,
     /// Host and port of rank 0.
     pub(super) address: String,
+    /// Where this rank is.
+    pub(super) status: Arc<Status>,
 }
 
 /// What a connection begins with, 32 bytes little-endian: magic, world size, rank, port of the own listener, nothing (6
@@ -136,7 +139,8 @@ impl Meeting {
         let met = runtime.block_on(async { timeout(limit, self.meet(hello, &mut guests)).await });
         let met = met.unwrap_or_else(|_| Err(guests.missing(self.place.rank, limit)));
         let joined = met.and_then(|()| {
-            tcp::ranks(self.place, guests.streams, patience).map_err(|e| e.to_string())
+            tcp::ranks(self.place, &self.status, guests.streams, patience)
+                .map_err(|e| e.to_string())
         });
         joined.map_err(|reason| Error::Meeting {
             rank: self.place.rank,

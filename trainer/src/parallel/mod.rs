@@ -17,8 +17,11 @@ mod tree;
 #[cfg(test)]
 mod tests;
 
-pub use self::group::Group;
-pub(crate) use self::{ranks::Ranks, status::Phase, tcp::narrow, tree::Tree};
+pub use self::{
+    group::Group,
+    status::{Phase, Whereabouts},
+};
+pub(crate) use self::{ranks::Ranks, tcp::narrow, tree::Tree};
 
 /// This process among those that train together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::{fmt::Debug, ops::Range, sync::Arc};
 use super::{
     Place, Tree,
     inbox::{Failure, Inbox, Message, Patience},
-    status::Phase,
+    status::{Phase, Status},
 };
 use crate::error::Error;
 
@@ -53,11 +53,16 @@ impl Ranks {
 
     /// The only rank.
     pub(crate) fn alone() -> Self {
+        Self::only(Arc::default())
+    }
+
+    /// The only rank, which says in `status` where it is.
+    pub(super) fn only(status: Arc<Status>) -> Self {
         let patience = Patience {
             message: std::time::Duration::ZERO,
             silence: None,
         };
-        let inbox = Arc::new(Inbox::new(vec![Arc::default()]));
+        let inbox = Arc::new(Inbox::new(vec![status]));
         Self::new(Place::ALONE, inbox, vec![None], patience)
     }
 
@@ -80,6 +85,11 @@ impl Ranks {
     /// Says where this rank is.
     pub(crate) fn at(&self, step: u64, phase: Phase) {
         self.inbox.status[self.place.rank].set(step, phase);
+    }
+
+    /// Says that there is a checkpoint of so many steps.
+    pub(crate) fn saved(&self, steps: u64) {
+        self.inbox.status[self.place.rank].saved(steps);
     }
 
     /// Adds up `values`, of which every rank has as many, and gives every rank the sum.

@@ -5,10 +5,15 @@ use std::{
     sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed},
 };
 
+use serde::{Deserialize, Serialize};
+
 /// What a rank is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Phase {
     /// Opening the dataset, reading a checkpoint.
+    #[default]
     Starting,
     /// Waiting for a batch.
     Loading,
@@ -34,6 +39,19 @@ const PHASES: [Phase; 7] = [
     Phase::Saving,
 ];
 
+/// Where a rank was at some instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Whereabouts {
+    /// Steps taken.
+    pub step: u64,
+    /// What it was doing.
+    pub phase: Phase,
+    /// Number of its last exchange with the others.
+    pub exchange: u64,
+    /// Steps of the newest checkpoint that it knew of.
+    pub saved: u64,
+}
+
 /// Where a rank is, as far as it is known.
 #[derive(Debug, Default)]
 pub(super) struct Status {
@@ -41,12 +59,30 @@ pub(super) struct Status {
     phase: AtomicU8,
     /// Messages exchanged with everybody: the number of the last collective operation.
     collective: AtomicU64,
+    /// Steps of the newest checkpoint; only known of this process.
+    saved: AtomicU64,
 }
 
 impl Status {
     pub(super) fn set(&self, step: u64, phase: Phase) {
         self.step.store(step, Relaxed);
         self.phase.store(phase as u8, Relaxed);
+    }
+
+    /// There is a checkpoint of so many steps.
+    pub(super) fn saved(&self, steps: u64) {
+        self.saved.store(steps, Relaxed);
+    }
+
+    /// Where the rank is now.
+    pub(super) fn whereabouts(&self) -> Whereabouts {
+        let phase = PHASES.get(usize::from(self.phase.load(Relaxed)));
+        Whereabouts {
+            step: self.step.load(Relaxed),
+            phase: phase.copied().unwrap_or_default(),
+            exchange: self.collective.load(Relaxed),
+            saved: self.saved.load(Relaxed),
+        }
     }
 
     /// Counts a collective operation; its number.
@@ -77,14 +113,17 @@ impl Status {
     }
 }
 
+impl fmt::Display for Whereabouts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let phase = format!("{:?}", self.phase).to_lowercase();
+        let Self { step, exchange, .. } = self;
+        write!(f, "step {step}, {phase}, exchange {exchange}")
+    }
+}
+
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let phase = PHASES.get(usize::from(self.phase.load(Relaxed)));
-        let phase = phase.copied().unwrap_or(Phase::Starting);
-        let name = format!("{phase:?}").to_lowercase();
-        let step = self.step.load(Relaxed);
-        let collective = self.collective.load(Relaxed);
-        write!(f, "step {step}, {name}, exchange {collective}")
+        self.whereabouts().fmt(f)
     }
 }
 

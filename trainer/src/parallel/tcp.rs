@@ -39,16 +39,18 @@ const FINISHED: u64 = 3;
 /// Its number is the rank at fault, its bytes say why.
 const FAILED: u64 = 4;
 
-/// Ranks that are connected: `streams` by rank, none to this one.
+/// Ranks that are connected: `streams` by rank, none to this one, which says in `own` where it is.
 ///
 /// # Errors
 /// When the system gives no thread, or the connections cannot be set up.
 pub(super) fn ranks(
     place: Place,
+    own: &Arc<Status>,
     streams: Vec<Option<AsyncStream>>,
     patience: Patience,
 ) -> io::Result<Ranks> {
-    let status = (0..place.world).map(|_| Arc::default()).collect();
+    let mut status: Vec<Arc<Status>> = (0..place.world).map(|_| Arc::default()).collect();
+    status[place.rank] = Arc::clone(own);
     let inbox = Arc::new(Inbox::new(status));
     let mut posts: Vec<Option<Box<dyn Post>>> = Vec::new();
     for (rank, stream) in streams.into_iter().enumerate() {

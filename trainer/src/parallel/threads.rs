@@ -29,6 +29,12 @@ pub(super) fn members(world: usize) -> Vec<Member> {
 }
 
 impl Member {
+    /// Where this rank is.
+    pub(super) fn status(&self) -> &Status {
+        let rank = self.place.rank;
+        &self.inboxes[rank].status[rank]
+    }
+
     /// Joins the others; once.
     pub(super) fn join(&self, patience: Patience) -> Ranks {
         // Threads of one process stop and die together: there is no silence to listen for.

@@ -8,7 +8,7 @@ use feedline_schemas::{
     loader_state::LoaderState,
 };
 
-use super::Session;
+use super::{Session, Watch};
 use crate::{
     average::Average,
     checkpoint::{Checkpoints, Frozen, Job, Numbers, Saved, Saver, Snapshot, Snapshots},
@@ -18,7 +18,6 @@ use crate::{
     log::{Line, MetricsLog},
     parallel::Phase,
     plan::Position,
-    track::status::Tracker,
 };
 
 /// Waits between the tries of a checkpoint that must not be missed: the first, the last, and one before leaving.
@@ -55,13 +54,16 @@ impl Saving {
     }
 
     /// Remembers what became of a job; gives back what went wrong.
-    fn heard(&mut self, saved: Saved, tracker: &Tracker) -> Option<Error> {
+    fn heard(&mut self, saved: Saved, watch: Watch<'_>) -> Option<Error> {
         {
-            let mut status = tracker.change();
+            let mut status = watch.tracker.change();
             status.checkpoints += u64::from(saved.checkpoint.is_some());
             status.failed_checkpoints += u64::from(saved.failure.is_some());
         }
         self.durable = saved.checkpoint.or(self.durable);
+        if let Some((step, _)) = self.durable {
+            watch.ranks.saved(step.get());
+        }
         self.best_written = saved.best.or(self.best_written);
         saved.failure
     }
@@ -120,6 +122,7 @@ impl<D: Data> Session<'_, D> {
             .at(self.position.step, self.position.epoch);
         self.watch.tracker.change().best = best;
         self.saving.durable = Some((header.step, header.epoch));
+        self.watch.ranks.saved(header.step.get());
         tracing::info!(
             step = header.step.get(),
             epoch = header.epoch.get(),
@@ -212,7 +215,7 @@ impl<D: Data> Session<'_, D> {
         let Some(saved) = self.saving.saver.wait() else {
             return;
         };
-        if let Some(error) = self.saving.heard(saved, self.watch.tracker) {
+        if let Some(error) = self.saving.heard(saved, self.watch) {
             let Position { step, epoch, .. } = self.position;
             let kept = self.saving.durable.map(|(step, _)| step.get());
             tracing::error!(%error, step = step.get(), kept, "a checkpoint could not be written");
@@ -232,8 +235,7 @@ impl<D: Data> Session<'_, D> {
             let job = self.job();
             self.saving.saver.start(job);
             let saved = self.saving.saver.wait();
-            let Some(error) = saved.and_then(|saved| self.saving.heard(saved, self.watch.tracker))
-            else {
+            let Some(error) = saved.and_then(|saved| self.saving.heard(saved, self.watch)) else {
                 return Ok(());
             };
             let Some(wait) = waits.next() else {

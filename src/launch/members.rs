@@ -1,0 +1,324 @@
+//! The ranks of one start: begun, heard, ended.
+
+use std::{
+    fmt,
+    io::{self, BufRead as _, BufReader, Read, Write as _},
+    os::unix::process::ExitStatusExt as _,
+    process::{Child, ChildStdin, ExitStatus},
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread,
+    time::Duration,
+};
+
+use feedline_schemas::report::TrainReport;
+use feedline_storage::clock::Clock;
+use feedline_trainer::{Phase, Whereabouts};
+
+use super::{
+    Order,
+    word::{Failed, Word},
+};
+
+/// How often the launcher looks around.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Most time that counts between two looks: a launcher that was asleep finds nobody silent.
+const LOOK_MOST: Duration = Duration::from_millis(200);
+
+/// Time that ranks have to end by themselves after one has failed, or after all is done.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// What came from a rank; nothing more does after `None`.
+type Heard = (usize, Option<Word>);
+
+/// Processes that train together. None of them outlives this.
+#[derive(Debug)]
+pub(super) struct Members {
+    all: Vec<Member>,
+    heard: mpsc::Receiver<Heard>,
+    /// Ranks in the order in which they failed or ended.
+    fell: Vec<usize>,
+}
+
+#[derive(Debug)]
+struct Member {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    at: Whereabouts,
+    /// Time since it was last heard.
+    quiet: Duration,
+    /// How it says that it ended.
+    word: Option<Word>,
+    ended: Option<ExitStatus>,
+}
+
+/// Why the ranks did not reach the end.
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    /// The rank at fault.
+    pub(super) rank: usize,
+    pub(super) reason: String,
+    /// Where each rank was.
+    pub(super) ranks: String,
+    /// What the rank at fault says itself.
+    pub(super) said: Option<Failed>,
+    /// The furthest step of any rank.
+    pub(super) step: u64,
+    /// Steps of the newest checkpoint that any rank knew of.
+    pub(super) saved: u64,
+    /// Whether they had got beyond their start.
+    pub(super) begun: bool,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            rank,
+            reason,
+            ranks,
+            ..
+        } = self;
+        write!(f, "rank `{rank}` failed: {reason}; last known: {ranks}")
+    }
+}
+
+impl Members {
+    /// Starts all ranks.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(super) fn start(order: &Order, resume: bool) -> io::Result<Self> {
+        let port = free_port()?;
+        let (say, heard) = mpsc::channel();
+        let mut members = Self {
+            all: Vec::new(),
+            heard,
+            fell: Vec::new(),
+        };
+        for rank in 0..order.ranks {
+            let mut child = order.command(rank, port, resume).spawn()?;
+            if let Some(out) = child.stdout.take() {
+                let say = say.clone();
+                named(format!("from-rank-{rank}"), move || listen(out, rank, &say))?;
+            }
+            if let Some(errors) = child.stderr.take() {
+                named(format!("errors-of-rank-{rank}"), move || {
+                    pass_on(errors, rank)
+                })?;
+            }
+            members.all.push(Member {
+                stdin: child.stdin.take(),
+                child,
+                at: Whereabouts::default(),
+                quiet: Duration::ZERO,
+                word: None,
+                ended: None,
+            });
+        }
+        Ok(members)
+    }
+
+    /// Waits until the first rank has its report and all have ended, or one has failed. A rank that shows no life for so
+    /// long (`silence`) has. Passes `stop` on to all.
+    ///
+    /// # Errors
+    /// Who failed, and how.
+    pub(super) fn wait(
+        mut self,
+        stop: &AtomicBool,
+        silence: Duration,
+        clock: &dyn Clock,
+    ) -> Result<TrainReport, Box<Failure>> {
+        let (mut looked, mut leaving) = (clock.monotonic(), Duration::ZERO);
+        let mut asked = false;
+        loop {
+            if stop.load(Ordering::SeqCst) && !asked {
+                asked = true;
+                self.ask_to_stop();
+            }
+            match self.heard.recv_timeout(TICK) {
+                Ok(heard) => self.take(heard),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => leaving = GRACE,
+            }
+            let now = clock.monotonic();
+            let spent = now.saturating_sub(looked).min(LOOK_MOST);
+            looked = now;
+            self.all.iter_mut().for_each(|member| member.quiet += spent);
+            let done = matches!(self.all[0].word, Some(Word::Done(_)));
+            if !done && !self.in_trouble(silence) {
+                continue;
+            }
+            leaving += spent;
+            let wait_for = |member: &Member| member.may_still_speak(done, silence);
+            if leaving < GRACE && self.all.iter().any(wait_for) {
+                continue;
+            }
+            return match self.all[0].word.take() {
+                Some(Word::Done(report)) => Ok(*report),
+                word => {
+                    self.all[0].word = word;
+                    Err(Box::new(self.failure(silence)))
+                }
+            };
+        }
+    }
+
+    /// Whether a rank has failed. One that stopped as it was asked to has not, while the first may still be saving.
+    fn in_trouble(&self, silence: Duration) -> bool {
+        let failed = |member: &Member| match &member.word {
+            Some(Word::Done(_)) => false,
+            Some(Word::Failed(failed)) => !failed.interrupted,
+            _ => member.ended.is_some() || member.quiet >= silence,
+        };
+        self.all.iter().any(failed) || self.all.iter().all(|member| member.ended.is_some())
+    }
+
+    fn take(&mut self, (rank, heard): Heard) {
+        let member = &mut self.all[rank];
+        member.quiet = Duration::ZERO;
+        match heard {
+            Some(Word::At(at)) => member.at = at,
+            Some(word) => {
+                if matches!(word, Word::Failed(_)) {
+                    self.fell.push(rank);
+                }
+                member.word = Some(word);
+            }
+            None => {
+                member.stdin = None;
+                // Its output has ended, so it is about to, if it has not.
+                member.ended = member.child.wait().ok();
+                if member.word.is_none() {
+                    self.fell.push(rank);
+                }
+            }
+        }
+    }
+
+    fn ask_to_stop(&mut self) {
+        for stdin in self.all.iter_mut().filter_map(|m| m.stdin.as_mut()) {
+            // One that has ended needs no telling.
+            stdin.write_all(b"s").and_then(|()| stdin.flush()).ok();
+        }
+    }
+
+    /// Who is at fault: a rank that knows it is, or else one that is gone, or silent, or has given a reason to try again, or
+    /// that others name; of several the first. That all stopped as they were asked to is nobody's fault, and comes last.
+    fn failure(&self, silence: Duration) -> Failure {
+        let fell = || self.fell.iter().map(|rank| (*rank, &self.all[*rank]));
+        let said = |which: fn(&Failed) -> bool| {
+            fell().find_map(|(rank, member)| match &member.word {
+                Some(Word::Failed(failed)) if which(failed) => Some((rank, failed.clone())),
+                _ => None,
+            })
+        };
+        let own = |(rank, failed): (usize, Failed)| (rank, failed.message.clone(), Some(failed));
+        let gone = || {
+            let mut gone = fell().filter(|(_, member)| member.word.is_none());
+            gone.next()
+                .map(|(rank, member)| (rank, how(member.ended), None))
+        };
+        let silent = || {
+            let mut all = self.all.iter().enumerate();
+            let silent = all.find(|(_, member)| {
+                member.ended.is_none() && member.word.is_none() && member.quiet >= silence
+            });
+            silent.map(|(rank, _)| {
+                let seconds = silence.as_secs_f64();
+                let reason = format!("it has given no sign of life for {seconds} s");
+                (rank, reason, None)
+            })
+        };
+        let named = || {
+            let (_, failed) = said(|failed| failed.other.is_some())?;
+            failed.other.map(|(rank, reason)| (rank, reason, None))
+        };
+        let found = said(|failed| !failed.may_pass && !failed.interrupted)
+            .map(own)
+            .or_else(gone)
+            .or_else(silent)
+            .or_else(|| said(|failed| failed.may_pass && failed.other.is_none()).map(own))
+            .or_else(named)
+            .or_else(|| said(|failed| failed.interrupted).map(own));
+        let (rank, reason, said) = found.unwrap_or_else(|| (0, how(None), None));
+        let at = self.all.iter().map(|member| member.at);
+        let ranks = at.clone().enumerate();
+        let ranks = ranks.map(|(rank, at)| format!("rank {rank} at {at}"));
+        Failure {
+            rank,
+            reason,
+            said,
+            ranks: ranks.collect::<Vec<_>>().join("; "),
+            step: at.clone().map(|at| at.step).max().unwrap_or_default(),
+            saved: at.clone().map(|at| at.saved).max().unwrap_or_default(),
+            begun: self.all.iter().any(Member::has_begun),
+        }
+    }
+}
+
+impl Member {
+    fn has_begun(&self) -> bool {
+        self.at.phase != Phase::Starting || self.at.step > 0
+    }
+
+    /// Whether there is a reason to wait for its end. One that has not begun has nothing to save or to say.
+    fn may_still_speak(&self, done: bool, silence: Duration) -> bool {
+        self.ended.is_none() && self.quiet < silence && (done || self.has_begun())
+    }
+}
+
+impl Drop for Members {
+    fn drop(&mut self) {
+        for member in &mut self.all {
+            // It may have ended just now.
+            member.child.kill().ok();
+        }
+        for member in &mut self.all {
+            member.child.wait().ok();
+        }
+    }
+}
+
+/// How a process ended that gave no reason.
+fn how(ended: Option<ExitStatus>) -> String {
+    match ended.map(|status| (status.signal(), status.code())) {
+        Some((Some(signal), _)) => format!("it was killed by signal {signal}"),
+        Some((None, Some(code))) => format!("it ended with exit code {code} and gave no reason"),
+        _ => "it ended and gave no reason".to_owned(),
+    }
+}
+
+/// A port of this machine that nobody listens on. Should another take it first, the ranks are started again.
+fn free_port() -> io::Result<u16> {
+    Ok(std::net::TcpListener::bind("127.0.0.1:0")?
+        .local_addr()?
+        .port())
+}
+
+fn named(name: String, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().name(name).spawn(work).map(drop)
+}
+
+/// Takes down what a rank says until its output ends.
+fn listen(out: impl Read, rank: usize, say: &mpsc::Sender<Heard>) {
+    for line in BufReader::new(out).split(b'\n').map_while(Result::ok) {
+        // Who prints something else on standard output says nothing to the launcher.
+        if let Ok(word) = serde_json::from_slice(&line) {
+            say.send((rank, Some(word))).ok();
+        }
+    }
+    say.send((rank, None)).ok();
+}
+
+/// Shows what a rank other than the first writes on standard error: errors, or what a panic leaves.
+fn pass_on(errors: impl Read, rank: usize) {
+    for line in BufReader::new(errors).split(b'\n').map_while(Result::ok) {
+        let line = String::from_utf8_lossy(&line);
+        // Nobody may be there to read it.
+        writeln!(io::stderr(), "rank {rank}: {line}").ok();
+    }
+}

@@ -1,0 +1,164 @@
+//! `--ranks N`: N processes of this program on this machine that train together.
+//!
+//! Each is told its place by the variables that torchrun sets, and runs the hidden command `rank`. It tells the launcher
+//! several times a second that it lives and where it is, and at the end how it ended; standard error of the first rank is
+//! the launcher's. When one fails, all are ended and started again from the newest checkpoint. Their standard input ends
+//! with the launcher, and they with it.
+
+mod members;
+mod rank;
+mod restarts;
+mod word;
+
+use std::{
+    ffi::OsString,
+    num::NonZero,
+    path::PathBuf,
+    process::{Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use feedline_schemas::{config::ParallelConfig, report::TrainReport};
+use feedline_storage::clock::Clock;
+
+use self::{
+    members::{Failure, Members},
+    restarts::Restarts,
+};
+pub(crate) use self::{rank::Voice, word::RankError};
+use crate::cli::Pipeline;
+
+/// How often a wait looks whether it is to end.
+const TICK: Duration = Duration::from_millis(50);
+
+/// What to train, and by how many.
+#[derive(Clone, Debug)]
+pub(crate) struct Order {
+    program: PathBuf,
+    pub(crate) ranks: usize,
+    arguments: Vec<OsString>,
+    parallel: ParallelConfig,
+}
+
+impl Order {
+    /// `ranks` processes of this program that train what `pipeline` says.
+    ///
+    /// # Errors
+    /// When the program does not find itself.
+    pub(crate) fn new(
+        ranks: usize,
+        pipeline: &Pipeline,
+        parallel: ParallelConfig,
+    ) -> anyhow::Result<Self> {
+        let program = std::env::current_exe().context("cannot find the program's own file")?;
+        let mut arguments = vec!["rank".into(), pipeline.file.clone().into_os_string()];
+        for set in &pipeline.options.set {
+            arguments.extend(["--set".into(), format!("{}={}", set.key, set.value).into()]);
+        }
+        Ok(Self {
+            program,
+            ranks,
+            arguments,
+            parallel,
+        })
+    }
+
+    /// Trains to the end. Ranks that fail are started again from the newest checkpoint, as long as that may help.
+    /// `resume` says whether the first start also goes on from there; `seed` gives the waits in between.
+    ///
+    /// # Errors
+    /// [`RankError`]: what a rank says, or who failed and why it was not tried again.
+    pub(crate) fn carry_out(
+        &self,
+        mut resume: bool,
+        seed: u64,
+        stop: &AtomicBool,
+        clock: &dyn Clock,
+    ) -> anyhow::Result<TrainReport> {
+        let silence = Duration::from_secs(self.parallel.silence_seconds.max(1));
+        let mut restarts = Restarts::new(self.parallel.restarts, seed);
+        loop {
+            let members = Members::start(self, resume).context("cannot start the ranks")?;
+            let failure = match members.wait(stop, silence, clock) {
+                Ok(report) => return Ok(report),
+                Err(failure) => failure,
+            };
+            // Before it has begun, a fresh start may still be refused for checkpoints that are there.
+            resume |= failure.begun;
+            let wait = next(&failure, &mut restarts, stop)?;
+            tracing::warn!(
+                rank = failure.rank,
+                reason = failure.reason,
+                ranks = failure.ranks,
+                restart = restarts.used(),
+                of = self.parallel.restarts,
+                wait_ms = u64::try_from(wait.as_millis())?,
+                "a rank failed; all are started again from the newest checkpoint"
+            );
+            pause(wait, stop, clock);
+        }
+    }
+
+    /// The command of one rank.
+    fn command(&self, rank: usize, port: u16, resume: bool) -> Command {
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        let threads = (processors / self.ranks).max(1);
+        let mut command = Command::new(&self.program);
+        command
+            .args(&self.arguments)
+            .args(resume.then_some("--resume"))
+            .env("RANK", rank.to_string())
+            .env("LOCAL_RANK", rank.to_string())
+            .env("WORLD_SIZE", self.ranks.to_string())
+            .env("LOCAL_WORLD_SIZE", self.ranks.to_string())
+            .env("MASTER_ADDR", "127.0.0.1")
+            .env("MASTER_PORT", port.to_string())
+            .env("RAYON_NUM_THREADS", threads.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        if rank > 0 {
+            command.stderr(Stdio::piped());
+        }
+        command
+    }
+}
+
+/// How long to wait before the next start.
+///
+/// # Errors
+/// [`RankError`], when there is none.
+fn next(
+    failure: &Failure,
+    restarts: &mut Restarts,
+    stop: &AtomicBool,
+) -> Result<Duration, RankError> {
+    let said = failure.said.as_ref();
+    if let Some(said) = said.filter(|said| !said.may_pass) {
+        return Err(RankError {
+            message: said.message.clone(),
+            code: said.code,
+        });
+    }
+    let wait = if stop.load(Ordering::SeqCst) {
+        Err("it was told to stop".to_owned())
+    } else {
+        restarts.next(failure.step, &failure.reason, failure.saved)
+    };
+    wait.map_err(|why| RankError {
+        message: format!(
+            "{failure}; not started again: {why}; `--resume` goes on from the newest checkpoint"
+        ),
+        code: said.map_or(1, |said| said.code),
+    })
+}
+
+/// Lets time pass, unless there is to be a stop.
+fn pause(wait: Duration, stop: &AtomicBool, clock: &dyn Clock) {
+    let begun = clock.monotonic();
+    while clock.monotonic().saturating_sub(begun) < wait && !stop.load(Ordering::SeqCst) {
+        thread::park_timeout(TICK);
+    }
+}

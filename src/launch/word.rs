@@ -1,0 +1,68 @@
+//! What ranks tell the launcher: lines of JSON on their standard output.
+
+use std::fmt;
+
+use feedline_schemas::report::TrainReport;
+use feedline_trainer::{Error, Whereabouts};
+use serde::{Deserialize, Serialize};
+
+use crate::exit;
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Word {
+    /// The rank is there, and where.
+    At(Whereabouts),
+    /// It has done all it had to. All ranks have the report.
+    Done(Box<TrainReport>),
+    /// It cannot go on.
+    Failed(Failed),
+}
+
+/// Why a rank cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Failed {
+    /// The chain of causes.
+    pub(super) message: String,
+    /// Exit code.
+    pub(super) code: u8,
+    /// Whether it stopped as it was asked to, with everything saved.
+    pub(super) interrupted: bool,
+    /// Whether starting again may help.
+    pub(super) may_pass: bool,
+    /// The rank at fault and what it did, where that is another.
+    pub(super) other: Option<(usize, String)>,
+}
+
+impl Failed {
+    pub(super) fn new(error: &anyhow::Error) -> Self {
+        let trained = error.downcast_ref::<Error>();
+        let code = exit::code_of(error);
+        Self {
+            message: format!("{error:#}"),
+            code,
+            interrupted: matches!(trained, Some(Error::Interrupted { .. })),
+            may_pass: trained.map_or(code == 1, Error::may_pass),
+            other: match trained {
+                Some(Error::Rank { rank, reason, .. }) => Some((*rank, reason.clone())),
+                _ => None,
+            },
+        }
+    }
+}
+
+/// What a rank said it failed of, as the launcher's own error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RankError {
+    pub(super) message: String,
+    pub(crate) code: u8,
+}
+
+impl fmt::Display for RankError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for RankError {}
