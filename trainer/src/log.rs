@@ -17,7 +17,7 @@ use crate::{
     error::Error,
     metrics::Metrics,
     run_folder::{Background, RunFolder},
-    session::Watch,
+    session::{Pace, Watch},
     track::tensorboard::EventFiles,
 };
 
@@ -57,6 +57,9 @@ pub(crate) enum Line {
         /// Bytes the process holds in memory; absent where the system does not tell.
         #[serde(skip_serializing_if = "Option::is_none")]
         memory_bytes: Option<u64>,
+        /// How fast each rank was over the last 20 or more steps; absent with one rank, and before there are so many.
+        #[serde(flatten)]
+        pace: Option<Pace>,
     },
     /// A checkpoint could not be written; the one before it is kept.
     SaveFailed {
@@ -335,6 +338,7 @@ mod tests {
             save_stall_s: 0.0,
             communication_s: None,
             memory_bytes: Some(7),
+            pace: None,
         };
         serde_json::to_string(&line).unwrap() + "\n"
     }

@@ -9,6 +9,15 @@ pub(crate) struct Meter {
     window: Spent,
     total: Spent,
     exchanging: Duration,
+    own: Own,
+}
+
+/// Steps of this rank, and the time of those in which it did not wait for others.
+#[derive(Clone, Copy, Debug, Default)]
+struct Own {
+    spent: Duration,
+    exchanging: Duration,
+    steps: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,6 +47,7 @@ impl Meter {
             window: Spent::default(),
             total: Spent::default(),
             exchanging: Duration::ZERO,
+            own: Own::default(),
         }
     }
 
@@ -51,6 +61,7 @@ impl Meter {
         let spent = now.saturating_sub(self.last);
         self.window.waiting += spent;
         self.total.waiting += spent;
+        self.own.spent += spent;
         self.last = now;
     }
 
@@ -61,17 +72,31 @@ impl Meter {
             part.computing += spent;
             part.samples += samples;
         }
+        self.own.spent += spent;
+        self.own.steps += 1;
         self.last = now;
     }
 
     /// So much of the time of steps was spent on exchanging gradients.
     pub(crate) fn exchanged(&mut self, spent: Duration) {
         self.exchanging += spent;
+        self.own.exchanging += spent;
     }
 
     /// Seconds spent on exchanging gradients since the last call.
     pub(crate) fn take_exchange(&mut self) -> f64 {
         std::mem::take(&mut self.exchanging).as_secs_f64()
+    }
+
+    /// Mean seconds of this rank's steps since the last call, without exchanges; `None` before there are so many.
+    #[expect(clippy::cast_precision_loss, reason = "step counts are far below 2^53")]
+    pub(crate) fn take_own_step(&mut self, least: u64) -> Option<f64> {
+        if self.own.steps < least {
+            return None;
+        }
+        let own = std::mem::take(&mut self.own);
+        let seconds = own.spent.saturating_sub(own.exchanging).as_secs_f64();
+        Some(seconds / own.steps as f64)
     }
 
     /// Training stood still for a checkpoint from `begun` until now.
@@ -150,6 +175,21 @@ mod tests {
         meter.saved(at(3), at(5));
         meter.waited(at(6));
         assert_eq!(meter.take_window(), window(1.5, 0.25, 2.0));
+    }
+
+    #[test]
+    fn a_ranks_own_time_is_that_without_exchanges() {
+        let at = Duration::from_secs;
+        let mut meter = Meter::new(at(0));
+        for step in 0..4 {
+            assert_eq!(meter.take_own_step(4), None);
+            meter.begin(at(100 * step));
+            meter.waited(at(100 * step + 1));
+            meter.exchanged(at(5));
+            meter.computed(at(100 * step + 8), 8);
+        }
+        assert_eq!(meter.take_own_step(4), Some(3.0));
+        assert_eq!(meter.take_own_step(1), None);
     }
 
     #[test]

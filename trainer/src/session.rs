@@ -9,6 +9,7 @@ mod measure;
 mod saving;
 mod shares;
 mod step;
+mod stragglers;
 
 use std::sync::atomic::AtomicBool;
 
@@ -22,7 +23,7 @@ use feedline_schemas::{
 };
 use feedline_storage::clock::Clock;
 
-pub(crate) use self::measure::evaluate;
+pub(crate) use self::{measure::evaluate, stragglers::Pace};
 use self::{saving::Saving, step::Taken};
 use crate::{
     average::Average,

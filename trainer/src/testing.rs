@@ -20,7 +20,10 @@ use feedline_schemas::{
     report::TrainReport,
     run::{RunRecord, RunState},
 };
-use feedline_storage::{Store, clock::SystemClock};
+use feedline_storage::{
+    Store,
+    clock::{Clock, SystemClock},
+};
 
 use crate::{
     Resume,
@@ -145,6 +148,7 @@ pub(crate) struct Toy {
     pub(crate) short_by: u64,
     /// Whose share of the batches it gives.
     pub(crate) place: Place,
+    pub(crate) clock: Arc<dyn Clock>,
     served: Cell<u64>,
     validations: Cell<u64>,
 }
@@ -306,6 +310,7 @@ pub(crate) fn toy(splits: [Rows; 3], batch: usize) -> Toy {
         hard: 0..0,
         short_by: 0,
         place: Place::ALONE,
+        clock: Arc::new(SystemClock),
         served: Cell::default(),
         validations: Cell::default(),
     }
@@ -420,7 +425,7 @@ pub(crate) fn train_on(
     let ranks = group.join(&plan.identity(), &config.parallel, runtime.handle())?;
     let watch = Watch {
         progress: &Silent,
-        clock: &SystemClock,
+        clock: &*toy.clock,
         stop: &toy.stop,
         tracker: &Tracker::default(),
         ranks: &ranks,

@@ -75,13 +75,15 @@ impl<D: Data> Session<'_, D> {
     ///
     /// # Errors
     /// [`Error::WeightsDiffer`], the same on all ranks.
-    pub(super) fn compare_weights(&self) -> Result<(), Error> {
+    pub(super) fn compare_weights(&mut self) -> Result<(), Error> {
         let ranks = self.watch.ranks;
         if !ranks.are_many() {
             return Ok(());
         }
         let hash = xxh3_128(bytemuck::cast_slice(&self.bucket));
         let hashes = ranks.gather(hash.to_le_bytes().to_vec())?;
+        // Who is fast has just waited here for the others.
+        self.meter.begin(self.watch.clock.monotonic());
         let odd = odd_ones(&hashes);
         if odd.is_empty() {
             return Ok(());

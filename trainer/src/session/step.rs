@@ -95,7 +95,7 @@ impl<D: Data> Session<'_, D> {
         self.update(&computed, factor, seen);
         self.pass(batch, &computed);
         self.report(loss);
-        self.log_step(seen);
+        self.log_step(seen)?;
         Ok(Taken::Updated)
     }
 
@@ -134,9 +134,9 @@ impl<D: Data> Session<'_, D> {
         self.meter.computed(self.watch.clock.monotonic(), samples);
     }
 
-    fn log_step(&mut self, seen: Seen) {
+    fn log_step(&mut self, seen: Seen) -> Result<(), Error> {
         if !self.plan.settings.log_due(seen.step) {
-            return;
+            return Ok(());
         }
         let Window {
             samples_per_s,
@@ -156,8 +156,10 @@ impl<D: Data> Session<'_, D> {
             communication_s,
             memory_bytes: memory::resident(),
             save_stall_s,
+            pace: self.compare_pace()?,
         };
         self.write_line(&line);
+        Ok(())
     }
 
     /// Lowers the scale of the loss, with f16, after a gradient that is not finite; false where it cannot be lowered.

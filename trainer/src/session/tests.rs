@@ -60,7 +60,14 @@ fn without_times(bytes: &[u8]) -> Vec<u8> {
     for line in String::from_utf8_lossy(bytes).lines() {
         let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
         if let Some(line) = line.as_object_mut() {
-            line.remove("communication_s");
+            for time in [
+                "communication_s",
+                "rank_step_s",
+                "slowest_rank",
+                "slowest_ratio",
+            ] {
+                line.remove(time);
+            }
         }
         for time in [
             "samples_per_s",

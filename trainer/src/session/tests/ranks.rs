@@ -1,6 +1,15 @@
 //! Stories of runs on several ranks, which are threads here.
 
-use std::thread;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use feedline_storage::clock::Clock;
 
 use super::*;
 use crate::parallel::{Group, Place};
@@ -260,4 +269,59 @@ fn a_rank_with_other_weights_is_named() {
         assert!(error.contains("after step `3`"), "{error}");
     }
     assert!(contents(&store).keys().all(|path| !path.contains("step-")));
+}
+
+/// A clock that goes on by `step_ms` whenever somebody looks.
+#[derive(Debug)]
+struct Steady {
+    step_ms: u64,
+    looks: AtomicU64,
+}
+
+impl Clock for Steady {
+    fn monotonic(&self) -> Duration {
+        Duration::from_millis(self.step_ms * self.looks.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn unix(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+#[test]
+fn lines_of_metrics_tell_how_fast_each_rank_is() {
+    let mut config = in_parts();
+    config.epochs = 12;
+    config.patience = 0;
+    config.log_every = 10;
+    let make = |rank| {
+        let clock = Steady {
+            step_ms: if rank == 2 { 5 } else { 1 },
+            looks: AtomicU64::new(0),
+        };
+        let mut toy = regression(64);
+        toy.clock = Arc::new(clock);
+        toy
+    };
+    let store = Store::memory();
+    for report in on_ranks(4, &config, make, Resume::Fresh, &store) {
+        report.unwrap();
+    }
+    let lines = String::from_utf8(contents(&store)["metrics.jsonl"].clone()).unwrap();
+    let lines = lines
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .filter(|line| line["kind"] == "step");
+    let paces: Vec<_> = lines.map(|line| (line["step"].clone(), line)).collect();
+    assert!(paces.len() >= 4, "{paces:?}");
+    for (step, line) in paces {
+        if step.as_u64().unwrap() % 20 != 0 {
+            assert_eq!(line.get("rank_step_s"), None, "{line}");
+            continue;
+        }
+        assert_eq!(line["rank_step_s"].as_array().unwrap().len(), 4, "{line}");
+        assert_eq!(line["slowest_rank"], 2, "{line}");
+        let ratio = line["slowest_ratio"].as_f64().unwrap();
+        assert!((2.0..=5.5).contains(&ratio), "{line}");
+    }
 }
