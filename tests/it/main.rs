@@ -11,6 +11,7 @@ mod inputs;
 mod kills;
 mod python;
 mod quickstart;
+mod rank_kills;
 mod ranks;
 mod s3;
 mod support;

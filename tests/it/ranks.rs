@@ -34,7 +34,7 @@ checkpoint = { every_steps = 7 }
 "#;
 
 /// A folder with a dataset of 2,000 rows, and the name of the pipeline file in it.
-fn prepared() -> (tempfile::TempDir, &'static str) {
+pub(crate) fn prepared() -> (tempfile::TempDir, &'static str) {
     let folder = tempfile::tempdir().unwrap();
     let mut csv = "a,b,y\n".to_owned();
     for i in 0..2_000_u32 {
@@ -52,7 +52,7 @@ fn prepared() -> (tempfile::TempDir, &'static str) {
 }
 
 /// What a training leaves that is the same each time: weights and checkpoints, byte by byte.
-fn weights(folder: &Path) -> Vec<(String, Vec<u8>)> {
+pub(crate) fn weights(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = files(&folder.join("out/train"));
     found.retain(|(path, _)| path.ends_with(".safetensors"));
     assert!(!found.is_empty());
@@ -60,11 +60,11 @@ fn weights(folder: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 /// Takes away what trainings have left.
-fn forget(folder: &Path) {
+pub(crate) fn forget(folder: &Path) {
     fs::remove_dir_all(folder.join("out/train")).unwrap();
 }
 
-fn assert_same(folder: &Path, expected: &[(String, Vec<u8>)], what: &str) {
+pub(crate) fn assert_same(folder: &Path, expected: &[(String, Vec<u8>)], what: &str) {
     let found = weights(folder);
     let names = |files: &[(String, Vec<u8>)]| -> Vec<String> {
         files.iter().map(|(path, _)| path.clone()).collect()
@@ -74,13 +74,13 @@ fn assert_same(folder: &Path, expected: &[(String, Vec<u8>)], what: &str) {
 }
 
 /// A launcher whose output is written to files, so that nobody waits for a reader.
-struct Launcher {
+pub(crate) struct Launcher {
     child: Child,
     folder: PathBuf,
 }
 
 impl Launcher {
-    fn start(folder: &Path, arguments: &[&str]) -> Self {
+    pub(crate) fn start(folder: &Path, arguments: &[&str]) -> Self {
         let file = |name| fs::File::create(folder.join(name)).unwrap();
         let child = feedline(folder)
             .args(arguments)
@@ -93,16 +93,16 @@ impl Launcher {
         Self { child, folder }
     }
 
-    fn stderr(&self) -> String {
+    pub(crate) fn stderr(&self) -> String {
         fs::read_to_string(self.folder.join("stderr")).unwrap()
     }
 
-    fn ended(&mut self) -> bool {
+    pub(crate) fn ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
 
     /// Waits until `ready` holds; false when the launcher ended first.
-    fn until(&mut self, mut ready: impl FnMut(&Self) -> bool) -> bool {
+    pub(crate) fn until(&mut self, mut ready: impl FnMut(&Self) -> bool) -> bool {
         while !ready(self) {
             if self.ended() {
                 return false;
@@ -113,7 +113,7 @@ impl Launcher {
     }
 
     /// The processes of the ranks, by rank, as far as they are there.
-    fn ranks(&self) -> Vec<(usize, u32)> {
+    pub(crate) fn ranks(&self) -> Vec<(usize, u32)> {
         let tasks = format!("/proc/{0}/task", self.child.id());
         let mut found = Vec::new();
         for task in fs::read_dir(tasks).into_iter().flatten().flatten() {
@@ -138,7 +138,7 @@ impl Launcher {
         found.iter().any(|(path, _)| path.contains("checkpoint"))
     }
 
-    fn finish(mut self) -> Finished {
+    pub(crate) fn finish(mut self) -> Finished {
         let code = self.child.wait().unwrap().code().unwrap_or(-1);
         Finished {
             code,
@@ -149,7 +149,7 @@ impl Launcher {
 }
 
 /// Sends a signal; false where there is no such process any more.
-fn signal(name: &str, pid: u32) -> bool {
+pub(crate) fn signal(name: &str, pid: u32) -> bool {
     let mut kill = Command::new("kill");
     kill.args([format!("-{name}"), pid.to_string()])
         .stderr(Stdio::null());
