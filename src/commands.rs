@@ -134,7 +134,11 @@ async fn run_ingest(ingest: Ingest, tools: &Tools) -> anyhow::Result<Outcome> {
 /// One of the processes that `--ranks` starts. The launcher is told how it ends.
 async fn run_rank(pipeline: &Pipeline, resume: bool, tools: &Tools) -> anyhow::Result<Outcome> {
     let voice = Voice::begin(tools.environment.group()?, Arc::clone(&tools.stop.flag))?;
-    let train = async { Work::load(pipeline, tools)?.train(resume).await };
+    let heard = Tools {
+        progress: voice.at_the_first_news(Arc::clone(&tools.progress)),
+        ..tools.clone()
+    };
+    let train = async { Work::load(pipeline, &heard)?.train(resume).await };
     let result = train.await;
     tools.clear_bars();
     voice.end(result);

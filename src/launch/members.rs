@@ -31,6 +31,9 @@ const LOOK_MOST: Duration = Duration::from_millis(200);
 /// Time that ranks have to end by themselves after one has failed, or after all is done.
 const GRACE: Duration = Duration::from_secs(10);
 
+/// The same for ranks that have not begun, and so have nothing to save.
+const GRACE_BEFORE: Duration = Duration::from_secs(1);
+
 /// What came from a rank; nothing more does after `None`.
 type Heard = (usize, Option<Word>);
 
@@ -153,8 +156,8 @@ impl Members {
                 continue;
             }
             leaving += spent;
-            let wait_for = |member: &Member| member.may_still_speak(done, silence);
-            if leaving < GRACE && self.all.iter().any(wait_for) {
+            let wait_for = |member: &Member| member.may_still_speak(done, leaving, silence);
+            if self.all.iter().any(wait_for) {
                 continue;
             }
             return match self.all[0].word.take() {
@@ -265,9 +268,14 @@ impl Member {
         self.at.phase != Phase::Starting || self.at.step > 0
     }
 
-    /// Whether there is a reason to wait for its end. One that has not begun has nothing to save or to say.
-    fn may_still_speak(&self, done: bool, silence: Duration) -> bool {
-        self.ended.is_none() && self.quiet < silence && (done || self.has_begun())
+    /// Whether there is a reason to wait for its end, `leaving` after the first has failed or all is done.
+    fn may_still_speak(&self, done: bool, leaving: Duration, silence: Duration) -> bool {
+        let grace = if done || self.has_begun() {
+            GRACE
+        } else {
+            GRACE_BEFORE
+        };
+        self.ended.is_none() && self.quiet < silence && leaving < grace
     }
 }
 

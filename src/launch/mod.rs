@@ -10,6 +10,9 @@ mod rank;
 mod restarts;
 mod word;
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     ffi::OsString,
     num::NonZero,

@@ -7,7 +7,7 @@ use std::{
     io::{self, Read as _, Write as _},
     process,
     sync::{
-        Arc,
+        Arc, Once,
         atomic::{AtomicBool, Ordering},
         mpsc::{self, RecvTimeoutError},
     },
@@ -15,7 +15,10 @@ use std::{
     time::Duration,
 };
 
-use feedline_schemas::report::TrainReport;
+use feedline_schemas::{
+    progress::{Event, Progress},
+    report::TrainReport,
+};
 use feedline_trainer::Group;
 
 use super::word::{Failed, Word};
@@ -58,6 +61,16 @@ impl Voice {
         })
     }
 
+    /// Passes news on to `progress`, and tells the launcher at the first one that the run has begun: there is no checkpoint
+    /// of it before, and a launcher must know whether those that are there are its own.
+    pub(crate) fn at_the_first_news(&self, progress: Arc<dyn Progress>) -> Arc<dyn Progress> {
+        Arc::new(FirstNews {
+            group: self.group.clone(),
+            said: Once::new(),
+            progress,
+        })
+    }
+
     /// Says where the rank was last and how it ended.
     pub(crate) fn end(self, result: anyhow::Result<TrainReport>) {
         let Self {
@@ -73,6 +86,21 @@ impl Voice {
             Ok(report) => Word::Done(Box::new(report)),
             Err(error) => Word::Failed(Failed::new(&error)),
         });
+    }
+}
+
+#[derive(Debug)]
+struct FirstNews {
+    group: Group,
+    said: Once,
+    progress: Arc<dyn Progress>,
+}
+
+impl Progress for FirstNews {
+    fn report(&self, event: Event<'_>) {
+        self.said
+            .call_once(|| say(&Word::At(self.group.whereabouts())));
+        self.progress.report(event);
     }
 }
 

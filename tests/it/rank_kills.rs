@@ -62,7 +62,7 @@ fn trainings_that_lose_a_rank_at_a_random_instant_end_with_the_bytes_of_undistur
     };
     let (even, odd) = (undisturbed("1"), undisturbed("3"));
 
-    let mut random = Random(5);
+    let mut random = Random(kills());
     let (mut done, mut late, mut slowest) = (0, 0, Duration::ZERO);
     let mut longest_us = 1_500_000;
     let mut phases = BTreeMap::<String, u64>::new();

@@ -190,6 +190,30 @@ fn two_and_four_ranks_end_with_the_bytes_of_one_and_one_report() {
 }
 
 #[test]
+fn of_ranks_that_another_starts_only_the_first_reports() {
+    let (folder, file) = prepared();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port().to_string();
+    drop(free);
+    let [second, first] = ["1", "0"].map(|rank| {
+        let mut train = feedline(folder.path());
+        train
+            .args(["train", file, "--json"])
+            .env("FEEDLINE_LOG", "warn,feedline=info")
+            .envs([("WORLD_SIZE", "2"), ("RANK", rank), ("MASTER_PORT", &port)])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        train.spawn().unwrap()
+    });
+    let first = finish(first.wait_with_output().unwrap()).expect(0);
+    assert_eq!(first.json()["epochs"], 40);
+    assert!(first.stderr.contains("total=1000"), "{first:#?}");
+    let second = finish(second.wait_with_output().unwrap()).expect(0);
+    let shown = (second.stdout.as_str(), second.stderr.as_str());
+    assert_eq!(shown, ("", ""));
+}
+
+#[test]
 fn run_trains_by_ranks_too() {
     let (folder, file) = prepared();
     let report = run(folder.path(), &["run", file, "--json", "--ranks", "2"]).expect(0);
