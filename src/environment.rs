@@ -10,6 +10,49 @@ use feedline_schemas::config::SecretRef;
 use feedline_storage::StoreOptions;
 use feedline_trainer::Group;
 
+/// The variables in which a launcher of processes says who they are.
+struct Launcher {
+    world: &'static str,
+    rank: &'static str,
+    /// Processes on this machine.
+    local: &'static str,
+    /// One without which the others mean nothing: a batch job has some of them before its processes are started.
+    needs: Option<&'static str>,
+    is_mpirun: bool,
+}
+
+/// What is set on purpose comes first, then what is nearest to the process.
+const LAUNCHERS: [Launcher; 4] = [
+    Launcher {
+        world: "WORLD_SIZE",
+        rank: "RANK",
+        local: "LOCAL_WORLD_SIZE",
+        needs: None,
+        is_mpirun: false,
+    },
+    Launcher {
+        world: "OMPI_COMM_WORLD_SIZE",
+        rank: "OMPI_COMM_WORLD_RANK",
+        local: "OMPI_COMM_WORLD_LOCAL_SIZE",
+        needs: None,
+        is_mpirun: true,
+    },
+    Launcher {
+        world: "SLURM_NTASKS",
+        rank: "SLURM_PROCID",
+        local: "SLURM_NTASKS_PER_NODE",
+        needs: Some("SLURM_PROCID"),
+        is_mpirun: false,
+    },
+    Launcher {
+        world: "PMI_SIZE",
+        rank: "PMI_RANK",
+        local: "MPI_LOCALNRANKS",
+        needs: None,
+        is_mpirun: true,
+    },
+];
+
 /// A snapshot of the environment. Its values may be secrets and are never shown.
 #[derive(Clone)]
 pub(crate) struct Environment {
@@ -47,8 +90,8 @@ impl Environment {
         }
     }
 
-    /// Who trains together with this process: what torchrun says in `RANK`, `WORLD_SIZE`, `LOCAL_WORLD_SIZE`, `MASTER_ADDR`
-    /// and `MASTER_PORT`, or Slurm in its own variables.
+    /// Who trains together with this process, by what its launcher says: torchrun, Open MPI's `mpirun`, Slurm, or the
+    /// `mpiexec` of MPICH and Intel, in the first of [`LAUNCHERS`] whose variables are set.
     ///
     /// # Errors
     /// When a variable is missing or is no number.
@@ -75,35 +118,37 @@ impl Environment {
             });
             number.transpose()
         };
-        let (names, world) = match (number("WORLD_SIZE")?, number("SLURM_NTASKS")?) {
-            (Some(world), _) => (["RANK", "LOCAL_WORLD_SIZE"], world),
-            (None, Some(world)) if get("SLURM_PROCID").is_some() => {
-                (["SLURM_PROCID", "SLURM_NTASKS_PER_NODE"], world)
-            }
-            _ => return Ok(Group::alone()),
+        let is_set = |launcher: &&Launcher| {
+            let needed = [Some(launcher.world), launcher.needs];
+            needed.into_iter().flatten().all(|name| get(name).is_some())
         };
+        let Some(launcher) = LAUNCHERS.iter().find(is_set) else {
+            return Ok(Group::alone());
+        };
+        let world = number(launcher.world)?.unwrap_or(1);
         if world <= 1 {
             return Ok(Group::alone());
         }
-        let rank = number(names[0])?.with_context(|| format!("`{}` is not set", names[0]))?;
+        let rank =
+            number(launcher.rank)?.with_context(|| format!("`{}` is not set", launcher.rank))?;
         anyhow::ensure!(
             rank < world,
             "`{}` is {rank} and must be below the number of ranks, {world}",
-            names[0]
+            launcher.rank
         );
-        let local = number(names[1])?.unwrap_or(1);
+        let local = number(launcher.local)?.unwrap_or(1);
         let nodes = get("SLURM_JOB_NODELIST").or_else(|| get("SLURM_NODELIST"));
         let host = get("MASTER_ADDR").map(str::to_owned);
         let host = host
             .or_else(|| nodes.map(first_host))
             .unwrap_or_else(|| "127.0.0.1".to_owned());
         let port = get("MASTER_PORT").unwrap_or("29400");
-        Ok(Group::processes(
-            rank,
-            world,
-            local,
-            &format!("{host}:{port}"),
-        ))
+        let group = Group::processes(rank, world, local, &format!("{host}:{port}"));
+        Ok(if launcher.is_mpirun {
+            group.started_by_mpirun()
+        } else {
+            group
+        })
     }
 
     /// A folder for data on its way through a build, one per user. Builds share it under locks, and each removes what
@@ -201,6 +246,41 @@ mod tests {
         ];
         let expected = format!("{:?}", Group::processes(3, 4, 1, "node03:29400"));
         assert_eq!(group(&slurm), expected);
+    }
+
+    #[test]
+    fn ranks_that_mpirun_started_meet_by_mpi() {
+        let expected = format!(
+            "{:?}",
+            Group::processes(1, 4, 2, "127.0.0.1:29400").started_by_mpirun()
+        );
+        assert_ne!(
+            expected,
+            format!("{:?}", Group::processes(1, 4, 2, "127.0.0.1:29400"))
+        );
+        let open_mpi = [
+            ("OMPI_COMM_WORLD_SIZE", "4"),
+            ("OMPI_COMM_WORLD_RANK", "1"),
+            ("OMPI_COMM_WORLD_LOCAL_SIZE", "2"),
+        ];
+        assert_eq!(group(&open_mpi), expected);
+        let mpich = [
+            ("PMI_SIZE", "4"),
+            ("PMI_RANK", "1"),
+            ("MPI_LOCALNRANKS", "2"),
+        ];
+        assert_eq!(group(&mpich), expected);
+        // `mpirun` in a batch job of Slurm, whose own variables are those of the job's first process.
+        let job = [("SLURM_NTASKS", "8"), ("SLURM_PROCID", "0")];
+        assert_eq!(group(&[&open_mpi[..], &job[..]].concat()), expected);
+        // `srun` gives variables of its own and those of MPICH.
+        let slurm = format!("{:?}", Group::processes(0, 8, 1, "127.0.0.1:29400"));
+        assert_eq!(group(&[&mpich[..], &job[..]].concat()), slurm);
+        let alone = format!("{:?}", Group::alone());
+        assert_eq!(
+            group(&[("OMPI_COMM_WORLD_SIZE", "1"), ("OMPI_COMM_WORLD_RANK", "0")]),
+            alone
+        );
     }
 
     #[test]

@@ -369,7 +369,7 @@ mod tests {
     use super::*;
     use crate::ErrorKind;
     use feedline_schemas::config::{
-        AverageConfig, LoraConfig, LossKind, LossScaleConfig, NotFinitePolicy,
+        AverageConfig, Collective, LoraConfig, LossKind, LossScaleConfig, NotFinitePolicy,
     };
     use feedline_schemas::ids::Seed;
 
@@ -540,6 +540,8 @@ mod tests {
         assert_ne!(plain, name(|c| c.loader.window_blocks = 7, 1));
         assert_ne!(plain, name(|c| c.parallel.parts = 8, 1));
         assert_eq!(plain, name(|c| c.parallel.timeout_seconds = 8, 1));
+        let by_mpi = |c: &mut TrainConfig| c.parallel.collective = Collective::Mpi;
+        assert_eq!(plain, name(by_mpi, 1));
         assert_eq!(plain, name(|c| c.device = DeviceChoice::Cpu, 1));
         assert_ne!(plain, name(|c| c.micro_batch = Some(32), 1));
         assert_ne!(plain, name(|c| c.lora = Some(LoraConfig::default()), 1));

@@ -1,5 +1,8 @@
 //! A dataset of vectors, with faults, for tests.
 
+#[cfg(feature = "mpi")]
+pub(crate) mod mpi;
+
 use std::{
     cell::Cell,
     ops::Range,

@@ -24,6 +24,30 @@ pub struct ParallelConfig {
     /// Most times in a row that ranks of `--ranks` are started again after one failed, without a new checkpoint in
     /// between; 0 never. Default 3.
     pub restarts: u64,
+    /// What carries sums between processes. Default `auto`.
+    #[serde(skip_serializing_if = "Collective::is_auto")]
+    pub collective: Collective,
+}
+
+/// What carries sums between processes. It has no effect on a process that is alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Collective {
+    /// MPI where `mpirun` has started the processes, else TCP.
+    #[default]
+    Auto,
+    /// Connections from each to each.
+    Tcp,
+    /// MPI, in programs that were built with it.
+    Mpi,
+}
+
+impl Collective {
+    /// Whether it follows from how the processes were started.
+    #[must_use]
+    pub const fn is_auto(&self) -> bool {
+        matches!(self, Self::Auto)
+    }
 }
 
 impl Default for ParallelConfig {
@@ -35,6 +59,7 @@ impl Default for ParallelConfig {
             silence_seconds: 8,
             join_seconds: 300,
             restarts: 3,
+            collective: Collective::Auto,
         }
     }
 }

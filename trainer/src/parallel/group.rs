@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use feedline_schemas::config::ParallelConfig;
+use feedline_schemas::config::{Collective, ParallelConfig};
 use tokio::runtime::Handle;
 
 use super::{
@@ -22,7 +22,17 @@ pub struct Group {
 enum Members {
     Alone(Arc<Status>),
     Threads(threads::Member),
-    Processes(Meeting),
+    Processes(Processes),
+}
+
+/// Processes that were started together.
+#[derive(Clone, Debug)]
+struct Processes {
+    meeting: Meeting,
+    /// `mpirun` has started them.
+    by_mpirun: bool,
+    #[cfg(feature = "mpi")]
+    mpi: super::mpi::Handle,
 }
 
 impl Default for Members {
@@ -64,9 +74,24 @@ impl Group {
             status: Arc::default(),
         };
         Self {
-            members: Members::Processes(meeting),
+            members: Members::Processes(Processes {
+                meeting,
+                by_mpirun: false,
+                #[cfg(feature = "mpi")]
+                mpi: super::mpi::Handle::default(),
+            }),
             local,
         }
+    }
+
+    /// These processes, which `mpirun` has started: they meet by MPI, as far as `train.parallel.collective` does not say
+    /// otherwise.
+    #[must_use]
+    pub fn started_by_mpirun(mut self) -> Self {
+        if let Members::Processes(processes) = &mut self.members {
+            processes.by_mpirun = true;
+        }
+        self
     }
 
     /// Which rank this is, from 0.
@@ -87,7 +112,7 @@ impl Group {
         match &self.members {
             Members::Alone(status) => status.whereabouts(),
             Members::Threads(member) => member.status().whereabouts(),
-            Members::Processes(meeting) => meeting.status.whereabouts(),
+            Members::Processes(processes) => processes.meeting.status.whereabouts(),
         }
     }
 
@@ -95,7 +120,7 @@ impl Group {
         match &self.members {
             Members::Alone(_) => Place::ALONE,
             Members::Threads(member) => member.place,
-            Members::Processes(meeting) => meeting.place,
+            Members::Processes(processes) => processes.meeting.place,
         }
     }
 
@@ -113,7 +138,7 @@ impl Group {
     /// Meets the others, who must have the same `identity`.
     ///
     /// # Errors
-    /// [`Error::Meeting`].
+    /// [`Error::Meeting`]; [`Error::Config`] when they are to meet by MPI and this program was built without it.
     pub(crate) fn join(
         &self,
         identity: &str,
@@ -128,7 +153,43 @@ impl Group {
         match &self.members {
             Members::Alone(status) => Ok(Ranks::only(Arc::clone(status))),
             Members::Threads(member) => Ok(member.join(patience)),
-            Members::Processes(meeting) => meeting.join(identity, patience, limit, runtime),
+            Members::Processes(processes) if processes.meet_by_mpi(config.collective) => {
+                processes.join_by_mpi(identity, patience, limit)
+            }
+            Members::Processes(processes) => {
+                let meeting = &processes.meeting;
+                meeting.join(identity, patience, limit, runtime)
+            }
         }
+    }
+}
+
+impl Processes {
+    const fn meet_by_mpi(&self, collective: Collective) -> bool {
+        match collective {
+            Collective::Auto => self.by_mpirun,
+            Collective::Mpi => true,
+            Collective::Tcp => false,
+        }
+    }
+
+    #[cfg(feature = "mpi")]
+    fn join_by_mpi(
+        &self,
+        identity: &str,
+        patience: Patience,
+        limit: Duration,
+    ) -> Result<Ranks, Error> {
+        self.mpi.join(&self.meeting, identity, patience, limit)
+    }
+
+    #[cfg(not(feature = "mpi"))]
+    fn join_by_mpi(&self, _: &str, _: Patience, _: Duration) -> Result<Ranks, Error> {
+        let Place { rank, world } = self.meeting.place;
+        let reason = format!(
+            "this is rank {rank} of {world}, which are to meet by MPI, and this program was built without it: build it with \
+             `--features mpi`, or set it to `tcp`, with MASTER_ADDR where ranks are on several machines"
+        );
+        Err(crate::error::config("parallel.collective", reason))
     }
 }

@@ -4,7 +4,10 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -16,6 +19,9 @@ const TICK: Duration = Duration::from_millis(50);
 /// Ticks that a rank waits for a message that may be on its way although a third rank has failed: so that all ranks
 /// report what they agreed on, rather than that one of them left after it.
 const GRACE_TICKS: u32 = 20;
+
+/// No rank.
+const NOBODY: usize = usize::MAX;
 
 /// A message of a collective operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +69,8 @@ enum Ended {
 pub(super) struct Inbox {
     senders: Mutex<Vec<Sender>>,
     arrived: Condvar,
+    /// The rank that one thread, which hears all, waits for in the middle of a frame; [`NOBODY`] when it does not.
+    reading: AtomicUsize,
     /// Where each rank is.
     pub(super) status: Vec<Arc<Status>>,
 }
@@ -72,6 +80,7 @@ impl Inbox {
         Self {
             senders: Mutex::new(status.iter().map(|_| Sender::default()).collect()),
             arrived: Condvar::new(),
+            reading: AtomicUsize::new(NOBODY),
             status,
         }
     }
@@ -91,6 +100,12 @@ impl Inbox {
     /// A rank has shown that it is there.
     pub(super) fn sign_of_life(&self, from: usize) {
         self.senders()[from].heard += 1;
+    }
+
+    /// The rank whose frame one thread, which hears all, is in the middle of: while that rank is quiet, all are.
+    #[cfg(feature = "mpi")]
+    pub(super) fn reading(&self, from: Option<usize>) {
+        self.reading.store(from.unwrap_or(NOBODY), Relaxed);
     }
 
     /// A rank leaves with its work done.
@@ -133,6 +148,9 @@ impl Inbox {
                 }
             }
             if let Some(rank) = patience.silence.and_then(|limit| silent(&heard, limit)) {
+                let rank = Some(self.reading.load(Relaxed))
+                    .filter(|r| *r != NOBODY)
+                    .unwrap_or(rank);
                 let seconds = patience.silence.unwrap_or_default().as_secs_f64();
                 let reason = format!("it has given no sign of life for {seconds} s");
                 return Err(Failure { rank, reason });

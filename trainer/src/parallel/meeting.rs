@@ -27,7 +27,7 @@ use super::{
 use crate::error::Error;
 
 /// First bytes of a hello; the last two are the version of all that follows.
-const MAGIC: [u8; 8] = *b"FLRANK01";
+pub(super) const MAGIC: [u8; 8] = *b"FLRANK01";
 
 /// Longest text of an answer that is believed.
 const TEXT_MAX: u32 = 1 << 20;
@@ -94,12 +94,17 @@ impl Hello {
             return Err(format!("it says to be rank {rank} of {world}"));
         }
         if other.identity != self.identity {
-            return Err(format!(
-                "rank {rank} has another configuration, dataset or version of feedline than rank 0; start all with the same"
-            ));
+            return Err(another(rank));
         }
         Ok(other)
     }
+}
+
+/// Why a rank does not belong to rank 0.
+pub(super) fn another(rank: usize) -> String {
+    format!(
+        "rank {rank} has another configuration, dataset or version of feedline than rank 0; start all with the same"
+    )
 }
 
 /// The connections there are so far.

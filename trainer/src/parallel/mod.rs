@@ -5,9 +5,12 @@
 //!
 //! A rank that is lost, silent or late ends the run on all ranks, with an error that names it and says where each was.
 
+mod frame;
 mod group;
 mod inbox;
 mod meeting;
+#[cfg(feature = "mpi")]
+mod mpi;
 mod ranks;
 mod status;
 mod tcp;

@@ -1,8 +1,7 @@
 //! Ranks that are processes, each with a connection to each.
 //!
-//! A frame is its kind, a number and a length, 8 bytes each, little-endian, and so many bytes. For each connection one
-//! thread reads, so that a rank that sends never waits for one that computes, and another sends a sign of life each
-//! second. Both end with the connection.
+//! For each connection one thread reads frames, so that a rank that sends never waits for one that computes, and another
+//! sends a sign of life each second. Both end with the connection.
 
 use std::{
     io::{self, Read, Write},
@@ -12,32 +11,17 @@ use std::{
         mpsc::{self, RecvTimeoutError},
     },
     thread,
-    time::Duration,
 };
 
 use tokio::net::TcpStream as AsyncStream;
 
 use super::{
     Place,
+    frame::{Header, Kind, PIECE, SIGN_OF_LIFE_EVERY},
     inbox::{Failure, Inbox, Message, Patience},
     ranks::{Post, Ranks},
     status::Status,
 };
-
-/// Most bytes read at one time: a rank that receives much knows that its sender is there.
-const PIECE: usize = 1 << 20;
-
-/// Longest frame that is believed: 16 GiB.
-const FRAME_MAX: u64 = 1 << 34;
-
-const SIGN_OF_LIFE_EVERY: Duration = Duration::from_secs(1);
-
-/// Kinds of frames.
-const MESSAGE: u64 = 1;
-const ALIVE: u64 = 2;
-const FINISHED: u64 = 3;
-/// Its number is the rank at fault, its bytes say why.
-const FAILED: u64 = 4;
 
 /// Ranks that are connected: `streams` by rank, none to this one, which says in `own` where it is.
 ///
@@ -103,17 +87,17 @@ struct TcpPost {
 impl Post for TcpPost {
     fn send(&self, message: Message) -> Result<(), String> {
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
-        write(&mut stream, MESSAGE, message.number, &message.bytes)
+        write(&mut stream, Kind::Message, message.number, &message.bytes)
             .map_err(|error| format!("it takes no message: {error}"))
     }
 
     fn leave(&self, failure: Option<&Failure>) {
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         let said = match failure {
-            None => write(&mut stream, FINISHED, 0, &[]),
+            None => write(&mut stream, Kind::Finished, 0, &[]),
             Some(failure) => write(
                 &mut stream,
-                FAILED,
+                Kind::Failed,
                 failure.rank as u64,
                 failure.reason.as_bytes(),
             ),
@@ -128,7 +112,7 @@ fn show_life(stream: &Mutex<TcpStream>, own: &Status, left: &mpsc::Receiver<()>)
     while let Err(RecvTimeoutError::Timeout) = left.recv_timeout(SIGN_OF_LIFE_EVERY) {
         match stream.try_lock() {
             Ok(mut stream) => {
-                if write(&mut stream, ALIVE, 0, &own.to_bytes()).is_err() {
+                if write(&mut stream, Kind::Alive, 0, &own.to_bytes()).is_err() {
                     return;
                 }
             }
@@ -138,60 +122,44 @@ fn show_life(stream: &Mutex<TcpStream>, own: &Status, left: &mpsc::Receiver<()>)
     }
 }
 
-fn write(stream: &mut TcpStream, kind: u64, number: u64, bytes: &[u8]) -> io::Result<()> {
-    let mut header = [0; 24];
-    let words = [kind, number, bytes.len() as u64];
-    for (place, word) in header.chunks_exact_mut(8).zip(words) {
-        place.copy_from_slice(&word.to_le_bytes());
-    }
-    stream.write_all(&header)?;
+fn write(stream: &mut TcpStream, kind: Kind, number: u64, bytes: &[u8]) -> io::Result<()> {
+    let len = bytes.len();
+    let header = Header { kind, number, len };
+    stream.write_all(&header.to_bytes())?;
     stream.write_all(bytes)
 }
 
 /// Reads frames until there are no more.
 fn read(mut stream: TcpStream, from: usize, inbox: &Inbox) {
     loop {
-        let (kind, number, bytes) = match frame(&mut stream, || inbox.sign_of_life(from)) {
-            Ok(frame) => frame,
+        match frame(&mut stream, || inbox.sign_of_life(from)) {
+            Ok((header, bytes)) => {
+                if !inbox.take(from, header, bytes) {
+                    return;
+                }
+            }
             Err(error) => {
                 let reason = format!("its connection ended, as when it is killed: {error}");
                 return inbox.failed(from, Failure { rank: from, reason });
-            }
-        };
-        match kind {
-            MESSAGE => inbox.deliver(from, Message { number, bytes }),
-            ALIVE => {
-                inbox.status[from].take(&bytes);
-                inbox.sign_of_life(from);
-            }
-            FINISHED => return inbox.finished(from),
-            _ => {
-                let rank = usize::try_from(number).unwrap_or(from);
-                let reason = String::from_utf8_lossy(&bytes).into_owned();
-                return inbox.failed(from, Failure { rank, reason });
             }
         }
     }
 }
 
-fn frame(stream: &mut TcpStream, alive: impl Fn()) -> io::Result<(u64, u64, Vec<u8>)> {
+fn frame(stream: &mut TcpStream, alive: impl Fn()) -> io::Result<(Header, Vec<u8>)> {
     let mut header = [0; 24];
     stream.read_exact(&mut header)?;
-    let (words, _) = header.as_chunks::<8>();
-    let [kind, number, len] = [0, 1, 2].map(|at| u64::from_le_bytes(words[at]));
-    if len > FRAME_MAX || !(MESSAGE..=FAILED).contains(&kind) {
-        return Err(io::Error::other("it sent what no rank sends"));
-    }
-    let len = usize::try_from(len).map_err(io::Error::other)?;
+    let header = Header::read(&header);
+    let header = header.ok_or_else(|| io::Error::other("it sent what no rank sends"))?;
     // It grows with what arrives: a length alone takes no memory.
     let mut bytes = Vec::new();
-    while bytes.len() < len {
+    while bytes.len() < header.len {
         let at = bytes.len();
-        bytes.resize(len.min(at + PIECE), 0);
+        bytes.resize(header.len.min(at + PIECE), 0);
         stream.read_exact(&mut bytes[at..])?;
         alive();
     }
-    Ok((kind, number, bytes))
+    Ok((header, bytes))
 }
 
 /// Ranks and lengths of texts are far below 2^32.

@@ -1,8 +1,11 @@
 //! What ranks do together, on every kind of connection.
 
+#[cfg(feature = "mpi")]
+mod mpi;
+
 use std::{net::TcpListener, thread, time::Duration};
 
-use feedline_schemas::config::ParallelConfig;
+use feedline_schemas::config::{Collective, ParallelConfig};
 
 use super::{Group, Place, Ranks, Tree};
 use crate::{error::Error, run_folder::runtime, testing::uniform};
@@ -48,42 +51,38 @@ fn on_all<T: Send>(
     })
 }
 
+/// What every rank finds on every kind of connection, with `len` numbers to add up.
+fn exchange(ranks: &Ranks, len: usize) {
+    let Place { rank, world } = ranks.place();
+    let of = |rank| uniform(len, 100 + rank);
+    let mut tree = Tree::default();
+    let add = |sum: &mut Vec<f32>, part: Vec<f32>| {
+        sum.iter_mut()
+            .zip(part)
+            .for_each(|(sum, part)| *sum += part);
+    };
+    (0..world).for_each(|rank| tree.push(Some(of(rank)), add));
+    let mut values = of(rank);
+    ranks.all_reduce(&mut values).unwrap();
+    assert!(values == tree.finish(add).unwrap(), "{world} ranks, {len}");
+
+    let name = |rank| vec![u8::try_from(rank).unwrap(); rank];
+    let names = ranks.gather(name(rank)).unwrap();
+    assert_eq!(names, (0..world).map(name).collect::<Vec<_>>());
+    ranks.barrier().unwrap();
+    let given = ranks.broadcast(ranks.leads().then(|| vec![7; 9])).unwrap();
+    assert_eq!(given, [7; 9]);
+    let sums = ranks.sums([1.0, 0.5]).unwrap();
+    let number = f64::from(u8::try_from(world).unwrap());
+    let expected = [number, number / 2.0];
+    assert_eq!(sums.map(f64::to_bits), expected.map(f64::to_bits));
+}
+
 /// The suite that every kind of connection passes.
 fn check(groups: fn(usize) -> Vec<Group>) {
     for world in [1, 2, 3, 4, 5] {
         for len in [0, 1, 3, 1000] {
-            let of = |rank| uniform(len, 100 + rank);
-            let mut tree = Tree::default();
-            let add = |sum: &mut Vec<f32>, part: Vec<f32>| {
-                sum.iter_mut()
-                    .zip(part)
-                    .for_each(|(sum, part)| *sum += part);
-            };
-            (0..world).for_each(|rank| tree.push(Some(of(rank)), add));
-            let expected = tree.finish(add).unwrap();
-            let found = on_all(groups(world), &config(), |ranks| {
-                let Place { rank, .. } = ranks.place();
-                let mut values = of(rank);
-                ranks.all_reduce(&mut values).unwrap();
-                let name = ranks
-                    .gather(vec![u8::try_from(rank).unwrap(); rank])
-                    .unwrap();
-                ranks.barrier().unwrap();
-                let given = ranks.broadcast(ranks.leads().then(|| vec![7; 9])).unwrap();
-                let sums = ranks.sums([1.0, 0.5]).unwrap();
-                (values, name, given, sums)
-            });
-            for (values, names, given, sums) in found {
-                assert_eq!(values, expected, "{world} ranks");
-                let names_expected = (0..world).map(|r| vec![u8::try_from(r).unwrap(); r]);
-                assert_eq!(names, names_expected.collect::<Vec<_>>());
-                assert_eq!(given, [7; 9]);
-                let ranks = f64::from(u8::try_from(world).unwrap());
-                assert_eq!(
-                    sums.map(f64::to_bits),
-                    [ranks, ranks / 2.0].map(f64::to_bits)
-                );
-            }
+            on_all(groups(world), &config(), |ranks| exchange(&ranks, len));
         }
     }
 }
@@ -96,6 +95,43 @@ fn threads_exchange() {
 #[test]
 fn processes_exchange() {
     check(processes);
+}
+
+#[test]
+fn processes_of_mpirun_exchange_by_tcp_when_told_so() {
+    let config = ParallelConfig {
+        collective: Collective::Tcp,
+        ..config()
+    };
+    let groups = processes(2).into_iter().map(Group::started_by_mpirun);
+    on_all(groups.collect(), &config, |ranks| exchange(&ranks, 1000));
+}
+
+#[cfg(not(feature = "mpi"))]
+#[test]
+fn without_mpi_processes_of_mpirun_are_told_what_to_do() {
+    let refused = |group: Group, collective| {
+        let config = ParallelConfig {
+            collective,
+            ..config()
+        };
+        let joined = group.join("the same", &config, runtime().unwrap().handle());
+        joined.unwrap_err().to_string()
+    };
+    let group = || Group::processes(1, 4, 4, &address());
+    for message in [
+        refused(group().started_by_mpirun(), Collective::Auto),
+        refused(group(), Collective::Mpi),
+    ] {
+        for part in [
+            "train.parallel.collective",
+            "rank 1 of 4",
+            "`--features mpi`",
+            "`tcp`",
+        ] {
+            assert!(message.contains(part), "{message}");
+        }
+    }
 }
 
 fn culprit(error: &Error) -> (usize, String) {

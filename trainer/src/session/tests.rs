@@ -1,5 +1,7 @@
 //! Stories of runs on a toy dataset.
 
+#[cfg(feature = "mpi")]
+mod mpi;
 mod ranks;
 
 use std::collections::BTreeMap;

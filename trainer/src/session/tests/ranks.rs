@@ -41,7 +41,7 @@ fn on_ranks(
 }
 
 /// Batches of which four ranks have whole parts.
-fn in_parts() -> TrainConfig {
+pub(super) fn in_parts() -> TrainConfig {
     let mut config = config();
     config.parallel.parts = 4;
     config.parallel.check_every = 3;

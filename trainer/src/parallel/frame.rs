@@ -1,0 +1,108 @@
+//! What ranks that are processes say to each other, whatever carries it.
+//!
+//! A frame is its kind, a number and a length, 8 bytes each, little-endian, and so many bytes.
+
+use std::time::Duration;
+
+use super::inbox::{Failure, Inbox, Message};
+
+/// Most bytes moved at one time: a rank that receives much knows that its sender is there.
+pub(super) const PIECE: usize = 1 << 20;
+
+/// Longest frame that is believed: 16 GiB.
+const FRAME_MAX: u64 = 1 << 34;
+
+pub(super) const SIGN_OF_LIFE_EVERY: Duration = Duration::from_secs(1);
+
+/// What a frame is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A message of a collective operation; its number is that of the operation.
+    Message = 1,
+    /// A sign of life; its bytes say where the rank is.
+    Alive = 2,
+    /// The rank has done all it had to.
+    Finished = 3,
+    /// Its number is the rank at fault, its bytes say why.
+    Failed = 4,
+}
+
+const KINDS: [Kind; 4] = [Kind::Message, Kind::Alive, Kind::Finished, Kind::Failed];
+
+/// What a frame begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) kind: Kind,
+    pub(super) number: u64,
+    /// Bytes that follow.
+    pub(super) len: usize,
+}
+
+impl Header {
+    pub(super) fn to_bytes(self) -> [u8; 24] {
+        let mut bytes = [0; 24];
+        let words = [self.kind as u64, self.number, self.len as u64];
+        for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// What [`Header::to_bytes`] made; `None` for anything else, and for a length that is not believed.
+    pub(super) fn read(bytes: &[u8; 24]) -> Option<Self> {
+        let (words, _) = bytes.as_chunks::<8>();
+        let [kind, number, len] = [0, 1, 2].map(|at| u64::from_le_bytes(words[at]));
+        Some(Self {
+            kind: KINDS.into_iter().find(|known| *known as u64 == kind)?,
+            number,
+            len: usize::try_from(len).ok().filter(|_| len <= FRAME_MAX)?,
+        })
+    }
+}
+
+impl Inbox {
+    /// Takes a frame that came from a rank; whether more may come.
+    pub(super) fn take(&self, from: usize, header: Header, bytes: Vec<u8>) -> bool {
+        let number = header.number;
+        match header.kind {
+            Kind::Message => self.deliver(from, Message { number, bytes }),
+            Kind::Alive => {
+                self.status[from].take(&bytes);
+                self.sign_of_life(from);
+            }
+            Kind::Finished => self.finished(from),
+            Kind::Failed => {
+                let rank = usize::try_from(number).unwrap_or(from);
+                let reason = String::from_utf8_lossy(&bytes).into_owned();
+                self.failed(from, Failure { rank, reason });
+            }
+        }
+        matches!(header.kind, Kind::Message | Kind::Alive)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_survives_its_journey_and_nothing_else_is_taken_for_one() {
+        for kind in KINDS {
+            let header = Header {
+                kind,
+                number: 7,
+                len: 1 << 34,
+            };
+            assert_eq!(Header::read(&header.to_bytes()), Some(header));
+        }
+        let header = |kind: u64, len: u64| {
+            let mut bytes = [0; 24];
+            bytes[..8].copy_from_slice(&kind.to_le_bytes());
+            bytes[16..].copy_from_slice(&len.to_le_bytes());
+            Header::read(&bytes)
+        };
+        assert_eq!(header(0, 1), None);
+        assert_eq!(header(5, 1), None);
+        assert_eq!(header(1, (1 << 34) + 1), None);
+    }
+}
