@@ -50,6 +50,10 @@ pub struct CheckpointHeader {
     /// Scale of the loss, with f16.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_scale: Option<LossScale>,
+    /// Where ranks hold the state of the optimizer in shares, the hash of the file of each, in rank order; that file lies
+    /// beside this one and ends with `.state-<rank>-of-<ranks>.safetensors`. The state is then not in this file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub state_shards: Vec<Hash128>,
     /// Sums of the epoch in progress, so that its mean loss is exact after a resume.
     pub running: RunningLoss,
     /// What the guard remembers.

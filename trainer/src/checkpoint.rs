@@ -1,10 +1,13 @@
 //! Checkpoints: `checkpoints/step-<steps taken, 8 digits>.safetensors` and `best.safetensors` in the run's folder.
 //!
 //! A file is safetensors with one metadata entry, `feedline`, that holds the [`CheckpointHeader`]. Tensors, all f32:
-//! `parameter.<name>`, `average.<name>` where an average of the weights is kept, `optimizer.all.<bucket>` for each bucket of the optimizer's state that is not empty, and
-//! `best.<name>` when the best weights are not the current ones. `best.safetensors` has the best weights as
-//! `parameter.<name>` and nothing else.
+//! `parameter.<name>`, `average.<name>` where an average of the weights is kept, `optimizer.all.<bucket>` for each bucket
+//! of the optimizer's state that is not empty, and `best.<name>` when the best weights are not the current ones.
+//! `best.safetensors` has the best weights as `parameter.<name>` and nothing else.
 //! `header_hash` covers the header, `tensor_hash` in it the tensors, so a changed byte anywhere that matters is seen.
+//!
+//! Where ranks hold the optimizer's state in shares, each writes its own beside it ([`state`]), and the header has the
+//! hashes.
 //!
 //! A checkpoint is there complete or not at all. Older ones are removed only after a newer one is durable, so a crash at
 //! any instant leaves at least one; when the newest cannot be used the one before it is taken.
@@ -15,15 +18,18 @@
 mod decode;
 mod encode;
 mod saver;
+mod state;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use feedline_schemas::{checkpoint::CheckpointHeader, config::CheckpointConfig, ids::Step};
+use feedline_schemas::{checkpoint::CheckpointHeader, config::TrainConfig, ids::Step};
+use feedline_storage::Listed;
 
 pub(crate) use self::{
     decode::{Expected, decode},
     encode::{Frozen, Numbers},
     saver::{Job, Saved, Saver, Snapshots},
+    state::StateFile,
 };
 use crate::{
     error::Error,
@@ -45,7 +51,7 @@ pub(crate) struct Snapshot {
     pub(crate) header: CheckpointHeader,
     /// All parameters.
     pub(crate) parameters: Vec<f32>,
-    /// State of the optimizer; none in `best.safetensors`.
+    /// State of the optimizer; none in `best.safetensors`, and where it is in files of its own.
     pub(crate) state: Vec<StateBucket>,
     /// The average of the weights, where one is kept.
     pub(crate) average: Option<Vec<f32>>,
@@ -64,6 +70,8 @@ pub(crate) struct Checkpoints {
     layout: Arc<[Parameter]>,
     state: StateLayout,
     keep: Keep,
+    /// How long the shares of other ranks are waited for.
+    patience: Duration,
 }
 
 /// Which checkpoints are kept.
@@ -87,16 +95,18 @@ impl Checkpoints {
         folder: RunFolder,
         layout: &[Parameter],
         state: StateLayout,
-        config: &CheckpointConfig,
+        config: &TrainConfig,
     ) -> Self {
         Self {
             folder,
             layout: layout.into(),
             state,
             keep: Keep {
-                newest: config.keep as usize,
-                every_steps: config.keep_every_steps,
+                newest: config.checkpoint.keep as usize,
+                every_steps: config.checkpoint.keep_every_steps,
             },
+            // The others wait for this one meanwhile.
+            patience: Duration::from_secs(config.parallel.timeout_seconds) / 2,
         }
     }
 
@@ -113,12 +123,14 @@ impl Checkpoints {
         Ok(!self.steps()?.is_empty())
     }
 
-    /// Writes a checkpoint, then removes those that are too old.
+    /// Writes a checkpoint, once the shares of the optimizer's state that ranks hold are there, then removes those that are
+    /// too old.
     ///
     /// # Errors
-    /// [`Error::Storage`] when it could not be written; one that could not be removed is only logged.
+    /// [`Error::StateMissing`]; [`Error::Storage`] when it could not be written; one that could not be removed is only logged.
     pub(crate) fn save(&self, frozen: Frozen) -> Result<(), Error> {
         let header = frozen.header.clone();
+        self.await_state(&header)?;
         let parts = encode::encode(&self.layout, frozen);
         self.folder.put_parts(&path(header.step), parts)?;
         self.tidy(&header);
@@ -157,16 +169,23 @@ impl Checkpoints {
     /// only be damaged ones that a resume stepped behind: they go when training has passed them by overwriting.
     fn remove_old(&self, newest: &CheckpointHeader) -> Result<(), Error> {
         let spared = [Some(newest.guard.anchor), newest.guard.candidate];
-        let steps: Vec<Step> = self
-            .steps()?
-            .into_iter()
-            .filter(|step| *step <= newest.step)
-            .collect();
+        let listed = self.folder.list(FOLDER)?;
+        let mut steps = steps_in(&listed);
+        steps.retain(|step| *step <= newest.step);
         let old = steps.len().saturating_sub(self.keep.newest);
-        steps[..old]
-            .iter()
-            .filter(|step| !spared.contains(&Some(**step)) && !self.keep.for_good(**step))
-            .try_for_each(|step| self.folder.delete(&path(*step)))
+        let goes = |step: &Step| !spared.contains(&Some(*step)) && !self.keep.for_good(*step);
+        let gone: Vec<Step> = steps[..old].iter().copied().filter(goes).collect();
+        gone.iter()
+            .try_for_each(|step| self.folder.delete(&path(*step)))?;
+        steps.retain(|step| !gone.contains(step));
+        // Shares of a state without its checkpoint are of no use.
+        let alone = listed.iter().filter(|file| {
+            state::step_of(&file.path)
+                .is_some_and(|step| step <= newest.step && !steps.contains(&step))
+        });
+        alone
+            .into_iter()
+            .try_for_each(|file| self.folder.delete(&file.path))
     }
 
     /// Reads the newest checkpoint that `usable` accepts, or `None` when there is none at all.
@@ -200,12 +219,17 @@ impl Checkpoints {
             };
             let refusal = match decode(&url, &bytes, self.expected(&self.state)) {
                 Ok(snapshot) => match usable(&snapshot) {
-                    Ok(()) => return Ok(Some(snapshot)),
+                    Ok(()) => match self.verify_state(&snapshot.header) {
+                        Ok(()) => return Ok(Some(snapshot)),
+                        Err(error) => error,
+                    },
                     Err(reason) => Error::Damaged { url, reason },
                 },
-                Err(error @ Error::Damaged { .. }) => error,
-                Err(other) => return Err(other),
+                Err(error) => error,
             };
+            if !matches!(refusal, Error::Damaged { .. }) {
+                return Err(refusal);
+            }
             tracing::warn!(error = %refusal, "a checkpoint cannot be used; trying the one before it");
             first_refusal.get_or_insert(refusal);
         }
@@ -251,14 +275,16 @@ impl Checkpoints {
 
     /// Steps of all checkpoints, rising.
     fn steps(&self) -> Result<Vec<Step>, Error> {
-        let listed = self.folder.list(FOLDER)?;
-        let mut steps: Vec<Step> = listed
-            .iter()
-            .filter_map(|file| step_of(&file.path))
-            .collect();
-        steps.sort_unstable();
-        Ok(steps)
+        Ok(steps_in(&self.folder.list(FOLDER)?))
     }
+}
+
+/// Steps of the checkpoints among these files, rising.
+fn steps_in(listed: &[Listed]) -> Vec<Step> {
+    let steps = listed.iter().filter_map(|file| step_of(&file.path));
+    let mut steps: Vec<Step> = steps.collect();
+    steps.sort_unstable();
+    steps
 }
 
 fn path(step: Step) -> String {

@@ -5,16 +5,20 @@ use rayon::prelude::*;
 /// Elements summed as one piece; fixed, so that the sum's order does not depend on the number of threads.
 const PIECE: usize = 1 << 14;
 
-/// The Euclidean norm of the whole bucket, in f64. NaN or infinite when an element is.
-pub(crate) fn global_norm(gradient: &[f32]) -> f64 {
-    sum_of_squares(gradient).sqrt()
+/// The Euclidean norm of numbers whose squares add up to these sums, in f64. NaN or infinite when a number is.
+pub(crate) fn norm(squares: &[f64]) -> f64 {
+    squares.iter().sum::<f64>().sqrt()
 }
 
 /// The sum of squares, in f64, the same on any number of threads.
 pub(crate) fn sum_of_squares(values: &[f32]) -> f64 {
+    squares(values).iter().sum()
+}
+
+/// The sums of squares of pieces of a fixed size, in f64.
+pub(crate) fn squares(values: &[f32]) -> Vec<f64> {
     let of_piece = |piece: &[f32]| piece.iter().map(|&v| f64::from(v) * f64::from(v)).sum();
-    let pieces: Vec<f64> = values.par_chunks(PIECE).map(of_piece).collect();
-    pieces.iter().sum()
+    values.par_chunks(PIECE).map(of_piece).collect()
 }
 
 /// What the gradient is multiplied by so that its norm is at most `limit`; 1 when it is already, or `limit` is 0.
@@ -29,6 +33,10 @@ pub(crate) fn scale(norm: f64, limit: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn global_norm(values: &[f32]) -> f64 {
+        norm(&squares(values))
+    }
 
     #[test]
     fn norm_of_a_right_triangle_is_its_hypotenuse() {

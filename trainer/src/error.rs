@@ -145,6 +145,19 @@ pub enum Error {
         /// Where each rank was, as far as this one knows.
         ranks: String,
     },
+    /// Ranks have not written their share of a checkpoint.
+    #[error(
+        "the optimizer's state of rank(s) {ranks} is not in `{url}` after {seconds} s; all ranks \
+         must write to the same folder, within half of `train.parallel.timeout_seconds`"
+    )]
+    StateMissing {
+        /// Where it should be.
+        url: String,
+        /// The ranks.
+        ranks: String,
+        /// How long it was waited for.
+        seconds: u64,
+    },
     /// The ranks did not come together.
     #[error("rank `{rank}` cannot meet the others at `{address}`: {reason}")]
     Meeting {
@@ -231,6 +244,7 @@ impl Error {
             Self::NotFinite { .. }
             | Self::Rank { .. }
             | Self::Meeting { .. }
+            | Self::StateMissing { .. }
             | Self::WeightsDiffer { .. }
             | Self::TooManySkipped { .. }
             | Self::Diverged { .. }

@@ -88,7 +88,7 @@ pub fn evaluate_with(
 /// # Errors
 /// [`Error::NoCheckpoint`], or what storage says.
 pub(crate) fn best(opened: &Opened, engine: &Engine) -> Result<(String, Snapshot), Error> {
-    let config = &opened.plan.settings.config().checkpoint;
+    let config = opened.plan.settings.config();
     let parameters = engine.model().layout().entries();
     let state = opened.plan.settings.optimizer_state(&engine.trained());
     let checkpoints = Checkpoints::new(opened.folder.clone(), parameters, state, config);

@@ -163,6 +163,7 @@ impl Plan {
             early_stopping: position.early_stopping.clone(),
             plateau: position.plateau.clone(),
             loss_scale: position.loss_scale.clone(),
+            state_shards: Vec::new(),
             running: position.running.clone(),
             guard: position.guard.clone(),
             tensor_hash: Hash128::new(0),

@@ -8,6 +8,7 @@ mod guarding;
 mod measure;
 mod saving;
 mod shares;
+mod sharing;
 mod step;
 mod stragglers;
 
@@ -24,7 +25,7 @@ use feedline_schemas::{
 use feedline_storage::clock::Clock;
 
 pub(crate) use self::{measure::evaluate, stragglers::Pace};
-use self::{saving::Saving, step::Taken};
+use self::{saving::Saving, sharing::Sharing, step::Taken};
 use crate::{
     average::Average,
     checkpoint::{BEST_PATH, Checkpoints, Numbers, Saver},
@@ -61,6 +62,7 @@ pub(crate) struct Session<'a, D> {
     folder: &'a RunFolder,
     watch: Watch<'a>,
     engine: Engine,
+    sharing: Sharing,
     schedule: Schedule,
     saving: Saving,
     log: MetricsLog<'a>,
@@ -90,9 +92,9 @@ impl<'a, D: Data> Session<'a, D> {
         let now = watch.clock.monotonic();
         let average = plan.settings.config().average.clone();
         let loss_scale = plan.settings.config().loss_scale.as_ref();
-        let trained = engine.trained();
-        let optimizer = plan.settings.optimizer(&trained);
-        let state = plan.settings.optimizer_state(&trained);
+        let sharing = Sharing::new(engine.trained(), &plan.settings, watch.ranks.place());
+        let optimizer = plan.settings.optimizer(sharing.own());
+        let state = plan.settings.optimizer_state(sharing.trained());
         let schedule = plan.settings.schedule(data.batches_per_epoch());
         if schedule.warmup_steps >= schedule.total_steps {
             tracing::warn!(
@@ -105,7 +107,7 @@ impl<'a, D: Data> Session<'a, D> {
             folder.clone(),
             engine.model().parameters(),
             state,
-            &plan.settings.config().checkpoint,
+            plan.settings.config(),
         );
         {
             let mut status = watch.tracker.change();
@@ -136,6 +138,7 @@ impl<'a, D: Data> Session<'a, D> {
             folder,
             watch,
             engine,
+            sharing,
             schedule,
             bucket,
         }

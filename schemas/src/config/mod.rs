@@ -39,7 +39,7 @@ pub use self::{
         ActivationKind, BranchConfig, ModelConfig, ModelKind, NormKind, PicturesConfig, PoolKind,
     },
     optimizer::{OptimizerConfig, OptimizerKind, ParameterGroup},
-    parallel::{Collective, ParallelConfig},
+    parallel::{Collective, Compression, ParallelConfig},
     precision::{LossScaleConfig, Precision},
     schedule::{ScheduleConfig, ScheduleKind, ScheduleUnit},
     secret::SecretRef,

@@ -11,6 +11,14 @@ pub struct ParallelConfig {
     /// shape. Runs on 1, 2, 4 and so on up to this many ranks end with the same bits. Changing it makes another run.
     /// Default 1.
     pub parts: u32,
+    /// Keeps the state of the optimizer in shares, one on each rank (the first stage of `ZeRO`; Rajbhandari, Rasley, Ruwase,
+    /// He 2020, arXiv 1910.02054): it takes as much less memory as there are ranks. A rank has whole parameters. The run ends
+    /// with the same bits. Default false.
+    pub shard_optimizer: bool,
+    /// How gradients travel between ranks. With `bf16` they take half the bytes and are rounded before and after they are
+    /// added up in f32, so what a run ends with depends on the number of ranks; changing it makes another run. Default
+    /// `none`.
+    pub compress: Compression,
     /// Steps between comparisons of the ranks' weights, at least 1; they are also compared before each checkpoint.
     /// Default 100.
     pub check_every: u64,
@@ -54,6 +62,8 @@ impl Default for ParallelConfig {
     fn default() -> Self {
         Self {
             parts: 1,
+            shard_optimizer: false,
+            compress: Compression::None,
             check_every: 100,
             timeout_seconds: 600,
             silence_seconds: 8,
@@ -70,7 +80,19 @@ impl ParallelConfig {
     pub fn numbers(&self) -> Self {
         Self {
             parts: self.parts,
+            compress: self.compress,
             ..Self::default()
         }
     }
+}
+
+/// How gradients travel between ranks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Compression {
+    /// As f32.
+    #[default]
+    None,
+    /// As bf16.
+    Bf16,
 }

@@ -62,9 +62,8 @@ pub(crate) fn encode(layout: &[Parameter], frozen: Frozen) -> Vec<Bytes> {
         ..frozen.header
     });
     let json = String::from_utf8(encode_document(&header)).expect("JSON is UTF-8");
-    let mut parts = vec![file_header(&tensors, json).into()];
-    parts.extend(tensors.into_values().map(Bytes::from_owner));
-    parts
+    let entries = HashMap::from([(METADATA_KEY.to_owned(), json)]);
+    file(file_header(&tensors, Some(entries)), tensors)
 }
 
 fn tensors(layout: &[Parameter], frozen: &Frozen) -> BTreeMap<String, Part> {
@@ -87,19 +86,41 @@ fn tensors(layout: &[Parameter], frozen: &Frozen) -> BTreeMap<String, Part> {
             tensors.insert(format!("{prefix}.{}", parameter.name), part);
         }
     }
-    for (name, numbers) in frozen.state.iter().filter(|(_, n)| !n.is_empty()) {
+    tensors.extend(flat(&frozen.state));
+    tensors
+}
+
+/// The tensors of some of the optimizer's state.
+fn flat(state: &[(String, Numbers)]) -> impl Iterator<Item = (String, Part)> {
+    let some = state.iter().filter(|(_, numbers)| !numbers.is_empty());
+    some.map(|(name, numbers)| {
         let part = Part {
             shape: vec![numbers.len()],
             range: 0..numbers.len(),
             numbers: Arc::clone(numbers),
         };
-        tensors.insert(state_name(name), part);
-    }
-    tensors
+        (state_name(name), part)
+    })
+}
+
+/// A file of some of the optimizer's state, in parts.
+pub(super) fn state(state: &[(String, Numbers)]) -> Vec<Bytes> {
+    let tensors = flat(state).collect();
+    let header = file_header(&tensors, None);
+    file(header, tensors)
+}
+
+fn file(header: Vec<u8>, tensors: BTreeMap<String, Part>) -> Vec<Bytes> {
+    let mut parts = vec![header.into()];
+    parts.extend(tensors.into_values().map(Bytes::from_owner));
+    parts
 }
 
 /// What stands before the tensors: the length of a JSON text, and the text, padded with spaces.
-fn file_header(tensors: &BTreeMap<String, Part>, json: String) -> Vec<u8> {
+fn file_header(
+    tensors: &BTreeMap<String, Part>,
+    entries: Option<HashMap<String, String>>,
+) -> Vec<u8> {
     let mut end = 0;
     let infos = tensors.iter().map(|(name, part)| {
         let begin = end;
@@ -111,8 +132,7 @@ fn file_header(tensors: &BTreeMap<String, Part>, json: String) -> Vec<u8> {
         };
         (name.clone(), info)
     });
-    let entries = HashMap::from([(METADATA_KEY.to_owned(), json)]);
-    let metadata = Metadata::new(Some(entries), infos.collect())
+    let metadata = Metadata::new(entries, infos.collect())
         .expect("tensors follow each other, and each has its shape's length");
     let text = serde_json::to_string(&metadata).expect("metadata has string keys");
     let padded = text.len().next_multiple_of(ALIGNMENT);

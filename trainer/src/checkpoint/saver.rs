@@ -11,7 +11,7 @@ use feedline_schemas::{
 };
 use rayon::prelude::*;
 
-use super::{Checkpoints, Frozen, Numbers};
+use super::{Checkpoints, Frozen, Numbers, StateFile};
 use crate::{
     error::Error,
     log::LogFile,
@@ -31,23 +31,28 @@ pub(crate) struct Snapshots {
 }
 
 impl Snapshots {
-    /// Copies what training goes on to change. `best` is not copied.
+    /// Copies the optimizer's state.
+    pub(crate) fn copy_state(&mut self, state: &[StateBucket]) -> Vec<(String, Numbers)> {
+        self.state.resize_with(state.len(), Numbers::default);
+        let state = state.iter().zip(&mut self.state);
+        state
+            .map(|(bucket, memory)| (bucket.name.clone(), copied(memory, &bucket.values)))
+            .collect()
+    }
+
+    /// Copies what else training goes on to change. `state` and `best` are not copied.
     pub(crate) fn copy(
         &mut self,
         header: CheckpointHeader,
         parameters: &[f32],
-        state: &[StateBucket],
+        state: Vec<(String, Numbers)>,
         average: Option<&[f32]>,
         best: Option<Numbers>,
     ) -> Frozen {
-        self.state.resize_with(state.len(), Numbers::default);
-        let state = state.iter().zip(&mut self.state);
         Frozen {
             header,
             parameters: copied(&mut self.parameters, parameters),
-            state: state
-                .map(|(bucket, memory)| (bucket.name.clone(), copied(memory, &bucket.values)))
-                .collect(),
+            state,
             average: average.map(|average| copied(&mut self.average, average)),
             best,
         }
@@ -70,8 +75,10 @@ fn copied(memory: &mut Numbers, values: &[f32]) -> Numbers {
 /// What to write.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// The metrics up to the checkpoint, which are written first.
-    pub(crate) log: Arc<LogFile>,
+    /// The metrics up to the checkpoint, which are written first, by the rank that has them.
+    pub(crate) log: Option<Arc<LogFile>>,
+    /// This rank's share of the optimizer's state, where there is such.
+    pub(crate) state: Option<StateFile>,
     /// The checkpoint, where there is a new one.
     pub(crate) checkpoint: Option<Frozen>,
     /// The best weights, where there are better ones than were written.
@@ -101,7 +108,16 @@ impl Job {
     }
 
     fn write(self, checkpoints: &Checkpoints, saved: &mut Saved) -> Result<(), Error> {
-        self.log.flush()?;
+        if let Some(log) = &self.log {
+            log.flush()?;
+        }
+        if let Some(file) = self.state {
+            let at = file.at;
+            checkpoints.save_state(file)?;
+            if self.checkpoint.is_none() {
+                saved.checkpoint = Some(at);
+            }
+        }
         if let Some(frozen) = self.checkpoint {
             let at = (frozen.header.step, frozen.header.epoch);
             checkpoints.save(frozen)?;

@@ -22,7 +22,7 @@ fn layout() -> Vec<Parameter> {
         .to_vec()
 }
 
-fn small() -> feedline_schemas::config::TrainConfig {
+fn small() -> TrainConfig {
     let mut config = config();
     config.model.hidden = Some(vec![2]);
     config

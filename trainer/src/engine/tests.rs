@@ -589,7 +589,7 @@ fn steps_per_second() {
             let start = clock.monotonic();
             engine.loss_and_gradient(&bucket, samples, (stream(step), 1.0), &mut gradient);
             let middle = clock.monotonic();
-            crate::clip::global_norm(&gradient);
+            std::hint::black_box(crate::clip::sum_of_squares(&gradient));
             optimizer.step(&mut bucket, &gradient, step, 1e-3, 1.0);
             engine_time += (middle - start).as_secs_f64();
             rest += (clock.monotonic() - middle).as_secs_f64();

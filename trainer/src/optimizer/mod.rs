@@ -14,13 +14,17 @@ mod lamb;
 mod lars;
 mod settings;
 mod sgd;
+mod share;
 
 use crate::number::single;
 use std::{fmt::Debug, ops::Range};
 
 use feedline_schemas::config::OptimizerConfig;
 
-pub(crate) use self::settings::{check_groups, resolve};
+pub(crate) use self::{
+    settings::{check_groups, resolve},
+    share::shares,
+};
 use crate::model::Parameter;
 
 /// Elements one task updates; also the pieces of sums, so it is part of what a run computes.

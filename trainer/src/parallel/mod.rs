@@ -16,6 +16,7 @@ mod status;
 mod tcp;
 mod threads;
 mod tree;
+mod wire;
 
 #[cfg(test)]
 mod tests;
@@ -24,7 +25,12 @@ pub use self::{
     group::Group,
     status::{Phase, Whereabouts},
 };
-pub(crate) use self::{ranks::Ranks, tcp::narrow, tree::Tree};
+pub(crate) use self::{
+    ranks::Ranks,
+    tcp::narrow,
+    tree::Tree,
+    wire::{Borders, Wire},
+};
 
 /// This process among those that train together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,12 +3,13 @@
 //! Every operation is made of messages from one rank to another, with the same numbers on all ranks in the same order;
 //! sums are taken in a [`Tree`] over the ranks, so they have the same bits whatever carries the messages.
 
-use std::{fmt::Debug, ops::Range, sync::Arc};
+use std::{fmt::Debug, sync::Arc};
 
 use super::{
     Place, Tree,
     inbox::{Failure, Inbox, Message, Patience},
     status::{Phase, Status},
+    wire::{Borders, Wire},
 };
 use crate::error::Error;
 
@@ -67,7 +68,6 @@ impl Ranks {
     }
 
     /// Which rank this is.
-    #[cfg(test)]
     pub(crate) const fn place(&self) -> Place {
         self.place
     }
@@ -98,28 +98,30 @@ impl Ranks {
     ///
     /// # Errors
     /// [`Error::Rank`], for this operation as for all: it names the rank at fault.
-    pub(crate) fn all_reduce(&self, values: &mut [f32]) -> Result<(), Error> {
+    pub(crate) fn all_reduce(&self, values: &mut [f32], wire: Wire) -> Result<(), Error> {
+        let borders = Borders::even(values.len(), self.place.world);
+        self.reduce_scatter(values, &borders, wire)?;
+        self.all_gather(values, &borders, wire)
+    }
+
+    /// Adds up this rank's share of `values`; the rest stays what it was. The sums are numbers that `wire` can carry.
+    ///
+    /// # Errors
+    /// As [`Ranks::all_reduce`].
+    pub(crate) fn reduce_scatter(
+        &self,
+        values: &mut [f32],
+        borders: &Borders,
+        wire: Wire,
+    ) -> Result<(), Error> {
         if !self.are_many() {
             return Ok(());
         }
-        self.reduce_scatter(values)?;
-        self.all_gather(values)
-    }
-
-    /// The part of a bucket of `len` numbers that a rank adds up.
-    pub(crate) fn share(&self, rank: usize, len: usize) -> Range<usize> {
-        let border = |rank: usize| rank * len / self.place.world;
-        border(rank)..border(rank + 1)
-    }
-
-    /// Adds up this rank's share of `values`; the rest stays what it was.
-    fn reduce_scatter(&self, values: &mut [f32]) -> Result<(), Error> {
         let number = self.number();
-        let len = values.len();
         for rank in self.others() {
-            self.send(rank, number, to_bytes(&values[self.share(rank, len)]))?;
+            self.send(rank, number, wire.encode(&values[borders.of(rank)]))?;
         }
-        let own = self.share(self.place.rank, len);
+        let own = borders.of(self.place.rank);
         let add = |sum: &mut Vec<f32>, part: Vec<f32>| {
             sum.iter_mut()
                 .zip(part)
@@ -128,29 +130,39 @@ impl Ranks {
         let mut tree = Tree::default();
         for rank in 0..self.place.world {
             let part = if rank == self.place.rank {
-                values[own.clone()].to_vec()
+                wire.rounded(values[own.clone()].to_vec())
             } else {
-                self.numbers(rank, number, own.len())?
+                self.numbers(rank, number, own.len(), wire)?
             };
             tree.push(Some(part), add);
         }
         if let Some(sum) = tree.finish(add) {
-            values[own].copy_from_slice(&sum);
+            values[own].copy_from_slice(&wire.rounded(sum));
         }
         Ok(())
     }
 
-    /// Gives every rank all shares.
-    fn all_gather(&self, values: &mut [f32]) -> Result<(), Error> {
+    /// Gives every rank the shares that the others have of `values`.
+    ///
+    /// # Errors
+    /// As [`Ranks::all_reduce`].
+    pub(crate) fn all_gather(
+        &self,
+        values: &mut [f32],
+        borders: &Borders,
+        wire: Wire,
+    ) -> Result<(), Error> {
+        if !self.are_many() {
+            return Ok(());
+        }
         let number = self.number();
-        let len = values.len();
-        let own = &values[self.share(self.place.rank, len)];
+        let own = wire.encode(&values[borders.of(self.place.rank)]);
         for rank in self.others() {
-            self.send(rank, number, to_bytes(own))?;
+            self.send(rank, number, own.clone())?;
         }
         for rank in self.others() {
-            let range = self.share(rank, len);
-            let part = self.numbers(rank, number, range.len())?;
+            let range = borders.of(rank);
+            let part = self.numbers(rank, number, range.len(), wire)?;
             values[range].copy_from_slice(&part);
         }
         Ok(())
@@ -272,14 +284,14 @@ impl Ranks {
         Ok(message.bytes)
     }
 
-    fn numbers(&self, from: usize, number: u64, len: usize) -> Result<Vec<f32>, Error> {
+    fn numbers(&self, from: usize, number: u64, len: usize, wire: Wire) -> Result<Vec<f32>, Error> {
         let bytes = self.receive(from, number)?;
-        let (words, rest) = bytes.as_chunks::<4>();
-        if words.len() != len || !rest.is_empty() {
-            let reason = format!("it sent {} bytes instead of {}", bytes.len(), 4 * len);
+        let expected = wire.bytes(len);
+        if bytes.len() != expected {
+            let reason = format!("it sent {} bytes instead of {expected}", bytes.len());
             return Err(self.error(Failure { rank: from, reason }));
         }
-        Ok(words.iter().map(|word| f32::from_le_bytes(*word)).collect())
+        Ok(wire.decode(&bytes))
     }
 
     /// The error, with where all ranks were.
@@ -298,11 +310,4 @@ impl Drop for Ranks {
     fn drop(&mut self) {
         self.leave(None);
     }
-}
-
-// Numbers are sent little-endian, as they lie in memory.
-const _: () = assert!(cfg!(target_endian = "little"));
-
-fn to_bytes(values: &[f32]) -> Vec<u8> {
-    bytemuck::cast_slice(values).to_vec()
 }

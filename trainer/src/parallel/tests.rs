@@ -7,7 +7,7 @@ use std::{net::TcpListener, thread, time::Duration};
 
 use feedline_schemas::config::{Collective, ParallelConfig};
 
-use super::{Group, Place, Ranks, Tree};
+use super::{Group, Place, Ranks, Tree, Wire};
 use crate::{error::Error, run_folder::runtime, testing::uniform};
 
 fn config() -> ParallelConfig {
@@ -63,7 +63,7 @@ fn exchange(ranks: &Ranks, len: usize) {
     };
     (0..world).for_each(|rank| tree.push(Some(of(rank)), add));
     let mut values = of(rank);
-    ranks.all_reduce(&mut values).unwrap();
+    ranks.all_reduce(&mut values, Wire::Full).unwrap();
     assert!(values == tree.finish(add).unwrap(), "{world} ranks, {len}");
 
     let name = |rank| vec![u8::try_from(rank).unwrap(); rank];
@@ -153,7 +153,7 @@ fn all_ranks_name_the_one_that_failed() {
                 });
                 return None;
             }
-            let error = ranks.all_reduce(&mut [0.0; 100]).unwrap_err();
+            let error = ranks.all_reduce(&mut [0.0; 100], Wire::Full).unwrap_err();
             ranks.abort(&error);
             Some(error)
         });

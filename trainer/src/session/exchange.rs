@@ -9,7 +9,7 @@ use crate::{
     data::{Batch, Data},
     engine::Computed,
     error::Error,
-    parallel::Phase,
+    parallel::{Phase, Wire},
 };
 
 /// What a batch that went wrong is named by.
@@ -34,13 +34,11 @@ impl<D: Data> Session<'_, D> {
         let start = self.watch.clock.monotonic();
         let stop = if stop { 1.0 } else { 0.0 };
         let [loss_sum, weight, stops] = ranks.sums([computed.loss_sum, computed.weight, stop])?;
-        // The gradient has room for the buffers, and is 0 there.
         let mut buffers = computed.buffers;
-        let parameters = self.gradient.len() - buffers.len();
-        self.gradient[parameters..].copy_from_slice(&buffers);
-        ranks.all_reduce(&mut self.gradient)?;
-        buffers.copy_from_slice(&self.gradient[parameters..]);
-        self.gradient[parameters..].fill(0.0);
+        if !buffers.is_empty() {
+            ranks.all_reduce(&mut buffers, Wire::Full)?;
+        }
+        self.sharing.reduce(ranks, &mut self.gradient)?;
         self.agreed_to_stop = stops > 0.0;
         let spent = self.watch.clock.monotonic().saturating_sub(start);
         self.meter.exchanged(spent);
@@ -50,6 +48,15 @@ impl<D: Data> Session<'_, D> {
             buffers,
             ..computed
         })
+    }
+
+    /// Gives all ranks the weights that each has moved, where each moves a share.
+    pub(super) fn gather_weights(&mut self) -> Result<(), Error> {
+        let start = self.watch.clock.monotonic();
+        self.sharing.gather(self.watch.ranks, &mut self.bucket)?;
+        let spent = self.watch.clock.monotonic().saturating_sub(start);
+        self.meter.exchanged(spent);
+        Ok(())
     }
 
     /// Whether to stop after a step: what many ranks agreed on in it, or one alone is told.

@@ -147,7 +147,6 @@ impl<D: Data> Session<'_, D> {
                 other => other,
             }
         })?;
-        let trained = self.engine.trained();
         let settings = &self.plan.settings;
         let average = settings.config().average.clone();
         let Some(snapshot) = found else {
@@ -155,11 +154,11 @@ impl<D: Data> Session<'_, D> {
                 return Ok(None);
             }
             self.bucket = self.engine.model().initial(settings.config().seed);
-            self.optimizer = settings.optimizer(&trained);
+            self.optimizer = settings.optimizer(self.sharing.own());
             self.average = average.map(|config| Average::new(config, self.bucket.clone()));
             return Ok(Some((Step::new(0), GuardState::default())));
         };
-        self.optimizer = settings.resumed_optimizer(&trained, snapshot.state);
+        self.take_state(&snapshot.header, snapshot.state)?;
         self.bucket = snapshot.parameters;
         self.average = average
             .zip(snapshot.average)

@@ -3,19 +3,20 @@
 use std::time::Duration;
 
 use feedline_schemas::{
-    checkpoint::{EarlyStopping, GuardState, Plateau, RunningLoss},
-    ids::{Epoch, Step},
+    checkpoint::{CheckpointHeader, EarlyStopping, GuardState, Plateau, RunningLoss},
+    ids::{Epoch, Hash128, Step},
     loader_state::LoaderState,
 };
 
-use super::{Session, Watch};
+use super::{Session, Watch, shares};
 use crate::{
     average::Average,
-    checkpoint::{Checkpoints, Frozen, Job, Numbers, Saved, Saver, Snapshot, Snapshots},
+    checkpoint::{Checkpoints, Frozen, Job, Numbers, Saved, Saver, Snapshot, Snapshots, StateFile},
     data::Data,
     error::Error,
     guard,
     log::{Line, MetricsLog},
+    optimizer::StateBucket,
     parallel::Phase,
     plan::Position,
 };
@@ -35,6 +36,8 @@ pub(super) struct Saving {
     durable: Option<(Step, Epoch)>,
     /// Step of the best weights that this process has written.
     best_written: Option<Step>,
+    /// This rank's share of the optimizer's state, and the hashes of all ranks', where ranks hold it in shares.
+    state: Option<(StateFile, Vec<Hash128>)>,
 }
 
 impl Saving {
@@ -45,6 +48,7 @@ impl Saving {
             snapshots: Snapshots::default(),
             durable: None,
             best_written: None,
+            state: None,
         }
     }
 
@@ -61,7 +65,7 @@ impl Saving {
             status.failed_checkpoints += u64::from(saved.failure.is_some());
         }
         self.durable = saved.checkpoint.or(self.durable);
-        if let Some((step, _)) = self.durable {
+        if let Some((step, _)) = self.durable.filter(|_| watch.ranks.leads()) {
             watch.ranks.saved(step.get());
         }
         self.best_written = saved.best.or(self.best_written);
@@ -100,8 +104,7 @@ impl<D: Data> Session<'_, D> {
             .is_some()
             .then(|| Numbers::new(best.unwrap_or_else(|| parameters.clone())));
         self.bucket = parameters;
-        let trained = self.engine.trained();
-        self.optimizer = self.plan.settings.resumed_optimizer(&trained, state);
+        self.take_state(&header, state)?;
         if self.watch.ranks.leads() {
             self.log =
                 MetricsLog::resume(self.folder.clone(), self.watch, header.step, header.epoch)?;
@@ -177,11 +180,12 @@ impl<D: Data> Session<'_, D> {
         self.compare_weights()?;
         let config = &self.plan.settings.config().guard;
         guard::planned(config, &mut self.position.guard, self.position.step);
-        if !self.watch.ranks.leads() {
+        if !self.writes() {
             return Ok(());
         }
         let begun = self.watch.clock.monotonic();
         self.settle();
+        self.freeze_state()?;
         if self.saving.durable.is_none() {
             self.save_now()?;
         } else {
@@ -197,17 +201,64 @@ impl<D: Data> Session<'_, D> {
     /// # Errors
     /// [`Error::Storage`] when it could not be written by any of several tries.
     pub(super) fn finish_saving(&mut self) -> Result<(), Error> {
-        if !self.watch.ranks.leads() {
+        if !self.writes() {
             return Ok(());
         }
         self.settle();
         let best = self.position.early_stopping.best.as_ref();
         let at = (self.position.step, self.position.epoch);
-        if self.saving.durable == Some(at) && self.saving.best_written == best.map(|best| best.step)
-        {
+        let has_best = self.saving.best_written == best.map(|best| best.step);
+        if self.saving.durable == Some(at) && (has_best || !self.watch.ranks.leads()) {
             return Ok(());
         }
         self.save_now()
+    }
+
+    /// Whether this rank has something to write.
+    fn writes(&self) -> bool {
+        self.watch.ranks.leads() || self.sharing.shares_optimizer()
+    }
+
+    /// Copies this rank's share of the optimizer's state, where ranks hold it in shares, and learns the hashes of all.
+    ///
+    /// # Errors
+    /// What the ranks say.
+    fn freeze_state(&mut self) -> Result<(), Error> {
+        if !self.sharing.shares_optimizer() {
+            return Ok(());
+        }
+        let ranks = self.watch.ranks;
+        let at = (self.position.step, self.position.epoch);
+        // Its memory is used again.
+        self.saving.state = None;
+        let own = self.saving.snapshots.copy_state(self.optimizer.state());
+        let file = StateFile::new(at, ranks.place(), &own);
+        let hashes = shares::of_all(ranks, &[file.hash.get()])?;
+        let hashes = hashes.into_iter().map(Hash128::new).collect();
+        self.saving.state = Some((file, hashes));
+        Ok(())
+    }
+
+    /// Goes on with this rank's share of the optimizer's state in a checkpoint.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] or [`Error::Storage`].
+    pub(super) fn take_state(
+        &mut self,
+        header: &CheckpointHeader,
+        state: Vec<StateBucket>,
+    ) -> Result<(), Error> {
+        let settings = &self.plan.settings;
+        let ranges = self.sharing.state_ranges(settings);
+        let mut own = if header.state_shards.is_empty() {
+            self.sharing.cut(state, &ranges)
+        } else {
+            self.saving.checkpoints().state_within(header, &ranges)?
+        };
+        // A rank without parameters has no buckets.
+        own.truncate(settings.optimizer_state(self.sharing.own()).len());
+        self.optimizer = settings.resumed_optimizer(self.sharing.own(), own);
+        Ok(())
     }
 
     /// Waits for the write that is under way, and says so when it failed.
@@ -224,7 +275,7 @@ impl<D: Data> Session<'_, D> {
                 epoch,
                 reason: error.to_string(),
             };
-            self.log.add(&line, self.watch.clock.monotonic());
+            self.write_line(&line);
         }
     }
 
@@ -238,7 +289,8 @@ impl<D: Data> Session<'_, D> {
             let Some(error) = saved.and_then(|saved| self.saving.heard(saved, self.watch)) else {
                 return Ok(());
             };
-            let Some(wait) = waits.next() else {
+            let wait = waits.next();
+            let Some(wait) = wait.filter(|_| matches!(error, Error::Storage(_))) else {
                 return Err(error);
             };
             tracing::error!(%error, "a checkpoint could not be written; trying again");
@@ -249,19 +301,31 @@ impl<D: Data> Session<'_, D> {
     /// What is to be written now.
     fn job(&mut self) -> Job {
         let at = (self.position.step, self.position.epoch);
-        let checkpoint = (self.saving.durable != Some(at)).then(|| {
+        let is_new = self.saving.durable != Some(at);
+        let (file, hashes) = self.saving.state.clone().unzip();
+        let leads = self.watch.ranks.leads();
+        let checkpoint = (is_new && leads).then(|| {
+            let state = match file {
+                Some(_) => Vec::new(),
+                None => self.saving.snapshots.copy_state(self.optimizer.state()),
+            };
+            let header = CheckpointHeader {
+                state_shards: hashes.unwrap_or_default(),
+                ..self.plan.header(&self.position)
+            };
             self.saving.snapshots.copy(
-                self.plan.header(&self.position),
+                header,
                 &self.bucket,
-                self.optimizer.state(),
+                state,
                 self.average.as_ref().map(Average::weights),
                 self.best.clone(),
             )
         });
         Job {
-            log: self.log.file(),
+            log: leads.then(|| self.log.file()),
+            state: file.filter(|_| is_new),
             checkpoint,
-            best: self.best_to_write(),
+            best: leads.then(|| self.best_to_write()).flatten(),
         }
     }
 
@@ -305,8 +369,9 @@ impl<D: Data> Session<'_, D> {
     pub(super) fn interrupt(&mut self) -> Result<Error, Error> {
         self.at(Phase::Saving);
         self.compare_weights()?;
-        if self.watch.ranks.leads() {
+        if self.writes() {
             self.settle();
+            self.freeze_state()?;
             self.save_now()?;
         }
         Ok(self.interrupted())

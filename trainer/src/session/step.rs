@@ -65,7 +65,7 @@ impl<D: Data> Session<'_, D> {
         self.at(Phase::Updating);
         let loss = mean(computed.loss_sum, computed.weight);
         let factor = factor(&computed) / loss_scale;
-        let norm = clip::global_norm(&self.gradient) * factor;
+        let norm = self.sharing.norm(self.watch.ranks, &self.gradient)? * factor;
         if loss.is_finite() && !norm.is_finite() && self.lower_loss_scale() {
             self.position.guard.dropped += 1;
             self.pass(batch, &computed);
@@ -92,7 +92,7 @@ impl<D: Data> Session<'_, D> {
             Verdict::Alarm(alarm) => self.tell(alarm),
             Verdict::Diverged { mean } => return self.go_back(loss, mean, batch),
         }
-        self.update(&computed, factor, seen);
+        self.update(&computed, factor, seen)?;
         self.pass(batch, &computed);
         self.report(loss);
         self.log_step(seen)?;
@@ -100,12 +100,13 @@ impl<D: Data> Session<'_, D> {
     }
 
     /// Moves the weights along the gradient times `factor`.
-    fn update(&mut self, computed: &Computed, factor: f64, seen: Seen) {
+    fn update(&mut self, computed: &Computed, factor: f64, seen: Seen) -> Result<(), Error> {
         let config = self.plan.settings.config();
         let scale = clip::scale(seen.norm, config.clip_norm) * factor;
         let number = self.position.updates() + 1;
         self.optimizer
             .step(&mut self.bucket, &self.gradient, number, seen.rate, scale);
+        self.gather_weights()?;
         self.engine
             .move_buffers(&mut self.bucket, &computed.buffers);
         if let Some(average) = &mut self.average {
@@ -115,6 +116,7 @@ impl<D: Data> Session<'_, D> {
         if let Some((config, state)) = scaling.zip(self.position.loss_scale.as_mut()) {
             loss_scale::good(config, state);
         }
+        Ok(())
     }
 
     /// The batch is behind, and its loss counts.

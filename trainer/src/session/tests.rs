@@ -27,6 +27,7 @@ use crate::{
 
 mod guards;
 mod saving;
+mod shares;
 
 /// Files of a finished run by path, and its report; rates and times in `metrics.jsonl` set to zero. Event files are
 /// left out: they must follow from `metrics.jsonl`.

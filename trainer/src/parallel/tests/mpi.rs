@@ -154,7 +154,9 @@ fn fails_at_rank_1(timeout_seconds: u64, fail: impl FnOnce(Ranks)) {
     if group.rank() == 1 {
         return fail(ranks);
     }
-    let error = ranks.all_reduce(&mut vec![0.5; 3_000_000]).unwrap_err();
+    let error = ranks
+        .all_reduce(&mut vec![0.5; 3_000_000], super::Wire::Full)
+        .unwrap_err();
     ranks.abort(&error);
     say(&folder, &group, &error.to_string());
     drop((ranks, group));

@@ -16,7 +16,7 @@ use crate::parallel::{Group, Place};
 use crate::testing::train_in;
 
 /// Trains on `world` ranks, each with a dataset of its own making; the results by rank.
-fn on_ranks(
+pub(super) fn on_ranks(
     world: usize,
     config: &TrainConfig,
     make: impl Fn(usize) -> Toy + Sync,
@@ -83,7 +83,7 @@ fn two_and_four_ranks_leave_the_bytes_of_one() {
 }
 
 /// Numbers of a report by name, which may differ by a share of 1e-3.
-fn assert_close(found: &TrainReport, expected: &TrainReport) {
+pub(super) fn assert_close(found: &TrainReport, expected: &TrainReport) {
     for (name, value) in &expected.test {
         let found = found.test[name];
         assert!(
