@@ -5,7 +5,7 @@ import json
 import statistics
 import sys
 
-KEYS = ["steps_per_s", "cpu_ms_per_step", "kernel_ms_per_step", "peak_mib", "data_wait_share", "loss_first", "loss_last"]
+KEYS = ["steps_per_s", "cpu_ms_per_step", "kernel_ms_per_step", "peak_mib", "data_wait_share", "loss_first", "loss_last", "gpu_use", "gpu_mib"]
 
 
 def main():
@@ -14,14 +14,15 @@ def main():
         for line in open(name):
             run = json.loads(line)
             runs.setdefault((run["case"], run["threads"]), {}).setdefault(run["who"], []).append(run)
-    print("| model | threads | | steps/s | CPU-ms/step (range) | of it in the kernel | peak MiB | data wait | loss: first, last 20 |")
-    print("|---|---:|---|---:|---:|---:|---:|---:|---:|")
+    print("| model | threads | | steps/s | CPU-ms/step (range) | of it in the kernel | peak MiB | data wait | loss: first, last 20 | GPU use, MiB |")
+    print("|---|---:|---|---:|---:|---:|---:|---:|---:|---:|")
     for (case, threads), programs in runs.items():
         for who, found in programs.items():
-            rate, cpu, kernel, peak, waited, first, last = (median(found, key) for key in KEYS)
+            rate, cpu, kernel, peak, waited, first, last, use, memory = (median(found, key) for key in KEYS)
             times = [run["figures"]["cpu_ms_per_step"] for run in found]
             cells = [case, threads, who, f"{rate:.1f}", f"{cpu:.1f} ({min(times):.1f} to {max(times):.1f})"]
             cells += [f"{kernel:.1f}", f"{peak:.0f}", "" if waited is None else f"{waited:.2%}", f"{first:.3g}, {last:.3g}"]
+            cells.append("" if use is None else f"{use:.0%}, {memory:.0f}")
             print("|", " | ".join(map(str, cells)), "|")
     print()
     for (case, threads), programs in runs.items():

@@ -7,7 +7,7 @@
 //! steps after the 20th. The last line is JSON.
 //!
 //! `steps data CASE FOLDER` writes a case's dataset, and its rows as plain arrays for other programs; `steps run CASE WHO
-//! STEPS BATCH FOLDER` is one such process.
+//! STEPS BATCH FOLDER [DEVICE [PRECISION]]` is one such process; device and precision are those of `[train]`.
 #![expect(
     clippy::unwrap_used,
     reason = "a failed step of the setup ends the bench"
@@ -37,7 +37,10 @@ use std::{
 use arguments::Arguments;
 use bare::Bare;
 use case::Case;
-use feedline_schemas::progress::{Event, Progress};
+use feedline_schemas::{
+    config::TrainConfig,
+    progress::{Event, Progress},
+};
 use feedline_storage::{
     Store, StoreOptions,
     clock::{Clock, SystemClock},
@@ -63,10 +66,10 @@ fn main() {
             publish(case, folder, case.batch());
             case.write_raw(folder, case.batch());
         }
-        ["run", case, who, steps, batch, folder] => {
+        ["run", case, who, steps, batch, folder, on @ ..] => {
             let case = named(case);
             let (steps, batch) = (steps.parse().unwrap(), batch.parse().unwrap());
-            println!("{}", run(case, who, steps, batch, Path::new(folder)));
+            println!("{}", run(case, who, steps, batch, Path::new(folder), on));
         }
         _ => compare(),
     }
@@ -176,8 +179,17 @@ fn child(case: Case, who: &str, steps: u32, batch: usize, folder: &Path) -> Valu
     serde_json::from_str(text.lines().last().unwrap()).unwrap()
 }
 
+/// The configuration, with a device and a precision where they are given.
+fn config(case: Case, batch: usize, steps: u64, on: &[&str]) -> TrainConfig {
+    let mut config = serde_json::to_value(case.config(batch, steps)).unwrap();
+    for (key, value) in ["device", "precision"].into_iter().zip(on) {
+        config[key] = json!(value);
+    }
+    serde_json::from_value(config).unwrap()
+}
+
 /// Trains and says what a step took.
-fn run(case: Case, who: &str, steps: u64, batch: usize, folder: &Path) -> Value {
+fn run(case: Case, who: &str, steps: u64, batch: usize, folder: &Path, on: &[&str]) -> Value {
     let probe = Arc::new(Probe::new(steps));
     let mut waited = Value::Null;
     if who == "bare" {
@@ -197,7 +209,7 @@ fn run(case: Case, who: &str, steps: u64, batch: usize, folder: &Path) -> Value 
             stop: Arc::default(),
             group: feedline_trainer::Group::alone(),
         };
-        let report = train(&case.config(batch, steps), Resume::Fresh, &context).unwrap();
+        let report = train(&config(case, batch, steps, on), Resume::Fresh, &context).unwrap();
         waited = json!(report.data_wait_share);
     }
     let mut figures = probe.figures();
