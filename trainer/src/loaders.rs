@@ -1,6 +1,6 @@
 //! The dataset's splits, each behind its loader.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, num::NonZero, sync::Arc, thread, time::Duration};
 
 use feedline_loader::{
     BadShards, BatchKind, CacheConfig, FetchConfig, InputFormat, Loader, LoaderConfig, Target,
@@ -19,9 +19,12 @@ use crate::{
     data::{Batch, Batches, Data, Inputs, Samples, Targets},
     error::Error,
     models,
-    parallel::{Place, narrow},
+    parallel::{Group, narrow},
     plan,
 };
+
+/// Most threads that a loader takes.
+const THREADS_MAX: u32 = 1024;
 
 /// The loader's settings for a split of the dataset that `config` trains on.
 #[must_use]
@@ -103,16 +106,21 @@ impl Loaders {
         dataset: &Store,
         config: &TrainConfig,
         splits: &[Split],
-        place: Place,
+        group: &Group,
         clock: &Arc<dyn Clock>,
     ) -> Result<Self, Error> {
+        let place = group.place();
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
         let mut by_split = BTreeMap::new();
         for &split in splits {
-            let settings = LoaderConfig {
+            let mut settings = LoaderConfig {
                 rank: Rank::new(narrow(place.rank)),
                 world_size: narrow(place.world),
                 ..settings(config, split)
             };
+            if settings.threads == 0 && group.has_others() {
+                settings.threads = narrow(group.threads_of(processors)).min(THREADS_MAX);
+            }
             let opened = Loader::open(dataset, &settings, Arc::clone(clock)).await;
             by_split.insert(split, opened.map_err(in_section)?);
         }

@@ -16,7 +16,7 @@ use crate::{
     layers::{self, LayerFacts, PassSettings},
     loaders::Loaders,
     model, models, optimizer,
-    parallel::Place,
+    parallel::{Group, Place},
     plan,
     run_folder::runtime,
     settings,
@@ -149,7 +149,8 @@ pub fn summarize(
     settings::check(config)?;
     let runtime = runtime()?;
     let (dataset, splits) = (&context.dataset, &[Split::Train]);
-    let opening = Loaders::open(dataset, config, splits, Place::ALONE, &context.clock);
+    let alone = Group::alone();
+    let opening = Loaders::open(dataset, config, splits, &alone, &context.clock);
     let loaders = runtime.block_on(opening)?;
     summary(config, &loaders.manifest().layout, threads)
 }

@@ -140,7 +140,7 @@ impl Opened {
             &context.dataset,
             config,
             splits,
-            context.group.place(),
+            &context.group,
             &context.clock,
         ))?;
         let manifest = loaders.manifest();

@@ -16,6 +16,9 @@ pub(crate) struct StepPoint {
     pub(crate) learning_rate: f64,
     pub(crate) samples_per_s: f64,
     pub(crate) data_wait_share: f64,
+    /// Of lines that compare ranks.
+    #[serde(default)]
+    pub(crate) slowest_ratio: Option<f64>,
 }
 
 /// Numbers of one `epoch` line.
@@ -62,6 +65,14 @@ impl Curves {
         self.steps
             .iter()
             .map(|p| (exact(p.step), value(p)))
+            .collect()
+    }
+
+    /// How many times as long as the others the slowest rank took, where ranks were compared.
+    pub(crate) fn slowest_rank(&self) -> Points {
+        let compared = self.steps.iter();
+        compared
+            .filter_map(|p| Some((exact(p.step), p.slowest_ratio?)))
             .collect()
     }
 

@@ -166,6 +166,12 @@ fn charts(curves: &Curves) -> String {
     out += &one("Waiting for data", "% of the time", |p| {
         p.data_wait_share * 100.0
     });
+    let slowest = curves.slowest_rank();
+    if !slowest.is_empty() {
+        let times = "times the step of the others";
+        let line = Series::new(times, slowest);
+        out += &Chart::of_steps("Slowest rank", times, vec![line]).figure();
+    }
     out + "</div>\n"
 }
 
@@ -274,6 +280,15 @@ mod tests {
             )
         };
         (1..50).map(step).collect()
+    }
+
+    #[test]
+    fn ranks_that_were_compared_have_a_curve() {
+        let record = record("0123456789abcdef");
+        assert!(!page(&record, &lines()).contains("Slowest rank"));
+        let compared = lines().replace("\"loss\"", "\"slowest_ratio\":1.5,\"loss\"");
+        let page = page(&record, &compared);
+        assert!(page.contains("Slowest rank") && page.contains("times the step of the others"));
     }
 
     #[test]
