@@ -15,6 +15,9 @@
 //! losses, weights, gradients and buffers are added in a [`Tree`] over the parts, so the bits depend neither on the
 //! threads nor on the ranks that share a batch, where their number is a power of two and divides that of the parts.
 //!
+//! A part hands its gradient in while its backward pass runs, in [`Sections`](sections::Sections); a section whose parts
+//! are all there is given out, so that ranks can exchange it meanwhile.
+//!
 //! The gradient is that of the sum of the losses over [`Computed::nominal`], which every rank knows beforehand: the number
 //! of losses of the global batch were none of them left out. That of their mean is it times `nominal / weight`.
 //!
@@ -22,22 +25,23 @@
 //! of them, the mean over its parts weighted by rows, comes back beside the losses and is applied by
 //! [`Engine::move_buffers`] once the step is taken.
 
+mod gradient;
 mod memory;
 pub(crate) mod parts;
+pub(crate) mod sections;
 
 use burn::tensor::{Device, Tensor, TensorData};
 
+pub(crate) use self::gradient::Computed;
 use self::parts::{Cut, Workers};
 use crate::{
     data::{Samples, Targets},
     device::Backend,
     input::{self, Normalisation},
-    layers::{MOMENTUM, Pass, PassSettings, Training, in_f32},
-    loss::{self, Loss},
+    layers::{MOMENTUM, Pass, PassSettings, in_f32},
+    loss::Loss,
     model::{Model, Objective, Parameter},
-    number::{exact_len, single},
-    parallel::Tree,
-    random::Stream,
+    number::exact_len,
 };
 
 /// Runs a model forward and backward.
@@ -54,21 +58,6 @@ pub(crate) struct Engine {
     workers: Workers,
 }
 
-/// What a batch says in training, besides the gradient.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Computed {
-    /// Loss of each row, or of each token that is predicted.
-    pub(crate) losses: Vec<f32>,
-    /// Their sum.
-    pub(crate) loss_sum: f64,
-    /// What the sum is divided by for their mean; 0 where nothing is predicted.
-    pub(crate) weight: f64,
-    /// What the gradient was divided by instead, above 0.
-    pub(crate) nominal: f64,
-    /// What was observed of the buffers.
-    pub(crate) buffers: Vec<f32>,
-}
-
 /// What a model says about some rows.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Prediction {
@@ -78,25 +67,6 @@ pub(crate) struct Prediction {
     pub(crate) losses: Vec<f32>,
     /// What their sum is divided by for their mean; 0 where nothing is predicted.
     pub(crate) weight: f64,
-}
-
-/// What parts add up to.
-#[derive(Debug)]
-struct Sums {
-    loss: f64,
-    weight: f64,
-    gradient: Vec<f32>,
-    /// Of each part, times its share of the global batch's rows.
-    buffers: Vec<f32>,
-}
-
-impl Sums {
-    fn add(&mut self, other: Self) {
-        self.loss += other.loss;
-        self.weight += other.weight;
-        add(&mut self.gradient, &other.gradient);
-        add(&mut self.buffers, &other.buffers);
-    }
 }
 
 impl Engine {
@@ -173,51 +143,6 @@ impl Engine {
         &*self.model
     }
 
-    /// Computes the loss of each row, or of each predicted token, and writes the gradient of their sum over
-    /// [`Computed::nominal`] into `gradient`.
-    ///
-    /// `dropout` is the step's random stream. The gradient is that of the mean times `loss_scale`; the losses are not
-    /// scaled.
-    pub(crate) fn loss_and_gradient(
-        &self,
-        bucket: &[f32],
-        samples: Samples<'_>,
-        (dropout, loss_scale): (Stream, f64),
-        gradient: &mut [f32],
-    ) -> Computed {
-        let weights = self.weights(bucket);
-        let nominal = self.nominal(samples);
-        let work = |part: Samples<'_>| {
-            self.part_step(bucket, &weights, part, nominal / loss_scale, dropout)
-        };
-        let mut losses = Vec::with_capacity(samples.rows());
-        let mut sums = Tree::default();
-        let parts = self.cut.parts(samples, self.model.layout().len());
-        self.workers.for_each_part(samples, &parts, work, |part| {
-            let part = part.map(|(of_part, sums)| {
-                losses.extend(of_part);
-                sums
-            });
-            sums.push(part, Sums::add);
-        });
-        // Adding to 0 makes one zero of two, so that a rank without rows leaves no trace.
-        gradient.fill(0.0);
-        let mut buffers = vec![0.0; bucket.len() - self.model.layout().trained_len()];
-        let sums = sums.finish(Sums::add);
-        if let Some(sums) = &sums {
-            add(gradient, &sums.gradient);
-            add(&mut buffers, &sums.buffers);
-        }
-        let (loss_sum, weight) = sums.map_or((0.0, 0.0), |sums| (sums.loss, sums.weight));
-        Computed {
-            losses,
-            loss_sum,
-            weight,
-            nominal,
-            buffers,
-        }
-    }
-
     /// Moves the buffers of `bucket` towards what a batch observed, by the share [`MOMENTUM`].
     pub(crate) fn move_buffers(&self, bucket: &mut [f32], observed: &[f32]) {
         let buffers = &mut bucket[self.model.layout().trained_len()..];
@@ -229,7 +154,7 @@ impl Engine {
     /// Computes outputs and losses, without dropout and with running statistics.
     pub(crate) fn predict(&self, bucket: &[f32], samples: Samples<'_>) -> Prediction {
         let weights = self.weights(bucket);
-        let work = |part: Samples<'_>| {
+        let work = |_, part: Samples<'_>| {
             let input = input::tensors(part, &self.normalisation, &self.device);
             let mut pass =
                 Pass::new(self.model.layout(), &weights, None).with_settings(&self.passes);
@@ -274,61 +199,6 @@ impl Engine {
             Objective::NextToken => samples.inputs.length - 1,
         };
         exact_len((samples.global_rows() * of_row).max(1))
-    }
-
-    /// Losses of a part of a batch, and what the part adds to the step; the gradient is that of their sum over `nominal`.
-    fn part_step(
-        &self,
-        bucket: &[f32],
-        weights: &[Tensor<1>],
-        part: Samples<'_>,
-        nominal: f64,
-        dropout: Stream,
-    ) -> (Vec<f32>, Sums) {
-        let training = Training {
-            stream: dropout,
-            first_row: part.first_row(),
-        };
-        let layout = self.model.layout();
-        let device = self.device.clone().autodiff();
-        let weights: Vec<Tensor<1>> = weights
-            .iter()
-            .enumerate()
-            .map(|(i, weight)| {
-                let weight = weight.clone().autodiff();
-                if i < layout.trained() && self.passes.trains(i) {
-                    weight.require_grad()
-                } else {
-                    weight
-                }
-            })
-            .collect();
-        let input = input::tensors(part, &self.normalisation, &device);
-        let mut pass = Pass::new(layout, &weights, Some(training)).with_settings(&self.passes);
-        let outputs = self.model.forward(&mut pass, &input);
-        let mut gradient = vec![0.0; bucket.len()];
-        let share = single(exact_len(part.rows()) / exact_len(part.global_rows()));
-        let mut buffers = pass.into_observed(bucket);
-        buffers.iter_mut().for_each(|value| *value *= share);
-        let sums = |losses: &[f32], gradient| Sums {
-            loss: loss::sum(losses),
-            weight: self.weight(part),
-            gradient,
-            buffers,
-        };
-        let Some(losses) = self.losses(&self.loss, outputs, part, &device) else {
-            return (Vec::new(), sums(&[], gradient));
-        };
-        let values = numbers(losses.clone().inner());
-        let mut gradients = (losses.sum() / nominal).backward();
-        for (weight, entry) in weights[..layout.trained()].iter().zip(layout.entries()) {
-            // A parameter that is frozen, or took no part in the outputs, has no gradient.
-            if let Some(of_weight) = weight.grad_remove(&mut gradients) {
-                gradient[entry.range.clone()].copy_from_slice(&numbers(of_weight));
-            }
-        }
-        let sums = sums(&values, gradient);
-        (values, sums)
     }
 
     /// The losses of outputs; `None` where a part predicts no token.

@@ -5,7 +5,6 @@
 //! nor, waiting for its own work, starts one of them while the backend holds a lock.
 
 use std::{
-    collections::BTreeMap,
     ops::Range,
     sync::{
         Mutex, PoisonError,
@@ -15,6 +14,7 @@ use std::{
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
+use super::sections::InOrder;
 use crate::{
     data::{Inputs, Samples},
     model::Shape,
@@ -60,36 +60,32 @@ impl Workers {
         }
     }
 
-    /// Applies `work` to each part, and `take` to the results in part order; `None` stands for a part without rows. A
+    /// Applies `work` to each part and its number, and `take` to the results in part order; `None` stands for a part without rows. A
     /// result waits for those before it, so that there are hardly more of them than threads.
     pub(super) fn for_each_part<'s, T: Send>(
         &self,
         samples: Samples<'s>,
         parts: &[Range<usize>],
-        work: impl Fn(Samples<'s>) -> T + Sync,
+        work: impl Fn(usize, Samples<'s>) -> T + Sync,
         mut take: impl FnMut(Option<T>) + Send,
     ) {
-        let work = |part: &Range<usize>| {
+        let work = |number: usize, part: &Range<usize>| {
             let some = !part.is_empty();
-            some.then(|| work(samples.slice(part.clone())))
+            some.then(|| work(number, samples.slice(part.clone())))
         };
         if let [part] = parts {
-            return take(work(part));
+            return take(work(0, part));
         }
         let next = AtomicUsize::new(0);
-        let results = Mutex::new((0, BTreeMap::new(), take));
+        let results = Mutex::new((InOrder::default(), take));
         let take_parts = || {
             while let number = next.fetch_add(1, Ordering::Relaxed)
                 && let Some(part) = parts.get(number)
             {
-                let result = work(part);
+                let result = work(number, part);
                 let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
-                let (taken, waiting, take) = &mut *results;
-                waiting.insert(number, result);
-                while let Some(result) = waiting.remove(taken) {
-                    take(result);
-                    *taken += 1;
-                }
+                let (order, take) = &mut *results;
+                order.put(number, result, |_, result| take(result));
             }
         };
         if self.pools.is_empty() {

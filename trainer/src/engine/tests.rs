@@ -1,3 +1,5 @@
+mod sections;
+
 use feedline_schemas::{
     config::{LossKind, ModelConfig, ModelKind, NormKind, TrainConfig},
     ids::{Seed, Step},
@@ -9,9 +11,12 @@ use super::{
 };
 use crate::{
     data::{Inputs, Targets},
+    loss,
     model::Shape,
     models,
-    parallel::Place,
+    number::single,
+    parallel::{Place, Tree},
+    random::Stream,
     settings,
     testing::uniform,
 };

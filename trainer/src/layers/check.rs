@@ -1,12 +1,14 @@
 //! Checks of layers: gradients against central differences that are computed in f64.
 
+use std::{collections::BTreeMap, sync::mpsc::channel};
+
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use feedline_schemas::{
     config::{DeviceChoice, LoraConfig, Precision},
     ids::{Seed, Step},
 };
 
-use super::{Builder, Layout, Pass, PassSettings, Segment, Training};
+use super::{Builder, Harvest, Layout, Pass, PassSettings, Segment, Training};
 use crate::{device::Backend, random::Stream, testing::uniform};
 
 /// Half of the distance of two points of a central difference.
@@ -117,7 +119,14 @@ impl<L, const D: usize> Bench<L, D> {
         let x = x.require_grad();
         let settings = PassSettings::new(&self.layout, checkpoint).unwrap();
         let settings = settings.with_precision(precision);
-        let mut pass = Pass::new(&self.layout, &weights, training()).with_settings(&settings);
+        let (send, of_weights) = channel();
+        let trained = self.layout.trained();
+        let harvest = Harvest::new(trained, move |i, gradient| {
+            send.send((i, gradient)).unwrap()
+        });
+        let mut pass = Pass::new(&self.layout, &weights, training())
+            .with_settings(&settings)
+            .with_harvest(&harvest);
         let layer = self.layer.clone();
         // As deep in the graph as in a model.
         let deep = (0..20).fold(x.clone(), |x, _| -x);
@@ -126,8 +135,11 @@ impl<L, const D: usize> Bench<L, D> {
         let factors = TensorData::new(uniform(shape.iter().product(), 52), shape);
         let outputs: Vec<f32> = y.clone().into_data().try_into_vec().unwrap();
         let mut gradients = (y * Tensor::from_data(factors, &device)).sum().backward();
-        let of_weights = weights[..self.layout.trained()].iter().flat_map(|weight| {
-            let gradient = weight.grad_remove(&mut gradients).unwrap();
+        harvest.backward_done();
+        let of_weights: BTreeMap<_, _> = of_weights.into_iter().collect();
+        assert_eq!(of_weights.len(), trained);
+        let of_weights = of_weights.into_values().flat_map(|gradient| {
+            let gradient: Tensor<1> = gradient.unwrap();
             gradient.into_data().try_into_vec::<f32>().unwrap()
         });
         let of_weights = of_weights.collect();

@@ -17,6 +17,7 @@ mod attention;
 mod builder;
 mod conv;
 mod embedding;
+mod harvest;
 mod kernel;
 mod linear;
 mod lora;
@@ -42,5 +43,6 @@ pub use self::{
 };
 pub(crate) use self::{
     builder::bucket_len,
+    harvest::Harvest,
     pass::{PassSettings, Training},
 };

@@ -1,14 +1,15 @@
 //! One forward pass over a part of a batch.
 
-use std::{cell::RefCell, collections::BTreeSet, sync::Arc};
+use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
 
 use burn::tensor::{DType, Tensor, TensorData};
 use feedline_schemas::config::{LoraConfig, Precision};
 use rayon::prelude::*;
 
 use super::{
-    Buffer, Segment, Slot,
+    Buffer, Harvest, Segment, Slot,
     builder::{Layout, Parameter, bucket_len},
+    harvest::{self, Mark, Taker},
     segment,
 };
 use crate::{error::Error, pattern, random::Stream};
@@ -120,8 +121,12 @@ pub struct Pass<'a> {
     training: Option<Training>,
     pub(super) settings: PassSettings,
     pub(super) observed: Vec<(usize, Tensor<1>)>,
-    /// Parameters that were asked for.
-    used: RefCell<BTreeSet<usize>>,
+    /// Parameters that were asked for, and how often.
+    used: RefCell<BTreeMap<usize, usize>>,
+    /// Where the gradients of parameters go, where they are wanted.
+    pub(super) taker: Option<Taker>,
+    /// How deep in the graph the pass is.
+    mark: RefCell<Option<Mark>>,
 }
 
 impl<'a> Pass<'a> {
@@ -137,7 +142,18 @@ impl<'a> Pass<'a> {
             settings: PassSettings::default(),
             observed: Vec::new(),
             used: RefCell::default(),
+            taker: None,
+            mark: RefCell::default(),
         }
+    }
+
+    /// The same, with gradients of those weights that want them going to `harvest`.
+    pub(crate) fn with_harvest(self, harvest: &Harvest) -> Self {
+        self.with_taker(Some(harvest.taker()))
+    }
+
+    pub(super) fn with_taker(self, taker: Option<Taker>) -> Self {
+        Self { taker, ..self }
     }
 
     /// The same, computing as `settings` say.
@@ -165,8 +181,37 @@ impl<'a> Pass<'a> {
             .as_slice()
             .try_into()
             .expect("a layer asks for its own parameters");
-        self.used.borrow_mut().insert(slot.0);
-        self.weights[slot.0].clone().reshape(shape)
+        self.note_uses(slot.0, 1);
+        let weight = self.weights[slot.0].clone();
+        match &self.taker {
+            Some(taker) if weight.is_require_grad() => {
+                let mark = self.mark.borrow();
+                harvest::handed_out((slot.0, weight), shape, taker, mark.as_ref())
+            }
+            _ => weight.reshape(shape),
+        }
+    }
+
+    pub(super) fn note_uses(&self, parameter: usize, uses: usize) {
+        *self.used.borrow_mut().entry(parameter).or_default() += uses;
+    }
+
+    /// `x`, at the border of two layers. The gradients of parameters that are asked for after it, up to the next border,
+    /// are complete when the backward pass comes by here, and other ranks can have them while it goes on; without
+    /// borders they are at its end. No number changes. Either side of a [`checkpoint`](Self::checkpoint) is a border.
+    #[must_use]
+    pub fn border<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+        if self.taker.is_none() || !x.is_autodiff() {
+            return x;
+        }
+        let mut mark = self.mark.borrow_mut();
+        match harvest::marked(&x, mark.as_ref()) {
+            Some((x, found)) => {
+                *mark = Some(found);
+                x
+            }
+            None => x,
+        }
     }
 
     /// `x` in the type that products are computed in: bf16 or f16 where `train.precision` says so, else as it is. Layers
@@ -201,16 +246,18 @@ impl<'a> Pass<'a> {
         x: Tensor<D>,
         forward: impl Fn(&mut Pass<'_>, Tensor<D>) -> Tensor<E> + Send + Sync + 'static,
     ) -> Tensor<E> {
-        match self.training {
+        let x = self.border(x);
+        let y = match self.training {
             Some(training) if self.settings.again(segment.0) && x.is_autodiff() => {
                 segment::record(self, x, training, forward)
             }
             _ => forward(self, x),
-        }
+        };
+        self.border(y)
     }
 
-    /// The parameters that were asked for, and what was observed.
-    pub(super) fn into_used(self) -> (BTreeSet<usize>, Vec<(usize, Tensor<1>)>) {
+    /// The parameters that were asked for and how often, and what was observed.
+    pub(super) fn into_used(self) -> (BTreeMap<usize, usize>, Vec<(usize, Tensor<1>)>) {
         (self.used.into_inner(), self.observed)
     }
 

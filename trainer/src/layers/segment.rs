@@ -12,7 +12,6 @@ use burn::{
     backend::{
         Autodiff, Backend,
         autodiff::{
-            NodeId,
             checkpoint::{base::Checkpointer, strategy::NoCheckpointing},
             grads::Gradients,
             ops::{Backward, Ops, OpsKind},
@@ -24,6 +23,7 @@ use burn::{
 
 use super::{
     Layout, Pass,
+    harvest::Taker,
     pass::{PassSettings, Training},
 };
 
@@ -37,6 +37,9 @@ pub(super) trait Reach: Backend {
 
     /// Gives a tensor in a graph back.
     fn back<const D: usize>(x: FloatTensor<Autodiff<Self>>) -> Tensor<D>;
+
+    /// Gives a tensor in no graph back.
+    fn tensor<const D: usize>(x: FloatTensor<Self>) -> Tensor<D>;
 }
 
 /// Makes tensors of a backend reachable.
@@ -54,6 +57,10 @@ macro_rules! reach {
             fn back<const D: usize>(x: FloatTensor<Autodiff<Self>>) -> Tensor<D> {
                 Tensor::from_primitive::<Autodiff<Self>>(x)
             }
+
+            fn tensor<const D: usize>(x: FloatTensor<Self>) -> Tensor<D> {
+                Tensor::from_primitive::<Self>(x)
+            }
         }
     };
 }
@@ -63,6 +70,8 @@ reach!(burn::backend::Flex);
 reach!(burn::backend::Cuda);
 
 const ONE_BACKEND: &str = "all tensors of a pass are on one backend, in a graph in training";
+
+const HARVEST: &str = "weights that want gradients come with a harvest";
 
 /// A segment of a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +115,7 @@ fn record_on<B: Reach, const D: usize, const E: usize>(
         training,
         weights: Arc::clone(&plain),
         leaves: Vec::new(),
+        taker: pass.taker.as_ref().map(Taker::of_known_uses),
         x: constant(x.clone()),
         forward,
         backend: PhantomData,
@@ -119,25 +129,22 @@ fn record_on<B: Reach, const D: usize, const E: usize>(
     );
     let (used, observed) = inside.into_used();
     pass.observed.extend(observed);
-    let leaves = used
-        .into_iter()
-        .filter(|&i| pass.weights[i].is_require_grad());
-    let leaves: Vec<_> = leaves
-        .map(|i| (i, on_graph::<B, 1>(pass.weights[i].clone())))
-        .collect();
-    if leaves.is_empty() && !x.is_tracked() {
+    for (parameter, uses) in used {
+        pass.note_uses(parameter, uses);
+        if pass.weights[parameter].is_require_grad() {
+            let taker = pass.taker.as_ref().expect(HARVEST);
+            taker.expect(parameter, uses);
+            again.leaves.push(parameter);
+        }
+    }
+    if again.leaves.is_empty() && !x.is_tracked() {
         return y;
     }
-    again.leaves = leaves.iter().map(|(i, leaf)| (*i, leaf.id())).collect();
     let x = on_graph::<B, D>(x);
-    // Gradients of leaves are registered by their ids; one of them as a parent makes the operation part of the graph
-    // where the input is not.
-    let parents = [
-        x.node(),
-        leaves
-            .first()
-            .map_or_else(|| x.node(), |(_, leaf)| leaf.node()),
-    ];
+    // A leaf as a parent makes the operation part of the graph where the input is not.
+    let leaf = again.leaves.first();
+    let leaf = leaf.map(|&i| on_graph::<B, 1>(pass.weights[i].clone()).node());
+    let parents = [x.node(), leaf.unwrap_or_else(|| x.node())];
     let y = B::plain(y.inner()).expect(ONE_BACKEND);
     let y = match Recompute(PhantomData::<B>)
         .prepare::<NoCheckpointing>(parents)
@@ -156,16 +163,16 @@ fn constant<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     x.inner().autodiff()
 }
 
-fn on_graph<B: Reach, const D: usize>(x: Tensor<D>) -> FloatTensor<Autodiff<B>> {
+pub(super) fn on_graph<B: Reach, const D: usize>(x: Tensor<D>) -> FloatTensor<Autodiff<B>> {
     B::on_graph(x).expect(ONE_BACKEND)
 }
 
-/// More operations than any layer puts between a parameter in the bucket and where it is used.
+/// More operations than any layer puts between a frozen parameter or another constant and where it is used.
 const DEPTH: usize = 16;
 
 /// `x` behind so many operations. The backend takes operations in the order of their depth in the graph, and the sum of
-/// three gradients depends on the order. In the whole graph the input of a segment is deeper than any parameter; in the
-/// graph of its own it has to be too.
+/// three gradients depends on the order. In the whole graph the input of a segment is deeper than constants, and
+/// parameters are as deep as the border in front of the segment; in the graph of its own they have to be too.
 fn deepened<B: Reach, const D: usize>(x: Tensor<D>) -> Tensor<D> {
     (0..DEPTH).fold(x, |x, _| through::<B, D>(x, None))
 }
@@ -218,23 +225,18 @@ impl<B: Reach> Backward<B, 2> for Recompute<B> {
     ) {
         let of_output = gradients.consume::<B>(&ops.node);
         let [x, _] = ops.parents;
-        let (of_x, of_leaves) = ops.state.back_propagate(of_output, x.is_some());
+        let of_x = ops.state.back_propagate(of_output, x.is_some());
         if let Some((x, of_x)) = x.zip(of_x) {
             gradients.register::<B>(x.id, of_x);
-        }
-        for (leaf, of_leaf) in of_leaves {
-            gradients.register::<B>(leaf, of_leaf);
         }
     }
 }
 
-/// The gradients of a segment's input, where it is wanted, and of parameters.
-type Gradient<B> = (Option<FloatTensor<B>>, Vec<(NodeId, FloatTensor<B>)>);
-
 /// A segment that was computed without a graph.
 trait BackPropagate<B: Backend>: fmt::Debug + Send + Sync {
-    /// The gradient of the input, where it is `wanted`, and those of the parameters, from that of the output.
-    fn back_propagate(&self, of_output: FloatTensor<B>, wanted: bool) -> Gradient<B>;
+    /// The gradient of the input, where it is `wanted`, from that of the output. Those of the parameters go to the
+    /// harvest.
+    fn back_propagate(&self, of_output: FloatTensor<B>, wanted: bool) -> Option<FloatTensor<B>>;
 }
 
 /// All that is needed to compute a segment again.
@@ -245,7 +247,9 @@ struct Again<B, const D: usize, const E: usize, F> {
     /// Constants.
     weights: Arc<[Tensor<1>]>,
     /// The weights that the segment uses and that want gradients.
-    leaves: Vec<(usize, NodeId)>,
+    leaves: Vec<usize>,
+    /// Where they go.
+    taker: Option<Taker>,
     /// A constant.
     x: Tensor<D>,
     forward: F,
@@ -264,25 +268,21 @@ impl<B: Reach, const D: usize, const E: usize, F> BackPropagate<B> for Again<B, 
 where
     F: Fn(&mut Pass<'_>, Tensor<D>) -> Tensor<E> + Send + Sync,
 {
-    fn back_propagate(&self, of_output: FloatTensor<B>, wanted: bool) -> Gradient<B> {
+    fn back_propagate(&self, of_output: FloatTensor<B>, wanted: bool) -> Option<FloatTensor<B>> {
         let mut weights = self.weights.to_vec();
-        for &(i, _) in &self.leaves {
+        for &i in &self.leaves {
             weights[i] = constant(weights[i].clone()).require_grad();
         }
         let x = constant(self.x.clone());
         let x = if wanted { x.require_grad() } else { x };
-        let mut pass =
-            Pass::new(&self.layout, &weights, Some(self.training)).with_settings(&self.settings);
-        let y = (self.forward)(&mut pass, deepened::<B, D>(x.clone()));
+        let mut pass = Pass::new(&self.layout, &weights, Some(self.training))
+            .with_settings(&self.settings)
+            .with_taker(self.taker.clone());
+        let deep = pass.border(deepened::<B, D>(x.clone()));
+        let y = (self.forward)(&mut pass, deep);
         let mut gradients = through::<B, E>(y, Some(of_output)).backward();
-        let numbers = |gradient: Tensor<1>| B::plain(gradient).expect(ONE_BACKEND);
-        let of_x = x.grad_remove(&mut gradients);
-        let of_x = of_x.map(|gradient| B::plain(gradient).expect(ONE_BACKEND));
-        let of_leaves = self.leaves.iter().filter_map(|&(i, leaf)| {
-            Some((leaf, numbers(weights[i].grad_remove(&mut gradients)?)))
-        });
-        let of_leaves = of_leaves.collect();
-        (of_x, of_leaves)
+        let of_x = x.grad_remove(&mut gradients)?;
+        Some(B::plain(of_x).expect(ONE_BACKEND))
     }
 }
 

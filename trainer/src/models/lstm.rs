@@ -33,7 +33,7 @@ impl Stack {
     fn forward(&self, pass: &Pass<'_>, x: Tensor<3>) -> Tensor<3> {
         let layers = self.layers.iter();
         layers.fold(x, |x, (lstm, dropout)| {
-            dropout.forward(pass, lstm.forward(pass, x))
+            pass.border(dropout.forward(pass, lstm.forward(pass, x)))
         })
     }
 }

@@ -3,6 +3,7 @@
 mod causal;
 mod gpu;
 mod samples;
+mod sections;
 
 use feedline_schemas::{
     config::{ActivationKind, LossKind, NormKind, PicturesConfig, PoolKind, TrainConfig},

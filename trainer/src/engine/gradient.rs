@@ -1,0 +1,202 @@
+//! Losses and the gradient of a batch.
+
+use std::{ops::Range, sync::Arc, thread};
+
+use burn::tensor::Tensor;
+
+use super::{
+    Engine, add, numbers,
+    sections::{Gathering, Sections},
+};
+use crate::{
+    data::Samples,
+    input,
+    layers::{Harvest, Pass, Training},
+    loss,
+    number::{exact_len, single},
+    parallel::Tree,
+    random::Stream,
+};
+
+/// What a batch says in training, besides the gradient.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Computed {
+    /// Loss of each row, or of each token that is predicted.
+    pub(crate) losses: Vec<f32>,
+    /// Their sum.
+    pub(crate) loss_sum: f64,
+    /// What the sum is divided by for their mean; 0 where nothing is predicted.
+    pub(crate) weight: f64,
+    /// What the gradient was divided by instead, above 0.
+    pub(crate) nominal: f64,
+    /// What was observed of the buffers.
+    pub(crate) buffers: Vec<f32>,
+}
+
+/// What parts add up to.
+#[derive(Debug)]
+struct Sums {
+    loss: f64,
+    weight: f64,
+    /// Of each part, times its share of the global batch's rows.
+    buffers: Vec<f32>,
+}
+
+impl Sums {
+    fn add(&mut self, other: Self) {
+        self.loss += other.loss;
+        self.weight += other.weight;
+        add(&mut self.buffers, &other.buffers);
+    }
+}
+
+impl Engine {
+    /// Computes the loss of each row, or of each predicted token, and writes the gradient of their sum over
+    /// [`Computed::nominal`] into `gradient`.
+    ///
+    /// `dropout` is the step's random stream. The gradient is that of the mean times `loss_scale`; the losses are not
+    /// scaled.
+    pub(crate) fn loss_and_gradient(
+        &self,
+        bucket: &[f32],
+        samples: Samples<'_>,
+        (dropout, loss_scale): (Stream, f64),
+        gradient: &mut [f32],
+    ) -> Computed {
+        let one = Sections::one(self.model.layout());
+        let nobody = None::<fn(usize, &mut [f32])>;
+        self.loss_and_sections(
+            bucket,
+            samples,
+            (dropout, loss_scale),
+            gradient,
+            one,
+            nobody,
+        )
+    }
+
+    /// The same, and calls `give` with each of `sections` of the gradient, by its number, as soon as it is complete: while
+    /// the backward pass goes on in the layers before. It is called in the order of the sections, on a thread of its own,
+    /// and what it writes into a section stays in `gradient`.
+    ///
+    /// A section of parameters that are frozen, or took no part in the outputs, is 0, and so are all where there are no
+    /// rows.
+    pub(crate) fn loss_and_sections(
+        &self,
+        bucket: &[f32],
+        samples: Samples<'_>,
+        (dropout, loss_scale): (Stream, f64),
+        gradient: &mut [f32],
+        sections: Sections,
+        give: Option<impl FnMut(usize, &mut [f32]) + Send>,
+    ) -> Computed {
+        let parts = self.cut.parts(samples, self.model.layout().len());
+        let (gathering, complete) = sections.gather(parts.len());
+        gradient.fill(0.0);
+        let compute =
+            |gathering| self.in_parts(bucket, (samples, &parts), (dropout, loss_scale), gathering);
+        let Some(give) = give else {
+            let computed = compute(gathering);
+            complete.write(gradient, |_, _| ());
+            return computed;
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| complete.write(gradient, give));
+            compute(gathering)
+        })
+    }
+
+    /// Computes the parts of a batch, whose gradients go to `gathering`.
+    fn in_parts(
+        &self,
+        bucket: &[f32],
+        (samples, parts): (Samples<'_>, &[Range<usize>]),
+        (dropout, loss_scale): (Stream, f64),
+        gathering: Arc<Gathering>,
+    ) -> Computed {
+        let weights = self.weights(bucket);
+        let nominal = self.nominal(samples);
+        let work = |number: usize, part: Samples<'_>| {
+            let harvest = Arc::clone(&gathering).harvest(number);
+            let scale = nominal / loss_scale;
+            self.part_step((bucket, &weights), part, scale, dropout, harvest)
+        };
+        for (number, _) in (0..).zip(parts).filter(|(_, part)| part.is_empty()) {
+            gathering.put_nothing(number);
+        }
+        let mut losses = Vec::with_capacity(samples.rows());
+        let mut sums = Tree::default();
+        self.workers.for_each_part(samples, parts, work, |part| {
+            let part = part.map(|(of_part, sums)| {
+                losses.extend(of_part);
+                sums
+            });
+            sums.push(part, Sums::add);
+        });
+        let mut buffers = vec![0.0; bucket.len() - self.model.layout().trained_len()];
+        let sums = sums.finish(Sums::add);
+        if let Some(sums) = &sums {
+            add(&mut buffers, &sums.buffers);
+        }
+        let (loss_sum, weight) = sums.map_or((0.0, 0.0), |sums| (sums.loss, sums.weight));
+        Computed {
+            losses,
+            loss_sum,
+            weight,
+            nominal,
+            buffers,
+        }
+    }
+
+    /// Losses of a part of a batch, and what the part adds to the step; the gradient of their sum over `nominal` goes to
+    /// `harvest`.
+    fn part_step(
+        &self,
+        (bucket, weights): (&[f32], &[Tensor<1>]),
+        part: Samples<'_>,
+        nominal: f64,
+        dropout: Stream,
+        harvest: Harvest,
+    ) -> (Vec<f32>, Sums) {
+        let training = Training {
+            stream: dropout,
+            first_row: part.first_row(),
+        };
+        let layout = self.model.layout();
+        let device = self.device.clone().autodiff();
+        let weights: Vec<Tensor<1>> = weights
+            .iter()
+            .enumerate()
+            .map(|(i, weight)| {
+                let weight = weight.clone().autodiff();
+                if i < layout.trained() && self.passes.trains(i) {
+                    weight.require_grad()
+                } else {
+                    weight
+                }
+            })
+            .collect();
+        let input = input::tensors(part, &self.normalisation, &device);
+        let mut pass = Pass::new(layout, &weights, Some(training))
+            .with_settings(&self.passes)
+            .with_harvest(&harvest);
+        let outputs = self.model.forward(&mut pass, &input);
+        harvest.forward_done();
+        let share = single(exact_len(part.rows()) / exact_len(part.global_rows()));
+        let mut buffers = pass.into_observed(bucket);
+        buffers.iter_mut().for_each(|value| *value *= share);
+        let mut values = Vec::new();
+        if let Some(losses) = self.losses(&self.loss, outputs, part, &device) {
+            values = numbers(losses.clone().inner());
+            // All gradients that are wanted go to the harvest.
+            drop((losses.sum() / nominal).backward());
+        }
+        harvest.backward_done();
+        let sums = Sums {
+            loss: loss::sum(&values),
+            weight: self.weight(part),
+            buffers,
+        };
+        (values, sums)
+    }
+}

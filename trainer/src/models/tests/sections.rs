@@ -1,0 +1,158 @@
+//! Gradients in sections.
+
+use feedline_schemas::config::LoraConfig;
+
+use super::*;
+use crate::{engine::parts::Cut, layers::Layout, model::adapted, parallel::Place, settings};
+
+/// All small models and a residual network.
+fn all() -> Vec<(&'static str, Shape, ModelConfig)> {
+    let mut all = small();
+    all.push(("resnet", PICTURES, resnet(18)));
+    all
+}
+
+/// An engine on so many threads that cuts a batch into so many parts.
+fn engine_of(config: &TrainConfig, data: &Data, threads: usize, parts: usize) -> Engine {
+    let model = build(&config.model, data.shape, data.outputs).unwrap();
+    let model = adapted(model, config.lora.as_ref()).unwrap();
+    let passes = settings::passes(config, model.layout()).unwrap();
+    Engine::with_threads(model, LossKind::CrossEntropy.into(), threads)
+        .with_passes(passes)
+        .with_cut(Cut {
+            least: parts,
+            ..Cut::BY_SHAPE
+        })
+}
+
+fn same(found: &[f32], expected: &[f32]) -> bool {
+    let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+    bits(found) == bits(expected)
+}
+
+/// The configuration of a model whose segments are computed again, or not.
+fn config_of(model: &ModelConfig, layout: &Layout, again: bool) -> TrainConfig {
+    let again = again && !layout.segments().is_empty();
+    let model = ModelConfig {
+        dropout: 0.2,
+        checkpoint: again.then(|| "*".into()).into_iter().collect(),
+        ..model.clone()
+    };
+    TrainConfig {
+        model: resolved(&model),
+        ..TrainConfig::default()
+    }
+}
+
+#[test]
+fn sections_of_every_model_are_the_gradient_of_the_library_in_pieces() {
+    for (name, shape, model) in all() {
+        let data = Data::new(shape);
+        let layout = engine(&model, &data).model().layout().clone();
+        let len = layout.trained_len() * size_of::<f32>();
+        let few = name == "resnet";
+        for parts in if few { &[1][..] } else { &[1, 2, 8] } {
+            let plain = engine_of(&config_of(&model, &layout, false), &data, 1, *parts);
+            let bucket = bucket(&plain);
+            let expected = plain.by_leaves(&bucket, data.samples(), stream());
+            for again in [false, true] {
+                let config = config_of(&model, &layout, again);
+                let sizes = [0, len / 5, len / 2, usize::MAX];
+                for (threads, bytes_max) in [0, 1, 2, 3].into_iter().zip(sizes) {
+                    if few && threads != 1 {
+                        continue;
+                    }
+                    let engine = engine_of(&config, &data, threads, *parts);
+                    let found = engine.in_sections(&bucket, data.samples(), stream(), bytes_max);
+                    let case = format!("{name}, {parts} parts, again {again}, {bytes_max} bytes");
+                    assert!(same(&found, &expected), "{case}");
+                    let mut whole = vec![0.0; bucket.len()];
+                    engine.loss_and_gradient(&bucket, data.samples(), (stream(), 1.0), &mut whole);
+                    assert!(same(&whole, &expected), "{case}, whole");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn sections_of_what_is_frozen_are_zeros_and_those_of_adapters_their_gradients() {
+    let (_, shape, model) = small().swap_remove(11);
+    let data = Data::new(shape);
+    let layout = engine(&model, &data).model().layout().clone();
+    let freeze = vec!["block.0.*".to_owned(), "tokens.*".to_owned()];
+    let lora = LoraConfig {
+        targets: vec!["*".into()],
+        ..LoraConfig::default()
+    };
+    for (freeze, lora) in [(freeze, None), (Vec::new(), Some(lora))] {
+        let config = TrainConfig {
+            freeze,
+            lora,
+            ..config_of(&model, &layout, false)
+        };
+        let engine = engine_of(&config, &data, 2, 4);
+        let bucket = bucket(&engine);
+        let expected = engine.by_leaves(&bucket, data.samples(), stream());
+        let found = engine.in_sections(&bucket, data.samples(), stream(), 0);
+        assert!(same(&found, &expected));
+        let moved = engine.model().layout().trained_entries().iter().enumerate();
+        for (i, entry) in moved {
+            let zero = found[entry.range.clone()].iter().all(|v| *v == 0.0);
+            let trains = engine.trained().contains(entry);
+            assert!(trains || zero, "{i}: {}", entry.name);
+        }
+    }
+}
+
+#[test]
+fn ranks_without_rows_give_sections_of_zeros() {
+    let (_, shape, model) = small().swap_remove(0);
+    let data = Data::new(shape);
+    let layout = engine(&model, &data).model().layout().clone();
+    let config = config_of(&model, &layout, false);
+    let place = Place { rank: 7, world: 8 };
+    let engine = engine_of(&config, &data, 1, 8).with_cut(Cut {
+        least: 8,
+        place,
+        ..Cut::BY_SHAPE
+    });
+    let bucket = bucket(&engine);
+    let none = data.samples().slice(Data::ROWS..Data::ROWS);
+    let found = engine.in_sections(&bucket, none, stream(), 64);
+    assert!(same(&found, &vec![0.0; bucket.len()]));
+}
+
+/// The layer of a parameter: its name up to the first number, or else up to the first dot.
+fn layer(name: &str) -> String {
+    let parts: Vec<&str> = name.split('.').collect();
+    let number = parts.iter().position(|part| part.parse::<u32>().is_ok());
+    parts[..=number.unwrap_or(0)].join(".")
+}
+
+/// The layers of parameters that come in this order, down to the first segment.
+fn layers<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut layers: Vec<String> = names.map(layer).collect();
+    layers.dedup();
+    let first = |layer: &String| ["stem", "patches", "positions", "tokens"].contains(&&**layer);
+    let end = layers.iter().position(first).unwrap_or(layers.len());
+    layers.truncate(end);
+    layers
+}
+
+#[test]
+fn a_backward_pass_completes_later_layers_first() {
+    for (name, shape, model) in all() {
+        let data = Data::new(shape);
+        let layout = engine(&model, &data).model().layout().clone();
+        let expected = layers(layout.trained_entries().iter().rev().map(|e| &*e.name));
+        assert!(expected.len() > 1, "{name}");
+        for again in [false, true] {
+            let engine = engine_of(&config_of(&model, &layout, again), &data, 1, 1);
+            let order = engine.completion(&bucket(&engine), data.samples(), stream());
+            assert_eq!(order.len(), layout.trained(), "{name}: before its end");
+            let found = layers(order.iter().map(|&i| &*layout.entries()[i].name));
+            assert_eq!(found, expected, "{name}, again {again}");
+        }
+    }
+}
