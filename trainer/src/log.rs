@@ -51,9 +51,12 @@ pub(crate) enum Line {
         data_wait_share: f64,
         /// Seconds since the last line that training stood still for checkpoints.
         save_stall_s: f64,
-        /// Seconds of that time spent on exchanging gradients; absent with one rank.
+        /// Seconds of that time spent on exchanges alone; absent with one rank.
         #[serde(skip_serializing_if = "Option::is_none")]
         communication_s: Option<f64>,
+        /// Seconds of exchanges that ran beside the backward pass; absent with one rank.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        hidden_communication_s: Option<f64>,
         /// Bytes the process holds in memory; absent where the system does not tell.
         #[serde(skip_serializing_if = "Option::is_none")]
         memory_bytes: Option<u64>,
@@ -337,6 +340,7 @@ mod tests {
             data_wait_share: 0.0,
             save_stall_s: 0.0,
             communication_s: None,
+            hidden_communication_s: None,
             memory_bytes: Some(7),
             pace: None,
         };

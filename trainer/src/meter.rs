@@ -9,6 +9,7 @@ pub(crate) struct Meter {
     window: Spent,
     total: Spent,
     exchanging: Duration,
+    hidden: Duration,
     own: Own,
 }
 
@@ -47,6 +48,7 @@ impl Meter {
             window: Spent::default(),
             total: Spent::default(),
             exchanging: Duration::ZERO,
+            hidden: Duration::ZERO,
             own: Own::default(),
         }
     }
@@ -77,15 +79,22 @@ impl Meter {
         self.last = now;
     }
 
-    /// So much of the time of steps was spent on exchanging gradients.
+    /// So long were gradients exchanged beside the backward pass.
+    pub(crate) fn hidden(&mut self, spent: Duration) {
+        self.hidden += spent;
+    }
+
+    /// So much of the time of steps was spent on exchanges alone.
     pub(crate) fn exchanged(&mut self, spent: Duration) {
         self.exchanging += spent;
         self.own.exchanging += spent;
     }
 
-    /// Seconds spent on exchanging gradients since the last call.
-    pub(crate) fn take_exchange(&mut self) -> f64 {
-        std::mem::take(&mut self.exchanging).as_secs_f64()
+    /// Seconds of steps spent on exchanges alone, and of exchanges beside the backward pass, since the last call.
+    pub(crate) fn take_exchange(&mut self) -> (f64, f64) {
+        let spent = [&mut self.exchanging, &mut self.hidden].map(std::mem::take);
+        let [alone, hidden] = spent.map(|spent| spent.as_secs_f64());
+        (alone, hidden)
     }
 
     /// Mean seconds of this rank's steps since the last call, without exchanges; `None` before there are so many.

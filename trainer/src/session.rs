@@ -30,7 +30,7 @@ use crate::{
     average::Average,
     checkpoint::{BEST_PATH, Checkpoints, Numbers, Saver},
     data::Data,
-    engine::Engine,
+    engine::{Engine, sections::Sections},
     error::Error,
     log::{Line, MetricsLog},
     loss, loss_scale,
@@ -63,6 +63,7 @@ pub(crate) struct Session<'a, D> {
     watch: Watch<'a>,
     engine: Engine,
     sharing: Sharing,
+    sections: Sections,
     schedule: Schedule,
     saving: Saving,
     log: MetricsLog<'a>,
@@ -93,6 +94,7 @@ impl<'a, D: Data> Session<'a, D> {
         let average = plan.settings.config().average.clone();
         let loss_scale = plan.settings.config().loss_scale.as_ref();
         let sharing = Sharing::new(engine.trained(), &plan.settings, watch.ranks.place());
+        let sections = plan.settings.sections(engine.model().layout());
         let optimizer = plan.settings.optimizer(sharing.own());
         let state = plan.settings.optimizer_state(sharing.trained());
         let schedule = plan.settings.schedule(data.batches_per_epoch());
@@ -139,6 +141,7 @@ impl<'a, D: Data> Session<'a, D> {
             watch,
             engine,
             sharing,
+            sections,
             schedule,
             bucket,
         }

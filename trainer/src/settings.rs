@@ -12,7 +12,7 @@ use feedline_schemas::{
 use serde::Serialize;
 
 use crate::{
-    engine::parts::Cut,
+    engine::{parts::Cut, sections::Sections},
     error::{Error, config as wrong},
     layers::{Layout, PassSettings},
     loss::{self, Loss},
@@ -96,6 +96,14 @@ impl Settings {
     /// How batches are cut into parts on the rank at `place`.
     pub(crate) fn cut(&self, place: Place) -> Cut {
         cut(&self.config, place)
+    }
+
+    /// How ranks cut the gradient of a model with this layout.
+    pub(crate) fn sections(&self, layout: &Layout) -> Sections {
+        match self.config.parallel.bucket_bytes.bytes() {
+            0 => Sections::one(layout),
+            bytes => Sections::of_bytes(layout, usize::try_from(bytes).unwrap_or(usize::MAX)),
+        }
     }
 
     /// Whether a checkpoint is due after `step` steps.

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::units::ByteSize;
+
 /// `[train.parallel]`: how a batch is shared among threads and ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -11,6 +13,10 @@ pub struct ParallelConfig {
     /// shape. Runs on 1, 2, 4 and so on up to this many ranks end with the same bits. Changing it makes another run.
     /// Default 1.
     pub parts: u32,
+    /// Most bytes of gradient that travel between ranks at one time, a parameter that is larger on its own apart: layers whose
+    /// gradients are complete are exchanged while the backward pass goes on in those before them. 0 exchanges everything
+    /// behind the backward pass. The same on all ranks. Default 25 MiB.
+    pub bucket_bytes: ByteSize,
     /// Keeps the state of the optimizer in shares, one on each rank (the first stage of `ZeRO`; Rajbhandari, Rasley, Ruwase,
     /// He 2020, arXiv 1910.02054): it takes as much less memory as there are ranks. A rank has whole parameters. The run ends
     /// with the same bits. Default false.
@@ -62,6 +68,7 @@ impl Default for ParallelConfig {
     fn default() -> Self {
         Self {
             parts: 1,
+            bucket_bytes: ByteSize::mib(25),
             shard_optimizer: false,
             compress: Compression::None,
             check_every: 100,

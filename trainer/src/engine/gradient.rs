@@ -64,7 +64,7 @@ impl Engine {
         gradient: &mut [f32],
     ) -> Computed {
         let one = Sections::one(self.model.layout());
-        let nobody = None::<fn(usize, &mut [f32])>;
+        let nobody = None::<(fn(usize, &mut [f32]), fn())>;
         self.loss_and_sections(
             bucket,
             samples,
@@ -75,9 +75,11 @@ impl Engine {
         )
     }
 
-    /// The same, and calls `give` with each of `sections` of the gradient, by its number, as soon as it is complete: while
+    /// The same, and calls the first of the `listener` with each of `sections` of the gradient, by its number, as soon as it is complete: while
     /// the backward pass goes on in the layers before. It is called in the order of the sections, on a thread of its own,
     /// and what it writes into a section stays in `gradient`.
+    ///
+    /// The second of the `listener` is called, on this thread, once all is computed, before the last sections are given.
     ///
     /// A section of parameters that are frozen, or took no part in the outputs, is 0, and so are all where there are no
     /// rows.
@@ -88,21 +90,23 @@ impl Engine {
         (dropout, loss_scale): (Stream, f64),
         gradient: &mut [f32],
         sections: Sections,
-        give: Option<impl FnMut(usize, &mut [f32]) + Send>,
+        listener: Option<(impl FnMut(usize, &mut [f32]) + Send, impl FnOnce())>,
     ) -> Computed {
         let parts = self.cut.parts(samples, self.model.layout().len());
         let (gathering, complete) = sections.gather(parts.len());
         gradient.fill(0.0);
         let compute =
             |gathering| self.in_parts(bucket, (samples, &parts), (dropout, loss_scale), gathering);
-        let Some(give) = give else {
+        let Some((give, computed_all)) = listener else {
             let computed = compute(gathering);
             complete.write(gradient, |_, _| ());
             return computed;
         };
         thread::scope(|scope| {
             scope.spawn(|| complete.write(gradient, give));
-            compute(gathering)
+            let computed = compute(gathering);
+            computed_all();
+            computed
         })
     }
 

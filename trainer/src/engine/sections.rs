@@ -52,7 +52,7 @@ impl Sections {
     }
 
     /// All parameters in one section.
-    pub(super) fn one(layout: &Layout) -> Self {
+    pub(crate) fn one(layout: &Layout) -> Self {
         Self::of_bytes(layout, usize::MAX)
     }
 

@@ -1,15 +1,16 @@
 //! What ranks agree on in a step: sums, whether to stop, and that they have the same weights.
 
-use std::{collections::BTreeMap, sync::atomic::Ordering};
+use std::{collections::BTreeMap, sync::atomic::Ordering, time::Duration};
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{Session, shares};
+use super::{Session, Watch, shares};
 use crate::{
-    data::{Batch, Data},
+    data::{Batch, Data, Samples},
     engine::Computed,
     error::Error,
     parallel::{Phase, Wire},
+    random::Stream,
 };
 
 /// What a batch that went wrong is named by.
@@ -22,13 +23,57 @@ pub(super) struct RowsOfAll {
 }
 
 impl<D: Data> Session<'_, D> {
-    /// Makes of this rank's gradient, buffers and sums those of the global batch, and finds out whether any rank is to
-    /// stop. What only concerns this rank's rows stays.
-    pub(super) fn exchange(&mut self, computed: Computed) -> Result<Computed, Error> {
-        let ranks = self.watch.ranks;
+    /// Computes this rank's rows of a batch, whose loss is multiplied by `loss_scale`. Ranks exchange each section of the
+    /// gradient as soon as all of them have it, while the backward pass goes on in the layers before.
+    pub(super) fn compute(
+        &mut self,
+        samples: Samples<'_>,
+        loss_scale: f64,
+    ) -> Result<Computed, Error> {
+        self.at(Phase::Computing);
+        let seed = self.plan.settings.config().seed;
+        let randomness = (Stream::dropout(seed, self.position.step), loss_scale);
+        let Watch { ranks, clock, .. } = self.watch;
+        let gradient = &mut self.gradient;
         if !ranks.are_many() {
+            let computed =
+                self.engine
+                    .loss_and_gradient(&self.bucket, samples, randomness, gradient);
             return Ok(computed);
         }
+        let mut failed = None;
+        let mut spent = Duration::ZERO;
+        let exchange = |section, values: &mut [f32]| {
+            if failed.is_none() {
+                let begun = clock.monotonic();
+                let first = self.sections.range(section).start;
+                failed = self.sharing.reduce(ranks, first, values).err();
+                spent += clock.monotonic().saturating_sub(begun);
+            }
+        };
+        let mut all_computed = Duration::ZERO;
+        let done = || all_computed = clock.monotonic();
+        let computed = self.engine.loss_and_sections(
+            &self.bucket,
+            samples,
+            randomness,
+            gradient,
+            self.sections.clone(),
+            Some((exchange, done)),
+        );
+        let waited = clock.monotonic().saturating_sub(all_computed);
+        self.meter.exchanged(waited);
+        self.meter.hidden(spent.saturating_sub(waited));
+        match failed {
+            Some(error) => Err(error),
+            None => self.exchange(computed),
+        }
+    }
+
+    /// Makes of this rank's buffers and sums those of the global batch, and finds out whether any rank is to stop. What
+    /// only concerns this rank's rows stays.
+    fn exchange(&mut self, computed: Computed) -> Result<Computed, Error> {
+        let ranks = self.watch.ranks;
         let stop = self.watch.stop.load(Ordering::Relaxed);
         self.at(Phase::Exchanging);
         let start = self.watch.clock.monotonic();
@@ -38,7 +83,6 @@ impl<D: Data> Session<'_, D> {
         if !buffers.is_empty() {
             ranks.all_reduce(&mut buffers, Wire::Full)?;
         }
-        self.sharing.reduce(ranks, &mut self.gradient)?;
         self.agreed_to_stop = stops > 0.0;
         let spent = self.watch.clock.monotonic().saturating_sub(start);
         self.meter.exchanged(spent);

@@ -17,8 +17,6 @@ use crate::{
 pub(super) struct Sharing {
     /// What is trained, in bucket order.
     trained: Vec<Parameter>,
-    /// Numbers of it.
-    len: usize,
     /// Which of it each rank moves, where the optimizer's work is shared out.
     shares: Option<Vec<Range<usize>>>,
     rank: usize,
@@ -32,7 +30,6 @@ impl Sharing {
         let shares = (parallel.shard_optimizer && place.world > 1)
             .then(|| optimizer::shares(&trained, place.world));
         Self {
-            len: trained.iter().map(|p| p.range.len()).sum(),
             trained,
             shares,
             rank: place.rank,
@@ -86,11 +83,20 @@ impl Sharing {
         state
     }
 
-    /// Makes of this rank's gradient that of the global batch, as far as this rank needs it.
-    pub(super) fn reduce(&self, ranks: &Ranks, gradient: &mut [f32]) -> Result<(), Error> {
-        self.packed(gradient, |packed| match self.borders() {
-            Some(borders) => ranks.reduce_scatter(packed, &borders, self.wire),
-            None => ranks.all_reduce(packed, self.wire),
+    /// Makes of a section of this rank's gradient, which begins at `first` of the bucket, that of the global batch, as far as
+    /// this rank needs it.
+    pub(super) fn reduce(
+        &self,
+        ranks: &Ranks,
+        first: usize,
+        section: &mut [f32],
+    ) -> Result<(), Error> {
+        let within = first..first + section.len();
+        self.packed(within.clone(), section, |packed| {
+            match self.borders(within) {
+                Some(borders) => ranks.reduce_scatter(packed, &borders, self.wire),
+                None => ranks.all_reduce(packed, self.wire),
+            }
         })
     }
 
@@ -109,43 +115,61 @@ impl Sharing {
 
     /// Gives every rank the weights that the others have moved.
     pub(super) fn gather(&self, ranks: &Ranks, bucket: &mut [f32]) -> Result<(), Error> {
-        let Some(borders) = self.borders() else {
+        let all = 0..bucket.len();
+        let Some(borders) = self.borders(all.clone()) else {
             return Ok(());
         };
-        self.packed(bucket, |packed| {
+        self.packed(all, bucket, |packed| {
             ranks.all_gather(packed, &borders, Wire::Full)
         })
     }
 
-    /// Whose the trained numbers are, one after the other, where the optimizer's work is shared out.
-    fn borders(&self) -> Option<Borders> {
+    /// Which parameters of a run of them lie within a range of the bucket, which cuts none.
+    fn within(&self, run: Range<usize>, range: &Range<usize>) -> &[Parameter] {
+        let run = &self.trained[run];
+        let begin = run.partition_point(|p| p.range.end <= range.start);
+        let end = run.partition_point(|p| p.range.start < range.end);
+        &run[begin.min(end)..end]
+    }
+
+    /// Whose the trained numbers within a range of the bucket are, where the optimizer's work is shared out.
+    fn borders(&self, range: Range<usize>) -> Option<Borders> {
         let shares = self.shares.as_ref()?;
         let mut end = 0;
         Some(Borders::ending_at(shares.iter().map(|share| {
-            let share = self.trained[share.clone()].iter();
+            let share = self.within(share.clone(), &range).iter();
             end += share.map(|p| p.range.len()).sum::<usize>();
             end
         })))
     }
 
-    /// Does `work` to what of a bucket is trained; what is frozen does not travel.
+    /// Does `work` to what of a range of the bucket is trained; what is frozen does not travel.
     fn packed(
         &self,
-        bucket: &mut [f32],
+        range: Range<usize>,
+        section: &mut [f32],
         work: impl FnOnce(&mut [f32]) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let end = self.trained.last().map_or(0, |p| p.range.end);
-        if end == self.len {
-            return work(&mut bucket[..end]);
+        let trained = self.within(0..self.trained.len(), &range).iter();
+        let ranges = trained.map(|p| p.range.start - range.start..p.range.end - range.start);
+        let len = ranges.clone().map(|range| range.len()).sum();
+        // All that is trained comes first where nothing between is frozen.
+        if ranges
+            .clone()
+            .next_back()
+            .is_none_or(|last| last.end == len)
+        {
+            return work(&mut section[..len]);
         }
-        let ranges = || self.trained.iter().map(|p| p.range.clone());
-        let mut packed = Vec::with_capacity(self.len);
-        ranges().for_each(|range| packed.extend_from_slice(&bucket[range]));
+        let mut packed = Vec::with_capacity(len);
+        ranges
+            .clone()
+            .for_each(|range| packed.extend_from_slice(&section[range]));
         work(&mut packed)?;
         let mut rest = packed.as_slice();
-        for range in ranges() {
+        for range in ranges {
             let (part, behind) = rest.split_at(range.len());
-            bucket[range].copy_from_slice(part);
+            section[range].copy_from_slice(part);
             rest = behind;
         }
         Ok(())

@@ -17,7 +17,6 @@ use crate::{
     loss_scale,
     meter::Window,
     parallel::Phase,
-    random::Stream,
     track::memory,
 };
 
@@ -52,16 +51,8 @@ impl<D: Data> Session<'_, D> {
         self.plan.check_targets(samples, batch.keys())?;
         let taken = self.position.step;
         let config = self.plan.settings.config();
-        let dropout = Stream::dropout(config.seed, taken);
         let loss_scale = self.position.loss_scale.as_ref().map_or(1.0, |s| s.scale);
-        self.at(Phase::Computing);
-        let computed = self.engine.loss_and_gradient(
-            &self.bucket,
-            samples,
-            (dropout, loss_scale),
-            &mut self.gradient,
-        );
-        let computed = self.exchange(computed)?;
+        let computed = self.compute(samples, loss_scale)?;
         self.at(Phase::Updating);
         let loss = mean(computed.loss_sum, computed.weight);
         let factor = factor(&computed) / loss_scale;
@@ -146,7 +137,8 @@ impl<D: Data> Session<'_, D> {
             save_stall_s,
         } = self.meter.take_window();
         let are_many = self.watch.ranks.are_many();
-        let communication_s = are_many.then(|| self.meter.take_exchange());
+        let exchanged = are_many.then(|| self.meter.take_exchange());
+        let (communication_s, hidden_communication_s) = exchanged.unzip();
         let line = Line::Step {
             step: seen.step,
             epoch: self.position.epoch,
@@ -156,6 +148,7 @@ impl<D: Data> Session<'_, D> {
             samples_per_s,
             data_wait_share,
             communication_s,
+            hidden_communication_s,
             memory_bytes: memory::resident(),
             save_stall_s,
             pace: self.compare_pace()?,

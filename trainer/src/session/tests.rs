@@ -65,6 +65,7 @@ fn without_times(bytes: &[u8]) -> Vec<u8> {
         if let Some(line) = line.as_object_mut() {
             for time in [
                 "communication_s",
+                "hidden_communication_s",
                 "rank_step_s",
                 "slowest_rank",
                 "slowest_ratio",

@@ -147,7 +147,7 @@ impl Out<'_, '_> {
         let communication = rates.and_then(|r| r.communication_s);
         self.gauge(
             "communication_seconds",
-            "Seconds spent on exchanging gradients since the last line of metrics",
+            "Seconds of steps spent on exchanges alone since the last line of metrics",
             communication,
         )?;
         self.gauge(

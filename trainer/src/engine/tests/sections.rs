@@ -123,7 +123,14 @@ impl Engine {
             numbers.iter_mut().for_each(|number| *number += 1.0);
         };
         let (random, cut) = ((dropout, 1.0), sections.clone());
-        self.loss_and_sections(bucket, samples, random, &mut gradient, cut, Some(give));
+        self.loss_and_sections(
+            bucket,
+            samples,
+            random,
+            &mut gradient,
+            cut,
+            Some((give, || ())),
+        );
         let mut end = layout.trained_len();
         let mut joined = vec![0.0; bucket.len()];
         for (i, (section, numbers)) in given.into_iter().enumerate() {
@@ -367,7 +374,7 @@ fn sections_are_given_while_the_backward_pass_is_in_the_layers_before() {
             random,
             &mut gradient,
             sections,
-            Some(give),
+            Some((give, || ())),
         );
         assert!(gradient.iter().all(|v| *v != 0.0));
     }

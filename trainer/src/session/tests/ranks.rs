@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use feedline_schemas::units::ByteSize;
 use feedline_storage::clock::Clock;
 
 use super::*;
@@ -78,6 +79,24 @@ fn two_and_four_ranks_leave_the_bytes_of_one() {
         let mut config = in_parts();
         config.optimizer.r#type = OptimizerKind::Lamb;
         config.average = Some(AverageConfig::default());
+        // A section for each parameter, which may be frozen, beside all at once.
+        config.parallel.bucket_bytes = ByteSize::new(4);
+        config.freeze = vec!["layer.0.weight".into()];
+        check_same(world, &config, two_classes);
+        config.parallel.shard_optimizer = true;
+        config.checkpoint.keep = 1;
+        let whole = undisturbed(&config, &two_classes(64));
+        let store = Store::memory();
+        for report in on_ranks(world, &config, |_| two_classes(64), Resume::Fresh, &store) {
+            let (files, report) = finished(&store, report.unwrap());
+            assert_eq!(report, whole.1);
+            let best = |files: &[(String, Vec<u8>)]| {
+                files.iter().find(|f| f.0 == "best.safetensors").cloned()
+            };
+            assert!(best(&files) == best(&whole.0));
+        }
+        config.parallel.shard_optimizer = false;
+        config.parallel.bucket_bytes = ByteSize::new(0);
         check_same(world, &config, two_classes);
     }
 }
