@@ -13,8 +13,8 @@ pub(crate) struct Backend {
     pub(crate) device: Device,
     /// What a person calls it, such as `NVIDIA H200 (cuda:0)`.
     pub(crate) name: String,
-    /// Whether whole batches are worth more to it than parts of them.
-    pub(crate) is_gpu: bool,
+    /// The number of a GPU, to which whole batches are worth more than parts of them.
+    pub(crate) gpu: Option<u32>,
 }
 
 impl Backend {
@@ -23,7 +23,7 @@ impl Backend {
         Self {
             device: Device::flex(),
             name: "cpu".to_owned(),
-            is_gpu: false,
+            gpu: None,
         }
     }
 
@@ -83,7 +83,7 @@ fn gpu(ordinal: u32) -> Result<Backend, String> {
     Ok(Backend {
         device: Device::cuda(ordinal as usize),
         name: format!("{name} (cuda:{ordinal})"),
-        is_gpu: true,
+        gpu: Some(ordinal),
     })
 }
 
@@ -95,7 +95,7 @@ mod tests {
     fn the_processor_is_always_there() {
         let backend = Backend::choose(DeviceChoice::Cpu, 3).unwrap();
         assert_eq!(backend.name, "cpu");
-        assert!(!backend.is_gpu);
+        assert_eq!(backend.gpu, None);
     }
 
     /// A machine with a GPU would have number 4,000,000 no more than one without.

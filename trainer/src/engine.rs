@@ -54,6 +54,7 @@ pub(crate) struct Engine {
     normalisation: Normalisation,
     passes: PassSettings,
     device: Device,
+    gpu: Option<u32>,
     cut: Cut,
     workers: Workers,
 }
@@ -90,6 +91,7 @@ impl Engine {
             normalisation: Normalisation::default(),
             passes: PassSettings::default(),
             device: Device::flex(),
+            gpu: None,
             cut: Cut::BY_SHAPE,
             workers: Workers::new(threads),
         }
@@ -98,8 +100,8 @@ impl Engine {
     /// The same on another device. A GPU computes batches whole, as far as `train.parallel.parts` does not say otherwise,
     /// one part after the other.
     pub(crate) fn on(self, backend: Backend) -> Self {
-        let Backend { device, is_gpu, .. } = backend;
-        let workers = if is_gpu {
+        let Backend { device, gpu, .. } = backend;
+        let workers = if gpu.is_some() {
             Workers::new(0)
         } else {
             self.workers
@@ -107,12 +109,18 @@ impl Engine {
         Self {
             device,
             cut: Cut {
-                by_shape: !is_gpu,
+                by_shape: gpu.is_none(),
                 ..self.cut
             },
             workers,
+            gpu,
             ..self
         }
+    }
+
+    /// The number of the GPU that it computes on.
+    pub(crate) const fn gpu(&self) -> Option<u32> {
+        self.gpu
     }
 
     /// The same, with pictures normalised like this.

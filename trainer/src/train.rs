@@ -72,6 +72,7 @@ pub fn train_with(
         &opened.plan.settings.config().parallel,
         opened.runtime.handle(),
     )?;
+    let ranks = ranks.adding_up(&config.parallel, engine.gpu())?;
     let tracker: Arc<Tracker> = Arc::default();
     let page = settings::metrics_listen(config)?
         .filter(|_| ranks.leads())

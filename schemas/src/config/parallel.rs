@@ -54,6 +54,9 @@ pub enum Collective {
     Tcp,
     /// MPI, in programs that were built with it.
     Mpi,
+    /// NCCL between GPUs, of which each rank has its own; TCP carries what is left. Its sums are in an order of its own, so
+    /// that weights equal those of the others up to rounding. In programs that were built for GPUs.
+    Nccl,
 }
 
 impl Collective {

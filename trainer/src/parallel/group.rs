@@ -169,7 +169,7 @@ impl Processes {
         match collective {
             Collective::Auto => self.by_mpirun,
             Collective::Mpi => true,
-            Collective::Tcp => false,
+            Collective::Tcp | Collective::Nccl => false,
         }
     }
 

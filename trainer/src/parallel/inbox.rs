@@ -14,7 +14,7 @@ use std::{
 use super::status::Status;
 
 /// How often a waiting rank looks around.
-const TICK: Duration = Duration::from_millis(50);
+pub(super) const TICK: Duration = Duration::from_millis(50);
 
 /// Ticks that a rank waits for a message that may be on its way although a third rank has failed: so that all ranks
 /// report what they agreed on, rather than that one of them left after it.
@@ -129,7 +129,7 @@ impl Inbox {
     /// When it does not come: because some rank failed, gave no sign of life, or took too long.
     pub(super) fn receive(&self, from: usize, patience: Patience) -> Result<Message, Failure> {
         let mut senders = self.senders();
-        let mut heard: Vec<(u64, u32)> = senders.iter().map(|s| (s.heard, 0)).collect();
+        let mut vigil = Vigil::new(&senders);
         let mut ticks = 0;
         loop {
             if let Some(message) = senders[from].messages.pop_front() {
@@ -147,13 +147,8 @@ impl Inbox {
                     return Err(Failure { rank: from, reason });
                 }
             }
-            if let Some(rank) = patience.silence.and_then(|limit| silent(&heard, limit)) {
-                let rank = Some(self.reading.load(Relaxed))
-                    .filter(|r| *r != NOBODY)
-                    .unwrap_or(rank);
-                let seconds = patience.silence.unwrap_or_default().as_secs_f64();
-                let reason = format!("it has given no sign of life for {seconds} s");
-                return Err(Failure { rank, reason });
+            if let Some(failure) = self.silence(&vigil, patience) {
+                return Err(failure);
             }
             if TICK * ticks >= patience.message {
                 let seconds = patience.message.as_secs_f64();
@@ -167,13 +162,60 @@ impl Inbox {
             senders = guard;
             if timeout.timed_out() {
                 ticks += 1;
-                for ((heard, quiet), sender) in heard.iter_mut().zip(senders.iter()) {
-                    let same = *heard == sender.heard && sender.ended.is_none();
-                    *quiet = if same { *quiet + 1 } else { 0 };
-                    *heard = sender.heard;
-                }
+                vigil.tick(&senders);
             }
         }
+    }
+
+    fn silence(&self, vigil: &Vigil, patience: Patience) -> Option<Failure> {
+        let limit = patience.silence?;
+        let rank = vigil.silent(limit)?;
+        let reading = Some(self.reading.load(Relaxed)).filter(|rank| *rank != NOBODY);
+        let seconds = limit.as_secs_f64();
+        Some(Failure {
+            rank: reading.unwrap_or(rank),
+            reason: format!("it has given no sign of life for {seconds} s"),
+        })
+    }
+
+    /// For whoever waits for something else than a message, and comes back each [`TICK`].
+    #[cfg(feature = "cuda")]
+    pub(super) fn vigil(&self) -> Vigil {
+        Vigil::new(&self.senders())
+    }
+
+    /// Looks around a tick later: a rank that has failed or is silent.
+    #[cfg(feature = "cuda")]
+    pub(super) fn look(&self, vigil: &mut Vigil, patience: Patience) -> Option<Failure> {
+        let senders = self.senders();
+        vigil.tick(&senders);
+        let failure = senders.iter().find_map(Sender::failure);
+        failure.or_else(|| self.silence(vigil, patience))
+    }
+}
+
+/// How long ranks have been quiet: for each what it had said, and ticks since then.
+#[derive(Debug)]
+pub(super) struct Vigil(Vec<(u64, u32)>);
+
+impl Vigil {
+    fn new(senders: &[Sender]) -> Self {
+        Self(senders.iter().map(|sender| (sender.heard, 0)).collect())
+    }
+
+    fn tick(&mut self, senders: &[Sender]) {
+        for ((heard, quiet), sender) in self.0.iter_mut().zip(senders) {
+            let same = *heard == sender.heard && sender.ended.is_none();
+            *quiet = if same { *quiet + 1 } else { 0 };
+            *heard = sender.heard;
+        }
+    }
+
+    /// A rank other than this one that has been quiet for so long. This one is in the list too, and says nothing to
+    /// itself: its entry is marked as ended when the inbox is made.
+    fn silent(&self, limit: Duration) -> Option<usize> {
+        let mut ranks = self.0.iter();
+        ranks.position(|(_, quiet)| TICK * *quiet >= limit)
     }
 }
 
@@ -184,10 +226,4 @@ impl Sender {
             _ => None,
         }
     }
-}
-
-/// A rank other than this one that has been quiet for so long. This one is in the list too, and says nothing to itself:
-/// its entry is marked as ended when the inbox is made.
-fn silent(heard: &[(u64, u32)], limit: Duration) -> Option<usize> {
-    heard.iter().position(|(_, quiet)| TICK * *quiet >= limit)
 }

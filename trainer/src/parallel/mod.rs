@@ -11,6 +11,7 @@ mod inbox;
 mod meeting;
 #[cfg(feature = "mpi")]
 mod mpi;
+mod nccl;
 mod ranks;
 mod status;
 mod tcp;

@@ -28,11 +28,14 @@ pub(super) trait Post: Debug + Send + Sync {
 /// This rank among the others.
 #[derive(Debug)]
 pub(crate) struct Ranks {
-    place: Place,
-    inbox: Arc<Inbox>,
+    pub(super) place: Place,
+    pub(super) inbox: Arc<Inbox>,
     /// By rank; `None` for this one.
     posts: Vec<Option<Box<dyn Post>>>,
-    patience: Patience,
+    pub(super) patience: Patience,
+    /// Adds up in place of the tree.
+    #[cfg(feature = "cuda")]
+    pub(super) nccl: Option<super::nccl::device::Nccl>,
 }
 
 impl Ranks {
@@ -49,6 +52,8 @@ impl Ranks {
             inbox,
             posts,
             patience,
+            #[cfg(feature = "cuda")]
+            nccl: None,
         }
     }
 
@@ -99,6 +104,11 @@ impl Ranks {
     /// # Errors
     /// [`Error::Rank`], for this operation as for all: it names the rank at fault.
     pub(crate) fn all_reduce(&self, values: &mut [f32], wire: Wire) -> Result<(), Error> {
+        #[cfg(feature = "cuda")]
+        if let Some(nccl) = &self.nccl {
+            values.copy_from_slice(&self.sum_by(nccl, values, wire)?);
+            return Ok(());
+        }
         let borders = Borders::even(values.len(), self.place.world);
         self.reduce_scatter(values, &borders, wire)?;
         self.all_gather(values, &borders, wire)
@@ -115,6 +125,13 @@ impl Ranks {
         wire: Wire,
     ) -> Result<(), Error> {
         if !self.are_many() {
+            return Ok(());
+        }
+        #[cfg(feature = "cuda")]
+        if let Some(nccl) = &self.nccl {
+            let own = borders.of(self.place.rank);
+            let sum = self.sum_by(nccl, values, wire)?;
+            values[own.clone()].copy_from_slice(&sum[own]);
             return Ok(());
         }
         let number = self.number();
@@ -295,7 +312,7 @@ impl Ranks {
     }
 
     /// The error, with where all ranks were.
-    fn error(&self, failure: Failure) -> Error {
+    pub(super) fn error(&self, failure: Failure) -> Error {
         let status = self.inbox.status.iter().enumerate();
         let ranks = status.map(|(rank, status)| format!("rank {rank} at {status}"));
         Error::Rank {

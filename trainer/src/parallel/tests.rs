@@ -134,6 +134,25 @@ fn without_mpi_processes_of_mpirun_are_told_what_to_do() {
     }
 }
 
+#[test]
+fn nccl_is_refused_where_ranks_have_no_gpu_and_not_needed_by_one() {
+    let config = ParallelConfig {
+        collective: Collective::Nccl,
+        ..config()
+    };
+    let refused = on_all(Group::threads(2), &config, |ranks| {
+        ranks.adding_up(&config, None).unwrap_err()
+    });
+    for error in refused {
+        assert_eq!(error.kind(), crate::ErrorKind::Config);
+        let message = error.to_string();
+        for part in ["`train.parallel.collective`", "between GPUs", "`tcp`"] {
+            assert!(message.contains(part), "{message}");
+        }
+    }
+    Ranks::alone().adding_up(&config, None).unwrap();
+}
+
 fn culprit(error: &Error) -> (usize, String) {
     match error {
         Error::Rank { rank, reason, .. } => (*rank, reason.clone()),

@@ -305,6 +305,13 @@ pub fn compiler_is_installed() -> bool {
     unsafe { nvrtc::sys::is_culib_present() }
 }
 
+/// Whether NCCL (`libnccl.so`), which adds up numbers of several GPUs, can be loaded.
+#[must_use]
+pub fn nccl_is_installed() -> bool {
+    // SAFETY: it opens and closes a library, whose initialisers are NVIDIA's.
+    unsafe { cudarc::nccl::sys::is_culib_present() }
+}
+
 /// The kernels' code for GPUs of a compute capability.
 fn compiled(capability: (i32, i32)) -> Result<Ptx, DeviceFault> {
     let doing = "compile the kernels";

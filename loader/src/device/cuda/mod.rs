@@ -21,7 +21,7 @@ mod gather;
 mod kernels;
 mod probe;
 
-pub use kernels::{Kernels, Place, compiler_is_installed};
+pub use kernels::{Kernels, Place, compiler_is_installed, nccl_is_installed};
 
 /// Events are for order, not for time, and whoever waits for one sleeps.
 const EVENT_FLAGS: u32 = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32
