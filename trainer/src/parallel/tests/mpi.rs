@@ -155,7 +155,7 @@ fn fails_at_rank_1(timeout_seconds: u64, fail: impl FnOnce(Ranks)) {
         return fail(ranks);
     }
     let error = ranks
-        .all_reduce(&mut vec![0.5; 3_000_000], super::Wire::Full)
+        .all_reduce(&mut vec![0.5; 3_000_000], Wire::Full)
         .unwrap_err();
     ranks.abort(&error);
     say(&folder, &group, &error.to_string());
