@@ -3,7 +3,7 @@
 use std::fmt;
 
 use feedline_schemas::report::TrainReport;
-use feedline_trainer::{Error, Whereabouts};
+use feedline_trainer::{Error, ErrorKind, Whereabouts};
 use serde::{Deserialize, Serialize};
 
 use crate::exit;
@@ -27,7 +27,7 @@ pub(super) struct Failed {
     pub(super) message: String,
     /// Exit code.
     pub(super) code: u8,
-    /// Whether it stopped as it was asked to, with everything saved.
+    /// Whether it stopped as it was asked to.
     pub(super) interrupted: bool,
     /// Whether starting again may help.
     pub(super) may_pass: bool,
@@ -42,7 +42,7 @@ impl Failed {
         Self {
             message: format!("{error:#}"),
             code,
-            interrupted: matches!(trained, Some(Error::Interrupted { .. })),
+            interrupted: trained.is_some_and(|e| e.kind() == ErrorKind::Interrupted),
             may_pass: trained.map_or(code == 1, Error::may_pass),
             other: match trained {
                 Some(Error::Rank { rank, reason, .. }) => Some((*rank, reason.clone())),

@@ -14,6 +14,7 @@ mod quickstart;
 mod rank_kills;
 mod ranks;
 mod s3;
+mod sigterm;
 mod support;
 mod tracking;
 mod wrong_input;

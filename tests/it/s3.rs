@@ -10,9 +10,26 @@ use std::{
 use crate::support::{Random, feedline, finish, pipeline, python, wait};
 
 /// A moto server on a free loopback port; ends with the value.
-struct S3 {
+pub(crate) struct S3 {
     process: Child,
-    port: u16,
+    pub(crate) port: u16,
+}
+
+impl S3 {
+    /// The last object with this text in its name, as far as one page of a listing shows them.
+    pub(crate) fn last(&self, text: &str) -> Option<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let request =
+            "GET /lake?list-type=2 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let keys = answer.split("<Key>").skip(1);
+        let keys = keys.filter_map(|rest| rest.split('<').next());
+        keys.filter(|key| key.contains(text))
+            .map(str::to_owned)
+            .last()
+    }
 }
 
 impl Drop for S3 {
@@ -24,7 +41,7 @@ impl Drop for S3 {
     }
 }
 
-fn start_s3() -> Option<S3> {
+pub(crate) fn start_s3() -> Option<S3> {
     let mut command = python("moto.server")?;
     let port = TcpListener::bind("127.0.0.1:0")
         .unwrap()

@@ -132,6 +132,26 @@ pub enum Error {
         /// The checkpoint to go on from.
         checkpoint: String,
     },
+    /// The stop flag was set, and the folder of the run was too slow to save everything.
+    #[error(
+        "training was interrupted after step `{step}`, and its checkpoint could not be written in time; {kept}"
+    )]
+    InterruptedUnsaved {
+        /// Steps taken.
+        step: Step,
+        /// What there is to go on from.
+        kept: String,
+        /// What was not written.
+        source: Box<Self>,
+    },
+    /// The run was told to stop, and its folder did not do in time what was left to do.
+    #[error("`{url}` was not done with in {seconds} s")]
+    TooSlow {
+        /// What was read or written.
+        url: String,
+        /// The time it had.
+        seconds: u64,
+    },
     /// A rank was lost, hangs, or cannot go on.
     #[error(
         "rank `{rank}` failed: {reason}; last known: {ranks}; start the ranks again with `--resume`, they go on from the \
@@ -240,8 +260,9 @@ impl Error {
                 | feedline_loader::Error::ShardSchema { .. }
                 | feedline_loader::Error::Corrupt { .. },
             ) => ErrorKind::Input,
-            Self::Interrupted { .. } => ErrorKind::Interrupted,
+            Self::Interrupted { .. } | Self::InterruptedUnsaved { .. } => ErrorKind::Interrupted,
             Self::NotFinite { .. }
+            | Self::TooSlow { .. }
             | Self::Rank { .. }
             | Self::Meeting { .. }
             | Self::StateMissing { .. }

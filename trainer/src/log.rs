@@ -262,14 +262,17 @@ impl<'a> MetricsLog<'a> {
     /// [`Error::Storage`].
     pub(crate) fn finish(&mut self) -> Result<(), Error> {
         self.settle();
-        self.file.flush()?;
-        let file = &self.file;
-        lock(&file.written).events.finish(&file.folder)
+        let file = self.file();
+        let work = self.file.folder.background(move || {
+            file.flush()?;
+            lock(&file.written).events.finish(&file.folder)
+        });
+        work.wait(self.watch.stop)
     }
 
     /// Waits for the write that is under way.
     fn settle(&mut self) {
-        if let Some(Err(error)) = self.writing.take().map(Background::wait) {
+        if let Some(Err(error)) = self.writing.take().map(|work| work.wait(self.watch.stop)) {
             tracing::warn!(%error, "metrics could not be written; trying again");
         }
     }

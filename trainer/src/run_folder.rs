@@ -1,15 +1,33 @@
 //! The folder of one run, for blocking code: a store and the runtime that drives it.
+//!
+//! A run that was told to stop must leave soon, however slow the store is: it says so by [`RunFolder::hurry`], and what
+//! the store has not done a while after that fails.
 
-use std::{panic::resume_unwind, time::Duration};
+use std::{
+    panic::resume_unwind,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use feedline_storage::{Listed, Store};
 use tokio::{
     runtime::{Builder, Handle, Runtime},
+    sync::watch,
     task::JoinHandle,
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
 use crate::error::Error;
+
+/// Time that the store has once a run was told to stop.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often who waits for the store looks whether the run was told to stop.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Starts the runtime that storage and loader do their I/O on. It has a worker of its own, so that reads go on while
 /// the training thread computes.
@@ -30,17 +48,77 @@ pub(crate) fn runtime() -> Result<Runtime, Error> {
 pub(crate) struct RunFolder {
     runtime: Handle,
     store: Store,
+    patience: Duration,
+    /// When the store must have done what it does; `None` while there is time.
+    deadline: Arc<watch::Sender<Option<Instant>>>,
 }
 
 impl RunFolder {
     /// The folder `store`, driven by `runtime`.
-    pub(crate) const fn new(runtime: Handle, store: Store) -> Self {
-        Self { runtime, store }
+    pub(crate) fn new(runtime: Handle, store: Store) -> Self {
+        Self {
+            runtime,
+            store,
+            patience: PATIENCE,
+            deadline: Arc::default(),
+        }
     }
 
-    /// What drives the store.
-    pub(crate) const fn runtime(&self) -> &Handle {
-        &self.runtime
+    /// The same, whose store has `patience` once a run was told to stop.
+    #[cfg(test)]
+    pub(crate) fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// Says that the run was told to stop. What the store has not done [`PATIENCE`] after the first time fails with
+    /// [`Error::TooSlow`].
+    pub(crate) fn hurry(&self) {
+        self.deadline.send_if_modified(|deadline| {
+            let first = deadline.is_none();
+            deadline.get_or_insert_with(|| Instant::now() + self.patience);
+            first
+        });
+    }
+
+    /// Whether the store had its time.
+    pub(crate) fn is_late(&self) -> bool {
+        self.deadline
+            .borrow()
+            .is_some_and(|at| at <= Instant::now())
+    }
+
+    /// Waits until the store had its time.
+    async fn late(&self) {
+        let mut deadline = self.deadline.subscribe();
+        // This holds the sender.
+        let at = match deadline.wait_for(Option::is_some).await {
+            Ok(at) => *at,
+            Err(_) => None,
+        };
+        if let Some(at) = at {
+            sleep_until(at).await;
+        }
+    }
+
+    /// Waits for what the store does with an object.
+    ///
+    /// # Errors
+    /// What the store said, or [`Error::TooSlow`].
+    pub(crate) fn wait_for<T>(
+        &self,
+        path: &str,
+        work: impl Future<Output = Result<T, feedline_storage::Error>>,
+    ) -> Result<T, Error> {
+        self.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                done = work => Ok(done?),
+                () = self.late() => Err(Error::TooSlow {
+                    url: self.url_of(path),
+                    seconds: self.patience.as_secs(),
+                }),
+            }
+        })
     }
 
     /// The folder, for code on the runtime.
@@ -63,7 +141,7 @@ impl RunFolder {
     /// # Errors
     /// [`Error::Storage`].
     pub(crate) fn get_opt(&self, path: &str) -> Result<Option<Bytes>, Error> {
-        Ok(self.runtime.block_on(self.store.get_opt(path))?)
+        self.wait_for(path, self.store.get_opt(path))
     }
 
     /// Writes an object, whole and durable, or not at all.
@@ -71,7 +149,7 @@ impl RunFolder {
     /// # Errors
     /// [`Error::Storage`].
     pub(crate) fn put(&self, path: &str, bytes: Vec<u8>) -> Result<(), Error> {
-        Ok(self.runtime.block_on(self.store.put(path, bytes.into()))?)
+        self.wait_for(path, self.store.put(path, bytes.into()))
     }
 
     /// As [`put`](Self::put), of parts that lie in several places.
@@ -79,7 +157,7 @@ impl RunFolder {
     /// # Errors
     /// [`Error::Storage`].
     pub(crate) fn put_parts(&self, path: &str, parts: Vec<Bytes>) -> Result<(), Error> {
-        Ok(self.runtime.block_on(self.store.put_parts(path, parts))?)
+        self.wait_for(path, self.store.put_parts(path, parts))
     }
 
     /// Replaces what is behind `offset` of a file, where files can be changed; says whether they can.
@@ -93,7 +171,7 @@ impl RunFolder {
         bytes: Vec<u8>,
     ) -> Result<bool, Error> {
         let put = self.store.put_tail(path, offset as u64, bytes.into());
-        Ok(self.runtime.block_on(put)?)
+        self.wait_for(path, put)
     }
 
     /// Whether it is on the local disk.
@@ -107,7 +185,7 @@ impl RunFolder {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Background<T> {
         Background {
-            runtime: self.runtime.clone(),
+            folder: self.clone(),
             task: self.runtime.spawn_blocking(work),
         }
     }
@@ -115,8 +193,7 @@ impl RunFolder {
     /// Lets `time` pass.
     pub(crate) fn pause(&self, time: Duration) {
         // A timer is made on the runtime.
-        self.runtime
-            .block_on(async { tokio::time::sleep(time).await });
+        self.runtime.block_on(async { sleep(time).await });
     }
 
     /// Objects below a folder, sorted by path.
@@ -124,7 +201,7 @@ impl RunFolder {
     /// # Errors
     /// [`Error::Storage`].
     pub(crate) fn list(&self, prefix: &str) -> Result<Vec<Listed>, Error> {
-        Ok(self.runtime.block_on(self.store.list(prefix))?)
+        self.wait_for(prefix, self.store.list(prefix))
     }
 
     /// Removes an object.
@@ -132,14 +209,14 @@ impl RunFolder {
     /// # Errors
     /// [`Error::Storage`].
     pub(crate) fn delete(&self, path: &str) -> Result<(), Error> {
-        Ok(self.runtime.block_on(self.store.delete(path))?)
+        self.wait_for(path, self.store.delete(path))
     }
 }
 
 /// Work under way. The runtime waits for it when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Background<T> {
-    runtime: Handle,
+    folder: RunFolder,
     task: JoinHandle<T>,
 }
 
@@ -149,12 +226,21 @@ impl<T> Background<T> {
         self.task.is_finished()
     }
 
-    /// Waits until it is done.
+    /// Waits until it is done; not for long, once the run is `told` to stop.
     ///
     /// # Panics
     /// When the work panicked.
-    pub(crate) fn wait(self) -> T {
-        let done = self.runtime.block_on(self.task);
+    pub(crate) fn wait(self, told: &AtomicBool) -> T {
+        let Self { folder, mut task } = self;
+        let done = folder.runtime.block_on(async {
+            loop {
+                match timeout(LOOK_EVERY, &mut task).await {
+                    Ok(done) => return done,
+                    Err(_) if told.load(Ordering::Relaxed) => folder.hurry(),
+                    Err(_) => {}
+                }
+            }
+        });
         done.unwrap_or_else(|error| resume_unwind(error.into_panic()))
     }
 }
@@ -168,6 +254,7 @@ mod tests {
     fn a_panic_in_the_background_surfaces_where_it_is_waited_for() {
         let runtime = runtime().unwrap();
         let folder = RunFolder::new(runtime.handle().clone(), Store::memory());
-        folder.background(|| panic!("the disk caught fire")).wait();
+        let work = folder.background(|| panic!("the disk caught fire"));
+        work.wait(&AtomicBool::new(false));
     }
 }

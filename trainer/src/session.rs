@@ -159,7 +159,7 @@ impl<'a, D: Data> Session<'a, D> {
         } else {
             Ok(())
         };
-        trained.and(flushed)?;
+        trained.and(flushed.map_err(|error| self.unsaved(error)))?;
         self.finish_saving()?;
         let best = self.best.take().expect("an epoch has been measured");
         let Some(test) = self.evaluate(&best, Split::Test)? else {

@@ -10,6 +10,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use feedline_schemas::{
@@ -147,6 +148,8 @@ pub(crate) struct Toy {
     pub(crate) stop: Arc<AtomicBool>,
     /// Training batches, counted from the start of the run, whose targets are a hundred times as large.
     pub(crate) hard: Range<u64>,
+    /// Time that the run's folder has once the run was told to stop.
+    pub(crate) patience: Duration,
     /// Batches missing at the end of each epoch.
     pub(crate) short_by: u64,
     /// Whose share of the batches it gives.
@@ -311,6 +314,7 @@ pub(crate) fn toy(splits: [Rows; 3], batch: usize) -> Toy {
         fault: Fault::None,
         stop: Arc::default(),
         hard: 0..0,
+        patience: Duration::from_secs(60),
         short_by: 0,
         place: Place::ALONE,
         clock: Arc::new(SystemClock),
@@ -423,7 +427,8 @@ pub(crate) fn train_on(
     store: &Store,
 ) -> Result<TrainReport, Error> {
     let runtime = runtime()?;
-    let folder = RunFolder::new(runtime.handle().clone(), store.clone());
+    let folder =
+        RunFolder::new(runtime.handle().clone(), store.clone()).with_patience(toy.patience);
     let plan = plan(config, toy);
     let ranks = group.join(&plan.identity(), &config.parallel, runtime.handle())?;
     let watch = Watch {

@@ -64,6 +64,18 @@ pub fn train_with(
     context: &Context,
 ) -> Result<TrainReport, Error> {
     let opened = Opened::open(config, context, &Split::ALL)?;
+    let report = train_opened(&opened, build, resume, context);
+    opened.close();
+    report
+}
+
+fn train_opened(
+    opened: &Opened,
+    build: Option<&Build<'_>>,
+    resume: Resume,
+    context: &Context,
+) -> Result<TrainReport, Error> {
+    let config = opened.plan.settings.config();
     let _runtime = opened.runtime.enter();
     let engine = opened.engine(build)?;
     let initial = opened.initial(&engine)?;
@@ -100,7 +112,7 @@ pub fn train_with(
         // One rank writes the record.
         let recorder = ranks
             .leads()
-            .then(|| Recorder::begin(&opened, resume, context, &tracker))
+            .then(|| Recorder::begin(opened, resume, context, &tracker))
             .transpose()?;
         let report = session.run();
         if let Some(recorder) = recorder {
@@ -178,6 +190,20 @@ impl Opened {
             folder,
             runtime,
         })
+    }
+
+    /// Lets go of all. What a folder that was too slow still does is not waited for.
+    fn close(self) {
+        let Self {
+            folder,
+            loaders,
+            runtime,
+            ..
+        } = self;
+        drop(loaders);
+        if folder.is_late() {
+            runtime.shutdown_background();
+        }
     }
 
     /// The bucket that the run begins with.

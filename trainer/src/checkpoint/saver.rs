@@ -3,7 +3,7 @@
 //! Training stops for the copy of the numbers only, which goes into memory that is used again for the next one. A second
 //! checkpoint waits for the first.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicBool};
 
 use feedline_schemas::{
     checkpoint::CheckpointHeader,
@@ -165,9 +165,9 @@ impl Saver {
         self.under_way = Some(self.folder.background(move || job.run(&checkpoints)));
     }
 
-    /// Waits for the job that is under way, if there is one.
-    pub(crate) fn wait(&mut self) -> Option<Saved> {
-        self.under_way.take().map(Background::wait)
+    /// Waits for the job that is under way, if there is one; not for long, once the run is `told` to stop.
+    pub(crate) fn wait(&mut self, told: &AtomicBool) -> Option<Saved> {
+        self.under_way.take().map(|job| job.wait(told))
     }
 
     /// Lets `time` pass.

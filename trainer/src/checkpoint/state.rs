@@ -76,7 +76,7 @@ impl Checkpoints {
             if missing.is_empty() {
                 return Ok(());
             }
-            if waited >= self.patience {
+            if waited >= self.patience || self.folder.is_late() {
                 return Err(Error::StateMissing {
                     url: self.folder.url_of(FOLDER),
                     ranks: missing.join(", "),

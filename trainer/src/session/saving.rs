@@ -263,7 +263,7 @@ impl<D: Data> Session<'_, D> {
 
     /// Waits for the write that is under way, and says so when it failed.
     pub(super) fn settle(&mut self) {
-        let Some(saved) = self.saving.saver.wait() else {
+        let Some(saved) = self.saving.saver.wait(self.watch.stop) else {
             return;
         };
         if let Some(error) = self.saving.heard(saved, self.watch) {
@@ -285,13 +285,14 @@ impl<D: Data> Session<'_, D> {
         loop {
             let job = self.job();
             self.saving.saver.start(job);
-            let saved = self.saving.saver.wait();
+            let saved = self.saving.saver.wait(self.watch.stop);
             let Some(error) = saved.and_then(|saved| self.saving.heard(saved, self.watch)) else {
                 return Ok(());
             };
             let wait = waits.next();
-            let Some(wait) = wait.filter(|_| matches!(error, Error::Storage(_))) else {
-                return Err(error);
+            let wait = wait.filter(|_| matches!(error, Error::Storage(_)));
+            let Some(wait) = wait else {
+                return Err(self.unsaved(error));
             };
             tracing::error!(%error, "a checkpoint could not be written; trying again");
             self.saving.saver.pause(Duration::from_millis(*wait));
@@ -365,11 +366,31 @@ impl<D: Data> Session<'_, D> {
         })
     }
 
-    /// Saves everything; the error to leave with.
+    /// What `error` means, which kept something from being saved.
+    pub(super) fn unsaved(&self, error: Error) -> Error {
+        if !self.folder.is_late() {
+            return error;
+        }
+        let kept = match self.saving.durable {
+            Some((step, _)) => format!(
+                "resume from `{}`, which is after step `{step}`, with `--resume`",
+                self.saving.checkpoints().url(step)
+            ),
+            None => "none was written before, so start it again".into(),
+        };
+        Error::InterruptedUnsaved {
+            step: self.position.step,
+            kept,
+            source: Box::new(error),
+        }
+    }
+
+    /// Saves everything, as far as the folder is fast enough; the error to leave with.
     pub(super) fn interrupt(&mut self) -> Result<Error, Error> {
         self.at(Phase::Saving);
         self.compare_weights()?;
         if self.writes() {
+            self.folder.hurry();
             self.settle();
             self.freeze_state()?;
             self.save_now()?;

@@ -11,7 +11,13 @@ use feedline_storage::{Store, clock::Clock};
 use tokio::{sync::oneshot, task::JoinHandle};
 
 use super::{report, status::Tracker};
-use crate::{Context, Resume, error::Error, log, run_folder::RunFolder, train::Opened};
+use crate::{
+    Context, Resume,
+    error::{Error, ErrorKind},
+    log,
+    run_folder::RunFolder,
+    train::Opened,
+};
 
 /// Path of the record in a run's folder.
 pub(crate) const RECORD_PATH: &str = "run.json";
@@ -80,7 +86,8 @@ impl Recorder {
             heartbeat,
         } = self;
         drop(stop);
-        let Ok(mut record) = folder.runtime().block_on(heartbeat) else {
+        let beaten = folder.wait_for(RECORD_PATH, async { Ok(heartbeat.await) });
+        let Ok(Ok(mut record)) = beaten else {
             tracing::warn!(
                 run = folder.url(),
                 "the record of the run was lost; `run.json` stays as it was"
@@ -94,20 +101,19 @@ impl Recorder {
                 record.state = RunState::Finished;
                 (record.test, record.baseline) = (report.test.clone(), report.baseline.clone());
             }
-            Err(Error::Interrupted { .. }) => record.state = RunState::Interrupted,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {
+                record.state = RunState::Interrupted
+            }
             Err(error) => {
                 record.state = RunState::Failed;
                 record.reason = Some(error.to_string());
             }
         }
-        let written = folder
-            .runtime()
-            .block_on(write(folder.store(), &record))
-            .and_then(|()| {
-                let lines = folder.get_opt(log::PATH)?.unwrap_or_default();
-                let page = report::page(&record, &String::from_utf8_lossy(&lines));
-                folder.put(REPORT_PATH, page.into_bytes())
-            });
+        let written = folder.put(RECORD_PATH, encode(&record)).and_then(|()| {
+            let lines = folder.get_opt(log::PATH)?.unwrap_or_default();
+            let page = report::page(&record, &String::from_utf8_lossy(&lines));
+            folder.put(REPORT_PATH, page.into_bytes())
+        });
         if let Err(error) = written {
             tracing::warn!(%error, run = folder.url(), "how the run ended could not be written down");
         }

@@ -78,3 +78,46 @@ fn slow_writes_change_nothing_and_are_all_waited_for() {
     let report = train(&config, &regression(64), Resume::Fresh, &broken).unwrap();
     assert!(finished(&store, report).0 == expected);
 }
+
+#[test]
+fn a_run_told_to_stop_leaves_a_folder_that_is_too_slow_and_names_what_is_saved() {
+    let mut config = config();
+    (config.checkpoint.every_steps, config.log_every) = (1, 1);
+    let (expected_files, expected) = undisturbed(&config, &regression(64));
+    for (stop, path, written) in [
+        // The final save.
+        (6, "step-00000006", 0),
+        // A save under way, which the next waits for.
+        (6, "checkpoints/", 4),
+        (6, "metrics.jsonl", 4),
+        // The first save, which is waited for.
+        (1, "step-00000001", 0),
+    ] {
+        let store = Store::memory();
+        let never = Effect::Delay(Duration::from_secs(60));
+        let slow = faulty(&store, path, written, 99, never);
+        let mut toy = regression(64).with_fault(Fault::StopAt(stop - 1));
+        toy.patience = Duration::from_millis(100);
+        let error = train(&config, &toy, Resume::Fresh, &slow).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Interrupted, "{error}");
+        let message = error.to_string();
+        let files = contents(&store).into_keys();
+        let kept = files.rev().find_map(|path| {
+            let name = path.strip_prefix("checkpoints/step-")?;
+            name.strip_suffix(".safetensors")?.parse::<u64>().ok()
+        });
+        assert_eq!(kept.is_none(), stop == 1, "{path}");
+        let kept = kept.map_or("start it again".into(), |step| {
+            format!("is after step `{step}`")
+        });
+        let after = format!("after step `{stop}`");
+        assert!(
+            message.contains(&after) && message.contains(&kept),
+            "{path}: {message}"
+        );
+        let report = train(&config, &regression(64), Resume::Continue, &store).unwrap();
+        let (files, report) = finished(&store, report);
+        assert_eq!(report, expected, "{path}");
+        assert!(last(&files) == last(&expected_files), "{path}");
+    }
+}
