@@ -63,6 +63,8 @@ pub(crate) enum Command {
         #[arg(long, value_enum, default_value_t = SplitName::Test)]
         split: SplitName,
     },
+    /// Search for the best values of keys of `[train]`, as `[tune]` says; goes on where it was
+    Tune(Pipeline),
     /// List and compare the pipeline's trainings
     #[command(subcommand)]
     Runs(Runs),

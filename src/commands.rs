@@ -4,7 +4,7 @@ use std::{fs, num::NonZero, path::Path, sync::Arc, thread};
 
 use anyhow::Context as _;
 use feedline_schemas::{
-    config::{ConfigError, Loaded, TrainConfig, load},
+    config::{ConfigError, Loaded, Override, TrainConfig, load},
     ids::Name,
     manifest::Split,
     progress::Progress,
@@ -15,6 +15,7 @@ use feedline_storage::{
     clock::{Clock, SystemClock},
 };
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::{
     bench,
@@ -29,6 +30,7 @@ use crate::{
     plan::{PlanReport, TrainPlan},
     progress::{self, Bars},
     stop::Stop,
+    tune,
 };
 
 /// Runs a command to its end.
@@ -92,6 +94,7 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
             let work = Work::load(&pipeline, tools)?;
             work.eval(split.into()).await
         }
+        Command::Tune(pipeline) => Work::load(&pipeline, tools)?.tune().await,
         Command::Runs(runs) => run_runs(runs, tools).await,
         Command::Weights(Weights::Export {
             pipeline,
@@ -245,6 +248,7 @@ impl Tools {
 #[derive(Debug)]
 struct Work<'a> {
     loaded: Loaded,
+    set: Vec<Override>,
     root: Store,
     json: bool,
     tools: &'a Tools,
@@ -265,6 +269,7 @@ impl<'a> Work<'a> {
         .map_err(|e| loaded.error("pipeline.root", e.to_string()))?;
         Ok(Self {
             loaded,
+            set: set.clone(),
             root,
             json: *json,
             tools,
@@ -366,6 +371,27 @@ impl<'a> Work<'a> {
         let train = move || feedline_trainer::train(&config, resume, &context).map_err(Box::new);
         let report = tokio::task::spawn_blocking(train).await?;
         report.map_err(|e| self.trainer_error(*e))
+    }
+
+    async fn tune(&self) -> anyhow::Result<Outcome> {
+        let Some(config) = self.loaded.config.tune.clone() else {
+            let reason = "the pipeline has no `[tune]`; add one to search";
+            return Err(self.loaded.error("tune", reason).into());
+        };
+        let (_, context) = self.training()?;
+        let (folder, loaded, set) = (
+            self.root.child("tune"),
+            self.loaded.clone(),
+            self.set.clone(),
+        );
+        let search = move || {
+            let make = |values: &[(String, Value)]| tune::made(&loaded, &set, values);
+            feedline_trainer::tune::tune(&config, &make, &folder, &context).map_err(Box::new)
+        };
+        let report = tokio::task::spawn_blocking(search).await?;
+        self.tools
+            .print(&report.map_err(|e| self.trainer_error(*e))?, self.json)?;
+        Ok(Outcome::Done)
     }
 
     async fn summary(&self) -> anyhow::Result<Outcome> {

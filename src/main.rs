@@ -11,6 +11,7 @@ mod plan;
 mod progress;
 mod runs;
 mod stop;
+mod tune;
 
 use std::process::ExitCode;
 

@@ -17,4 +17,5 @@ mod s3;
 mod sigterm;
 mod support;
 mod tracking;
+mod tune;
 mod wrong_input;

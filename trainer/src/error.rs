@@ -53,6 +53,17 @@ pub enum Error {
         /// What there is instead.
         reason: String,
     },
+    /// A search has nothing to show.
+    #[error(
+        "none of the {trials} trials of the search in `{url}` finished: their losses were not finite; search lower learning \
+         rates"
+    )]
+    NoTrial {
+        /// The search's folder.
+        url: String,
+        /// Trials made.
+        trials: usize,
+    },
     /// A checkpoint cannot be used.
     #[error(
         "cannot use checkpoint `{url}`: {reason}; restore it from a copy, or remove it and resume the run"
@@ -261,7 +272,8 @@ impl Error {
                 | feedline_loader::Error::Corrupt { .. },
             ) => ErrorKind::Input,
             Self::Interrupted { .. } | Self::InterruptedUnsaved { .. } => ErrorKind::Interrupted,
-            Self::NotFinite { .. }
+            Self::NoTrial { .. }
+            | Self::NotFinite { .. }
             | Self::TooSlow { .. }
             | Self::Rank { .. }
             | Self::Meeting { .. }

@@ -69,6 +69,7 @@ mod summary;
 mod task;
 mod track;
 mod train;
+pub mod tune;
 
 #[cfg(test)]
 mod testing;

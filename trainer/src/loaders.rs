@@ -149,6 +149,11 @@ impl Loaders {
             .expect("there is at least one split, and only shards with a manifest are opened")
     }
 
+    /// Whether a split was opened.
+    pub(crate) fn has(&self, split: Split) -> bool {
+        self.by_split.contains_key(&split)
+    }
+
     fn of(&self, split: Split) -> &Loader {
         self.by_split
             .get(&split)

@@ -24,6 +24,11 @@ impl Stream {
         Self::of(b"dropout", &[seed.get(), step.get()])
     }
 
+    /// The stream that a trial of a search is drawn from.
+    pub(crate) fn search(seed: Seed, trial: u64) -> Self {
+        Self::of(b"search", &[seed.get(), trial])
+    }
+
     /// The part of this stream with number `index`, such as one layer's.
     pub(crate) fn part(self, index: usize) -> Self {
         Self::of(b"part", &[self.key, index as u64])

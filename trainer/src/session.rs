@@ -147,11 +147,11 @@ impl<'a, D: Data> Session<'a, D> {
         }
     }
 
-    /// Trains to the end, then measures the best weights on the test split.
+    /// Trains to the end, then measures the best weights on the test split, if `measured` asks for it.
     ///
     /// # Errors
     /// [`Error::Interrupted`] when the stop flag was set, [`Error::NotFinite`], or what data and storage say.
-    pub(crate) fn run(mut self) -> Result<TrainReport, Error> {
+    pub(crate) fn run(mut self, measured: bool) -> Result<Option<TrainReport>, Error> {
         let trained = self.train();
         self.settle();
         let flushed = if self.watch.ranks.leads() {
@@ -161,6 +161,9 @@ impl<'a, D: Data> Session<'a, D> {
         };
         trained.and(flushed.map_err(|error| self.unsaved(error)))?;
         self.finish_saving()?;
+        if !measured {
+            return Ok(None);
+        }
         let best = self.best.take().expect("an epoch has been measured");
         let Some(test) = self.evaluate(&best, Split::Test)? else {
             return Err(self.interrupted());
@@ -170,7 +173,7 @@ impl<'a, D: Data> Session<'a, D> {
             .early_stopping
             .best
             .expect("an epoch has been measured");
-        Ok(TrainReport {
+        Ok(Some(TrainReport {
             steps: self.position.step.get(),
             seed: self.plan.settings.config().seed.get(),
             epochs: self.position.epoch.get(),
@@ -186,7 +189,7 @@ impl<'a, D: Data> Session<'a, D> {
             checkpoint: self.folder.url_of(BEST_PATH),
             metrics: self.log.url(),
             report: self.folder.url_of(REPORT_PATH),
-        })
+        }))
     }
 
     /// Takes epochs until there are enough, or validation stops getting better.
@@ -194,6 +197,9 @@ impl<'a, D: Data> Session<'a, D> {
         while !self.position.early_stopping.finished {
             self.train_epoch()?;
             self.finish_epoch()?;
+            if self.watch.tracker.hopeless() && !self.position.early_stopping.finished {
+                return Err(self.interrupt()?);
+            }
         }
         Ok(())
     }

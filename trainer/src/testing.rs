@@ -444,11 +444,11 @@ pub(crate) fn train_on(
         Resume::Fresh => session.fresh(),
         Resume::Continue => session.resume(),
     };
-    let report = session.and_then(Session::run);
+    let report = session.and_then(|session| session.run(true));
     if let Err(error) = &report {
         ranks.abort(error);
     }
-    report
+    report.map(Option::unwrap)
 }
 
 /// The record of a finished run.

@@ -57,6 +57,9 @@ pub fn train(
 ///
 /// # Errors
 /// As [`train`], and what `build` says.
+///
+/// # Panics
+/// Never: the test split, by which there is a report, is opened.
 pub fn train_with(
     config: &TrainConfig,
     build: Option<&Build<'_>>,
@@ -64,37 +67,41 @@ pub fn train_with(
     context: &Context,
 ) -> Result<TrainReport, Error> {
     let opened = Opened::open(config, context, &Split::ALL)?;
-    let report = train_opened(&opened, build, resume, context);
+    let report = go(&opened, build, resume, context, &Arc::default());
     opened.close();
-    report
+    Ok(report?.expect("the test split was opened"))
 }
 
-fn train_opened(
+/// Trains what was opened, told to `tracker`, and measures it on the test split if that was opened.
+///
+/// # Errors
+/// As [`train_with`].
+pub(crate) fn go(
     opened: &Opened,
     build: Option<&Build<'_>>,
     resume: Resume,
     context: &Context,
-) -> Result<TrainReport, Error> {
-    let config = opened.plan.settings.config();
+    tracker: &Arc<Tracker>,
+) -> Result<Option<TrainReport>, Error> {
     let _runtime = opened.runtime.enter();
+    let config = opened.plan.settings.config();
     let engine = opened.engine(build)?;
     let initial = opened.initial(&engine)?;
     let ranks = context.group.join(
         &opened.plan.identity(),
-        &opened.plan.settings.config().parallel,
+        &config.parallel,
         opened.runtime.handle(),
     )?;
     let ranks = ranks.adding_up(&config.parallel, engine.gpu())?;
-    let tracker: Arc<Tracker> = Arc::default();
     let page = settings::metrics_listen(config)?
         .filter(|_| ranks.leads())
-        .map(|address| MetricsPage::serve(opened.runtime.handle(), address, Arc::clone(&tracker)));
+        .map(|address| MetricsPage::serve(opened.runtime.handle(), address, Arc::clone(tracker)));
     let _page = page.transpose()?;
     let watch = Watch {
         progress: &*context.progress,
         clock: &*context.clock,
         stop: &context.stop,
-        tracker: &tracker,
+        tracker,
         ranks: &ranks,
     };
     let session = Session::start(
@@ -112,9 +119,9 @@ fn train_opened(
         // One rank writes the record.
         let recorder = ranks
             .leads()
-            .then(|| Recorder::begin(opened, resume, context, &tracker))
+            .then(|| Recorder::begin(opened, resume, context, tracker))
             .transpose()?;
-        let report = session.run();
+        let report = session.run(opened.loaders.has(Split::Test));
         if let Some(recorder) = recorder {
             recorder.end(&report);
         }
@@ -217,6 +224,13 @@ impl Opened {
             weights.put(init, engine.model().layout(), &mut bucket)?;
         }
         Ok(bucket)
+    }
+
+    /// Name of the run.
+    pub(crate) fn name(&self) -> String {
+        self.plan
+            .settings
+            .run_name(self.plan.fingerprint, self.plan.init)
     }
 
     /// An engine for the model that `build` makes, or the configured one.

@@ -71,6 +71,14 @@ pub struct Loaded {
 }
 
 impl Loaded {
+    /// The same file, read with these overrides in place of the first ones.
+    ///
+    /// # Errors
+    /// As [`load`].
+    pub fn again(&self, overrides: &[Override]) -> Result<Self, ConfigError> {
+        load(&self.file, &self.text, overrides)
+    }
+
     /// An error about `key` (a path such as `dataset.target`), with its line when the file has the key.
     #[must_use]
     pub fn error(&self, key: &str, reason: impl Into<String>) -> ConfigError {

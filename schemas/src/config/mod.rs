@@ -1,4 +1,4 @@
-//! A pipeline's configuration: one TOML file with `[pipeline]`, `[[source]]`, `[dataset]` and `[train]`.
+//! A pipeline's configuration: one TOML file with `[pipeline]`, `[[source]]`, `[dataset]`, `[train]` and `[tune]`.
 //!
 //! [`load`] is the first layer, what the user typed; each stage resolves its section into checked values of its own.
 //! Unknown keys are refused with the nearest known one, and errors name file, line and key.
@@ -19,6 +19,7 @@ mod schedule;
 mod secret;
 mod source;
 mod train;
+mod tune;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -49,6 +50,7 @@ pub use self::{
         TypeContract,
     },
     train::{BadShardsPolicy, CheckpointConfig, LoaderCache, LoaderSettings, TrainConfig},
+    tune::{TuneConfig, TuneParameter, TuneScale, TuneStop, TuneStrategy},
 };
 use crate::ids::Name;
 
@@ -65,6 +67,9 @@ pub struct PipelineConfig {
     pub dataset: Option<DatasetConfig>,
     /// Model to train on the dataset.
     pub train: Option<TrainConfig>,
+    /// Search for keys of `train`, made by `feedline tune`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tune: Option<TuneConfig>,
 }
 
 /// `[pipeline]`.

@@ -55,6 +55,7 @@ impl Recorder {
             && let Some(before) = read(&folder)?
         {
             record.started_ms = before.started_ms;
+            (record.test, record.baseline) = (before.test, before.baseline);
         }
         update(&mut record, tracker, &*clock);
         let runtime = opened.runtime.handle();
@@ -77,7 +78,7 @@ impl Recorder {
     }
 
     /// Writes how the run ended, and its page. The run's own result stands whether or not this succeeds.
-    pub(crate) fn end(self, result: &Result<TrainReport, Error>) {
+    pub(crate) fn end(self, result: &Result<Option<TrainReport>, Error>) {
         let Self {
             folder,
             tracker,
@@ -99,7 +100,9 @@ impl Recorder {
         match result {
             Ok(report) => {
                 record.state = RunState::Finished;
-                (record.test, record.baseline) = (report.test.clone(), report.baseline.clone());
+                if let Some(report) = report {
+                    (record.test, record.baseline) = (report.test.clone(), report.baseline.clone());
+                }
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {
                 record.state = RunState::Interrupted
@@ -125,7 +128,7 @@ fn new_record(opened: &Opened, now_ms: u64) -> RunRecord {
     RunRecord {
         format: RunRecord::TAG.format.to_owned(),
         version: RunRecord::TAG.version,
-        name: plan.settings.run_name(plan.fingerprint, plan.init),
+        name: opened.name(),
         program: env!("CARGO_PKG_VERSION").to_owned(),
         dataset: plan.dataset_url.clone(),
         fingerprint: plan.fingerprint,

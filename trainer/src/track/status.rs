@@ -1,6 +1,9 @@
 //! What is known of a run in progress: heard from the session, read by whoever asks.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
 
 use feedline_schemas::{
     checkpoint::BestEpoch,
@@ -51,11 +54,34 @@ pub(crate) struct Status {
     pub(crate) best: Option<BestEpoch>,
 }
 
+/// Says after each epoch whether a run is worth going on with.
+pub(crate) trait Judge: std::fmt::Debug + Send + Sync {
+    /// `validation` holds `validation_<metric>`.
+    fn goes_on(&self, epoch: u64, loss: f64, validation: &Metrics) -> bool;
+}
+
 /// Hears of a run in progress.
 #[derive(Debug, Default)]
-pub(crate) struct Tracker(Mutex<Status>);
+pub(crate) struct Tracker {
+    status: Mutex<Status>,
+    judge: Option<Arc<dyn Judge>>,
+    hopeless: AtomicBool,
+}
 
 impl Tracker {
+    /// One that asks `judge` after each epoch.
+    pub(crate) fn judged(judge: Arc<dyn Judge>) -> Self {
+        Self {
+            judge: Some(judge),
+            ..Self::default()
+        }
+    }
+
+    /// Whether the run should be interrupted, as its judge said.
+    pub(crate) fn hopeless(&self) -> bool {
+        self.hopeless.load(Ordering::Relaxed)
+    }
+
     /// What is known now.
     pub(crate) fn status(&self) -> Status {
         self.change().clone()
@@ -63,7 +89,7 @@ impl Tracker {
 
     /// For whoever has news. A thread that died while it told its own left whole numbers behind.
     pub(crate) fn change(&self) -> MutexGuard<'_, Status> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The run stands here, with this epoch in progress.
@@ -99,10 +125,17 @@ impl Tracker {
             | Line::Alarm { .. }
             | Line::Rollback { .. } => {}
             Line::Epoch {
+                epoch,
                 validation_loss,
                 validation,
                 ..
             } => {
+                let goes_on = |judge: &Arc<dyn Judge>| {
+                    judge.goes_on(epoch.get(), *validation_loss, validation)
+                };
+                if !self.judge.as_ref().is_none_or(goes_on) {
+                    self.hopeless.store(true, Ordering::Relaxed);
+                }
                 status.validation_loss = Some(*validation_loss);
                 status.validation = validation.clone();
             }

@@ -6,3 +6,4 @@ mod dataset;
 mod models;
 mod runs;
 mod tracking;
+mod tune;

@@ -1,0 +1,305 @@
+//! Searches the keys of `[train]` for the best validation metric.
+//!
+//! A trial is an ordinary run in the folder of runs. What a trial tries follows from the search's seed and from the trials
+//! before it, and the journal holds those that have ended; so a search that was killed goes on where it was and ends with
+//! the same journal as one that never was. Trials open the training and the validation split only: the test split is read
+//! once, when the search has ended, for the best of them.
+
+mod journal;
+mod judge;
+mod measured;
+mod report;
+mod space;
+mod suggest;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use feedline_schemas::{
+    config::{TrainConfig, TuneConfig, TuneStrategy},
+    manifest::Split,
+    progress::Event,
+    report::TrainReport,
+};
+use feedline_storage::Store;
+use serde::Serialize;
+use serde_json::Value;
+
+pub use self::journal::{Trial, TrialState};
+use self::{
+    journal::{Head, Journal},
+    measured::MetricJudge,
+    space::{Parameter, Values},
+    suggest::Tried,
+};
+use crate::{
+    Context, Resume,
+    error::Error,
+    run_folder::RunFolder,
+    settings,
+    track::status::{Judge, Tracker},
+    train::{Opened, go, train},
+};
+
+/// Metrics that are better the higher they are.
+const HIGHER: [&str; 6] = ["accuracy", "auc", "f1", "f1_macro", "r2", "top5_accuracy"];
+
+/// Makes the configuration of a trial from the searched keys and their values; what is wrong is told as a key and a
+/// reason.
+pub type Make<'a> = dyn Fn(&[(String, Value)]) -> Result<TrainConfig, (String, String)> + 'a;
+
+/// What a search found.
+#[derive(Clone, Debug, Serialize)]
+pub struct TuneReport {
+    /// The metric of the validation split that was compared.
+    pub metric: String,
+    /// All trials in order.
+    pub trials: Vec<Trial>,
+    /// Number of the best one.
+    pub best: u64,
+    /// What to write into `[train]` for it.
+    pub toml: String,
+    /// Its training, measured on the test split.
+    pub train: TrainReport,
+    /// The search's page.
+    pub report: String,
+}
+
+/// Runs a search, or goes on with it. `make` makes the configuration of a trial, with nothing to change that of the base;
+/// `folder` holds one folder per search.
+///
+/// # Errors
+/// [`Error::Config`] when the search or one of its values cannot be used; [`Error::Interrupted`] when the stop flag was
+/// set, with everything saved; [`Error::NoTrial`] when no trial finished; what dataset and storage say.
+pub fn tune(
+    config: &TuneConfig,
+    make: &Make<'_>,
+    folder: &Store,
+    context: &Context,
+) -> Result<TuneReport, Error> {
+    if context.group.place().world > 1 {
+        return Err(Error::Config {
+            key: "tune".to_owned(),
+            reason:
+                "a search trains in one process; start it without `torchrun` or several Slurm tasks"
+                    .to_owned(),
+        });
+    }
+    let parameters = space::space(config)?;
+    check_values(&parameters, make)?;
+    let base = made(&parameters, make, &[])?;
+    let opened = Opened::open(&base, context, &SPLITS)?;
+    let head = Head::new(config, opened.name());
+    let folder = folder.child(&head.name());
+    let folder = RunFolder::new(opened.runtime.handle().clone(), folder);
+    let mut search = Search {
+        config,
+        parameters,
+        make,
+        context,
+        journal: Journal::open(folder, head)?,
+    };
+    let trials = match config.strategy {
+        TuneStrategy::Grid => space::combinations(&search.parameters),
+        TuneStrategy::Random | TuneStrategy::Tpe => u64::from(config.trials),
+    };
+    for number in search.journal.trials.len() as u64..trials {
+        search.tell(number, trials);
+        let trial = search.trial(number)?;
+        search.journal.add(trial)?;
+    }
+    search.tell(trials, trials);
+    search.finish()
+}
+
+/// The splits that trials may read.
+const SPLITS: [Split; 2] = [Split::Train, Split::Validation];
+
+/// Every value at the ends and in the lists must make a configuration that can be used, before hours are spent on others.
+fn check_values(parameters: &[Parameter], make: &Make<'_>) -> Result<(), Error> {
+    for parameter in parameters {
+        let places = match &parameter.values {
+            Values::Listed(_) => parameter.values.grid(),
+            Values::Between { .. } => Vec::from(<[f64; 2]>::from(parameter.values.span())),
+        };
+        for place in places {
+            let value = parameter.values.value(place);
+            let config = made(parameters, make, &[(parameter.key.clone(), value)])?;
+            settings::check(&config)?;
+        }
+    }
+    Ok(())
+}
+
+/// A configuration, or what is wrong with it told of the parameter that names the key.
+fn made(
+    parameters: &[Parameter],
+    make: &Make<'_>,
+    values: &[(String, Value)],
+) -> Result<TrainConfig, Error> {
+    make(values).map_err(|(key, reason)| {
+        let of = parameters.iter().position(|p| p.key == key);
+        let of = of.or_else(|| parameters.iter().position(|p| p.key.starts_with(&key)));
+        match of {
+            Some(i) => Error::Config {
+                key: format!("tune.parameter.{i}.key"),
+                reason: format!("`{}`: {reason}", parameters[i].key),
+            },
+            None => Error::Config { key, reason },
+        }
+    })
+}
+
+struct Search<'a> {
+    config: &'a TuneConfig,
+    parameters: Vec<Parameter>,
+    make: &'a Make<'a>,
+    context: &'a Context,
+    journal: Journal,
+}
+
+impl Search<'_> {
+    fn trial(&self, number: u64) -> Result<Trial, Error> {
+        let earlier = self.journal.trials.iter().map(|trial| Tried {
+            places: &trial.places,
+            cost: trial
+                .metric
+                .map_or(f64::INFINITY, |m| cost(&self.config.metric, m)),
+        });
+        let earlier: Vec<Tried<'_>> = earlier.collect();
+        let places = suggest::suggest(self.config, &self.parameters, number, &earlier);
+        let values = self.values(&places);
+        let config = made(&self.parameters, self.make, &values)?;
+        let opened = Opened::open(&config, self.context, &SPLITS)?;
+        let others = self.journal.trials.iter().map(|t| t.costs.clone());
+        let judge = Arc::new(MetricJudge::new(
+            self.config,
+            others.collect(),
+            &opened.folder,
+        )?);
+        let state = self.run(&opened, &judge)?;
+        let seen = judge.seen();
+        if seen.costs.is_empty() && !seen.names.is_empty() {
+            let reason = format!(
+                "the validation split has no `{}`; it has: loss, {}",
+                self.config.metric,
+                seen.names.join(", ")
+            );
+            return Err(Error::Config {
+                key: "tune.metric".to_owned(),
+                reason,
+            });
+        }
+        Ok(Trial {
+            number,
+            run: opened.name(),
+            values: values.into_iter().collect(),
+            state,
+            epochs: seen.costs.len() as u64,
+            metric: seen.kept(&self.config.metric),
+            places,
+            costs: seen.costs,
+        })
+    }
+
+    /// Trains, unless the epochs of an earlier process already say that the trial is hopeless.
+    fn run(&self, opened: &Opened, judge: &Arc<MetricJudge>) -> Result<TrialState, Error> {
+        if judge.cut_where_hopeless() {
+            return Ok(TrialState::Stopped);
+        }
+        let tracker = Arc::new(Tracker::judged(Arc::clone(judge) as Arc<dyn Judge>));
+        match go(opened, None, Resume::Continue, self.context, &tracker) {
+            Ok(_) | Err(Error::Interrupted { .. }) if tracker.hopeless() => Ok(TrialState::Stopped),
+            Ok(_) => Ok(TrialState::Finished),
+            Err(
+                Error::NotFinite { .. } | Error::TooManySkipped { .. } | Error::Diverged { .. },
+            ) => Ok(TrialState::Failed),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn values(&self, places: &[f64]) -> Vec<(String, Value)> {
+        let of = |(parameter, place): (&Parameter, &f64)| {
+            (parameter.key.clone(), parameter.values.value(*place))
+        };
+        self.parameters.iter().zip(places).map(of).collect()
+    }
+
+    /// The best trial that finished; the first of equal ones.
+    fn best(&self) -> Option<&Trial> {
+        let finished = self
+            .journal
+            .trials
+            .iter()
+            .filter(|t| t.state == TrialState::Finished);
+        finished
+            .filter_map(|trial| Some((cost(&self.config.metric, trial.metric?), trial)))
+            .min_by(|a, b| a.0.total_cmp(&b.0))
+            .map(|(_, trial)| trial)
+    }
+
+    fn tell(&self, done: u64, total: u64) {
+        let best = self
+            .best()
+            .and_then(|trial| Some((trial.number, trial.metric?)));
+        let note = best.map_or_else(String::new, |(number, metric)| {
+            format!("best {metric:.5} in trial {number}")
+        });
+        self.context.progress.report(Event {
+            stage: "tune",
+            done,
+            total: Some(total),
+            unit: "trials",
+            note: &note,
+        });
+    }
+
+    /// Measures the best trial on the test split, and writes the page.
+    fn finish(self) -> Result<TuneReport, Error> {
+        let folder = self.journal.folder();
+        let best = self.best().ok_or_else(|| Error::NoTrial {
+            url: folder.url(),
+            trials: self.journal.trials.len(),
+        })?;
+        let values: Vec<_> = best.values.clone().into_iter().collect();
+        let config = made(&self.parameters, self.make, &values)?;
+        let train = train(&config, Resume::Continue, self.context)?;
+        let toml = toml(&best.values);
+        let path = report::PATH;
+        let page = report::page(
+            self.config,
+            &self.parameters,
+            &self.journal.trials,
+            best,
+            &train,
+            &toml,
+        );
+        folder.put(path, page.into_bytes())?;
+        Ok(TuneReport {
+            metric: self.config.metric.clone(),
+            best: best.number,
+            toml,
+            train,
+            report: folder.url_of(path),
+            trials: self.journal.trials,
+        })
+    }
+}
+
+/// What is to be small.
+fn cost(metric: &str, value: f64) -> f64 {
+    if HIGHER.contains(&metric) {
+        -value
+    } else {
+        value
+    }
+}
+
+/// Lines for `[train]`. JSON's numbers, texts and lists are TOML's too.
+fn toml(values: &BTreeMap<String, Value>) -> String {
+    let mut text = "[train]\n".to_owned();
+    for (key, value) in values {
+        let key = key.strip_prefix("train.").unwrap_or(key);
+        text += &format!("{key} = {value}\n");
+    }
+    text
+}
