@@ -14,6 +14,7 @@ mod quickstart;
 mod rank_kills;
 mod ranks;
 mod s3;
+mod save_kills;
 mod sigterm;
 mod support;
 mod tracking;

@@ -215,6 +215,8 @@ fn a_checkpoint_of_another_model_is_refused_and_says_why() {
     assert_eq!(message, expected);
 }
 
+mod mutations;
+
 proptest! {
     #[test]
     fn every_number_comes_back_bit_for_bit(

@@ -26,6 +26,7 @@ use crate::{
 };
 
 mod guards;
+mod injections;
 mod saving;
 mod shares;
 

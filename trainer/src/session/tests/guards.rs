@@ -1,20 +1,12 @@
-//! Batches that go wrong. `FEEDLINE_INJECTIONS` says how many samples are poisoned; 20 without it.
+//! Batches that are left out, and losses that diverge.
 
-use burn::tensor::Tensor;
 use feedline_schemas::config::NotFinitePolicy;
 use safetensors::SafeTensors;
 
 use super::*;
-use crate::{
-    engine::Engine,
-    layers::{Buffer, Builder, Gain, Layout, Linear, Pass},
-    model::{Input, Model},
-    parallel::Group,
-    testing::train_on,
-};
 
 /// Tensors of a checkpoint by name.
-fn tensors(files: &BTreeMap<String, Vec<u8>>, step: u64) -> BTreeMap<String, Vec<u8>> {
+pub(super) fn tensors(files: &BTreeMap<String, Vec<u8>>, step: u64) -> BTreeMap<String, Vec<u8>> {
     let bytes = &files[&format!("checkpoints/step-{step:08}.safetensors")];
     let file = SafeTensors::deserialize(bytes).unwrap();
     let tensors = file.iter().filter(|(name, _)| !name.starts_with("best."));
@@ -23,7 +15,7 @@ fn tensors(files: &BTreeMap<String, Vec<u8>>, step: u64) -> BTreeMap<String, Vec
         .collect()
 }
 
-fn lines(files: &BTreeMap<String, Vec<u8>>, kind: &str) -> Vec<serde_json::Value> {
+pub(super) fn lines(files: &BTreeMap<String, Vec<u8>>, kind: &str) -> Vec<serde_json::Value> {
     let text = String::from_utf8_lossy(&files["metrics.jsonl"]);
     let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
     lines
@@ -41,50 +33,6 @@ pub(super) fn lenient() -> TrainConfig {
         warmup: true,
     });
     config
-}
-
-#[test]
-fn a_poisoned_sample_changes_no_bit_of_weights_optimizer_and_average() {
-    let asked = std::env::var_os("FEEDLINE_INJECTIONS");
-    let count = asked.map_or(20, |text| text.to_string_lossy().parse().unwrap());
-    let poisons = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e38, -f32::NAN];
-    let mut config = lenient();
-    config.epochs = 1;
-    for injection in 0..count {
-        let mut toy = regression(50);
-        let (row, poison) = (injection * 37 % 200, poisons[injection % poisons.len()]);
-        if injection % 2 == 0 && !poison.is_finite() {
-            toy.splits[0].x[4 * row + injection % 4] = poison;
-        } else {
-            let Column::Numbers(y) = &mut toy.splits[0].y else {
-                unreachable!()
-            };
-            y[row] = poison;
-        }
-        let store = Store::memory();
-        let report = train(&config, &toy, Resume::Fresh, &store).unwrap();
-        assert_eq!(
-            report.skipped_batches, 1,
-            "{injection}: {poison} in row {row}"
-        );
-        let files = contents(&store);
-        let skipped = lines(&files, "skipped");
-        let step = skipped[0]["step"].as_u64().unwrap();
-        assert_eq!(skipped[0]["samples"][0]["key"], format!("{row:016x}"));
-        assert_eq!(skipped[0]["samples"][0]["row"], row);
-        if step > 1 {
-            assert!(
-                tensors(&files, step) == tensors(&files, step - 1),
-                "{injection}"
-            );
-        }
-        if step < 4 {
-            assert!(
-                tensors(&files, step) != tensors(&files, step + 1),
-                "{injection}"
-            );
-        }
-    }
 }
 
 pub(super) fn poisoned(batch: usize) -> Toy {
@@ -105,94 +53,6 @@ fn a_run_that_leaves_batches_out_resumes_bit_for_bit() {
     config.guard.window_steps = 4;
     let report = train(&config, &poisoned(50), Resume::Fresh, &Store::memory()).unwrap();
     assert_eq!(report.skipped_batches, 3);
-}
-
-/// Where a model goes wrong in training.
-#[derive(Clone, Copy, Debug)]
-enum Place {
-    Activation,
-    Gradient,
-    Statistics,
-}
-
-/// A linear model whose numbers are bad in training.
-#[derive(Debug)]
-struct Bad {
-    layer: Linear,
-    buffer: Buffer,
-    layout: Layout,
-    place: Place,
-}
-
-impl Bad {
-    fn new(place: Place) -> Self {
-        let mut builder = Builder::new();
-        let layer = Linear::new(&mut builder, "layer", &[4], 1, Gain::Glorot);
-        let buffer = builder.buffer("seen", &[1], 0.5);
-        Self {
-            layer,
-            buffer,
-            layout: builder.finish(),
-            place,
-        }
-    }
-}
-
-impl Model for Bad {
-    fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
-    fn forward(&self, pass: &mut Pass<'_>, input: &Input) -> Tensor<2> {
-        let outputs = self.layer.forward(pass, input.rows());
-        if !pass.is_training() {
-            return outputs;
-        }
-        match self.place {
-            Place::Activation => outputs * f32::INFINITY,
-            // The square root of 0 is 0, and its slope is not finite.
-            Place::Gradient => outputs.clone() + (outputs * 0.0).sqrt(),
-            Place::Statistics => {
-                let seen = outputs.clone().mean() * f32::NAN;
-                pass.observe(self.buffer, seen);
-                outputs
-            }
-        }
-    }
-}
-
-#[test]
-fn bad_activations_gradients_and_statistics_change_nothing_either() {
-    for place in [Place::Activation, Place::Gradient, Place::Statistics] {
-        let (toy, store) = (regression(50), Store::memory());
-        let mut config = lenient();
-        config.guard.max_skipped = 99;
-        let loss = plan(&config, &toy).settings.loss().clone();
-        let model = Bad::new(place);
-        let first = model.initial(config.seed);
-        let engine = Engine::new(Box::new(model), loss);
-        let report = train_on(
-            (&Group::alone(), engine),
-            &config,
-            &toy,
-            Resume::Fresh,
-            &store,
-        )
-        .unwrap();
-        assert_eq!(report.skipped_batches, 12, "{place:?}");
-        let files = contents(&store);
-        let last = tensors(&files, 12);
-        for (name, bytes) in &last {
-            let zero = bytes.iter().all(|byte| *byte == 0);
-            assert!(zero || !name.starts_with("optimizer."), "{place:?} {name}");
-        }
-        for parameter in Bad::new(place).layout().entries() {
-            let numbers = first[parameter.range.clone()].iter();
-            let expected: Vec<u8> = numbers.flat_map(|v| v.to_le_bytes()).collect();
-            let name = format!("parameter.{}", parameter.name);
-            assert!(last[&name] == expected, "{place:?} {name}");
-        }
-    }
 }
 
 /// Divergence in the second epoch of 25 batches.

@@ -1,0 +1,168 @@
+//! A training killed while it saves: the newest checkpoint that is there loads, and it is not old.
+//! `FEEDLINE_SAVE_KILLS` says how many kills; 5 without it.
+
+use std::{
+    fs::{self, File},
+    io::{Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Stdio},
+    time::Duration,
+};
+
+use crate::support::{Random, feedline, pipeline, run, wait};
+
+/// Steps between checkpoints.
+const EVERY: u64 = 3;
+
+/// Saves take about as long as the steps between them: a megabyte for weights and each moment.
+const PIPELINE: &str = r#"
+[pipeline]
+name = "saves"
+root = "out"
+
+[[source]]
+name = "rows"
+type = "files"
+url = "rows.csv"
+
+[dataset]
+target = "y"
+
+[train]
+model = { type = "mlp", hidden = [512, 512] }
+batch_size = 16
+epochs = 100000
+patience = 0
+log_every = 1
+checkpoint = { every_steps = 3 }
+"#;
+
+fn prepared() -> (tempfile::TempDir, &'static str) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut csv = "a,b,y\n".to_owned();
+    for i in 0..2000_u32 {
+        csv += &format!("{},{},{}\n", i * 37 % 101, i * 53 % 97, i * 11 % 89);
+    }
+    fs::write(folder.path().join("rows.csv"), csv).unwrap();
+    let file = pipeline(folder.path(), PIPELINE);
+    run(folder.path(), &["ingest", file]).expect(0);
+    run(folder.path(), &["shards", "build", file]).expect(0);
+    (folder, file)
+}
+
+/// What is in the folder of checkpoints.
+#[derive(Debug, Default)]
+struct Saved {
+    newest: u64,
+    /// Files whose writing has not ended.
+    begun: Vec<PathBuf>,
+}
+
+fn saved(folder: &Path) -> Saved {
+    let mut saved = Saved::default();
+    let runs = fs::read_dir(folder.join("out/train")).into_iter().flatten();
+    let files = runs.filter_map(|run| fs::read_dir(run.unwrap().path().join("checkpoints")).ok());
+    for file in files.flatten() {
+        let path = file.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        match name.strip_prefix("step-") {
+            Some(step) => {
+                let step = step.trim_end_matches(".safetensors").parse().unwrap();
+                saved.newest = saved.newest.max(step);
+            }
+            None => saved.begun.push(path),
+        }
+    }
+    saved
+}
+
+/// Steps that the process says it has taken.
+fn steps_taken(port: u16) -> Option<u64> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    stream.write_all(request).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let line = answer
+        .lines()
+        .find_map(|l| l.strip_prefix("feedline_train_step "));
+    line?.parse().ok()
+}
+
+/// A training, and the file that it tells its story in.
+fn training(folder: &Path, file: &str, port: u16) -> (Child, PathBuf) {
+    let story = folder.join("story.txt");
+    let listen = format!("train.metrics_listen=127.0.0.1:{port}");
+    let child = feedline(folder)
+        .args(["train", file, "--resume", "--set", &listen])
+        .env("FEEDLINE_LOG", "info")
+        .stdout(Stdio::null())
+        .stderr(File::create(&story).unwrap())
+        .spawn()
+        .unwrap();
+    (child, story)
+}
+
+/// The step that a process has gone on from.
+fn resumed(story: &Path) -> Option<u64> {
+    let text = fs::read_to_string(story).unwrap();
+    let line = text.lines().find(|line| line.contains("resumed"))?;
+    let step = line.split("step=").nth(1)?;
+    step.split_whitespace().next()?.parse().ok()
+}
+
+#[test]
+fn the_newest_checkpoint_loads_after_a_kill_during_a_save_and_is_at_most_two_intervals_old() {
+    let asked = std::env::var_os("FEEDLINE_SAVE_KILLS");
+    let kills: u64 = asked.map_or(5, |text| text.to_str().unwrap().parse().unwrap());
+    let (folder, file) = prepared();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    let mut random = Random(7);
+    let (mut in_saves, mut oldest, mut expected) = (0, 0, 0);
+    for kill in 0..kills {
+        let before = saved(folder.path()).newest;
+        let (mut child, story) = training(folder.path(), file, port);
+        assert_eq!(before, expected, "a kill took a checkpoint away");
+        while saved(folder.path()).newest <= before {
+            assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+            wait(Duration::from_millis(1));
+        }
+        if kill > 0 {
+            assert_eq!(resumed(&story), Some(before), "after kill {kill}");
+        }
+        wait(Duration::from_micros(random.below(60_000)));
+        // At most so many moments are spent on waiting for a save to be under way.
+        for _ in 0..random.below(100) {
+            if !saved(folder.path()).begun.is_empty() {
+                break;
+            }
+            wait(Duration::from_millis(1));
+        }
+        let taken = steps_taken(port).unwrap_or_default();
+        child.kill().unwrap();
+        assert!(!child.wait().unwrap().success());
+        let left = saved(folder.path());
+        in_saves += u64::from(!left.begun.is_empty());
+        left.begun
+            .iter()
+            .for_each(|path| fs::remove_file(path).unwrap());
+        oldest = oldest.max(taken.saturating_sub(left.newest));
+        expected = left.newest;
+    }
+    let (mut child, story) = training(folder.path(), file, port);
+    while resumed(&story).is_none() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        wait(Duration::from_millis(1));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(resumed(&story), Some(expected));
+    eprintln!(
+        "{kills} kills, {in_saves} of them while a checkpoint was being written; the newest was at most {oldest} steps \
+         old, checkpoints are {EVERY} apart"
+    );
+    assert!(oldest <= 2 * EVERY, "{oldest} steps");
+}
