@@ -396,9 +396,7 @@ impl<'a> Work<'a> {
 
     async fn summary(&self) -> anyhow::Result<Outcome> {
         let (config, context) = self.training()?;
-        let threads = thread::available_parallelism().map_or(1, NonZero::get);
-        let summarize =
-            move || feedline_trainer::summarize(&config, &context, threads).map_err(Box::new);
+        let summarize = move || feedline_trainer::summarize(&config, &context).map_err(Box::new);
         let summary = tokio::task::spawn_blocking(summarize).await?;
         self.tools
             .print(&summary.map_err(|e| self.trainer_error(*e))?, self.json)?;
@@ -436,7 +434,13 @@ impl<'a> Work<'a> {
         let sources = status.map_err(|e| self.ingest_error(e))?.sources;
         let train = if config.train.is_some() {
             let (config, context) = self.training()?;
-            Some(TrainPlan::new(&config, &context).await?)
+            let mut plan = TrainPlan::new(&config, &context).await?;
+            if plan.loader.is_some() {
+                let fit = move || feedline_trainer::fit(&config, &context).map_err(Box::new);
+                let fit = tokio::task::spawn_blocking(fit).await?;
+                plan.fit = Some(fit.map_err(|e| self.trainer_error(*e))?);
+            }
+            Some(plan)
         } else {
             None
         };

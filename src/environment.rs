@@ -160,20 +160,7 @@ impl Environment {
 
     /// Memory a build may use before it spills: half of what the machine, or the control group, has left.
     pub(crate) fn memory_bytes() -> Option<u64> {
-        let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let available = text("/proc/meminfo").lines().find_map(|line| {
-            let kib = line
-                .strip_prefix("MemAvailable:")?
-                .trim()
-                .strip_suffix(" kB")?;
-            kib.parse::<u64>().ok().map(|kib| kib << 10)
-        });
-        let limit = text("/sys/fs/cgroup/memory.max").trim().parse::<u64>().ok();
-        available
-            .into_iter()
-            .chain(limit)
-            .min()
-            .map(|bytes| bytes / 2)
+        feedline_trainer::available_memory().map(|bytes| bytes / 2)
     }
 }
 

@@ -14,6 +14,7 @@ use feedline_schemas::{
     transform::{FittedStep, TransformArtefact},
     units::ByteSize,
 };
+use feedline_trainer::Fit;
 use serde::Serialize;
 use tracing_subscriber::EnvFilter;
 
@@ -495,7 +496,42 @@ fn write_train_plan(train: &TrainPlan, out: &mut String) -> fmt::Result {
             shuffle.ideal_classes_per_batch,
             shuffle.spread
         ),
-    )
+    )?;
+    train.fit.as_ref().map_or(Ok(()), |fit| write_fit(fit, out))
+}
+
+fn write_fit(fit: &Fit, out: &mut String) -> fmt::Result {
+    for need in &fit.needs {
+        let available = match need.available_bytes {
+            Some(bytes) => format!("{} available", ByteSize::new(bytes)),
+            None => "how much is available is not known".to_owned(),
+        };
+        let verdict = if need.is_too_much() {
+            "; it does not fit"
+        } else {
+            ""
+        };
+        let bytes = ByteSize::new(need.bytes);
+        line(
+            out,
+            need.of,
+            format!("about {bytes} besides the above; {available}{verdict}"),
+        )?;
+    }
+    for advice in &fit.advice {
+        line(out, "to make it fit", advice)?;
+    }
+    if fit.is_too_much() && fit.advice.is_empty() {
+        line(
+            out,
+            "to make it fit",
+            "use a smaller model, or a machine with more memory",
+        )?;
+    }
+    if let Some(ranks) = &fit.ranks {
+        line(out, "ranks", ranks)?;
+    }
+    Ok(())
 }
 
 impl Text for BenchReport {

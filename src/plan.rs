@@ -2,6 +2,7 @@
 
 use feedline_loader::{Loader, LoaderPlan};
 use feedline_schemas::{manifest::Split, report::SourceReport};
+use feedline_trainer::Fit;
 use serde::Serialize;
 
 /// What a run would do.
@@ -25,6 +26,8 @@ pub(crate) struct TrainPlan {
     pub(crate) batch_size: u32,
     /// None while the dataset is not built.
     pub(crate) loader: Option<LoaderPlan>,
+    /// Whether there is memory enough. None while the dataset is not built.
+    pub(crate) fit: Option<Fit>,
 }
 
 impl TrainPlan {
@@ -54,6 +57,7 @@ impl TrainPlan {
             steps: batches.saturating_mul(config.epochs),
             batch_size: config.batch_size,
             loader: loader.as_ref().map(Loader::plan),
+            fit: None,
         })
     }
 }

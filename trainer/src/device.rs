@@ -15,6 +15,8 @@ pub(crate) struct Backend {
     pub(crate) name: String,
     /// The number of a GPU, to which whole batches are worth more than parts of them.
     pub(crate) gpu: Option<u32>,
+    /// Bytes of a GPU's memory that nobody has taken, where it tells.
+    pub(crate) memory_bytes: Option<u64>,
 }
 
 impl Backend {
@@ -24,6 +26,7 @@ impl Backend {
             device: Device::flex(),
             name: "cpu".to_owned(),
             gpu: None,
+            memory_bytes: None,
         }
     }
 
@@ -33,17 +36,25 @@ impl Backend {
     /// [`Error::Config`] when a GPU is asked for and this build knows none, or there is no driver, compiler or GPU of that
     /// number.
     pub(crate) fn choose(choice: DeviceChoice, local_rank: u32) -> Result<Self, Error> {
-        let refused = |reason| wrong("device", format!("{reason}, or set it to `cpu`"));
-        let backend = match choice {
-            DeviceChoice::Cpu => Self::cpu(),
-            DeviceChoice::Cuda(number) => gpu(number.unwrap_or(local_rank)).map_err(refused)?,
-            DeviceChoice::Auto => gpu(local_rank).unwrap_or_else(|reason| {
-                tracing::debug!(reason, "computing on the processor");
-                Self::cpu()
-            }),
-        };
+        let backend = Self::find(choice, local_rank)?;
         tracing::info!(device = backend.name, "computing");
         Ok(backend)
+    }
+
+    /// The same, and nothing is said of it in the log.
+    ///
+    /// # Errors
+    /// As [`choose`](Self::choose).
+    pub(crate) fn find(choice: DeviceChoice, local_rank: u32) -> Result<Self, Error> {
+        let refused = |reason| wrong("device", format!("{reason}, or set it to `cpu`"));
+        match choice {
+            DeviceChoice::Cpu => Ok(Self::cpu()),
+            DeviceChoice::Cuda(number) => gpu(number.unwrap_or(local_rank)).map_err(refused),
+            DeviceChoice::Auto => Ok(gpu(local_rank).unwrap_or_else(|reason| {
+                tracing::debug!(reason, "computing on the processor");
+                Self::cpu()
+            })),
+        }
     }
 }
 
@@ -59,8 +70,9 @@ fn gpu(ordinal: u32) -> Result<Backend, String> {
     use feedline_loader::device::cuda::{Cuda, compiler_is_installed};
 
     let absent = |what: &str| format!("no GPU: {what}");
-    let open = Cuda::open(ordinal as usize).and_then(|cuda| cuda.name());
-    let name = open.map_err(|error| match error {
+    let open =
+        Cuda::open(ordinal as usize).and_then(|cuda| Ok((cuda.name()?, cuda.free_bytes().ok())));
+    let (name, memory_bytes) = open.map_err(|error| match error {
         feedline_loader::Error::NoDevice { reason } => absent(&format!(
             "{reason}; install the driver, or choose one of the GPUs that `nvidia-smi` lists"
         )),
@@ -84,6 +96,7 @@ fn gpu(ordinal: u32) -> Result<Backend, String> {
         device: Device::cuda(ordinal as usize),
         name: format!("{name} (cuda:{ordinal})"),
         gpu: Some(ordinal),
+        memory_bytes,
     })
 }
 

@@ -89,7 +89,7 @@ pub use crate::{
     loaders::settings as loader_settings,
     model::{Build, Input, Model, Objective, Shape, TokenInput},
     parallel::{Group, Phase, Whereabouts},
-    summary::{Memory, Summary, summarize, summary},
+    summary::{Fit, Machine, Memory, Need, Summary, available_memory, fit, summarize, summary},
     train::{train, train_with},
 };
 

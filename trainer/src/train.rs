@@ -25,6 +25,7 @@ use crate::{
     run_folder::{RunFolder, runtime},
     session::{Session, Watch},
     settings::{self, Settings},
+    summary::{self, Machine},
     task::Task,
     track::{page::MetricsPage, record::Recorder, status::Tracker},
 };
@@ -86,6 +87,9 @@ pub(crate) fn go(
     let _runtime = opened.runtime.enter();
     let config = opened.plan.settings.config();
     let engine = opened.engine(build)?;
+    if context.group.local_rank() == 0 {
+        opened.warn(&engine, context)?;
+    }
     let initial = opened.initial(&engine)?;
     let ranks = context.group.join(
         &opened.plan.identity(),
@@ -231,6 +235,19 @@ impl Opened {
         self.plan
             .settings
             .run_name(self.plan.fingerprint, self.plan.init)
+    }
+
+    /// Says in the log when training is about to take more memory than there is, and when its numbers depend on the ranks.
+    ///
+    /// # Errors
+    /// None that [`engine`](Self::engine) has not said.
+    fn warn(&self, engine: &Engine, context: &Context) -> Result<(), Error> {
+        let config = self.plan.settings.config();
+        let machine = Machine::of(config, &context.group);
+        let (model, shape) = (engine.model(), self.plan.shape());
+        let describe = |config: &TrainConfig| summary::of_model(config, model, shape, &machine);
+        summary::fit_of(config, &machine, &describe)?.warn();
+        Ok(())
     }
 
     /// An engine for the model that `build` makes, or the configured one.

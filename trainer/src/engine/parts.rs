@@ -127,27 +127,49 @@ impl Cut {
         self.least.max(parts)
     }
 
+    /// Parts of a global batch of `rows`, where the ranks divide them; so many then whatever the ranks, and the same bits.
+    pub(crate) fn shared(self, shape: Shape, rows: usize, parameters: usize) -> Option<usize> {
+        let parts = self.count(shape, rows, parameters, self.least(rows));
+        parts.is_multiple_of(self.place.world).then_some(parts)
+    }
+
+    /// Parts of a rank of a global batch of `rows`, and the most rows that one has.
+    pub(crate) fn of_rank(self, shape: Shape, rows: usize, parameters: usize) -> [usize; 2] {
+        let world = self.place.world;
+        if let Some(parts) = self.shared(shape, rows, parameters) {
+            return [parts / world, rows.div_ceil(parts)];
+        }
+        let rows = rows.div_ceil(world);
+        let parts = self.own(shape, rows, parameters);
+        [parts, rows.div_ceil(parts)]
+    }
+
+    /// Parts of a rank's `rows`, cut as if they were a batch.
+    fn own(self, shape: Shape, rows: usize, parameters: usize) -> usize {
+        let alone = Self { least: 1, ..self };
+        self.count(shape, rows, parameters, alone.least(rows))
+    }
+
+    fn count(self, shape: Shape, rows: usize, parameters: usize, least: usize) -> usize {
+        if self.by_shape {
+            part_count(shape, rows, parameters, least)
+        } else {
+            least
+        }
+    }
+
     /// This rank's parts, in rows of `samples`, for a model with so many parameters. Some may be without rows.
     pub(super) fn parts(self, samples: Samples<'_>, parameters: usize) -> Vec<Range<usize>> {
         let (shape, rows) = (shape(samples), samples.rows());
         let Place { rank, world } = self.place;
         let (first, of) = (samples.first_row(), samples.global_rows());
-        let count = |rows, least| {
-            if self.by_shape {
-                part_count(shape, rows, parameters, least)
-            } else {
-                least
-            }
-        };
-        let parts = count(of, self.least(of));
-        if parts.is_multiple_of(world) {
+        if let Some(parts) = self.shared(shape, of, parameters) {
             let each = parts / world;
             let border = |part: usize| (part * of / parts).saturating_sub(first).min(rows);
             let parts = rank * each..(rank + 1) * each;
             parts.map(|p| border(p)..border(p + 1)).collect()
         } else {
-            let alone = Self { least: 1, ..self };
-            let parts = count(rows, alone.least(rows));
+            let parts = self.own(shape, rows, parameters);
             let border = |part: usize| part * rows / parts;
             (0..parts).map(|p| border(p)..border(p + 1)).collect()
         }
@@ -180,7 +202,7 @@ fn shape(samples: Samples<'_>) -> Shape {
 
 /// Parts of a batch of `rows` samples of a shape, for a model with so many parameters; at least `least`. What batch norm
 /// makes of a part of few rows is noise.
-pub(crate) fn part_count(shape: Shape, rows: usize, parameters: usize, least: usize) -> usize {
+pub(super) fn part_count(shape: Shape, rows: usize, parameters: usize, least: usize) -> usize {
     let least_rows = match shape {
         Shape::Pictures { .. } => PART_PICTURES,
         Shape::Tokens { length, .. } => (PART_TOKENS / length.max(1)).max(1),

@@ -130,6 +130,11 @@ impl Group {
         u32::try_from(rank).unwrap_or(u32::MAX)
     }
 
+    /// Ranks on this machine, at least 1.
+    pub(crate) fn local_ranks(&self) -> usize {
+        self.local.max(1)
+    }
+
     /// How many of `processors` this rank computes on.
     pub(crate) fn threads_of(&self, processors: usize) -> usize {
         (processors / self.local.max(1)).max(1)

@@ -155,7 +155,7 @@ fn rows_are_read_as_time_series_or_given_back() {
 #[test]
 fn a_summary_reads_the_dataset_and_trains_nothing() {
     let context = context(Kind::Tokens);
-    let summary = summarize(&config(small(ModelKind::Transformer)), &context, 2).unwrap();
+    let summary = summarize(&config(small(ModelKind::Transformer)), &context).unwrap();
     let (ids, length, width) = (u64::from(VOCABULARY), 128, 16);
     let block = 12 * width * width + 13 * width;
     assert_eq!(

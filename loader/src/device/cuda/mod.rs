@@ -68,6 +68,17 @@ impl Cuda {
         Ok(self.context.name().map_err(fault("name the GPU"))?)
     }
 
+    /// Bytes of the GPU's memory that nobody has taken.
+    ///
+    /// # Errors
+    ///
+    /// The device failed.
+    pub fn free_bytes(&self) -> Result<u64, Error> {
+        let found = self.context.mem_get_info();
+        let (free, _) = found.map_err(fault("ask the GPU for its free memory"))?;
+        Ok(free as u64)
+    }
+
     /// Makes a stream of common priority, for kernels.
     ///
     /// # Errors

@@ -1,32 +1,37 @@
 //! What a model is made of and how much memory training it takes, before any of it is taken.
 
+mod fit;
+mod machine;
+mod memory;
+
 use std::fmt;
 
 use feedline_schemas::{
-    config::{ModelKind, TrainConfig},
+    config::{ModelKind, Precision, TrainConfig},
     manifest::{Layout, Split, TargetKind},
     units::ByteSize,
 };
 use serde::Serialize;
 
+pub(crate) use self::fit::of as fit_of;
+pub use self::{
+    fit::{Fit, Need, fit},
+    machine::{Machine, available_memory},
+    memory::Memory,
+};
 use crate::{
     Context,
-    engine::parts::part_count,
+    engine::parts::Cut,
     error::{Error, config as wrong},
-    layers::{self, LayerFacts, PassSettings},
+    layers::LayerFacts,
     loaders::Loaders,
-    model, models, optimizer,
+    model::{self, Model, Shape},
+    models, optimizer,
     parallel::{Group, Place},
     plan,
     run_folder::runtime,
     settings,
 };
-
-/// Bytes of an f32.
-const NUMBER: u64 = 4;
-
-/// Sets of weights: current, best so far, and the copy that a step computes with.
-const WEIGHT_SETS: u64 = 3;
 
 /// A model and its memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -39,120 +44,118 @@ pub struct Summary {
     pub parameters: u64,
     /// Numbers that follow from the batches, such as running statistics.
     pub buffers: u64,
-    /// Rows of a batch that one thread computes at a time.
+    /// Blocks that `train.model.checkpoint` can name.
+    pub blocks: Vec<String>,
+    /// Type of products.
+    pub precision: Precision,
+    /// Ranks that share a batch.
+    pub ranks: u64,
+    /// Whether the weights of as many ranks have the bits that one rank would give.
+    pub same_bits: bool,
+    /// Whether it is computed on a GPU.
+    pub gpu: bool,
+    /// Most rows of a part of a batch.
     pub part_rows: u64,
-    /// Parts that are computed at a time.
+    /// Parts that a rank computes at a time.
     pub parts: u64,
-    /// Memory by what takes it.
+    /// Memory of a rank by what takes it.
     pub memory: Memory,
 }
 
-/// Bytes that training takes, besides the loader's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Memory {
-    /// Parameters and buffers: the current ones, the best so far, and the copy that a step computes with.
-    pub parameters: u64,
-    /// The batch's gradient, and one, twice while it is copied, of each part that is computed.
-    pub gradients: u64,
-    /// What the optimizer remembers.
-    pub optimizer: u64,
-    /// What the parts that are computed keep of their layers for the backward pass. An estimate: each layer's inputs as
-    /// it says, twice for the gradients that take their place.
-    pub activations: u64,
-}
-
-impl Memory {
-    /// All of it.
-    #[must_use]
-    pub const fn total(self) -> u64 {
-        self.parameters + self.gradients + self.optimizer + self.activations
-    }
-}
-
-/// Describes the model that `config` names for a dataset of this layout, on a machine with so many threads.
+/// Describes the model that `config` names for a dataset of this layout, as `machine` would train it.
 ///
 /// Nothing is allocated that grows with the model.
 ///
 /// # Errors
 /// [`Error::Config`] for a value that is out of range or does not fit the layout.
-pub fn summary(config: &TrainConfig, layout: &Layout, threads: usize) -> Result<Summary, Error> {
+pub fn summary(config: &TrainConfig, layout: &Layout, machine: &Machine) -> Result<Summary, Error> {
     settings::check(config)?;
     let filled = models::filled(config);
     let shape = plan::shape(layout, config);
     let model = models::build(&filled, shape, outputs(filled.r#type, layout)?)?;
     let model = model::adapted(model, config.lora.as_ref())?;
-    let model_layout = model.layout();
-    let numbers = model_layout.len() as u64;
-    let rows = config.batch_size as usize;
-    let least = settings::cut(config, Place::ALONE).least(rows);
-    let all_parts = part_count(shape, rows, model_layout.len(), least);
-    let part = rows.div_ceil(all_parts);
-    let parts = all_parts.min(threads.max(1)) as u64;
-    let passes = settings::passes(config, model_layout)?;
-    let kept = kept(model_layout, &passes);
-    let trained = &passes.trained(model_layout);
+    of_model(config, &*model, shape, machine)
+}
+
+/// Describes a model that has been built, with its adapters. `config` need not be resolved.
+///
+/// # Errors
+/// As [`summary`].
+pub(crate) fn of_model(
+    config: &TrainConfig,
+    model: &dyn Model,
+    shape: Shape,
+    machine: &Machine,
+) -> Result<Summary, Error> {
+    let layout = model.layout();
+    let passes = settings::passes(config, layout)?;
+    let trained = &passes.trained(layout);
     let optimizer_config = optimizer::resolve(&config.optimizer)?;
     optimizer::check_groups(&optimizer_config, trained)?;
     let state = optimizer::state_layout(&optimizer_config, trained);
     let remembered: usize = state.iter().map(|(_, len)| len).sum();
+    let holders = if config.parallel.shard_optimizer {
+        machine.ranks.max(1)
+    } else {
+        1
+    };
+    let work = memory::Work {
+        parts: cut(config, machine).of_rank(shape, config.batch_size as usize, layout.len()),
+        threads: if machine.gpu { 1 } else { machine.threads },
+        gpu: machine.gpu,
+        short: machine.gpu && config.precision != Precision::F32,
+        average: config.average.is_some(),
+        remembered: remembered.div_ceil(holders),
+    };
+    let rows = config.batch_size as usize;
     Ok(Summary {
-        model: filled.r#type,
-        layers: model_layout.facts().to_vec(),
-        parameters: model_layout.trained_len() as u64,
-        buffers: numbers - model_layout.trained_len() as u64,
-        part_rows: part as u64,
-        parts,
-        memory: Memory {
-            parameters: WEIGHT_SETS * numbers * NUMBER,
-            // One for each level of the tree they are added in, and two for each part under way.
-            gradients: (1 + u64::from(all_parts.ilog2()) + 2 * parts) * numbers * NUMBER,
-            optimizer: remembered as u64 * NUMBER,
-            activations: 2 * parts * part as u64 * kept as u64 * NUMBER,
-        },
+        model: config.model.r#type,
+        layers: layout.facts().to_vec(),
+        parameters: layout.trained_len() as u64,
+        buffers: (layout.len() - layout.trained_len()) as u64,
+        blocks: layout.segments().iter().map(|s| s.name.clone()).collect(),
+        precision: config.precision,
+        ranks: machine.ranks as u64,
+        same_bits: cut(config, machine)
+            .shared(shape, rows, layout.len())
+            .is_some(),
+        gpu: machine.gpu,
+        part_rows: work.parts[1] as u64,
+        parts: work.at_a_time() as u64,
+        memory: work.memory(layout, &passes),
     })
 }
 
-/// Numbers per sample that are kept for the backward pass: of segments that are computed again, their inputs, and all
-/// that the largest of them keeps.
-fn kept(layout: &layers::Layout, passes: &PassSettings) -> usize {
-    let of = |layers: &[LayerFacts]| layers.iter().map(|layer| layer.kept).sum::<usize>();
-    let again = layout.segments().iter().enumerate();
-    let again = again.filter_map(|(i, segment)| passes.again(i).then_some(segment));
-    let trained = passes.trained(layout);
-    let of_layer = |layer: &LayerFacts| {
-        let inside = |name: &str| {
-            name.strip_prefix(&layer.name)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        };
-        trained.iter().any(|parameter| inside(&parameter.name))
+/// How a rank's batches are cut.
+fn cut(config: &TrainConfig, machine: &Machine) -> Cut {
+    let place = Place {
+        rank: 0,
+        world: machine.ranks.max(1),
     };
-    // No gradient goes below the first layer that is trained.
-    let first = layout.facts().iter().position(of_layer).unwrap_or(0);
-    let (mut kept, mut largest) = (of(&layout.facts()[first..]), 0);
-    for segment in again.filter(|segment| segment.layers.start >= first) {
-        let inside = of(&layout.facts()[segment.layers.clone()]);
-        kept = kept - inside + segment.input;
-        largest = largest.max(inside);
+    Cut {
+        by_shape: !machine.gpu,
+        ..settings::cut(config, place)
     }
-    kept + largest
 }
 
-/// [`summary`] for the dataset of `context`, of which the manifest is read and no shard. Blocks.
+/// [`summary`] for the dataset of `context`, of which the manifest is read and no shard, and for this machine. Blocks.
 ///
 /// # Errors
 /// As [`summary`], and what dataset and storage say.
-pub fn summarize(
-    config: &TrainConfig,
-    context: &Context,
-    threads: usize,
-) -> Result<Summary, Error> {
+pub fn summarize(config: &TrainConfig, context: &Context) -> Result<Summary, Error> {
+    let layout = layout_of(config, context)?;
+    summary(config, &layout, &Machine::of(config, &context.group))
+}
+
+/// The layout that the manifest of the dataset says.
+fn layout_of(config: &TrainConfig, context: &Context) -> Result<Layout, Error> {
     settings::check(config)?;
     let runtime = runtime()?;
     let (dataset, splits) = (&context.dataset, &[Split::Train]);
     let alone = Group::alone();
     let opening = Loaders::open(dataset, config, splits, &alone, &context.clock);
     let loaders = runtime.block_on(opening)?;
-    summary(config, &loaders.manifest().layout, threads)
+    Ok(loaders.manifest().layout.clone())
 }
 
 /// Numbers that the model puts out per row or place.
@@ -202,19 +205,37 @@ impl fmt::Display for Summary {
         let line = |f: &mut fmt::Formatter<'_>, name: &str, bytes: u64, note: &str| {
             writeln!(f, "  {name:<16} {}{note}", ByteSize::new(bytes))
         };
+        let memory = &self.memory;
         let counts = format!(
-            " for {} parameters, {} buffers",
+            " for {} parameters, {} buffers, and a copy to compute with",
             self.parameters, self.buffers
         );
         let parts = format!(
-            ", about, for {} part(s) of {} rows at a time",
-            self.parts, self.part_rows
+            ", about, in {}, for {} part(s) of at most {} rows at a time",
+            settings::name_of(&self.precision),
+            self.parts,
+            self.part_rows
         );
-        line(f, "weights", self.memory.parameters, &counts)?;
-        line(f, "gradients", self.memory.gradients, "")?;
-        line(f, "optimizer", self.memory.optimizer, "")?;
-        line(f, "activations", self.memory.activations, &parts)?;
-        line(f, "together", self.memory.total(), " besides the loader's")
+        line(f, "weights", memory.parameters, &counts)?;
+        line(f, "gradients", memory.gradients, "")?;
+        line(f, "optimizer", memory.optimizer, "")?;
+        line(f, "activations", memory.activations, &parts)?;
+        if memory.average > 0 {
+            line(f, "average", memory.average, "")?;
+        }
+        line(f, "best weights", memory.best, "")?;
+        line(f, "checkpoint", memory.checkpoint, " while it is written")?;
+        if self.gpu {
+            line(f, "on the GPU", memory.on_gpu, "")?;
+            line(
+                f,
+                "in main memory",
+                memory.in_main(),
+                " besides the loader's",
+            )
+        } else {
+            line(f, "together", memory.total(), " besides the loader's")
+        }
     }
 }
 
@@ -233,6 +254,13 @@ mod tests {
         target: TargetKind::Classification { classes: 3 },
     };
 
+    fn threads(threads: usize) -> Machine {
+        Machine {
+            threads,
+            ..Machine::ALONE
+        }
+    }
+
     #[test]
     fn table_names_layers_shapes_parameters_and_memory() {
         let config = TrainConfig {
@@ -242,7 +270,7 @@ mod tests {
             },
             ..TrainConfig::default()
         };
-        let text = summary(&config, &ROWS, 2).unwrap().to_string();
+        let text = summary(&config, &ROWS, &threads(2)).unwrap().to_string();
         let expected = "\
 model mlp
   layer               kind    output    parameters
@@ -251,23 +279,25 @@ model mlp
   layer.1             linear       8           136
   layer.1.activation  gelu         8             0
   layer.2             linear       3            27
-  weights          2.8 KiB for 243 parameters, 0 buffers
+  weights          1.8 KiB for 243 parameters, 0 buffers, and a copy to compute with
   gradients        5.6 KiB
   optimizer        1.8 KiB
-  activations      104.0 KiB, about, for 2 part(s) of 128 rows at a time
-  together         114.4 KiB besides the loader's
+  activations      113.0 KiB, about, in f32, for 2 part(s) of at most 128 rows at a time
+  best weights     972 B
+  checkpoint       2.8 KiB while it is written
+  together         126.2 KiB besides the loader's
 ";
         assert_eq!(text, expected);
     }
 
     #[test]
     fn memory_grows_with_threads_and_batch_as_far_as_there_are_parts() {
-        let of = |batch_size, threads| {
+        let of = |batch_size, count| {
             let config = TrainConfig {
                 batch_size,
                 ..TrainConfig::default()
             };
-            summary(&config, &ROWS, threads).unwrap()
+            summary(&config, &ROWS, &threads(count)).unwrap()
         };
         assert_eq!((of(64, 8).parts, of(64, 8).part_rows), (1, 64));
         assert_eq!((of(1024, 8).parts, of(1024, 8).part_rows), (8, 128));
@@ -276,13 +306,13 @@ model mlp
             micro_batch: Some(100),
             ..TrainConfig::default()
         };
-        let capped = summary(&config, &ROWS, 8).unwrap();
+        let capped = summary(&config, &ROWS, &threads(8)).unwrap();
         assert_eq!((capped.parts, capped.part_rows), (8, 64));
         assert_eq!(
             2 * capped.memory.activations,
             of(1024, 8).memory.activations
         );
-        let [one, two] = [1, 2].map(|threads| of(1024, threads).memory);
+        let [one, two] = [1, 2].map(|count| of(1024, count).memory);
         assert_eq!(two.activations, 2 * one.activations);
         assert_eq!(
             (two.parameters, two.optimizer),
@@ -307,7 +337,7 @@ model mlp
                 model,
                 ..TrainConfig::default()
             };
-            summary(&config, &layout, 1)
+            summary(&config, &layout, &threads(1))
         };
         let [all, half, none] = [
             &[][..],
@@ -330,7 +360,13 @@ model mlp
         let mut config = TrainConfig::default();
         config.optimizer.r#type = OptimizerKind::Sgd;
         config.optimizer.momentum = Some(0.0);
-        assert_eq!(summary(&config, &ROWS, 1).unwrap().memory.optimizer, 0);
+        assert_eq!(
+            summary(&config, &ROWS, &threads(1))
+                .unwrap()
+                .memory
+                .optimizer,
+            0
+        );
     }
 
     #[test]
@@ -354,7 +390,10 @@ model mlp
         let (width, blocks) = (2048, 24);
         let expected =
             (50_257 + 1024) * width + blocks * (12 * width * width + 13 * width) + 2 * width;
-        assert_eq!(summary(&config, &layout, 8).unwrap().parameters, expected);
+        assert_eq!(
+            summary(&config, &layout, &threads(8)).unwrap().parameters,
+            expected
+        );
     }
 
     #[test]
@@ -371,7 +410,11 @@ model mlp
             ..TrainConfig::default()
         };
         let target = TargetKind::Regression;
-        let refused = |layout: &Layout| summary(&config, layout, 1).unwrap_err().to_string();
+        let refused = |layout: &Layout| {
+            summary(&config, layout, &threads(1))
+                .unwrap_err()
+                .to_string()
+        };
         assert!(refused(&Layout::Pictures { target }).contains("`train.model.patch`"));
         assert!(refused(&ROWS).contains("`train.model.type`"));
     }

@@ -1,0 +1,364 @@
+//! Whether a training fits, and what to do where it does not.
+
+use feedline_schemas::{config::TrainConfig, manifest::Layout, units::ByteSize};
+use serde::Serialize;
+
+use super::{Machine, Summary, layout_of, summary};
+use crate::{Context, error::Error, settings};
+
+/// What a training takes of a machine, what there is, and what to change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Fit {
+    /// Main memory, and the GPU's where there is one.
+    pub needs: Vec<Need>,
+    /// What to change in the configuration: each line alone is enough. Empty where all fits, or where nothing would help.
+    pub advice: Vec<String>,
+    /// What to know of the number of ranks.
+    pub ranks: Option<String>,
+}
+
+/// A memory, and what a training takes of it. An estimate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Need {
+    /// `memory` or `GPU memory`.
+    pub of: &'static str,
+    /// Bytes that training takes at most, of all ranks that share the memory.
+    pub bytes: u64,
+    /// Bytes that can be taken; `None` where it is not known.
+    pub available_bytes: Option<u64>,
+}
+
+impl Need {
+    /// Whether more is taken than there is; false where it is not known.
+    #[must_use]
+    pub fn is_too_much(&self) -> bool {
+        self.available_bytes
+            .is_some_and(|available| self.bytes > available)
+    }
+}
+
+impl Fit {
+    /// Whether more is taken than there is.
+    #[must_use]
+    pub fn is_too_much(&self) -> bool {
+        self.needs.iter().any(Need::is_too_much)
+    }
+
+    /// Says in the log what is wrong, if something is.
+    pub(crate) fn warn(&self) {
+        for need in self.needs.iter().filter(|need| need.is_too_much()) {
+            tracing::warn!(
+                needed = %ByteSize::new(need.bytes),
+                available = %ByteSize::new(need.available_bytes.unwrap_or_default()),
+                advice = self.advice.join("; or "),
+                "training is about to take more {} than there is",
+                need.of,
+            );
+        }
+        if let Some(ranks) = &self.ranks {
+            tracing::warn!("{ranks}");
+        }
+    }
+}
+
+/// Whether the training of `config` on the dataset of `context`, of which the manifest is read and no shard, fits this
+/// machine. Blocks.
+///
+/// # Errors
+/// As [`summarize`](super::summarize).
+pub fn fit(config: &TrainConfig, context: &Context) -> Result<Fit, Error> {
+    let layout = layout_of(config, context)?;
+    of_layout(config, &layout, &Machine::of(config, &context.group))
+}
+
+fn of_layout(config: &TrainConfig, layout: &Layout, machine: &Machine) -> Result<Fit, Error> {
+    let describe = |config: &TrainConfig| summary(config, layout, machine);
+    of(config, machine, &describe)
+}
+
+/// The same for any model that `describe` knows.
+///
+/// # Errors
+/// What `describe` says of `config`.
+pub(crate) fn of(
+    config: &TrainConfig,
+    machine: &Machine,
+    describe: &dyn Fn(&TrainConfig) -> Result<Summary, Error>,
+) -> Result<Fit, Error> {
+    let found = describe(config)?;
+    let needs = needs(&found, machine);
+    let advice = if needs.iter().any(Need::is_too_much) {
+        advice(config, &found, machine, describe)
+    } else {
+        Vec::new()
+    };
+    Ok(Fit {
+        needs,
+        advice,
+        ranks: (!found.same_bits).then(|| of_ranks(config, machine, describe)),
+    })
+}
+
+fn needs(summary: &Summary, machine: &Machine) -> Vec<Need> {
+    let memory = summary.memory;
+    let mut needs = vec![Need {
+        of: "memory",
+        bytes: memory.in_main() * machine.local_ranks as u64,
+        available_bytes: machine.memory_bytes,
+    }];
+    if summary.gpu {
+        needs.push(Need {
+            of: "GPU memory",
+            bytes: memory.on_gpu,
+            available_bytes: machine.gpu_memory_bytes,
+        });
+    }
+    needs
+}
+
+/// Changes that make it fit: each of the keys alone where that is enough, else both.
+fn advice(
+    config: &TrainConfig,
+    found: &Summary,
+    machine: &Machine,
+    describe: &dyn Fn(&TrainConfig) -> Result<Summary, Error>,
+) -> Vec<String> {
+    let fits = |config: &TrainConfig| {
+        let found = describe(config);
+        found.is_ok_and(|found| !needs(&found, machine).iter().any(Need::is_too_much))
+    };
+    let blocks = again(config, found, &fits);
+    let rows = micro_batch(config, found, &fits);
+    let blocks_told = |blocks: &[String]| {
+        let names: Vec<String> = blocks.iter().map(|name| format!("\"{name}\"")).collect();
+        format!("`train.model.checkpoint = [{}]`", names.join(", "))
+    };
+    let mut shared = config.clone();
+    shared.parallel.shard_optimizer = true;
+    let mut advice = Vec::new();
+    if machine.ranks > 1 && !config.parallel.shard_optimizer && fits(&shared) {
+        advice.push("set `train.parallel.shard_optimizer = true`: the same weights".to_owned());
+    }
+    advice.extend(blocks.map(|blocks| {
+        let key = blocks_told(&blocks);
+        format!("set {key}: the same weights, and more time for each step")
+    }));
+    advice.extend(rows.map(|rows| {
+        format!("set `train.micro_batch = {rows}`: sums are taken in another order, so the last bits of the weights change")
+    }));
+    if advice.is_empty() && !found.blocks.is_empty() {
+        let all = with_blocks(config, &["*".to_owned()]);
+        let rows = micro_batch(&all, found, &fits);
+        advice.extend(rows.map(|rows| {
+            let key = blocks_told(&["*".to_owned()]);
+            format!("set {key} and `train.micro_batch = {rows}`")
+        }));
+    }
+    advice
+}
+
+fn with_blocks(config: &TrainConfig, blocks: &[String]) -> TrainConfig {
+    let mut changed = config.clone();
+    changed.model.checkpoint = blocks.to_vec();
+    changed
+}
+
+/// The fewest blocks to compute again.
+fn again(
+    config: &TrainConfig,
+    found: &Summary,
+    fits: &dyn Fn(&TrainConfig) -> bool,
+) -> Option<Vec<String>> {
+    if !config.model.checkpoint.is_empty() {
+        return None;
+    }
+    let mut first = (1..=found.blocks.len()).map(|count| &found.blocks[..count]);
+    let blocks = first.find(|blocks| fits(&with_blocks(config, blocks)))?;
+    Some(if blocks.len() == found.blocks.len() {
+        vec!["*".to_owned()]
+    } else {
+        blocks.to_vec()
+    })
+}
+
+/// The largest power of two for `train.micro_batch`.
+fn micro_batch(
+    config: &TrainConfig,
+    found: &Summary,
+    fits: &dyn Fn(&TrainConfig) -> bool,
+) -> Option<u32> {
+    let below = u32::try_from(found.part_rows.saturating_sub(1)).unwrap_or(u32::MAX);
+    let most = below.checked_ilog2()?;
+    (0..=most).rev().map(|power| 1 << power).find(|rows| {
+        let mut changed = config.clone();
+        changed.micro_batch = Some(*rows);
+        fits(&changed)
+    })
+}
+
+/// What to set so that the ranks divide the parts of a batch.
+fn of_ranks(
+    config: &TrainConfig,
+    machine: &Machine,
+    describe: &dyn Fn(&TrainConfig) -> Result<Summary, Error>,
+) -> String {
+    let ranks = machine.ranks;
+    let told = format!(
+        "the {ranks} ranks do not divide the parts of a batch of {} rows, so the weights differ in their last bits from \
+         those of other numbers of ranks",
+        config.batch_size
+    );
+    if !ranks.is_power_of_two() {
+        let below = 1 << ranks.ilog2();
+        return format!(
+            "{told}; start {below} or {} ranks, a power of two",
+            2 * below
+        );
+    }
+    let same = |change: &dyn Fn(&mut TrainConfig)| {
+        let mut changed = config.clone();
+        change(&mut changed);
+        settings::check(&changed).is_ok() && describe(&changed).is_ok_and(|found| found.same_bits)
+    };
+    let parts = u32::try_from(ranks).unwrap_or(u32::MAX);
+    let by_parts = same(&|config| config.parallel.parts = parts);
+    let sizes = (0..=20).map(|power| 1_u32 << power);
+    let size = sizes
+        .filter(|size| *size > config.batch_size)
+        .find(|size| same(&|config| config.batch_size = *size));
+    let by_parts = by_parts.then(|| format!("`train.parallel.parts = {parts}`"));
+    let by_size = size.map(|size| format!("`train.batch_size = {size}`"));
+    let keys: Vec<String> = by_parts.into_iter().chain(by_size).collect();
+    if keys.is_empty() {
+        return format!("{told}; start fewer ranks");
+    }
+    format!("{told}; set {}", keys.join(" or "))
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::{
+        config::{ModelConfig, ModelKind},
+        manifest::{TargetKind, TokenType},
+    };
+
+    use super::*;
+
+    const TOKENS: Layout = Layout::Tokens {
+        id: TokenType::U16,
+        vocabulary: 64,
+    };
+
+    fn transformer() -> TrainConfig {
+        let model = ModelConfig {
+            r#type: ModelKind::Transformer,
+            layers: Some(4),
+            ..ModelConfig::default()
+        };
+        TrainConfig {
+            model,
+            batch_size: 64,
+            ..TrainConfig::default()
+        }
+    }
+
+    fn needed(config: &TrainConfig) -> u64 {
+        summary(config, &TOKENS, &Machine::ALONE)
+            .unwrap()
+            .memory
+            .total()
+    }
+
+    fn with_memory(memory_bytes: u64) -> Fit {
+        let machine = Machine {
+            memory_bytes: Some(memory_bytes),
+            ..Machine::ALONE
+        };
+        of_layout(&transformer(), &TOKENS, &machine).unwrap()
+    }
+
+    #[test]
+    fn what_fits_needs_no_advice_and_what_is_not_known_is_no_fault() {
+        let enough = with_memory(needed(&transformer()));
+        assert!(!enough.is_too_much() && enough.advice.is_empty());
+        let unknown = of_layout(&transformer(), &TOKENS, &Machine::ALONE).unwrap();
+        assert!(!unknown.is_too_much() && unknown.needs[0].available_bytes.is_none());
+    }
+
+    #[test]
+    fn advice_names_the_fewest_blocks_and_the_largest_micro_batch_that_fit() {
+        let mut two = transformer();
+        two.model.checkpoint = vec!["block.0".to_owned(), "block.1".to_owned()];
+        let fit = with_memory(needed(&two));
+        assert!(fit.is_too_much());
+        assert!(
+            fit.advice[0].contains("`train.model.checkpoint = [\"block.0\", \"block.1\"]`"),
+            "{fit:?}"
+        );
+        let mut four = transformer();
+        four.micro_batch = Some(4);
+        let fit = with_memory(needed(&four));
+        let told = fit
+            .advice
+            .iter()
+            .any(|a| a.contains("`train.micro_batch = 4`"));
+        assert!(told, "{fit:?}");
+    }
+
+    #[test]
+    fn both_keys_are_named_where_none_is_enough_and_nothing_where_both_are_not() {
+        let mut both = transformer();
+        both.model.checkpoint = vec!["*".to_owned()];
+        both.micro_batch = Some(1);
+        let fit = with_memory(needed(&both));
+        assert_eq!(fit.advice.len(), 1, "{fit:?}");
+        assert!(
+            fit.advice[0].contains("= [\"*\"]` and `train.micro_batch = 1`"),
+            "{fit:?}"
+        );
+        assert!(with_memory(1).advice.is_empty());
+    }
+
+    #[test]
+    fn ranks_are_told_to_share_the_state_of_the_optimizer() {
+        let mut shared = transformer();
+        shared.parallel.shard_optimizer = true;
+        let mut machine = Machine {
+            ranks: 4,
+            ..Machine::ALONE
+        };
+        let all = |config: &TrainConfig| summary(config, &TOKENS, &machine).unwrap().memory;
+        let [whole, share] = [all(&transformer()), all(&shared)];
+        assert_eq!(share.optimizer, whole.optimizer.div_ceil(4));
+        machine.memory_bytes = Some(share.total());
+        let fit = of_layout(&transformer(), &TOKENS, &machine).unwrap();
+        let told = fit.advice[0].contains("`train.parallel.shard_optimizer = true`");
+        assert!(told, "{fit:?}");
+    }
+
+    #[test]
+    fn ranks_that_do_not_divide_the_parts_are_told_what_to_set() {
+        let layout = Layout::Dense {
+            features: 4,
+            target: TargetKind::Regression,
+        };
+        let told = |ranks, batch_size| {
+            let machine = Machine {
+                ranks,
+                ..Machine::ALONE
+            };
+            let config = TrainConfig {
+                batch_size,
+                ..TrainConfig::default()
+            };
+            of_layout(&config, &layout, &machine).unwrap().ranks
+        };
+        assert_eq!(told(1, 64), None);
+        assert_eq!(told(4, 512), None);
+        let four = told(4, 64).unwrap();
+        let expected = "`train.parallel.parts = 4` or `train.batch_size = 512`";
+        assert!(four.contains(expected), "{four}");
+        let three = told(3, 512).unwrap();
+        assert!(three.contains("start 2 or 4 ranks"), "{three}");
+    }
+}

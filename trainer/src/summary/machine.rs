@@ -1,0 +1,126 @@
+//! What a training is computed with.
+
+use std::{fs, num::NonZero, path::Path, thread};
+
+use feedline_schemas::config::{DeviceChoice, TrainConfig};
+
+use crate::{device::Backend, parallel::Group};
+
+/// Who computes a training, and how much memory there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// Threads of a rank, for parts of batches.
+    pub threads: usize,
+    /// Ranks that share a batch, at least 1.
+    pub ranks: usize,
+    /// Those of them that are on this machine, at least 1.
+    pub local_ranks: usize,
+    /// Whether batches are computed on a GPU.
+    pub gpu: bool,
+    /// Bytes of main memory that can still be taken; `None` where it is not known.
+    pub memory_bytes: Option<u64>,
+    /// The same of the GPU.
+    pub gpu_memory_bytes: Option<u64>,
+}
+
+impl Machine {
+    /// One rank with one thread, and memory of which nothing is known.
+    pub const ALONE: Self = Self {
+        threads: 1,
+        ranks: 1,
+        local_ranks: 1,
+        gpu: false,
+        memory_bytes: None,
+        gpu_memory_bytes: None,
+    };
+
+    /// This machine, for a run of `group` with the device that `config` chooses. A GPU that is asked for and is not there
+    /// counts as one whose memory is not known.
+    #[must_use]
+    pub fn of(config: &TrainConfig, group: &Group) -> Self {
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        let backend = Backend::find(config.device, group.local_rank()).ok();
+        let asked = matches!(config.device, DeviceChoice::Cuda(_));
+        Self {
+            threads: group.threads_of(processors),
+            ranks: group.place().world,
+            local_ranks: group.local_ranks(),
+            gpu: backend
+                .as_ref()
+                .map_or(asked, |backend| backend.gpu.is_some()),
+            memory_bytes: available_memory(),
+            gpu_memory_bytes: backend.and_then(|backend| backend.memory_bytes),
+        }
+    }
+}
+
+/// Bytes of main memory that this process can still take: what the machine has available, or what the limits of its
+/// control groups leave; `None` where the system tells neither.
+#[must_use]
+pub fn available_memory() -> Option<u64> {
+    let read = |path: &Path| fs::read_to_string(path).ok();
+    let machine = read(Path::new("/proc/meminfo")).and_then(|text| of_machine(&text));
+    let group = read(Path::new("/proc/self/cgroup")).unwrap_or_default();
+    machine.into_iter().chain(of_groups(&group, &read)).min()
+}
+
+fn of_machine(meminfo: &str) -> Option<u64> {
+    let line = meminfo
+        .lines()
+        .find_map(|l| l.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kib << 10)
+}
+
+/// The least that a limit of the process's control group, or of one that it is in, leaves. A file that was read and can
+/// be dropped again is no use of memory.
+fn of_groups(groups: &str, read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let left = |folder: &Path| {
+        let number = |file| read(&folder.join(file))?.trim().parse::<u64>().ok();
+        let limit = number("memory.max")?;
+        let stat = read(&folder.join("memory.stat")).unwrap_or_default();
+        let files = stat.lines().find_map(|l| l.strip_prefix("inactive_file "));
+        let files = files.and_then(|text| text.parse().ok()).unwrap_or(0);
+        let used = number("memory.current").unwrap_or(0).saturating_sub(files);
+        Some(limit.saturating_sub(used))
+    };
+    let root = Path::new("/sys/fs/cgroup");
+    let folder = root.join(own);
+    let folders = folder.ancestors().take_while(|f| f.starts_with(root));
+    folders.filter_map(left).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_tells_what_is_available() {
+        let text = "MemTotal:  100 kB\nMemFree: 1 kB\nMemAvailable:      60 kB\n";
+        assert_eq!(of_machine(text), Some(60 << 10));
+        assert_eq!(of_machine("MemTotal: 100 kB\n"), None);
+    }
+
+    #[test]
+    fn the_narrowest_limit_of_the_groups_counts_without_files_that_can_be_dropped() {
+        let files = [
+            ("/sys/fs/cgroup/a/memory.max", "1000\n"),
+            ("/sys/fs/cgroup/a/memory.current", "400\n"),
+            (
+                "/sys/fs/cgroup/a/memory.stat",
+                "anon 100\ninactive_file 250\n",
+            ),
+            ("/sys/fs/cgroup/a/b/memory.max", "max\n"),
+            ("/sys/fs/cgroup/memory.max", "5000\n"),
+        ];
+        let read = |path: &Path| {
+            let found = files.iter().find(|(name, _)| Path::new(name) == path);
+            found.map(|(_, text)| (*text).to_owned())
+        };
+        assert_eq!(of_groups("0::/a/b\n", &read), Some(850));
+        assert_eq!(of_groups("0::/\n", &read), Some(5000));
+        assert_eq!(of_groups("0::/c\n", &|_| None), None);
+        assert_eq!(of_groups("", &read), None);
+    }
+}

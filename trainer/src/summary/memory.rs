@@ -1,0 +1,141 @@
+//! Where the bytes of a training go.
+
+use serde::Serialize;
+
+use crate::layers::{LayerFacts, Layout, PassSettings};
+
+/// Bytes of an f32.
+const NUMBER: u64 = 4;
+
+/// Bytes of a bf16 or f16.
+const SHORT: u64 = 2;
+
+/// Bytes that a rank takes to train, besides the loader's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Memory {
+    /// Parameters and buffers, and the copy of them that a step computes with.
+    pub parameters: u64,
+    /// The batch's gradient, one for each level of the tree in which parts are added, and two for each part that is
+    /// computed: the tensors' own, and the flat one made of them.
+    pub gradients: u64,
+    /// What the optimizer remembers.
+    pub optimizer: u64,
+    /// What the parts that are computed keep of their layers for the backward pass. An estimate: each layer's inputs as
+    /// it says, twice for the gradients that take their place, and the outputs that the loss is made of.
+    pub activations: u64,
+    /// The average of the weights, where one is kept.
+    pub average: u64,
+    /// The best weights so far.
+    pub best: u64,
+    /// The copy of weights, average and optimizer that is made while a checkpoint is written.
+    pub checkpoint: u64,
+    /// What of all this is on the GPU; 0 without one.
+    pub on_gpu: u64,
+}
+
+impl Memory {
+    /// All of it.
+    #[must_use]
+    pub const fn total(self) -> u64 {
+        self.parameters
+            + self.gradients
+            + self.optimizer
+            + self.activations
+            + self.average
+            + self.best
+            + self.checkpoint
+    }
+
+    /// What of it is in main memory.
+    #[must_use]
+    pub const fn in_main(self) -> u64 {
+        self.total() - self.on_gpu
+    }
+}
+
+/// What a rank computes at a time, and what it keeps.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work {
+    /// Parts of its batches, and the most rows of one.
+    pub(super) parts: [usize; 2],
+    pub(super) threads: usize,
+    pub(super) gpu: bool,
+    /// Whether 16 bits of a number are kept. The processor computes in f32 and keeps that too.
+    pub(super) short: bool,
+    /// Whether an average of the weights is kept.
+    pub(super) average: bool,
+    /// Numbers that the optimizer remembers.
+    pub(super) remembered: usize,
+}
+
+impl Work {
+    /// Parts that are computed at a time.
+    pub(super) fn at_a_time(&self) -> usize {
+        self.parts[0].min(self.threads.max(1))
+    }
+
+    pub(super) fn memory(&self, layout: &Layout, passes: &PassSettings) -> Memory {
+        let [all, rows] = self.parts;
+        let numbers = layout.len() as u64;
+        let set = numbers * NUMBER;
+        let parts = self.at_a_time() as u64;
+        let average = if self.average { set } else { 0 };
+        let optimizer = self.remembered as u64 * NUMBER;
+        let kept = kept(layout, passes) as u64 * if self.short { SHORT } else { NUMBER };
+        let outputs = layout
+            .facts()
+            .last()
+            .map_or(0, |l| l.output.iter().product::<usize>());
+        let of_row = 2 * kept + LOSS_SETS * outputs as u64 * NUMBER;
+        // Products in 16 bits multiply by copies of the weights.
+        let short_weights = if self.short {
+            parts * numbers * SHORT
+        } else {
+            0
+        };
+        let activations = parts * rows as u64 * of_row + short_weights;
+        let on_gpu = if self.gpu {
+            set + parts * set + activations
+        } else {
+            0
+        };
+        Memory {
+            parameters: 2 * set,
+            gradients: (1 + u64::from(all.max(1).ilog2()) + 2 * parts) * set,
+            optimizer,
+            activations,
+            average,
+            best: set,
+            checkpoint: set + average + optimizer,
+            on_gpu,
+        }
+    }
+}
+
+/// Copies of the outputs that a loss takes: themselves, their logarithms or differences, and the gradients.
+const LOSS_SETS: u64 = 3;
+
+/// Numbers per sample that are kept for the backward pass: of segments that are computed again, their inputs, and all
+/// that the largest of them keeps.
+fn kept(layout: &Layout, passes: &PassSettings) -> usize {
+    let of = |layers: &[LayerFacts]| layers.iter().map(|layer| layer.kept).sum::<usize>();
+    let again = layout.segments().iter().enumerate();
+    let again = again.filter_map(|(i, segment)| passes.again(i).then_some(segment));
+    let trained = passes.trained(layout);
+    let of_layer = |layer: &LayerFacts| {
+        let inside = |name: &str| {
+            name.strip_prefix(&layer.name)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        trained.iter().any(|parameter| inside(&parameter.name))
+    };
+    // No gradient goes below the first layer that is trained.
+    let first = layout.facts().iter().position(of_layer).unwrap_or(0);
+    let (mut kept, mut largest) = (of(&layout.facts()[first..]), 0);
+    for segment in again.filter(|segment| segment.layers.start >= first) {
+        let inside = of(&layout.facts()[segment.layers.clone()]);
+        kept = kept - inside + segment.input;
+        largest = largest.max(inside);
+    }
+    kept + largest
+}
