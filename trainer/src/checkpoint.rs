@@ -4,7 +4,8 @@
 //! `parameter.<name>`, `average.<name>` where an average of the weights is kept, `optimizer.all.<bucket>` for each bucket
 //! of the optimizer's state that is not empty, and `best.<name>` when the best weights are not the current ones.
 //! `best.safetensors` has the best weights as `parameter.<name>` and nothing else.
-//! `header_hash` covers the header, `tensor_hash` in it the tensors, so a changed byte anywhere that matters is seen.
+//! `header_hash` covers the header, `tensor_hash` in it the tensors, and the texts must be as they are written: any changed
+//! byte is seen.
 //!
 //! Where ranks hold the optimizer's state in shares, each writes its own beside it ([`state`]), and the header has the
 //! hashes.

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use feedline_schemas::{ContractError, checkpoint::CheckpointHeader, decode as decode_document};
+use feedline_schemas::{
+    ContractError, checkpoint::CheckpointHeader, decode as decode_document,
+    encode as encode_document,
+};
 use safetensors::{
     SafeTensors,
-    tensor::{Dtype, TensorView},
+    tensor::{Dtype, Metadata, TensorView},
 };
 
 use super::{
@@ -40,7 +43,12 @@ pub(crate) fn decode(url: &str, bytes: &[u8], expected: Expected<'_>) -> Result<
     };
     let file = SafeTensors::deserialize(bytes)
         .map_err(|e| damaged(format!("it is not a safetensors file: {e}")))?;
-    let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(|e| damaged(e.to_string()))?;
+    let (len, metadata) = SafeTensors::read_metadata(bytes).map_err(|e| damaged(e.to_string()))?;
+    if !is_as_written(&bytes[8..8 + len], &metadata) {
+        return Err(damaged(
+            "its list of tensors is not as it was written".into(),
+        ));
+    }
     let json = metadata
         .metadata()
         .as_ref()
@@ -54,6 +62,10 @@ pub(crate) fn decode(url: &str, bytes: &[u8], expected: Expected<'_>) -> Result<
     })?;
     if with_header_hash(header.clone()).header_hash != header.header_hash {
         return Err(damaged("its header does not match its hash".into()));
+    }
+    // Another text may say the same, and only what was written is taken.
+    if encode_document(&header) != json.as_bytes() {
+        return Err(damaged("its header is not as it was written".into()));
     }
     let tensors: BTreeMap<&str, TensorView<'_>> = file.iter().collect();
     let found = hash_of(tensors.iter().map(|(name, view)| (*name, view.data())));
@@ -83,6 +95,13 @@ pub(crate) fn decode(url: &str, bytes: &[u8], expected: Expected<'_>) -> Result<
             "it has a tensor `{name}` that the model has not"
         ))),
     }
+}
+
+/// Whether this is how a file begins that holds these tensors: their list, and spaces.
+fn is_as_written(text: &[u8], metadata: &Metadata) -> bool {
+    let list = serde_json::to_vec(metadata).expect("metadata has string keys");
+    let rest = text.strip_prefix(list.as_slice());
+    rest.is_some_and(|rest| rest.iter().all(|byte| *byte == b' '))
 }
 
 /// Takes tensors out of a file.

@@ -149,26 +149,20 @@ fn tensors_and_header_are_named_as_documented() {
 }
 
 #[test]
-fn every_changed_bit_is_refused_or_changes_nothing() {
+fn every_changed_bit_is_refused() {
     let (bytes, layout) = (full(), layout());
-    let whole = read("whole", &bytes, &layout).unwrap();
-    let mut harmless = 0;
+    read("whole", &bytes, &layout).unwrap();
     for position in 0..bytes.len() {
         for bit in 0..8 {
             let mut changed = bytes.clone();
             changed[position] ^= 1 << bit;
             match read("changed", &changed, &layout) {
-                // Such as a space of the JSON that became another kind of space.
-                Ok(snapshot) => {
-                    assert_eq!(snapshot, whole, "byte {position}, bit {bit}");
-                    harmless += 1;
-                }
                 Err(Error::Damaged { .. } | Error::Contract(_)) => {}
                 Err(error) => panic!("{error}"),
+                Ok(_) => panic!("byte {position}, bit {bit}"),
             }
         }
     }
-    assert!(harmless < bytes.len(), "{harmless}");
 }
 
 #[test]
