@@ -1,0 +1,106 @@
+//! How long a save stops training: a model of 25 million parameters with Adam, in the page cache of a local disk.
+//!
+//! `cargo bench -p feedline-trainer --bench save -- [STEPS [EVERY [BATCH]]]`, by default 60 steps of 256 rows with a
+//! checkpoint after every 10. The stall of a save is the time that training waits for it: for the copy of the numbers,
+//! and for the save before it where that is still under way. Figures are medians over saves and steps; the first save,
+//! which is waited for, is left out.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a failed step of the setup ends the bench"
+)]
+#![expect(clippy::print_stdout, reason = "results are for a person")]
+
+#[path = "../../loader/benches/support/arguments.rs"]
+mod arguments;
+#[expect(dead_code, reason = "tests use more of it")]
+#[path = "../tests/it/dataset.rs"]
+mod dataset;
+
+use std::{fs, sync::Arc};
+
+use arguments::Arguments;
+use feedline_schemas::{
+    config::{ModelConfig, TrainConfig},
+    progress::Silent,
+};
+use feedline_storage::{Store, StoreOptions, clock::SystemClock};
+use feedline_trainer::{Context, Group, Resume, train};
+use serde_json::Value;
+
+fn main() {
+    let given = Arguments::new();
+    let [steps, every, batch] = [
+        given.number(0, 60, 40),
+        given.number(1, 10, 10),
+        given.number(2, 256, 16),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let open = |name: &str| {
+        let path = folder.path().join(name);
+        Store::open(path.to_str().unwrap(), &StoreOptions::default()).unwrap()
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let rows = [steps * batch, 16, 16].map(|rows| usize::try_from(rows).unwrap());
+    runtime.block_on(dataset::publish_rows(
+        &open("dataset"),
+        dataset::Kind::Regression,
+        rows,
+    ));
+    let mut config = TrainConfig {
+        model: ModelConfig {
+            hidden: Some(vec![3072, 4096, 3072]),
+            ..ModelConfig::default()
+        },
+        batch_size: batch,
+        epochs: 1,
+        log_every: 1,
+        ..TrainConfig::default()
+    };
+    config.checkpoint.every_steps = every.into();
+    let report = train(
+        &config,
+        Resume::Fresh,
+        &Context {
+            dataset: open("dataset"),
+            runs: open("train"),
+            weights: None,
+            progress: Arc::new(Silent),
+            clock: Arc::new(SystemClock),
+            stop: Arc::default(),
+            group: Group::alone(),
+        },
+    )
+    .unwrap();
+    let text = fs::read_to_string(&report.metrics).unwrap();
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .filter(|line: &Value| line["kind"] == "step")
+        .collect();
+    let number = |line: &Value, key: &str| line[key].as_f64().unwrap();
+    let batch = f64::from(batch);
+    let step = median(lines.iter().map(|l| batch / number(l, "samples_per_s")));
+    let stalls = lines.iter().map(|line| number(line, "save_stall_s"));
+    let stalls: Vec<f64> = stalls.filter(|stall| *stall > 0.0).skip(1).collect();
+    let (saves, stall) = (stalls.len(), median(stalls.into_iter()));
+    println!(
+        "{} parameters, a step of {:.0} ms, {saves} saves of {:.1} ms",
+        report.parameters,
+        step * 1e3,
+        stall * 1e3
+    );
+    println!("save stall {:.2} % of step time", 100.0 * stall / step);
+    println!(
+        "save stall {:.3} % of training time, with a save every {every} steps",
+        100.0 * stall / (step * f64::from(every))
+    );
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
