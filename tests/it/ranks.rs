@@ -7,21 +7,9 @@ use std::{
     time::Duration,
 };
 
-use crate::support::{Finished, feedline, files, finish, pipeline, run, wait};
+use crate::support::{self, Finished, feedline, files, finish, run, wait};
 
-const PIPELINE: &str = r#"
-[pipeline]
-name = "together"
-root = "out"
-
-[[source]]
-name = "rows"
-type = "files"
-url = "rows.csv"
-
-[dataset]
-target = "y"
-
+const TRAINING: &str = r#"
 [train]
 model = { type = "mlp", hidden = [32], dropout = 0.1 }
 batch_size = 64
@@ -35,20 +23,7 @@ checkpoint = { every_steps = 7 }
 
 /// A folder with a dataset of 2,000 rows, and the name of the pipeline file in it.
 pub(crate) fn prepared() -> (tempfile::TempDir, &'static str) {
-    let folder = tempfile::tempdir().unwrap();
-    let mut csv = "a,b,y\n".to_owned();
-    for i in 0..2_000_u32 {
-        let (a, b) = (
-            f64::from(i * 37 % 101) / 50.0,
-            f64::from(i * 53 % 97) / 50.0,
-        );
-        csv += &format!("{a},{b},{}\n", 2.0 * a - b);
-    }
-    fs::write(folder.path().join("rows.csv"), csv).unwrap();
-    let file = pipeline(folder.path(), PIPELINE);
-    run(folder.path(), &["ingest", file]).expect(0);
-    run(folder.path(), &["shards", "build", file]).expect(0);
-    (folder, file)
+    support::prepared(2_000, |a, b| 2.0 * a - b, TRAINING)
 }
 
 /// What a training leaves that is the same each time: weights and checkpoints, byte by byte.

@@ -10,25 +10,13 @@ use std::{
     time::Duration,
 };
 
-use crate::support::{Random, feedline, pipeline, run, wait};
+use crate::support::{self, Random, feedline, wait};
 
 /// Steps between checkpoints.
 const EVERY: u64 = 3;
 
 /// Saves take about as long as the steps between them: seven megabytes.
-const PIPELINE: &str = r#"
-[pipeline]
-name = "saves"
-root = "out"
-
-[[source]]
-name = "rows"
-type = "files"
-url = "rows.csv"
-
-[dataset]
-target = "y"
-
+const TRAINING: &str = r#"
 [train]
 model = { type = "mlp", hidden = [768, 768] }
 batch_size = 16
@@ -39,16 +27,7 @@ checkpoint = { every_steps = 3 }
 "#;
 
 fn prepared() -> (tempfile::TempDir, &'static str) {
-    let folder = tempfile::tempdir().unwrap();
-    let mut csv = "a,b,y\n".to_owned();
-    for i in 0..2000_u32 {
-        csv += &format!("{},{},{}\n", i * 37 % 101, i * 53 % 97, i * 11 % 89);
-    }
-    fs::write(folder.path().join("rows.csv"), csv).unwrap();
-    let file = pipeline(folder.path(), PIPELINE);
-    run(folder.path(), &["ingest", file]).expect(0);
-    run(folder.path(), &["shards", "build", file]).expect(0);
-    (folder, file)
+    support::prepared(2_000, |a, b| 2.0 * a - b, TRAINING)
 }
 
 /// What is in the folder of checkpoints.

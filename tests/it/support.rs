@@ -190,3 +190,39 @@ pub(crate) fn pipeline(folder: &Path, text: &str) -> &'static str {
     fs::write(folder.join("pipeline.toml"), text).unwrap();
     "pipeline.toml"
 }
+
+/// A folder with a dataset of so many rows of `a`, `b` and `y`, which is `target` of both, and the name of the pipeline
+/// file in it. The file ends with `sections`; its root is the folder `out`.
+pub(crate) fn prepared(
+    rows: u32,
+    target: fn(f64, f64) -> f64,
+    sections: &str,
+) -> (tempfile::TempDir, &'static str) {
+    const ROWS: &str = r#"
+[pipeline]
+name = "rows"
+root = "out"
+
+[[source]]
+name = "rows"
+type = "files"
+url = "rows.csv"
+
+[dataset]
+target = "y"
+"#;
+    let folder = tempfile::tempdir().unwrap();
+    let mut csv = "a,b,y\n".to_owned();
+    for i in 0..rows {
+        let (a, b) = (
+            f64::from(i * 37 % 101) / 50.0,
+            f64::from(i * 53 % 97) / 50.0,
+        );
+        csv += &format!("{a},{b},{}\n", target(a, b));
+    }
+    fs::write(folder.path().join("rows.csv"), csv).unwrap();
+    let file = pipeline(folder.path(), &format!("{ROWS}{sections}"));
+    run(folder.path(), &["ingest", file]).expect(0);
+    run(folder.path(), &["shards", "build", file]).expect(0);
+    (folder, file)
+}

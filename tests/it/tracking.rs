@@ -5,21 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::support::{finish, pipeline, python, run};
+use crate::support::{self, finish, python, run};
 
-const PIPELINE: &str = r#"
-[pipeline]
-name = "tracked"
-root = "out"
-
-[[source]]
-name = "rows"
-type = "files"
-url = "rows.csv"
-
-[dataset]
-target = "y"
-
+const TRAINING: &str = r#"
 [train]
 model = { type = "mlp", hidden = [16] }
 batch_size = 32
@@ -30,20 +18,7 @@ log_every = 3
 
 /// A folder with a dataset of 600 rows, and the name of the pipeline file in it.
 fn prepared() -> (tempfile::TempDir, &'static str) {
-    let folder = tempfile::tempdir().unwrap();
-    let mut csv = "a,b,y\n".to_owned();
-    for i in 0..600_u32 {
-        let (a, b) = (
-            f64::from(i * 37 % 101) / 50.0,
-            f64::from(i * 53 % 97) / 50.0,
-        );
-        csv += &format!("{a},{b},{}\n", 2.0 * a - b);
-    }
-    fs::write(folder.path().join("rows.csv"), csv).unwrap();
-    let file = pipeline(folder.path(), PIPELINE);
-    run(folder.path(), &["ingest", file]).expect(0);
-    run(folder.path(), &["shards", "build", file]).expect(0);
-    (folder, file)
+    support::prepared(600, |a, b| 2.0 * a - b, TRAINING)
 }
 
 /// The folder of the only run.

@@ -2,21 +2,9 @@
 
 use std::{env, fs, time::Duration};
 
-use crate::support::{Random, files, kill_when, pipeline, run, start};
+use crate::support::{self, Random, files, kill_when, run, start};
 
-const PIPELINE: &str = r#"
-[pipeline]
-name = "tuned"
-root = "out"
-
-[[source]]
-name = "rows"
-type = "files"
-url = "rows.csv"
-
-[dataset]
-target = "y"
-
+const TRAINING: &str = r#"
 [train]
 model = { type = "mlp", hidden = [8] }
 batch_size = 32
@@ -40,20 +28,7 @@ values = [[4], [16], [16, 16]]
 
 /// A folder with a dataset of 600 rows, and the name of the pipeline file in it.
 fn prepared() -> (tempfile::TempDir, &'static str) {
-    let folder = tempfile::tempdir().unwrap();
-    let mut csv = "a,b,y\n".to_owned();
-    for i in 0..600_u32 {
-        let (a, b) = (
-            f64::from(i * 37 % 101) / 50.0,
-            f64::from(i * 53 % 97) / 50.0,
-        );
-        csv += &format!("{a},{b},{}\n", 2.0 * a - b * a);
-    }
-    fs::write(folder.path().join("rows.csv"), csv).unwrap();
-    let file = pipeline(folder.path(), PIPELINE);
-    run(folder.path(), &["ingest", file]).expect(0);
-    run(folder.path(), &["shards", "build", file]).expect(0);
-    (folder, file)
+    support::prepared(600, |a, b| 2.0 * a - b * a, TRAINING)
 }
 
 /// Kills of the story below: few in CI, as many as the environment says elsewhere.
