@@ -1,19 +1,21 @@
 //! The launcher, with ranks that are shell scripts.
 
 use std::{
+    path::Path,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::Duration,
 };
 
 use feedline_schemas::{config::ParallelConfig, report::TrainReport};
-use feedline_storage::clock::Clock;
+use feedline_storage::clock::{Clock, SystemClock};
 
 use super::{Order, RankError};
 
 /// 4 s, by the clock that they have here.
 const SILENCE_S: u64 = 16;
 
-/// A clock that goes on by 200 ms whenever somebody looks.
+/// A clock that goes on by 200 ms whenever somebody looks: for tests in which ranks are waited for in vain. Word from ranks
+/// makes it go faster, so that nothing else may hang on it.
 #[derive(Debug, Default)]
 struct Fast(AtomicU64);
 
@@ -27,8 +29,8 @@ impl Clock for Fast {
     }
 }
 
-/// What ranks can say, for a script.
-fn words() -> String {
+/// What ranks can say and do, for a script. They `meet` in the folder `at`.
+fn words(at: &Path) -> String {
     let report = TrainReport {
         steps: 7,
         ..TrainReport::default()
@@ -47,8 +49,10 @@ late() {{ {late}; }}
 disk() {{ {disk}; }}
 key() {{ {key}; }}
 stopped() {{ {stopped}; }}
+meet() {{ : >"{at}/$RANK"; until [ $(ls "{at}" | wc -l) = $WORLD_SIZE ]; do sleep 0.01; done; }}
 echo 'words of a library'
 "#,
+        at = at.display(),
         late = failed("rank 1 failed", 1, false, true, r#"[1,"waited for it"]"#),
         disk = failed("the disk is full", 1, false, true, "null"),
         key = failed("cannot use `train.x`", 2, false, false, "null"),
@@ -58,26 +62,35 @@ echo 'words of a library'
 
 /// What comes of `ranks` scripts, and the exit code.
 fn launch(ranks: usize, restarts: u64, script: &str) -> (Result<TrainReport, String>, u8) {
-    launch_until(&AtomicBool::new(false), ranks, restarts, script)
+    launch_by(
+        &SystemClock,
+        &AtomicBool::new(false),
+        ranks,
+        restarts,
+        script,
+    )
 }
 
-fn launch_until(
+fn launch_by(
+    clock: &dyn Clock,
     stop: &AtomicBool,
     ranks: usize,
     restarts: u64,
     script: &str,
 ) -> (Result<TrainReport, String>, u8) {
+    let folder = tempfile::tempdir().unwrap();
+    let words = words(folder.path());
     let order = Order {
         program: "/bin/sh".into(),
         ranks,
-        arguments: vec!["-c".into(), format!("{}{script}", words()).into()],
+        arguments: vec!["-c".into(), format!("{words}{script}").into()],
         parallel: ParallelConfig {
             restarts,
             silence_seconds: SILENCE_S,
             ..ParallelConfig::default()
         },
     };
-    match order.carry_out(false, 1, stop, &Fast::default()) {
+    match order.carry_out(false, 1, stop, clock) {
         Ok(report) => (Ok(report), 0),
         Err(error) => {
             let code = error.downcast_ref::<RankError>().unwrap().code;
@@ -86,8 +99,8 @@ fn launch_until(
     }
 }
 
-fn failed(ranks: usize, script: &str) -> String {
-    let (result, code) = launch(ranks, 0, script);
+fn failed(clock: &dyn Clock, ranks: usize, script: &str) -> String {
+    let (result, code) = launch_by(clock, &AtomicBool::new(false), ranks, 0, script);
     assert_eq!(code, 1);
     result.unwrap_err()
 }
@@ -96,18 +109,26 @@ fn failed(ranks: usize, script: &str) -> String {
 fn the_report_is_that_of_the_first_rank() {
     let script = "at 1 0; if [ $RANK = 0 ]; then done_; else sed 1q >/dev/null; fi";
     // The others do not end by themselves.
-    let (report, code) = launch(3, 0, script);
+    let (report, code) = launch_by(&Fast::default(), &AtomicBool::new(false), 3, 0, script);
     assert_eq!((report.unwrap().steps, code), (7, 0));
 }
 
 #[test]
 fn a_killed_rank_is_named_with_where_all_were() {
-    let error = failed(2, "at 5 0; [ $RANK = 1 ] && kill -9 $$; late");
+    let error = failed(
+        &SystemClock,
+        2,
+        "at 5 0; meet; [ $RANK = 1 ] && kill -9 $$; late",
+    );
     let expected = "rank `1` failed: it was killed by signal 9; last known: rank 0 at step 5, computing, exchange 9; rank 1 at \
                     step 5, computing, exchange 9; not started again: `train.parallel.restarts` is 0; `--resume` goes on \
                     from the newest checkpoint";
     assert_eq!(error, expected);
-    let error = failed(2, "at 5 0; [ $RANK = 1 ] && exit 101; late");
+    let error = failed(
+        &SystemClock,
+        2,
+        "at 5 0; meet; [ $RANK = 1 ] && exit 101; late",
+    );
     assert!(
         error.contains("rank `1` failed: it ended with exit code 101 and gave"),
         "{error}"
@@ -117,6 +138,7 @@ fn a_killed_rank_is_named_with_where_all_were() {
 #[test]
 fn a_silent_rank_is_named() {
     let error = failed(
+        &Fast::default(),
         2,
         "while at 5 0; do [ $RANK = 1 ] && kill -STOP $$; sleep 0.02; done",
     );
@@ -129,6 +151,7 @@ fn a_silent_rank_is_named() {
 #[test]
 fn a_rank_that_hangs_and_shows_life_is_named_by_the_others() {
     let error = failed(
+        &Fast::default(),
         2,
         "at 5 0; [ $RANK = 0 ] && late || while at 5 0; do sleep 0.02; done",
     );
@@ -137,7 +160,11 @@ fn a_rank_that_hangs_and_shows_life_is_named_by_the_others() {
 
 #[test]
 fn a_reason_of_its_own_counts_more_than_what_others_say() {
-    let error = failed(3, "at 5 0; [ $RANK = 2 ] && disk || late");
+    let error = failed(
+        &SystemClock,
+        3,
+        "at 5 0; meet; [ $RANK = 2 ] && disk || late",
+    );
     assert!(
         error.contains("rank `2` failed: the disk is full; last known"),
         "{error}"
@@ -173,10 +200,10 @@ fn a_stop_is_passed_on_and_the_first_rank_may_take_its_time() {
     let stop = AtomicBool::new(true);
     let script = "at 5 0; dd bs=1 count=1 2>/dev/null >/dev/null; [ $RANK = 0 ] && \
                   for i in 1 2 3 4 5 6 7 8 9; do at 5 0; sleep 0.05; done; stopped";
-    let (error, code) = launch_until(&stop, 3, 9, script);
+    let (error, code) = launch_by(&Fast::default(), &stop, 3, 9, script);
     assert_eq!((error.unwrap_err().as_str(), code), ("interrupted", 1));
     // What fails meanwhile is not started again.
-    let (error, _) = launch_until(&stop, 2, 9, "at 5 0; kill -9 $$");
+    let (error, _) = launch_by(&Fast::default(), &stop, 2, 9, "at 5 0; kill -9 $$");
     assert!(
         error
             .unwrap_err()
