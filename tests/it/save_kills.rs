@@ -1,12 +1,15 @@
 //! A training killed while it saves: the newest checkpoint that is there loads, and it is not old.
-//! `FEEDLINE_SAVE_KILLS` says how many kills; 5 without it.
+//! `FEEDLINE_SAVE_KILLS` says how many kills must hit one; 5 without it.
 
 use std::{
     fs::{self, File},
     io::{Read as _, Write as _},
     net::{TcpListener, TcpStream},
+    panic::{self, AssertUnwindSafe},
     path::{Path, PathBuf},
     process::{Child, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
     time::Duration,
 };
 
@@ -69,6 +72,26 @@ fn steps_taken(port: u16) -> Option<u64> {
     line?.parse().ok()
 }
 
+/// Does `until` while the process is asked again and again for the steps that it has taken; the last answer.
+fn counting_steps(port: u16, until: impl FnOnce()) -> u64 {
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let counter = scope.spawn(|| {
+            let mut taken = 0;
+            while !over.load(Ordering::Relaxed) {
+                taken = steps_taken(port).unwrap_or(taken);
+                wait(Duration::from_millis(2));
+            }
+            taken
+        });
+        let ended = panic::catch_unwind(AssertUnwindSafe(until));
+        over.store(true, Ordering::Relaxed);
+        let taken = counter.join().unwrap();
+        ended.unwrap_or_else(|failure| panic::resume_unwind(failure));
+        taken
+    })
+}
+
 /// A training, and the file that it tells its story in.
 fn training(folder: &Path, file: &str, port: u16) -> (Child, PathBuf) {
     let story = folder.join("story.txt");
@@ -100,8 +123,10 @@ fn the_newest_checkpoint_loads_after_a_kill_during_a_save_and_is_at_most_two_int
     let port = listener.local_addr().unwrap().port();
     drop(listener);
     let mut random = Random(7);
-    let (mut in_saves, mut oldest, mut expected) = (0, 0, 0);
-    for kill in 0..kills {
+    let (mut all, mut in_saves, mut oldest, mut expected) = (0, 0, 0, 0);
+    // Kills are spread over the time that a write takes, found out from those that came too late.
+    let mut longest_us = 10_000;
+    while in_saves < kills {
         let before = saved(folder.path()).newest;
         let (mut child, story) = training(folder.path(), file, port);
         assert_eq!(before, expected, "a kill took a checkpoint away");
@@ -109,27 +134,33 @@ fn the_newest_checkpoint_loads_after_a_kill_during_a_save_and_is_at_most_two_int
             assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
             wait(Duration::from_millis(1));
         }
-        if kill > 0 {
-            assert_eq!(resumed(&story), Some(before), "after kill {kill}");
+        if all > 0 {
+            assert_eq!(resumed(&story), Some(before), "after kill {all}");
         }
-        wait(Duration::from_micros(random.below(60_000)));
-        let mut taken = 0;
-        // Until a save is under way, for a while.
-        for _ in 0..100 {
-            taken = steps_taken(port).unwrap_or(taken);
-            if !saved(folder.path()).begun.is_empty() {
-                break;
+        let taken = counting_steps(port, || {
+            while saved(folder.path()).begun.is_empty() {
+                assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
             }
-        }
-        child.kill().unwrap();
+            wait(Duration::from_micros(random.below(longest_us)));
+            child.kill().unwrap();
+        });
         assert!(!child.wait().unwrap().success());
         let left = saved(folder.path());
-        in_saves += u64::from(!left.begun.is_empty());
+        if left.begun.is_empty() {
+            longest_us = (longest_us * 9 / 10).max(100);
+        } else {
+            longest_us += 500;
+            in_saves += 1;
+        }
         left.begun
             .iter()
             .for_each(|path| fs::remove_file(path).unwrap());
         oldest = oldest.max(taken.saturating_sub(left.newest));
         expected = left.newest;
+        all += 1;
+        if all % 50 == 0 {
+            eprintln!("{all} kills, {in_saves} of them in a save");
+        }
     }
     let (mut child, story) = training(folder.path(), file, port);
     while resumed(&story).is_none() {
@@ -140,7 +171,7 @@ fn the_newest_checkpoint_loads_after_a_kill_during_a_save_and_is_at_most_two_int
     child.wait().unwrap();
     assert_eq!(resumed(&story), Some(expected));
     eprintln!(
-        "{kills} kills, {in_saves} of them while a checkpoint was being written; the newest was at most {oldest} steps \
+        "{all} kills, {in_saves} of them while a checkpoint was being written; the newest was at most {oldest} steps \
          old, checkpoints are {EVERY} apart"
     );
     assert!(oldest <= 2 * EVERY, "{oldest} steps");
