@@ -143,6 +143,7 @@ impl Engine {
 
     /// The same, with batches cut like this.
     pub(crate) fn with_cut(self, cut: Cut) -> Self {
+        let cut = cut.of_model(self.model.layout());
         Self { cut, ..self }
     }
 

@@ -251,6 +251,7 @@ pub(crate) fn cut(config: &TrainConfig, place: Place) -> Cut {
     Cut {
         least: config.parallel.parts as usize,
         rows_max: config.micro_batch.map_or(usize::MAX, |rows| rows as usize),
+        whole: config.batch_size as usize,
         place,
         ..Cut::BY_SHAPE
     }

@@ -17,6 +17,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use super::sections::InOrder;
 use crate::{
     data::{Inputs, Samples},
+    layers::Layout,
     model::Shape,
     parallel::Place,
 };
@@ -98,7 +99,7 @@ impl Workers {
 /// How batches are cut into parts.
 ///
 /// A global batch has a number of parts that is a power of two and follows from its shape, with borders at
-/// `floor(part * rows / parts)`. Where the ranks divide the parts, each rank has so many whole ones, since its rows begin at
+/// `floor(part * rows / parts)`; the short batch at the end of an epoch has as many as the others. Where the ranks divide the parts, each rank has so many whole ones, since its rows begin at
 /// `floor(rank * rows / ranks)`. Where they do not, each cuts its own rows as if they were a batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
@@ -108,6 +109,8 @@ pub(crate) struct Cut {
     pub(crate) by_shape: bool,
     /// Most rows of a part, at least 1.
     pub(crate) rows_max: usize,
+    /// Rows of a global batch: a smaller one has as many parts, so that ranks which divide those of one divide those of all.
+    pub(crate) whole: usize,
     /// Whose parts.
     pub(crate) place: Place,
 }
@@ -118,8 +121,17 @@ impl Cut {
         least: 1,
         by_shape: true,
         rows_max: usize::MAX,
+        whole: 0,
         place: Place::ALONE,
     };
+
+    /// The same for a model with this layout. One that normalises over its parts would make noise of a short batch in as
+    /// many of them.
+    pub(crate) fn of_model(self, layout: &Layout) -> Self {
+        let normalises = layout.len() > layout.trained_len();
+        let whole = if normalises { 0 } else { self.whole };
+        Self { whole, ..self }
+    }
 
     /// Fewest parts of a batch of `rows`, a power of two.
     pub(crate) fn least(self, rows: usize) -> usize {
@@ -129,6 +141,7 @@ impl Cut {
 
     /// Parts of a global batch of `rows`, where the ranks divide them; so many then whatever the ranks, and the same bits.
     pub(crate) fn shared(self, shape: Shape, rows: usize, parameters: usize) -> Option<usize> {
+        let rows = rows.max(self.whole);
         let parts = self.count(shape, rows, parameters, self.least(rows));
         parts.is_multiple_of(self.place.world).then_some(parts)
     }
@@ -299,6 +312,20 @@ mod tests {
                 assert_eq!(together, alone, "{rows} rows on {world} ranks");
             }
         }
+    }
+
+    #[test]
+    fn a_short_batch_has_the_parts_of_a_whole_one() {
+        let x = vec![0.0; 228];
+        let parts = |whole| {
+            let samples = Samples::of_rows(&x, 1, Targets::Numbers(&x));
+            let cut = Cut {
+                whole,
+                ..Cut::BY_SHAPE
+            };
+            cut.parts(samples, 10).len()
+        };
+        assert_eq!([parts(0), parts(228), parts(512)], [1, 1, 4]);
     }
 
     #[test]

@@ -95,7 +95,23 @@ pub(crate) fn of(
     Ok(Fit {
         needs,
         advice,
-        ranks: (!found.same_bits).then(|| of_ranks(config, machine, describe)),
+        ranks: if found.same_bits {
+            of_short_batch(&found, machine)
+        } else {
+            Some(of_ranks(config, machine, describe))
+        },
+    })
+}
+
+/// What ranks do to the short batch at the end of an epoch, of a model that normalises over the parts of a batch.
+fn of_short_batch(found: &Summary, machine: &Machine) -> Option<String> {
+    let ranks = machine.ranks;
+    (found.buffers > 0 && ranks > 1).then(|| {
+        format!(
+            "the model normalises over parts of a batch, and a batch at the end of an epoch with fewer rows may have fewer \
+             parts than the {ranks} ranks: where `train.batch_size` does not divide the rows of the training split, the \
+             weights differ in their last bits from those of other numbers of ranks"
+        )
     })
 }
 
@@ -238,7 +254,7 @@ fn of_ranks(
 #[cfg(test)]
 mod tests {
     use feedline_schemas::{
-        config::{ModelConfig, ModelKind},
+        config::{ModelConfig, ModelKind, NormKind},
         manifest::{TargetKind, TokenType},
     };
 
@@ -355,6 +371,23 @@ mod tests {
         };
         assert_eq!(told(1, 64), None);
         assert_eq!(told(4, 512), None);
+        let config = TrainConfig {
+            model: ModelConfig {
+                norm: Some(NormKind::Batch),
+                ..ModelConfig::default()
+            },
+            batch_size: 512,
+            ..TrainConfig::default()
+        };
+        let normalised = |ranks| {
+            let machine = Machine {
+                ranks,
+                ..Machine::ALONE
+            };
+            of_layout(&config, &layout, &machine).unwrap().ranks
+        };
+        assert_eq!(normalised(1), None);
+        assert!(normalised(2).unwrap().contains("normalises over parts"));
         let four = told(4, 64).unwrap();
         let expected = "`train.parallel.parts = 4` or `train.batch_size = 512`";
         assert!(four.contains(expected), "{four}");

@@ -50,7 +50,8 @@ pub struct Summary {
     pub precision: Precision,
     /// Ranks that share a batch.
     pub ranks: u64,
-    /// Whether the weights of as many ranks have the bits that one rank would give.
+    /// Whether the weights of as many ranks have the bits that one rank would give, short batches of a model that normalises
+    /// over them apart.
     pub same_bits: bool,
     /// Whether it is computed on a GPU.
     pub gpu: bool,
@@ -99,8 +100,9 @@ pub(crate) fn of_model(
     } else {
         1
     };
+    let cut = cut(config, machine).of_model(layout);
     let work = memory::Work {
-        parts: cut(config, machine).of_rank(shape, config.batch_size as usize, layout.len()),
+        parts: cut.of_rank(shape, config.batch_size as usize, layout.len()),
         threads: if machine.gpu { 1 } else { machine.threads },
         gpu: machine.gpu,
         short: machine.gpu && config.precision != Precision::F32,
@@ -116,9 +118,7 @@ pub(crate) fn of_model(
         blocks: layout.segments().iter().map(|s| s.name.clone()).collect(),
         precision: config.precision,
         ranks: machine.ranks as u64,
-        same_bits: cut(config, machine)
-            .shared(shape, rows, layout.len())
-            .is_some(),
+        same_bits: cut.shared(shape, rows, layout.len()).is_some(),
         gpu: machine.gpu,
         part_rows: work.parts[1] as u64,
         parts: work.at_a_time() as u64,
