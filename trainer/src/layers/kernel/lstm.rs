@@ -12,6 +12,7 @@ use macerator::{AutoArch, Simd, WithSimd};
 use super::{
     Kernel, Operand, apply, contiguous,
     math::{sigmoid, tanh},
+    product::Packed,
     shape, tensor,
 };
 
@@ -63,20 +64,22 @@ impl Kernel<4> for Lstm {
         let mut gates = Flex::float_matmul(flat(&x, [rows * steps, from]), input.clone());
         let mut cells = vec![0.0; rows * steps * width];
         let mut states = vec![0.0; rows * steps * width];
-        let mut before: Option<FlexTensor> = None;
+        let packed = Packed::of(state.storage(), [width, 4 * width]);
+        let mut recurrent = vec![0.0; rows * 4 * width];
+        let mut after = vec![0.0; rows * width];
         for step in 0..steps {
-            let recurrent = before.map(|before| Flex::float_matmul(before, state.clone()));
-            let mut after = vec![0.0; rows * width];
+            if step > 0 {
+                packed.multiply(&after, &mut recurrent);
+            }
             AutoArch::new().dispatch(Forward {
                 place: Place { step, steps, width },
                 gates: gates.storage_mut(),
-                recurrent: recurrent.as_ref().map(FlexTensor::storage),
+                recurrent: &recurrent,
                 bias: bias.storage(),
                 cells: &mut cells,
                 states: &mut states,
                 after: &mut after,
             });
-            before = Some(tensor(after, [rows, width]));
         }
         let states = tensor(states, [rows, steps, width]);
         let kept = Kept {
@@ -98,25 +101,27 @@ impl Kernel<4> for Lstm {
         let gradient = contiguous(gradient);
         let [rows, steps, from] = shape(&kept.x);
         let [_, _, width] = shape(&kept.states);
-        let [input, state] = kept.weights.map(turned);
+        let [input, state] = kept.weights;
+        let packed = Packed::of_turned(state.storage(), [width, 4 * width]);
         let mut gates = kept.gates;
         let zeros = vec![0.0; width];
         let mut of_cells = vec![0.0; rows * width];
-        let mut after: Option<FlexTensor> = None;
+        let mut of_states = vec![0.0; rows * width];
+        let mut of_gates = vec![0.0; rows * 4 * width];
         for step in (0..steps).rev() {
-            let mut of_gates = vec![0.0; rows * 4 * width];
             AutoArch::new().dispatch(Backward {
                 place: Place { step, steps, width },
                 gradient: gradient.storage(),
-                of_states: after.as_ref().map(FlexTensor::storage),
+                of_states: &of_states,
                 cells: kept.cells.storage(),
                 of_cells: &mut of_cells,
                 gates: gates.storage_mut(),
                 of_gates: &mut of_gates,
                 zeros: &zeros,
             });
-            let of_gates = tensor(of_gates, [rows, 4 * width]);
-            after = (step > 0).then(|| Flex::float_matmul(of_gates, state.clone()));
+            if step > 0 {
+                packed.multiply(&of_gates, &mut of_states);
+            }
         }
         // What were gates are their gradients now.
         let of_gates = gates;
@@ -126,7 +131,7 @@ impl Kernel<4> for Lstm {
         let before = shifted(kept.states.storage(), steps * width, width);
         let before = turned(tensor(before, [rows * steps, width]));
         let of_x = wanted[0].then(|| {
-            let of_x = Flex::float_matmul(of_gates.clone(), input);
+            let of_x = Flex::float_matmul(of_gates.clone(), turned(input));
             of_x.reshape([rows, steps, from].into())
         });
         [
@@ -167,8 +172,8 @@ struct Forward<'a> {
     place: Place,
     /// Products of the inputs, which become the gates.
     gates: &'a mut [f32],
-    /// Product of the states before, `[rows, 4 width]`; `None` at the first step.
-    recurrent: Option<&'a [f32]>,
+    /// Product of the states before, `[rows, 4 width]`.
+    recurrent: &'a [f32],
     bias: &'a [f32],
     cells: &'a mut [f32],
     states: &'a mut [f32],
@@ -188,11 +193,9 @@ impl WithSimd for Forward<'_> {
             for (gate, bias) in gates.iter_mut().zip(self.bias) {
                 *gate += bias;
             }
-            if let Some(recurrent) = self.recurrent {
-                let recurrent = &recurrent[row * 4 * width..(row + 1) * 4 * width];
-                for (gate, recurrent) in gates.iter_mut().zip(recurrent) {
-                    *gate += recurrent;
-                }
+            let recurrent = &self.recurrent[row * 4 * width..(row + 1) * 4 * width];
+            for (gate, recurrent) in gates.iter_mut().zip(recurrent) {
+                *gate += recurrent;
             }
             let (sigmoids, rest) = gates.split_at_mut(2 * width);
             let (candidates, outputs) = rest.split_at_mut(width);
@@ -226,8 +229,8 @@ struct Backward<'a> {
     place: Place,
     /// Of all states, `[rows, steps, width]`.
     gradient: &'a [f32],
-    /// Of the states after this step, by the step that follows; `None` at the last.
-    of_states: Option<&'a [f32]>,
+    /// Of the states after this step, by the step that follows, `[rows, width]`.
+    of_states: &'a [f32],
     cells: &'a [f32],
     /// Of the cells after this step, which become those of the cells before it.
     of_cells: &'a mut [f32],
@@ -250,10 +253,7 @@ impl WithSimd for Backward<'_> {
             let gates = &mut self.gates[4 * begin..4 * (begin + width)];
             let cells = &self.cells[begin..begin + width];
             let gradient = &self.gradient[begin..begin + width];
-            let of_states = match self.of_states {
-                Some(of_states) => &of_states[row * width..(row + 1) * width],
-                None => &self.zeros[..width],
-            };
+            let of_states = &self.of_states[row * width..(row + 1) * width];
             let before = match place.step {
                 0 => &self.zeros[..width],
                 _ => &self.cells[begin - width..begin],

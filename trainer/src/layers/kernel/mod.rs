@@ -6,7 +6,7 @@
 //!
 //! Loops are compiled for several instruction sets, and the widest one that the machine has is taken when the program
 //! runs. They neither add in another order nor fuse a product with a sum, so the set does not change the bits; matrix
-//! products are the library's. Nothing here starts a thread.
+//! products are the library's but for those of a recurrent layer's steps. Nothing here starts a thread.
 
 mod attention;
 mod convolution;
@@ -15,6 +15,7 @@ mod lstm;
 mod math;
 mod norm;
 mod pool;
+mod product;
 
 use std::fmt::Debug;
 
