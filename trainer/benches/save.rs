@@ -2,8 +2,8 @@
 //!
 //! `cargo bench -p feedline-trainer --bench save -- [STEPS [EVERY [BATCH]]]`, by default 60 steps of 256 rows with a
 //! checkpoint after every 10. The stall of a save is the time that training waits for it: for the copy of the numbers,
-//! and for the save before it where that is still under way. Figures are medians over saves and steps; the first save,
-//! which is waited for, is left out.
+//! and for the save before it where that is still under way. The copy is made beside the next step, so that one is also
+//! compared with the others. Figures are medians over saves and steps; the first save, which is waited for, is left out.
 #![expect(
     clippy::unwrap_used,
     reason = "a failed step of the setup ends the bench"
@@ -82,7 +82,13 @@ fn main() {
         .collect();
     let number = |line: &Value, key: &str| line[key].as_f64().unwrap();
     let batch = f64::from(batch);
-    let step = median(lines.iter().map(|l| batch / number(l, "samples_per_s")));
+    let seconds: Vec<f64> = lines
+        .iter()
+        .map(|l| batch / number(l, "samples_per_s"))
+        .collect();
+    let step = median(seconds.iter().copied());
+    let interval = usize::try_from(every).unwrap();
+    let after = median(seconds[2 * interval..].iter().copied().step_by(interval));
     let stalls = lines.iter().map(|line| number(line, "save_stall_s"));
     let stalls: Vec<f64> = stalls.filter(|stall| *stall > 0.0).skip(1).collect();
     let (saves, stall) = (stalls.len(), median(stalls.into_iter()));
@@ -93,6 +99,10 @@ fn main() {
         stall * 1e3
     );
     println!("save stall {:.2} % of step time", 100.0 * stall / step);
+    println!(
+        "the step after a save takes {:.1} % longer than others",
+        100.0 * (after / step - 1.0)
+    );
     println!(
         "save stall {:.3} % of training time, with a save every {every} steps",
         100.0 * stall / (step * f64::from(every))

@@ -29,7 +29,7 @@ use feedline_storage::Listed;
 pub(crate) use self::{
     decode::{Expected, decode},
     encode::{Frozen, Numbers},
-    saver::{Job, Saved, Saver, Snapshots},
+    saver::{Due, Live, Saved, Saver, Snapshots},
     state::StateFile,
 };
 use crate::{

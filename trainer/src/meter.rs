@@ -114,6 +114,11 @@ impl Meter {
         self.last = now;
     }
 
+    /// Of the time that the next step counts as computing, so much was spent on waiting for a copy for a checkpoint.
+    pub(crate) fn stalled(&mut self, waited: Duration) {
+        self.window.saving += waited;
+    }
+
     /// Rates and times since the last call.
     #[expect(clippy::cast_precision_loss, reason = "row counts are far below 2^53")]
     pub(crate) fn take_window(&mut self) -> Window {

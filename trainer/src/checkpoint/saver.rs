@@ -1,7 +1,7 @@
 //! Writes checkpoints in the background, at most one at a time.
 //!
-//! Training stops for the copy of the numbers only, which goes into memory that is used again for the next one. A second
-//! checkpoint waits for the first.
+//! The numbers are copied while the next step is computed, which does not change them, into memory that is used again for
+//! the next checkpoint. A second checkpoint waits for the first.
 
 use std::sync::{Arc, atomic::AtomicBool};
 
@@ -30,6 +30,23 @@ pub(crate) struct Snapshots {
     state: Vec<Numbers>,
 }
 
+/// Numbers that training goes on to change.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Live<'a> {
+    pub(crate) parameters: &'a [f32],
+    pub(crate) average: Option<&'a [f32]>,
+    /// Of the optimizer; none where ranks hold it in shares.
+    pub(crate) state: &'a [StateBucket],
+}
+
+/// What [`Live`] numbers were.
+#[derive(Debug)]
+pub(crate) struct Copied {
+    parameters: Numbers,
+    average: Option<Numbers>,
+    state: Vec<(String, Numbers)>,
+}
+
 impl Snapshots {
     /// Copies the optimizer's state.
     pub(crate) fn copy_state(&mut self, state: &[StateBucket]) -> Vec<(String, Numbers)> {
@@ -40,21 +57,14 @@ impl Snapshots {
             .collect()
     }
 
-    /// Copies what else training goes on to change. `state` and `best` are not copied.
-    pub(crate) fn copy(
-        &mut self,
-        header: CheckpointHeader,
-        parameters: &[f32],
-        state: Vec<(String, Numbers)>,
-        average: Option<&[f32]>,
-        best: Option<Numbers>,
-    ) -> Frozen {
-        Frozen {
-            header,
-            parameters: copied(&mut self.parameters, parameters),
-            state,
-            average: average.map(|average| copied(&mut self.average, average)),
-            best,
+    /// Copies everything.
+    pub(crate) fn copy(&mut self, live: Live<'_>) -> Copied {
+        Copied {
+            parameters: copied(&mut self.parameters, live.parameters),
+            average: live
+                .average
+                .map(|average| copied(&mut self.average, average)),
+            state: self.copy_state(live.state),
         }
     }
 }
@@ -94,6 +104,40 @@ pub(crate) struct Saved {
     pub(crate) best: Option<Step>,
     /// What went wrong.
     pub(crate) failure: Option<Error>,
+}
+
+/// A [`Job`] that lacks the numbers.
+#[derive(Debug)]
+pub(crate) struct Due {
+    pub(crate) log: Option<Arc<LogFile>>,
+    pub(crate) state: Option<StateFile>,
+    /// Header and best weights of the checkpoint, where there is a new one.
+    pub(crate) checkpoint: Option<(CheckpointHeader, Option<Numbers>)>,
+    pub(crate) best: Option<Frozen>,
+}
+
+impl Due {
+    /// Whether there are numbers to copy.
+    pub(crate) const fn copies(&self) -> bool {
+        self.checkpoint.is_some()
+    }
+
+    /// With the numbers, where there are some.
+    pub(crate) fn with(self, copied: Option<Copied>) -> Job {
+        let checkpoint = self.checkpoint.zip(copied);
+        Job {
+            log: self.log,
+            state: self.state,
+            checkpoint: checkpoint.map(|((header, best), copied)| Frozen {
+                header,
+                parameters: copied.parameters,
+                state: copied.state,
+                average: copied.average,
+                best,
+            }),
+            best: self.best,
+        }
+    }
 }
 
 impl Job {

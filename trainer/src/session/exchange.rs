@@ -2,14 +2,15 @@
 
 use std::{collections::BTreeMap, sync::atomic::Ordering, time::Duration};
 
+use feedline_storage::clock::Clock;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{Session, Watch, shares};
+use super::{Session, Watch, saving::live, shares, sharing::Sharing};
 use crate::{
     data::{Batch, Data, Samples},
-    engine::Computed,
+    engine::{Computed, Engine, sections::Sections},
     error::Error,
-    parallel::{Phase, Wire},
+    parallel::{Phase, Ranks, Wire},
     random::Stream,
 };
 
@@ -22,9 +23,60 @@ pub(super) struct RowsOfAll {
     pub(super) origins: Vec<u64>,
 }
 
+/// How the exchange of a gradient went.
+#[derive(Debug, Default)]
+struct Exchanged {
+    failed: Option<Error>,
+    /// Time for it alone.
+    waited: Duration,
+    /// Time beside the backward pass.
+    hidden: Duration,
+}
+
+/// A loss and its gradient, of which the ranks exchange the sections meanwhile.
+fn exchanging(
+    engine: &Engine,
+    bucket: &[f32],
+    samples: Samples<'_>,
+    randomness: (Stream, f64),
+    gradient: &mut [f32],
+    sections: &Sections,
+    (ranks, sharing, clock): (&Ranks, &Sharing, &dyn Clock),
+) -> (Computed, Exchanged) {
+    let mut failed = None;
+    let mut spent = Duration::ZERO;
+    let exchange = |section, values: &mut [f32]| {
+        if failed.is_none() {
+            let begun = clock.monotonic();
+            let first = sections.range(section).start;
+            failed = sharing.reduce(ranks, first, values).err();
+            spent += clock.monotonic().saturating_sub(begun);
+        }
+    };
+    let mut all_computed = Duration::ZERO;
+    let done = || all_computed = clock.monotonic();
+    let overlapped = Some((exchange, done));
+    let computed = engine.loss_and_sections(
+        bucket,
+        samples,
+        randomness,
+        gradient,
+        sections.clone(),
+        overlapped,
+    );
+    let waited = clock.monotonic().saturating_sub(all_computed);
+    let exchanged = Exchanged {
+        failed,
+        waited,
+        hidden: spent.saturating_sub(waited),
+    };
+    (computed, exchanged)
+}
+
 impl<D: Data> Session<'_, D> {
     /// Computes this rank's rows of a batch, whose loss is multiplied by `loss_scale`. Ranks exchange each section of the
-    /// gradient as soon as all of them have it, while the backward pass goes on in the layers before.
+    /// gradient as soon as all of them have it, while the backward pass goes on in the layers before. A checkpoint that is
+    /// due begins meanwhile.
     pub(super) fn compute(
         &mut self,
         samples: Samples<'_>,
@@ -34,37 +86,51 @@ impl<D: Data> Session<'_, D> {
         let seed = self.plan.settings.config().seed;
         let randomness = (Stream::dropout(seed, self.position.step), loss_scale);
         let Watch { ranks, clock, .. } = self.watch;
-        let gradient = &mut self.gradient;
-        if !ranks.are_many() {
-            let computed =
-                self.engine
-                    .loss_and_gradient(&self.bucket, samples, randomness, gradient);
-            return Ok(computed);
-        }
-        let mut failed = None;
-        let mut spent = Duration::ZERO;
-        let exchange = |section, values: &mut [f32]| {
-            if failed.is_none() {
-                let begun = clock.monotonic();
-                let first = self.sections.range(section).start;
-                failed = self.sharing.reduce(ranks, first, values).err();
-                spent += clock.monotonic().saturating_sub(begun);
+        let due = self.saving.due.take();
+        let mut work = || {
+            let (engine, bucket) = (&self.engine, &self.bucket);
+            let gradient = &mut self.gradient;
+            if ranks.are_many() {
+                let over = (ranks, &self.sharing, clock);
+                exchanging(
+                    engine,
+                    bucket,
+                    samples,
+                    randomness,
+                    gradient,
+                    &self.sections,
+                    over,
+                )
+            } else {
+                let computed = engine.loss_and_gradient(bucket, samples, randomness, gradient);
+                (computed, Exchanged::default())
             }
         };
-        let mut all_computed = Duration::ZERO;
-        let done = || all_computed = clock.monotonic();
-        let computed = self.engine.loss_and_sections(
-            &self.bucket,
-            samples,
-            randomness,
-            gradient,
-            self.sections.clone(),
-            Some((exchange, done)),
-        );
-        let waited = clock.monotonic().saturating_sub(all_computed);
-        self.meter.exchanged(waited);
-        self.meter.hidden(spent.saturating_sub(waited));
-        match failed {
+        let (computed, exchanged) = match due {
+            Some(due) => {
+                let live = live(&self.bucket, self.average.as_ref(), &self.optimizer, &due);
+                let snapshots = &mut self.saving.snapshots;
+                let copies = due.copies();
+                let mut copied = None;
+                let (done, found) = rayon::in_place_scope(|scope| {
+                    if copies {
+                        scope.spawn(|_| copied = Some(snapshots.copy(live)));
+                    }
+                    let found = work();
+                    (clock.monotonic(), found)
+                });
+                self.meter.stalled(clock.monotonic().saturating_sub(done));
+                self.saving.saver.start(due.with(copied));
+                found
+            }
+            None => work(),
+        };
+        if !ranks.are_many() {
+            return Ok(computed);
+        }
+        self.meter.exchanged(exchanged.waited);
+        self.meter.hidden(exchanged.hidden);
+        match exchanged.failed {
             Some(error) => Err(error),
             None => self.exchange(computed),
         }

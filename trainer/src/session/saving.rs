@@ -11,12 +11,14 @@ use feedline_schemas::{
 use super::{Session, Watch, shares};
 use crate::{
     average::Average,
-    checkpoint::{Checkpoints, Frozen, Job, Numbers, Saved, Saver, Snapshot, Snapshots, StateFile},
+    checkpoint::{
+        Checkpoints, Due, Frozen, Live, Numbers, Saved, Saver, Snapshot, Snapshots, StateFile,
+    },
     data::Data,
     error::Error,
     guard,
     log::{Line, MetricsLog},
-    optimizer::StateBucket,
+    optimizer::{Optimizer, StateBucket},
     parallel::Phase,
     plan::Position,
 };
@@ -24,14 +26,34 @@ use crate::{
 /// Waits between the tries of a checkpoint that must not be missed: the first, the last, and one before leaving.
 const WAITS_MS: [u64; 5] = [100, 200, 400, 800, 1600];
 
+/// What a checkpoint that is due copies.
+pub(super) fn live<'a>(
+    bucket: &'a [f32],
+    average: Option<&'a Average>,
+    optimizer: &'a Optimizer,
+    due: &Due,
+) -> Live<'a> {
+    let whole = due
+        .checkpoint
+        .as_ref()
+        .is_some_and(|(header, _)| header.state_shards.is_empty());
+    Live {
+        parameters: bucket,
+        average: average.map(Average::weights),
+        state: if whole { optimizer.state() } else { &[] },
+    }
+}
+
 /// Says why a checkpoint cannot be used, if so.
 type Usable<'c> = &'c dyn Fn(&Snapshot) -> Result<(), String>;
 
 /// What is written, and what is durable.
 #[derive(Debug)]
 pub(super) struct Saving {
-    saver: Saver,
-    snapshots: Snapshots,
+    pub(super) saver: Saver,
+    pub(super) snapshots: Snapshots,
+    /// A checkpoint whose numbers the next step copies while it computes.
+    pub(super) due: Option<Due>,
     /// Step and epoch of the newest checkpoint that is durable.
     durable: Option<(Step, Epoch)>,
     /// Step of the best weights that this process has written.
@@ -46,6 +68,7 @@ impl Saving {
         Self {
             saver,
             snapshots: Snapshots::default(),
+            due: None,
             durable: None,
             best_written: None,
             state: None,
@@ -170,7 +193,7 @@ impl<D: Data> Session<'_, D> {
         some.then(|| checkpoints.read(&bytes)).transpose()
     }
 
-    /// Begins to write a checkpoint, once the one before it is written; the first one is waited for, so that a folder that
+    /// Has the next step begin to write a checkpoint of what is now, once the one before it is written; the first one is waited for, so that a folder that
     /// cannot be written to is known at once. A later one that fails is an alarm, and the next one is another try.
     ///
     /// # Errors
@@ -189,8 +212,7 @@ impl<D: Data> Session<'_, D> {
         if self.saving.durable.is_none() {
             self.save_now()?;
         } else {
-            let job = self.job();
-            self.saving.saver.start(job);
+            self.saving.due = Some(self.due());
         }
         self.meter.saved(begun, self.watch.clock.monotonic());
         Ok(())
@@ -261,8 +283,11 @@ impl<D: Data> Session<'_, D> {
         Ok(())
     }
 
-    /// Waits for the write that is under way, and says so when it failed.
+    /// Waits for the write that is under way or due, and says so when it failed.
     pub(super) fn settle(&mut self) {
+        if let Some(due) = self.saving.due.take() {
+            self.begin(due);
+        }
         let Some(saved) = self.saving.saver.wait(self.watch.stop) else {
             return;
         };
@@ -283,8 +308,8 @@ impl<D: Data> Session<'_, D> {
     fn save_now(&mut self) -> Result<(), Error> {
         let mut waits = WAITS_MS.iter();
         loop {
-            let job = self.job();
-            self.saving.saver.start(job);
+            let due = self.due();
+            self.begin(due);
             let saved = self.saving.saver.wait(self.watch.stop);
             let Some(error) = saved.and_then(|saved| self.saving.heard(saved, self.watch)) else {
                 return Ok(());
@@ -299,30 +324,27 @@ impl<D: Data> Session<'_, D> {
         }
     }
 
+    /// Copies the numbers of what is to be written, and begins to write it.
+    fn begin(&mut self, due: Due) {
+        let live = live(&self.bucket, self.average.as_ref(), &self.optimizer, &due);
+        let copied = due.copies().then(|| self.saving.snapshots.copy(live));
+        self.saving.saver.start(due.with(copied));
+    }
+
     /// What is to be written now.
-    fn job(&mut self) -> Job {
+    fn due(&self) -> Due {
         let at = (self.position.step, self.position.epoch);
         let is_new = self.saving.durable != Some(at);
         let (file, hashes) = self.saving.state.clone().unzip();
         let leads = self.watch.ranks.leads();
         let checkpoint = (is_new && leads).then(|| {
-            let state = match file {
-                Some(_) => Vec::new(),
-                None => self.saving.snapshots.copy_state(self.optimizer.state()),
-            };
             let header = CheckpointHeader {
                 state_shards: hashes.unwrap_or_default(),
                 ..self.plan.header(&self.position)
             };
-            self.saving.snapshots.copy(
-                header,
-                &self.bucket,
-                state,
-                self.average.as_ref().map(Average::weights),
-                self.best.clone(),
-            )
+            (header, self.best.clone())
         });
-        Job {
+        Due {
             log: leads.then(|| self.log.file()),
             state: file.filter(|_| is_new),
             checkpoint,
