@@ -92,8 +92,11 @@ fn counting_steps(port: u16, until: impl FnOnce()) -> u64 {
     })
 }
 
-/// A training, and the file that it tells its story in.
-fn training(folder: &Path, file: &str, port: u16) -> (Child, PathBuf) {
+/// A training, the file that it tells its story in, and the port that it answers on.
+fn training(folder: &Path, file: &str) -> (Child, PathBuf, u16) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
     let story = folder.join("story.txt");
     let listen = format!("train.metrics_listen=127.0.0.1:{port}");
     let child = feedline(folder)
@@ -103,7 +106,13 @@ fn training(folder: &Path, file: &str, port: u16) -> (Child, PathBuf) {
         .stderr(File::create(&story).unwrap())
         .spawn()
         .unwrap();
-    (child, story)
+    (child, story, port)
+}
+
+fn assert_runs(child: &mut Child, story: &Path) {
+    let ended = child.try_wait().unwrap();
+    let told = || fs::read_to_string(story).unwrap();
+    assert!(ended.is_none(), "it ended by itself, {ended:?}: {}", told());
 }
 
 /// The step that a process has gone on from.
@@ -119,19 +128,16 @@ fn the_newest_checkpoint_loads_after_a_kill_during_a_save_and_is_at_most_two_int
     let asked = std::env::var_os("FEEDLINE_SAVE_KILLS");
     let kills: u64 = asked.map_or(5, |text| text.to_str().unwrap().parse().unwrap());
     let (folder, file) = prepared();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    drop(listener);
-    let mut random = Random(7);
+    let mut random = Random(kills);
     let (mut all, mut in_saves, mut oldest, mut expected) = (0, 0, 0, 0);
     // Kills are spread over the time that a write takes, found out from those that came too late.
     let mut longest_us = 10_000;
     while in_saves < kills {
         let before = saved(folder.path()).newest;
-        let (mut child, story) = training(folder.path(), file, port);
+        let (mut child, story, port) = training(folder.path(), file);
         assert_eq!(before, expected, "a kill took a checkpoint away");
         while saved(folder.path()).newest <= before {
-            assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+            assert_runs(&mut child, &story);
             wait(Duration::from_millis(1));
         }
         if all > 0 {
@@ -139,7 +145,7 @@ fn the_newest_checkpoint_loads_after_a_kill_during_a_save_and_is_at_most_two_int
         }
         let taken = counting_steps(port, || {
             while saved(folder.path()).begun.is_empty() {
-                assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+                assert_runs(&mut child, &story);
             }
             wait(Duration::from_micros(random.below(longest_us)));
             child.kill().unwrap();
@@ -162,9 +168,9 @@ fn the_newest_checkpoint_loads_after_a_kill_during_a_save_and_is_at_most_two_int
             eprintln!("{all} kills, {in_saves} of them in a save");
         }
     }
-    let (mut child, story) = training(folder.path(), file, port);
+    let (mut child, story, _) = training(folder.path(), file);
     while resumed(&story).is_none() {
-        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        assert_runs(&mut child, &story);
         wait(Duration::from_millis(1));
     }
     child.kill().unwrap();
