@@ -238,8 +238,11 @@ fn on_each(workers: &[ThreadPool], work: &(dyn Fn() + Sync)) {
 
 #[cfg(test)]
 mod tests {
+    use feedline_schemas::config::{ModelConfig, NormKind, TrainConfig};
+
     use super::*;
     use crate::data::Targets;
+    use crate::models;
 
     const ROWS: Shape = Shape::Rows { features: 1 };
 
@@ -326,6 +329,30 @@ mod tests {
             cut.parts(samples, 10).len()
         };
         assert_eq!([parts(0), parts(228), parts(512)], [1, 1, 4]);
+    }
+
+    #[test]
+    fn a_short_batch_of_a_model_that_normalises_keeps_its_own_parts() {
+        let cut = Cut {
+            whole: 512,
+            ..Cut::BY_SHAPE
+        };
+        for (norm, whole) in [(NormKind::Layer, 512), (NormKind::Batch, 0)] {
+            let model = ModelConfig {
+                norm: Some(norm),
+                ..ModelConfig::default()
+            };
+            let config = TrainConfig {
+                model,
+                ..TrainConfig::default()
+            };
+            let model = models::build(&models::filled(&config), ROWS, 1);
+            assert_eq!(
+                cut.of_model(model.unwrap().layout()).whole,
+                whole,
+                "{norm:?}"
+            );
+        }
     }
 
     #[test]

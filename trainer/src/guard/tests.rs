@@ -252,3 +252,35 @@ fn batches_left_out_are_counted_in_a_window() {
     assert_eq!(found, [true, true, false, true, false]);
     assert_eq!(state.skipped_in_all, 3);
 }
+
+#[test]
+fn weights_that_went_back_have_the_updates_they_had() {
+    let then = GuardState {
+        dropped: 3,
+        ..GuardState::default()
+    };
+    let state = GuardState {
+        dropped: 5,
+        ..GuardState::default()
+    };
+    let (to, step) = (Step::new(40), Step::new(60));
+    let back = went_back(&state, then, to, step);
+    assert_eq!(step.get() - back.dropped, to.get() - 3);
+}
+
+#[test]
+fn no_checkpoint_within_a_spike_is_one_to_go_back_to() {
+    let config = GuardConfig {
+        spike_factor: 3.0,
+        ..GuardConfig::default()
+    };
+    let mut state = GuardState {
+        spikes: vec![9.0],
+        ..GuardState::default()
+    };
+    planned(&config, &mut state, Step::new(4));
+    assert_eq!(state.candidate, None);
+    state.spikes.clear();
+    planned(&config, &mut state, Step::new(5));
+    assert_eq!(state.candidate, Some(Step::new(5)));
+}

@@ -43,6 +43,18 @@ fn a_checkpoint_that_fails_is_an_alarm_and_training_goes_on() {
 }
 
 #[test]
+fn a_checkpoint_that_is_due_is_written_though_no_step_follows() {
+    let store = Store::memory();
+    let toy = regression(64).with_fault(Fault::DieAt(8));
+    let error = train(&config(), &toy, Resume::Fresh, &store).unwrap_err();
+    assert!(matches!(error, Error::Runtime(_)), "{error}");
+    let newest = "checkpoints/step-00000008.safetensors";
+    let found = contents(&store);
+    let names: Vec<&String> = found.keys().collect();
+    assert!(found.keys().any(|path| path.ends_with(newest)), "{names:?}");
+}
+
+#[test]
 fn a_lost_last_checkpoint_is_tried_again_and_one_that_stays_lost_ends_the_run() {
     let (files, expected) = undisturbed(&config(), &regression(64));
     for path in ["step-00000012", "best.safetensors", "metrics.jsonl"] {
