@@ -1,5 +1,6 @@
 //! Settings of the way from an encoded picture to pixels.
 
+use feedline_picture::PictureLimits;
 use serde::{Deserialize, Serialize};
 
 use super::{Augment, MixConfig};
@@ -69,32 +70,6 @@ const fn usual_ratio() -> [f32; 2] {
     [3.0 / 4.0, 4.0 / 3.0]
 }
 
-/// Limits that a picture's header is held to before any of it is decoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct PictureLimits {
-    /// Most encoded bytes, 1 to 1 GiB. Default 64 MiB.
-    pub encoded_bytes: u32,
-    /// Most pixels of a side, 1 to 16,384. Default 16,384.
-    pub side: u32,
-    /// Most pixels, 1 to 268,435,456. Default 64 million.
-    pub pixels: u64,
-    /// Most bytes that decoding may take, by a bound computed from the header: 3 a pixel for a baseline JPEG, up to 12
-    /// for a progressive one, 7 to 20 for PNG and WebP. Each decoding thread may take as much. Default 512 MiB.
-    pub decoder_bytes: u64,
-}
-
-impl Default for PictureLimits {
-    fn default() -> Self {
-        Self {
-            encoded_bytes: 64 << 20,
-            side: 1 << 14,
-            pixels: 64_000_000,
-            decoder_bytes: 512 << 20,
-        }
-    }
-}
-
 impl PictureConfig {
     /// The usual settings for training: a random resized crop, mirrored half of the time.
     #[must_use]
@@ -131,12 +106,7 @@ impl PictureConfig {
             augment: Vec::new(),
             scaled_decoding: true,
             mix: None,
-            limits: PictureLimits {
-                encoded_bytes: 64 << 20,
-                side: 1 << 14,
-                pixels: 64_000_000,
-                decoder_bytes: 512 << 20,
-            },
+            limits: PictureLimits::DEFAULT,
         }
     }
 

@@ -6,12 +6,10 @@
 
 use std::ops::Range;
 
+use feedline_picture::rounding::{narrow, whole};
 use serde::{Deserialize, Serialize};
 
-use super::{
-    SampleRandom, config,
-    rounding::{narrow, whole},
-};
+use super::{SampleRandom, config};
 use crate::Error;
 
 /// How pictures of a batch are mixed.

@@ -2,7 +2,8 @@
 
 use std::thread;
 
-use super::rounding::narrow;
+use feedline_picture::rounding::narrow;
+
 use crate::Error;
 
 /// Turns u8 RGB `[pictures, height, width, 3]` into f32 `[pictures, 3, height, width]`: `(v / 255 - mean) / std` of

@@ -1,6 +1,6 @@
 //! Affine changes: rotation, shear, translation.
 
-use crate::picture::rounding::whole;
+use feedline_picture::rounding::whole;
 
 /// Maps the centre of an output pixel to a place in the input: `x' = a x + b y + c`, `y' = d x + e y + f`, in pixels,
 /// with pixel (0, 0) from 0 to 1.

@@ -5,13 +5,11 @@ mod colour;
 mod flip;
 mod randaugment;
 
+use feedline_picture::rounding::{narrow, whole};
 use serde::{Deserialize, Serialize};
 
 use self::affine::{Affine, transform};
-use super::{
-    SampleRandom, config,
-    rounding::{narrow, whole},
-};
+use super::{SampleRandom, config};
 use crate::Error;
 
 /// Operations of [`SampleRandom`] before this number belong to the crop.

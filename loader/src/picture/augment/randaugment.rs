@@ -5,7 +5,7 @@ use super::{
     affine::{Affine, transform},
     colour,
 };
-use crate::picture::rounding::narrow;
+use feedline_picture::rounding::narrow;
 
 const OPERATIONS: u32 = 14;
 

@@ -14,13 +14,16 @@ use super::{
     decode::patched,
     segments::{EOI, JpegHeader},
 };
-use crate::picture::{Decoded, PictureConfig, PictureError, crop::Wanted, room};
+use crate::{
+    PictureError, Region,
+    scratch::{Decoded, room},
+};
 
 const MOST_SCANS: c_int = 64;
 
 /// A libjpeg-turbo decompressor of one thread.
 #[derive(Debug)]
-pub(in crate::picture) struct Turbo(raw::tjhandle);
+pub(crate) struct Turbo(raw::tjhandle);
 
 // SAFETY: a handle has no ties to the thread that made it, and `&mut self` keeps two threads from using it at once.
 unsafe impl Send for Turbo {}
@@ -77,17 +80,16 @@ impl Turbo {
         })
     }
 
-    /// Decodes what `wanted` needs into `pixels`.
+    /// Decodes what `region` needs into `pixels`.
     pub(super) fn decode(
         &mut self,
         encoded: &[u8],
         jpeg: &JpegHeader,
-        wanted: &Wanted,
-        config: &PictureConfig,
+        region: &Region,
         (copy, pixels): (&mut Vec<u8>, &mut Vec<u8>),
     ) -> Result<Decoded, PictureError> {
-        let eighths = wanted.eighths(config);
-        let rows = super::decode::rows(jpeg, wanted.bottom());
+        let eighths = region.eighths();
+        let rows = super::decode::rows(jpeg, region.bottom());
         let bytes = patched(encoded, jpeg, rows, &EOI, copy);
         // SAFETY: `bytes` is readable for its length during the call, and the library keeps no pointer to it.
         self.check(unsafe {
@@ -107,7 +109,7 @@ impl Turbo {
         };
         // SAFETY: the handle is live; the call stores two numbers.
         self.check(unsafe { raw::tj3SetScalingFactor(self.0, factor) })?;
-        let part = self.region(jpeg, rows, wanted, eighths)?;
+        let part = self.region(jpeg, rows, region, eighths)?;
         let pixels = room(pixels, part.bytes());
         // SAFETY: `bytes` is readable for its length. The library writes `part.height` rows of `part.width` pixels of
         // three bytes, as set above for a header that it has read from the same bytes; `pixels` is as long as that.
@@ -130,7 +132,7 @@ impl Turbo {
         &self,
         jpeg: &JpegHeader,
         rows: u16,
-        wanted: &Wanted,
+        wanted: &Region,
         eighths: u32,
     ) -> Result<Decoded, PictureError> {
         let scaled = |side: u32| (side * eighths).div_ceil(8);

@@ -9,17 +9,17 @@ use fast_image_resize::{
     pixels::U8x3,
 };
 
-use super::{
-    Decoded, PictureConfig, PictureError, Scratch, crop::Wanted, orientation::Orientation,
+use crate::{
+    Orientation, PictureError, Region,
     rounding::whole,
+    scratch::{Decoded, Scratch},
 };
 
-/// Resizes the wanted part of what was decoded to `out`, turned upright.
-pub(super) fn resize(
+/// Resizes the region's part of what was decoded to `out`, turned upright.
+pub(crate) fn resize(
     decoded: &Decoded,
-    wanted: &Wanted,
+    region: &Region,
     turn: Orientation,
-    config: &PictureConfig,
     scratch: &mut Scratch,
     out: &mut [u8],
 ) -> Result<(), PictureError> {
@@ -31,15 +31,15 @@ pub(super) fn resize(
     } = scratch;
     let upright = turn == Orientation::default();
     let (width, height) = if turn.transpose {
-        (config.height, config.width)
+        (region.target.height, region.target.width)
     } else {
-        (config.width, config.height)
+        (region.target.width, region.target.height)
     };
     if upright {
-        return run(resizer, pixels, decoded, wanted, (width, height), out);
+        return run(resizer, pixels, decoded, region, (width, height), out);
     }
     turned.resize(out.len(), 0);
-    run(resizer, pixels, decoded, wanted, (width, height), turned)?;
+    run(resizer, pixels, decoded, region, (width, height), turned)?;
     turn.apply(turned, width as usize, out);
     Ok(())
 }
@@ -48,7 +48,7 @@ fn run(
     resizer: &mut Resizer,
     pixels: &[u8],
     decoded: &Decoded,
-    wanted: &Wanted,
+    region: &Region,
     (width, height): (u32, u32),
     out: &mut [u8],
 ) -> Result<(), PictureError> {
@@ -64,11 +64,11 @@ fn run(
     let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Bilinear));
     let scale = f64::from(decoded.eighths) / 8.0;
     let (left, top) = (
-        wanted.left * scale - f64::from(decoded.left),
-        wanted.top * scale - f64::from(decoded.top),
+        region.left * scale - f64::from(decoded.left),
+        region.top * scale - f64::from(decoded.top),
     );
-    let (box_width, box_height) = (wanted.width * scale, wanted.height * scale);
-    let result: Result<(), ResizeError> = if wanted.sees_beside || decoded.eighths != 8 {
+    let (box_width, box_height) = (region.width * scale, region.height * scale);
+    let result: Result<(), ResizeError> = if region.sees_beside || decoded.eighths != 8 {
         // A box computed in floating point may leave the picture by a rounding error.
         let left = left.clamp(0.0, f64::from(source.width()) - 1e-6);
         let top = top.clamp(0.0, f64::from(source.height()) - 1e-6);

@@ -3,15 +3,15 @@
 /// How the stored rows and columns of a picture relate to the upright ones: the upright pixel (x, y) is the stored
 /// pixel (x, y), or (y, x) where `transpose`, counted from the right where `flip_x` and from the bottom where `flip_y`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Orientation {
-    pub(super) transpose: bool,
-    pub(super) flip_x: bool,
-    pub(super) flip_y: bool,
+pub struct Orientation {
+    pub(crate) transpose: bool,
+    pub(crate) flip_x: bool,
+    pub(crate) flip_y: bool,
 }
 
 impl Orientation {
     /// From the EXIF value 1 to 8; others, which files in the wild have, mean upright.
-    pub(super) const fn from_exif(value: u16) -> Self {
+    pub(crate) const fn from_exif(value: u16) -> Self {
         let (transpose, flip_x, flip_y) = match value {
             2 => (false, true, false),
             3 => (false, true, true),
@@ -30,7 +30,7 @@ impl Orientation {
     }
 
     /// Writes the upright picture of `stored`, RGB with `width` columns, to `upright`. Both have the same length.
-    pub(super) fn apply(self, stored: &[u8], width: usize, upright: &mut [u8]) {
+    pub(crate) fn apply(self, stored: &[u8], width: usize, upright: &mut [u8]) {
         let height = stored.len() / (width * 3);
         let upright_width = if self.transpose { height } else { width };
         for (y, row) in upright.chunks_exact_mut(upright_width * 3).enumerate() {
@@ -51,7 +51,7 @@ impl Orientation {
 
 /// The orientation in EXIF data (TIFF, "Exif Version 2.32", tag 0x0112 of the first directory), 1 where there is none
 /// or the data are damaged: many programs write broken EXIF, and the pixels are good all the same.
-pub(super) fn exif_orientation(tiff: &[u8]) -> u16 {
+pub(crate) fn exif_orientation(tiff: &[u8]) -> u16 {
     find_orientation(tiff).unwrap_or(1)
 }
 

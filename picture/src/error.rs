@@ -54,19 +54,19 @@ impl PictureError {
         }
     }
 
-    pub(super) fn truncated(reason: impl Into<String>) -> Self {
+    pub(crate) fn truncated(reason: impl Into<String>) -> Self {
         Self::Truncated {
             reason: reason.into(),
         }
     }
 
-    pub(super) fn unsupported(reason: impl Into<String>) -> Self {
+    pub(crate) fn unsupported(reason: impl Into<String>) -> Self {
         Self::Unsupported {
             reason: reason.into(),
         }
     }
 
-    pub(super) fn corrupt(reason: impl Into<String>) -> Self {
+    pub(crate) fn corrupt(reason: impl Into<String>) -> Self {
         Self::Corrupt {
             reason: reason.into(),
         }

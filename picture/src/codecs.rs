@@ -10,15 +10,14 @@ use image::{
     codecs::{png::PngDecoder, webp::WebPDecoder},
 };
 
-use super::{
-    Decoded, PictureConfig, PictureError, Scratch,
-    header::{Format, Header},
-    orientation::{Orientation, exif_orientation},
-    room,
+use crate::{
+    Format, Header, Orientation, PictureError, PictureLimits,
+    orientation::exif_orientation,
+    scratch::{Decoded, Scratch, room},
 };
 
 /// Reads the first chunk, which must be the header (PNG, section 11.2.2).
-pub(super) fn png_header(encoded: &[u8]) -> Result<Header, PictureError> {
+pub(crate) fn png_header(encoded: &[u8]) -> Result<Header, PictureError> {
     const BYTES: usize = 33;
     let Some(chunk) = encoded.get(8..BYTES) else {
         let bytes = encoded.len();
@@ -46,6 +45,7 @@ pub(super) fn png_header(encoded: &[u8]) -> Result<Header, PictureError> {
         height,
         orientation: Orientation::default(),
         decoder_bytes: decoder_bytes(width, height, channels * wide),
+        limits: PictureLimits::DEFAULT,
         jpeg: None,
     })
 }
@@ -65,7 +65,7 @@ fn check_chunks(encoded: &[u8]) -> Result<(), PictureError> {
 }
 
 /// Reads the first chunk after the container's header (RFC 9649, sections 2.4 to 2.7).
-pub(super) fn webp_header(encoded: &[u8]) -> Result<Header, PictureError> {
+pub(crate) fn webp_header(encoded: &[u8]) -> Result<Header, PictureError> {
     const BYTES: usize = 30;
     let Some(bytes) = encoded.get(..BYTES) else {
         let bytes = encoded.len();
@@ -99,6 +99,7 @@ pub(super) fn webp_header(encoded: &[u8]) -> Result<Header, PictureError> {
         orientation: Orientation::from_exif(webp_orientation(encoded)),
         // Lossless decoding keeps a second picture of four channels, lossy decoding the planes.
         decoder_bytes: decoder_bytes(width, height, 4) + u64::from(width) * u64::from(height) * 8,
+        limits: PictureLimits::DEFAULT,
         jpeg: None,
     })
 }
@@ -126,16 +127,15 @@ fn webp_orientation(encoded: &[u8]) -> u16 {
 }
 
 /// Decodes the whole picture into the scratch.
-pub(super) fn decode(
+pub(crate) fn decode(
     encoded: &[u8],
     header: &Header,
-    config: &PictureConfig,
     scratch: &mut Scratch,
 ) -> Result<Decoded, PictureError> {
     let mut limits = Limits::default();
-    limits.max_image_width = Some(config.limits.side);
-    limits.max_image_height = Some(config.limits.side);
-    limits.max_alloc = Some(config.limits.decoder_bytes);
+    limits.max_image_width = Some(header.limits.side);
+    limits.max_image_height = Some(header.limits.side);
+    limits.max_alloc = Some(header.limits.decoder_bytes);
     let stream = Cursor::new(encoded);
     match header.format {
         Format::WebP => {

@@ -6,7 +6,8 @@
     clippy::cast_sign_loss,
     reason = "a conversion that saturates is what is meant"
 )]
-pub(super) const fn whole(value: f64) -> u32 {
+#[must_use]
+pub const fn whole(value: f64) -> u32 {
     value as u32
 }
 
@@ -15,6 +16,7 @@ pub(super) const fn whole(value: f64) -> u32 {
     clippy::cast_possible_truncation,
     reason = "a conversion that rounds is what is meant"
 )]
-pub(super) const fn narrow(value: f64) -> f32 {
+#[must_use]
+pub const fn narrow(value: f64) -> f32 {
     value as f32
 }

@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use crate::picture::PictureError;
+use crate::PictureError;
 
 const SOI_BYTES: usize = 2;
 pub(super) const EOI: [u8; 2] = [0xff, 0xd9];
 
 /// What the components of a pixel mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::picture) enum Colour {
+pub(crate) enum Colour {
     Grey,
     Ycc,
     Rgb,
@@ -22,11 +22,11 @@ pub(in crate::picture) enum Colour {
 
 /// What the segments before the first scan say.
 #[derive(Clone, Debug)]
-pub(in crate::picture) struct JpegHeader {
-    pub(in crate::picture) width: u16,
-    pub(in crate::picture) height: u16,
+pub(crate) struct JpegHeader {
+    pub(crate) width: u16,
+    pub(crate) height: u16,
     /// Place of the EXIF data (TIFF) in the file.
-    pub(in crate::picture) exif: Option<Range<usize>>,
+    pub(crate) exif: Option<Range<usize>>,
     /// All components are in one baseline scan, so that rows come out in order and nothing need be kept.
     pub(super) one_pass: bool,
     pub(super) colour: Colour,
@@ -69,7 +69,7 @@ struct Frame {
 
 impl JpegHeader {
     /// Walks over the segments up to the first scan, and checks that the file has an end.
-    pub(in crate::picture) fn read(bytes: &[u8]) -> Result<Self, PictureError> {
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, PictureError> {
         let mut found = Found::default();
         let mut at = SOI_BYTES;
         loop {
@@ -87,7 +87,7 @@ impl JpegHeader {
 
     /// A bound on what the decoder takes: 3 bytes a pixel of output, or 4 where inks are converted; and where the
     /// picture comes in several scans, 2 bytes for each coefficient of all of them.
-    pub(in crate::picture) fn decoder_bytes(&self) -> u64 {
+    pub(crate) fn decoder_bytes(&self) -> u64 {
         let pixels = u64::from(self.width) * u64::from(self.height);
         let output = match self.colour {
             Colour::Cmyk { .. } | Colour::Ycck => 7,

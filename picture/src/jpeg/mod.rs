@@ -5,7 +5,7 @@ mod segments;
 #[cfg(feature = "turbojpeg")]
 mod turbo;
 
-pub(super) use decode::decode;
-pub(super) use segments::JpegHeader;
+pub(crate) use decode::decode;
+pub(crate) use segments::JpegHeader;
 #[cfg(feature = "turbojpeg")]
-pub(super) use turbo::Turbo;
+pub(crate) use turbo::Turbo;

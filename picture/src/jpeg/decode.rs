@@ -7,19 +7,19 @@ use zune_jpeg::{
 };
 
 use super::segments::{Colour, JpegHeader};
-use crate::picture::{
-    Decoded, PictureConfig, PictureError, Scratch, crop::Wanted, header::Header, room,
+use crate::{
+    Header, PictureError, Region,
+    scratch::{Decoded, Scratch, room},
 };
 
 /// Most scans of a progressive picture. Encoders write about ten; each more costs a walk over all coefficients.
 const MOST_SCANS: usize = 64;
 
-/// Decodes what `wanted` needs into the scratch.
-pub(in crate::picture) fn decode(
+/// Decodes what `region` needs into the scratch.
+pub(crate) fn decode(
     encoded: &[u8],
     header: &Header,
-    wanted: &Wanted,
-    config: &PictureConfig,
+    region: &Region,
     scratch: &mut Scratch,
 ) -> Result<Decoded, PictureError> {
     let Some(jpeg) = &header.jpeg else {
@@ -32,23 +32,21 @@ pub(in crate::picture) fn decode(
             None => super::Turbo::new()?,
         };
         let memory = (&mut scratch.encoded, &mut scratch.pixels);
-        let decoded = turbo.decode(encoded, jpeg, wanted, config, memory);
+        let decoded = turbo.decode(encoded, jpeg, region, memory);
         scratch.turbo = Some(turbo);
         return decoded;
     }
-    #[cfg(not(feature = "turbojpeg"))]
-    let _ = config;
-    whole_rows(encoded, jpeg, wanted, scratch)
+    whole_rows(encoded, jpeg, region, scratch)
 }
 
-/// Decodes the rows that `wanted` needs, and whole rows.
+/// Decodes the rows that `region` needs, and whole rows.
 fn whole_rows(
     encoded: &[u8],
     jpeg: &JpegHeader,
-    wanted: &Wanted,
+    region: &Region,
     scratch: &mut Scratch,
 ) -> Result<Decoded, PictureError> {
-    let rows = rows(jpeg, wanted.bottom());
+    let rows = rows(jpeg, region.bottom());
     let bytes = patched(encoded, jpeg, rows, &NO_CODE, &mut scratch.encoded);
     let (width, height) = (usize::from(jpeg.width), usize::from(rows));
     match jpeg.colour {

@@ -2,15 +2,13 @@
 
 use feedline_schemas::pnm::{Pnm, PnmError};
 
-use super::{
-    Decoded, PictureError, Scratch,
-    header::{Format, Header},
-    orientation::Orientation,
-    room,
+use crate::{
+    Format, Header, Orientation, PictureError, PictureLimits,
+    scratch::{Decoded, Scratch, room},
 };
 
 /// Reads the header, and checks that there are as many pixels as it says.
-pub(super) fn header(encoded: &[u8]) -> Result<Header, PictureError> {
+pub(crate) fn header(encoded: &[u8]) -> Result<Header, PictureError> {
     let picture = Pnm::parse(encoded).map_err(error)?;
     Ok(Header {
         format: Format::Raw,
@@ -18,12 +16,13 @@ pub(super) fn header(encoded: &[u8]) -> Result<Header, PictureError> {
         height: picture.height,
         orientation: Orientation::default(),
         decoder_bytes: u64::from(picture.width) * u64::from(picture.height) * 3,
+        limits: PictureLimits::DEFAULT,
         jpeg: None,
     })
 }
 
 /// Copies the pixels into the scratch, as RGB.
-pub(super) fn decode(encoded: &[u8], scratch: &mut Scratch) -> Result<Decoded, PictureError> {
+pub(crate) fn decode(encoded: &[u8], scratch: &mut Scratch) -> Result<Decoded, PictureError> {
     let picture = Pnm::parse(encoded).map_err(error)?;
     let pixels = picture.width as usize * picture.height as usize;
     let rgb = room(&mut scratch.pixels, pixels * 3);
@@ -55,16 +54,7 @@ fn error(error: PnmError) -> PictureError {
 mod tests {
     use feedline_schemas::pnm;
 
-    use super::super::{Crop, PictureConfig, PictureDecoder, SampleRandom};
-    use super::*;
-
-    fn decode(file: &[u8], height: u32, width: u32) -> Result<Vec<u8>, PictureError> {
-        let config = PictureConfig::new(height, width, Crop::Whole);
-        let mut decoder = PictureDecoder::new(config).unwrap();
-        let mut pixels = vec![0; decoder.config().bytes()];
-        decoder.decode(file, &mut SampleRandom::new(1, 2, 3), &mut pixels)?;
-        Ok(pixels)
-    }
+    use crate::testing::decode_whole as decode;
 
     #[test]
     fn pixels_of_the_size_asked_for_are_handed_out_as_they_are() {

@@ -1,0 +1,60 @@
+//! The format of a picture file, told by its first bytes and never by a name.
+
+use crate::PictureError;
+
+/// A format that is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// JPEG.
+    Jpeg,
+    /// PNG.
+    Png,
+    /// WebP.
+    WebP,
+    /// PGM or PPM.
+    Raw,
+}
+
+impl Format {
+    /// The format of a file.
+    ///
+    /// # Errors
+    /// [`PictureError::Empty`], [`PictureError::Unsupported`] for another format, and [`PictureError::Truncated`] for
+    /// the beginning of a format's first bytes.
+    pub fn of(encoded: &[u8]) -> Result<Self, PictureError> {
+        const MAGIC: &[(&[u8], Result<Format, &str>)] = &[
+            (b"\xff\xd8", Ok(Format::Jpeg)),
+            (b"\x89PNG\r\n\x1a\n", Ok(Format::Png)),
+            (b"RIFF", Ok(Format::WebP)),
+            (b"GIF8", Err("a GIF")),
+            (b"BM", Err("a BMP")),
+            (b"II*\0", Err("a TIFF")),
+            (b"MM\0*", Err("a TIFF")),
+            (b"P5", Ok(Format::Raw)),
+            (b"P6", Ok(Format::Raw)),
+            (b"\0\0\0\x0cJXL ", Err("a JPEG XL")),
+            (b"\xff\x0a", Err("a JPEG XL")),
+            (b"\0\0\0\x0cjP  ", Err("a JPEG 2000")),
+        ];
+        if encoded.is_empty() {
+            return Err(PictureError::Empty);
+        }
+        let is_container = encoded.get(4..8) == Some(b"ftyp");
+        let known = MAGIC.iter().find(|(magic, _)| encoded.starts_with(magic));
+        match known {
+            Some((_, Ok(Self::WebP))) if encoded.get(8..12).is_some_and(|t| t != b"WEBP") => {
+                Err(PictureError::unsupported("a RIFF file that is not WebP"))
+            }
+            Some((_, Ok(format))) => Ok(*format),
+            Some((_, Err(name))) => Err(PictureError::unsupported(*name)),
+            None if is_container => Err(PictureError::unsupported("an AVIF, HEIF or video")),
+            None if MAGIC.iter().any(|(magic, _)| magic.starts_with(encoded)) => Err(
+                PictureError::truncated(format!("it has `{}` bytes, no header", encoded.len())),
+            ),
+            None => Err(PictureError::unsupported(format!(
+                "of no format known by its first bytes `{:02x?}`",
+                &encoded[..encoded.len().min(8)]
+            ))),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What a picture's header says, and whether it may be decoded.
+
+use crate::{
+    Format, Orientation, PictureError, PictureLimits, codecs, jpeg::JpegHeader,
+    orientation::exif_orientation, raw,
+};
+
+/// What must be known before decoding.
+#[derive(Clone, Debug)]
+pub struct Header {
+    pub(crate) format: Format,
+    /// Sides as stored, at least 1.
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    pub(crate) orientation: Orientation,
+    /// A bound on what decoding the whole picture takes.
+    pub(crate) decoder_bytes: u64,
+    /// What the header was held to.
+    pub(crate) limits: PictureLimits,
+    /// For a JPEG.
+    pub(crate) jpeg: Option<JpegHeader>,
+}
+
+impl Header {
+    /// Reads the header of `encoded` and holds it to `limits`. Of the file nothing is decoded, but that it ends as its
+    /// format ends is looked at.
+    ///
+    /// # Errors
+    /// Those of [`PictureError`].
+    pub fn read(encoded: &[u8], limits: &PictureLimits) -> Result<Self, PictureError> {
+        if encoded.is_empty() {
+            return Err(PictureError::Empty);
+        }
+        let (bytes, limit) = (encoded.len() as u64, limits.encoded_bytes.into());
+        at_most("encoded bytes", "encoded_bytes", bytes, limit)?;
+        let header = match Format::of(encoded)? {
+            Format::Jpeg => jpeg(encoded),
+            Format::Png => codecs::png_header(encoded),
+            Format::WebP => codecs::webp_header(encoded),
+            Format::Raw => raw::header(encoded),
+        }?;
+        header.check(limits)
+    }
+
+    /// The format.
+    #[must_use]
+    pub const fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Width and height after turning upright, at least 1.
+    #[must_use]
+    pub const fn upright_sides(&self) -> (u32, u32) {
+        if self.orientation.transpose {
+            (self.height, self.width)
+        } else {
+            (self.width, self.height)
+        }
+    }
+
+    fn check(self, limits: &PictureLimits) -> Result<Self, PictureError> {
+        if self.width == 0 || self.height == 0 {
+            let (width, height) = (self.width, self.height);
+            return Err(PictureError::corrupt(format!(
+                "its header says `{width}` times `{height}` pixels"
+            )));
+        }
+        let side = self.width.max(self.height).into();
+        at_most("pixels along a side", "side", side, limits.side.into())?;
+        let pixels = u64::from(self.width) * u64::from(self.height);
+        at_most("pixels", "pixels", pixels, limits.pixels)?;
+        let (bytes, limit) = (self.decoder_bytes, limits.decoder_bytes);
+        at_most("bytes to decode", "decoder_bytes", bytes, limit)?;
+        Ok(Self {
+            limits: *limits,
+            ..self
+        })
+    }
+}
+
+/// Refuses more than `limit` of something.
+fn at_most(
+    what: &'static str,
+    key: &'static str,
+    found: u64,
+    limit: u64,
+) -> Result<(), PictureError> {
+    if found <= limit {
+        return Ok(());
+    }
+    Err(PictureError::TooLarge {
+        what,
+        key,
+        found,
+        limit,
+    })
+}
+
+fn jpeg(encoded: &[u8]) -> Result<Header, PictureError> {
+    let jpeg = JpegHeader::read(encoded)?;
+    let exif = jpeg
+        .exif
+        .clone()
+        .map_or(1, |at| exif_orientation(&encoded[at]));
+    Ok(Header {
+        format: Format::Jpeg,
+        width: jpeg.width.into(),
+        height: jpeg.height.into(),
+        orientation: Orientation::from_exif(exif),
+        decoder_bytes: jpeg.decoder_bytes(),
+        limits: PictureLimits::DEFAULT,
+        jpeg: Some(jpeg),
+    })
+}

@@ -1,0 +1,34 @@
+//! Limits on what is decoded.
+
+use serde::{Deserialize, Serialize};
+
+/// Limits that a picture's header is held to before any of it is decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PictureLimits {
+    /// Most encoded bytes, 1 to 1 GiB. Default 64 MiB.
+    pub encoded_bytes: u32,
+    /// Most pixels of a side, 1 to 16,384. Default 16,384.
+    pub side: u32,
+    /// Most pixels, 1 to 268,435,456. Default 64 million.
+    pub pixels: u64,
+    /// Most bytes that decoding may take, by a bound computed from the header: 3 a pixel for a baseline JPEG, up to 12
+    /// for a progressive one, 7 to 20 for PNG and WebP. Each decoding thread may take as much. Default 512 MiB.
+    pub decoder_bytes: u64,
+}
+
+impl PictureLimits {
+    /// The defaults.
+    pub const DEFAULT: Self = Self {
+        encoded_bytes: 64 << 20,
+        side: 1 << 14,
+        pixels: 64_000_000,
+        decoder_bytes: 512 << 20,
+    };
+}
+
+impl Default for PictureLimits {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
