@@ -44,7 +44,6 @@ mod fetch;
 mod fill;
 mod filling;
 mod geometry;
-mod guard;
 mod headspace;
 mod index;
 mod input;
@@ -91,6 +90,7 @@ pub use builder::LoaderBuilder;
 pub use cache::CacheConfig;
 pub use config::{BadShards, LoaderConfig, TokenLayout, TokensConfig};
 pub use error::{Difference, Error};
+use feedline_picture::guard;
 pub use feedline_schemas::{
     ids::{Rank, Seed},
     loader_state::{LastBatch, LoaderState},

@@ -11,11 +11,40 @@ pub enum Format {
     Png,
     /// WebP.
     WebP,
+    /// GIF.
+    Gif,
+    /// BMP.
+    Bmp,
     /// PGM or PPM.
     Raw,
 }
 
 impl Format {
+    /// Those that shards hold and loaders read.
+    pub const TRAINED_ON: &[Self] = &[Self::Jpeg, Self::Png, Self::WebP, Self::Raw];
+    /// All.
+    pub const ALL: &[Self] = &[
+        Self::Jpeg,
+        Self::Png,
+        Self::WebP,
+        Self::Gif,
+        Self::Bmp,
+        Self::Raw,
+    ];
+
+    /// What a file of it is called in messages.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Jpeg => "a JPEG",
+            Self::Png => "a PNG",
+            Self::WebP => "a WebP",
+            Self::Gif => "a GIF",
+            Self::Bmp => "a BMP",
+            Self::Raw => "a PGM or PPM",
+        }
+    }
+
     /// The format of a file.
     ///
     /// # Errors
@@ -26,8 +55,8 @@ impl Format {
             (b"\xff\xd8", Ok(Format::Jpeg)),
             (b"\x89PNG\r\n\x1a\n", Ok(Format::Png)),
             (b"RIFF", Ok(Format::WebP)),
-            (b"GIF8", Err("a GIF")),
-            (b"BM", Err("a BMP")),
+            (b"GIF8", Ok(Format::Gif)),
+            (b"BM", Ok(Format::Bmp)),
             (b"II*\0", Err("a TIFF")),
             (b"MM\0*", Err("a TIFF")),
             (b"P5", Ok(Format::Raw)),

@@ -1,8 +1,8 @@
 //! What a picture's header says, and whether it may be decoded.
 
 use crate::{
-    Format, Orientation, PictureError, PictureLimits, codecs, jpeg::JpegHeader,
-    orientation::exif_orientation, raw,
+    Encoding, Format, Orientation, PictureError, PictureLimits, bmp, gif, jpeg::JpegHeader, png,
+    raw, tiff::exif_orientation, webp,
 };
 
 /// What must be known before decoding.
@@ -22,21 +22,31 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads the header of `encoded` and holds it to `limits`. Of the file nothing is decoded, but that it ends as its
-    /// format ends is looked at.
+    /// Reads the header of `encoded`, of one of these formats, and holds it to `limits`. Of the file nothing is decoded,
+    /// but that it ends as its format ends is looked at.
     ///
     /// # Errors
     /// Those of [`PictureError`].
-    pub fn read(encoded: &[u8], limits: &PictureLimits) -> Result<Self, PictureError> {
+    pub fn read(
+        encoded: &[u8],
+        formats: &[Format],
+        limits: &PictureLimits,
+    ) -> Result<Self, PictureError> {
         if encoded.is_empty() {
             return Err(PictureError::Empty);
         }
         let (bytes, limit) = (encoded.len() as u64, limits.encoded_bytes.into());
         at_most("encoded bytes", "encoded_bytes", bytes, limit)?;
-        let header = match Format::of(encoded)? {
+        let format = Format::of(encoded)?;
+        if !formats.contains(&format) {
+            return Err(PictureError::unsupported(format.name()));
+        }
+        let header = match format {
             Format::Jpeg => jpeg(encoded),
-            Format::Png => codecs::png_header(encoded),
-            Format::WebP => codecs::webp_header(encoded),
+            Format::Png => png::header(encoded),
+            Format::WebP => webp::header(encoded),
+            Format::Gif => gif::header(encoded),
+            Format::Bmp => bmp::header(encoded),
             Format::Raw => raw::header(encoded),
         }?;
         header.check(limits)
@@ -48,6 +58,12 @@ impl Header {
         self.format
     }
 
+    /// A bound on the bytes that decoding the whole picture takes.
+    #[must_use]
+    pub const fn decoder_bytes(&self) -> u64 {
+        self.decoder_bytes
+    }
+
     /// Width and height after turning upright, at least 1.
     #[must_use]
     pub const fn upright_sides(&self) -> (u32, u32) {
@@ -56,6 +72,17 @@ impl Header {
         } else {
             (self.width, self.height)
         }
+    }
+
+    /// Whether the file is as `encoding` would write it: of that format, upright, and of colours that need no converting.
+    pub(crate) fn is_as(&self, encoding: Encoding) -> bool {
+        let format = match encoding {
+            Encoding::Jpeg { .. } => Format::Jpeg,
+            Encoding::Png => Format::Png,
+            Encoding::Raw => Format::Raw,
+        };
+        let is_ink = self.jpeg.as_ref().is_some_and(JpegHeader::is_ink);
+        self.format == format && self.orientation == Orientation::default() && !is_ink
     }
 
     fn check(self, limits: &PictureLimits) -> Result<Self, PictureError> {

@@ -4,31 +4,50 @@
 //! ```text
 //! bytes -> Header (format, sides, orientation; limits) -> Region -> Decoder: decode what it needs, resize, turn upright
 //!       -> u8 RGB [height, width, 3]
+//! Preparer: the same with a Sizing, then an Encoding: the file that a shard holds, sums for the moments of its channels,
+//!           and hashes that duplicates are found by
 //! ```
 //!
 //! Nothing is half done: a picture that is cut short or damaged within the region is an error and never a grey
 //! rectangle. What the header promises is checked against the limits before memory is taken. The crate does no I/O and
 //! starts no threads; each thread brings its own [`Decoder`], which keeps its memory.
 
+mod bmp;
 mod codecs;
+mod encode;
 mod error;
 mod format;
+mod gif;
+pub mod guard;
+mod hash;
 mod header;
 mod jpeg;
 mod limits;
+mod near;
 mod orientation;
+mod png;
+mod prepare;
 mod raw;
 mod region;
 mod resize;
 pub mod rounding;
 mod scratch;
+mod sizing;
 #[cfg(test)]
 mod testing;
+mod tiff;
+mod webp;
 
+pub use encode::Encoding;
 pub use error::PictureError;
 pub use format::Format;
+pub use hash::{Looks, PictureHashes};
 pub use header::Header;
 pub use limits::PictureLimits;
+pub use near::{Groups, MOST_BITS, look_alikes};
 pub use orientation::Orientation;
+pub use prepare::{ChannelSums, Preparation, Prepared, Preparer};
 pub use region::{Region, Target, UprightBox};
+pub use resize::Filter;
 pub use scratch::Decoder;
+pub use sizing::Sizing;

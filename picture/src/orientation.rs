@@ -49,40 +49,6 @@ impl Orientation {
     }
 }
 
-/// The orientation in EXIF data (TIFF, "Exif Version 2.32", tag 0x0112 of the first directory), 1 where there is none
-/// or the data are damaged: many programs write broken EXIF, and the pixels are good all the same.
-pub(crate) fn exif_orientation(tiff: &[u8]) -> u16 {
-    find_orientation(tiff).unwrap_or(1)
-}
-
-fn find_orientation(tiff: &[u8]) -> Option<u16> {
-    let little = match tiff.get(..4)? {
-        b"II*\0" => true,
-        b"MM\0*" => false,
-        _ => return None,
-    };
-    let u16_at = |at: usize| -> Option<u16> {
-        let bytes = tiff.get(at..at.checked_add(2)?)?.try_into().ok()?;
-        Some(if little {
-            u16::from_le_bytes(bytes)
-        } else {
-            u16::from_be_bytes(bytes)
-        })
-    };
-    let first: [u8; 4] = tiff.get(4..8)?.try_into().ok()?;
-    let directory = usize::try_from(if little {
-        u32::from_le_bytes(first)
-    } else {
-        u32::from_be_bytes(first)
-    })
-    .ok()?;
-    let entries = u16_at(directory)?;
-    (0..usize::from(entries))
-        .map(|entry| directory + 2 + entry * 12)
-        .find(|at| u16_at(*at) == Some(0x0112))
-        .and_then(|at| u16_at(at + 8))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,18 +72,5 @@ mod tests {
         check(7, b"fcebda");
         check(8, b"cfbead");
         check(0, b"abcdef");
-    }
-
-    #[test]
-    fn orientation_is_found_in_both_byte_orders_and_damage_means_upright() {
-        let little = b"II*\0\x08\0\0\0\x02\0\
-            \x10\x01\x02\0\x01\0\0\0\0\0\0\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0";
-        assert_eq!(exif_orientation(little), 6);
-        let big = b"MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x08\0\0";
-        assert_eq!(exif_orientation(big), 8);
-        for end in 0..little.len() - 8 {
-            assert!([1, 6].contains(&exif_orientation(&little[..end])));
-        }
-        assert_eq!(exif_orientation(b"II*\0\xff\xff\xff\xff"), 1);
     }
 }

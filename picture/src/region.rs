@@ -1,6 +1,6 @@
 //! Which part of a picture is decoded, and the size it gets.
 
-use crate::{Header, rounding::whole};
+use crate::{Filter, Header, rounding::whole};
 
 /// What a region is resized to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,6 +9,8 @@ pub struct Target {
     pub width: u32,
     /// Pixels, at least 1, of the upright picture.
     pub height: u32,
+    /// By which filter.
+    pub filter: Filter,
     /// Whether a decoder that can may shrink a JPEG by 2, 4 or 8 while decoding, as long as the region keeps at least
     /// this size. Only libjpeg-turbo can (feature `turbojpeg`).
     pub scaled_decoding: bool,
@@ -55,6 +57,35 @@ pub struct Region {
 }
 
 impl UprightBox {
+    /// The whole of a picture of this width and height.
+    #[must_use]
+    pub fn whole([width, height]: [u32; 2]) -> Self {
+        Self::whole_pixels([0, 0, width, height])
+    }
+
+    /// The part of a picture of this width and height that the central pixels, `kept` of each side, come from after its
+    /// shorter side was resized to `shorter_side`: `Resize` and `CenterCrop` of torchvision.
+    #[must_use]
+    pub fn centre([width, height]: [u32; 2], kept: [u32; 2], shorter_side: u32) -> Self {
+        let shorter = u64::from(width.min(height));
+        let resized = |side: u32| u64::from(side) * u64::from(shorter_side) / shorter;
+        let along = |side: u32, kept: u32| {
+            let resized = resized(side) as f64;
+            let first = ((resized - f64::from(kept)) / 2.0).round_ties_even();
+            let step = f64::from(side) / resized;
+            (first * step, f64::from(kept) * step)
+        };
+        let ((left, box_width), (top, box_height)) =
+            (along(width, kept[0]), along(height, kept[1]));
+        Self {
+            left,
+            top,
+            width: box_width,
+            height: box_height,
+            sees_beside: true,
+        }
+    }
+
     /// A box of whole pixels: left, top, width and height.
     #[must_use]
     pub fn whole_pixels([left, top, width, height]: [u32; 4]) -> Self {
@@ -74,8 +105,10 @@ impl UprightBox {
         let turn = header.orientation;
         let (mut left, mut top, mut width, mut height) =
             (self.left, self.top, self.width, self.height);
-        // The triangle's half-width is one output pixel when shrinking and one input pixel when enlarging.
-        let reach = |side: f64, kept: u32| (side / f64::from(kept)).max(1.0) + 1.0;
+        // The triangle's half-width is one output pixel when shrinking and one input pixel when enlarging; other filters
+        // are wider.
+        let lobes = target.filter.lobes();
+        let reach = |side: f64, kept: u32| (side / f64::from(kept)).max(1.0) * lobes + 1.0;
         let mut margin = [reach(width, target.width), reach(height, target.height)];
         if turn.transpose {
             (left, top, width, height) = (top, left, height, width);

@@ -1,7 +1,7 @@
-//! Resizing with an antialiased bilinear filter, and turning upright.
+//! Resizing with an antialiased filter, and turning upright.
 //!
-//! The filter is Pillow's `BILINEAR`: a triangle as wide as two output pixels when shrinking, two input pixels when
-//! enlarging, in fixed point. Results are within one level of Pillow's, whose passes are in the other order.
+//! Filters are Pillow's, in fixed point: of `BILINEAR` a triangle as wide as two output pixels when shrinking, two input
+//! pixels when enlarging. Results are within one level of Pillow's, whose passes are in the other order.
 
 use fast_image_resize::{
     FilterType, ImageView, ResizeAlg, ResizeError, ResizeOptions, Resizer,
@@ -14,6 +14,37 @@ use crate::{
     rounding::whole,
     scratch::{Decoded, Scratch},
 };
+
+/// An antialiased filter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Filter {
+    /// A triangle: Pillow's `BILINEAR`.
+    #[default]
+    Bilinear,
+    /// Catmull-Rom (a = -0.5): Pillow's `BICUBIC`.
+    Bicubic,
+    /// Three lobes: Pillow's `LANCZOS`.
+    Lanczos,
+}
+
+impl Filter {
+    /// Half its width in output pixels when shrinking, in input pixels when enlarging.
+    pub(crate) const fn lobes(self) -> f64 {
+        match self {
+            Self::Bilinear => 1.0,
+            Self::Bicubic => 2.0,
+            Self::Lanczos => 3.0,
+        }
+    }
+
+    const fn r#type(self) -> FilterType {
+        match self {
+            Self::Bilinear => FilterType::Bilinear,
+            Self::Bicubic => FilterType::CatmullRom,
+            Self::Lanczos => FilterType::Lanczos3,
+        }
+    }
+}
 
 /// Resizes the region's part of what was decoded to `out`, turned upright.
 pub(crate) fn resize(
@@ -61,7 +92,8 @@ fn run(
     )
     .map_err(|e| bug(&e))?;
     let mut target = TypedImage::from_buffer(width, height, out).map_err(|e| bug(&e))?;
-    let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Bilinear));
+    let filter = ResizeAlg::Convolution(region.target.filter.r#type());
+    let options = ResizeOptions::new().resize_alg(filter);
     let scale = f64::from(decoded.eighths) / 8.0;
     let (left, top) = (
         region.left * scale - f64::from(decoded.left),

@@ -95,8 +95,8 @@ impl Decoder {
         let scratch = &mut self.scratch;
         let decoded = match header.format {
             Format::Jpeg => jpeg::decode(encoded, header, region, scratch),
-            Format::Png | Format::WebP => codecs::decode(encoded, header, scratch),
             Format::Raw => raw::decode(encoded, scratch),
+            _ => codecs::decode(encoded, header, scratch),
         };
         let result = decoded
             .and_then(|decoded| resize::resize(&decoded, region, header.orientation, scratch, out));

@@ -18,8 +18,11 @@ pub(super) fn choose(
             random.begin(OPERATION);
             random_box([width, height], scale, ratio, random)
         }
-        Crop::Center { shorter_side } => centre(config, [width, height], shorter_side),
-        Crop::Whole => UprightBox::whole_pixels([0, 0, width, height]),
+        Crop::Center { shorter_side } => {
+            let kept = [config.width, config.height];
+            UprightBox::centre([width, height], kept, shorter_side)
+        }
+        Crop::Whole => UprightBox::whole([width, height]),
     }
 }
 
@@ -55,27 +58,6 @@ fn random_box(
     }
     let (left, top) = ((width - box_width) / 2, (height - box_height) / 2);
     UprightBox::whole_pixels([left, top, box_width, box_height])
-}
-
-/// torchvision's `Resize(shorter_side)` and `CenterCrop`: the box of the picture that the cropped part comes from.
-fn centre(config: &PictureConfig, [width, height]: [u32; 2], shorter_side: u32) -> UprightBox {
-    let shorter = u64::from(width.min(height));
-    let resized = |side: u32| u64::from(side) * u64::from(shorter_side) / shorter;
-    let along = |side: u32, kept: u32| {
-        let resized = resized(side) as f64;
-        let first = ((resized - f64::from(kept)) / 2.0).round_ties_even();
-        let step = f64::from(side) / resized;
-        (first * step, f64::from(kept) * step)
-    };
-    let ((left, box_width), (top, box_height)) =
-        (along(width, config.width), along(height, config.height));
-    UprightBox {
-        left,
-        top,
-        width: box_width,
-        height: box_height,
-        sees_beside: true,
-    }
 }
 
 #[cfg(test)]

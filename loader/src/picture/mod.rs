@@ -24,7 +24,7 @@ pub use mix::{CutBox, Level, Mix, MixConfig, MixedBy, apply_mix, soft_label};
 pub use normalise::Normalise;
 pub use random::SampleRandom;
 
-use feedline_picture::{Decoder, Header, Target};
+use feedline_picture::{Decoder, Filter, Format, Header, Target};
 
 /// Memory of one thread that pictures are decoded in.
 #[derive(Debug, Default)]
@@ -48,11 +48,12 @@ pub(crate) fn decode_into(
     scratch: &mut Scratch,
     out: &mut [u8],
 ) -> Result<(), PictureError> {
-    let header = Header::read(encoded, &config.limits)?;
+    let header = Header::read(encoded, Format::TRAINED_ON, &config.limits)?;
     let crop = crop::choose(config, header.upright_sides(), random);
     let target = Target {
         width: config.width,
         height: config.height,
+        filter: Filter::Bilinear,
         scaled_decoding: config.scaled_decoding,
     };
     let region = crop.stored(&header, target);

@@ -10,11 +10,10 @@
 )]
 
 use feedline_loader::{Error, device};
+use feedline_picture::guard;
 
 #[path = "../../src/filling.rs"]
 mod filling;
-#[path = "../../src/guard.rs"]
-mod guard;
 #[path = "../../src/outbox.rs"]
 mod outbox;
 #[path = "../../src/pool.rs"]

@@ -6,7 +6,7 @@ use zune_jpeg::{
     errors::{DecodeErrors, UnsupportedSchemes},
 };
 
-use super::segments::{Colour, JpegHeader};
+use super::segments::{Colour, JpegHeader, SOI, Segment};
 use crate::{
     Header, PictureError, Region,
     scratch::{Decoded, Scratch, room},
@@ -26,7 +26,7 @@ pub(crate) fn decode(
         return Err(PictureError::corrupt("its header was not read"));
     };
     #[cfg(feature = "turbojpeg")]
-    if !matches!(jpeg.colour, Colour::Cmyk { .. } | Colour::Ycck) {
+    if !jpeg.is_ink() {
         let mut turbo = match scratch.turbo.take() {
             Some(turbo) => turbo,
             None => super::Turbo::new()?,
@@ -47,7 +47,9 @@ fn whole_rows(
     scratch: &mut Scratch,
 ) -> Result<Decoded, PictureError> {
     let rows = rows(jpeg, region.bottom());
-    let bytes = patched(encoded, jpeg, rows, &NO_CODE, &mut scratch.encoded);
+    // zune-jpeg takes Adobe's transform of 0 for four inks, whatever the number of components.
+    let ends = (jpeg.is_ink(), &NO_CODE[..]);
+    let bytes = patched(encoded, jpeg, rows, ends, &mut scratch.encoded);
     let (width, height) = (usize::from(jpeg.width), usize::from(rows));
     match jpeg.colour {
         Colour::Cmyk { inverted: false } => {
@@ -98,24 +100,29 @@ const NO_CODE: [u8; 34] = {
     bytes
 };
 
-/// The file with three changes. The height is `rows`, so that the decoder stops there. Adobe's segment is hidden where
-/// it would mislead: zune-jpeg takes a transform of 0 for four inks, whatever the number of components. And the file ends
-/// with `end`.
+/// The file as decoders are given it: the segments that they need and the scans, without what stands between. The height
+/// is `rows`, so that the decoder stops there, and `end` comes last. Adobe's segment is left out unless `adobe`.
 pub(super) fn patched<'a>(
     encoded: &[u8],
     jpeg: &JpegHeader,
     rows: u16,
-    end: &[u8],
+    (adobe, end): (bool, &[u8]),
     copy: &'a mut Vec<u8>,
 ) -> &'a [u8] {
     copy.clear();
-    copy.extend_from_slice(&encoded[..jpeg.end_at]);
-    copy.extend_from_slice(end);
-    copy[jpeg.height_at..jpeg.height_at + 2].copy_from_slice(&rows.to_be_bytes());
-    let is_ink = matches!(jpeg.colour, Colour::Cmyk { .. } | Colour::Ycck);
-    if let Some(at) = jpeg.adobe_at.filter(|_| !is_ink) {
-        copy[at] = b'-';
+    copy.extend_from_slice(&SOI);
+    let kept = jpeg.kept.iter().filter(|kept| adobe || !kept.is_adobe());
+    for Segment { marker, body } in kept.clone() {
+        copy.extend_from_slice(&[0xff, *marker]);
+        copy.extend_from_slice(&encoded[body.start - 2..body.end]);
     }
+    // Length, precision, height.
+    let before = kept.take_while(|kept| !kept.is_frame());
+    let frame_at: usize = before.map(|kept| kept.body.len() + 4).sum();
+    let height_at = SOI.len() + frame_at + 5;
+    copy[height_at..height_at + 2].copy_from_slice(&rows.to_be_bytes());
+    copy.extend_from_slice(&encoded[jpeg.scans.clone()]);
+    copy.extend_from_slice(end);
     copy
 }
 

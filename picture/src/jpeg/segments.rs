@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::PictureError;
 
-const SOI_BYTES: usize = 2;
+pub(super) const SOI: [u8; 2] = [0xff, 0xd8];
 pub(super) const EOI: [u8; 2] = [0xff, 0xd9];
 
 /// What the components of a pixel mean.
@@ -42,25 +42,46 @@ pub(crate) struct JpegHeader {
     pub(super) unit_columns: u32,
     /// Samples of all components per pixel, times 16 and rounded up to whole units.
     samples: u64,
-    /// Place of the two bytes of height.
-    pub(super) height_at: usize,
-    /// Place of the end marker.
-    pub(super) end_at: usize,
-    /// Place of the word `Adobe` of segment APP14.
-    pub(super) adobe_at: Option<usize>,
+    /// The segments that a decoder needs, in order, up to the head of the first scan.
+    pub(super) kept: Vec<Segment>,
+    /// From the data of the first scan to the end marker.
+    pub(super) scans: Range<usize>,
 }
+
+/// A segment of the file.
+#[derive(Clone, Debug)]
+pub(super) struct Segment {
+    pub(super) marker: u8,
+    /// Place of the content, which follows two bytes of length.
+    pub(super) body: Range<usize>,
+}
+
+impl Segment {
+    /// The frame header.
+    pub(super) const fn is_frame(&self) -> bool {
+        matches!(self.marker, 0xc0..=0xc2)
+    }
+
+    /// What tells the colour space to Adobe's programs.
+    pub(super) const fn is_adobe(&self) -> bool {
+        self.marker == 0xee
+    }
+}
+
+/// Most segments that are kept; pictures have about ten.
+const MOST_SEGMENTS: usize = 1000;
 
 /// Segments found so far.
 #[derive(Default)]
 struct Found {
     frame: Option<Frame>,
     exif: Option<Range<usize>>,
-    adobe: Option<(usize, u8)>,
+    adobe: Option<u8>,
     jfif: bool,
+    kept: Vec<Segment>,
 }
 
 struct Frame {
-    at: usize,
     progressive: bool,
     height: u16,
     width: u16,
@@ -71,18 +92,23 @@ impl JpegHeader {
     /// Walks over the segments up to the first scan, and checks that the file has an end.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, PictureError> {
         let mut found = Found::default();
-        let mut at = SOI_BYTES;
+        let mut at = SOI.len();
         loop {
             let (marker, start) = next_marker(bytes, at)?;
             let body = segment(bytes, start, marker)?;
-            if marker == 0xda {
-                let scan_components = *bytes.get(body.start).unwrap_or(&0);
-                let end_at = find_end(bytes, body.end)?;
-                return found.finish(scan_components, end_at);
-            }
             found.add(marker, &body, bytes)?;
             at = body.end;
+            if marker == 0xda {
+                let scan_components = *bytes.get(body.start).unwrap_or(&0);
+                let end = find_end(bytes, at)?;
+                return found.finish(scan_components, at..end);
+            }
         }
+    }
+
+    /// Whether its components are inks.
+    pub(crate) const fn is_ink(&self) -> bool {
+        matches!(self.colour, Colour::Cmyk { .. } | Colour::Ycck)
     }
 
     /// A bound on what the decoder takes: 3 bytes a pixel of output, or 4 where inks are converted; and where the
@@ -108,7 +134,13 @@ impl Found {
                 if self.frame.is_some() {
                     return Err(PictureError::corrupt("it has two frame headers"));
                 }
-                self.frame = Some(Frame::read(marker, body.start, content)?);
+                self.frame = Some(Frame::read(marker, content)?);
+            }
+            0xd8 => {
+                return Err(PictureError::corrupt(format!(
+                    "another picture begins at byte `{}` of its header",
+                    body.start
+                )));
             }
             0xc9..=0xcf => {
                 return Err(PictureError::unsupported("an arithmetic-coded JPEG"));
@@ -118,21 +150,30 @@ impl Found {
             0xe0 if content.starts_with(b"JFIF\0") => self.jfif = true,
             0xe1 if content.starts_with(b"Exif\0\0") && self.exif.is_none() => {
                 self.exif = Some(body.start + 6..body.end);
+                return Ok(());
             }
             0xee if content.starts_with(b"Adobe") && content.len() >= 12 => {
-                self.adobe = Some((body.start, content[11]));
+                self.adobe = Some(content[11]);
             }
-            _ => {}
+            // Tables, restart interval and the head of the scan.
+            0xdb | 0xc4 | 0xdd | 0xda => {}
+            _ => return Ok(()),
         }
+        if self.kept.len() == MOST_SEGMENTS {
+            return Err(PictureError::corrupt(format!(
+                "it has more than `{MOST_SEGMENTS}` segments before its first scan"
+            )));
+        }
+        let body = body.clone();
+        self.kept.push(Segment { marker, body });
         Ok(())
     }
 
-    fn finish(self, scan_components: u8, end_at: usize) -> Result<JpegHeader, PictureError> {
+    fn finish(self, scan_components: u8, scans: Range<usize>) -> Result<JpegHeader, PictureError> {
         let frame = self
             .frame
             .ok_or_else(|| PictureError::corrupt("its scan comes before its frame header"))?;
-        let adobe = self.adobe.map(|(_, transform)| transform);
-        let colour = frame.colour(adobe, self.jfif)?;
+        let colour = frame.colour(self.adobe, self.jfif)?;
         let most = |i: usize| frame.components.iter().map(|c| sampling(c[1])[i]).max();
         let (h_max, v_max) = (most(0).unwrap_or(1), most(1).unwrap_or(1));
         let units = |side: u16, most: u32| u64::from(side).div_ceil(u64::from(most) * 8);
@@ -153,15 +194,14 @@ impl Found {
             samples: units(frame.width, h_max)
                 * units(frame.height, v_max)
                 * u64::from(samples_of_unit),
-            height_at: frame.at + 1,
-            end_at,
-            adobe_at: self.adobe.map(|(at, _)| at),
+            kept: self.kept,
+            scans,
         })
     }
 }
 
 impl Frame {
-    fn read(marker: u8, at: usize, content: &[u8]) -> Result<Self, PictureError> {
+    fn read(marker: u8, content: &[u8]) -> Result<Self, PictureError> {
         let wrong = || PictureError::corrupt("its frame header has the wrong length");
         let [precision, h1, h0, w1, w0, count, rest @ ..] = content else {
             return Err(wrong());
@@ -189,7 +229,6 @@ impl Frame {
             return Err(PictureError::corrupt("a sampling factor is not 1 to 4"));
         }
         Ok(Self {
-            at,
             progressive: marker == 0xc2,
             height: u16::from_be_bytes([*h1, *h0]),
             width: u16::from_be_bytes([*w1, *w0]),
@@ -227,25 +266,24 @@ fn sampling(byte: u8) -> [u32; 2] {
     [u32::from(byte >> 4), u32::from(byte & 15)]
 }
 
-/// The next marker's code and the place after it. Up to three stray bytes are passed over, as other decoders do.
+/// The next marker's code and the place after it. What stands between two segments is passed over, as other decoders do:
+/// of a file that was cut or changed, more is found out later.
 fn next_marker(bytes: &[u8], at: usize) -> Result<(u8, usize), PictureError> {
-    const STRAY: usize = 3;
-    let rest = bytes.get(at..).unwrap_or_default();
-    let Some(stray) = rest.iter().take(STRAY + 1).position(|b| *b == 0xff) else {
-        return Err(if rest.len() <= STRAY {
-            PictureError::truncated("it ends before its first scan")
-        } else {
-            PictureError::corrupt(format!("there is no marker at byte `{at}`"))
-        });
-    };
-    let fill = rest[stray..].iter().take_while(|b| **b == 0xff).count();
-    let after = at + stray + fill;
-    match bytes.get(after) {
-        Some(0) => Err(PictureError::corrupt(format!(
-            "there is no marker at byte `{at}`"
-        ))),
-        Some(marker) => Ok((*marker, after + 1)),
-        None => Err(PictureError::truncated("it ends before its first scan")),
+    let ends = || PictureError::truncated("it ends before its first scan");
+    if at == SOI.len() && bytes.get(at).is_some_and(|byte| *byte != 0xff) {
+        let reason = format!("there is no marker at byte `{at}`");
+        return Err(PictureError::corrupt(reason));
+    }
+    let mut at = at;
+    loop {
+        let rest = bytes.get(at..).unwrap_or_default();
+        let stray = rest.iter().position(|b| *b == 0xff).ok_or_else(ends)?;
+        let fill = rest[stray..].iter().take_while(|b| **b == 0xff).count();
+        at += stray + fill + 1;
+        match bytes.get(at - 1).ok_or_else(ends)? {
+            0 => {}
+            marker => return Ok((*marker, at)),
+        }
     }
 }
 

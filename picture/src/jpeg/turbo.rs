@@ -90,7 +90,7 @@ impl Turbo {
     ) -> Result<Decoded, PictureError> {
         let eighths = region.eighths();
         let rows = super::decode::rows(jpeg, region.bottom());
-        let bytes = patched(encoded, jpeg, rows, &EOI, copy);
+        let bytes = patched(encoded, jpeg, rows, (true, &EOI), copy);
         // SAFETY: `bytes` is readable for its length during the call, and the library keeps no pointer to it.
         self.check(unsafe {
             raw::tj3DecompressHeader(self.0, bytes.as_ptr(), bytes.len() as raw::size_t)

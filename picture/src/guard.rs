@@ -3,7 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Runs `work` and turns a panic into its message. What `work` was changing must not be used after a panic.
-pub(crate) fn catching<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+///
+/// # Errors
+/// The message of the panic.
+pub fn catching<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         text.or_else(|| panic.downcast_ref::<&str>().copied())

@@ -1,0 +1,216 @@
+//! A foreign picture file to the file that is stored.
+
+use crate::{
+    Decoder, Encoding, Filter, Format, Header, PictureError, PictureHashes, PictureLimits, Sizing,
+    Target, guard::catching, sizing::Placement,
+};
+
+/// What is done to each picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preparation {
+    /// The size it gets.
+    pub sizing: Sizing,
+    /// By which filter.
+    pub filter: Filter,
+    /// What it is stored as; none: the file stays as it came.
+    pub encoding: Option<Encoding>,
+    /// Whether a file stays as it came where it is of the format of `encoding`, upright, and no larger than `sizing` asks
+    /// for.
+    pub keep_original: bool,
+    /// Limits.
+    pub limits: PictureLimits,
+    /// Whether a decoder may shrink while decoding, see [`Target::scaled_decoding`].
+    pub scaled_decoding: bool,
+    /// Whether to compute [`Prepared::hashes`].
+    pub hashes: bool,
+}
+
+impl Preparation {
+    /// What may come: a file that stays as it is must be one that loaders read.
+    const fn formats(&self) -> &'static [Format] {
+        match self.encoding {
+            None => Format::TRAINED_ON,
+            Some(_) => Format::ALL,
+        }
+    }
+}
+
+/// A picture that was prepared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prepared {
+    /// The file to store; none: the one that came.
+    pub file: Option<Vec<u8>>,
+    /// Width and height of its upright picture.
+    pub sides: [u32; 2],
+    /// Sums over its pixels, before they were encoded.
+    pub sums: ChannelSums,
+    /// What duplicates are found by, where asked for.
+    pub hashes: Option<PictureHashes>,
+}
+
+/// Sums over pixels, of red, green and blue: exact, so that they can be added in any order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChannelSums {
+    /// Number of pixels.
+    pub pixels: u64,
+    /// Sum of the levels, 0 to 255.
+    pub levels: [u64; 3],
+    /// Sum of their squares.
+    pub squares: [u64; 3],
+}
+
+impl ChannelSums {
+    /// The sums over `pixels`, u8 RGB.
+    #[must_use]
+    pub fn of(pixels: &[u8]) -> Self {
+        let mut sums = Self::default();
+        // 2^16 squares of 255 fit into 32 bits, which are summed faster.
+        for part in pixels.as_chunks::<3>().0.chunks(1 << 16) {
+            let (mut levels, mut squares) = ([0_u32; 3], [0_u32; 3]);
+            for pixel in part {
+                for channel in 0..3 {
+                    let level = u32::from(pixel[channel]);
+                    levels[channel] += level;
+                    squares[channel] += level * level;
+                }
+            }
+            sums.pixels += part.len() as u64;
+            for channel in 0..3 {
+                sums.levels[channel] += u64::from(levels[channel]);
+                sums.squares[channel] += u64::from(squares[channel]);
+            }
+        }
+        sums
+    }
+
+    /// Adds those of other pixels.
+    pub fn add(&mut self, other: &Self) {
+        self.pixels += other.pixels;
+        for channel in 0..3 {
+            self.levels[channel] += other.levels[channel];
+            self.squares[channel] += other.squares[channel];
+        }
+    }
+
+    /// Mean and standard deviation (of all pixels, not of a sample) of each channel, in units of the full range, as
+    /// torchvision's `Normalize` takes them. `None` without pixels.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "the nearest number is meant")]
+    pub fn moments(&self) -> Option<([f64; 3], [f64; 3])> {
+        if self.pixels == 0 {
+            return None;
+        }
+        let count = u128::from(self.pixels);
+        let mean = self
+            .levels
+            .map(|sum| sum as f64 / self.pixels as f64 / 255.0);
+        let deviation = [0, 1, 2].map(|channel: usize| {
+            // n * sum of squares - (sum)^2, exact.
+            let (sum, squares) = (
+                u128::from(self.levels[channel]),
+                u128::from(self.squares[channel]),
+            );
+            let spread = (count * squares).saturating_sub(sum * sum);
+            (spread as f64).sqrt() / self.pixels as f64 / 255.0
+        });
+        Some((mean, deviation))
+    }
+}
+
+/// Prepares pictures one after another, in memory that it keeps. One for each thread.
+#[derive(Debug)]
+pub struct Preparer {
+    how: Preparation,
+    decoder: Decoder,
+    /// Pixels of the size that is stored.
+    pixels: Vec<u8>,
+    /// The same before it is put in the middle of a larger one.
+    fitted: Vec<u8>,
+}
+
+impl Preparer {
+    /// One with these settings.
+    #[must_use]
+    pub fn new(how: Preparation) -> Self {
+        Self {
+            how,
+            decoder: Decoder::default(),
+            pixels: Vec::new(),
+            fitted: Vec::new(),
+        }
+    }
+
+    /// Prepares one picture: a function of the settings and the bytes alone. Panics of decoders become errors.
+    ///
+    /// # Errors
+    /// Those of [`PictureError`].
+    pub fn prepare(&mut self, encoded: &[u8]) -> Result<Prepared, PictureError> {
+        catching(|| self.try_prepare(encoded)).unwrap_or_else(|panic| {
+            *self = Self::new(self.how);
+            Err(PictureError::corrupt(format!(
+                "the decoder panicked: {panic}"
+            )))
+        })
+    }
+
+    fn try_prepare(&mut self, encoded: &[u8]) -> Result<Prepared, PictureError> {
+        let how = self.how;
+        let header = Header::read(encoded, how.formats(), &how.limits)?;
+        let upright = <[u32; 2]>::from(header.upright_sides());
+        let place = how.sizing.place(upright);
+        self.decode(encoded, &header, &place)?;
+        let may_keep = how.keep_original && place.is_whole(upright);
+        let file = match how.encoding {
+            Some(encoding) if !(may_keep && header.is_as(encoding)) => {
+                let [width, height] = place.sides;
+                Some(encoding.encode(&self.pixels, width, height)?)
+            }
+            _ => None,
+        };
+        Ok(Prepared {
+            file,
+            sides: place.sides,
+            sums: ChannelSums::of(&self.pixels),
+            hashes: how
+                .hashes
+                .then(|| PictureHashes::of(&self.pixels, place.sides)),
+        })
+    }
+
+    /// Decodes into `pixels` what is stored.
+    fn decode(
+        &mut self,
+        encoded: &[u8],
+        header: &Header,
+        place: &Placement,
+    ) -> Result<(), PictureError> {
+        let [width, height] = place.resized;
+        let target = Target {
+            width,
+            height,
+            filter: self.how.filter,
+            scaled_decoding: self.how.scaled_decoding,
+        };
+        let region = place.from.stored(header, target);
+        let is_padded = place.sides != place.resized;
+        let out = if is_padded {
+            &mut self.fitted
+        } else {
+            &mut self.pixels
+        };
+        out.resize(target.bytes(), 0);
+        self.decoder.decode(encoded, header, &region, out)?;
+        if is_padded {
+            self.pixels.clear();
+            self.pixels
+                .resize(place.sides[0] as usize * place.sides[1] as usize * 3, 0);
+            let [left, top] = place.corner().map(|at| at as usize);
+            let row_bytes = place.sides[0] as usize * 3;
+            let rows = self.pixels.chunks_exact_mut(row_bytes).skip(top);
+            for (to, from) in rows.zip(self.fitted.chunks_exact(width as usize * 3)) {
+                to[left * 3..][..from.len()].copy_from_slice(from);
+            }
+        }
+        Ok(())
+    }
+}
