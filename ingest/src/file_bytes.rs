@@ -37,6 +37,11 @@ impl FileBytes {
         Self::open_with(store, path, url, WHOLE).await
     }
 
+    /// Its path below the folder of its store.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
     async fn open_with(store: &Store, path: &str, url: &str, most: u64) -> Result<Self, Error> {
         let mut bytes = store.size(path).await?;
         let (whole, hash) = if bytes <= most {

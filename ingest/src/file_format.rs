@@ -22,6 +22,8 @@ pub(crate) enum Kind {
     Idx,
     /// Plain text.
     Text,
+    /// A whole picture.
+    Picture,
 }
 
 /// How a file is packed.
@@ -55,10 +57,25 @@ pub(crate) fn of(name: &str, config: &SourceConfig) -> Result<Option<(Kind, Pack
         (FileFormat::Parquet, _) | (FileFormat::Auto, "parquet") => Some(Kind::Parquet),
         (FileFormat::Idx, _) => Some(Kind::Idx),
         (FileFormat::Text, _) => Some(Kind::Text),
+        (FileFormat::Picture, _) => Some(Kind::Picture),
         (FileFormat::Auto, _) => None,
     };
     check_details(config)?;
     Ok(kind.map(|kind| (kind, packing)))
+}
+
+/// Whether a file of this name, met in a folder, is one that the configuration means: of the files beside pictures
+/// (licences, lists of labels) none is a picture.
+pub(crate) fn is_meant(name: &str, config: &SourceConfig) -> bool {
+    const PICTURES: [&str; 11] = [
+        "jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff", "pgm", "ppm", "jfif",
+    ];
+    let name = name.to_ascii_lowercase();
+    let ending = stem(&name)
+        .0
+        .rsplit_once('.')
+        .map_or("", |(_, ending)| ending);
+    config.format != FileFormat::Picture || PICTURES.contains(&ending)
 }
 
 /// How the file called `name` is packed.

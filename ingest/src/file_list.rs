@@ -1,6 +1,9 @@
 //! Finding the files of a source: one file, a folder, or a pattern, in any store.
 
-use feedline_schemas::{commit::Position, config::SourceConfig};
+use feedline_schemas::{
+    commit::Position,
+    config::{FileFormat, SourceConfig},
+};
 use feedline_storage::{Store, StoreOptions};
 use tracing::{info, warn};
 
@@ -162,11 +165,17 @@ impl FileList {
             .below(folder, "**")
             .await?
             .into_iter()
-            .partition(|(_, _, layout)| layout.is_some());
+            .partition(|(path, _, layout)| {
+                layout.is_some() && file_format::is_meant(path, &self.config)
+            });
         if known.is_empty() {
             let reason = format!(
-                "there is no file `{}` and, below it, none that ends in .csv, .tsv, .json, .ndjson, .jsonl or .parquet (with .gz or .zst behind); check the path or set `format`",
-                self.config.url
+                "there is no file `{}` and, below it, none that ends in {} (with .gz or .zst behind); check the path or set `format`",
+                self.config.url,
+                match self.config.format {
+                    FileFormat::Picture => ".jpg, .png or another picture's ending",
+                    _ => ".csv, .tsv, .json, .ndjson, .jsonl or .parquet",
+                }
             );
             return Err(Error::config("url", reason));
         }

@@ -25,6 +25,7 @@ mod json;
 mod landed_file;
 mod pagination;
 mod parquet_rows;
+mod picture_rows;
 mod report;
 mod rest;
 mod retry;

@@ -20,6 +20,7 @@ use crate::{
     file_format::{Kind, Packing},
     idx_rows::IdxRows,
     parquet_rows::ParquetRows,
+    picture_rows::PictureRows,
     source::Record,
     text_rows::TextRows,
     value::{Value, shorten},
@@ -80,6 +81,7 @@ pub(crate) fn open(
             read_whole(reader)?,
             layout.text.separator.as_deref(),
         )),
+        Kind::Picture => Box::new(PictureRows::new(read_whole(reader)?, file.path())),
         Kind::Idx => Box::new(IdxRows::open(file, layout.packing, labels)?),
         Kind::Parquet if layout.packing == Packing::Plain => {
             return ParquetRows::boxed(file.clone(), skip);

@@ -62,7 +62,7 @@ pub struct SourceConfig {
 pub enum SourceKind {
     /// A JSON API.
     Rest,
-    /// Files: CSV, JSON, NDJSON, Parquet, idx pictures, text; plain, gzip or zstd.
+    /// Files: CSV, JSON, NDJSON, Parquet, pictures, idx pictures, text; plain, gzip or zstd.
     Files,
 }
 
@@ -185,6 +185,10 @@ pub enum FileFormat {
     /// Plain UTF-8 text; never chosen by name. A record is `text`: the whole file, or a part between two
     /// `text.separator`s.
     Text,
+    /// Whole pictures; never chosen by name. A record is one file: `image`, its bytes; `path`, where it lies below the
+    /// folder of `url` (what stands before the first wildcard); and `folder`, the name of the folder right above it. Of a
+    /// folder, files are read whose names end as pictures do.
+    Picture,
 }
 
 /// `[source.csv]`.
