@@ -537,4 +537,6 @@ fn target_kind(artefact: &TransformArtefact) -> TargetKind {
 #[cfg(test)]
 mod payload_tests;
 #[cfg(test)]
+mod picture_tests;
+#[cfg(test)]
 mod tests;

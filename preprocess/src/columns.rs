@@ -27,7 +27,13 @@ pub(crate) mod system {
     pub(crate) const REJECT: &str = "_reject";
     /// `fixed_size_binary(16)`, hash of the split's key columns.
     pub(crate) const GROUP: &str = "_group";
-    pub(super) const ALL: [&str; 5] = [ORIGIN, HASH, SPLIT, REJECT, GROUP];
+    /// `fixed_size_binary(56)`, sums over the pixels of a picture.
+    pub(crate) const SUMS: &str = "_sums";
+    /// `fixed_size_binary(16)`, hash of the pixels of a picture.
+    pub(crate) const PIXELS: &str = "_pixels";
+    /// `fixed_size_binary(16)`, how a picture looks; null for one of one colour.
+    pub(crate) const LOOKS: &str = "_looks";
+    pub(super) const ALL: [&str; 8] = [ORIGIN, HASH, SPLIT, REJECT, GROUP, SUMS, PIXELS, LOOKS];
 }
 
 const MAX_REJECT_SHARE: f64 = 0.05;

@@ -126,6 +126,7 @@ fn artefact(
         steps: fit.steps,
         target,
         characters,
+        pictures: None,
     };
     artefact.hash = artefact.compute_hash();
     Ok(artefact)

@@ -21,6 +21,7 @@ mod landing;
 mod manifest;
 mod meter;
 mod payload;
+mod pictures;
 mod plan;
 mod pool;
 mod quantile;

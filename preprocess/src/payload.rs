@@ -21,6 +21,7 @@ use feedline_schemas::{
 use crate::{
     Error,
     columns::{MergedColumn, find},
+    pictures::{self, Pictures},
     range::Ends,
     scalar::RowFunction,
 };
@@ -47,6 +48,8 @@ pub(crate) enum PayloadKind {
 pub(crate) struct Payload {
     pub(crate) column: String,
     pub(crate) kind: PayloadKind,
+    /// What is done to pictures; none where they are stored as they came.
+    pub(crate) pictures: Option<Pictures>,
 }
 
 /// The payload of a dataset; none for rows of numbers.
@@ -79,10 +82,21 @@ pub(crate) fn resolve(
             format!("column `{column}` does not hold {what}; name the one that does"),
         ));
     }
-    Ok(Some(Payload { column, kind }))
+    let pictures = pictures::resolve(config, &column)?;
+    Ok(Some(Payload {
+        column,
+        kind,
+        pictures,
+    }))
 }
 
 fn check_rows(config: &DatasetConfig) -> Result<(), Error> {
+    if config.picture.is_some() {
+        return Err(Error::config(
+            "dataset.picture",
+            "rows of numbers have no pictures: set `dataset.kind = \"pictures\"`, or remove this table",
+        ));
+    }
     if config.content.is_some() {
         return Err(Error::config(
             "dataset.content",
@@ -101,6 +115,7 @@ fn check_keys(config: &DatasetConfig, kind: PayloadKind) -> Result<(), Error> {
         ("categorical", !config.categorical.is_empty()),
         ("step", config.step.is_some()),
         ("target", is_text && config.target.is_some()),
+        ("picture", is_text && config.picture.is_some()),
         (
             "task",
             is_text && config.task == Task::Classification && config.target.is_none(),
@@ -231,6 +246,15 @@ pub(crate) fn picture_faults(column: &ArrayRef) -> Faults {
             };
             fault.map(|fault| (row, reason::NO_PICTURE, fault))
         })
+        .collect()
+}
+
+/// Rows without a file to decode; what is in it is told by the decoder.
+pub(crate) fn missing_pictures(column: &ArrayRef) -> Faults {
+    let pictures = cells(column, &DataType::Binary);
+    let missing = (0..pictures.len()).filter(|row| pictures.is_null(*row));
+    missing
+        .map(|row| (row, reason::NO_PICTURE, "there is no picture".to_owned()))
         .collect()
 }
 

@@ -402,6 +402,7 @@ impl Reading<'_> {
             .map(|c| (c.name.clone(), Judged::Number));
         let payload = self.spec.payload.iter().map(|payload| {
             let judged = match payload.kind {
+                PayloadKind::Picture if payload.pictures.is_some() => Judged::DecodedPicture,
                 PayloadKind::Picture => Judged::Picture,
                 PayloadKind::Text => Judged::Document,
             };

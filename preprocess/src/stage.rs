@@ -3,6 +3,8 @@
 //! Everything after this reads the files of one split. The training split's statistics cannot see another split's
 //! rows, because those are not in the files it reads.
 
+mod copies;
+
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
     path::PathBuf,
@@ -31,11 +33,13 @@ use crate::{
     columns::{DatasetSpec, system},
     content::key_of,
     meter::Meter,
+    pictures::{Converter, Fault},
     rejects::{RejectWriter, Rejects},
     scalar::RowFunction,
     scan::{ParquetFiles, ScanFile},
     scratch::{Scratch, ScratchFile},
     split::{ShuffleKey, code},
+    typing::Reason,
 };
 
 /// A text column with more distinct values than this names rows rather than sorting them.
@@ -168,7 +172,12 @@ pub(crate) async fn stage(
     let kept: Vec<usize> = (0..frame.schema().fields().len())
         .filter(|i| frame.schema().field(*i).name() != system::REJECT)
         .collect();
-    let schema: SchemaRef = Arc::new(frame.schema().as_arrow().project(&kept)?);
+    let pictures = spec.payload.as_ref().and_then(|p| p.pictures.as_ref());
+    let mut schema = frame.schema().as_arrow().project(&kept)?;
+    if let Some(pictures) = pictures {
+        schema = pictures.staged(&schema);
+    }
+    let schema: SchemaRef = Arc::new(schema);
     let counted = spec
         .inputs
         .iter()
@@ -182,7 +191,8 @@ pub(crate) async fn stage(
         .enumerate()
     {
         let path = |name: &str| scratch.path(&format!("{name}-{partition}.parquet"));
-        let worker = Worker::new(&schema, &kept, &counted, path, Arc::clone(&meter));
+        let mut worker = Worker::new(&schema, &kept, &counted, path, Arc::clone(&meter));
+        worker.converter = pictures.map(|pictures| Converter::new(pictures, &schema));
         tasks.spawn(worker.run(stream));
     }
     let mut staged = Staged {
@@ -207,6 +217,9 @@ pub(crate) async fn stage(
         }
         rejects.merge(done.rejects);
     }
+    if let Some(pictures) = pictures.filter(|pictures| pictures.how.hashes) {
+        staged = copies::settle(staged, spec, pictures, scratch).await?;
+    }
     Ok((staged, rejects))
 }
 
@@ -218,6 +231,8 @@ struct Worker {
     rejects: RejectWriter,
     distinct: BTreeMap<String, Distinct>,
     meter: Arc<Meter>,
+    /// Decodes pictures.
+    converter: Option<Converter>,
 }
 
 struct Done {
@@ -245,13 +260,23 @@ impl Worker {
                 .map(|name| (name.clone(), Distinct::default()))
                 .collect(),
             meter,
+            converter: None,
         }
     }
 
     async fn run(mut self, mut stream: SendableRecordBatchStream) -> Result<Done, Error> {
         while let Some(batch) = stream.try_next().await? {
-            self.take(&batch)?;
-            self.meter.add(batch.num_rows() as u64);
+            let rows = batch.num_rows() as u64;
+            self = if self.converter.is_some() {
+                // Decoding keeps a processor busy for long.
+                let work = move || self.take(&batch).map(|()| self);
+                let joined = tokio::task::spawn_blocking(work).await;
+                joined.map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))))??
+            } else {
+                self.take(&batch)?;
+                self
+            };
+            self.meter.add(rows);
         }
         let rows = self.rows;
         let mut files = Vec::with_capacity(3);
@@ -278,7 +303,30 @@ impl Worker {
         )?;
         let good = filter_record_batch(batch, &is_null(reasons)?)?;
         let rows = good.project(&self.kept)?;
-        let codes = column(&good, system::SPLIT).as_primitive::<UInt8Type>();
+        let Some(mut converter) = self.converter.take() else {
+            return self.keep(&rows);
+        };
+        let faults = converter.convert(&rows, |rows| self.keep(&rows))?;
+        let origins = column(&rows, system::ORIGIN).as_primitive::<UInt64Type>();
+        let of_column = converter.column();
+        let reject = |(row, reason, value): Fault| {
+            let column = of_column.to_owned();
+            let reason = Reason {
+                reason,
+                column,
+                value,
+            };
+            (origins.value(row), reason.to_json())
+        };
+        self.rejects
+            .push(faults.into_iter().map(reject).collect())?;
+        self.converter = Some(converter);
+        Ok(())
+    }
+
+    /// Writes good rows to the file of their split.
+    fn keep(&mut self, rows: &RecordBatch) -> Result<(), Error> {
+        let codes = column(rows, system::SPLIT).as_primitive::<UInt8Type>();
         for split in Split::ALL {
             let at = usize::from(code(split));
             let mask: BooleanArray = codes
@@ -286,7 +334,7 @@ impl Worker {
                 .iter()
                 .map(|c| Some(*c == code(split)))
                 .collect();
-            let part = filter_record_batch(&rows, &mask)?;
+            let part = filter_record_batch(rows, &mask)?;
             if split == Split::Train {
                 self.count_distinct(&part);
             }

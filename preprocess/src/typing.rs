@@ -201,6 +201,8 @@ pub(crate) enum Judged {
     ClassTarget,
     /// Picture file.
     Picture,
+    /// Picture file that is decoded later.
+    DecodedPicture,
     /// Document.
     Document,
 }
@@ -249,6 +251,7 @@ impl Judge {
         match judged {
             Judged::Number => {}
             Judged::Picture => faults.extend(payload::picture_faults(column)),
+            Judged::DecodedPicture => faults.extend(payload::missing_pictures(column)),
             Judged::Document => faults.extend(payload::document_faults(column)),
             Judged::ClassTarget => {
                 let classes = Category(self.missing.clone()).read(column)?;

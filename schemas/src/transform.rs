@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    config::StoredPictureConfig,
     format::{TRANSFORM, versioned},
     ids::{Hash128, Name},
 };
@@ -38,10 +39,24 @@ pub struct TransformArtefact {
     /// Ids of characters, when the dataset holds texts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub characters: Option<FittedCharacters>,
+    /// What became of pictures, when the dataset decodes them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pictures: Option<FittedPictures>,
 }
 versioned!(TransformArtefact, TRANSFORM);
 
 impl TransformArtefact {
+    /// The artefact with what became of pictures, under its new hash.
+    #[must_use]
+    pub fn with_pictures(self, pictures: FittedPictures) -> Self {
+        let mut with = Self {
+            pictures: Some(pictures),
+            ..self
+        };
+        with.hash = with.compute_hash();
+        with
+    }
+
     /// Computes the hash this artefact should carry.
     #[must_use]
     pub fn compute_hash(&self) -> Hash128 {
@@ -51,6 +66,22 @@ impl TransformArtefact {
         };
         Hash128::of(&crate::encode(&zeroed))
     }
+}
+
+/// What became of the pictures of a dataset.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FittedPictures {
+    /// Column they come from.
+    pub column: String,
+    /// What was done to each, the filter included.
+    pub prepared: StoredPictureConfig,
+    /// Pixels of the training split.
+    pub pixels: u64,
+    /// Mean of their red, green and blue, as stored but before they were encoded, in units of the full range (0 to 1).
+    pub mean: [f64; 3],
+    /// Standard deviation of all of them, in the same units.
+    pub deviation: [f64; 3],
 }
 
 /// A raw column the transform reads.

@@ -158,6 +158,7 @@ pub(crate) mod tests {
             features: vec![],
             target,
             characters: None,
+            pictures: None,
         }
     }
 

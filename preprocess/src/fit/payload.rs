@@ -4,16 +4,20 @@ use std::collections::HashMap;
 
 use arrow::array::AsArray;
 use datafusion::logical_expr::ident;
-use feedline_schemas::transform::{FittedCharacters, TransformArtefact};
+use feedline_picture::ChannelSums;
+use feedline_schemas::transform::{FittedCharacters, FittedPictures, TransformArtefact};
 use futures::TryStreamExt;
 
 use super::{Fit, FitSpec, artefact, rows_of};
 use crate::{
     Error, TrainSplit,
+    columns::system,
     payload::{Payload, PayloadKind},
+    pictures::{self, Pictures},
 };
 
-/// Fits the target of `spec`, which has no inputs, and to a text the ids of its characters.
+/// Fits the target of `spec`, which has no inputs, and to a text the ids of its characters. Of pictures that
+/// were decoded it takes the moments of their channels.
 ///
 /// # Errors
 /// As [`fit`](super::fit).
@@ -34,7 +38,30 @@ pub(crate) async fn fit_payload(
         PayloadKind::Picture => None,
         PayloadKind::Text => Some(characters(train, &payload.column).await?),
     };
-    artefact(fit, spec, target, characters)
+    let artefact = artefact(fit, spec, target, characters)?;
+    Ok(match &payload.pictures {
+        None => artefact,
+        Some(pictures) => artefact.with_pictures(moments(train, pictures).await?),
+    })
+}
+
+/// Mean and deviation of the channels of the training split's pictures, from exact sums.
+async fn moments(train: &TrainSplit, pictures: &Pictures) -> Result<FittedPictures, Error> {
+    let mut total = ChannelSums::default();
+    let cells = train.frame().select(vec![ident(system::SUMS)])?;
+    let mut batches = cells.execute_stream().await?;
+    while let Some(batch) = batches.try_next().await? {
+        let cells = batch.column(0).as_fixed_size_binary().iter().flatten();
+        cells.for_each(|cell| pictures::add_sums(&mut total, cell));
+    }
+    let (mean, deviation) = total.moments().unwrap_or_default();
+    Ok(FittedPictures {
+        column: pictures.column.clone(),
+        prepared: pictures.config.clone(),
+        pixels: total.pixels,
+        mean,
+        deviation,
+    })
 }
 
 /// Counts the characters of the training split. Counts do not depend on the order of rows.

@@ -90,6 +90,7 @@ fn artefact(
         steps,
         target,
         characters: None,
+        pictures: None,
     };
     artefact.hash = artefact.compute_hash();
     artefact

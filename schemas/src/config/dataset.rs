@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::StoredPictureConfig;
 use crate::{
     ids::{Name, Seed},
     transform::CategoryEncoding,
@@ -19,6 +20,9 @@ pub struct DatasetConfig {
     /// `pictures`: column of whole picture files. Default `image`. `characters`: column of documents. Default `text`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
+    /// `pictures`: how they are decoded and stored. Default: files are stored as they came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub picture: Option<StoredPictureConfig>,
     /// Sources whose rows are put under one another. Default: all sources of the pipeline.
     pub sources: Vec<Name>,
     /// Column to predict. Absent: shards without a target.

@@ -14,6 +14,7 @@ mod loss;
 mod model;
 mod optimizer;
 mod parallel;
+mod picture;
 mod precision;
 mod schedule;
 mod secret;
@@ -41,6 +42,10 @@ pub use self::{
     },
     optimizer::{OptimizerConfig, OptimizerKind, ParameterGroup},
     parallel::{Collective, Compression, ParallelConfig},
+    picture::{
+        PictureDuplicates, PictureFilter, PictureResize, PictureSize, PictureStore,
+        StoredPictureConfig,
+    },
     precision::{LossScaleConfig, Precision},
     schedule::{ScheduleConfig, ScheduleKind, ScheduleUnit},
     secret::SecretRef,

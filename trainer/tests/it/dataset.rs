@@ -154,6 +154,7 @@ pub(crate) async fn publish_made(store: &Store, made: &Made<'_>) {
         features: vec![],
         target: made.fitted.clone(),
         characters: None,
+        pictures: None,
     };
     artefact.hash = Hash128::of(&encode(&artefact));
     let path = format!("transform-{}.json", artefact.hash.short());

@@ -1,0 +1,263 @@
+//! Copies of pictures, found after all of them are decoded: those with equal pixels are one picture, and those that look
+//! alike share a split.
+//!
+//! A group's split is that of the smallest hash in it (of the split's key where there is one, else of the content), so
+//! it depends on the pictures alone: not on their order, and not on partitions. For each picture 88 bytes are held in
+//! memory, for all of them at once.
+
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, UInt8Array},
+    compute::filter_record_batch,
+    datatypes::UInt64Type,
+};
+use datafusion::logical_expr::ident;
+use feedline_picture::{Groups, Looks, look_alikes};
+use feedline_schemas::{
+    config::{DedupMode, PictureDuplicates},
+    manifest::Split,
+};
+use futures::TryStreamExt;
+
+use super::{Part, Staged, column};
+use crate::{
+    Error,
+    columns::{DatasetSpec, system},
+    content::HASH_BYTES,
+    pictures::Pictures,
+    scratch::{Scratch, ScratchFile},
+    split::{Splitter, code},
+};
+
+/// What is known of a picture.
+struct Picture {
+    origin: u64,
+    /// What its split depends on.
+    group: [u8; HASH_BYTES as usize],
+    pixels: [u8; HASH_BYTES as usize],
+    looks: Option<Looks>,
+}
+
+/// The staged rows without copies, each in the split of its group.
+pub(super) async fn settle(
+    staged: Staged,
+    spec: &DatasetSpec,
+    pictures: &Pictures,
+    scratch: &Scratch,
+) -> Result<Staged, Error> {
+    let found = read(&staged).await?;
+    let config = &spec.config;
+    let splits = splits(
+        &found,
+        config.dedup,
+        pictures,
+        &Splitter::new(&config.split),
+    );
+    drop(found);
+    rewritten(staged, &splits, |split| {
+        scratch.path(&format!("settled-{split}.parquet"))
+    })
+    .await
+}
+
+/// All staged pictures, in the order they landed.
+async fn read(staged: &Staged) -> Result<Vec<Picture>, Error> {
+    let group = match staged.schema.index_of(system::GROUP) {
+        Ok(_) => system::GROUP,
+        Err(_) => system::HASH,
+    };
+    let columns = [system::ORIGIN, group, system::PIXELS, system::LOOKS];
+    let mut found = Vec::new();
+    for split in Split::ALL {
+        let frame = staged.frame(split)?.select(columns.map(ident).to_vec())?;
+        let mut batches = frame.execute_stream().await?;
+        while let Some(batch) = batches.try_next().await? {
+            let origins = batch.column(0).as_primitive::<UInt64Type>().values();
+            let hashes = [1, 2, 3].map(|at: usize| batch.column(at).as_fixed_size_binary());
+            let [groups, pixels, looks] = hashes;
+            found.extend(origins.iter().enumerate().map(|(row, origin)| Picture {
+                origin: *origin,
+                group: hash(groups.value(row)),
+                pixels: hash(pixels.value(row)),
+                looks: looks.is_valid(row).then(|| looks_of(looks.value(row))),
+            }));
+        }
+    }
+    found.sort_unstable_by_key(|picture| picture.origin);
+    Ok(found)
+}
+
+fn hash(bytes: &[u8]) -> [u8; HASH_BYTES as usize] {
+    bytes.try_into().expect("a hash has 16 bytes")
+}
+
+/// `phash u64 | dhash u64`, big endian.
+fn looks_of(bytes: &[u8]) -> Looks {
+    let (phash, dhash) = bytes.split_at(8);
+    let number = |bytes: &[u8]| u64::from_be_bytes(bytes.try_into().expect("half a hash"));
+    Looks {
+        phash: number(phash),
+        dhash: number(dhash),
+    }
+}
+
+/// The split of each picture that stays, by its origin. `found` is in the order of origins.
+fn splits(
+    found: &[Picture],
+    dedup: DedupMode,
+    pictures: &Pictures,
+    splitter: &Splitter,
+) -> HashMap<u64, u8> {
+    let mut groups = Groups::new(found.len());
+    let (mut first_pixels, mut first_key) = (HashMap::new(), HashMap::new());
+    let mut stays = vec![true; found.len()];
+    for (index, picture) in (0..).zip(found) {
+        let first = *first_pixels.entry(picture.pixels).or_insert(index);
+        if first != index {
+            groups.join(first, index);
+            stays[index as usize] = dedup == DedupMode::None;
+        }
+        groups.join(*first_key.entry(picture.group).or_insert(index), index);
+    }
+    if pictures.config.duplicates == PictureDuplicates::LookAlikes {
+        let looks: Vec<Option<Looks>> = found.iter().map(|picture| picture.looks).collect();
+        look_alikes(&looks, pictures.config.look_alike_bits, &mut groups);
+    }
+    let firsts = groups.into_firsts();
+    let mut smallest: HashMap<u32, &[u8]> = HashMap::new();
+    for (first, picture) in firsts.iter().zip(found) {
+        let least = smallest.entry(*first).or_insert(&picture.group);
+        *least = (*least).min(&picture.group);
+    }
+    let each = found.iter().zip(&firsts).zip(stays);
+    each.filter(|(_, stays)| *stays)
+        .map(|((picture, first), _)| (picture.origin, code(splitter.split_of(smallest[first]))))
+        .collect()
+}
+
+/// The rows that `splits` has, each in the file of its split.
+async fn rewritten(
+    staged: Staged,
+    splits: &HashMap<u64, u8>,
+    path: impl Fn(Split) -> PathBuf,
+) -> Result<Staged, Error> {
+    let mut files =
+        Split::ALL.map(|split| ScratchFile::new(path(split), Arc::clone(&staged.schema)));
+    let mut parts = [const {
+        Part {
+            files: Vec::new(),
+            rows: 0,
+        }
+    }; 3];
+    for split in Split::ALL {
+        let mut batches = staged.frame(split)?.execute_stream().await?;
+        while let Some(batch) = batches.try_next().await? {
+            let origins = column(&batch, system::ORIGIN).as_primitive::<UInt64Type>();
+            let codes: UInt8Array = origins
+                .values()
+                .iter()
+                .map(|origin| splits.get(origin).copied())
+                .collect();
+            for to in Split::ALL {
+                let at = usize::from(code(to));
+                let mask: BooleanArray = codes
+                    .iter()
+                    .map(|found| Some(found == Some(code(to))))
+                    .collect();
+                let rows = with_split(&filter_record_batch(&batch, &mask)?, to)?;
+                files[at].write(&rows)?;
+                parts[at].rows += rows.num_rows() as u64;
+            }
+        }
+    }
+    for (part, file) in parts.iter_mut().zip(files) {
+        part.files.extend(file.finish()?);
+    }
+    Ok(Staged {
+        splits: parts,
+        ..staged
+    })
+}
+
+fn with_split(rows: &RecordBatch, split: Split) -> Result<RecordBatch, Error> {
+    let schema = rows.schema();
+    let mut columns: Vec<ArrayRef> = rows.columns().to_vec();
+    let codes = UInt8Array::from_value(code(split), rows.num_rows());
+    columns[schema.index_of(system::SPLIT)?] = Arc::new(codes);
+    Ok(RecordBatch::try_new(schema, columns)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::config::{DatasetConfig, SplitConfig, StoredPictureConfig};
+
+    use super::*;
+
+    fn pictures(duplicates: PictureDuplicates) -> Pictures {
+        let config = DatasetConfig {
+            picture: Some(StoredPictureConfig {
+                duplicates,
+                ..StoredPictureConfig::default()
+            }),
+            ..DatasetConfig::default()
+        };
+        crate::pictures::resolve(&config, "image").unwrap().unwrap()
+    }
+
+    fn picture(origin: u64, pixels: u8, phash: u64) -> Picture {
+        Picture {
+            origin,
+            group: u128::from(origin).to_be_bytes(),
+            pixels: [pixels; 16],
+            looks: Some(Looks { phash, dhash: 0 }),
+        }
+    }
+
+    /// With a salt that puts pictures apart which belong together.
+    fn splitter() -> Splitter {
+        let salted = (0..).map(|salt: u32| {
+            Splitter::new(&SplitConfig {
+                salt: salt.to_string(),
+                train: 0.4,
+                validation: 0.3,
+                test: 0.3,
+                ..SplitConfig::default()
+            })
+        });
+        let apart = |s: &Splitter, a: usize, b: usize| own(s)[a] != own(s)[b];
+        let mut suits = salted.filter(|s| apart(s, 0, 3) && apart(s, 1, 2));
+        suits.next().unwrap()
+    }
+
+    /// The split that each picture would have by itself.
+    fn own(splitter: &Splitter) -> Vec<u8> {
+        let split = |origin| code(splitter.split_of(&picture(origin, 0, 0).group));
+        (0..5).map(split).collect()
+    }
+
+    /// Splits of pictures of which 0 and 3 have the same pixels, and 1 looks like 2.
+    fn settled(duplicates: PictureDuplicates, dedup: DedupMode) -> Vec<Option<u8>> {
+        let far = [0, u64::MAX, u64::MAX - 1, 0, 0x5555_5555_5555_5555];
+        let each = (0..).zip([7, 1, 2, 7, 4]).zip(far);
+        let found: Vec<Picture> = each
+            .map(|((origin, pixels), phash)| picture(origin, pixels, phash))
+            .collect();
+        let splits = splits(&found, dedup, &pictures(duplicates), &splitter());
+        (0..5).map(|origin| splits.get(&origin).copied()).collect()
+    }
+
+    #[test]
+    fn copies_are_dropped_or_share_a_split_and_so_do_look_alikes() {
+        let own = own(&splitter());
+        let pixels = settled(PictureDuplicates::Pixels, DedupMode::Exact);
+        assert_eq!(pixels[3], None, "the one that landed later is dropped");
+        assert_eq!(pixels[0], Some(own[0]), "the split of the smaller hash");
+        assert_eq!([pixels[1], pixels[2]], [Some(own[1]), Some(own[2])]);
+        let all = settled(PictureDuplicates::Pixels, DedupMode::None);
+        assert_eq!([all[0], all[3]], [Some(own[0]); 2]);
+        let looks = settled(PictureDuplicates::LookAlikes, DedupMode::Exact);
+        assert_eq!([looks[1], looks[2]], [Some(own[1]); 2]);
+        assert_eq!(looks[4], Some(own[4]));
+    }
+}

@@ -1,0 +1,134 @@
+//! `[dataset.picture]`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::units::ByteSize;
+
+/// What is done to pictures when the dataset is built. With this table every picture is decoded, and one that cannot be
+/// is set aside with the reason; without it files are stored as they came and only their first bytes are looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct StoredPictureConfig {
+    /// What pictures are stored as: `original` (default), `jpeg`, `png` or `raw`.
+    pub store: PictureStore,
+    /// How they get their size: `none` (default), `shorter_side`, `exact`, `crop` or `pad`. Wants `store` to be other than
+    /// `original`.
+    pub resize: PictureResize,
+    /// Pixels, 1 to 16,384: one number, or `[height, width]` for `exact`, `crop` and `pad`. Required by `resize`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<PictureSize>,
+    /// `crop`: pixels of the shorter side before the crop, at least the larger of `size`. Default the larger of `size`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shorter_side: Option<u32>,
+    /// Filter of `resize`: `bilinear` (default), `bicubic` or `lanczos`, all antialiased. It is recorded in the transform.
+    pub filter: PictureFilter,
+    /// `jpeg`: quality, 1 to 100. Default 90.
+    pub quality: u8,
+    /// Whether a picture that is of the format of `store`, upright and small enough already is stored as it came. Default
+    /// true; false encodes every picture anew, which also takes out what files hold besides pixels.
+    pub keep_original: bool,
+    /// What makes two pictures the same: `bytes` (default), `pixels` or `look_alikes`.
+    pub duplicates: PictureDuplicates,
+    /// `look_alikes`: bits of the 64 of a perceptual hash that may differ, 0 to 8. Default 4.
+    pub look_alike_bits: u32,
+    /// Most bytes of a file, 1 B to 1 GiB. Default 64 MiB.
+    pub max_bytes: ByteSize,
+    /// Most pixels of a side, 1 to 16,384. Default 16,384.
+    pub max_side: u32,
+    /// Most pixels, 1 to 268,435,456. Default 64,000,000.
+    pub max_pixels: u64,
+    /// Most bytes that decoding one picture may take, by a bound from its header. Each thread may take as much. Default
+    /// 512 MiB.
+    pub max_decoder_bytes: ByteSize,
+}
+
+impl Default for StoredPictureConfig {
+    fn default() -> Self {
+        Self {
+            store: PictureStore::Original,
+            resize: PictureResize::None,
+            size: None,
+            shorter_side: None,
+            filter: PictureFilter::Bilinear,
+            quality: 90,
+            keep_original: true,
+            duplicates: PictureDuplicates::Bytes,
+            look_alike_bits: 4,
+            max_bytes: ByteSize::mib(64),
+            max_side: 1 << 14,
+            max_pixels: 64_000_000,
+            max_decoder_bytes: ByteSize::mib(512),
+        }
+    }
+}
+
+/// What pictures are stored as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PictureStore {
+    /// The file as it came: JPEG, PNG, WebP, PGM or PPM.
+    #[default]
+    Original,
+    /// JPEG of `quality`.
+    Jpeg,
+    /// PNG.
+    Png,
+    /// Its pixels behind a header (PPM, or PGM where all are grey).
+    Raw,
+}
+
+/// How pictures get their size; sides are those of the upright picture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PictureResize {
+    /// They keep it.
+    #[default]
+    None,
+    /// Larger pictures are shrunk until their shorter side has `size` pixels.
+    ShorterSide,
+    /// All get these sides; the aspect ratio changes.
+    Exact,
+    /// They are resized until their shorter side has `shorter_side` pixels, and the centre is kept.
+    Crop,
+    /// They are resized as large as fits, in the middle of a black picture.
+    Pad,
+}
+
+/// A size in pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum PictureSize {
+    /// Both sides, or the shorter one.
+    Side(u32),
+    /// Height and width.
+    Sides([u32; 2]),
+}
+
+/// An antialiased filter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PictureFilter {
+    /// A triangle.
+    #[default]
+    Bilinear,
+    /// Catmull-Rom (a = -0.5).
+    Bicubic,
+    /// Three lobes.
+    Lanczos,
+}
+
+/// What makes two pictures the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PictureDuplicates {
+    /// Equal files.
+    #[default]
+    Bytes,
+    /// Equal pixels, as they are before they are stored: the first landed is kept (all with `dataset.dedup = "none"`,
+    /// and they share a split).
+    Pixels,
+    /// Besides, pictures that look alike share a split: their pHash differs in at most `look_alike_bits` bits and their
+    /// dHash in at most twice as many, or a chain of such pictures joins them.
+    LookAlikes,
+}
