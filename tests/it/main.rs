@@ -9,6 +9,7 @@
 mod deferred;
 mod inputs;
 mod kills;
+mod pictures;
 mod python;
 mod quickstart;
 mod rank_kills;

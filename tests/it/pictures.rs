@@ -1,0 +1,54 @@
+//! Picture files in folders to a trained model.
+
+use std::{fs, path::Path};
+
+use crate::support::{pipeline, run, shared_data};
+
+/// Copies the pictures of a shared folder. False where it is absent.
+fn copied(name: &str, to: &Path) -> bool {
+    let Some(from) = shared_data(&format!("images/{name}")) else {
+        return false;
+    };
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+    }
+    true
+}
+
+#[test]
+fn a_network_learns_the_folders_that_photographs_lie_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let album = folder.path().join("album");
+    // With a licence and a table beside them, which are no pictures.
+    if !copied("photos", &album.join("photo")) || !copied("bccd", &album.join("blood")) {
+        return;
+    }
+    let text = "[pipeline]\nname = \"album\"\nroot = \"out\"\n\
+         [[source]]\nname = \"album\"\ntype = \"files\"\nformat = \"picture\"\nurl = \"album\"\n\
+         [dataset]\nkind = \"pictures\"\ntarget = \"folder\"\ntask = \"classification\"\n\
+         picture = { store = \"jpeg\", resize = \"crop\", size = 40, duplicates = \"look_alikes\" }\n\
+         split = { train = 0.6, validation = 0.2, test = 0.2 }\n\
+         shards = { block_bytes = \"4 KiB\" }\n\
+         [train]\nmodel = { type = \"cnn\", channels = [6], hidden = [8] }\nbatch_size = 16\nepochs = 12\n\
+         learning_rate = 0.01\npictures = { height = 32, width = 32 }\n";
+    let report = run(
+        folder.path(),
+        &["run", pipeline(folder.path(), text), "--json"],
+    );
+    let report = report.expect(0).json();
+    let dataset = &report["dataset"];
+    assert_eq!(
+        (&dataset["rows_in"], &dataset["rejected"]),
+        (&108.into(), &0.into())
+    );
+    let accuracy = report["train"]["test"]["accuracy"].as_f64().unwrap();
+    assert!(accuracy > 0.8, "{accuracy}");
+    let verified = run(
+        folder.path(),
+        &["shards", "verify", "out/dataset", "--json"],
+    )
+    .expect(0);
+    assert!(verified.json()["problems"].as_array().unwrap().is_empty());
+}
