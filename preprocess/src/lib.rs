@@ -33,6 +33,7 @@ mod scratch;
 mod shard;
 mod split;
 mod stage;
+pub mod text;
 mod transform;
 mod typing;
 mod verify;

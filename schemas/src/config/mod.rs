@@ -12,6 +12,7 @@ mod load;
 mod lora;
 mod loss;
 mod model;
+mod near_dup;
 mod optimizer;
 mod parallel;
 mod picture;
@@ -40,6 +41,7 @@ pub use self::{
     model::{
         ActivationKind, BranchConfig, ModelConfig, ModelKind, NormKind, PicturesConfig, PoolKind,
     },
+    near_dup::{Digits, NearDupConfig, NearDupKeep, NearDupUnit, Normalization, Punctuation},
     optimizer::{OptimizerConfig, OptimizerKind, ParameterGroup},
     parallel::{Collective, Compression, ParallelConfig},
     picture::{

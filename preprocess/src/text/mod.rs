@@ -1,0 +1,3 @@
+//! Documents: which of them say nearly the same.
+
+pub mod near;

@@ -1,0 +1,158 @@
+//! The index of a collection of documents: sketches in, clusters out.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use feedline_schemas::config::NearDupConfig;
+
+use super::{
+    bands::{Band, Bands},
+    clusters::{Clustering, Clusters, Entries},
+    forest::Forest,
+    sets::Sets,
+    sign::Sketch,
+};
+use crate::Error;
+
+/// Mark of a frozen document; others hold their group's.
+const FROZEN: u8 = 0x80;
+
+/// A document in an index. Of two, the frozen one is before the other, then the one with the smaller id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Whether it belongs to a set that nothing may be a copy of.
+    pub is_frozen: bool,
+    /// Its id, unlike that of any other document that is as frozen.
+    pub id: u64,
+    /// A number below 128 of the caller's, such as a split.
+    pub group: u8,
+}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        let place = |entry: &Self| (!entry.is_frozen, entry.id, entry.group);
+        place(self).cmp(&place(other))
+    }
+}
+
+impl Entry {
+    fn mark(self) -> u8 {
+        assert!(self.group < FROZEN, "a group is below 128");
+        self.group | if self.is_frozen { FROZEN } else { 0 }
+    }
+
+    pub(super) fn unpacked(id: u64, mark: u8) -> Self {
+        Self {
+            is_frozen: mark & FROZEN != 0,
+            id,
+            group: mark & !FROZEN,
+        }
+    }
+}
+
+/// Takes sketches in any order; bands and sets that do not fit in memory go to a folder of its own, which it removes.
+#[derive(Debug)]
+pub struct Index {
+    entries: Entries,
+    sets: Sets,
+    bands: Bands,
+    threshold: f64,
+    folder: Folder,
+}
+
+impl Index {
+    /// An empty index that makes `folder` for what does not fit in the settings' memory.
+    ///
+    /// # Errors
+    /// [`Error::Scratch`] when the folder cannot be made.
+    pub fn new(config: &NearDupConfig, folder: &Path) -> Result<Self, Error> {
+        let folder = Folder::new(folder)?;
+        let memory = config.memory.bytes();
+        Ok(Self {
+            entries: Entries::default(),
+            sets: Sets::new(&folder.0, memory / 2),
+            bands: Bands::new(&folder.0, memory / 2),
+            threshold: config.threshold,
+            folder,
+        })
+    }
+
+    /// Adds a document. `key` should be a hash of its content: among documents of one hub it decides which are compared.
+    ///
+    /// # Errors
+    /// [`Error::Scratch`] when the disk fails, [`Error::Input`] for more than 2^32 - 1 documents.
+    ///
+    /// # Panics
+    /// For a group of 128 or more.
+    pub fn add(&mut self, entry: Entry, key: u64, sketch: &Sketch) -> Result<(), Error> {
+        let full = |_| {
+            let advice = "deduplicate it in parts";
+            Error::input(
+                "the collection",
+                "it has more than 2^32 - 1 documents",
+                advice,
+            )
+        };
+        let document = u32::try_from(self.sets.len() + 1).map_err(full)? - 1;
+        self.sets.push(&sketch.set)?;
+        self.entries.ids.push(entry.id);
+        self.entries.marks.push(entry.mark());
+        for hash in &sketch.bands {
+            self.bands.push(Band {
+                hash: *hash,
+                key,
+                document,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Joins documents that share a band and are as similar as the threshold says.
+    ///
+    /// # Errors
+    /// [`Error::Scratch`] when the disk fails.
+    pub fn cluster(self) -> Result<Clusters, Error> {
+        let documents = u32::try_from(self.sets.len()).unwrap_or(u32::MAX);
+        let clustering = Clustering {
+            entries: self.entries,
+            sets: self.sets,
+            threshold: self.threshold,
+            forest: Forest::new(documents),
+            verified: 0,
+            hubs: 0,
+            held: None,
+            left: Vec::new(),
+            right: Vec::new(),
+        };
+        let clusters = clustering.run(&self.bands.sort()?);
+        drop(self.folder);
+        clusters
+    }
+}
+
+/// A folder that is removed with all that is in it.
+#[derive(Debug)]
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(path: &Path) -> Result<Self, Error> {
+        fs::create_dir_all(path).map_err(|e| Error::scratch(path, e))?;
+        Ok(Self(path.to_owned()))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            tracing::warn!(folder = %self.0.display(), %error, "scratch folder was left behind");
+        }
+    }
+}

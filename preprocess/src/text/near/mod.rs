@@ -1,0 +1,33 @@
+//! Near-duplicate documents: candidates by MinHash and locality-sensitive hashing, every one of them verified.
+//!
+//! A document is the set of hashes of its n-grams (`shingles`). A [`Signer`] makes a [`Sketch`] of it: the set and one
+//! hash a band, equal for two documents with a probability that grows with their Jaccard similarity (Broder 1997;
+//! bands of rows as in Leskovec, Rajaraman and Ullman, "Mining of Massive Datasets", 3.4). An [`Index`] takes sketches
+//! in any order from any thread, sorts bands and keeps sets on disk where memory ends, and clusters: documents that
+//! share a band are joined when the exact Jaccard similarity of their sets reaches the threshold, and only then.
+//!
+//! The clusters are the connected components of those verified pairs: a pure function of the documents, their ids and
+//! the settings. A sketch depends on nothing but its document, so signing scales with threads; clustering is one pass
+//! in the order of the bands.
+//!
+//! Exact means: over 64-bit hashes of n-grams, which are equal for two of a million different ones with a probability
+//! of 3e-8.
+
+mod bands;
+mod clusters;
+mod forest;
+mod index;
+mod scripts;
+mod sets;
+mod shingles;
+mod sign;
+
+#[cfg(test)]
+mod corpus_tests;
+#[cfg(test)]
+mod tests;
+
+pub use clusters::{Clusters, Member};
+pub use index::{Entry, Index};
+pub use shingles::Shingler;
+pub use sign::{Scheme, Signer, Sketch};
