@@ -7,7 +7,7 @@ use std::{
 };
 
 use feedline_schemas::{
-    manifest::{Layout, Manifest, TargetKind, TokenType},
+    manifest::{Layout, Manifest, NearDupCounts, TargetKind, TokenType},
     report::{
         DatasetReport, EvalReport, IngestReport, RunReport, SourceReport, TrainReport, VerifyReport,
     },
@@ -134,6 +134,27 @@ fn write_rejects(
     Ok(())
 }
 
+fn write_filtered(
+    reasons: &BTreeMap<String, u64>,
+    near_dup: Option<&NearDupCounts>,
+    out: &mut String,
+) -> fmt::Result {
+    for (reason, count) in reasons {
+        line(out, "  left out", format!("{count} {reason}"))?;
+    }
+    match near_dup {
+        None => Ok(()),
+        Some(found) => line(
+            out,
+            "near copies",
+            format!(
+                "{} clusters among {} documents, the largest of {}; bands of {} x {}",
+                found.clusters, found.documents, found.largest, found.bands, found.rows
+            ),
+        ),
+    }
+}
+
 impl Text for DatasetReport {
     fn write(&self, out: &mut String) -> fmt::Result {
         writeln!(
@@ -154,6 +175,7 @@ impl Text for DatasetReport {
             ),
         )?;
         write_rejects(&self.rejected_by_reason, self.reject_sample.as_deref(), out)?;
+        write_filtered(&self.filtered, self.near_dup.as_ref(), out)?;
         line(
             out,
             "split",
@@ -332,6 +354,7 @@ impl Text for Inspection {
             ),
         )?;
         write_rejects(&counts.rejected, None, out)?;
+        write_filtered(&counts.filtered, counts.near_dup.as_ref(), out)?;
         for split in splits {
             let blocks: usize = split.shards.iter().map(|s| s.blocks.len()).sum();
             let bytes = split.shards.iter().map(|s| s.bytes).sum();

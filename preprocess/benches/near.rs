@@ -5,6 +5,9 @@
 //! `[source, copy, edit rate, similarity]`, as the generator of the comparison with other tools writes them. Without them
 //! documents are generated: about 500 words each from a vocabulary of Zipf's law, a tenth of them copies in which 0, 1,
 //! 2, 5, 10 or 20 of 100 words are others.
+//!
+//! `cargo bench -p feedline-preprocess --bench near -- DOCUMENTS THREADS index` leaves texts out: it fills an index with
+//! sketches of five n-grams and says how much memory 100 million documents take.
 #![expect(
     clippy::unwrap_used,
     reason = "a failed step of the setup ends the bench"
@@ -25,7 +28,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use feedline_preprocess::text::near::{Clusters, Entry, Index, Signer};
+use feedline_preprocess::text::near::{Clusters, Entry, Index, Signer, Sketch};
 use feedline_schemas::config::NearDupConfig;
 
 const VOCABULARY: u64 = 30_000;
@@ -46,6 +49,9 @@ fn main() {
     let number = |at: usize| arguments.get(at).and_then(|a| a.parse().ok());
     let documents = number(0).unwrap_or(if is_bench { 100_000 } else { 60 });
     let threads = number(1).unwrap_or(2).max(1);
+    if arguments.get(2).is_some_and(|what| what == "index") {
+        return index(documents as u64);
+    }
     let collection = match (arguments.get(2), arguments.get(3)) {
         (Some(texts), Some(truth)) => read(texts, truth),
         _ => generated(documents),
@@ -127,6 +133,51 @@ fn cluster(texts: &[String], threads: usize) -> (Duration, Clusters) {
     });
     let clusters = index.into_inner().unwrap().cluster().unwrap();
     (started.elapsed(), clusters)
+}
+
+/// Sketches without texts to clusters; every tenth is a copy of the one before it.
+fn index(documents: u64) {
+    let config = NearDupConfig::default();
+    let scheme = Signer::new(&config).scheme();
+    let folder = tempfile::tempdir().unwrap();
+    let started = now();
+    let mut index = Index::new(&config, &folder.path().join("near")).unwrap();
+    let mut sketch = Sketch::default();
+    for id in 0..documents {
+        let content = id - u64::from(id % 10 == 9);
+        sketch.set.clear();
+        sketch
+            .set
+            .extend((0..5).map(|member| mixed(content * 5 + member)));
+        sketch.set.sort_unstable();
+        sketch.bands.clear();
+        let bands = 0..scheme.bands as u64;
+        sketch
+            .bands
+            .extend(bands.map(|band| mixed(mixed(content) ^ band)));
+        let entry = Entry {
+            is_frozen: false,
+            id,
+            group: 0,
+        };
+        index.add(entry, mixed(id), &sketch).unwrap();
+    }
+    let filled = started.elapsed();
+    let clusters = index.cluster().unwrap();
+    assert_eq!(clusters.clusters, documents / 10);
+    println!(
+        "{documents} documents: filled in {:.1} s, clustered in {:.1} s, {}",
+        filled.as_secs_f64(),
+        (started.elapsed() - filled).as_secs_f64(),
+        peak_memory()
+    );
+}
+
+/// The most memory this process has held, where the system tells.
+fn peak_memory() -> String {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find(|line| line.starts_with("VmHWM"));
+    peak.map_or_else(|| "peak memory unknown".to_owned(), str::to_owned)
 }
 
 /// How many of the copies stand in one cluster with their source, by how much of them was changed.

@@ -1,33 +1,33 @@
 //! One build, from landing zone to published dataset.
 
 mod rows;
+mod sources;
 
 use std::sync::Arc;
 
 use datafusion::{error::DataFusionError, prelude::SessionContext};
 use feedline_schemas::{
-    config::{DatasetConfig, DatasetKind, PipelineConfig, SourceConfig, SplitBy},
+    config::{DatasetKind, PipelineConfig, SplitBy},
     format::MANIFEST,
     ids::{Hash128, Name},
     manifest::{
-        DatasetCounts, Layout, MOST_LISTED_SHARDS, Manifest, SourceReference, Split, SplitShards,
-        TargetKind,
+        DatasetCounts, Layout, MOST_LISTED_SHARDS, Manifest, Split, SplitShards, TargetKind,
     },
     report::DatasetReport,
     transform::{FittedTarget, TransformArtefact},
 };
 use feedline_storage::Store;
 use futures::TryStreamExt;
-use serde::Serialize;
 
 use crate::{
     Context, Error, TrainSplit, Transform,
     audit::audit,
-    columns::{self, DatasetSpec, nearest},
+    columns::{self, DatasetSpec},
     fit::{fit, fit_payload},
     landing::Landed,
     manifest::{publish, put_tables, put_transform, up_to_date},
     meter::Meter,
+    near_dup::{self, NearDup},
     plan,
     rejects::{self, RejectWriter, Rejects},
     scratch::Scratch,
@@ -38,9 +38,7 @@ use crate::{
     typing::reason,
 };
 use rows::RowWriter;
-
-/// Raised when the same inputs give other shards than before, so that an older dataset is not taken for this one.
-const BUILD_VERSION: u32 = 1;
+use sources::{chosen, frozen, input_hash, landed};
 
 /// Builds the dataset of `config` from what its sources have landed, or finds that it is built already.
 ///
@@ -59,10 +57,12 @@ pub async fn build(config: &PipelineConfig, context: &Context) -> Result<Dataset
             "the pipeline has no `[dataset]` section, add one",
         )
     })?;
-    let mut sources = Vec::new();
-    for source in chosen(dataset, &config.source)? {
-        sources.push(Landed::read(&context.root, source).await?);
-    }
+    let (chosen, against) = (
+        chosen(dataset, &config.source)?,
+        frozen(dataset, &config.source)?,
+    );
+    let sources = landed(&context.root, chosen).await?;
+    let frozen = landed(&context.root, against).await?;
     let merged = columns::merge(
         sources
             .iter()
@@ -70,13 +70,15 @@ pub async fn build(config: &PipelineConfig, context: &Context) -> Result<Dataset
             .map(|g| &g.schema),
     );
     let spec = columns::resolve(dataset, &merged)?;
+    near_dup::check_frozen(spec.near_dup.as_ref(), &frozen)?;
     let build = Build {
         name: &config.pipeline.name,
-        input_hash: input_hash(&config.pipeline.name, &spec.config, &sources),
+        input_hash: input_hash(&config.pipeline.name, &spec.config, &sources, &frozen),
         store: context.root.child("dataset"),
         names: sources.iter().map(|s| s.reference.name.clone()).collect(),
         rows: sources.iter().map(Landed::rows).sum(),
         sources,
+        frozen,
         spec,
         context,
     };
@@ -88,71 +90,6 @@ pub async fn build(config: &PipelineConfig, context: &Context) -> Result<Dataset
     Box::pin(build.run()).await
 }
 
-/// The sources a dataset is made of, in its order.
-fn chosen<'a>(
-    dataset: &DatasetConfig,
-    sources: &'a [SourceConfig],
-) -> Result<Vec<&'a SourceConfig>, Error> {
-    const KEY: &str = "dataset.sources";
-    if sources.is_empty() {
-        return Err(Error::config(
-            "source",
-            "the pipeline has no `[[source]]`, so there is nothing to build from",
-        ));
-    }
-    let all: Vec<Name> = sources.iter().map(|s| s.name.clone()).collect();
-    let wanted = if dataset.sources.is_empty() {
-        &all
-    } else {
-        &dataset.sources
-    };
-    if wanted.len() > 256 {
-        return Err(Error::config(
-            KEY,
-            "a dataset is made of at most 256 sources",
-        ));
-    }
-    let mut found: Vec<&SourceConfig> = Vec::new();
-    for name in wanted {
-        if found.iter().any(|s| s.name == *name) {
-            return Err(Error::config(KEY, format!("`{name}` is listed twice")));
-        }
-        found.push(sources.iter().find(|s| s.name == *name).ok_or_else(|| {
-            let nearest = nearest(name.as_str(), all.iter().map(Name::as_str));
-            let names: Vec<&str> = all.iter().map(Name::as_str).collect();
-            Error::config(
-                KEY,
-                format!(
-                    "there is no source `{name}` among {}{nearest}",
-                    names.join(", ")
-                ),
-            )
-        })?);
-    }
-    Ok(found)
-}
-
-fn input_hash(dataset: &Name, config: &DatasetConfig, sources: &[Landed]) -> Hash128 {
-    #[derive(Serialize)]
-    struct Inputs<'a> {
-        build: u32,
-        dataset: &'a Name,
-        config: &'a DatasetConfig,
-        sources: Vec<&'a SourceReference>,
-    }
-    let sources = sources.iter().map(|s| &s.reference).collect();
-    let inputs = Inputs {
-        build: BUILD_VERSION,
-        dataset,
-        config,
-        sources,
-    };
-    Hash128::of(
-        &serde_json::to_vec(&inputs)
-            .expect("a checked configuration has finite numbers and text keys"),
-    )
-}
-
 struct Build<'a> {
     context: &'a Context,
     name: &'a Name,
@@ -162,6 +99,8 @@ struct Build<'a> {
     /// Sources by the index in an origin.
     names: Vec<Name>,
     sources: Vec<Landed>,
+    /// Sources that nothing may be nearly a copy of.
+    frozen: Vec<Landed>,
     /// Rows landed.
     rows: u64,
     spec: DatasetSpec,
@@ -186,7 +125,8 @@ impl Build<'_> {
             self.spec.inputs.len() + 1,
             self.payload_bytes(),
         )?;
-        let frame = plan::frame(&session, &self.sources, &self.spec).await?;
+        let near_dup = self.near_dup(&scratch);
+        let frame = plan::frame(&session, &self.sources, &self.spec, near_dup.as_ref()).await?;
         let characters = match frame.documents {
             Some(documents) => Some(rows::characters(documents).await?),
             None => None,
@@ -198,11 +138,19 @@ impl Build<'_> {
         ));
         let (staged, mut rejects) =
             stage(&session, frame.rows, &self.spec, &scratch, meter).await?;
-        let distinct = self.kept(&staged) + rejects.total();
+        let distinct = self.kept(&staged) + rejects.all();
         self.check_target(&staged, &rejects)?;
         self.check_rejects(&session, &rejects, distinct).await?;
         self.check_splits(Split::ALL.map(|split| staged.rows(split)))?;
         self.check_groups(&staged).await?;
+        if let Some(near) = self
+            .spec
+            .near_dup
+            .as_ref()
+            .filter(|_| !self.cuts_documents())
+        {
+            near_dup::audit(&staged, near, &scratch).await?;
+        }
 
         let transform = Arc::new(self.fit(&staged).await?);
         let artefact = transform.artefact();
@@ -228,11 +176,19 @@ impl Build<'_> {
             layout: layout.layout.clone(),
             transform: put_transform(&self.store, artefact, self.name).await?,
             shuffle_seed: sizes.shuffle.then_some(sizes.seed),
-            sources: self.sources.iter().map(|s| s.reference.clone()).collect(),
+            sources: self
+                .sources
+                .iter()
+                .chain(&self.frozen)
+                .map(|s| s.reference.clone())
+                .collect(),
+            near_dup: self.spec.config.near_dup.clone(),
             counts: DatasetCounts {
                 rows_in: self.rows,
                 duplicates: self.rows.saturating_sub(distinct),
-                rejected: rejects.by_reason.clone(),
+                rejected: rejects.rejected(),
+                filtered: rejects.filtered(),
+                near_dup: frame.near_dup,
                 train: rows[0],
                 validation: rows[1],
                 test: rows[2],
@@ -264,7 +220,7 @@ impl Build<'_> {
             "shards: verify landed files",
             self.rows,
         );
-        for source in &self.sources {
+        for source in self.sources.iter().chain(&self.frozen) {
             source.verify_files(|rows| meter.add(rows)).await?;
         }
         Ok(())
@@ -288,15 +244,34 @@ impl Build<'_> {
         let files = self.sources.iter().flat_map(Landed::files);
         let bytes: u64 = files.map(|file| file.bytes).sum();
         let each = bytes.saturating_mul(PACKED) / self.rows.max(1);
-        self.spec.payload.is_some().then_some(each)
+        let carried = self.spec.near_dup.as_ref().and_then(NearDup::carried);
+        (self.spec.payload.is_some() || carried.is_some()).then_some(each)
     }
 
     /// Rows that were neither dropped nor set aside. Each document that is cut has one training part.
     fn kept(&self, staged: &Staged) -> u64 {
-        match self.spec.config.split.by {
-            SplitBy::Range if self.spec.payload.is_some() => staged.rows(Split::Train),
-            _ => staged.total(),
+        if self.cuts_documents() {
+            staged.rows(Split::Train)
+        } else {
+            staged.total()
         }
+    }
+
+    /// Whether each document is cut into a part for every split.
+    fn cuts_documents(&self) -> bool {
+        self.spec.config.split.by == SplitBy::Range && self.spec.payload.is_some()
+    }
+
+    /// The pass that looks for near-duplicates.
+    fn near_dup<'a>(&'a self, scratch: &'a Scratch) -> Option<near_dup::Pass<'a>> {
+        let progress = &self.context.progress;
+        self.spec.near_dup.as_ref().map(|near| near_dup::Pass {
+            near,
+            names: &self.names,
+            frozen: &self.frozen,
+            scratch,
+            meter: Arc::new(Meter::new(progress, "shards: near-duplicates", self.rows)),
+        })
     }
 
     /// What the shards hold.
@@ -352,7 +327,7 @@ impl Build<'_> {
             rejected: rejects.total(),
             rows,
             limit,
-            by_reason: rejects.by_reason.clone(),
+            by_reason: rejects.rejected(),
             sample: rejects.sample(&self.names).unwrap_or_default(),
             file: files
                 .first()
@@ -511,6 +486,8 @@ impl Build<'_> {
             rejected: counts.rejected.values().sum(),
             rejected_by_reason: counts.rejected.clone(),
             reject_sample,
+            filtered: counts.filtered.clone(),
+            near_dup: counts.near_dup,
             train: counts.train,
             validation: counts.validation,
             test: counts.test,
@@ -534,6 +511,8 @@ fn target_kind(artefact: &TransformArtefact) -> TargetKind {
     }
 }
 
+#[cfg(test)]
+mod near_tests;
 #[cfg(test)]
 mod payload_tests;
 #[cfg(test)]

@@ -12,6 +12,7 @@ use feedline_schemas::{
 use crate::{
     Error,
     fit::{FitSpec, TargetSpec},
+    near_dup::{self, NearDup},
     payload::{self, Payload},
 };
 
@@ -33,7 +34,9 @@ pub(crate) mod system {
     pub(crate) const PIXELS: &str = "_pixels";
     /// `fixed_size_binary(16)`, how a picture looks; null for one of one colour.
     pub(crate) const LOOKS: &str = "_looks";
-    pub(super) const ALL: [&str; 8] = [ORIGIN, HASH, SPLIT, REJECT, GROUP, SUMS, PIXELS, LOOKS];
+    /// `utf8`, what near-duplicates are told by, where it is no column of documents.
+    pub(crate) const TEXT: &str = "_text";
+    pub(super) const ALL: [&str; 9] = [ORIGIN, HASH, SPLIT, REJECT, GROUP, SUMS, PIXELS, LOOKS, TEXT];
 }
 
 const MAX_REJECT_SHARE: f64 = 0.05;
@@ -63,6 +66,8 @@ pub(crate) struct Input {
 pub(crate) struct DatasetSpec {
     /// What a row holds in place of numbers; then there are no inputs and no steps.
     pub(crate) payload: Option<Payload>,
+    /// How near-duplicates are told, where they are looked for.
+    pub(crate) near_dup: Option<NearDup>,
     pub(crate) inputs: Vec<Input>,
     pub(crate) target: Option<TargetSpec>,
     pub(crate) steps: Vec<StepConfig>,
@@ -127,6 +132,7 @@ pub(crate) fn resolve(
     check_numbers(config)?;
     check_names(config, columns)?;
     let payload = payload::resolve(config, columns)?;
+    let near_dup = near_dup::resolve(config, columns, payload.as_ref())?;
     let target = target(config, columns)?;
     let (mut inputs_found, mut steps) = (Vec::new(), Vec::new());
     if payload.is_none() {
@@ -138,6 +144,7 @@ pub(crate) fn resolve(
     config.step = Some(steps.clone());
     Ok(DatasetSpec {
         payload,
+        near_dup,
         inputs: inputs_found,
         target,
         steps,

@@ -20,6 +20,7 @@ mod functions;
 mod landing;
 mod manifest;
 mod meter;
+mod near_dup;
 mod payload;
 mod pictures;
 mod plan;

@@ -17,7 +17,7 @@ use datafusion::{
 use feedline_schemas::{
     config::{DedupMode, SplitBy, SplitConfig, Task},
     ids::Hash128,
-    manifest::Split,
+    manifest::{NearDupCounts, Split},
     record::{self, ColumnType, RecordSchema},
     transform::InputKind,
 };
@@ -28,6 +28,7 @@ use crate::{
     content::{Cells, ContentHash, HASH_BYTES},
     functions,
     landing::{Generation, Landed},
+    near_dup::{self, NearDup},
     payload::{Part, Payload, PayloadKind, Picture, Text},
     pool::BoundedPool,
     range::{Borders, ByPlace, Embargo},
@@ -140,6 +141,8 @@ pub(crate) struct Frame {
     pub(crate) rows: DataFrame,
     /// The documents that are kept, each whole, in the column of the payload.
     pub(crate) documents: Option<DataFrame>,
+    /// What the search for near-duplicates found.
+    pub(crate) near_dup: Option<NearDupCounts>,
 }
 
 /// All rows: `_origin`, `_hash`, `_split`, `_reject`, `_group` where the split has a key, then payload, inputs and target.
@@ -147,6 +150,7 @@ pub(crate) async fn frame(
     session: &SessionContext,
     sources: &[Landed],
     spec: &DatasetSpec,
+    near_dup: Option<&near_dup::Pass<'_>>,
 ) -> Result<Frame, Error> {
     let mut all: Option<DataFrame> = None;
     for (index, source) in sources.iter().enumerate() {
@@ -171,6 +175,13 @@ pub(crate) async fn frame(
             all.repartition(Partitioning::RoundRobinBatch(partitions))?
         }
     };
+    let (rows, near_dup) = match near_dup {
+        Some(pass) => {
+            let (rows, found) = pass.run(session, rows).await?;
+            (rows, Some(found))
+        }
+        None => (rows, None),
+    };
     let Some(text) = spec
         .payload
         .as_ref()
@@ -182,6 +193,7 @@ pub(crate) async fn frame(
                 SplitBy::Range => in_order(rows, &spec.config.split).await?,
             },
             documents: None,
+            near_dup,
         });
     };
     let documents = rows.clone().filter(ident(system::REJECT).is_null())?;
@@ -192,6 +204,7 @@ pub(crate) async fn frame(
             SplitBy::Range => parts(&rows, spec, text)?,
         },
         documents: Some(documents),
+        near_dup,
     })
 }
 
@@ -345,6 +358,8 @@ impl Reading<'_> {
         ];
         columns.extend(group.map(|group| group.alias(system::GROUP)));
         columns.extend(payload.map(|payload| self.payload(payload)));
+        let carried = self.spec.near_dup.as_ref().and_then(NearDup::carried);
+        columns.extend(carried.map(|name| text(self.landed(name)).alias(system::TEXT)));
         let inputs = self.spec.inputs.iter().map(|i| &i.column);
         columns.extend(inputs.map(|c| self.typed(&c.name, c.kind)));
         let target = self.spec.target.as_ref();
@@ -367,10 +382,7 @@ impl Reading<'_> {
     }
 
     fn landed(&self, name: &str) -> Expr {
-        match self.names().any(|n| n == name) {
-            true => ident(name),
-            false => lit(ScalarValue::Utf8(None)),
-        }
+        landed(self.schema, name)
     }
 
     fn payload(&self, payload: &Payload) -> Expr {
@@ -416,6 +428,41 @@ impl Reading<'_> {
         let missing = self.missing.clone();
         Judge { columns, missing }.over(arguments)
     }
+}
+
+/// A column of a schema version; nulls where that lacks it.
+fn landed(schema: &RecordSchema, name: &str) -> Expr {
+    match schema.columns.iter().any(|column| column.name == name) {
+        true => ident(name),
+        false => lit(ScalarValue::Utf8(None)),
+    }
+}
+
+fn text(cell: Expr) -> Expr {
+    Text.over(vec![cell])
+}
+
+/// The texts in column `name` of a source that is no part of the dataset, as `named`, with origins as of source `index`.
+pub(crate) fn texts(
+    session: &SessionContext,
+    source: &Landed,
+    index: u64,
+    name: &str,
+    named: &str,
+) -> Result<DataFrame, Error> {
+    let mut all: Option<DataFrame> = None;
+    for generation in &source.generations {
+        let columns = vec![
+            origin(index).alias(system::ORIGIN),
+            text(landed(&generation.schema, name)).alias(named),
+        ];
+        let rows = read(session, source, generation)?.select(columns)?;
+        all = Some(match all {
+            Some(above) => above.union(rows)?,
+            None => rows,
+        });
+    }
+    Ok(all.expect("a landed source has at least one row, so at least one file"))
 }
 
 fn content_hash<'a>(names: impl Iterator<Item = &'a str>, cells: Cells) -> Expr {

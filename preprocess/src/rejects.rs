@@ -18,7 +18,7 @@ use futures::TryStreamExt;
 use serde::Serialize;
 
 use crate::{
-    Error,
+    Error, near_dup,
     scan::{ParquetFiles, ScanFile},
     scratch::ScratchFile,
     typing::Reason,
@@ -40,15 +40,39 @@ fn schema() -> SchemaRef {
 /// Rejected rows of one writer, or of several put together.
 #[derive(Debug, Default)]
 pub(crate) struct Rejects {
-    pub(crate) by_reason: BTreeMap<String, u64>,
+    by_reason: BTreeMap<String, u64>,
     /// The first in landing order of each reason.
     first: BTreeMap<String, (u64, Reason)>,
     files: Vec<ScanFile>,
 }
 
 impl Rejects {
+    /// Rows that cannot be used.
     pub(crate) fn total(&self) -> u64 {
+        self.rejected().values().sum()
+    }
+
+    /// Rows that cannot be used and rows that are left out by choice.
+    pub(crate) fn all(&self) -> u64 {
         self.by_reason.values().sum()
+    }
+
+    /// Rows that cannot be used, by reason.
+    pub(crate) fn rejected(&self) -> BTreeMap<String, u64> {
+        self.by(false)
+    }
+
+    /// Rows that could be used but that the configuration leaves out, by reason.
+    pub(crate) fn filtered(&self) -> BTreeMap<String, u64> {
+        self.by(true)
+    }
+
+    fn by(&self, choice: bool) -> BTreeMap<String, u64> {
+        let reasons = self.by_reason.iter();
+        let chosen = reasons.filter(|(reason, _)| is_choice(reason) == choice);
+        chosen
+            .map(|(reason, rows)| (reason.clone(), *rows))
+            .collect()
     }
 
     pub(crate) fn merge(&mut self, other: Self) {
@@ -124,6 +148,11 @@ impl Rejects {
         }
         Ok(paths)
     }
+}
+
+/// Whether a reason is a choice of the configuration, not a fault of the row.
+fn is_choice(reason: &str) -> bool {
+    [near_dup::reason::COPY, near_dup::reason::FROZEN].contains(&reason)
 }
 
 /// Path of a file of rejects with this content.

@@ -28,6 +28,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeStruct as _};
 
 use crate::{
+    config::NearDupConfig,
     format::{MANIFEST, versioned},
     ids::{Hash128, Name, Seed, Sequence},
     shard_table::{self, TableError},
@@ -58,6 +59,9 @@ pub struct Manifest {
     pub shuffle_seed: Option<Seed>,
     /// What was read.
     pub sources: Vec<SourceReference>,
+    /// How near-duplicates were told; absent when they were not looked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub near_dup: Option<NearDupConfig>,
     /// What became of the rows.
     pub counts: DatasetCounts,
     /// Splits, in the order train, validation, test.
@@ -150,6 +154,38 @@ pub struct DatasetCounts {
     /// Token ids, when the layout is [`Layout::Tokens`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<TokenCounts>,
+    /// Rows left out because the configuration says so, by reason; they are listed with the rejected ones.
+    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+    pub filtered: std::collections::BTreeMap<String, u64>,
+    /// What the search for near-duplicates found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub near_dup: Option<NearDupCounts>,
+}
+
+/// What the search for near-duplicates found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NearDupCounts {
+    /// Bands of a signature.
+    pub bands: u32,
+    /// Rows of a band.
+    pub rows: u32,
+    /// Documents of the dataset that were compared.
+    pub documents: u64,
+    /// Documents without a word, frozen ones included: they are near to nothing.
+    pub empty: u64,
+    /// Clusters of two documents or more.
+    pub clusters: u64,
+    /// Documents of the largest cluster.
+    pub largest: u64,
+    /// Documents that are nearly an earlier one.
+    pub copies: u64,
+    /// Frozen documents.
+    pub frozen: u64,
+    /// Documents that are nearly a frozen one.
+    pub of_frozen: u64,
+    /// Bands so common that not all of their pairs were looked at.
+    pub hubs: u64,
 }
 
 /// Token ids in the splits. Together they are the characters of all documents that were kept.

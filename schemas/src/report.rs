@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{checkpoint::WorstSample, manifest::TokenCounts};
+use crate::{
+    checkpoint::WorstSample,
+    manifest::{NearDupCounts, TokenCounts},
+};
 
 /// Report of `run`: sections that did not run are absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -92,6 +95,12 @@ pub struct DatasetReport {
     pub rejected_by_reason: BTreeMap<String, u64>,
     /// One rejected row and why.
     pub reject_sample: Option<String>,
+    /// Rows left out because the configuration says so, by reason.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub filtered: BTreeMap<String, u64>,
+    /// What the search for near-duplicates found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub near_dup: Option<NearDupCounts>,
     /// Training rows.
     pub train: u64,
     /// Validation rows.

@@ -72,7 +72,7 @@ mod tests {
             "สวัสดีชาวโลก",
             "ສະບາຍດີ",
             "မင်္ဂလာပါ",
-            "我喜欢读 Rust",
+            "我很喜欢读 Rust",
         ];
         for text in unsegmented {
             assert!(is_mostly_unsegmented(text), "{text}");

@@ -105,16 +105,15 @@ impl Signer {
     }
 
     fn bands(&self, set: &[u64]) -> Vec<u64> {
-        let bands = self.rows.chunks(self.scheme.rows).enumerate();
+        // Eight rows at a time stay in registers while the set goes by.
+        let (eights, rest) = self.rows.as_chunks::<8>();
+        let mut least: Vec<u64> = eights.iter().flat_map(|rows| minima(rows, set)).collect();
+        least.extend(rest.iter().flat_map(|row| minima(&[*row], set)));
+        let bands = (1..).zip(least.chunks(self.scheme.rows));
         bands
             .map(|(band, rows)| {
-                // Whole eights stay in registers while the set goes by.
-                let least = match rows.as_array::<LONGEST_BAND>() {
-                    Some(rows) => minima(rows, set).to_vec(),
-                    None => rows.iter().map(|row| minima(&[*row], set)[0]).collect(),
-                };
-                let start = mixed(band as u64 + 1);
-                least.iter().fold(start, |hash, least| mixed(hash ^ least))
+                rows.iter()
+                    .fold(mixed(band), |hash, least| mixed(hash ^ least))
             })
             .collect()
     }

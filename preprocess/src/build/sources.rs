@@ -1,0 +1,131 @@
+//! Which sources a dataset is made of, at which log position, and the hash of all that goes into it.
+
+use feedline_schemas::{
+    config::{DatasetConfig, SourceConfig},
+    ids::{Hash128, Name},
+    manifest::SourceReference,
+};
+use feedline_storage::Store;
+use serde::Serialize;
+
+use crate::{Error, columns::nearest, landing::Landed, near_dup};
+
+/// Raised when the same inputs give other shards than before, so that an older dataset is not taken for this one.
+const BUILD_VERSION: u32 = 1;
+
+/// Reads what sources have landed.
+pub(super) async fn landed(
+    root: &Store,
+    sources: Vec<&SourceConfig>,
+) -> Result<Vec<Landed>, Error> {
+    let mut landed = Vec::with_capacity(sources.len());
+    for source in sources {
+        landed.push(Landed::read(root, source).await?);
+    }
+    Ok(landed)
+}
+
+/// The sources that near-duplicates are looked for in, but that are no part of the dataset.
+pub(super) fn frozen<'a>(
+    dataset: &DatasetConfig,
+    sources: &'a [SourceConfig],
+) -> Result<Vec<&'a SourceConfig>, Error> {
+    let against = dataset
+        .near_dup
+        .as_ref()
+        .map_or(&[][..], |near| &near.against);
+    listed("dataset.near_dup.against", against, sources)
+}
+
+/// The sources a dataset is made of, in its order.
+pub(super) fn chosen<'a>(
+    dataset: &DatasetConfig,
+    sources: &'a [SourceConfig],
+) -> Result<Vec<&'a SourceConfig>, Error> {
+    const KEY: &str = "dataset.sources";
+    if sources.is_empty() {
+        return Err(Error::config(
+            "source",
+            "the pipeline has no `[[source]]`, so there is nothing to build from",
+        ));
+    }
+    let against = dataset
+        .near_dup
+        .as_ref()
+        .map_or(&[][..], |near| &near.against);
+    let all: Vec<Name> = sources.iter().map(|s| s.name.clone()).collect();
+    let all_but_frozen: Vec<Name> = all.into_iter().filter(|n| !against.contains(n)).collect();
+    let wanted = if dataset.sources.is_empty() {
+        &all_but_frozen
+    } else {
+        &dataset.sources
+    };
+    if wanted.is_empty() {
+        let reason = "every source of the pipeline is in `dataset.near_dup.against`, so nothing is left to build from";
+        return Err(Error::config(KEY, reason));
+    }
+    if let Some(near) = &dataset.near_dup {
+        near_dup::check_against(near, wanted)?;
+    }
+    listed(KEY, wanted, sources)
+}
+
+/// The sources called `wanted`, at `key`.
+fn listed<'a>(
+    key: &str,
+    wanted: &[Name],
+    sources: &'a [SourceConfig],
+) -> Result<Vec<&'a SourceConfig>, Error> {
+    if wanted.len() > 256 {
+        return Err(Error::config(key, "at most 256 sources can be listed"));
+    }
+    let mut found: Vec<&SourceConfig> = Vec::new();
+    for name in wanted {
+        if found.iter().any(|s| s.name == *name) {
+            return Err(Error::config(key, format!("`{name}` is listed twice")));
+        }
+        found.push(sources.iter().find(|s| s.name == *name).ok_or_else(|| {
+            let names: Vec<&str> = sources.iter().map(|s| s.name.as_str()).collect();
+            let nearest = nearest(name.as_str(), names.iter().copied());
+            Error::config(
+                key,
+                format!(
+                    "there is no source `{name}` among {}{nearest}",
+                    names.join(", ")
+                ),
+            )
+        })?);
+    }
+    Ok(found)
+}
+
+pub(super) fn input_hash(
+    dataset: &Name,
+    config: &DatasetConfig,
+    sources: &[Landed],
+    frozen: &[Landed],
+) -> Hash128 {
+    #[derive(Serialize)]
+    struct Inputs<'a> {
+        build: u32,
+        dataset: &'a Name,
+        config: &'a DatasetConfig,
+        sources: Vec<&'a SourceReference>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        frozen: Vec<&'a SourceReference>,
+    }
+    fn references(sources: &[Landed]) -> Vec<&SourceReference> {
+        sources.iter().map(|s| &s.reference).collect()
+    }
+    let inputs = Inputs {
+        build: BUILD_VERSION,
+        dataset,
+        config,
+        sources: references(sources),
+        frozen: references(frozen),
+    };
+    Hash128::of(
+        &serde_json::to_vec(&inputs)
+            .expect("a checked configuration has finite numbers and text keys"),
+    )
+}

@@ -1,0 +1,83 @@
+//! The audit of what will be written.
+
+use arrow::{
+    array::{ArrayRef, FixedSizeBinaryArray, RecordBatch, StringArray, UInt8Array, UInt64Array},
+    datatypes::DataType,
+};
+use feedline_schemas::progress::Silent;
+use feedline_storage::Store;
+
+use super::*;
+use crate::{columns, stage::stage, testing::context};
+
+/// Audits documents that stand in splits of the test's choice.
+async fn audited(documents: &[(&str, Split)]) -> Result<(), Error> {
+    let config = DatasetConfig {
+        kind: DatasetKind::Characters,
+        near_dup: Some(NearDupConfig::default()),
+        ..DatasetConfig::default()
+    };
+    let landed = MergedColumn {
+        name: "text".into(),
+        r#type: ColumnType::Utf8,
+    };
+    let spec = columns::resolve(&config, &[landed]).unwrap();
+    let (context, folder) = context(&Store::memory(), 2);
+    let scratch = Scratch::claim(folder.path()).unwrap();
+    let session = plan::session(&context, &scratch.path("spill"), 1, None).unwrap();
+    let count = documents.len() as u64;
+    let hashes = (0..count).map(|i| u128::from(i).to_be_bytes());
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        (
+            system::ORIGIN,
+            Arc::new((0..count).collect::<UInt64Array>()),
+        ),
+        (
+            system::HASH,
+            Arc::new(FixedSizeBinaryArray::try_from_iter(hashes).unwrap()),
+        ),
+        (
+            system::SPLIT,
+            Arc::new(documents.iter().map(|d| d.1 as u8).collect::<UInt8Array>()),
+        ),
+        (
+            system::REJECT,
+            arrow::array::new_null_array(&DataType::Utf8, documents.len()),
+        ),
+        (
+            "text",
+            Arc::new(documents.iter().map(|d| Some(d.0)).collect::<StringArray>()),
+        ),
+    ];
+    let batch =
+        RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(n, a)| (n, a, true)));
+    let rows = session.read_batch(batch.unwrap()).unwrap();
+    let progress: Arc<dyn feedline_schemas::progress::Progress> = Arc::new(Silent);
+    let meter = Arc::new(Meter::new(&progress, "test", count));
+    let (staged, _) = stage(&session, rows, &spec, &scratch, meter).await.unwrap();
+    audit(&staged, spec.near_dup.as_ref().unwrap(), &scratch).await
+}
+
+#[tokio::test]
+async fn the_audit_finds_a_near_duplicate_in_another_split() {
+    const A: &str = "one two three four five six seven eight nine ten eleven twelve";
+    let other = "nothing of the above stands in this document at all, not one run of five words";
+    let near = A.to_uppercase();
+    audited(&[
+        (A, Split::Train),
+        (&near, Split::Train),
+        (other, Split::Test),
+    ])
+    .await
+    .unwrap();
+    let error = audited(&[
+        (other, Split::Train),
+        (A, Split::Train),
+        (&near, Split::Test),
+    ])
+    .await;
+    let error = error.unwrap_err();
+    assert!(matches!(error, Error::Leak { keys: 1, .. }), "{error}");
+    let expected = "row 2 of batch 0 in test is nearly row 1 of batch 0 in train";
+    assert!(error.to_string().contains(expected), "{error}");
+}
