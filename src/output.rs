@@ -7,7 +7,7 @@ use std::{
 };
 
 use feedline_schemas::{
-    manifest::{Layout, Manifest, NearDupCounts, TargetKind, TokenType},
+    manifest::{Layout, Manifest, NearDupCounts, RedactedCounts, TargetKind, TokenType},
     report::{
         DatasetReport, EvalReport, IngestReport, RunReport, SourceReport, TrainReport, VerifyReport,
     },
@@ -137,10 +137,18 @@ fn write_rejects(
 fn write_filtered(
     reasons: &BTreeMap<String, u64>,
     near_dup: Option<&NearDupCounts>,
+    redacted: Option<&RedactedCounts>,
     out: &mut String,
 ) -> fmt::Result {
     for (reason, count) in reasons {
         line(out, "  left out", format!("{count} {reason}"))?;
+    }
+    if let Some(found) = redacted {
+        let text = format!(
+            "{} e-mail addresses, {} telephone numbers, {} cards",
+            found.emails, found.phones, found.cards
+        );
+        line(out, "redacted", text)?;
     }
     match near_dup {
         None => Ok(()),
@@ -175,7 +183,12 @@ impl Text for DatasetReport {
             ),
         )?;
         write_rejects(&self.rejected_by_reason, self.reject_sample.as_deref(), out)?;
-        write_filtered(&self.filtered, self.near_dup.as_ref(), out)?;
+        write_filtered(
+            &self.filtered,
+            self.near_dup.as_ref(),
+            self.redacted.as_ref(),
+            out,
+        )?;
         line(
             out,
             "split",
@@ -354,7 +367,12 @@ impl Text for Inspection {
             ),
         )?;
         write_rejects(&counts.rejected, None, out)?;
-        write_filtered(&counts.filtered, counts.near_dup.as_ref(), out)?;
+        write_filtered(
+            &counts.filtered,
+            counts.near_dup.as_ref(),
+            counts.redacted.as_ref(),
+            out,
+        )?;
         for split in splits {
             let blocks: usize = split.shards.iter().map(|s| s.blocks.len()).sum();
             let bytes = split.shards.iter().map(|s| s.bytes).sum();

@@ -23,6 +23,7 @@ use crate::{
     Context, Error, TrainSplit, Transform,
     audit::audit,
     columns::{self, DatasetSpec},
+    document,
     fit::{fit, fit_payload},
     landing::Landed,
     manifest::{publish, put_tables, put_transform, up_to_date},
@@ -152,6 +153,10 @@ impl Build<'_> {
             near_dup::audit(&staged, near, &scratch).await?;
         }
 
+        let redacted = match &self.spec.config.text {
+            Some(text) if !text.redact.is_empty() => Some(document::redactions(&staged).await?),
+            _ => None,
+        };
         let transform = Arc::new(self.fit(&staged).await?);
         let artefact = transform.artefact();
         let sizes = &self.spec.config.shards;
@@ -182,6 +187,7 @@ impl Build<'_> {
                 .chain(&self.frozen)
                 .map(|s| s.reference.clone())
                 .collect(),
+            text: self.spec.config.text.clone(),
             near_dup: self.spec.config.near_dup.clone(),
             counts: DatasetCounts {
                 rows_in: self.rows,
@@ -189,6 +195,7 @@ impl Build<'_> {
                 rejected: rejects.rejected(),
                 filtered: rejects.filtered(),
                 near_dup: frame.near_dup,
+                redacted,
                 train: rows[0],
                 validation: rows[1],
                 test: rows[2],
@@ -488,6 +495,7 @@ impl Build<'_> {
             reject_sample,
             filtered: counts.filtered.clone(),
             near_dup: counts.near_dup,
+            redacted: counts.redacted,
             train: counts.train,
             validation: counts.validation,
             test: counts.test,
@@ -511,6 +519,8 @@ fn target_kind(artefact: &TransformArtefact) -> TargetKind {
     }
 }
 
+#[cfg(test)]
+mod document_tests;
 #[cfg(test)]
 mod near_tests;
 #[cfg(test)]

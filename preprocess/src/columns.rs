@@ -10,7 +10,7 @@ use feedline_schemas::{
 };
 
 use crate::{
-    Error,
+    Error, document,
     fit::{FitSpec, TargetSpec},
     near_dup::{self, NearDup},
     payload::{self, Payload},
@@ -36,7 +36,11 @@ pub(crate) mod system {
     pub(crate) const LOOKS: &str = "_looks";
     /// `utf8`, what near-duplicates are told by, where it is no column of documents.
     pub(crate) const TEXT: &str = "_text";
-    pub(super) const ALL: [&str; 9] = [ORIGIN, HASH, SPLIT, REJECT, GROUP, SUMS, PIXELS, LOOKS, TEXT];
+    /// `u64`, how much was redacted in the document.
+    pub(crate) const REDACTED: &str = "_redacted";
+    pub(super) const ALL: [&str; 10] = [
+        ORIGIN, HASH, SPLIT, REJECT, GROUP, SUMS, PIXELS, LOOKS, TEXT, REDACTED,
+    ];
 }
 
 const MAX_REJECT_SHARE: f64 = 0.05;
@@ -132,6 +136,7 @@ pub(crate) fn resolve(
     check_numbers(config)?;
     check_names(config, columns)?;
     let payload = payload::resolve(config, columns)?;
+    document::check(config, payload.as_ref())?;
     let near_dup = near_dup::resolve(config, columns, payload.as_ref())?;
     let target = target(config, columns)?;
     let (mut inputs_found, mut steps) = (Vec::new(), Vec::new());

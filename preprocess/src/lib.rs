@@ -13,6 +13,7 @@ mod build;
 mod columns;
 mod content;
 mod context;
+mod document;
 mod error;
 mod exact_sum;
 mod fit;

@@ -26,6 +26,7 @@ use crate::{
     Context, Error,
     columns::{DatasetSpec, system},
     content::{Cells, ContentHash, HASH_BYTES},
+    document::{self, Quality},
     functions,
     landing::{Generation, Landed},
     near_dup::{self, NearDup},
@@ -160,7 +161,8 @@ pub(crate) async fn frame(
                 spec,
                 missing: Missing::new(&spec.config.null_values, &spec.config.missing_values),
             };
-            let rows = read(session, source, generation)?.select(reading.columns(index as u64))?;
+            let rows = reading.prepared(read(session, source, generation)?)?;
+            let rows = rows.select(reading.columns(index as u64))?;
             all = Some(match all {
                 Some(above) => above.union(rows)?,
                 None => rows,
@@ -238,28 +240,35 @@ fn parts(rows: &DataFrame, spec: &DatasetSpec, text: &Payload) -> Result<DataFra
     let mut all: Option<DataFrame> = None;
     for split in Split::ALL {
         let part = Part::new(&spec.config.split, split).over(vec![ident(&text.column)]);
-        let there = ident(&text.column).is_not_null();
+        let is_there = ident(&text.column).is_not_null();
         let bad = ident(system::REJECT).is_not_null();
         let kept = match split {
-            Split::Train => there.or(bad),
-            _ => there.and(bad.is_false()),
+            Split::Train => is_there.or(bad),
+            _ => is_there.and(bad.is_false()),
         };
         let hash = content_hash(std::iter::once(text.column.as_str()), Cells::Typed);
-        let part = rows
-            .clone()
-            .select(vec![
-                ident(system::ORIGIN),
-                ident(system::REJECT),
-                part.alias(&text.column),
-            ])?
-            .filter(kept)?
-            .select(vec![
-                ident(system::ORIGIN),
-                hash.alias(system::HASH),
-                lit(code(split)).alias(system::SPLIT),
-                ident(system::REJECT),
-                ident(&text.column),
-            ])?;
+        let mut there = vec![
+            ident(system::ORIGIN),
+            ident(system::REJECT),
+            part.alias(&text.column),
+        ];
+        let mut columns = vec![
+            ident(system::ORIGIN),
+            hash.alias(system::HASH),
+            lit(code(split)).alias(system::SPLIT),
+            ident(system::REJECT),
+            ident(&text.column),
+        ];
+        if spec.config.text.is_some() {
+            // A document counts once, with the part that each has.
+            let count = match split {
+                Split::Train => ident(system::REDACTED),
+                _ => lit(0_u64),
+            };
+            there.push(count.alias(system::REDACTED));
+            columns.push(ident(system::REDACTED));
+        }
+        let part = rows.clone().select(there)?.filter(kept)?.select(columns)?;
         all = Some(match all {
             Some(above) => above.union(part)?,
             None => part,
@@ -341,6 +350,14 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
+    /// The landed rows, with documents as the rest of the plan sees them.
+    fn prepared(&self, rows: DataFrame) -> Result<DataFrame, Error> {
+        match (&self.spec.config.text, &self.spec.payload) {
+            (Some(text), Some(payload)) => document::prepared(rows, &payload.column, text),
+            _ => Ok(rows),
+        }
+    }
+
     /// The frame's columns.
     fn columns(&self, source: u64) -> Vec<Expr> {
         let payload = self.spec.payload.as_ref();
@@ -354,12 +371,19 @@ impl Reading<'_> {
             split
                 .over(vec![group.clone().unwrap_or(hash)])
                 .alias(system::SPLIT),
-            self.judge().alias(system::REJECT),
+            self.quality(self.judge()).alias(system::REJECT),
         ];
         columns.extend(group.map(|group| group.alias(system::GROUP)));
         columns.extend(payload.map(|payload| self.payload(payload)));
         let carried = self.spec.near_dup.as_ref().and_then(NearDup::carried);
         columns.extend(carried.map(|name| text(self.landed(name)).alias(system::TEXT)));
+        columns.extend(
+            self.spec
+                .config
+                .text
+                .iter()
+                .map(|_| ident(system::REDACTED)),
+        );
         let inputs = self.spec.inputs.iter().map(|i| &i.column);
         columns.extend(inputs.map(|c| self.typed(&c.name, c.kind)));
         let target = self.spec.target.as_ref();
@@ -401,6 +425,24 @@ impl Reading<'_> {
             InputKind::Categorical => Category(missing).over(cell),
         };
         typed.alias(name)
+    }
+
+    /// `judged`, and what the filters of documents say.
+    fn quality(&self, judged: Expr) -> Expr {
+        let limits = self
+            .spec
+            .config
+            .text
+            .as_ref()
+            .and_then(|text| text.quality.as_ref());
+        let Some((limits, payload)) = limits.zip(self.spec.payload.as_ref()) else {
+            return judged;
+        };
+        let quality = Quality {
+            column: payload.column.clone(),
+            limits: limits.clone(),
+        };
+        quality.over(vec![judged, self.landed(&payload.column)])
     }
 
     fn judge(&self) -> Expr {

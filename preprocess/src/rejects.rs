@@ -21,6 +21,7 @@ use crate::{
     Error, near_dup,
     scan::{ParquetFiles, ScanFile},
     scratch::ScratchFile,
+    text::quality,
     typing::Reason,
 };
 
@@ -153,6 +154,7 @@ impl Rejects {
 /// Whether a reason is a choice of the configuration, not a fault of the row.
 fn is_choice(reason: &str) -> bool {
     [near_dup::reason::COPY, near_dup::reason::FROZEN].contains(&reason)
+        || reason.starts_with(quality::REASON)
 }
 
 /// Path of a file of rejects with this content.

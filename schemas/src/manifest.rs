@@ -28,7 +28,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeStruct as _};
 
 use crate::{
-    config::NearDupConfig,
+    config::{DocumentConfig, NearDupConfig},
     format::{MANIFEST, versioned},
     ids::{Hash128, Name, Seed, Sequence},
     shard_table::{self, TableError},
@@ -59,6 +59,9 @@ pub struct Manifest {
     pub shuffle_seed: Option<Seed>,
     /// What was read.
     pub sources: Vec<SourceReference>,
+    /// How documents were prepared; absent when they were taken as they landed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<DocumentConfig>,
     /// How near-duplicates were told; absent when they were not looked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub near_dup: Option<NearDupConfig>,
@@ -160,6 +163,21 @@ pub struct DatasetCounts {
     /// What the search for near-duplicates found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub near_dup: Option<NearDupCounts>,
+    /// Personal data that was replaced in the documents that were kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redacted: Option<RedactedCounts>,
+}
+
+/// Personal data that was replaced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RedactedCounts {
+    /// E-mail addresses.
+    pub emails: u64,
+    /// Telephone numbers.
+    pub phones: u64,
+    /// Payment cards.
+    pub cards: u64,
 }
 
 /// What the search for near-duplicates found.

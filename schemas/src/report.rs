@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     checkpoint::WorstSample,
-    manifest::{NearDupCounts, TokenCounts},
+    manifest::{NearDupCounts, RedactedCounts, TokenCounts},
 };
 
 /// Report of `run`: sections that did not run are absent.
@@ -96,11 +96,14 @@ pub struct DatasetReport {
     /// One rejected row and why.
     pub reject_sample: Option<String>,
     /// Rows left out because the configuration says so, by reason.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub filtered: BTreeMap<String, u64>,
     /// What the search for near-duplicates found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub near_dup: Option<NearDupCounts>,
+    /// Personal data that was replaced in the documents that were kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redacted: Option<RedactedCounts>,
     /// Training rows.
     pub train: u64,
     /// Validation rows.

@@ -305,6 +305,7 @@ pub(crate) fn empty_manifest(layout: Layout) -> Manifest {
         },
         shuffle_seed: None,
         sources: Vec::new(),
+        text: None,
         near_dup: None,
         counts: DatasetCounts {
             rejected: BTreeMap::new(),

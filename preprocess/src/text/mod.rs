@@ -1,3 +1,5 @@
-//! Documents: which of them say nearly the same.
+//! Documents: made plain, judged by their form, and compared with one another.
 
 pub mod near;
+pub(crate) mod quality;
+pub(crate) mod redact;

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{StoredPictureConfig, near_dup::NearDupConfig};
+use super::{StoredPictureConfig, document::DocumentConfig, near_dup::NearDupConfig};
 use crate::{
     ids::{Name, Seed},
     transform::CategoryEncoding,
@@ -41,6 +41,9 @@ pub struct DatasetConfig {
     pub missing_values: Vec<f64>,
     /// `exact` (default): of rows with equal content the first landed is kept. `none`: all are kept.
     pub dedup: DedupMode,
+    /// What happens to documents first. Absent: they are taken as they landed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<DocumentConfig>,
     /// Documents that are nearly the same. Absent: they are not looked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub near_dup: Option<NearDupConfig>,

@@ -6,6 +6,7 @@
 mod average;
 mod dataset;
 mod device;
+mod document;
 mod guard;
 mod init;
 mod load;
@@ -33,6 +34,7 @@ pub use self::{
         StepConfig, StepKind, Task,
     },
     device::DeviceChoice,
+    document::{DocumentConfig, PersonalData, QualityConfig},
     guard::{GuardConfig, NotFinitePolicy},
     init::InitConfig,
     load::{ConfigError, Loaded, Override, load},

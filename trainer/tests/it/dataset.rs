@@ -174,6 +174,7 @@ pub(crate) async fn publish_made(store: &Store, made: &Made<'_>) {
         },
         shuffle_seed: None,
         sources: vec![],
+        text: None,
         near_dup: None,
         counts: DatasetCounts {
             rejected: BTreeMap::new(),

@@ -17,9 +17,9 @@ mod bands;
 mod clusters;
 mod forest;
 mod index;
-mod scripts;
+pub(super) mod scripts;
 mod sets;
-mod shingles;
+pub(super) mod shingles;
 mod sign;
 
 #[cfg(test)]
@@ -30,4 +30,5 @@ mod tests;
 pub use clusters::{Clusters, Member};
 pub use index::{Entry, Index};
 pub use shingles::Shingler;
+pub(crate) use shingles::normalized;
 pub use sign::{Scheme, Signer, Sketch};

@@ -44,7 +44,7 @@ pub(super) fn is_unsegmented(character: char) -> bool {
 }
 
 /// Whether most letters of `text` belong to such scripts.
-pub(super) fn is_mostly_unsegmented(text: &str) -> bool {
+pub(crate) fn is_mostly_unsegmented(text: &str) -> bool {
     let (mut letters, mut unsegmented) = (0_usize, 0_usize);
     for character in text.chars() {
         let here = is_unsegmented(character);

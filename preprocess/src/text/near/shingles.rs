@@ -203,7 +203,7 @@ fn ngrams(tokens: &[u64], n: usize, start: u64) -> Vec<u64> {
 
 /// A bijection of 64 bits after which every bit depends on every other (the finalizer of splitmix64; Steele, Lea and
 /// Flood 2014).
-pub(super) const fn mixed(value: u64) -> u64 {
+pub(crate) const fn mixed(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ (value >> 31)

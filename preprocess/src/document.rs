@@ -1,0 +1,198 @@
+//! Documents as a plan prepares them: normalized and without personal data before anything else sees them, then judged
+//! by their form. So copies that differ in their normal form only are exact copies.
+
+use std::{
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, StringArray, UInt64Array},
+    datatypes::{DataType, UInt64Type},
+};
+use datafusion::{
+    error::Result as EngineResult,
+    logical_expr::{Expr, ident, lit},
+    prelude::DataFrame,
+};
+use feedline_schemas::{
+    config::{DatasetConfig, DocumentConfig, Normalization, PersonalData, QualityConfig},
+    manifest::{RedactedCounts, Split},
+};
+use futures::TryStreamExt;
+
+use crate::{
+    Error,
+    columns::system,
+    payload::{Payload, PayloadKind},
+    scalar::RowFunction,
+    stage::Staged,
+    text::{near::normalized, quality, redact::redacted},
+    typing::Reason,
+};
+
+/// Bits of each count in `_redacted`.
+const BITS: u32 = 21;
+
+/// Whether `[dataset.text]` has documents to prepare.
+///
+/// # Errors
+/// [`Error::Config`] when rows hold something else, and for a kind of data that is listed twice.
+pub(crate) fn check(config: &DatasetConfig, payload: Option<&Payload>) -> Result<(), Error> {
+    let Some(text) = &config.text else {
+        return Ok(());
+    };
+    if payload.is_none_or(|payload| payload.kind != PayloadKind::Text) {
+        return Err(Error::config(
+            "dataset.text",
+            "it prepares documents, which a dataset of this `dataset.kind` does not hold; remove it",
+        ));
+    }
+    let kinds = &text.redact;
+    if (1..kinds.len()).any(|i| kinds[..i].contains(&kinds[i])) {
+        return Err(Error::config(
+            "dataset.text.redact",
+            "a kind is listed twice",
+        ));
+    }
+    Ok(())
+}
+
+/// `rows` as they landed, with the documents in `column` prepared, and counts of what was redacted.
+pub(crate) fn prepared(
+    rows: DataFrame,
+    column: &str,
+    text: &DocumentConfig,
+) -> Result<DataFrame, Error> {
+    let is_text = |name: &str, r#type: &DataType| name == column && *r#type == DataType::Utf8;
+    let mut counts = lit(0_u64);
+    let mut columns: Vec<Expr> = Vec::new();
+    for field in rows.schema().fields() {
+        let name = field.name();
+        if is_text(name, field.data_type()) {
+            let kinds = text.redact.clone();
+            let normalize = text.normalize;
+            let cell = vec![ident(name)];
+            counts = Redactions(normalize, kinds.clone()).over(cell.clone());
+            columns.push(Prepared(normalize, kinds).over(cell).alias(name));
+        } else {
+            columns.push(ident(name));
+        }
+    }
+    columns.push(counts.alias(system::REDACTED));
+    Ok(rows.select(columns)?)
+}
+
+/// A document in its normal form, without personal data.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Prepared(Normalization, Vec<PersonalData>);
+
+impl RowFunction for Prepared {
+    const NAME: &'static str = "feedline_prepared_text";
+    const RETURNS: DataType = DataType::Utf8;
+
+    fn call(&self, columns: &[ArrayRef], _: usize) -> EngineResult<ArrayRef> {
+        let texts = columns[0].as_string::<i32>().iter();
+        let prepared = texts.map(|text| {
+            text.map(|text| redacted(&normalized(text, self.0), &self.1).0.into_owned())
+        });
+        Ok(Arc::new(prepared.collect::<StringArray>()))
+    }
+}
+
+/// How much was redacted in a document: addresses, telephone numbers and cards, 21 bits each.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Redactions(Normalization, Vec<PersonalData>);
+
+impl RowFunction for Redactions {
+    const NAME: &'static str = "feedline_redactions";
+    const RETURNS: DataType = DataType::UInt64;
+
+    fn call(&self, columns: &[ArrayRef], _: usize) -> EngineResult<ArrayRef> {
+        let texts = columns[0].as_string::<i32>().iter();
+        let counts = texts.map(|text| {
+            let counts = redacted(&normalized(text.unwrap_or(""), self.0), &self.1).1;
+            let packed = [counts.emails, counts.phones, counts.cards]
+                .into_iter()
+                .enumerate();
+            packed.fold(0, |sum, (place, count)| {
+                let most = (1 << BITS) - 1;
+                sum | u64::from(count.min(most)) << (BITS as usize * place)
+            })
+        });
+        Ok(Arc::new(UInt64Array::from_iter_values(counts)))
+    }
+}
+
+/// What was redacted in all rows that are kept.
+pub(crate) async fn redactions(staged: &Staged) -> Result<RedactedCounts, Error> {
+    let mut counts = RedactedCounts::default();
+    for split in Split::ALL {
+        let column = staged.frame(split)?.select(vec![ident(system::REDACTED)])?;
+        let mut batches = column.execute_stream().await?;
+        while let Some(batch) = batches.try_next().await? {
+            for packed in batch.column(0).as_primitive::<UInt64Type>().values() {
+                let count = |place: u32| packed >> (BITS * place) & ((1 << BITS) - 1);
+                counts.emails += count(0);
+                counts.phones += count(1);
+                counts.cards += count(2);
+            }
+        }
+    }
+    Ok(counts)
+}
+
+/// Why a document is left out: for what was found before, or because it fails a filter.
+#[derive(Clone, Debug)]
+pub(crate) struct Quality {
+    /// The column, to name it.
+    pub(crate) column: String,
+    pub(crate) limits: QualityConfig,
+}
+
+impl Quality {
+    fn as_text(&self) -> String {
+        format!("{self:?}")
+    }
+}
+
+impl PartialEq for Quality {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_text() == other.as_text()
+    }
+}
+
+impl Eq for Quality {}
+
+impl Hash for Quality {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_text().hash(state);
+    }
+}
+
+impl RowFunction for Quality {
+    const NAME: &'static str = "feedline_quality";
+    const RETURNS: DataType = DataType::Utf8;
+
+    fn call(&self, columns: &[ArrayRef], _: usize) -> EngineResult<ArrayRef> {
+        let before = columns[0].as_string::<i32>().iter();
+        let texts = columns[1].as_string_opt::<i32>();
+        let reasons = before.enumerate().map(|(row, before)| {
+            let text = texts
+                .filter(|texts| before.is_none() && texts.is_valid(row))?
+                .value(row);
+            let (reason, value) = quality::fault(text, &self.limits)?;
+            let reason = Reason {
+                reason: reason.to_owned(),
+                column: self.column.clone(),
+                value,
+            };
+            Some(reason.to_json())
+        });
+        let before = columns[0].as_string::<i32>().iter();
+        let reasons = before
+            .zip(reasons)
+            .map(|(before, now)| before.map(str::to_owned).or(now));
+        Ok(Arc::new(reasons.collect::<StringArray>()))
+    }
+}

@@ -1,0 +1,307 @@
+//! Personal data out of sight: e-mail addresses, telephone numbers and payment cards, each replaced by its kind in
+//! brackets.
+//!
+//! What is found has a form that is told from other text without knowing a language; [`PersonalData`] says which. A
+//! document is gone through once; no part of it is looked at more often than the longest form is long.
+
+use std::{borrow::Cow, ops::Range};
+
+use feedline_schemas::config::PersonalData;
+
+/// Characters of an address on either side of its `@`, at most (RFC 5321, 4.5.3.1).
+const LOCAL: usize = 64;
+const DOMAIN: usize = 255;
+
+/// Digits of a payment card (ISO/IEC 7812-1).
+const CARD: std::ops::RangeInclusive<usize> = 13..=19;
+
+/// Digits of an international telephone number with its country (E.164), and of one with a leading zero.
+const INTERNATIONAL: std::ops::RangeInclusive<usize> = 8..=15;
+const NATIONAL: std::ops::RangeInclusive<usize> = 9..=12;
+
+/// What may stand once between groups of digits.
+const SEPARATORS: &str = " -./\u{a0}\u{2011}\u{2013}";
+
+/// What was replaced, by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Redacted {
+    pub(crate) emails: u32,
+    pub(crate) phones: u32,
+    pub(crate) cards: u32,
+}
+
+/// `text` without personal data of `kinds`, and how much of it there was. Addresses go first, then cards, then telephone
+/// numbers, so that no part of one is taken for another.
+pub(crate) fn redacted<'a>(text: &'a str, kinds: &[PersonalData]) -> (Cow<'a, str>, Redacted) {
+    let mut text = Cow::Borrowed(text);
+    let mut counts = Redacted::default();
+    if kinds.contains(&PersonalData::Email) {
+        counts.emails = replace(&mut text, emails, "[email]");
+    }
+    if kinds.contains(&PersonalData::Card) {
+        counts.cards = replace(&mut text, cards, "[card]");
+    }
+    if kinds.contains(&PersonalData::Phone) {
+        counts.phones = replace(&mut text, phones, "[phone]");
+    }
+    (text, counts)
+}
+
+/// Puts `name` in place of what `find` finds, in order, and counts it.
+fn replace(text: &mut Cow<'_, str>, find: fn(&str) -> Vec<Range<usize>>, name: &str) -> u32 {
+    let found = find(text);
+    if found.is_empty() {
+        return 0;
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut at = 0;
+    for range in &found {
+        out.push_str(&text[at..range.start]);
+        out.push_str(name);
+        at = range.end;
+    }
+    out.push_str(&text[at..]);
+    *text = Cow::Owned(out);
+    u32::try_from(found.len()).unwrap_or(u32::MAX)
+}
+
+/// Addresses: letters, digits and `._%+-'` before the `@`, a domain of two labels or more after it.
+fn emails(text: &str) -> Vec<Range<usize>> {
+    let mut found: Vec<Range<usize>> = Vec::new();
+    for (at, _) in text.match_indices('@') {
+        let free = found.last().map_or(0, |last| last.end);
+        let before = text[free..at].char_indices().rev().take(LOCAL);
+        let local = before.take_while(|(_, c)| c.is_alphanumeric() || "._%+-'".contains(*c));
+        let Some(start) = local.map(|(place, _)| free + place).last() else {
+            continue;
+        };
+        let start = start + leading_marks(&text[start..at]);
+        let Some(length) = domain(&text[at + 1..]) else {
+            continue;
+        };
+        if start < at {
+            found.push(start..at + 1 + length);
+        }
+    }
+    found
+}
+
+/// Bytes of marks that begin no address, such as the quote around one.
+fn leading_marks(local: &str) -> usize {
+    local.len() - local.trim_start_matches(['.', '\'', '-', '%', '+']).len()
+}
+
+/// Bytes of the domain at the beginning of `text`.
+fn domain(text: &str) -> Option<usize> {
+    let is_part = |c: char| c.is_alphanumeric() || c == '-' || c == '.';
+    let part = text
+        .char_indices()
+        .take(DOMAIN)
+        .take_while(|(_, c)| is_part(*c));
+    let end = part.last().map(|(at, c)| at + c.len_utf8())?;
+    let domain = text[..end].trim_end_matches(['.', '-']);
+    let (_, last) = domain.rsplit_once('.')?;
+    let is_top = last.chars().count() > 1 && last.chars().any(char::is_alphabetic);
+    let are_labels = domain.split('.').all(|label| !label.is_empty());
+    (is_top && are_labels).then_some(domain.len())
+}
+
+/// A run of digits.
+struct Group {
+    range: Range<usize>,
+    digits: Vec<u8>,
+    /// What stands before it, when that is one separator after another group.
+    separator: Option<char>,
+    /// Whether it stands in round brackets.
+    in_brackets: bool,
+}
+
+/// The value of a decimal digit: ASCII, full-width, Arabic-Indic (two forms) or Devanagari.
+fn digit(character: char) -> Option<u8> {
+    const ZEROS: [char; 5] = ['0', '\u{ff10}', '\u{660}', '\u{6f0}', '\u{966}'];
+    let code = u32::from(character);
+    ZEROS.into_iter().find_map(|zero| {
+        let value = code
+            .checked_sub(u32::from(zero))
+            .filter(|value| *value < 10)?;
+        u8::try_from(value).ok()
+    })
+}
+
+fn groups(text: &str) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    let mut is_open = false;
+    for (at, character) in text.char_indices() {
+        let Some(value) = digit(character) else {
+            is_open = false;
+            continue;
+        };
+        let end = at + character.len_utf8();
+        if !is_open {
+            let separator = groups
+                .last()
+                .and_then(|last| separator(&text[last.range.end..at]));
+            groups.push(Group {
+                range: at..at,
+                digits: Vec::new(),
+                separator,
+                in_brackets: text[..at].ends_with('('),
+            });
+            is_open = true;
+        }
+        if let Some(group) = groups.last_mut() {
+            group.range.end = end;
+            group.digits.push(value);
+        }
+    }
+    for group in &mut groups {
+        group.in_brackets &= text[group.range.end..].starts_with(')');
+    }
+    groups
+}
+
+/// The separator that stands alone between two groups; brackets around a group do not count.
+fn separator(between: &str) -> Option<char> {
+    let inner = between.trim_start_matches(')').trim_end_matches('(');
+    let mut characters = inner.chars();
+    match (characters.next(), characters.next()) {
+        (Some(only), None) if SEPARATORS.contains(only) => Some(only),
+        (None, None) if !between.is_empty() => Some(' '),
+        _ => None,
+    }
+}
+
+/// Whether no letter, digit or `_` stands right before or after.
+fn is_free(text: &str, range: &Range<usize>) -> bool {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    !text[..range.start].chars().next_back().is_some_and(is_word)
+        && !text[range.end..].chars().next().is_some_and(is_word)
+}
+
+fn cards(text: &str) -> Vec<Range<usize>> {
+    let groups = groups(text);
+    let (mut found, mut at) = (Vec::new(), 0);
+    while at < groups.len() {
+        let card = card(text, &groups[at..]);
+        at += card.as_ref().map_or(1, |(_, count)| *count);
+        found.extend(card.map(|(range, _)| range));
+    }
+    found
+}
+
+/// The card that begins with the first group, and its groups: the longest there is.
+fn card(text: &str, groups: &[Group]) -> Option<(Range<usize>, usize)> {
+    let most = groups.len().min(CARD.end().div_ceil(4));
+    (1..=most).rev().find_map(|count| {
+        let groups = &groups[..count];
+        let range = groups[0].range.start..groups[count - 1].range.end;
+        let digits: Vec<u8> = groups
+            .iter()
+            .flat_map(|group| group.digits.iter().copied())
+            .collect();
+        let is_card = CARD.contains(&digits.len())
+            && is_grouped_as_card(groups)
+            && (2..=6).contains(&digits[0])
+            && is_free(text, &range)
+            && luhn(&digits);
+        is_card.then_some((range, count))
+    })
+}
+
+/// One group; or fours with a shorter one at the end, or 4, 6 and 4 or 5 digits, divided alike.
+fn is_grouped_as_card(groups: &[Group]) -> bool {
+    let divider = groups.get(1).and_then(|group| group.separator);
+    let lengths: Vec<usize> = groups.iter().map(|group| group.digits.len()).collect();
+    let (last, before) = lengths.split_last().unwrap_or((&0, &[]));
+    let is_shape = match lengths.as_slice() {
+        [_] | [4, 6, 4 | 5] => true,
+        _ => before.iter().all(|length| *length == 4) && *last <= 4,
+    };
+    let is_joined = |group: &Group| group.separator.is_some() && group.separator == divider;
+    is_shape && groups[1..].iter().all(is_joined)
+}
+
+/// Whether the last digit checks the others (ISO/IEC 7812-1, annex B).
+fn luhn(digits: &[u8]) -> bool {
+    let weighed = digits.iter().rev().enumerate().map(|(place, digit)| {
+        let doubled = u32::from(*digit) * if place % 2 == 1 { 2 } else { 1 };
+        doubled / 10 + doubled % 10
+    });
+    weighed.sum::<u32>() % 10 == 0
+}
+
+fn phones(text: &str) -> Vec<Range<usize>> {
+    let groups = groups(text);
+    let (mut found, mut at) = (Vec::new(), 0);
+    while at < groups.len() {
+        let joined = groups[at + 1..]
+            .iter()
+            .take_while(|group| group.separator.is_some());
+        let end = at + 1 + joined.count();
+        // A number begins where digits begin, or right after another one; not in the middle.
+        while let Some((range, count)) = phone(text, &groups[at..end]) {
+            found.push(range);
+            at += count;
+            if at == end {
+                break;
+            }
+        }
+        at = end;
+    }
+    found
+}
+
+/// The telephone number that begins with the first of groups that go on without a gap, and its groups: as many as can be.
+fn phone(text: &str, groups: &[Group]) -> Option<(Range<usize>, usize)> {
+    let first = &groups[0];
+    let brackets = usize::from(first.in_brackets);
+    let before = &text[..first.range.start - brackets];
+    let has_plus = before.ends_with(['+', '\u{ff0b}']);
+    let plus = before.chars().next_back().filter(|_| has_plus);
+    let start = before.len() - plus.map_or(0, char::len_utf8);
+    // More groups than digits of the longest number are no number.
+    (1..=groups.len().min(INTERNATIONAL.end() + 2))
+        .rev()
+        .find_map(|count| {
+            let range = start..groups[count - 1].range.end;
+            let is_number = is_phone(&groups[..count], has_plus);
+            (is_number && is_free(text, &range)).then_some((range, count))
+        })
+}
+
+fn is_phone(groups: &[Group], has_plus: bool) -> bool {
+    let digits: usize = groups.iter().map(|group| group.digits.len()).sum();
+    match groups[0].digits.as_slice() {
+        _ if has_plus => INTERNATIONAL.contains(&digits),
+        [0, 0, ..] => INTERNATIONAL.contains(&(digits - 2)),
+        _ => (is_national(groups) && NATIONAL.contains(&digits)) || is_north_american(groups),
+    }
+}
+
+/// An area code with its leading zero, then groups of two digits or more, all divided alike.
+fn is_national(groups: &[Group]) -> bool {
+    let mut dividers = groups.iter().skip(2).filter_map(|group| group.separator);
+    let divider = dividers.next();
+    groups.len() > 1
+        && groups[0].digits[0] == 0
+        && groups.iter().all(|group| group.digits.len() > 1)
+        && dividers.all(|other| Some(other) == divider)
+        // Days, months and years are divided like this too.
+        && !(groups.len() > 2 && groups[..2].iter().all(|g| g.digits.len() == 2) && groups[2].digits.len() == 4)
+}
+
+/// Groups of 3, 3 and 4 digits, maybe after a 1; area code and exchange begin with 2 to 9.
+fn is_north_american(groups: &[Group]) -> bool {
+    let own = match groups {
+        [one, own @ ..] if one.digits == [1] => own,
+        own => own,
+    };
+    let [area, exchange, line] = own else {
+        return false;
+    };
+    let lengths = [area, exchange, line].map(|group| group.digits.len());
+    lengths == [3, 3, 4] && area.digits[0] > 1 && exchange.digits[0] > 1
+}
+
+#[cfg(test)]
+mod tests;
