@@ -129,6 +129,33 @@ fn licence_texts_are_found_as_brute_force_finds_them() {
         .map(|(pair, _)| *pair)
         .collect();
     assert!(near.is_subset(&true_pairs), "precision is 1");
+    let wrong: Vec<_> = together
+        .difference(&joined_by(&true_pairs))
+        .copied()
+        .collect();
+    assert!(wrong.is_empty(), "no chain of true pairs joins {wrong:?}");
+}
+
+/// All pairs that a chain of `pairs` joins.
+fn joined_by(pairs: &Pairs) -> Pairs {
+    let mut all = pairs.clone();
+    loop {
+        let mut more = all.clone();
+        for (a, b) in &all {
+            let others = all
+                .iter()
+                .filter(|(c, d)| c == a || c == b || d == a || d == b);
+            for (c, d) in others {
+                for (x, y) in [(a, c), (a, d), (b, c), (b, d)] {
+                    more.extend((x != y).then_some((*x.min(y), *x.max(y))));
+                }
+            }
+        }
+        if more.len() == all.len() {
+            return all;
+        }
+        all = more;
+    }
 }
 
 /// Titles of bibliography records, and the pairs of records that are one paper.
