@@ -203,7 +203,7 @@ impl Assembler {
                     waited += self.wait_for(window, piece.block)?;
                 }
             }
-            Some(TokenLayout::Stream) => {
+            Some(TokenLayout::Stream | TokenLayout::Filled) => {
                 let mut places = Vec::new();
                 window.token_places(positions, &mut places);
                 for place in places {

@@ -233,7 +233,7 @@ impl Batch {
         }
     }
 
-    /// For packed tokens, which document of its row each id belongs to, `[rows, length]`: from 1, and 0 for padding.
+    /// For packed and filled rows of tokens, which document of its row each id belongs to, `[rows, length]`: from 1, and 0 for padding.
     /// Empty for other kinds.
     #[must_use]
     pub fn segments(&self) -> &[u32] {
@@ -243,7 +243,7 @@ impl Batch {
         }
     }
 
-    /// For packed tokens, the position of each id in its document, `[rows, length]`, from 0; 0 for padding. Empty for
+    /// For packed and filled rows of tokens, the position of each id in its document, `[rows, length]`, from 0; 0 for padding. Empty for
     /// other kinds.
     #[must_use]
     pub fn positions(&self) -> &[u32] {

@@ -131,8 +131,23 @@ pub enum TokenLayout {
     /// A piece of all documents one after the other, whatever it begins and ends with. Rows overlap by one id, so that
     /// each but the first is once what is to be predicted; `length` is at least 2. No padding but in the last row.
     Stream,
+    /// As `Stream`, and which document of its row each id belongs to, and its position there, as for `Packed`: for a model
+    /// that must not see one document from another.
+    Filled,
     /// One document; what exceeds `length` is left out.
     Documents,
+}
+
+impl TokenLayout {
+    /// Whether rows are pieces of all documents one after the other.
+    pub(crate) const fn is_stream(self) -> bool {
+        matches!(self, Self::Stream | Self::Filled)
+    }
+
+    /// Whether it is told which document each id belongs to.
+    pub(crate) const fn has_segments(self) -> bool {
+        matches!(self, Self::Packed | Self::Filled)
+    }
 }
 
 impl TokensConfig {
@@ -153,11 +168,7 @@ impl TokensConfig {
     }
 
     fn check(&self) -> Result<(), Error> {
-        let least = if self.layout == TokenLayout::Stream {
-            2
-        } else {
-            1
-        };
+        let least = if self.layout.is_stream() { 2 } else { 1 };
         if (least..=1 << 24).contains(&self.length) {
             return Ok(());
         }

@@ -153,7 +153,7 @@ async fn open_source(
     let tokens = tokens_config(input.record(), config);
     Ok(SourceInput {
         joined_bytes,
-        is_stream: tokens.is_some_and(|tokens| tokens.layout == TokenLayout::Stream),
+        is_stream: tokens.is_some_and(|tokens| tokens.layout.is_stream()),
         input,
         extents,
         cache,
@@ -204,7 +204,7 @@ async fn units_of(source: &SourceInput, config: &LoaderConfig) -> Result<Units, 
             let packing = Packing::new(&blocks, lengths, tokens.length);
             Ok(Units::Bins(Arc::new(packing)))
         }
-        TokenLayout::Stream => {
+        TokenLayout::Stream | TokenLayout::Filled => {
             let counts: Option<Vec<u32>> = (0..geometry.block_count())
                 .map(|block| input.tokens(block).and_then(|n| u32::try_from(n).ok()))
                 .collect();
@@ -267,7 +267,7 @@ fn order(
             TokenLayout::Packed => SampleUnit::Bins {
                 length: tokens.length,
             },
-            TokenLayout::Stream => SampleUnit::Tokens {
+            TokenLayout::Stream | TokenLayout::Filled => SampleUnit::Tokens {
                 length: tokens.length - 1,
             },
         },
@@ -358,7 +358,7 @@ fn kind(record: &Record, config: &LoaderConfig) -> Result<(BatchKind, TargetKind
             let tokens = tokens.ok_or_else(|| missing("tokens", "documents"))?;
             let kind = BatchKind::Tokens {
                 length: tokens.length as usize,
-                packed: tokens.layout == TokenLayout::Packed,
+                packed: tokens.layout.has_segments(),
             };
             Ok((kind, TargetKind::None))
         }

@@ -157,6 +157,7 @@ impl Settings {
         let layouts = [
             ("packed", TokenLayout::Packed),
             ("stream", TokenLayout::Stream),
+            ("filled", TokenLayout::Filled),
             ("documents", TokenLayout::Documents),
         ];
         let tokens = self.tokens.as_ref().map(|tokens| {

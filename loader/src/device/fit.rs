@@ -126,7 +126,7 @@ fn columns(engine: &Engine) -> Result<Shape, String> {
             Ok((Columns::Rows, layout, PlaceKind::Row))
         }
         (BatchKind::Tokens { length, .. }, Some(tokens)) => {
-            if tokens.layout == TokenLayout::Packed {
+            if tokens.layout.has_segments() {
                 return Err("packed rows of tokens are built on the processor".into());
             }
             let inputs: Vec<_> = inputs.collect();

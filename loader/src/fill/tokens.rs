@@ -30,7 +30,7 @@ pub(super) fn fill(
     match config.layout {
         TokenLayout::Documents => rows.documents(filled),
         TokenLayout::Packed => rows.packed(filled),
-        TokenLayout::Stream => rows.stream(filled),
+        TokenLayout::Stream | TokenLayout::Filled => rows.stream(filled),
     }
 }
 
@@ -99,8 +99,9 @@ impl Rows<'_> {
         Ok(())
     }
 
+    /// The columns of segments and positions hold nothing where they are not wanted.
     fn stream(self, filled: &mut Filled) -> Result<(), Error> {
-        let [mut ids, ..] = self.columns;
+        let [mut ids, mut segments, mut positions] = self.columns;
         let Filled { runs, places, .. } = filled;
         let mut found = Vec::new();
         for run in runs {
@@ -109,10 +110,20 @@ impl Rows<'_> {
                 .window
                 .token_places(run.positions.clone(), &mut found);
             for (place, ids) in found.iter().zip(ids.by_ref()) {
+                let mut marks = segments.next().zip(positions.next());
+                let mut documents = 0;
                 let used = read_on(&run.window, *place, ids.len(), |_, rows, start, to| {
-                    copy(&mut ids[to], &rows.ids, start);
+                    copy(&mut ids[to.clone()], &rows.ids, start);
+                    if let Some((segments, positions)) = &mut marks {
+                        let marks = [&mut segments[to.clone()], &mut positions[to]];
+                        mark(rows, start, marks, &mut documents);
+                    }
                 })?;
                 ids[used..].fill(self.padding);
+                if let Some((segments, positions)) = marks {
+                    segments[used..].fill(0);
+                    positions[used..].fill(0);
+                }
                 places.push(WindowPlace {
                     block: place.block,
                     row: document_at(tokens(run.window.block(place.block))?, place.start),
@@ -120,6 +131,31 @@ impl Rows<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Writes which document of its row each token of a block belongs to, from `start` on, and its position in that;
+/// `before` documents of the row lie in other blocks, and those of this one are added to them.
+fn mark(rows: &TokenRows, start: usize, [segments, positions]: [&mut [u32]; 2], before: &mut u32) {
+    let mut row = document_at(rows, u32::try_from(start).unwrap_or(u32::MAX)) as usize;
+    let mut used = 0;
+    while used < segments.len() {
+        let document = rows.document(row);
+        row += 1;
+        let first = start + used;
+        let end = segments
+            .len()
+            .min(used + document.end.saturating_sub(first));
+        if end == used {
+            continue;
+        }
+        *before += 1;
+        segments[used..end].fill(*before);
+        let places = first - document.start..;
+        for (to, place) in positions[used..end].iter_mut().zip(places) {
+            *to = u32::try_from(place).unwrap_or(u32::MAX);
+        }
+        used = end;
     }
 }
 

@@ -226,6 +226,54 @@ async fn a_stream_of_tokens_predicts_each_but_the_first_once() {
 }
 
 #[tokio::test]
+async fn filled_rows_are_a_stream_that_tells_documents_apart() {
+    let store = tokens(TokenType::U16).await;
+    for length in [2, 9, 50, 700] {
+        let rows_of = async |layout| {
+            let loader = open(&store, &with_tokens(length, layout)).await;
+            let mut rows = Vec::new();
+            for batch in loader.sequential().unwrap() {
+                let batch = batch.unwrap();
+                let columns = [batch.tokens(), batch.segments(), batch.positions()];
+                let row = |row: usize| {
+                    let range = row * length as usize..(row + 1) * length as usize;
+                    columns.map(|column| column.get(range.clone()).map(<[u32]>::to_vec))
+                };
+                rows.extend((0..batch.rows()).map(row));
+            }
+            rows
+        };
+        let stream = rows_of(TokenLayout::Stream).await;
+        let filled = rows_of(TokenLayout::Filled).await;
+        assert_eq!(stream.len(), filled.len());
+        for ([ids, none, _], [filled, segments, positions]) in stream.into_iter().zip(filled) {
+            assert_eq!((&ids, none), (&filled, None));
+            let [ids, segments, positions] = [ids, segments, positions].map(Option::unwrap);
+            let mut before: Option<(u32, u32)> = None;
+            for ((id, segment), position) in ids.iter().zip(segments).zip(positions) {
+                if *id == 77_777 {
+                    assert_eq!((segment, position), (0, 0));
+                    continue;
+                }
+                // Document `i` counts up from `i`; the first of a row may have begun before it.
+                let document = id - position;
+                assert!(position < document_length(u64::from(document)));
+                let expected = match before {
+                    None => 1,
+                    Some((same, number)) if same == document => number,
+                    Some((_, number)) => {
+                        assert_eq!(position, 0);
+                        number + 1
+                    }
+                };
+                assert_eq!(segment, expected);
+                before = Some((document, segment));
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_mixture_has_every_dataset_by_its_weight_on_any_ranks() {
     let (first, second) = (Store::memory(), Store::memory());
     publish_train(&first, &[&[40; 10]]).await;

@@ -33,8 +33,8 @@ class Loader:
     `x` *         `[n, features]`        float32          features, row-major
     `image` *     `[n, height, width, 3]` uint8           RGB pixels
     `tokens` *    `[n, length]`          uint32           token ids (int32 as a tensor)
-    `segments` *  `[n, length]`          uint32           packed tokens: document in the row, from 1; 0 is padding
-    `positions` * `[n, length]`          uint32           packed tokens: position in the document, from 0
+    `segments` *  `[n, length]`          uint32           packed or filled tokens: document in the row, from 1; 0 is padding
+    `positions` * `[n, length]`          uint32           packed or filled tokens: position in the document, from 0
     `y` *         `[n]`                  float32 or int32 target, or class id (int64 as a tensor); not of tokens
     `y_partner`   `[n]`                  as `y`           mixed pictures: target of the picture mixed in
     `lam`         `[n]`                  float32          mixed pictures: share of `y`; that of `y_partner` is 1 - lam
@@ -67,8 +67,8 @@ class Loader:
             only, so that a resumed run sees the same pixels.
         tokens: how documents become rows, needed for datasets of tokens: `{"length": 1025}`, with `"pack"` (several
             documents to a row, default true) and `"padding_id"` (default 0). Instead of `"pack"`, `"layout"` is `"packed"`,
-            `"documents"` (one to a row) or `"stream"` (all documents one after the other, cut anywhere; rows overlap by one
-            id).
+            `"documents"` (one to a row), `"stream"` (all documents one after the other, cut anywhere; rows overlap by one
+            id) or `"filled"` (a stream that tells documents apart).
         class_balance: how often each class comes, whatever its share of the rows: `"equal"`, or a list of weights, one for
             each class in the order of their ids. A part of the order. By default each row comes once in an epoch.
         weights: for a list of datasets, how much of each the mixture has; by default as much as it has samples. They may be
