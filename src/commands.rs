@@ -330,6 +330,7 @@ impl<'a> Work<'a> {
             clock: Arc::clone(&self.tools.clock),
             partitions: thread::available_parallelism().map_or(1, NonZero::get),
             memory_bytes: Environment::memory_bytes(),
+            store_options: self.tools.environment.store_options(),
             scratch: Environment::scratch(),
         };
         let build = feedline_preprocess::build(&self.loaded.config, &context);

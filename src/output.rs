@@ -343,10 +343,18 @@ impl Text for Inspection {
             splits,
             sources,
             counts,
+            tokens,
             ..
         } = &self.manifest;
         writeln!(out, "dataset {}", self.manifest.dataset)?;
         line(out, "layout", layout_text(layout))?;
+        if let Some(tokens) = tokens {
+            let end = match tokens.end_of_text {
+                Some(id) => format!("id {id} behind each document"),
+                None => "nothing behind documents".to_owned(),
+            };
+            line(out, "tokenizer", format!("{}, {end}", tokens.tokenizer))?;
+        }
         for source in sources {
             let licence = source.licence.as_deref().unwrap_or("not stated");
             line(

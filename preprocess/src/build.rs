@@ -2,22 +2,24 @@
 
 mod rows;
 mod sources;
+mod tokenizer;
+mod write;
 
 use std::sync::Arc;
 
-use datafusion::{error::DataFusionError, prelude::SessionContext};
+use datafusion::prelude::SessionContext;
 use feedline_schemas::{
-    config::{DatasetKind, PipelineConfig, SplitBy},
+    config::{PipelineConfig, SplitBy, TokensConfig},
     format::MANIFEST,
     ids::{Hash128, Name},
     manifest::{
         DatasetCounts, Layout, MOST_LISTED_SHARDS, Manifest, Split, SplitShards, TargetKind,
+        TokensReference,
     },
     report::DatasetReport,
     transform::{FittedTarget, TransformArtefact},
 };
 use feedline_storage::Store;
-use futures::TryStreamExt;
 
 use crate::{
     Context, Error, TrainSplit, Transform,
@@ -30,16 +32,17 @@ use crate::{
     meter::Meter,
     near_dup::{self, NearDup},
     plan,
-    rejects::{self, RejectWriter, Rejects},
+    rejects::{self, Rejects},
     scratch::Scratch,
-    shard::{ShardLayout, SplitWriter},
-    split::ShuffleKey,
+    shard::ShardLayout,
     stage::{Staged, stage},
+    tokens::Encoder,
     transform::Characters,
     typing::reason,
 };
-use rows::RowWriter;
 use sources::{chosen, frozen, input_hash, landed};
+use tokenizer::TokenizerFile;
+use write::Fitted;
 
 /// Builds the dataset of `config` from what its sources have landed, or finds that it is built already.
 ///
@@ -72,15 +75,31 @@ pub async fn build(config: &PipelineConfig, context: &Context) -> Result<Dataset
     );
     let spec = columns::resolve(dataset, &merged)?;
     near_dup::check_frozen(spec.near_dup.as_ref(), &frozen)?;
+    let tokens = tokenizer::resolve(dataset)?;
+    let given = match tokens
+        .as_ref()
+        .and_then(|tokens| tokens.tokenizer.as_deref())
+    {
+        Some(location) => Some(TokenizerFile::read(location, context).await?),
+        None => None,
+    };
     let build = Build {
         name: &config.pipeline.name,
-        input_hash: input_hash(&config.pipeline.name, &spec.config, &sources, &frozen),
+        input_hash: input_hash(
+            &config.pipeline.name,
+            &spec.config,
+            given.as_ref().map(|given| given.tokenizer.hash()),
+            &sources,
+            &frozen,
+        ),
         store: context.root.child("dataset"),
         names: sources.iter().map(|s| s.reference.name.clone()).collect(),
         rows: sources.iter().map(Landed::rows).sum(),
         sources,
         frozen,
         spec,
+        tokens,
+        given,
         context,
     };
     if let Some(manifest) = up_to_date(&build.store, build.input_hash).await? {
@@ -105,14 +124,10 @@ struct Build<'a> {
     /// Rows landed.
     rows: u64,
     spec: DatasetSpec,
-}
-
-/// What the write pass leaves.
-struct Written {
-    splits: Vec<SplitShards>,
-    rejects: Rejects,
-    /// Token ids that stand for an unknown character.
-    unknown: u64,
+    /// How documents become tokens, where they do.
+    tokens: Option<TokensConfig>,
+    /// The tokenizer, where one is given.
+    given: Option<TokenizerFile>,
 }
 
 impl Build<'_> {
@@ -128,8 +143,9 @@ impl Build<'_> {
         )?;
         let near_dup = self.near_dup(&scratch);
         let frame = plan::frame(&session, &self.sources, &self.spec, near_dup.as_ref()).await?;
-        let characters = match frame.documents {
-            Some(documents) => Some(rows::characters(documents).await?),
+        let kind = self.spec.config.kind;
+        let documents = match frame.documents {
+            Some(documents) => Some(rows::units_of(documents, kind).await?),
             None => None,
         };
         let meter = Arc::new(Meter::new(
@@ -157,18 +173,17 @@ impl Build<'_> {
             Some(text) if !text.redact.is_empty() => Some(document::redactions(&staged).await?),
             _ => None,
         };
-        let transform = Arc::new(self.fit(&staged).await?);
-        let artefact = transform.artefact();
+        let fitted = Arc::new(self.fit(&staged).await?);
+        let artefact = fitted.transform.artefact();
         let sizes = &self.spec.config.shards;
-        let layout = self.layout(&transform)?;
-        let layout = ShardLayout::new(self.name, artefact.hash, layout, sizes);
-        let written = self.write(&staged, &transform, &layout, &scratch).await?;
+        let layout = ShardLayout::new(self.name, artefact.hash, self.layout(&fitted), sizes);
+        let written = self.write(&staged, &fitted, &layout, &scratch).await?;
         rejects.merge(written.rejects);
         self.check_rejects(&session, &rejects, distinct).await?;
         let rows = [0, 1, 2].map(|i: usize| written.splits[i].rows);
         self.check_splits(rows)?;
-        let tokens = characters
-            .map(|characters| rows::conserved(characters, &written.splits, written.unknown))
+        let tokens = documents
+            .map(|documents| rows::conserved(kind, documents, &written.splits, written.texts))
             .transpose()?;
         self.audit(&written.splits, &layout).await?;
 
@@ -203,6 +218,7 @@ impl Build<'_> {
             },
             splits: written.splits,
             rejects: rejects.publish(&session, &self.store, &self.names).await?,
+            tokens: self.put_tokenizer(&fitted).await?,
         };
         let tables = manifest.add_tables(MOST_LISTED_SHARDS).map_err(|error| {
             let advice = "write fewer shards: raise `shards.shard_bytes`";
@@ -233,16 +249,46 @@ impl Build<'_> {
         Ok(())
     }
 
-    async fn fit(&self, staged: &Staged) -> Result<Transform, Error> {
+    async fn fit(&self, staged: &Staged) -> Result<Fitted, Error> {
         let train = TrainSplit::of(staged)?;
         let meter = Meter::new(&self.context.progress, "shards: fit", train.rows());
         let spec = self.spec.fit_spec(&staged.identifiers());
-        let artefact = match &self.spec.payload {
-            None => fit(&train, &spec).await?,
-            Some(payload) => fit_payload(&train, &spec, payload).await?,
+        let mut tokenizer = None;
+        let artefact = match (&self.spec.payload, &self.tokens) {
+            (None, _) => fit(&train, &spec).await?,
+            (Some(payload), None) => fit_payload(&train, &spec, payload, None).await?,
+            (Some(payload), Some(tokens)) => {
+                let column = &payload.column;
+                let file = match &self.given {
+                    Some(given) => given.clone(),
+                    None => TokenizerFile::learn(&train, tokens, column, self.context).await?,
+                };
+                let fitted = file.fitted(column, tokens, self.spec.config.split.by)?;
+                tokenizer = Some(file);
+                fit_payload(&train, &spec, payload, Some(fitted)).await?
+            }
         };
         meter.add(train.rows());
-        Transform::new(artefact)
+        let encoder = match (&tokenizer, &artefact.tokens) {
+            (Some(file), Some(fitted)) => Some(file.encoder(fitted)),
+            _ => Characters::of(&artefact)?.map(Encoder::Characters),
+        };
+        Ok(Fitted {
+            transform: Transform::new(artefact)?,
+            tokenizer,
+            encoder,
+        })
+    }
+
+    /// Writes the tokenizer beside the transform.
+    async fn put_tokenizer(&self, fitted: &Fitted) -> Result<Option<TokensReference>, Error> {
+        let artefact = fitted.transform.artefact();
+        match (&fitted.tokenizer, &self.tokens, &artefact.tokens) {
+            (Some(file), Some(config), Some(tokens)) => {
+                Ok(Some(file.put(&self.store, config, tokens).await?))
+            }
+            _ => Ok(None),
+        }
     }
 
     /// About how many bytes a row's picture or text has; landed files are packed.
@@ -282,21 +328,20 @@ impl Build<'_> {
     }
 
     /// What the shards hold.
-    fn layout(&self, transform: &Transform) -> Result<Layout, Error> {
+    fn layout(&self, fitted: &Fitted) -> Layout {
+        let transform = &fitted.transform;
         let target = target_kind(transform.artefact());
-        if let Some(characters) = Characters::of(transform.artefact())? {
-            return Ok(Layout::Tokens {
-                id: characters.id_type(),
-                vocabulary: characters.vocabulary(),
-            });
-        }
-        Ok(match self.spec.payload {
-            Some(_) => Layout::Pictures { target },
-            None => Layout::Dense {
+        match (&fitted.encoder, &self.spec.payload) {
+            (Some(encoder), _) => Layout::Tokens {
+                id: encoder.id_type(),
+                vocabulary: encoder.vocabulary(),
+            },
+            (None, Some(_)) => Layout::Pictures { target },
+            (None, None) => Layout::Dense {
                 features: u32::try_from(transform.features()).expect("fewer than 2^32 features"),
                 target,
             },
-        })
+        }
     }
 
     /// A target of which no value is a number is a mistake in the configuration, not in every row.
@@ -348,7 +393,7 @@ impl Build<'_> {
         let [train, validation, test] = rows;
         for ((split, share), found) in Split::ALL.into_iter().zip(shares).zip(rows) {
             if share > 0.0 && found == 0 {
-                let is_text = self.spec.config.kind == DatasetKind::Characters;
+                let is_text = self.spec.config.kind.is_text();
                 let advice = match config.key.as_slice() {
                     [] if is_text && config.by.is_key() => {
                         "land more documents, or cut each into a part for every split with `dataset.split.by = \"range\"`"
@@ -385,71 +430,6 @@ impl Build<'_> {
             (0, _) => Ok(()),
             (keys, samples) => Err(Error::Leak { keys, samples }),
         }
-    }
-
-    async fn write(
-        &self,
-        staged: &Staged,
-        transform: &Arc<Transform>,
-        layout: &ShardLayout,
-        scratch: &Scratch,
-    ) -> Result<Written, Error> {
-        let meter = Meter::new(&self.context.progress, "shards: write", staged.total());
-        let mut rejects = RejectWriter::new(scratch.path("rejects-transform.parquet"));
-        let mut splits = Vec::with_capacity(3);
-        let mut unknown = 0;
-        for split in Split::ALL {
-            let mut rows = RowWriter::new(&self.spec, transform, &mut rejects)?;
-            let writer = SplitWriter::new(&self.store, layout, split);
-            let shards = self
-                .write_split(staged, split, transform, writer, &mut rows, &meter)
-                .await?;
-            unknown += rows.unknown;
-            splits.push(shards);
-        }
-        Ok(Written {
-            splits,
-            rejects: rejects.finish()?,
-            unknown,
-        })
-    }
-
-    async fn write_split(
-        &self,
-        staged: &Staged,
-        split: Split,
-        transform: &Arc<Transform>,
-        mut writer: SplitWriter<'_>,
-        each: &mut RowWriter<'_>,
-        meter: &Meter,
-    ) -> Result<SplitShards, Error> {
-        let sizes = &self.spec.config.shards;
-        let shuffle = sizes.shuffle.then(|| ShuffleKey::new(sizes.seed));
-        let applied = staged
-            .ordered(split, shuffle)
-            .await?
-            .map_err(Error::from)
-            .map_ok(|batch| {
-                let transform = Arc::clone(transform);
-                async move {
-                    let work = move || transform.apply(&batch).map(|applied| (batch, applied));
-                    let joined = tokio::task::spawn_blocking(work).await;
-                    joined
-                        .map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))))?
-                }
-            });
-        let mut applied = std::pin::pin!(applied.try_buffered(self.context.partitions.max(1)));
-        let mut rows = 0;
-        while let Some((batch, values)) = applied.try_next().await? {
-            rows += each.write(&batch, &values, &mut writer).await?;
-            meter.add(batch.num_rows() as u64);
-        }
-        Ok(SplitShards {
-            split,
-            rows,
-            shards: writer.finish().await?,
-            table: None,
-        })
     }
 
     /// Reads back what was written, before anything names it.
@@ -529,3 +509,5 @@ mod payload_tests;
 mod picture_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod token_tests;

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use feedline_schemas::progress::Progress;
-use feedline_storage::{Store, clock::Clock};
+use feedline_storage::{Store, StoreOptions, clock::Clock};
 
 /// What a build needs beside its configuration.
 #[derive(Clone, Debug)]
@@ -18,6 +18,8 @@ pub struct Context {
     pub partitions: usize,
     /// Memory the engine may use before it spills, in bytes; absent for no limit.
     pub memory_bytes: Option<u64>,
+    /// How stores are opened that the configuration names beside the root, such as that of a tokenizer.
+    pub store_options: StoreOptions,
     /// Local folder for spilled data; made when absent, emptied by the engine.
     pub scratch: PathBuf,
 }

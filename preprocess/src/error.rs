@@ -71,13 +71,15 @@ pub enum Error {
     },
     /// Shards do not hold what the documents do; nothing was published.
     #[error(
-        "the documents have {documents} characters and the shards {shards}; this is a defect of the build, nothing was \
+        "the documents have {documents} {what} and the shards {shards}; this is a defect of the build, nothing was \
          published"
     )]
     Lost {
-        /// Characters of all documents that are kept.
+        /// What was counted.
+        what: String,
+        /// How much of it the documents that are kept have.
         documents: u64,
-        /// Ids in all shards.
+        /// How much of it the shards hold.
         shards: u64,
     },
     /// The audit found the same content in two splits; nothing was published.

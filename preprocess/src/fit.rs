@@ -11,6 +11,7 @@
 
 mod aggregate;
 mod payload;
+mod tokens;
 
 use datafusion::{
     arrow::datatypes::DataType,
@@ -22,12 +23,15 @@ use feedline_schemas::{
     ids::Hash128,
     transform::{
         FittedCategories, FittedCharacters, FittedImpute, FittedMinMax, FittedStandardize,
-        FittedStep, FittedTarget, FittedWinsorize, ImputeStatistic, InputColumn, InputKind,
-        TransformArtefact,
+        FittedStep, FittedTarget, FittedTokens, FittedWinsorize, ImputeStatistic, InputColumn,
+        InputKind, TransformArtefact,
     },
 };
 
-pub(crate) use self::payload::fit_payload;
+pub(crate) use self::{
+    payload::fit_payload,
+    tokens::{LearnSpec, learn_tokenizer},
+};
 
 use self::aggregate::{Counted, Rows};
 use crate::{
@@ -91,7 +95,7 @@ pub(crate) async fn fit(train: &TrainSplit, spec: &FitSpec) -> Result<TransformA
         Some(target) => Some(fit.target(target).await?),
         None => None,
     };
-    artefact(fit, spec, target, None)
+    artefact(fit, spec, target, Texts::default())
 }
 
 /// The rows of the training split.
@@ -107,12 +111,19 @@ fn rows_of(train: &TrainSplit) -> Result<Rows, Error> {
     Ok(rows)
 }
 
+/// What makes ids of documents; nothing where rows are no documents.
+#[derive(Debug, Default)]
+struct Texts {
+    characters: Option<FittedCharacters>,
+    tokens: Option<FittedTokens>,
+}
+
 /// Everything that was fitted, under its hash.
 fn artefact(
     fit: Fit,
     spec: &FitSpec,
     target: Option<FittedTarget>,
-    characters: Option<FittedCharacters>,
+    texts: Texts,
 ) -> Result<TransformArtefact, Error> {
     let mut artefact = TransformArtefact {
         format: TRANSFORM.format.to_owned(),
@@ -125,8 +136,9 @@ fn artefact(
         features: layout(&spec.inputs, &fit.steps).map_err(|reason| Error::config(STEP, reason))?,
         steps: fit.steps,
         target,
-        characters,
+        characters: texts.characters,
         pictures: None,
+        tokens: texts.tokens,
     };
     artefact.hash = artefact.compute_hash();
     Ok(artefact)

@@ -1,6 +1,6 @@
 //! Publishing a dataset and finding it again.
 //!
-//! Order of writes: shards, rejects, transform artefact, the tables of splits with many shards,
+//! Order of writes: shards, rejects, transform artefact, tokenizer, the tables of splits with many shards,
 //! `manifest-<generation>.json` (created, never replaced), `CURRENT` (replaced). Everything but `CURRENT` is named by content or generation, so a build that died anywhere
 //! leaves the previous dataset in place, and the next one repeats its writes with the same bytes.
 
@@ -108,6 +108,32 @@ pub(crate) async fn put_transform(
     })
 }
 
+/// Where a `tokenizer.json` of this hash lies.
+pub(crate) fn tokenizer_path(hash: Hash128) -> String {
+    format!("tokenizer-{}.json", hash.short())
+}
+
+/// What is wrong with the tokenizer that `manifest` names, if it names one.
+///
+/// # Errors
+/// [`Error::Storage`] for a store that cannot be read.
+pub(crate) async fn check_tokenizer(
+    dataset: &Store,
+    manifest: &Manifest,
+) -> Result<Option<String>, Error> {
+    let Some(tokens) = &manifest.tokens else {
+        return Ok(None);
+    };
+    let path = &tokens.tokenizer;
+    let Some(file) = dataset.get_opt(path).await? else {
+        return Ok(Some(format!("the tokenizer `{path}` does not exist")));
+    };
+    let (found, hash) = (Hash128::of(&file), tokens.hash);
+    Ok((found != hash).then(|| {
+        format!("the tokenizer `{path}` is damaged: its hash is {found}, the manifest says {hash}")
+    }))
+}
+
 /// Writes the tables of a manifest: the path and the bytes of each. To be done before it is published.
 pub(crate) async fn put_tables(
     dataset: &Store,
@@ -190,6 +216,10 @@ pub(crate) async fn up_to_date(
         .find(|shard| !whole(shard));
     if let Some(shard) = missing {
         tracing::warn!(shard = %shard.path, "a shard of the current dataset is missing or cut, building again");
+        return Ok(None);
+    }
+    if let Some(problem) = check_tokenizer(dataset, &manifest).await? {
+        tracing::warn!(problem, "building again");
         return Ok(None);
     }
     match read_transform(dataset, &manifest).await {

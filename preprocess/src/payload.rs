@@ -66,7 +66,9 @@ pub(crate) fn resolve(
             return Ok(None);
         }
         DatasetKind::Pictures => (PayloadKind::Picture, "image", ColumnType::Binary),
-        DatasetKind::Characters => (PayloadKind::Text, "text", ColumnType::Utf8),
+        DatasetKind::Characters | DatasetKind::Tokens => {
+            (PayloadKind::Text, "text", ColumnType::Utf8)
+        }
     };
     check_keys(config, kind)?;
     check_range(&config.split, Some(kind))?;

@@ -22,7 +22,7 @@ use feedline_schemas::{
     progress::Silent,
     record::{Column, ColumnType, RecordSchema, system},
 };
-use feedline_storage::{Store, clock::SystemClock};
+use feedline_storage::{Store, StoreOptions, clock::SystemClock};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -179,6 +179,7 @@ pub(crate) fn context(root: &Store, partitions: usize) -> (Context, TempDir) {
         clock: Arc::new(SystemClock),
         partitions,
         memory_bytes: None,
+        store_options: StoreOptions::default(),
         scratch: scratch.path().to_owned(),
     };
     (context, scratch)

@@ -1,7 +1,7 @@
 //! Shard manifest, `manifest-<generation, 6 digits>.json`, immutable; `CURRENT` holds the name of the one to read.
 //!
 //! Shards are Arrow IPC files, uncompressed, buffers aligned to 64 bytes, one record batch per block. Order of writes:
-//! shards, transform artefact, manifest, `CURRENT`; a crash in between leaves only files that nothing names.
+//! shards, transform artefact, tokenizer, manifest, `CURRENT`; a crash in between leaves only files that nothing names.
 //!
 //! Columns of a shard, in any order, none nullable:
 //!
@@ -28,7 +28,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeStruct as _};
 
 use crate::{
-    config::{DocumentConfig, NearDupConfig},
+    config::{DocumentConfig, NearDupConfig, PackMode},
     format::{MANIFEST, versioned},
     ids::{Hash128, Name, Seed, Sequence},
     shard_table::{self, TableError},
@@ -71,6 +71,9 @@ pub struct Manifest {
     pub splits: Vec<SplitShards>,
     /// Files of rejected rows (JSON lines), relative to the dataset folder.
     pub rejects: Vec<String>,
+    /// What made the ids of [`Layout::Tokens`] and how they become rows, when that is a tokenizer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<TokensReference>,
 }
 versioned!(Manifest, MANIFEST);
 
@@ -97,6 +100,24 @@ pub enum Layout {
         /// Number of ids there are: every id is below it.
         vocabulary: u32,
     },
+}
+
+/// The tokenizer of a dataset, and how its documents are meant to become rows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TokensReference {
+    /// Path of the `tokenizer.json`, relative to the dataset folder.
+    pub tokenizer: String,
+    /// xxh3-128 of that file.
+    pub hash: Hash128,
+    /// Id behind each document.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_of_text: Option<u32>,
+    /// Ids that a model reads of a row, unless it is told otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<u32>,
+    /// How documents become rows, unless that is told otherwise.
+    pub pack: PackMode,
 }
 
 /// Type of a token id in a shard.
@@ -206,7 +227,8 @@ pub struct NearDupCounts {
     pub hubs: u64,
 }
 
-/// Token ids in the splits. Together they are the characters of all documents that were kept.
+/// Token ids in the splits. Together they are all documents that were kept: their characters, or their tokens and what is
+/// put behind them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TokenCounts {

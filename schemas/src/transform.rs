@@ -42,6 +42,9 @@ pub struct TransformArtefact {
     /// What became of pictures, when the dataset decodes them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pictures: Option<FittedPictures>,
+    /// The tokenizer, when the dataset holds tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<FittedTokens>,
 }
 versioned!(TransformArtefact, TRANSFORM);
 
@@ -294,6 +297,24 @@ pub struct FittedCharacters {
     pub characters: Vec<char>,
     /// How often each stands in the training split.
     pub counts: Vec<u64>,
+}
+
+/// The tokenizer that makes ids of documents.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FittedTokens {
+    /// Column of the documents.
+    pub column: String,
+    /// xxh3-128 of its `tokenizer.json`.
+    pub tokenizer: Hash128,
+    /// Number of ids there are: every id is below it.
+    pub vocabulary: u32,
+    /// Id behind each document.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_of_text: Option<u32>,
+    /// Bytes of the training split that it was learnt from; absent for one that was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learnt_bytes: Option<u64>,
 }
 
 /// Where a dataset's fit came from.

@@ -159,6 +159,7 @@ pub(crate) mod tests {
             target,
             characters: None,
             pictures: None,
+            tokens: None,
         }
     }
 

@@ -1,11 +1,14 @@
 //! Writing rows: the good ones of each batch to the shards, the bad ones to the rejects.
 
 use arrow::{
-    array::{ArrayRef, AsArray, RecordBatch},
+    array::{AsArray, RecordBatch},
     datatypes::UInt64Type,
 };
 use datafusion::prelude::DataFrame;
-use feedline_schemas::manifest::{Split, SplitShards, TokenCounts};
+use feedline_schemas::{
+    config::DatasetKind,
+    manifest::{Split, SplitShards, TokenCounts},
+};
 use futures::TryStreamExt;
 
 use crate::{
@@ -16,7 +19,8 @@ use crate::{
     rejects::RejectWriter,
     shard::{Cell, Row, SplitWriter, tokens_in},
     stage::column,
-    transform::{Applied, Characters},
+    tokens::{Encoded, units},
+    transform::Applied,
     typing::Reason,
 };
 
@@ -24,12 +28,19 @@ use crate::{
 pub(super) struct RowWriter<'a> {
     payload: Option<&'a Payload>,
     features: usize,
-    characters: Option<Characters>,
     rejects: &'a mut RejectWriter,
-    /// Ids of the document being written.
-    ids: Vec<u32>,
-    /// Token ids so far that stand for an unknown character.
-    pub(super) unknown: u64,
+    pub(super) texts: TextCounts,
+}
+
+/// What became of documents.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct TextCounts {
+    /// [`units`] of them.
+    pub(super) units: u64,
+    /// Their ids.
+    ids: u64,
+    /// Ids that stand for something the training split lacks.
+    unknown: u64,
 }
 
 impl<'a> RowWriter<'a> {
@@ -37,15 +48,13 @@ impl<'a> RowWriter<'a> {
         spec: &'a DatasetSpec,
         transform: &Transform,
         rejects: &'a mut RejectWriter,
-    ) -> Result<Self, Error> {
-        Ok(Self {
+    ) -> Self {
+        Self {
             payload: spec.payload.as_ref(),
             features: transform.features(),
-            characters: Characters::of(transform.artefact())?,
             rejects,
-            ids: Vec::new(),
-            unknown: 0,
-        })
+            texts: TextCounts::default(),
+        }
     }
 
     /// Writes the good rows of a batch, sets aside the bad ones, and returns how many were written.
@@ -53,6 +62,7 @@ impl<'a> RowWriter<'a> {
         &mut self,
         batch: &RecordBatch,
         applied: &Applied,
+        encoded: &Encoded,
         writer: &mut SplitWriter<'_>,
     ) -> Result<u64, Error> {
         let hashes = column(batch, system::HASH).as_fixed_size_binary();
@@ -71,10 +81,17 @@ impl<'a> RowWriter<'a> {
         }
         self.rejects.push(set_aside)?;
         let mut written = 0;
-        let payload = self.payload.map(|payload| column(batch, &payload.column));
+        let payload = self.payload;
         for row in (0..batch.num_rows()).filter(|row| !bad[*row]) {
             let cell = match payload {
-                Some(cells) => self.cell(cells, row),
+                Some(payload) if payload.kind == PayloadKind::Picture => {
+                    Cell::Picture(column(batch, &payload.column).as_binary::<i32>().value(row))
+                }
+                Some(_) => {
+                    let ids = encoded.document(row);
+                    self.texts.ids += ids.len() as u64;
+                    Cell::Tokens(ids)
+                }
                 None => Cell::Numbers(&applied.x[row * self.features..(row + 1) * self.features]),
             };
             writer
@@ -87,54 +104,61 @@ impl<'a> RowWriter<'a> {
                 .await?;
             written += 1;
         }
+        self.texts.units += encoded.units;
+        self.texts.unknown += encoded.unknown;
         Ok(written)
-    }
-
-    /// The payload of a row.
-    fn cell<'c>(&'c mut self, cells: &'c ArrayRef, row: usize) -> Cell<'c> {
-        if self.payload.is_some_and(|p| p.kind == PayloadKind::Picture) {
-            return Cell::Picture(cells.as_binary::<i32>().value(row));
-        }
-        self.ids.clear();
-        if let Some(characters) = &self.characters {
-            let text = cells.as_string::<i32>().value(row);
-            self.unknown += characters.encode(text, &mut self.ids);
-        }
-        Cell::Tokens(&self.ids)
     }
 }
 
-/// Characters of all documents.
-pub(super) async fn characters(documents: DataFrame) -> Result<u64, Error> {
+/// [`units`] of all documents.
+pub(super) async fn units_of(documents: DataFrame, kind: DatasetKind) -> Result<u64, Error> {
     let mut count = 0;
     let mut batches = documents.execute_stream().await?;
     while let Some(batch) = batches.try_next().await? {
         let texts = batch.column(0).as_string::<i32>().iter().flatten();
-        count += texts.map(|text| text.chars().count() as u64).sum::<u64>();
+        count += texts.map(|text| units(kind, text)).sum::<u64>();
     }
     Ok(count)
 }
 
-/// The token ids of the splits, which must be as many as the documents have characters.
+/// The token ids of the splits. All that the documents have was made ids of, and these are all in the shards.
 pub(super) fn conserved(
+    kind: DatasetKind,
     documents: u64,
     splits: &[SplitShards],
-    unknown: u64,
+    texts: [TextCounts; 3],
 ) -> Result<TokenCounts, Error> {
-    let [train, validation, test] =
-        Split::ALL.map(|split| tokens_in(splits.iter().find(|s| s.split == split)));
-    let tokens = TokenCounts {
+    let check = |what: String, documents: u64, shards: u64| match documents == shards {
+        true => Ok(shards),
+        false => Err(Error::Lost {
+            what,
+            documents,
+            shards,
+        }),
+    };
+    let what = match kind {
+        DatasetKind::Characters => "characters",
+        _ => "bytes of text",
+    };
+    check(
+        what.to_owned(),
+        documents,
+        texts.iter().map(|t| t.units).sum(),
+    )?;
+    let mut ids = [0; 3];
+    for ((split, texts), ids) in Split::ALL.into_iter().zip(texts).zip(&mut ids) {
+        let shards = tokens_in(splits.iter().find(|s| s.split == split));
+        *ids = check(
+            format!("token ids for the {split} split"),
+            texts.ids,
+            shards,
+        )?;
+    }
+    let [train, validation, test] = ids;
+    Ok(TokenCounts {
         train,
         validation,
         test,
-        unknown,
-    };
-    if tokens.total() == documents {
-        Ok(tokens)
-    } else {
-        Err(Error::Lost {
-            documents,
-            shards: tokens.total(),
-        })
-    }
+        unknown: texts.iter().map(|t| t.unknown).sum(),
+    })
 }

@@ -102,6 +102,7 @@ fn listed<'a>(
 pub(super) fn input_hash(
     dataset: &Name,
     config: &DatasetConfig,
+    tokenizer: Option<Hash128>,
     sources: &[Landed],
     frozen: &[Landed],
 ) -> Hash128 {
@@ -113,6 +114,8 @@ pub(super) fn input_hash(
         sources: Vec<&'a SourceReference>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         frozen: Vec<&'a SourceReference>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tokenizer: Option<Hash128>,
     }
     fn references(sources: &[Landed]) -> Vec<&SourceReference> {
         sources.iter().map(|s| &s.reference).collect()
@@ -123,6 +126,7 @@ pub(super) fn input_hash(
         config,
         sources: references(sources),
         frozen: references(frozen),
+        tokenizer,
     };
     Hash128::of(
         &serde_json::to_vec(&inputs)

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     read_manifest, read_transform,
-    shard::{Cell, Row},
+    shard::{Cell, Row, SplitWriter},
     testing::{Cells, LandingZone, Written, contents, context, flip_bit, pipeline, written},
     verify,
 };
@@ -607,6 +607,8 @@ async fn a_key_in_two_splits_is_found_by_the_audit_and_by_verify() {
         sources: vec![],
         rows: 0,
         spec,
+        tokens: None,
+        given: None,
     };
     let error = build.audit(&manifest.splits, &layout).await.unwrap_err();
     assert!(matches!(error, Error::Leak { keys: 1, .. }), "{error}");

@@ -5,10 +5,12 @@ use std::collections::HashMap;
 use arrow::array::AsArray;
 use datafusion::logical_expr::ident;
 use feedline_picture::ChannelSums;
-use feedline_schemas::transform::{FittedCharacters, FittedPictures, TransformArtefact};
+use feedline_schemas::transform::{
+    FittedCharacters, FittedPictures, FittedTokens, TransformArtefact,
+};
 use futures::TryStreamExt;
 
-use super::{Fit, FitSpec, artefact, rows_of};
+use super::{Fit, FitSpec, Texts, artefact, rows_of};
 use crate::{
     Error, TrainSplit,
     columns::system,
@@ -16,8 +18,8 @@ use crate::{
     pictures::{self, Pictures},
 };
 
-/// Fits the target of `spec`, which has no inputs, and to a text the ids of its characters. Of pictures that
-/// were decoded it takes the moments of their channels.
+/// Fits the target of `spec`, which has no inputs, and to texts the ids of their characters, unless `tokens` says what
+/// makes ids of them. Of pictures that were decoded it takes the moments of their channels.
 ///
 /// # Errors
 /// As [`fit`](super::fit).
@@ -25,6 +27,7 @@ pub(crate) async fn fit_payload(
     train: &TrainSplit,
     spec: &FitSpec,
     payload: &Payload,
+    tokens: Option<FittedTokens>,
 ) -> Result<TransformArtefact, Error> {
     let fit = Fit {
         rows: rows_of(train)?,
@@ -35,10 +38,10 @@ pub(crate) async fn fit_payload(
         None => None,
     };
     let characters = match payload.kind {
-        PayloadKind::Picture => None,
-        PayloadKind::Text => Some(characters(train, &payload.column).await?),
+        PayloadKind::Text if tokens.is_none() => Some(characters(train, &payload.column).await?),
+        PayloadKind::Picture | PayloadKind::Text => None,
     };
-    let artefact = artefact(fit, spec, target, characters)?;
+    let artefact = artefact(fit, spec, target, Texts { characters, tokens })?;
     Ok(match &payload.pictures {
         None => artefact,
         Some(pictures) => artefact.with_pictures(moments(train, pictures).await?),

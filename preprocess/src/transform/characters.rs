@@ -2,10 +2,7 @@
 
 use std::collections::HashMap;
 
-use feedline_schemas::{
-    manifest::TokenType,
-    transform::{TransformArtefact, UNKNOWN_ID},
-};
+use feedline_schemas::transform::{TransformArtefact, UNKNOWN_ID};
 
 use super::damaged;
 use crate::Error;
@@ -16,10 +13,13 @@ pub(crate) struct Characters {
     ids: HashMap<char, u32>,
 }
 
-/// Number of ids that an artefact's characters make, the unknown one included; 0 when it has none.
+/// Number of ids that an artefact's tokenizer or characters make, the unknown one included; 0 when it has none.
 pub(crate) fn vocabulary_of(artefact: &TransformArtefact) -> usize {
-    let characters = artefact.characters.as_ref();
-    characters.map_or(0, |fitted| fitted.characters.len() + 1)
+    match (&artefact.tokens, &artefact.characters) {
+        (Some(tokens), _) => tokens.vocabulary as usize,
+        (None, Some(fitted)) => fitted.characters.len() + 1,
+        (None, None) => 0,
+    }
 }
 
 impl Characters {
@@ -42,15 +42,6 @@ impl Characters {
     /// Number of ids, the unknown one included.
     pub(crate) fn vocabulary(&self) -> u32 {
         u32::try_from(self.ids.len() + 1).expect("there are fewer than 2^21 characters")
-    }
-
-    /// The narrowest type that holds every id.
-    pub(crate) fn id_type(&self) -> TokenType {
-        if self.vocabulary() <= 1 << 16 {
-            TokenType::U16
-        } else {
-            TokenType::U32
-        }
     }
 
     /// Appends one id for each character of `text` to `ids`. Returns how many of them stand for an unknown one.

@@ -91,6 +91,7 @@ fn artefact(
         target,
         characters: None,
         pictures: None,
+        tokens: None,
     };
     artefact.hash = artefact.compute_hash();
     artefact

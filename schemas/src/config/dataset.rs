@@ -14,15 +14,19 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DatasetConfig {
-    /// What a row becomes: `rows` of numbers (default), `pictures` or `characters`.
+    /// What a row becomes: `rows` of numbers (default), `pictures`, `characters` or `tokens`.
     #[serde(skip_serializing_if = "DatasetKind::is_rows")]
     pub kind: DatasetKind,
-    /// `pictures`: column of whole picture files. Default `image`. `characters`: column of documents. Default `text`.
+    /// `pictures`: column of whole picture files. Default `image`. `characters` and `tokens`: column of documents.
+    /// Default `text`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
     /// `pictures`: how they are decoded and stored. Default: files are stored as they came.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub picture: Option<StoredPictureConfig>,
+    /// `tokens`: how documents become token ids, and those rows. Default: a tokenizer is learnt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<TokensConfig>,
     /// Sources whose rows are put under one another. Default: all sources of the pipeline.
     pub sources: Vec<Name>,
     /// Column to predict. Absent: shards without a target.
@@ -72,6 +76,8 @@ pub enum DatasetKind {
     /// A document as ids of its characters, for a model that predicts the next one. Id 0 is a character that the
     /// training split lacks.
     Characters,
+    /// A document as ids of pieces of words, for a model that predicts the next one.
+    Tokens,
 }
 
 impl DatasetKind {
@@ -80,6 +86,48 @@ impl DatasetKind {
     pub const fn is_rows(&self) -> bool {
         matches!(self, Self::Rows)
     }
+
+    /// Whether rows become documents.
+    #[must_use]
+    pub const fn is_text(&self) -> bool {
+        matches!(self, Self::Characters | Self::Tokens)
+    }
+}
+
+/// `[dataset.tokens]`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TokensConfig {
+    /// Location of a `tokenizer.json`. Default: one of GPT-2's kind (byte-level pairs) is learnt from the training split.
+    pub tokenizer: Option<String>,
+    /// Ids of a tokenizer that is learnt, 257 to 1,000,000: fewer where no more pairs come twice. More ids make
+    /// shorter documents and a larger model. Default 8,192; GPT-2 has 50,257.
+    pub vocabulary: Option<u32>,
+    /// Bytes of the training split that a tokenizer is learnt from: pieces of 64 KiB, chosen by `seed`, where there are
+    /// more. Each distinct word of them is held in memory. Default 1 GiB.
+    pub sample_bytes: Option<ByteSize>,
+    /// Seed of that choice. Default 0.
+    pub seed: Option<Seed>,
+    /// Special token put behind each document, so that a model learns where they end; the empty text puts none. Documents
+    /// that `split.by = "range"` cuts get none. Default: the first of `<|endoftext|>`, `<|end_of_text|>`, `</s>` and
+    /// `<eos>` that the tokenizer has; a tokenizer that is learnt gets the first.
+    pub end_of_text: Option<String>,
+    /// Ids that a model reads of a row, 1 to 65,536, where `train.model.context` does not say: the length that documents
+    /// are packed to. Default: the model's own.
+    pub window: Option<u32>,
+    /// How documents become rows, where `train.loader.pack` does not say. Default `best_fit`.
+    pub pack: PackMode,
+}
+
+/// How documents of tokens become rows of equal length. Shards hold whole documents; whoever reads them packs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PackMode {
+    /// Whole documents, longest first, each into the fullest row that has room; longer ones are cut. A little padding.
+    #[default]
+    BestFit,
+    /// All documents end to end, cut wherever a row is full. No padding but in the last row.
+    Fill,
 }
 
 /// What is predicted.
@@ -158,8 +206,8 @@ pub enum SplitBy {
     #[default]
     Key,
     /// By order: training first, then validation, then test, by their shares. `rows`: in the order they landed, for time
-    /// series; adding rows moves the borders. `characters`: each document is cut into a part for every split, for one
-    /// long text.
+    /// series; adding rows moves the borders. `characters` and `tokens`: each document is cut into a part for every split,
+    /// for one long text.
     Range,
 }
 

@@ -30,8 +30,8 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     average::AverageConfig,
     dataset::{
-        DatasetConfig, DatasetKind, DedupMode, ImputeStrategy, ShardConfig, SplitBy, SplitConfig,
-        StepConfig, StepKind, Task,
+        DatasetConfig, DatasetKind, DedupMode, ImputeStrategy, PackMode, ShardConfig, SplitBy,
+        SplitConfig, StepConfig, StepKind, Task, TokensConfig,
     },
     device::DeviceChoice,
     document::{DocumentConfig, PersonalData, QualityConfig},

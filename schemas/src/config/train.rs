@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     average::AverageConfig,
+    dataset::PackMode,
     device::DeviceChoice,
     guard::GuardConfig,
     init::InitConfig,
@@ -181,6 +182,9 @@ pub struct LoaderSettings {
     pub deadline_seconds: u64,
     /// Cache of the dataset on a local disk, for stores that are far away. Default none.
     pub cache: Option<LoaderCache>,
+    /// Order: how documents of tokens become rows. Default: as the dataset says, or `best_fit`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pack: Option<PackMode>,
 }
 
 impl Default for LoaderSettings {
@@ -198,6 +202,7 @@ impl Default for LoaderSettings {
             bad_shards: BadShardsPolicy::Fail,
             deadline_seconds: 300,
             cache: None,
+            pack: None,
         }
     }
 }

@@ -155,6 +155,7 @@ pub(crate) async fn publish_made(store: &Store, made: &Made<'_>) {
         target: made.fitted.clone(),
         characters: None,
         pictures: None,
+        tokens: None,
     };
     artefact.hash = Hash128::of(&encode(&artefact));
     let path = format!("transform-{}.json", artefact.hash.short());
@@ -182,6 +183,7 @@ pub(crate) async fn publish_made(store: &Store, made: &Made<'_>) {
         },
         splits: put_splits(store, made).await,
         rejects: vec![],
+        tokens: None,
     };
     manifest.fingerprint = manifest.compute_fingerprint();
     store

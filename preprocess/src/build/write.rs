@@ -1,0 +1,126 @@
+//! The write pass: what was fitted, applied to the rows of each split, in their order.
+
+use std::sync::Arc;
+
+use arrow::array::{AsArray, RecordBatch};
+use datafusion::error::DataFusionError;
+use feedline_schemas::manifest::{Split, SplitShards};
+use futures::TryStreamExt;
+
+use super::{
+    Build,
+    rows::{RowWriter, TextCounts},
+    tokenizer::TokenizerFile,
+};
+use crate::{
+    Error, Transform,
+    meter::Meter,
+    rejects::{RejectWriter, Rejects},
+    scratch::Scratch,
+    shard::{ShardLayout, SplitWriter},
+    split::ShuffleKey,
+    stage::{self, Staged},
+    tokens::{Encoded, Encoder},
+};
+
+/// What was fitted.
+pub(super) struct Fitted {
+    pub(super) transform: Transform,
+    /// The tokenizer, where documents become tokens.
+    pub(super) tokenizer: Option<TokenizerFile>,
+    /// What turns documents into ids.
+    pub(super) encoder: Option<Encoder>,
+}
+
+impl Fitted {
+    /// The documents of a batch as ids, where it has some.
+    fn encoded(&self, batch: &RecordBatch, column: Option<&str>) -> Result<Encoded, Error> {
+        match (&self.encoder, column) {
+            (Some(encoder), Some(column)) => {
+                encoder.encode(stage::column(batch, column).as_string::<i32>())
+            }
+            _ => Ok(Encoded::default()),
+        }
+    }
+}
+
+/// What the write pass leaves.
+pub(super) struct Written {
+    pub(super) splits: Vec<SplitShards>,
+    pub(super) rejects: Rejects,
+    /// What became of the documents of each split.
+    pub(super) texts: [TextCounts; 3],
+}
+
+impl Build<'_> {
+    pub(super) async fn write(
+        &self,
+        staged: &Staged,
+        fitted: &Arc<Fitted>,
+        layout: &ShardLayout,
+        scratch: &Scratch,
+    ) -> Result<Written, Error> {
+        let meter = Meter::new(&self.context.progress, "shards: write", staged.total());
+        let mut rejects = RejectWriter::new(scratch.path("rejects-transform.parquet"));
+        let mut splits = Vec::with_capacity(3);
+        let mut texts = [TextCounts::default(); 3];
+        for (split, texts) in Split::ALL.into_iter().zip(&mut texts) {
+            let mut rows = RowWriter::new(&self.spec, &fitted.transform, &mut rejects);
+            let writer = SplitWriter::new(&self.store, layout, split);
+            let shards = self
+                .write_split(staged, split, fitted, writer, &mut rows, &meter)
+                .await?;
+            *texts = rows.texts;
+            splits.push(shards);
+        }
+        Ok(Written {
+            splits,
+            rejects: rejects.finish()?,
+            texts,
+        })
+    }
+
+    async fn write_split(
+        &self,
+        staged: &Staged,
+        split: Split,
+        fitted: &Arc<Fitted>,
+        mut writer: SplitWriter<'_>,
+        each: &mut RowWriter<'_>,
+        meter: &Meter,
+    ) -> Result<SplitShards, Error> {
+        let sizes = &self.spec.config.shards;
+        let shuffle = sizes.shuffle.then(|| ShuffleKey::new(sizes.seed));
+        let text = self.spec.payload.as_ref().map(|text| text.column.as_str());
+        let applied = staged
+            .ordered(split, shuffle)
+            .await?
+            .map_err(Error::from)
+            .map_ok(|batch| {
+                let fitted = Arc::clone(fitted);
+                let text = text.map(str::to_owned);
+                async move {
+                    let work = move || {
+                        let applied = fitted.transform.apply(&batch)?;
+                        let encoded = fitted.encoded(&batch, text.as_deref())?;
+                        Ok((batch, applied, encoded))
+                    };
+                    let joined = tokio::task::spawn_blocking(work).await;
+                    joined
+                        .map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))))?
+                }
+            });
+        let mut applied = std::pin::pin!(applied.try_buffered(self.context.partitions.max(1)));
+        let mut rows = 0;
+        while let Some((batch, values, encoded)) = applied.try_next().await? {
+            rows += each.write(&batch, &values, &encoded, &mut writer).await?;
+            meter.add(batch.num_rows() as u64);
+        }
+        Ok(SplitShards {
+            split,
+            rows,
+            shards: writer.finish().await?,
+            table: None,
+        })
+    }
+}

@@ -1,0 +1,211 @@
+//! Tokenizers: from texts to ids, by any `tokenizer.json`.
+//!
+//! One of GPT-2's kind (byte-level pairs, GPT-2's words, nothing done to the text) is run by an encoder of our own, which
+//! gives the ids of the `tokenizers` library some ten times as fast; the library runs all others. Special tokens have no
+//! meaning in texts: where one is spelled out, it is text like any other.
+
+mod alphabet;
+mod byte_level;
+mod cache;
+mod encoder;
+mod learn;
+mod merges;
+mod words;
+mod written;
+
+use std::fmt;
+
+use feedline_schemas::ids::Hash128;
+use serde_json::Value;
+
+use self::byte_level::ByteLevel;
+pub(crate) use self::{
+    encoder::{Encoded, Encoder, units},
+    learn::{Sample, WordCounts},
+};
+
+/// Turns texts into token ids.
+pub struct Tokenizer {
+    engine: Engine,
+    hash: Hash128,
+    vocabulary: u32,
+    /// Id of what the vocabulary does not have.
+    unknown: Option<u32>,
+    added: Vec<(String, u32)>,
+}
+
+enum Engine {
+    /// Ours.
+    ByteLevel(Box<ByteLevel>),
+    Library {
+        tokenizer: Box<tokenizers::Tokenizer>,
+        /// Why it is not ours.
+        reason: String,
+    },
+}
+
+impl Tokenizer {
+    /// Takes the bytes of a `tokenizer.json` into use.
+    ///
+    /// # Errors
+    /// What is wrong with it, for people.
+    pub fn new(file: &[u8]) -> Result<Self, String> {
+        let parsed: Value =
+            serde_json::from_slice(file).map_err(|error| format!("it is not JSON: {error}"))?;
+        let engine = match ByteLevel::new(&parsed) {
+            Ok(ours) => Engine::ByteLevel(Box::new(ours)),
+            Err(reason) => Engine::Library {
+                tokenizer: Box::new(library(file)?),
+                reason,
+            },
+        };
+        let added = added(&parsed);
+        let known = vocabulary(&parsed["model"]["vocab"]);
+        let largest = known
+            .into_iter()
+            .chain(added.iter().map(|(_, id)| *id))
+            .max();
+        let vocabulary = largest.and_then(|id| id.checked_add(1));
+        Ok(Self {
+            engine,
+            hash: Hash128::of(file),
+            vocabulary: vocabulary.ok_or("it has no vocabulary")?,
+            unknown: unknown(&parsed["model"]),
+            added,
+        })
+    }
+
+    /// The same, by the library in any case: what ours is compared with.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    #[doc(hidden)]
+    pub fn by_library(file: &[u8]) -> Result<Self, String> {
+        let engine = Engine::Library {
+            tokenizer: Box::new(library(file)?),
+            reason: "it was asked for".into(),
+        };
+        Ok(Self {
+            engine,
+            ..Self::new(file)?
+        })
+    }
+
+    /// Appends the ids of `text`.
+    ///
+    /// # Errors
+    /// Why it has none, for people; then `ids` holds nothing of use.
+    pub fn encode(&self, text: &str, ids: &mut Vec<u32>) -> Result<(), String> {
+        match &self.engine {
+            Engine::ByteLevel(ours) => ours.encode(text, ids),
+            Engine::Library { tokenizer, .. } => {
+                let encoded = tokenizer.encode_fast(text, false);
+                ids.extend_from_slice(encoded.map_err(|error| error.to_string())?.get_ids());
+                Ok(())
+            }
+        }
+    }
+
+    /// How many of `ids` stand for what the vocabulary does not have.
+    pub(crate) fn unknown(&self, ids: &[u32]) -> u64 {
+        let unknown = |id: &&u32| Some(**id) == self.unknown;
+        ids.iter().filter(unknown).count() as u64
+    }
+
+    /// One more than the largest id.
+    #[must_use]
+    pub fn vocabulary(&self) -> u32 {
+        self.vocabulary
+    }
+
+    /// xxh3-128 of the file.
+    #[must_use]
+    pub fn hash(&self) -> Hash128 {
+        self.hash
+    }
+
+    /// Why it is the library that encodes; none where it is our own encoder.
+    #[must_use]
+    pub fn library_reason(&self) -> Option<&str> {
+        match &self.engine {
+            Engine::ByteLevel(_) => None,
+            Engine::Library { reason, .. } => Some(reason),
+        }
+    }
+
+    /// The tokens that were added to the vocabulary, such as `<|endoftext|>`, and their ids, in the file's order.
+    #[must_use]
+    pub fn added(&self) -> &[(String, u32)] {
+        &self.added
+    }
+}
+
+/// Learns a tokenizer of GPT-2's kind from counted words: up to `vocabulary` ids, of which the last is `end`. The file is a
+/// pure function of all three.
+///
+/// # Errors
+/// When `end` is a token of the text.
+pub(crate) fn learnt(counts: WordCounts, vocabulary: u32, end: &str) -> Result<Vec<u8>, String> {
+    let most = vocabulary.saturating_sub(1) as usize;
+    written::file(&learn::learn(counts, &written::bytes(), most), end)
+}
+
+impl fmt::Debug for Tokenizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tokenizer")
+            .field("hash", &self.hash)
+            .field("vocabulary", &self.vocabulary)
+            .field("library_reason", &self.library_reason())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The library's tokenizer, which cuts nothing off, fills nothing up and takes special tokens for text.
+fn library(file: &[u8]) -> Result<tokenizers::Tokenizer, String> {
+    let mut tokenizer =
+        tokenizers::Tokenizer::from_bytes(file).map_err(|error| error.to_string())?;
+    tokenizer.with_padding(None);
+    tokenizer
+        .with_truncation(None)
+        .map_err(|error| error.to_string())?;
+    tokenizer.set_encode_special_tokens(true);
+    Ok(tokenizer)
+}
+
+/// `added_tokens` of the file.
+fn added(file: &Value) -> Vec<(String, u32)> {
+    let tokens = file["added_tokens"].as_array().into_iter().flatten();
+    let token = |token: &Value| {
+        let id = u32::try_from(token["id"].as_u64()?).ok()?;
+        Some((token["content"].as_str()?.to_owned(), id))
+    };
+    tokens.filter_map(token).collect()
+}
+
+/// Ids of a vocabulary: its numbers, or the places in a list.
+fn vocabulary(vocabulary: &Value) -> Vec<u32> {
+    let narrow = |id: u64| u32::try_from(id).ok();
+    match vocabulary {
+        Value::Object(ids) => ids
+            .values()
+            .filter_map(Value::as_u64)
+            .filter_map(narrow)
+            .collect(),
+        Value::Array(list) => (0..list.len() as u64).filter_map(narrow).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Id of what a model does not know: of `unk_token`, or `unk_id`.
+fn unknown(model: &Value) -> Option<u32> {
+    let id = match &model["unk_token"] {
+        Value::String(token) => model["vocab"][token].as_u64(),
+        _ => model["unk_id"].as_u64(),
+    };
+    u32::try_from(id?).ok()
+}
+
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
