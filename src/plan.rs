@@ -39,6 +39,7 @@ impl TrainPlan {
         config: &feedline_schemas::config::TrainConfig,
         context: &feedline_trainer::Context,
     ) -> Result<Self, feedline_loader::Error> {
+        let config = &feedline_trainer::settled(config, &context.dataset).await?;
         let settings = feedline_trainer::loader_settings(config, Split::Train);
         let opened = Loader::open(
             &context.dataset,

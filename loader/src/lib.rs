@@ -98,7 +98,10 @@ pub use feedline_schemas::{
 };
 pub use fetch::{FetchConfig, FetchError, FetchMetrics, RetryMetrics};
 pub use headspace::Headspace;
-pub use input::config::{BadValues, ColumnMap, InputConfig, InputFormat};
+pub use input::{
+    config::{BadValues, ColumnMap, InputConfig, InputFormat},
+    read_manifest,
+};
 pub use iterator::EpochBatches;
 pub use kind::BatchKind;
 pub use loader::Loader;

@@ -86,7 +86,7 @@ pub use crate::{
     evaluate::{evaluate, evaluate_with},
     export::{ExportOptions, export},
     init::split as weights_file,
-    loaders::settings as loader_settings,
+    loaders::{settings as loader_settings, settled},
     model::{Build, Input, Model, Objective, Shape, TokenInput},
     parallel::{Group, Phase, Whereabouts},
     summary::{Fit, Machine, Memory, Need, Summary, available_memory, fit, summarize, summary},

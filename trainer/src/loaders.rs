@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, num::NonZero, sync::Arc, thread, time::Duration
 
 use feedline_loader::{
     BadShards, BatchKind, CacheConfig, FetchConfig, InputFormat, Loader, LoaderConfig, Target,
-    TokensConfig,
+    TokenLayout, TokensConfig,
     picture::{Crop, PictureConfig},
 };
 use feedline_schemas::{
-    config::{BadShardsPolicy, PicturesConfig, TrainConfig},
+    config::{BadShardsPolicy, PackMode, PicturesConfig, TrainConfig},
     ids::Rank,
     loader_state::LoaderState,
     manifest::{Manifest, Split},
@@ -69,9 +69,37 @@ pub fn settings(config: &TrainConfig, split: Split) -> LoaderConfig {
     if models::reads_tokens(&config.model) {
         // One id more than the model reads: the last is only predicted.
         let length = u32::try_from(plan::context(config) + 1).unwrap_or(u32::MAX);
-        settings.tokens = Some(TokensConfig::new(length));
+        let layout = match given.pack.unwrap_or_default() {
+            PackMode::BestFit => TokenLayout::Packed,
+            PackMode::Fill => TokenLayout::Filled,
+        };
+        settings.tokens = Some(TokensConfig::new(length).with_layout(layout));
     }
     settings
+}
+
+/// `config` with what it leaves to the dataset, where that says it: how many ids a model reads of a row, and how documents
+/// become rows. Reads the manifest, if there is one.
+///
+/// # Errors
+/// What is wrong with the manifest; that there is no dataset is no error.
+pub async fn settled(
+    config: &TrainConfig,
+    dataset: &Store,
+) -> Result<TrainConfig, feedline_loader::Error> {
+    let mut config = config.clone();
+    if !models::reads_tokens(&config.model) {
+        return Ok(config);
+    }
+    let manifest = match feedline_loader::read_manifest(dataset).await {
+        Err(feedline_loader::Error::NoDataset { .. }) => return Ok(config),
+        manifest => manifest?,
+    };
+    if let Some(tokens) = manifest.tokens {
+        config.model.context = config.model.context.or(tokens.window);
+        config.loader.pack = config.loader.pack.or(Some(tokens.pack));
+    }
+    Ok(config)
 }
 
 /// The loader's word on a setting of its own, as one on a key of `[train.loader]`.
@@ -82,6 +110,7 @@ fn in_section(error: feedline_loader::Error) -> Error {
                 "fetch.deadline" => "loader.deadline_seconds".to_owned(),
                 "tokens" => return crate::error::config("model.type", models::ON_TOKENS),
                 "tokens.length" => "model.context".to_owned(),
+                "tokens.layout" => "loader.pack".to_owned(),
                 key if key.starts_with("pictures") => key.to_owned(),
                 key => format!("loader.{key}"),
             };

@@ -17,7 +17,7 @@ use crate::{
     error::Error,
     init::Weights,
     input::Normalisation,
-    loaders::Loaders,
+    loaders::{Loaders, settled},
     model::{self, Build},
     models, optimizer,
     parallel::Group,
@@ -160,6 +160,7 @@ impl Opened {
     ) -> Result<Self, Error> {
         settings::check(config)?;
         let runtime = runtime()?;
+        let config = &runtime.block_on(settled(config, &context.dataset))?;
         let loaders = runtime.block_on(Loaders::open(
             &context.dataset,
             config,

@@ -37,8 +37,11 @@ const PARTS_AT_A_TIME: usize = 4;
 /// Shards that a log line names.
 const MOST_NAMED: usize = 8;
 
-/// Reads `CURRENT` and the manifest it names.
-pub(super) async fn read(dataset: &Store) -> Result<Manifest, Error> {
+/// Reads the manifest of a dataset in our own format, and no shard. The shards that lie in tables are not in it.
+///
+/// # Errors
+/// [`Error::NoDataset`], what is wrong with the manifest, and failures of the store.
+pub async fn read(dataset: &Store) -> Result<Manifest, Error> {
     let url = dataset.url();
     let storage = |source| storage_error(dataset, source);
     let Some(current) = dataset.get_opt("CURRENT").await.map_err(storage)? else {

@@ -36,6 +36,7 @@ use crate::{
 };
 use config::{BadValues, InputConfig, InputFormat};
 pub(crate) use lengths::DocumentLengths;
+pub use manifest::read as read_manifest;
 use mds::Mds;
 use parquet::Parquet;
 use shards::Shards;

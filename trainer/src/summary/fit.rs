@@ -67,8 +67,8 @@ impl Fit {
 /// # Errors
 /// As [`summarize`](super::summarize).
 pub fn fit(config: &TrainConfig, context: &Context) -> Result<Fit, Error> {
-    let layout = layout_of(config, context)?;
-    of_layout(config, &layout, &Machine::of(config, &context.group))
+    let (config, layout) = layout_of(config, context)?;
+    of_layout(&config, &layout, &Machine::of(&config, &context.group))
 }
 
 fn of_layout(config: &TrainConfig, layout: &Layout, machine: &Machine) -> Result<Fit, Error> {

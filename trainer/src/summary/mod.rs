@@ -24,7 +24,7 @@ use crate::{
     engine::parts::Cut,
     error::{Error, config as wrong},
     layers::LayerFacts,
-    loaders::Loaders,
+    loaders::{Loaders, settled},
     model::{self, Model, Shape},
     models, optimizer,
     parallel::{Group, Place},
@@ -143,19 +143,21 @@ fn cut(config: &TrainConfig, machine: &Machine) -> Cut {
 /// # Errors
 /// As [`summary`], and what dataset and storage say.
 pub fn summarize(config: &TrainConfig, context: &Context) -> Result<Summary, Error> {
-    let layout = layout_of(config, context)?;
-    summary(config, &layout, &Machine::of(config, &context.group))
+    let (config, layout) = layout_of(config, context)?;
+    summary(&config, &layout, &Machine::of(&config, &context.group))
 }
 
-/// The layout that the manifest of the dataset says.
-fn layout_of(config: &TrainConfig, context: &Context) -> Result<Layout, Error> {
+/// The layout that the manifest of the dataset says, and [`settled`] keys.
+fn layout_of(config: &TrainConfig, context: &Context) -> Result<(TrainConfig, Layout), Error> {
     settings::check(config)?;
     let runtime = runtime()?;
     let (dataset, splits) = (&context.dataset, &[Split::Train]);
+    let config = runtime.block_on(settled(config, dataset))?;
     let alone = Group::alone();
-    let opening = Loaders::open(dataset, config, splits, &alone, &context.clock);
+    let opening = Loaders::open(dataset, &config, splits, &alone, &context.clock);
     let loaders = runtime.block_on(opening)?;
-    Ok(loaders.manifest().layout.clone())
+    let layout = loaders.manifest().layout.clone();
+    Ok((config, layout))
 }
 
 /// Numbers that the model puts out per row or place.
