@@ -76,6 +76,9 @@ pub(crate) enum Command {
     /// Measure a part of the program
     #[command(subcommand)]
     Bench(Bench),
+    /// One of the processes that decode foreign pictures for a build
+    #[command(hide = true)]
+    DecodePictures,
 }
 
 #[derive(Debug, Subcommand)]

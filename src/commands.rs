@@ -23,6 +23,7 @@ use crate::{
         Bench, Cli, Command, Dataset, Ingest, IngestCommand, LoaderBench, Options, Pipeline, Ranks,
         Runs, Shards, Weights,
     },
+    decode_pictures,
     environment::Environment,
     exit::Outcome,
     launch::{Order, Voice},
@@ -110,6 +111,7 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
         }
         Command::Plan(pipeline) => Work::load(&pipeline, tools)?.plan().await,
         Command::Bench(Bench::Loader(options)) => bench_loader(options, tools).await,
+        Command::DecodePictures => decode_pictures::run(),
     }
 }
 
@@ -331,6 +333,7 @@ impl<'a> Work<'a> {
             partitions: thread::available_parallelism().map_or(1, NonZero::get),
             memory_bytes: Environment::memory_bytes(),
             store_options: self.tools.environment.store_options(),
+            decoder: std::env::current_exe().ok(),
             scratch: Environment::scratch(),
         };
         let build = feedline_preprocess::build(&self.loaded.config, &context);

@@ -3,6 +3,7 @@
 mod bench;
 mod cli;
 mod commands;
+mod decode_pictures;
 mod environment;
 mod exit;
 mod launch;

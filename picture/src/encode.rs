@@ -5,11 +5,12 @@ use image::{
     ExtendedColorType, ImageEncoder, ImageError,
     codecs::{jpeg::JpegEncoder, png::PngEncoder},
 };
+use serde::{Deserialize, Serialize};
 
-use crate::PictureError;
+use crate::{Bound, PictureError};
 
 /// What a picture is stored as. Where all pixels are grey, so is the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Encoding {
     /// Baseline JPEG; colour has as many pixels as brightness (4:4:4).
     Jpeg {
@@ -76,8 +77,7 @@ fn refused(error: &ImageError, side: u32) -> PictureError {
         "an encoder refused a picture: {error}"
     );
     PictureError::TooLarge {
-        what: "pixels along a side",
-        key: "side",
+        bound: Bound::Side,
         found: side.into(),
         limit: u16::MAX.into(),
     }

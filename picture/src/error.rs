@@ -1,7 +1,11 @@
 //! Why a picture was set aside.
 
+use serde::{Deserialize, Serialize};
+
+use crate::Bound;
+
 /// An encoded picture that cannot be used. The five kinds are the names under which they are counted.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum PictureError {
     /// There are no bytes.
@@ -9,13 +13,11 @@ pub enum PictureError {
     Empty,
     /// It exceeds a limit, by what its header says.
     #[error(
-        "the picture has `{found}` {what} and the limit is `{limit}`; make it smaller, or raise `picture.limits.{key}`"
+        "the picture has `{found}` {} and the limit is `{limit}`; make it smaller, or raise `picture.limits.{}`", .bound.what(), .bound.key()
     )]
     TooLarge {
-        /// What there is too much of.
-        what: &'static str,
-        /// Setting that limits it.
-        key: &'static str,
+        /// Which limit.
+        bound: Bound,
         /// How much there is.
         found: u64,
         /// How much is allowed.

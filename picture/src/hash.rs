@@ -7,6 +7,7 @@ use fast_image_resize::{
     images::{TypedImage, TypedImageRef},
     pixels::U8,
 };
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
 /// Side of the grey picture that the cosine transform is taken of.
@@ -19,7 +20,7 @@ const SCALE: f64 = 16_384.0;
 const LEAST_VARIANCE: u64 = 16;
 
 /// Hashes of one picture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PictureHashes {
     /// xxh3-128 of `width u32 | height u32 | pixels u8 RGB`, little endian.
     pub pixels: u128,
@@ -28,7 +29,7 @@ pub struct PictureHashes {
 }
 
 /// How a picture looks, in 128 bits of which few change when it is resized or encoded again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Looks {
     /// Which of the 64 lowest frequencies in both directions (1 to 8 of a 32 x 32 grey picture's cosine transform) are
     /// above the lower median: Zauner, "Implementation and Benchmarking of Perceptual Image Hash Functions" (2010).

@@ -1,8 +1,8 @@
 //! What a picture's header says, and whether it may be decoded.
 
 use crate::{
-    Encoding, Format, Orientation, PictureError, PictureLimits, bmp, gif, jpeg::JpegHeader, png,
-    raw, tiff::exif_orientation, webp,
+    Bound, Encoding, Format, Orientation, PictureError, PictureLimits, bmp, gif, jpeg::JpegHeader,
+    png, raw, tiff::exif_orientation, webp,
 };
 
 /// What must be known before decoding.
@@ -36,7 +36,7 @@ impl Header {
             return Err(PictureError::Empty);
         }
         let (bytes, limit) = (encoded.len() as u64, limits.encoded_bytes.into());
-        at_most("encoded bytes", "encoded_bytes", bytes, limit)?;
+        at_most(Bound::EncodedBytes, bytes, limit)?;
         let format = Format::of(encoded)?;
         if !formats.contains(&format) {
             return Err(PictureError::unsupported(format.name()));
@@ -93,11 +93,11 @@ impl Header {
             )));
         }
         let side = self.width.max(self.height).into();
-        at_most("pixels along a side", "side", side, limits.side.into())?;
+        at_most(Bound::Side, side, limits.side.into())?;
         let pixels = u64::from(self.width) * u64::from(self.height);
-        at_most("pixels", "pixels", pixels, limits.pixels)?;
+        at_most(Bound::Pixels, pixels, limits.pixels)?;
         let (bytes, limit) = (self.decoder_bytes, limits.decoder_bytes);
-        at_most("bytes to decode", "decoder_bytes", bytes, limit)?;
+        at_most(Bound::DecoderBytes, bytes, limit)?;
         Ok(Self {
             limits: *limits,
             ..self
@@ -106,18 +106,12 @@ impl Header {
 }
 
 /// Refuses more than `limit` of something.
-fn at_most(
-    what: &'static str,
-    key: &'static str,
-    found: u64,
-    limit: u64,
-) -> Result<(), PictureError> {
+fn at_most(bound: Bound, found: u64, limit: u64) -> Result<(), PictureError> {
     if found <= limit {
         return Ok(());
     }
     Err(PictureError::TooLarge {
-        what,
-        key,
+        bound,
         found,
         limit,
     })

@@ -9,8 +9,9 @@
 //! ```
 //!
 //! Nothing is half done: a picture that is cut short or damaged within the region is an error and never a grey
-//! rectangle. What the header promises is checked against the limits before memory is taken. The crate does no I/O and
-//! starts no threads; each thread brings its own [`Decoder`], which keeps its memory.
+//! rectangle. What the header promises is checked against the limits before memory is taken. The crate starts no threads
+//! and no processes, and reads and writes what it is given; each thread brings its own [`Decoder`], which keeps its
+//! memory. [`serve`] and [`Remote`] are the two ends of decoding in another process.
 
 mod bmp;
 mod codecs;
@@ -27,6 +28,7 @@ mod near;
 mod orientation;
 mod png;
 mod prepare;
+mod process;
 mod raw;
 mod region;
 mod resize;
@@ -43,10 +45,11 @@ pub use error::PictureError;
 pub use format::Format;
 pub use hash::{Looks, PictureHashes};
 pub use header::Header;
-pub use limits::PictureLimits;
+pub use limits::{Bound, PictureLimits};
 pub use near::{Groups, MOST_BITS, look_alikes};
 pub use orientation::Orientation;
 pub use prepare::{ChannelSums, Preparation, Prepared, Preparer};
+pub use process::{Remote, serve};
 pub use region::{Region, Target, UprightBox};
 pub use resize::Filter;
 pub use scratch::Decoder;

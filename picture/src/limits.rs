@@ -32,3 +32,40 @@ impl Default for PictureLimits {
         Self::DEFAULT
     }
 }
+
+/// One of the [`PictureLimits`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Bound {
+    /// [`PictureLimits::encoded_bytes`].
+    EncodedBytes,
+    /// [`PictureLimits::side`].
+    Side,
+    /// [`PictureLimits::pixels`].
+    Pixels,
+    /// [`PictureLimits::decoder_bytes`].
+    DecoderBytes,
+}
+
+impl Bound {
+    /// Its name among the limits.
+    #[must_use]
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::EncodedBytes => "encoded_bytes",
+            Self::Side => "side",
+            Self::Pixels => "pixels",
+            Self::DecoderBytes => "decoder_bytes",
+        }
+    }
+
+    /// What it counts.
+    #[must_use]
+    pub const fn what(self) -> &'static str {
+        match self {
+            Self::EncodedBytes => "encoded bytes",
+            Self::Side => "pixels along a side",
+            Self::Pixels => "pixels",
+            Self::DecoderBytes => "bytes to decode",
+        }
+    }
+}

@@ -1,12 +1,14 @@
 //! A foreign picture file to the file that is stored.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     Decoder, Encoding, Filter, Format, Header, PictureError, PictureHashes, PictureLimits, Sizing,
     Target, guard::catching, sizing::Placement,
 };
 
 /// What is done to each picture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Preparation {
     /// The size it gets.
     pub sizing: Sizing,
@@ -49,7 +51,7 @@ pub struct Prepared {
 }
 
 /// Sums over pixels, of red, green and blue: exact, so that they can be added in any order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChannelSums {
     /// Number of pixels.
     pub pixels: u64,

@@ -8,6 +8,7 @@ use fast_image_resize::{
     images::{TypedCroppedImage, TypedImage, TypedImageRef},
     pixels::U8x3,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Orientation, PictureError, Region,
@@ -16,7 +17,7 @@ use crate::{
 };
 
 /// An antialiased filter.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Filter {
     /// A triangle: Pillow's `BILINEAR`.
     #[default]

@@ -1,9 +1,11 @@
 //! Which size a picture is stored in, and which part of it.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{UprightBox, rounding::whole};
 
 /// How a picture gets its size. Sides are those of the upright picture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sizing {
     /// It keeps it.
     Original,

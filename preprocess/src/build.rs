@@ -65,6 +65,7 @@ pub async fn build(config: &PipelineConfig, context: &Context) -> Result<Dataset
         chosen(dataset, &config.source)?,
         frozen(dataset, &config.source)?,
     );
+    let foreign = chosen.iter().any(|s| s.url.starts_with("http"));
     let sources = landed(&context.root, chosen).await?;
     let frozen = landed(&context.root, against).await?;
     let merged = columns::merge(
@@ -73,7 +74,7 @@ pub async fn build(config: &PipelineConfig, context: &Context) -> Result<Dataset
             .flat_map(|s| &s.generations)
             .map(|g| &g.schema),
     );
-    let spec = columns::resolve(dataset, &merged)?;
+    let mut spec = columns::resolve(dataset, &merged)?;
     near_dup::check_frozen(spec.near_dup.as_ref(), &frozen)?;
     let tokens = tokenizer::resolve(dataset)?;
     let given = match tokens
@@ -83,6 +84,9 @@ pub async fn build(config: &PipelineConfig, context: &Context) -> Result<Dataset
         Some(location) => Some(TokenizerFile::read(location, context).await?),
         None => None,
     };
+    if let Some(pictures) = spec.payload.as_mut().and_then(|p| p.pictures.as_mut()) {
+        pictures.isolated(foreign, context.decoder.as_deref())?;
+    }
     let build = Build {
         name: &config.pipeline.name,
         input_hash: input_hash(

@@ -20,6 +20,9 @@ pub struct Context {
     pub memory_bytes: Option<u64>,
     /// How stores are opened that the configuration names beside the root, such as that of a tokenizer.
     pub store_options: StoreOptions,
+    /// The program itself, which decodes pictures in processes of their own by its command `decode-pictures`; absent where
+    /// it has no such command.
+    pub decoder: Option<PathBuf>,
     /// Local folder for spilled data; made when absent, emptied by the engine.
     pub scratch: PathBuf,
 }

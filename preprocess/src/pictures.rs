@@ -4,7 +4,12 @@
 //! Each good row gets `_sums`, the sums that the moments of channels are fitted from, and where duplicates are looked
 //! for `_pixels` and `_looks`, the hashes of [`feedline_picture::PictureHashes`].
 
-use std::sync::Arc;
+mod isolated;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use arrow::{
     array::{ArrayRef, AsArray, BinaryBuilder, FixedSizeBinaryBuilder, RecordBatch, UInt32Array},
@@ -12,14 +17,15 @@ use arrow::{
     datatypes::{DataType, Field, Schema, SchemaRef},
 };
 use feedline_picture::{
-    ChannelSums, Encoding, Filter, Looks, MOST_BITS, PictureError, PictureLimits, Preparation,
-    Prepared, Preparer, Sizing,
+    Bound, ChannelSums, Encoding, Filter, Looks, MOST_BITS, PictureError, PictureLimits,
+    Preparation, Prepared, Preparer, Sizing,
 };
 use feedline_schemas::config::{
     DatasetConfig, PictureDuplicates, PictureFilter, PictureResize, PictureSize, PictureStore,
     StoredPictureConfig,
 };
 
+use self::isolated::Isolated;
 use crate::{Error, columns::system, content::HASH_BYTES, stage::column};
 
 const KEY: &str = "dataset.picture";
@@ -38,6 +44,8 @@ pub(crate) struct Pictures {
     /// As it was configured.
     pub(crate) config: StoredPictureConfig,
     pub(crate) how: Preparation,
+    /// The program that decodes them in a process of its own; none: this one does.
+    program: Option<PathBuf>,
 }
 
 /// What is done to the pictures of a dataset; `None` where they are stored as they came.
@@ -96,6 +104,7 @@ pub(crate) fn resolve(config: &DatasetConfig, column: &str) -> Result<Option<Pic
         column: column.to_owned(),
         config: picture.clone(),
         how,
+        program: None,
     }))
 }
 
@@ -171,6 +180,25 @@ fn sizing(picture: &StoredPictureConfig) -> Result<Sizing, Error> {
 }
 
 impl Pictures {
+    /// Has them decoded by `program` in processes of their own where that is asked for, or nothing is said and they are
+    /// `foreign`.
+    ///
+    /// # Errors
+    /// [`Error::Config`] where it is asked for and there is no such program.
+    pub(crate) fn isolated(&mut self, foreign: bool, program: Option<&Path>) -> Result<(), Error> {
+        self.program = match (self.config.isolate, program) {
+            (Some(true), None) => {
+                return Err(Error::config(
+                    format!("{KEY}.isolate"),
+                    "only the program `feedline` can decode pictures in another process; remove this key",
+                ));
+            }
+            (isolate, Some(program)) if isolate.unwrap_or(foreign) => Some(program.to_owned()),
+            _ => None,
+        };
+        Ok(())
+    }
+
     /// The schema of staged rows, of which the plan makes the columns of `plan`.
     pub(crate) fn staged(&self, plan: &Schema) -> Schema {
         let mut fields = plan.fields().to_vec();
@@ -190,11 +218,18 @@ impl Pictures {
 /// Decodes the pictures of one partition.
 #[derive(Debug)]
 pub(crate) struct Converter {
-    preparer: Preparer,
+    decoder: Decoder,
     how: Preparation,
     column: String,
     /// Schema of what is handed on.
     schema: SchemaRef,
+}
+
+/// Where pictures are decoded.
+#[derive(Debug)]
+enum Decoder {
+    Here(Preparer),
+    Apart(Isolated),
 }
 
 /// A picture that cannot be used: its row, the reason's name, and what was found.
@@ -204,7 +239,10 @@ impl Converter {
     /// `schema` is that of staged rows.
     pub(crate) fn new(pictures: &Pictures, schema: &SchemaRef) -> Self {
         Self {
-            preparer: Preparer::new(pictures.how),
+            decoder: match &pictures.program {
+                None => Decoder::Here(Preparer::new(pictures.how)),
+                Some(program) => Decoder::Apart(Isolated::new(program.clone(), pictures.how)),
+            },
             how: pictures.how,
             column: pictures.column.clone(),
             schema: Arc::clone(schema),
@@ -219,7 +257,7 @@ impl Converter {
     /// Prepares the pictures of `rows` and hands the good rows to `take`, some at a time. The bad ones are returned.
     ///
     /// # Errors
-    /// Those of `take`.
+    /// Those of `take`, and [`Error::Scratch`] for a process that cannot be started.
     pub(crate) fn convert(
         &mut self,
         rows: &RecordBatch,
@@ -231,7 +269,11 @@ impl Converter {
         let mut part = Part::default();
         for (row, file) in files.iter().enumerate() {
             let file = file.unwrap_or_default();
-            match self.preparer.prepare(file) {
+            let prepared = match &mut self.decoder {
+                Decoder::Here(preparer) => preparer.prepare(file),
+                Decoder::Apart(isolated) => isolated.prepare(file)?,
+            };
+            match prepared {
                 Ok(prepared) => part.push(row, file, &prepared)?,
                 Err(error) => {
                     faults.push((row, format!("picture_{}", error.kind()), self.told(&error)))
@@ -251,17 +293,17 @@ impl Converter {
     fn told(&self, error: &PictureError) -> String {
         match error {
             PictureError::TooLarge {
-                what,
-                key,
+                bound,
                 found,
                 limit,
             } => {
-                let key = match *key {
-                    "encoded_bytes" => "max_bytes",
-                    "side" => "max_side",
-                    "pixels" => "max_pixels",
-                    _ => "max_decoder_bytes",
+                let key = match bound {
+                    Bound::EncodedBytes => "max_bytes",
+                    Bound::Side => "max_side",
+                    Bound::Pixels => "max_pixels",
+                    Bound::DecoderBytes => "max_decoder_bytes",
                 };
+                let what = bound.what();
                 format!("it has {found} {what} and the limit is {limit} (`{KEY}.{key}`)")
             }
             PictureError::Unsupported { reason } if self.how.encoding.is_none() => {

@@ -180,6 +180,7 @@ pub(crate) fn context(root: &Store, partitions: usize) -> (Context, TempDir) {
         partitions,
         memory_bytes: None,
         store_options: StoreOptions::default(),
+        decoder: None,
         scratch: scratch.path().to_owned(),
     };
     (context, scratch)

@@ -1,6 +1,10 @@
 //! Picture files in folders to a trained model.
 
-use std::{fs, path::Path};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use crate::support::{pipeline, run, shared_data};
 
@@ -51,4 +55,53 @@ fn a_network_learns_the_folders_that_photographs_lie_in() {
     )
     .expect(0);
     assert!(verified.json()["problems"].as_array().unwrap().is_empty());
+}
+
+/// Paths of all files below a folder. Those of shards hold the hash of what they name.
+fn below(folder: &Path) -> BTreeSet<PathBuf> {
+    let entries = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| match path.is_dir() {
+            true => below(&path),
+            false => BTreeSet::from([path]),
+        })
+        .collect()
+}
+
+#[test]
+fn pictures_decoded_in_processes_of_their_own_make_the_same_shards() {
+    let folder = tempfile::tempdir().unwrap();
+    if !copied("odd", &folder.path().join("odd")) {
+        return;
+    }
+    let build = |isolate: bool| {
+        let root = format!("out-{isolate}");
+        let text = format!(
+            "[pipeline]\nname = \"odd\"\nroot = \"{root}\"\n\
+             [[source]]\nname = \"odd\"\ntype = \"files\"\nformat = \"picture\"\nurl = \"odd\"\n\
+             [dataset]\nkind = \"pictures\"\nmax_reject_share = 0.5\n\
+             picture = {{ store = \"png\", resize = \"exact\", size = 24, isolate = {isolate} }}\n"
+        );
+        let file = pipeline(folder.path(), &text);
+        run(folder.path(), &["ingest", file, "--json"]).expect(0);
+        // Some are set aside: done with quarantined data.
+        let report = run(folder.path(), &["shards", "build", file, "--json"]);
+        let report = report.expect(3).json();
+        let shards = folder.path().join(root).join("dataset/shards");
+        let paths = below(&shards).into_iter();
+        let paths: Vec<_> = paths
+            .map(|path| path.strip_prefix(&shards).unwrap().to_owned())
+            .collect();
+        (report["rejected_by_reason"].clone(), paths)
+    };
+    let here = build(false);
+    assert_eq!(
+        here.0["picture_unsupported"].as_u64(),
+        Some(3),
+        "{:?}",
+        here.0
+    );
+    assert_eq!(build(true), here);
 }

@@ -289,7 +289,7 @@ fn next_marker(bytes: &[u8], at: usize) -> Result<(u8, usize), PictureError> {
 
 /// The content of the segment whose length field begins at `start`.
 fn segment(bytes: &[u8], start: usize, marker: u8) -> Result<Range<usize>, PictureError> {
-    if matches!(marker, 0x01 | 0xd0..=0xd7) {
+    if matches!(marker, 0x01 | 0xd0..=0xd8) {
         return Ok(start..start);
     }
     if marker == 0xd9 {
@@ -350,6 +350,11 @@ mod tests {
             "sampling factor",
         );
         check(b"\xff\xd8\xff\xe0\0\x01", "length of `1`");
+        check(b"\xff\xd8..\xff\xd8\xff\xdb\0\x02", "no marker at byte `2`");
+        check(
+            b"\xff\xd8\xff\xdb\0\x02..\xff\xd8\xff\xdb",
+            "another picture begins",
+        );
         check(b"\xff\xd8\xff\xd9", "before its first scan");
         check(b"\xff\xd8junk!", "no marker at byte `2`");
         check(b"\xff\xd8\xff\xe0\0\x10JF", "cut short");

@@ -315,3 +315,28 @@ fn photographs_look_like_their_worse_and_smaller_copies_and_like_no_others() {
         "{found} of {copies}, {strangers}"
     );
 }
+
+#[test]
+fn fault_23_every_cut_of_an_old_format_is_noticed() {
+    let Some(folder) = shared("odd") else { return };
+    let files = pictures(&folder);
+    for name in [
+        "hopper.bmp",
+        "mixed-disposal.gif",
+        "animated-loop-3.gif",
+        "simple.webp",
+    ] {
+        let file = &files[name];
+        let step = (file.len() / 300).max(1);
+        for end in (0..file.len()).step_by(step) {
+            let error = prepare(raw(Sizing::Original), &file[..end]).expect_err(name);
+            assert!(
+                matches!(
+                    error.kind(),
+                    "empty" | "truncated" | "corrupt" | "unsupported"
+                ),
+                "{name} cut to {end}: {error}"
+            );
+        }
+    }
+}

@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use arrow::array::AsArray;
 use datafusion::logical_expr::ident;
 use feedline_picture::ChannelSums;
-use feedline_schemas::transform::{
-    FittedCharacters, FittedPictures, FittedTokens, TransformArtefact,
+use feedline_schemas::{
+    config::StoredPictureConfig,
+    transform::{FittedCharacters, FittedPictures, FittedTokens, TransformArtefact},
 };
 use futures::TryStreamExt;
 
@@ -60,7 +61,11 @@ async fn moments(train: &TrainSplit, pictures: &Pictures) -> Result<FittedPictur
     let (mean, deviation) = total.moments().unwrap_or_default();
     Ok(FittedPictures {
         column: pictures.column.clone(),
-        prepared: pictures.config.clone(),
+        // Where they were decoded changes nothing.
+        prepared: StoredPictureConfig {
+            isolate: None,
+            ..pictures.config.clone()
+        },
         pixels: total.pixels,
         mean,
         deviation,

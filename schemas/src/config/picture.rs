@@ -32,6 +32,11 @@ pub struct StoredPictureConfig {
     pub duplicates: PictureDuplicates,
     /// `look_alikes`: bits of the 64 of a perceptual hash that may differ, 0 to 8. Default 4.
     pub look_alike_bits: u32,
+    /// Whether files are decoded in processes of their own, whose memory is bounded and which are started again where a
+    /// decoder brings one down or takes a minute for a picture: that picture is set aside. Default: where the `url` of a
+    /// source begins with `http`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub isolate: Option<bool>,
     /// Most bytes of a file, 1 B to 1 GiB. Default 64 MiB.
     pub max_bytes: ByteSize,
     /// Most pixels of a side, 1 to 16,384. Default 16,384.
@@ -55,6 +60,7 @@ impl Default for StoredPictureConfig {
             keep_original: true,
             duplicates: PictureDuplicates::Bytes,
             look_alike_bits: 4,
+            isolate: None,
             max_bytes: ByteSize::mib(64),
             max_side: 1 << 14,
             max_pixels: 64_000_000,
