@@ -113,6 +113,9 @@ fn write_source(source: &SourceReport, out: &mut String) -> fmt::Result {
             source.schema_version
         ),
     )?;
+    for (reason, count) in &source.skipped {
+        line(out, "  skipped", format!("{count} {reason}"))?;
+    }
     write_rejects(
         &source.rejected_by_reason,
         source.reject_sample.as_deref(),

@@ -6,6 +6,8 @@
 //! record as canonical JSON, or the line as it came). `_feedline_row` counts all records of the batch from 0, so landed
 //! rows, rejects and the gaps that duplicates leave add up.
 //!
+//! Frontier file of a `html` source: `_feedline_seq`, `_feedline_row`, then the columns of [`crate::frontier`].
+//!
 //! Files are a pure function of the batch, the schema and the dedup window before it: same batch, same bytes, same name.
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -37,6 +39,7 @@ use crate::{
     dedup::Window,
     error::Error,
     flatten::flatten,
+    frontier::{self, Discovery},
     source::{Page, Record},
     value::{Value, shorten},
 };
@@ -53,6 +56,8 @@ pub(crate) struct Batch {
     records: Vec<Record>,
     pages: u64,
     bytes: u64,
+    skipped: BTreeMap<String, u64>,
+    frontier: Vec<Discovery>,
 }
 
 impl Batch {
@@ -60,7 +65,20 @@ impl Batch {
     pub(crate) fn push(&mut self, page: Page) -> Result<Position, Error> {
         self.bytes += page.records.iter().map(Record::size).sum::<u64>();
         self.records.extend(page.records);
-        self.pages += 1;
+        if let Some(crawled) = page.crawled {
+            self.pages += crawled.urls;
+            for (reason, count) in crawled.skipped {
+                *self.skipped.entry(reason.to_owned()).or_default() += count;
+            }
+            self.bytes += crawled
+                .found
+                .iter()
+                .map(|d| d.url.len() as u64)
+                .sum::<u64>();
+            self.frontier.extend(crawled.found);
+        } else {
+            self.pages += 1;
+        }
         if self.records.len() > MAX_RECORDS {
             return Err(Error::config(
                 "batch.rows",
@@ -168,6 +186,8 @@ impl Batch {
             duplicates,
             nulled,
             pages: self.pages,
+            skipped: self.skipped,
+            frontier: self.frontier,
         })
     }
 }
@@ -181,6 +201,8 @@ pub(crate) struct Decided {
     duplicates: u64,
     nulled: BTreeMap<String, u64>,
     pages: u64,
+    skipped: BTreeMap<String, u64>,
+    frontier: Vec<Discovery>,
 }
 
 /// A record that lands.
@@ -267,6 +289,7 @@ impl Decided {
             rejected: self.rejects.len() as u64,
             nulled: self.nulled.clone(),
             pages: self.pages,
+            skipped: self.skipped.clone(),
             ..BatchCounts::default()
         };
         for reject in &self.rejects {
@@ -333,6 +356,20 @@ impl Decided {
             (rejects::RAW, text(|r| &r.raw)),
         ];
         encode("rejects", sequence, rows, columns)
+    }
+
+    /// The frontier file, if the batch found any URL.
+    ///
+    /// # Errors
+    /// [`Error::Encode`].
+    pub(crate) fn frontier_file(&self, sequence: Sequence) -> Result<Option<Encoded>, Error> {
+        let rows = (0..).take(self.frontier.len()).collect::<Vec<u32>>();
+        encode(
+            "frontier",
+            sequence,
+            rows.into_iter(),
+            frontier::columns(&self.frontier),
+        )
     }
 
     /// The source's columns, from rows to columns. Cells are in the order of columns, so one cursor for each row is all
@@ -512,6 +549,7 @@ mod tests {
             .push(Page {
                 records,
                 next: Position::Start,
+                crawled: None,
             })
             .unwrap();
         let config = ContractConfig {

@@ -77,6 +77,7 @@ pub(crate) struct Commit {
     pub(crate) schema: RecordSchema,
     pub(crate) files: Vec<DataFile>,
     pub(crate) rejects: Vec<DataFile>,
+    pub(crate) frontier: Vec<DataFile>,
     pub(crate) counts: BatchCounts,
     pub(crate) state: SourceState,
 }
@@ -101,7 +102,7 @@ impl CommitLog {
             return Err(Error::config(
                 "url",
                 format!(
-                    "`{}` was landed with other settings of what to fetch and how to parse it (url, records, params, headers, pagination, format or csv); going on would mix two sources: put the settings back, give the source another name, or remove that folder to read everything again",
+                    "`{}` was landed with other settings of what to fetch and how to parse it (url, records, params, headers, pagination, crawl, page, format or csv); going on would mix two sources: put the settings back, give the source another name, or remove that folder to read everything again",
                     landing.url()
                 ),
             ));
@@ -160,6 +161,7 @@ impl CommitLog {
             schema: commit.schema,
             files: commit.files,
             rejects: commit.rejects,
+            frontier: commit.frontier,
             counts: commit.counts,
             state: commit.state,
         };

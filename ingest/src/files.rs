@@ -66,6 +66,7 @@ impl Source for Files {
             return Ok(Page {
                 records: Vec::new(),
                 next: Position::Done { pages, files: done },
+                crawled: None,
             });
         };
         let skip = current.map_or(0, |current| current.records);
@@ -94,7 +95,11 @@ impl Source for Files {
                 None => Position::Done { pages, files: done },
             }
         };
-        Ok(Page { records, next })
+        Ok(Page {
+            records,
+            next,
+            crawled: None,
+        })
     }
 }
 

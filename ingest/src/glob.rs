@@ -31,7 +31,7 @@ fn name(pattern: &str, name: &str) -> bool {
 
 /// Matches items against a pattern in which some items stand for any run of items that are `open` to it. Goes back to
 /// the latest such item only, which is enough, so the cost is at most the product of the lengths.
-fn wild<T>(
+pub(crate) fn wild<T>(
     pattern: &[T],
     items: &[T],
     is_wild: impl Fn(&T) -> bool,

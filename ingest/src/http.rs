@@ -6,6 +6,7 @@
 
 mod gzip;
 mod headers;
+mod page;
 mod redact;
 mod redirect;
 #[cfg(test)]
@@ -32,6 +33,7 @@ use reqwest::{
 use url::{Host, Origin, Url};
 
 use self::gzip::gunzip;
+pub(crate) use self::page::{Answer, Wanted, unzipped};
 use self::redact::Secretive;
 pub(crate) use self::redact::redacted;
 use crate::{
@@ -41,7 +43,7 @@ use crate::{
 };
 
 /// Who we are and where to complain.
-const USER_AGENT: &str = concat!(
+pub(crate) const USER_AGENT: &str = concat!(
     "feedline/",
     env!("CARGO_PKG_VERSION"),
     " (+",
@@ -157,6 +159,11 @@ impl Http {
         if !response.status().is_success() {
             return Err(self.refused(url, response).await);
         }
+        self.whole(url, response).await
+    }
+
+    /// The whole body, decompressed.
+    async fn whole(&self, url: &Url, response: Response) -> Result<Bytes, Failure> {
         let limit = self.limits.max_body_bytes.bytes();
         let is_gzip = match response
             .headers()

@@ -54,6 +54,7 @@ pub(crate) async fn source_report(
         rejected: totals.rejected,
         rejected_by_reason: totals.rejected_by_reason,
         reject_sample: sample,
+        skipped: totals.skipped,
         coerced: totals.coerced.values().sum(),
         nulled: totals.nulled.values().sum(),
         batches: entries.len() as u64,

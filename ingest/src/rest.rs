@@ -89,6 +89,7 @@ impl Source for Rest {
                 return Ok(Page {
                     records: Vec::new(),
                     next: at.clone(),
+                    crawled: None,
                 });
             }
             Position::File { .. } => {
@@ -118,6 +119,7 @@ impl Source for Rest {
         Ok(Page {
             records: read.records,
             next: next.map_err(endless)?,
+            crawled: None,
         })
     }
 

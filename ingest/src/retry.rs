@@ -71,6 +71,19 @@ impl Retry {
         })
     }
 
+    /// An executor for requests beside those of this one; `number` tells it from others.
+    pub(crate) fn beside(&self, number: u64) -> Self {
+        let seed = xxh3_64_with_seed(&number.to_le_bytes(), self.jitter.seed);
+        Self {
+            source: self.source.clone(),
+            settings: self.settings.clone(),
+            clock: Arc::clone(&self.clock),
+            cancel: self.cancel.clone(),
+            jitter: Jitter::new(seed),
+            retries: 0,
+        }
+    }
+
     /// Tries beyond the first of all requests so far.
     pub(crate) fn retries(&self) -> u64 {
         self.retries

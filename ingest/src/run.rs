@@ -19,7 +19,7 @@ use crate::{
     context::Context,
     dedup::Window,
     error::Error,
-    files,
+    files, html,
     report::{add, reject_sample, source_report},
     rest,
     settings::{choose, config_hash},
@@ -95,8 +95,10 @@ async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceRe
     if !is_done || config.r#type == SourceKind::Files {
         let mut source = match config.r#type {
             SourceKind::Rest => rest::open(config, context).await?,
+            SourceKind::Html => html::open(config, context)?,
             SourceKind::Files => files::open(config, context)?,
         };
+        source.restore(log.landing(), log.entries()).await?;
         let mut run = Run::begin(config, context, log).await?;
         run.drive(source.as_mut()).await?;
         log = run.log;
@@ -110,6 +112,7 @@ struct Prepared {
     decided: Decided,
     data: Option<Encoded>,
     rejects: Option<Encoded>,
+    frontier: Option<Encoded>,
 }
 
 /// One source being run.
@@ -203,6 +206,7 @@ impl<'a> Run<'a> {
             decided,
             data,
             rejects,
+            frontier,
         } = self.prepare(batch, sequence).await?;
         let counts = decided.counts();
         let totals = sum(self.totals(), &counts);
@@ -213,6 +217,7 @@ impl<'a> Run<'a> {
         self.judge(&totals, is_done, &decided).await?;
         let files = self.put(data).await?;
         let rejects = self.put(rejects).await?;
+        let frontier = self.put(frontier).await?;
         let (rows, rejected, pages) = (counts.rows, counts.rejected, counts.pages);
         let state = SourceState { totals, position };
         self.log
@@ -220,6 +225,7 @@ impl<'a> Run<'a> {
                 schema: decided.schema,
                 files,
                 rejects,
+                frontier,
                 counts,
                 state,
             })
@@ -235,16 +241,16 @@ impl<'a> Run<'a> {
         let mut window = mem::take(&mut self.window);
         let work = move || {
             let decided = batch.decide(name.as_str(), &contract, before.as_ref(), &mut window)?;
-            let (data, rejects) = (
-                decided.data_file(sequence)?,
-                decided.rejects_file(sequence)?,
-            );
+            let data = decided.data_file(sequence)?;
+            let rejects = decided.rejects_file(sequence)?;
+            let frontier = decided.frontier_file(sequence)?;
             Ok((
                 window,
                 Prepared {
                     decided,
                     data,
                     rejects,
+                    frontier,
                 },
             ))
         };
@@ -339,6 +345,7 @@ fn sum(mut totals: BatchCounts, batch: &BatchCounts) -> BatchCounts {
         (&mut totals.rejected_by_reason, &batch.rejected_by_reason),
         (&mut totals.coerced, &batch.coerced),
         (&mut totals.nulled, &batch.nulled),
+        (&mut totals.skipped, &batch.skipped),
     ];
     for (total, batch) in maps {
         batch
@@ -437,6 +444,7 @@ mod tests {
                         cursor: None,
                     }
                 },
+                crawled: None,
             })
         }
     }

@@ -1,7 +1,9 @@
 //! Checking the settings that all kinds of sources share.
 
 use feedline_schemas::{
-    config::{PaginationConfig, PipelineConfig, SourceConfig, SourceKind, TextOrSecret},
+    config::{
+        CrawlConfig, PaginationConfig, PipelineConfig, SourceConfig, SourceKind, TextOrSecret,
+    },
     ids::{Hash128, Name},
 };
 
@@ -112,6 +114,16 @@ pub(crate) fn config_hash(config: &SourceConfig) -> Hash128 {
                 cursor_path,
             );
             serde_json::to_vec(&("rest", url, records, &config.params, headers, pages))
+        }
+        SourceKind::Html => {
+            let crawl = CrawlConfig {
+                delay_ms: 0,
+                max_crawl_delay_s: 0,
+                concurrency: 0,
+                contact: None,
+                ..config.crawl.clone()
+            };
+            serde_json::to_vec(&("html", url, crawl, &config.page))
         }
         SourceKind::Files => {
             let csv = (&config.csv.delimiter, &config.csv.null_values);
@@ -226,6 +238,23 @@ mod tests {
                 hash(1, &[&format!("source.1.{other}")]),
                 "{other}"
             );
+        }
+        let page = |overrides: &[&str]| {
+            let all = ["source.1.type=html"]
+                .into_iter()
+                .chain(overrides.iter().copied());
+            hash(1, &all.collect::<Vec<_>>())
+        };
+        for other in ["crawl.depth=1", "crawl.allow=['/a']", "page.land=['/a']"] {
+            assert_ne!(page(&[]), page(&[&format!("source.1.{other}")]), "{other}");
+        }
+        for same in [
+            "crawl.delay_ms=1",
+            "crawl.contact='x'",
+            "crawl.concurrency=2",
+            "records=r",
+        ] {
+            assert_eq!(page(&[]), page(&[&format!("source.1.{same}")]), "{same}");
         }
         for same in [
             "headers.h={env='H'}",

@@ -1,9 +1,12 @@
 //! The contract between the loop of a run and a source.
 
-use async_trait::async_trait;
-use feedline_schemas::commit::Position;
+use std::collections::BTreeMap;
 
-use crate::{error::Error, value::Value};
+use async_trait::async_trait;
+use feedline_schemas::commit::{CommitEntry, Position};
+use feedline_storage::Store;
+
+use crate::{error::Error, frontier::Discovery, value::Value};
 
 /// What a source found where a record should be.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,6 +53,19 @@ pub(crate) struct Page {
     pub records: Vec<Record>,
     /// Where the next page begins; [`Position::Done`] when there is none.
     pub next: Position,
+    /// What a crawl tells besides.
+    pub crawled: Option<Crawled>,
+}
+
+/// What some pages of a crawl bring besides records.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Crawled {
+    /// URLs that were asked for.
+    pub urls: u64,
+    /// URLs that gave no record for a reason that is no failure, by reason.
+    pub skipped: BTreeMap<&'static str, u64>,
+    /// What they add to the frontier, in its order.
+    pub found: Vec<Discovery>,
 }
 
 /// Requests of this process run.
@@ -69,6 +85,14 @@ pub(crate) struct Requests {
 pub(crate) trait Source: Send {
     /// The page at `at`. Waits and retries as configured; [`Error::Cancelled`] when the run should stop meanwhile.
     async fn next_page(&mut self, at: &Position) -> Result<Page, Error>;
+
+    /// Takes over what a source has landed, before the first page is asked for.
+    ///
+    /// # Errors
+    /// [`Error::Landed`], [`Error::Storage`].
+    async fn restore(&mut self, _landing: &Store, _entries: &[CommitEntry]) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// Requests so far; none for a source that makes no requests.
     fn requests(&self) -> Requests {

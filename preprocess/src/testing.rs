@@ -93,6 +93,7 @@ impl LandingZone {
             schema: self.schema.clone(),
             files: vec![file],
             rejects: Vec::new(),
+            frontier: Vec::new(),
             counts: BatchCounts {
                 rows: rows.len() as u64,
                 ..BatchCounts::default()

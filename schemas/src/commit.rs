@@ -43,6 +43,10 @@ pub struct CommitEntry {
     pub files: Vec<DataFile>,
     /// Files of rejected records (Parquet).
     pub rejects: Vec<DataFile>,
+    /// `html`: files of what the batch added to the frontier (Parquet). The frontier of the crawl is what all entries
+    /// added, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub frontier: Vec<DataFile>,
     /// Counts of this batch alone.
     pub counts: BatchCounts,
     /// State after this batch.
@@ -83,6 +87,9 @@ pub struct BatchCounts {
     pub nulled: BTreeMap<String, u64>,
     /// Pages (or files' parts) read.
     pub pages: u64,
+    /// `html`: pages that gave no record for a reason that is no failure, by reason.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub skipped: BTreeMap<String, u64>,
 }
 
 /// Where a source stands.

@@ -62,6 +62,9 @@ pub struct SourceReport {
     pub rejected_by_reason: BTreeMap<String, u64>,
     /// One rejected record and why.
     pub reject_sample: Option<String>,
+    /// Pages that gave no record for a reason that is no failure, by reason.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub skipped: BTreeMap<String, u64>,
     /// Values converted without loss to their column's type.
     pub coerced: u64,
     /// Values that did not fit their column and were landed as null.

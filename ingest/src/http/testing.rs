@@ -88,6 +88,8 @@ pub(crate) fn config(url: &str, r#type: PaginationKind) -> SourceConfig {
             max_tries: 5,
             ..RetryConfig::default()
         },
+        crawl: Default::default(),
+        page: Default::default(),
         format: Default::default(),
         csv: Default::default(),
         idx: Default::default(),
@@ -168,7 +170,20 @@ pub(crate) struct Scripted {
 impl Scripted {
     pub(crate) async fn start(script: impl IntoIterator<Item = Step>) -> Self {
         let script: Vec<Step> = script.into_iter().collect();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::answering(move |number, _| script[number.min(script.len() - 1)].clone()).await
+    }
+
+    /// A server that answers by the number of the request and its head.
+    pub(crate) async fn answering(answer: impl Fn(usize, &str) -> Step + Send + 'static) -> Self {
+        Self::answering_at(0, answer).await
+    }
+
+    /// The same at a port; 0 for any.
+    pub(crate) async fn answering_at(
+        port: u16,
+        answer: impl Fn(usize, &str) -> Step + Send + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
         let url = Url::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();
         let heads = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&heads);
@@ -176,8 +191,8 @@ impl Scripted {
             for number in 0.. {
                 let (mut socket, _) = listener.accept().await.unwrap();
                 let head = head(&mut socket).await;
+                let step = answer(number, &head);
                 seen.lock().unwrap().push(head);
-                let step = script[number.min(script.len() - 1)].clone();
                 tokio::spawn(async move { take(step, socket).await });
             }
         });

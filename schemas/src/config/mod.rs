@@ -4,6 +4,7 @@
 //! Unknown keys are refused with the nearest known one, and errors name file, line and key.
 
 mod average;
+mod crawl;
 mod dataset;
 mod device;
 mod document;
@@ -29,6 +30,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     average::AverageConfig,
+    crawl::{CrawlConfig, PageConfig, PageExtract},
     dataset::{
         DatasetConfig, DatasetKind, DedupMode, ImputeStrategy, PackMode, ShardConfig, SplitBy,
         SplitConfig, StepConfig, StepKind, Task, TokensConfig,

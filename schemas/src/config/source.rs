@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::SecretRef;
+use super::{CrawlConfig, PageConfig, SecretRef};
 use crate::{ids::Name, units::ByteSize};
 
 /// One source.
@@ -14,10 +14,10 @@ use crate::{ids::Name, units::ByteSize};
 pub struct SourceConfig {
     /// Name, unique in the pipeline; the landing folder is called after it.
     pub name: Name,
-    /// `rest` (a JSON API) or `files`.
+    /// `rest` (a JSON API), `html` (pages of a site) or `files`.
     pub r#type: SourceKind,
     /// `rest`: URL of the first page; `demo://market` starts the embedded API. `files`: a path, URL or glob
-    /// (`data/*.csv.gz`); files are read in the order of their names.
+    /// (`data/*.csv.gz`); files are read in the order of their names. `html`: the page the crawl begins with.
     pub url: String,
     /// `rest`: path of the list of records in a page, keys joined with `.`; empty when the page is the list itself.
     #[serde(default)]
@@ -25,13 +25,20 @@ pub struct SourceConfig {
     /// `rest`: query parameters of each request.
     #[serde(default)]
     pub params: BTreeMap<String, String>,
-    /// `rest`: headers of each request; a secret is given as `{ env = "NAME" }` or `{ file = "PATH" }`.
+    /// `rest`, `html`: headers of each request to the host of `url`; a secret is given as `{ env = "NAME" }` or
+    /// `{ file = "PATH" }`.
     #[serde(default)]
     pub headers: BTreeMap<String, TextOrSecret>,
     /// `rest`: how to get from page to page.
     #[serde(default)]
     pub pagination: PaginationConfig,
-    /// `rest`: retries and time limits.
+    /// `html`: which pages are fetched, and how politely.
+    #[serde(default, skip_serializing_if = "CrawlConfig::is_default")]
+    pub crawl: CrawlConfig,
+    /// `html`: what becomes of a page.
+    #[serde(default, skip_serializing_if = "PageConfig::is_default")]
+    pub page: PageConfig,
+    /// `rest`, `html`: retries, time limits and the largest body.
     #[serde(default)]
     pub retry: RetryConfig,
     /// `files`: format; default `auto`, by the file's name.
@@ -62,6 +69,8 @@ pub struct SourceConfig {
 pub enum SourceKind {
     /// A JSON API.
     Rest,
+    /// Pages of a site, found by links and sitemaps.
+    Html,
     /// Files: CSV, JSON, NDJSON, Parquet, pictures, idx pictures, text; plain, gzip or zstd.
     Files,
 }

@@ -1,0 +1,389 @@
+//! The `html` source: pages of a site, by links and sitemaps.
+//!
+//! A crawl goes through the frontier ([`crate::frontier`]) in its order, breadth first: a page's links are put behind all
+//! that wait, in the order of the document, each URL once. Several hosts are asked at the same time, but what they answer is
+//! taken in the order of the frontier, so what lands depends on the pages alone. A redirect is a URL of its own that waits
+//! behind the others: so every request is one URL, and robots.txt, hosts, patterns and caps apply to all of them alike.
+//!
+//! Pages that are none (other media types, what robots.txt disallows, absent ones) are counted as skipped; failures become
+//! rejects. A page the crawl begins with that cannot be reached, and a host that fails five times in a row, stop the run,
+//! which a later one continues from the last commit.
+
+mod address;
+mod article;
+mod charset;
+mod drift;
+mod nesting;
+mod pattern;
+mod reader;
+mod robots;
+mod rows;
+mod site;
+mod sitemap;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod visit;
+mod walk;
+
+use std::{collections::HashMap, sync::Arc};
+
+use async_trait::async_trait;
+use feedline_schemas::{
+    commit::{CommitEntry, Position},
+    config::{PageExtract, SourceConfig},
+};
+use feedline_storage::Store;
+use futures::{StreamExt, stream};
+use tokio::sync::Semaphore;
+use url::Url;
+
+use self::{
+    address::{Patterns, normalized},
+    drift::Drift,
+    reader::Rules,
+    site::Site,
+    visit::{Visit, Visitor},
+    walk::{Walk, skip},
+};
+use crate::{
+    context::Context,
+    error::Error,
+    http::redacted,
+    source::{Crawled, Page, Record, Requests, Source},
+};
+
+/// Most URLs of a page of this source.
+const CHUNK: u64 = 32;
+/// Pages read at the same time: each may take many times its size of memory.
+const READERS: usize = 4;
+/// A host is down after so many failures in a row.
+const DOWN_AFTER: u32 = 5;
+
+/// Opens the site that `config` describes.
+///
+/// # Errors
+/// [`Error::Config`] when something cannot work, before any request.
+pub(crate) fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn Source>, Error> {
+    check(config)?;
+    let crawl = &config.crawl;
+    let start = |key: &str, text: &str| seed(key, text, &crawl.drop_params);
+    let first = start("url", &config.url)?;
+    let mut pages = vec![first.clone()];
+    for (i, text) in crawl.start.iter().enumerate() {
+        pages.push(start(&format!("crawl.start.{i}"), text)?);
+    }
+    let mut sitemaps = Vec::new();
+    for (i, text) in crawl.sitemaps.iter().enumerate() {
+        sitemaps.push(start(&format!("crawl.sitemaps.{i}"), text)?);
+    }
+    let rules = Rules {
+        page: config.page.clone(),
+        links: crawl.links && crawl.depth > 0,
+        nofollow: crawl.nofollow,
+        drop_params: crawl.drop_params.clone(),
+    };
+    Ok(Box::new(Crawl {
+        site: Site::new(&first, config, context)?,
+        land: Patterns::new(&config.page.land),
+        readers: Arc::new(Semaphore::new(READERS)),
+        config: config.clone(),
+        rules: Arc::new(rules),
+        walk: Walk::new(crawl, &pages, &sitemaps),
+        drift: Drift::default(),
+        failures: HashMap::new(),
+        landed: 0,
+        failure: None,
+    }))
+}
+
+fn seed(key: &str, text: &str, drop_params: &[String]) -> Result<Url, Error> {
+    let url = Url::parse(text).map_err(|e| {
+        Error::config(
+            key,
+            format!("is not a URL ({e}); write `https://host/path`"),
+        )
+    })?;
+    let scheme = url.scheme().to_owned();
+    normalized(url, drop_params).ok_or_else(|| {
+        let reason = format!("cannot be crawled: it must be an http or https URL of at most 2,048 bytes (it begins with `{scheme}`)");
+        Error::config(key, reason)
+    })
+}
+
+fn check(config: &SourceConfig) -> Result<(), Error> {
+    let crawl = &config.crawl;
+    let range = |key: &str, value: u64, least: u64, most: u64| {
+        if (least..=most).contains(&value) {
+            return Ok(());
+        }
+        Err(Error::config(
+            format!("crawl.{key}"),
+            format!("{value} is out of range: use {least} to {most}"),
+        ))
+    };
+    range("depth", crawl.depth.into(), 0, 1_000)?;
+    range("max_pages", crawl.max_pages, 1, 100_000_000)?;
+    range(
+        "max_host_pages",
+        crawl.max_host_pages.unwrap_or(1),
+        1,
+        u64::MAX,
+    )?;
+    range("concurrency", crawl.concurrency as u64, 1, 64)?;
+    range("delay_ms", crawl.delay_ms, 0, 86_400_000)?;
+    range("max_crawl_delay_s", crawl.max_crawl_delay_s, 0, 86_400)?;
+    rows::check(&config.page)
+}
+
+/// A site that is being read.
+struct Crawl {
+    config: SourceConfig,
+    rules: Arc<Rules>,
+    land: Patterns,
+    site: Site,
+    readers: Arc<Semaphore>,
+    walk: Walk,
+    drift: Drift,
+    /// Failures in a row, by host.
+    failures: HashMap<String, u32>,
+    /// Records given so far, those of earlier runs included.
+    landed: u64,
+    /// The latest one.
+    failure: Option<String>,
+}
+
+#[async_trait]
+impl Source for Crawl {
+    async fn next_page(&mut self, at: &Position) -> Result<Page, Error> {
+        let next = match at {
+            Position::Start => 0,
+            Position::Page { page, cursor: None } => *page,
+            Position::Done { .. } => {
+                return Ok(Page {
+                    records: Vec::new(),
+                    next: at.clone(),
+                    crawled: None,
+                });
+            }
+            Position::Page { .. } | Position::File { .. } => return Err(other_type()),
+        };
+        assert_eq!(
+            next,
+            self.walk.frontier.next(),
+            "a crawl is asked for the pages in their order"
+        );
+        let (records, crawled) = self.chunk().await?;
+        if self.walk.frontier.next() == self.walk.frontier.len() && self.landed == 0 {
+            return Err(self.nothing(&crawled));
+        }
+        Ok(self.page(records, crawled))
+    }
+
+    async fn restore(&mut self, landing: &Store, entries: &[CommitEntry]) -> Result<(), Error> {
+        let Some(last) = entries.last() else {
+            return Ok(());
+        };
+        let asked = match &last.state.position {
+            Position::Start => 0,
+            Position::Page { page, cursor: None } => *page,
+            // Nothing is left to be asked for.
+            Position::Done { .. } => return Ok(()),
+            Position::Page { .. } | Position::File { .. } => return Err(other_type()),
+        };
+        let totals = &last.state.totals;
+        self.landed = totals.rows + totals.duplicates;
+        self.walk.frontier.restore(landing, entries, asked).await
+    }
+
+    fn requests(&self) -> Requests {
+        Requests {
+            requests: self.site.requests(),
+            retries: self.site.retries(),
+        }
+    }
+}
+
+fn other_type() -> Error {
+    let reason = "is `html`, but what has landed comes from a source of another type; put that back or give this source another name";
+    Error::config("type", reason)
+}
+
+impl Crawl {
+    fn page(&self, records: Vec<Record>, crawled: Crawled) -> Page {
+        let next = self.walk.frontier.next();
+        Page {
+            records,
+            next: if next == self.walk.frontier.len() {
+                Position::Done {
+                    pages: next,
+                    files: Vec::new(),
+                }
+            } else {
+                Position::Page {
+                    page: next,
+                    cursor: None,
+                }
+            },
+            crawled: Some(crawled),
+        }
+    }
+
+    /// Asks for the next URLs, and takes what they give in their order.
+    async fn chunk(&mut self) -> Result<(Vec<Record>, Crawled), Error> {
+        let most = usize::try_from(CHUNK.min(self.config.batch.pages)).unwrap_or(1);
+        let urls = self.walk.frontier.peek(most);
+        let (mut records, mut crawled) = (Vec::new(), Crawled::default());
+        let first = self.walk.frontier.next();
+        let Self {
+            site,
+            readers,
+            rules,
+            land,
+            ..
+        } = &*self;
+        let visitor = Visitor {
+            site,
+            readers,
+            rules,
+            land,
+        };
+        let visits = (first..)
+            .zip(urls)
+            .map(|(number, found)| visitor.visit(number, found));
+        // All of a chunk's answers are held until the last of them is there: they are bounded by its number of URLs.
+        let mut visits = stream::iter(visits).buffered(self.config.crawl.concurrency);
+        let mut done = Vec::new();
+        let mut stopped = None;
+        while let Some(visit) = visits.next().await {
+            match visit {
+                Ok(visit) => done.push(visit),
+                Err(error) => {
+                    stopped = Some(error);
+                    break;
+                }
+            }
+        }
+        drop(visits);
+        match stopped {
+            // What came before a host that asks to wait is kept: the next call meets the wish again.
+            Some(Error::Deferred { .. }) if !done.is_empty() => {}
+            Some(error) => return Err(error),
+            None => {}
+        }
+        for visit in done {
+            self.take(visit, &mut records, &mut crawled)?;
+        }
+        Ok((records, crawled))
+    }
+
+    fn take(
+        &mut self,
+        visit: Visit,
+        records: &mut Vec<Record>,
+        crawled: &mut Crawled,
+    ) -> Result<(), Error> {
+        let at = self
+            .walk
+            .frontier
+            .pop()
+            .expect("a URL that was visited was waiting");
+        crawled.urls += 1;
+        let host = Url::parse(&at.url)
+            .ok()
+            .and_then(|url| url.host_str().map(ToOwned::to_owned));
+        let host = host.unwrap_or_default();
+        if !matches!(
+            visit,
+            Visit::Failed {
+                is_transient: true,
+                ..
+            }
+        ) {
+            self.failures.remove(&host);
+        }
+        match visit {
+            Visit::Page(contents) => {
+                self.walk.links(&at, &contents.links, crawled);
+                if !matches!(contents.skipped, Some("links_only" | "noindex")) {
+                    self.alarm(&at.url, &contents.records);
+                }
+                self.landed += contents
+                    .records
+                    .iter()
+                    .filter(|r| matches!(r, Record::Value(_)))
+                    .count() as u64;
+                records.extend(contents.records);
+                if let Some(reason) = contents.skipped {
+                    skip(crawled, reason);
+                }
+            }
+            Visit::Sitemap(sitemap) => {
+                skip(crawled, "sitemap");
+                self.walk.sitemap(&at, &sitemap, crawled);
+            }
+            Visit::Redirect(url) => self.walk.redirect(&at, url, crawled),
+            Visit::Skipped(reason) => skip(crawled, reason),
+            Visit::Failed {
+                reason,
+                error,
+                is_transient,
+            } => {
+                if is_transient {
+                    let failures = self.failures.entry(host).or_default();
+                    *failures += 1;
+                    if at.is_start || *failures >= DOWN_AFTER {
+                        return Err(error);
+                    }
+                }
+                self.failure = Some(error.to_string());
+                records.push(Record::Bad {
+                    raw: at.url.into(),
+                    reason,
+                    detail: error.to_string(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Says so when a selector no longer matches. Articles lack this and that, rows of a page do not.
+    fn alarm(&mut self, url: &str, records: &[Record]) {
+        if self.config.page.extract == PageExtract::Article {
+            return;
+        }
+        for alarm in self.drift.look(records) {
+            tracing::warn!(source = %self.config.name, url, "{alarm}: the site may have changed its layout");
+        }
+    }
+
+    /// A crawl that gave nothing at all is not a success.
+    fn nothing(&self, crawled: &Crawled) -> Error {
+        let failure = self
+            .failure
+            .as_ref()
+            .map_or_else(String::new, |e| format!("; the latest failure: {e}"));
+        let skipped: Vec<String> = crawled
+            .skipped
+            .iter()
+            .map(|(reason, count)| format!("{count} {reason}"))
+            .collect();
+        let skipped = if skipped.is_empty() {
+            "none".into()
+        } else {
+            skipped.join(", ")
+        };
+        let extract = match self.config.page.rows.as_deref() {
+            Some(rows) => format!("`page.rows` = `{rows}` matches nothing on them"),
+            None => "they have no text or rows, or may not be fetched".into(),
+        };
+        Error::Body {
+            url: Url::parse(&self.config.url)
+                .map_or_else(|_| self.config.url.clone(), |url| redacted(&url)),
+            reason: format!(
+                "the crawl is over after {} URLs and found no record: {extract} (skipped lately: {skipped}{failure}); look at `crawl.allow`, `crawl.hosts`, `page` and robots.txt",
+                self.walk.frontier.next()
+            ),
+        }
+    }
+}

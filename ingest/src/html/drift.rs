@@ -1,0 +1,84 @@
+//! The alarm for a site that has changed its layout: selectors that matched and no longer do.
+//!
+//! Pages without rows and columns without values are nothing unusual one at a time. Many in a row are a warning; a row in
+//! which nothing is found is a reject, so that `contract.max_reject_share` stops the run before it is committed.
+
+use std::collections::BTreeMap;
+
+use crate::{source::Record, value::Value};
+
+/// Pages in a row without rows, and rows in a row without a column, that raise the alarm.
+const ALARM_AFTER: u64 = 20;
+
+/// Counts of what was missing, in a row.
+#[derive(Debug, Default)]
+pub(super) struct Drift {
+    pages: u64,
+    /// By column; one that was never there counts as well.
+    columns: BTreeMap<String, u64>,
+}
+
+impl Drift {
+    /// Looks at the records of a page that should have some. What there is to be alarmed about is said once.
+    pub(super) fn look(&mut self, records: &[Record]) -> Vec<String> {
+        let mut alarms = Vec::new();
+        if records.is_empty() {
+            self.pages += 1;
+            if self.pages == ALARM_AFTER {
+                alarms.push(format!("the last {ALARM_AFTER} pages have no rows"));
+            }
+            return alarms;
+        }
+        self.pages = 0;
+        for record in records {
+            let Record::Value(Value::Object(entries)) = record else {
+                continue;
+            };
+            for (name, value) in entries {
+                let missing = self.columns.entry(name.clone()).or_default();
+                *missing = if *value == Value::Null {
+                    *missing + 1
+                } else {
+                    0
+                };
+                if *missing == ALARM_AFTER {
+                    alarms.push(format!("the last {ALARM_AFTER} rows have no `{name}`"));
+                }
+            }
+        }
+        alarms
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(price: Value) -> Record {
+        let name = Value::Text("x".into());
+        Record::Value(Value::Object(vec![
+            ("name".into(), name),
+            ("price".into(), price),
+        ]))
+    }
+
+    #[test]
+    fn what_stops_matching_is_told_once() {
+        let mut drift = Drift::default();
+        let mut alarms = Vec::new();
+        let mut look = |records: &[Record]| alarms.extend(drift.look(records));
+        (0..15).for_each(|_| look(&[]));
+        look(&[row(Value::Int(1))]);
+        (0..30).for_each(|_| look(&[]));
+        (0..19).for_each(|_| look(&[row(Value::Null)]));
+        look(&[row(Value::Int(1))]);
+        (0..30).for_each(|_| look(&[row(Value::Null)]));
+        assert_eq!(
+            alarms,
+            [
+                "the last 20 pages have no rows",
+                "the last 20 rows have no `price`"
+            ]
+        );
+    }
+}

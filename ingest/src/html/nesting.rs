@@ -1,0 +1,265 @@
+//! How deeply the elements of a page are nested, at most, told from its tags before anything builds a tree of them.
+//!
+//! Building a tree takes time that grows with its depth for every tag, and walking it may take stack. Elements whose end may
+//! be left out (`p`, `li`, `td`) are not counted: without a counted one between them they end each other. An end tag ends
+//! the elements opened since its own, but not beyond a table's cell or the like, and that of a formatting element (`b`)
+//! ends only one of these, as the HTML standard has it (13.2.6.4.7).
+
+use std::collections::HashMap;
+
+/// Deeper pages are set aside; browsers stop at 512.
+pub(super) const MAX_DEPTH: usize = 1_000;
+
+const VOID: &[&[u8]] = &[
+    b"area",
+    b"base",
+    b"br",
+    b"col",
+    b"embed",
+    b"hr",
+    b"img",
+    b"input",
+    b"link",
+    b"meta",
+    b"param",
+    b"source",
+    b"track",
+    b"wbr",
+    b"frame",
+    b"keygen",
+    b"basefont",
+    b"bgsound",
+];
+const OPTIONAL_END: &[&[u8]] = &[
+    b"p",
+    b"li",
+    b"dt",
+    b"dd",
+    b"tr",
+    b"td",
+    b"th",
+    b"thead",
+    b"tbody",
+    b"tfoot",
+    b"option",
+    b"optgroup",
+    b"colgroup",
+    b"rt",
+    b"rp",
+    b"html",
+    b"head",
+    b"body",
+];
+const FORMATTING: &[&[u8]] = &[
+    b"a", b"b", b"big", b"code", b"em", b"font", b"i", b"nobr", b"s", b"small", b"strike",
+    b"strong", b"tt", b"u",
+];
+/// End tags of other elements do not reach beyond these.
+const MARKERS: &[&[u8]] = &[
+    b"table",
+    b"caption",
+    b"template",
+    b"object",
+    b"applet",
+    b"marquee",
+    b"svg",
+    b"math",
+    b"select",
+];
+/// Elements whose content is text.
+const RAW: &[&[u8]] = &[
+    b"script",
+    b"style",
+    b"textarea",
+    b"title",
+    b"xmp",
+    b"iframe",
+    b"noembed",
+    b"noframes",
+];
+
+/// An estimate of the depth; it stops once it is beyond `MAX_DEPTH`.
+pub(super) fn depth(page: &[u8]) -> usize {
+    let mut open = Open::default();
+    let mut deepest = 0;
+    let mut at = 0;
+    while let Some(start) = find(page, at, b"<") {
+        at = start + 1;
+        if page[at..].starts_with(b"!--") {
+            at = find(page, at + 3, b"-->").map_or(page.len(), |end| end + 3);
+            continue;
+        }
+        let is_end = page.get(at) == Some(&b'/');
+        let from = at + usize::from(is_end);
+        if !page.get(from).is_some_and(u8::is_ascii_alphabetic) {
+            continue;
+        }
+        let name = name(&page[from..]);
+        let (end, closes_itself) = tag_end(page, from + name.len());
+        at = end;
+        if is_end {
+            open.end(&name);
+        } else if !closes_itself || !open.is_foreign() {
+            open.start(&name);
+            if RAW.contains(&name.as_slice()) {
+                at = raw_end(page, at, &name);
+            }
+        }
+        deepest = deepest.max(open.depth());
+        if deepest > MAX_DEPTH {
+            break;
+        }
+    }
+    deepest
+}
+
+#[derive(Default)]
+struct Open {
+    stack: Vec<Vec<u8>>,
+    /// How many of a name are on the stack.
+    counts: HashMap<Vec<u8>, usize>,
+    formatting: HashMap<Vec<u8>, usize>,
+    formatted: usize,
+}
+
+impl Open {
+    fn depth(&self) -> usize {
+        self.stack.len() + self.formatted
+    }
+
+    /// Whether `<x/>` is an element without content here.
+    fn is_foreign(&self) -> bool {
+        let count = |name: &[u8]| self.counts.get(name).copied().unwrap_or(0);
+        count(b"svg") + count(b"math") > 0
+    }
+
+    fn start(&mut self, name: &[u8]) {
+        if VOID.contains(&name) || OPTIONAL_END.contains(&name) {
+            return;
+        }
+        if FORMATTING.contains(&name) {
+            *self.formatting.entry(name.to_vec()).or_default() += 1;
+            self.formatted += 1;
+            return;
+        }
+        *self.counts.entry(name.to_vec()).or_default() += 1;
+        self.stack.push(name.to_vec());
+    }
+
+    fn end(&mut self, name: &[u8]) {
+        if let Some(count) = self.formatting.get_mut(name).filter(|count| **count > 0) {
+            *count -= 1;
+            self.formatted -= 1;
+            return;
+        }
+        if self.counts.get(name).is_none_or(|count| *count == 0) {
+            return;
+        }
+        // Of the innermost marker on: what lies outside cannot be ended from here.
+        let marker = self
+            .stack
+            .iter()
+            .rposition(|open| MARKERS.contains(&open.as_slice()));
+        let own = self.stack.iter().rposition(|open| open == name);
+        if own < marker && !MARKERS.contains(&name) {
+            return;
+        }
+        while let Some(open) = self.stack.pop() {
+            if let Some(count) = self.counts.get_mut(&open) {
+                *count -= 1;
+            }
+            if open == name {
+                return;
+            }
+        }
+    }
+}
+
+fn find(page: &[u8], from: usize, what: &[u8]) -> Option<usize> {
+    let rest = page.get(from..)?;
+    rest.windows(what.len())
+        .position(|w| w == what)
+        .map(|at| from + at)
+}
+
+fn name(page: &[u8]) -> Vec<u8> {
+    let end = page
+        .iter()
+        .position(|b| b.is_ascii_whitespace() || matches!(b, b'>' | b'/'));
+    page[..end.unwrap_or(page.len())].to_ascii_lowercase()
+}
+
+/// Where the tag ends whose attributes begin at `at`, and whether it ends with `/>`.
+fn tag_end(page: &[u8], at: usize) -> (usize, bool) {
+    let (mut quote, mut after_equals) = (None, false);
+    for (i, &b) in page.iter().enumerate().skip(at) {
+        match (quote, b) {
+            (Some(open), b) if b == open => quote = None,
+            (Some(_), _) => {}
+            (None, b'>') => return (i + 1, page[i - 1] == b'/'),
+            (None, b'"' | b'\'') if after_equals => quote = Some(b),
+            (None, _) => {}
+        }
+        after_equals = b == b'=' || after_equals && b.is_ascii_whitespace();
+    }
+    (page.len(), false)
+}
+
+/// Where the end tag of the element with text for content begins.
+fn raw_end(page: &[u8], from: usize, name: &[u8]) -> usize {
+    let mut at = from;
+    while let Some(start) = find(page, at, b"</") {
+        let rest = &page[start + 2..];
+        if rest.len() >= name.len() && rest[..name.len()].eq_ignore_ascii_case(name) {
+            return start;
+        }
+        at = start + 2;
+    }
+    page.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(page: &str, expected: usize) {
+        assert_eq!(depth(page.as_bytes()), expected, "{page}");
+    }
+
+    #[test]
+    fn elements_are_counted_until_they_end() {
+        check("", 0);
+        check("text < 3 and <5", 0);
+        check("<div><div></div></div><div>", 2);
+        check("<DIV a='>' b=\"<div>\"><span/>x</DIV>", 2);
+        check("<!-- <div><div> --><section>", 1);
+        check("<div><script>if (a<b) '<div><div>'</script></div>", 2);
+        check("<p><p><li>x<li>y<br><img><hr>", 0);
+    }
+
+    #[test]
+    fn sloppy_pages_stay_shallow() {
+        check(&"<div><span>x</div>".repeat(5_000), 2);
+        check(&"<li><a href=x>y</a>".repeat(5_000), 1);
+        check(&"</div></span>".repeat(5_000), 0);
+        check(&"<table><tr><td>x</table>".repeat(5_000), 1);
+        check(&format!("<svg>{}</svg>", "<path d=''/>".repeat(5_000)), 1);
+    }
+
+    #[test]
+    fn what_a_tree_would_nest_is_seen() {
+        for nest in [
+            "<div>",
+            "<b>",
+            "<font size=1><i>",
+            "<div></x>",
+            "<table><td>",
+            "<div><table><td></div>",
+            "<ul><li>",
+            "<b><div></b>",
+        ] {
+            let page = nest.repeat(MAX_DEPTH + 1);
+            assert!(depth(page.as_bytes()) > MAX_DEPTH, "{nest}");
+        }
+    }
+}

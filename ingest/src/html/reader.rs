@@ -1,0 +1,371 @@
+//! A body to records and links, on a thread of its own.
+//!
+//! Pages are written by strangers. Their nesting is bounded before a tree is built of them, a tree is walked on a large
+//! stack, a panic costs the page and not the run, and so does a page that takes too long.
+
+use std::{sync::Arc, thread, time::Duration};
+
+use dom_query::{Document, NodeRef};
+use feedline_schemas::config::{PageConfig, PageExtract};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use url::Url;
+
+use super::{address, article, charset, nesting, rows, tables};
+use crate::source::Record;
+
+const STACK_BYTES: usize = 64 << 20;
+const LONGEST: Duration = Duration::from_secs(20);
+
+/// What is needed to read a page.
+#[derive(Clone, Debug)]
+pub(super) struct Unread {
+    pub(super) url: Url,
+    pub(super) bytes: bytes::Bytes,
+    pub(super) content_type: String,
+    /// The `X-Robots-Tag` header.
+    pub(super) robots: String,
+    pub(super) rules: Arc<Rules>,
+    /// Whether the page becomes records.
+    pub(super) lands: bool,
+}
+
+/// How pages are read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rules {
+    pub(super) page: PageConfig,
+    pub(super) links: bool,
+    pub(super) nofollow: bool,
+    pub(super) drop_params: Vec<String>,
+}
+
+/// What a page holds.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Contents {
+    pub(super) records: Vec<Record>,
+    /// Why there are no records.
+    pub(super) skipped: Option<&'static str>,
+    /// Normalized, in the order of the document.
+    pub(super) links: Vec<Url>,
+}
+
+/// Why a page cannot be read: a fixed word, and details.
+pub(super) type Fault = (&'static str, String);
+
+/// Reads a page. `slot` is free again when the work is over, even if that is after this has given up.
+///
+/// # Errors
+/// A [`Fault`] when it is too deep, panics or takes too long.
+pub(super) async fn read(page: Unread, slot: OwnedSemaphorePermit) -> Result<Contents, Fault> {
+    let work = move || {
+        let contents = contents(&page);
+        drop(slot);
+        contents
+    };
+    apart(LONGEST, work).await?
+}
+
+/// Runs `work` on a thread of its own.
+async fn apart<T: Send + 'static>(
+    longest: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Fault> {
+    let (sender, receiver) = oneshot::channel();
+    let run = move || {
+        let sent = sender.send(work());
+        // Nobody waits any more: it took too long, or the run stops.
+        drop(sent);
+    };
+    let thread = thread::Builder::new()
+        .name("page".into())
+        .stack_size(STACK_BYTES);
+    thread
+        .spawn(run)
+        .map_err(|e| ("extraction_failed", format!("no thread: {e}")))?;
+    match tokio::time::timeout(longest, receiver).await {
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err(_)) => Err((
+            "extraction_failed",
+            "reading the page ended in a panic".into(),
+        )),
+        Err(_) => Err((
+            "took_too_long",
+            format!("reading the page takes longer than {} s", longest.as_secs()),
+        )),
+    }
+}
+
+fn contents(page: &Unread) -> Result<Contents, Fault> {
+    let text = charset::decode(&page.bytes, &page.content_type);
+    let essence = page
+        .content_type
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim();
+    if essence.eq_ignore_ascii_case("text/plain") {
+        return Ok(plain(page, text));
+    }
+    let depth = nesting::depth(text.as_bytes());
+    if depth > nesting::MAX_DEPTH {
+        return Err(too_deep());
+    }
+    let document = Document::from(text.as_str());
+    if tree_depth(&document) > 2 * nesting::MAX_DEPTH {
+        return Err(too_deep());
+    }
+    let (noindex, nofollow) = robots(&document, &page.robots);
+    let base = base(&document, &page.url);
+    let mut contents = Contents::default();
+    if page.rules.links && !(nofollow && page.rules.nofollow) {
+        contents.links = links(&document, &base, &page.rules);
+    }
+    contents.skipped = match () {
+        () if !page.lands => Some("links_only"),
+        () if noindex => Some("noindex"),
+        () => {
+            contents.records = records(&document, &text, &base, page);
+            contents
+                .records
+                .is_empty()
+                .then_some(match page.rules.page.extract {
+                    PageExtract::Article => "no_text",
+                    PageExtract::Rows | PageExtract::Tables => "no_rows",
+                })
+        }
+    };
+    Ok(contents)
+}
+
+fn too_deep() -> Fault {
+    let detail = format!(
+        "its elements are nested more than {} deep",
+        nesting::MAX_DEPTH
+    );
+    ("too_deep", detail)
+}
+
+fn records(document: &Document, text: &str, base: &Url, page: &Unread) -> Vec<Record> {
+    let url =
+        canonical(document, base, &page.rules.drop_params).unwrap_or_else(|| page.url.clone());
+    match page.rules.page.extract {
+        PageExtract::Article => article::record(text, &url).into_iter().collect(),
+        PageExtract::Rows => rows::records(document, base, &page.url, &page.rules.page),
+        PageExtract::Tables => tables::records(document, &page.url),
+    }
+}
+
+/// A page that is plain text.
+fn plain(page: &Unread, text: String) -> Contents {
+    let skipped = match () {
+        () if !page.lands => Some("links_only"),
+        () if page.rules.page.extract != PageExtract::Article => Some("not_a_page"),
+        () if text.trim().is_empty() => Some("no_text"),
+        () => None,
+    };
+    let records = match skipped {
+        Some(_) => Vec::new(),
+        None => vec![article::plain(&page.url, text)],
+    };
+    Contents {
+        records,
+        skipped,
+        links: Vec::new(),
+    }
+}
+
+/// Depth of the tree, without recursion.
+fn tree_depth(document: &Document) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let mut at = Some(document.root());
+    while let Some(node) = at {
+        deepest = deepest.max(depth);
+        if let Some(child) = node.first_child() {
+            depth += 1;
+            at = Some(child);
+            continue;
+        }
+        let mut last = Some(node);
+        at = None;
+        while let Some(node) = last {
+            if let Some(next) = node.next_sibling() {
+                at = Some(next);
+                break;
+            }
+            depth = depth.saturating_sub(1);
+            last = node.parent();
+        }
+    }
+    deepest
+}
+
+/// Whether the page asks not to be indexed, and that its links be left alone.
+fn robots(document: &Document, header: &str) -> (bool, bool) {
+    let mut words = header.to_ascii_lowercase();
+    for node in document.select("meta[name][content]").nodes() {
+        let name = attribute(node, "name").to_ascii_lowercase();
+        if matches!(name.trim(), "robots" | "feedline") {
+            words.push(',');
+            words += &attribute(node, "content").to_ascii_lowercase();
+        }
+    }
+    let has = |word: &str| {
+        words
+            .split([',', ' ', ':'])
+            .any(|w| w == word || w == "none")
+    };
+    (has("noindex"), has("nofollow"))
+}
+
+/// What relative URLs are relative to.
+fn base(document: &Document, url: &Url) -> Url {
+    let node = document.select_single("base[href]");
+    let href = node.attr("href");
+    href.and_then(|href| url.join(&href).ok())
+        .unwrap_or_else(|| url.clone())
+}
+
+fn canonical(document: &Document, base: &Url, drop_params: &[String]) -> Option<Url> {
+    let node = document.select_single("link[rel~=\"canonical\" i][href]");
+    let href = node.attr("href")?;
+    address::normalized(base.join(href.trim()).ok()?, drop_params)
+}
+
+fn links(document: &Document, base: &Url, rules: &Rules) -> Vec<Url> {
+    let mut links = Vec::new();
+    for node in document.select("a[href], area[href]").nodes() {
+        let rel = attribute(node, "rel").to_ascii_lowercase();
+        if rules.nofollow && rel.split_ascii_whitespace().any(|rel| rel == "nofollow") {
+            continue;
+        }
+        let url = base.join(attribute(node, "href").trim()).ok();
+        links.extend(url.and_then(|url| address::normalized(url, &rules.drop_params)));
+    }
+    links
+}
+
+pub(super) fn attribute(node: &NodeRef<'_>, name: &str) -> String {
+    node.attr(name)
+        .map(|value| value.to_string())
+        .unwrap_or_default()
+}
+
+/// Text with every run of white space as one space.
+pub(super) fn squeezed(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use super::*;
+
+    fn page(text: &str) -> Unread {
+        Unread {
+            url: Url::parse("http://h/a/b").unwrap(),
+            bytes: text.to_owned().into(),
+            content_type: "text/html".into(),
+            robots: String::new(),
+            rules: Arc::new(Rules {
+                links: true,
+                nofollow: true,
+                ..Rules::default()
+            }),
+            lands: true,
+        }
+    }
+
+    async fn read(page: Unread) -> Result<Contents, Fault> {
+        let slots = Arc::new(tokio::sync::Semaphore::new(1));
+        super::read(page, slots.acquire_owned().await.unwrap()).await
+    }
+
+    #[tokio::test]
+    async fn a_panic_and_a_page_without_end_cost_the_page() {
+        let minute = Duration::from_secs(60);
+        assert_eq!(apart(minute, || 7).await, Ok(7));
+        let (reason, detail) = apart(minute, || -> u8 { panic!("a bug of the extractor") })
+            .await
+            .unwrap_err();
+        assert_eq!(reason, "extraction_failed");
+        assert!(detail.contains("panic"), "{detail}");
+        let (sender, endless) = std::sync::mpsc::channel::<()>();
+        let wait = move || endless.recv().is_err();
+        let (reason, _) = apart(Duration::from_millis(10), wait).await.unwrap_err();
+        assert_eq!(reason, "took_too_long");
+        drop(sender);
+    }
+
+    /// 48 of the list of faults. `FEEDLINE_PAGE_KIB` makes the broken pages larger; by default they are of 32 KiB.
+    #[tokio::test]
+    async fn broken_pages_are_read_or_refused() {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the size of a long test is told by the environment"
+        )]
+        let kib: usize =
+            std::env::var("FEEDLINE_PAGE_KIB").map_or(32, |text| text.parse().unwrap());
+        for deep in [
+            "<div>",
+            "<b>",
+            "<table><tr><td>",
+            "<div><table><td></div>",
+            "<a><b><div></b></a>",
+            "<svg><g>",
+        ] {
+            let (reason, _) = read(page(&deep.repeat(100_000))).await.unwrap_err();
+            assert_eq!(reason, "too_deep", "{deep}");
+        }
+        let paragraph = "Some words that an article could be made of, and a few more of them. ";
+        for broken in [
+            "<table><tr><td>x</table>",
+            "<p><i>x</p>",
+            "<script>if (a</b) '<div>'</script>",
+            "<div class='a",
+            "<!-- x",
+            "<ul><li>x<li>",
+            "&amp;&#x;&#99999999;&nope",
+            "</div></p>",
+            "<p>x",
+        ] {
+            let mut text = format!(
+                "<html><body><article><h1>A title</h1><p>{}</p>",
+                paragraph.repeat(9)
+            );
+            while text.len() < kib << 10 {
+                write!(text, "{broken}{}", text.len()).unwrap();
+                if broken.contains("<i>") || broken.contains("<ul>") {
+                    text += "</i></ul>";
+                }
+            }
+            match read(page(&text)).await {
+                Ok(contents) => assert_eq!(contents.skipped, None, "{broken}"),
+                // Of a large one.
+                Err((reason, _)) => {
+                    assert_eq!((reason, kib > 32), ("took_too_long", true), "{broken}")
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_depth_of_a_tree_is_that_of_its_deepest_node() {
+        let depth = |html: &str| tree_depth(&Document::from(html));
+        let flat = depth("<p></p>");
+        assert_eq!(depth("<p></p><div><p></p></div><p></p>"), flat + 1);
+        assert_eq!(depth(&"<div>".repeat(50)), flat + 49);
+    }
+
+    #[tokio::test]
+    async fn links_are_resolved_and_in_the_order_of_the_document() {
+        let html = "<base href='/c/'><map><area href=1></map><p><a href=' 2 '>x</a><a>y</a><a href='//g/3'>z</a><a href='http://['>w</a>";
+        let links = read(page(html)).await.unwrap().links;
+        let links: Vec<_> = links.iter().map(Url::as_str).collect();
+        assert_eq!(links, ["http://h/c/1", "http://h/c/2", "http://g/3"]);
+        let header = Unread {
+            robots: "googlebot: x, NoFollow".into(),
+            ..page(html)
+        };
+        assert!(read(header).await.unwrap().links.is_empty());
+    }
+}

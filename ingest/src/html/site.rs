@@ -1,0 +1,347 @@
+//! One request of a crawl, with manners: what robots.txt says is done, a host gets one request at a time with a pause
+//! between them, and what a server asks for is waited for (see [`crate::retry`]).
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use feedline_schemas::config::{CrawlConfig, SourceConfig};
+use feedline_storage::clock::Clock;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use tokio::time::{Instant, sleep_until};
+use url::Url;
+
+use super::{
+    address::path,
+    robots::{MAX_BYTES, Robots},
+};
+use crate::{
+    context::Context,
+    error::Error,
+    frontier::Discovery,
+    http::{Answer, Http, USER_AGENT, Wanted},
+    retry::{Again, Retry},
+};
+
+/// Our product token in robots.txt.
+const PRODUCT: &str = "feedline";
+/// robots.txt is read again after this time (RFC 9309, 2.4).
+const ROBOTS_AGE: Duration = Duration::from_secs(24 * 3_600);
+/// Redirects of robots.txt that are followed (RFC 9309, 2.3.1.2).
+const ROBOTS_REDIRECTS: usize = 5;
+const ACCEPT: &str = "text/html,application/xhtml+xml,text/plain;q=0.5,application/xml;q=0.5";
+
+/// What a request came to.
+#[derive(Debug)]
+pub(super) enum Fetched {
+    /// A body of the right type.
+    Body {
+        bytes: Bytes,
+        content_type: String,
+        /// The `X-Robots-Tag` header.
+        robots: String,
+    },
+    /// Another URL in its place.
+    Redirect(Url),
+    /// Nothing, for a reason that is no failure.
+    Skipped(&'static str),
+    /// A failure.
+    Failed {
+        reason: &'static str,
+        error: Error,
+        /// Whether the host may be down.
+        is_transient: bool,
+    },
+}
+
+/// The client of a crawl.
+#[derive(Debug)]
+pub(super) struct Site {
+    http: Http,
+    retry: Retry,
+    crawl: CrawlConfig,
+    agent: HeaderValue,
+    max_body_bytes: u64,
+    clock: Arc<dyn Clock>,
+    hosts: Mutex<HashMap<String, Arc<Host>>>,
+    retries: AtomicU64,
+}
+
+/// A host and its port.
+#[derive(Debug, Default)]
+struct Host {
+    /// Held during a request, so that there is one at a time, in the order of the crawl.
+    rules: tokio::sync::Mutex<Option<(Duration, Rules)>>,
+    /// When the next request may begin.
+    ready: Mutex<Option<Instant>>,
+}
+
+#[derive(Clone, Debug)]
+enum Rules {
+    Known(Arc<Robots>),
+    /// robots.txt cannot be read: everything is disallowed.
+    Unreachable,
+}
+
+impl Site {
+    /// # Errors
+    /// [`Error::Config`] for headers and settings that cannot be used.
+    pub(super) fn new(url: &Url, config: &SourceConfig, context: &Context) -> Result<Self, Error> {
+        let contact = config.crawl.contact.as_deref();
+        let agent = contact.map_or_else(
+            || USER_AGENT.to_owned(),
+            |contact| format!("{}; {contact})", USER_AGENT.trim_end_matches(')')),
+        );
+        let agent = HeaderValue::try_from(agent).map_err(|_| {
+            Error::config("crawl.contact", "has characters that a header cannot carry")
+        })?;
+        Ok(Self {
+            http: Http::new(url, &config.headers, &config.retry, context)?,
+            retry: Retry::new(config.name.as_str(), &config.retry, context)?,
+            crawl: config.crawl.clone(),
+            agent,
+            max_body_bytes: config.retry.max_body_bytes.bytes(),
+            clock: Arc::clone(&context.clock),
+            hosts: Mutex::default(),
+            retries: AtomicU64::new(0),
+        })
+    }
+
+    /// Largest body, decompressed.
+    pub(super) fn max_body_bytes(&self) -> u64 {
+        self.max_body_bytes
+    }
+
+    pub(super) fn requests(&self) -> u64 {
+        self.http.requests()
+    }
+
+    pub(super) fn retries(&self) -> u64 {
+        self.retries.load(Ordering::Relaxed)
+    }
+
+    /// Asks for a URL of the frontier, with the number it has there.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`], [`Error::Deferred`], and what keeps robots.txt of a start page from being read.
+    pub(super) async fn fetch(&self, found: &Discovery, number: u64) -> Result<Fetched, Error> {
+        let Ok(url) = Url::parse(&found.url) else {
+            return Ok(Fetched::Skipped("not_a_url"));
+        };
+        let host = self.host(&url);
+        let mut rules = host.rules.lock().await;
+        let mut retry = self.retry.beside(number);
+        let fetched = async {
+            let delay = match self
+                .permission(&host, &mut rules, &url, &mut retry, found.is_start)
+                .await?
+            {
+                Ok(delay) => delay,
+                Err(reason) => return Ok(Fetched::Skipped(reason)),
+            };
+            self.get(&host, delay, &url, found.is_sitemap, &mut retry)
+                .await
+        };
+        let fetched = fetched.await;
+        self.retries.fetch_add(retry.retries(), Ordering::Relaxed);
+        fetched
+    }
+
+    fn host(&self, url: &Url) -> Arc<Host> {
+        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(hosts.entry(url.origin().ascii_serialization()).or_default())
+    }
+
+    /// The pause that `url` asks for, or why it must not be fetched.
+    async fn permission(
+        &self,
+        host: &Host,
+        rules: &mut Option<(Duration, Rules)>,
+        url: &Url,
+        retry: &mut Retry,
+        is_start: bool,
+    ) -> Result<Result<Duration, &'static str>, Error> {
+        let least = Duration::from_millis(self.crawl.delay_ms);
+        if !self.crawl.robots {
+            return Ok(Ok(least));
+        }
+        let now = self.clock.monotonic();
+        let fresh = rules
+            .as_ref()
+            .filter(|(since, _)| now.saturating_sub(*since) < ROBOTS_AGE);
+        let known = match fresh {
+            Some((_, rules)) => rules.clone(),
+            None => {
+                let read = self.robots(host, url, retry, is_start).await?;
+                rules.insert((now, read)).1.clone()
+            }
+        };
+        let Rules::Known(robots) = known else {
+            return Ok(Err("robots_unreachable"));
+        };
+        if !robots.allows(path(url)) {
+            tracing::debug!(%url, "robots.txt disallows it");
+            return Ok(Err("robots"));
+        }
+        let asked = robots.crawl_delay.unwrap_or_default();
+        if asked > Duration::from_secs(self.crawl.max_crawl_delay_s) {
+            tracing::warn!(%url, delay_s = asked.as_secs_f64(), "robots.txt asks for a longer Crawl-delay than `crawl.max_crawl_delay_s`");
+            return Ok(Err("crawl_delay"));
+        }
+        Ok(Ok(least.max(asked)))
+    }
+
+    /// Reads robots.txt of the host of `url` (RFC 9309, 2.3.1): refused (4xx) is as good as empty, a failure disallows
+    /// everything.
+    async fn robots(
+        &self,
+        host: &Host,
+        url: &Url,
+        retry: &mut Retry,
+        is_start: bool,
+    ) -> Result<Rules, Error> {
+        let none = || Rules::Known(Arc::default());
+        let Ok(mut at) = url.join("/robots.txt") else {
+            return Ok(none());
+        };
+        let least = Duration::from_millis(self.crawl.delay_ms);
+        for _ in 0..=ROBOTS_REDIRECTS {
+            let attempt = || async {
+                host.turn(least).await;
+                self.http
+                    .ask(&at, "text/plain", &self.agent, |_| {
+                        Wanted::Start(MAX_BYTES + 1)
+                    })
+                    .await
+            };
+            let answer = match retry.run(attempt).await {
+                Ok(answer) if answer.status.is_server_error() => None,
+                Ok(answer) => Some(answer),
+                Err(e @ (Error::Cancelled | Error::Deferred { .. })) => return Err(e),
+                Err(e) if is_start => return Err(e),
+                Err(error) => {
+                    tracing::warn!(%error, "robots.txt cannot be read: its host is left out");
+                    None
+                }
+            };
+            match answer {
+                None => return Ok(Rules::Unreachable),
+                Some(Answer {
+                    redirect: Some(next),
+                    ..
+                }) => at = next,
+                Some(answer) if answer.status.is_success() => {
+                    return Ok(Rules::Known(Arc::new(Robots::parse(&answer.body, PRODUCT))));
+                }
+                Some(_) => return Ok(none()),
+            }
+        }
+        Ok(none())
+    }
+
+    async fn get(
+        &self,
+        host: &Host,
+        delay: Duration,
+        url: &Url,
+        is_sitemap: bool,
+        retry: &mut Retry,
+    ) -> Result<Fetched, Error> {
+        let is_transient = &AtomicBool::new(false);
+        let attempt = || async move {
+            host.turn(delay).await;
+            let wanted = |headers: &HeaderMap| wanted(headers, is_sitemap);
+            let answer = self.http.ask(url, ACCEPT, &self.agent, wanted).await;
+            answer.inspect_err(|failure| {
+                is_transient.store(failure.again != Again::Never, Ordering::Relaxed);
+            })
+        };
+        Ok(match retry.run(attempt).await {
+            Ok(answer) => judged(url, answer, is_sitemap),
+            Err(e @ (Error::Cancelled | Error::Deferred { .. })) => return Err(e),
+            Err(error) => {
+                let is_transient = is_transient.load(Ordering::Relaxed);
+                let reason = if is_transient {
+                    "unreachable"
+                } else {
+                    "unusable_answer"
+                };
+                Fetched::Failed {
+                    reason,
+                    error,
+                    is_transient,
+                }
+            }
+        })
+    }
+}
+
+impl Host {
+    /// Waits for its turn, and puts the next one off by `delay`.
+    async fn turn(&self, delay: Duration) {
+        let at = {
+            let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = Instant::now();
+            let at = ready.map_or(now, |ready| ready.max(now));
+            *ready = at.checked_add(delay);
+            at
+        };
+        sleep_until(at).await;
+    }
+}
+
+/// Whether a body of this type is read.
+fn wanted(headers: &HeaderMap, is_sitemap: bool) -> Wanted {
+    let value = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok());
+    if is_sitemap || value.is_none_or(is_page) {
+        Wanted::Whole
+    } else {
+        Wanted::Nothing
+    }
+}
+
+fn is_page(content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or_default().trim();
+    ["text/html", "application/xhtml+xml", "text/plain"]
+        .iter()
+        .any(|page| essence.eq_ignore_ascii_case(page))
+}
+
+fn judged(url: &Url, answer: Answer, is_sitemap: bool) -> Fetched {
+    let content_type = answer.header("content-type").to_owned();
+    match answer.status.as_u16() {
+        _ if answer.redirect.is_some() => answer
+            .redirect
+            .map_or(Fetched::Skipped("not_a_url"), Fetched::Redirect),
+        404 | 410 => Fetched::Skipped("not_found"),
+        status if !answer.status.is_success() => Fetched::Failed {
+            reason: "refused",
+            error: Error::Http {
+                url: crate::http::redacted(url),
+                what: format!("the server answered {status}"),
+                advice: "leave the page out with `crawl.deny`, or check `headers`".into(),
+            },
+            is_transient: false,
+        },
+        // Without a type it is a page if it begins like one.
+        _ if is_sitemap || is_page(&content_type) => body(answer, content_type),
+        _ if content_type.is_empty() && answer.body.trim_ascii_start().starts_with(b"<") => {
+            body(answer, content_type)
+        }
+        _ => Fetched::Skipped("not_a_page"),
+    }
+}
+
+fn body(answer: Answer, content_type: String) -> Fetched {
+    Fetched::Body {
+        robots: answer.header("x-robots-tag").to_owned(),
+        bytes: answer.body,
+        content_type,
+    }
+}

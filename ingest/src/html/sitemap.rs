@@ -1,0 +1,170 @@
+//! Sitemaps (sitemaps.org, protocol 0.9): lists of pages, and indexes of lists, as XML or as lines of text.
+
+use quick_xml::{Reader, events::Event};
+
+/// Most URLs of one sitemap; the protocol allows 50,000.
+const MOST_URLS: usize = 100_000;
+/// Deepest nesting of elements; the protocol has 3, extensions some more.
+const MAX_DEPTH: usize = 32;
+
+/// What a sitemap names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sitemap {
+    /// Of pages, or of sitemaps.
+    pub(super) urls: Vec<String>,
+    /// Whether they are sitemaps.
+    pub(super) is_index: bool,
+}
+
+/// Reads a sitemap.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn parse(bytes: &[u8]) -> Result<Sitemap, String> {
+    let text =
+        std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8, as the protocol asks for")?;
+    let text = text.trim_start_matches('\u{feff}').trim_start();
+    if text.starts_with('<') {
+        return xml(text);
+    }
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let urls: Vec<String> = lines.map(ToOwned::to_owned).collect();
+    match urls.iter().find(|url| !url.starts_with("http")) {
+        Some(line) => Err(format!(
+            "it is no XML, and its line `{}` is no URL",
+            crate::value::shorten(line, 100)
+        )),
+        None => bounded(urls, false),
+    }
+}
+
+fn xml(text: &str) -> Result<Sitemap, String> {
+    let mut reader = Reader::from_str(text);
+    let (mut path, mut urls, mut is_index): (Vec<Vec<u8>>, Vec<String>, _) =
+        (Vec::new(), Vec::new(), false);
+    let mut url = String::new();
+    loop {
+        let event = reader
+            .read_event()
+            .map_err(|e| format!("it is not XML: {e}"))?;
+        let in_loc = path.len() == 3 && path[2] == b"loc";
+        match event {
+            Event::Start(start) => {
+                let name = start.local_name().as_ref().to_vec();
+                if path.is_empty() {
+                    is_index = match name.as_slice() {
+                        b"urlset" => false,
+                        b"sitemapindex" => true,
+                        other => {
+                            return Err(format!(
+                                "its root is `{}`, not `urlset` or `sitemapindex`",
+                                String::from_utf8_lossy(other)
+                            ));
+                        }
+                    };
+                }
+                path.push(name);
+                if path.len() > MAX_DEPTH {
+                    return Err(format!(
+                        "its elements are nested more than {MAX_DEPTH} deep"
+                    ));
+                }
+            }
+            Event::End(_) => {
+                path.pop();
+                if in_loc {
+                    urls.push(std::mem::take(&mut url).trim().to_owned());
+                    if urls.len() > MOST_URLS {
+                        return bounded(urls, is_index);
+                    }
+                }
+            }
+            Event::Text(text) if in_loc => url += &text.decode().map_err(|e| e.to_string())?,
+            Event::CData(text) if in_loc => url += &text.decode().map_err(|e| e.to_string())?,
+            Event::GeneralRef(entity) if in_loc => {
+                let name = entity.decode().map_err(|e| e.to_string())?;
+                let predefined = match name.as_ref() {
+                    "amp" => Some('&'),
+                    "lt" => Some('<'),
+                    "gt" => Some('>'),
+                    "quot" => Some('"'),
+                    "apos" => Some('\''),
+                    _ => entity.resolve_char_ref().ok().flatten(),
+                };
+                url.push(predefined.ok_or_else(|| format!("it has an unknown entity `&{name};`"))?);
+            }
+            Event::Eof if path.is_empty() => return bounded(urls, is_index),
+            Event::Eof => return Err("it ends early: an element is left open".into()),
+            _ => {}
+        }
+    }
+}
+
+fn bounded(urls: Vec<String>, is_index: bool) -> Result<Sitemap, String> {
+    if urls.len() > MOST_URLS {
+        return Err(format!("it has more than {MOST_URLS} URLs"));
+    }
+    Ok(Sitemap { urls, is_index })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, is_index: bool, urls: &[&str]) {
+        let urls = urls.iter().map(|&url| url.to_owned()).collect();
+        assert_eq!(
+            parse(text.as_bytes()),
+            Ok(Sitemap { urls, is_index }),
+            "{text}"
+        );
+    }
+
+    fn refused(text: &str, part: &str) {
+        let error = parse(text.as_bytes()).unwrap_err();
+        assert!(error.contains(part), "{error}");
+    }
+
+    #[test]
+    fn pages_and_sitemaps_are_told_apart_by_the_root() {
+        check(
+            "\u{feff}<?xml version='1.0' encoding='UTF-8'?>\n<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9' xmlns:image='i'>\
+             <url><loc> http://h/a?x=1&amp;y=&#50; </loc><lastmod>2020</lastmod><image:image><image:loc>http://h/i.png</image:loc></image:image></url>\
+             <url><loc><![CDATA[http://h/b&c]]></loc></url><url/></urlset>",
+            false,
+            &["http://h/a?x=1&y=2", "http://h/b&c"],
+        );
+        check(
+            "<s:sitemapindex xmlns:s='x'><s:sitemap><s:loc>http://h/s.xml</s:loc></s:sitemap></s:sitemapindex>",
+            true,
+            &["http://h/s.xml"],
+        );
+        check("<urlset></urlset>", false, &[]);
+        check(
+            "http://h/1\r\n\n http://h/2 \n",
+            false,
+            &["http://h/1", "http://h/2"],
+        );
+    }
+
+    #[test]
+    fn what_is_no_sitemap_says_why() {
+        refused("<html><body>Not found</body></html>", "its root is `html`");
+        refused("<urlset><url><loc>http://h/", "ends early");
+        refused("<urlset><url></loc></urlset>", "not XML");
+        refused("Not found", "no URL");
+        refused(
+            "<!DOCTYPE u [<!ENTITY a 'http://h/'>]><urlset><url><loc>&a;</loc></url></urlset>",
+            "unknown entity",
+        );
+        refused(&"<urlset>".repeat(40), "nested more than 32");
+        assert!(parse(b"\xff\xfe").unwrap_err().contains("UTF-8"));
+    }
+
+    #[test]
+    fn a_list_without_end_is_refused() {
+        let page = "<url><loc>http://h/</loc></url>".repeat(MOST_URLS + 2);
+        refused(&format!("<urlset>{page}</urlset>"), "more than 100000");
+        refused(&"http://h/\n".repeat(MOST_URLS + 1), "more than 100000");
+    }
+}

@@ -1,0 +1,197 @@
+//! Rows of the tables of a page.
+
+use dom_query::{Document, NodeRef};
+use url::Url;
+
+use super::reader::{attribute, squeezed};
+use crate::{source::Record, value::Value};
+
+/// Most columns a cell may span; as the HTML standard has it.
+const MAX_SPAN: usize = 1_000;
+
+/// A record for each row below the header of each table of the page that has one. A header is the first row, if all of
+/// its cells are `th` or it lies in `thead`. A cell that spans several columns or rows counts in each of them.
+pub(super) fn records(document: &Document, url: &Url) -> Vec<Record> {
+    let mut records = Vec::new();
+    for (number, table) in document.select("table").nodes().iter().enumerate() {
+        let mut rows = grid(table).into_iter();
+        let Some(header) = rows.next().filter(|row| row.is_header) else {
+            continue;
+        };
+        let names = names(&header.cells);
+        for row in rows.filter(|row| !row.is_header) {
+            records.push(record(url, number, &names, row));
+        }
+    }
+    records
+}
+
+fn record(url: &Url, table: usize, names: &[String], row: Row) -> Record {
+    let number = i64::try_from(table).unwrap_or(i64::MAX);
+    if row.cells.len() > names.len() {
+        return Record::Bad {
+            raw: row.cells.join(" | "),
+            reason: "ragged_row",
+            detail: format!(
+                "table {table} of {url}: {} cells, the header has {}",
+                row.cells.len(),
+                names.len()
+            ),
+        };
+    }
+    let mut entries = vec![
+        ("url".to_owned(), Value::Text(url.to_string())),
+        ("table".to_owned(), Value::Int(number)),
+    ];
+    let mut cells = row.cells.into_iter();
+    entries.extend(names.iter().map(|name| {
+        let cell = cells.next().filter(|cell| !cell.is_empty());
+        (name.clone(), cell.map_or(Value::Null, Value::Cell))
+    }));
+    Record::Value(Value::Object(entries))
+}
+
+/// Names of columns: the texts of the header; a nameless one is called `column_<number>`, and one that is there already
+/// gets `_2` and so on behind it.
+fn names(header: &[String]) -> Vec<String> {
+    let mut names: Vec<String> = vec!["url".into(), "table".into()];
+    for (i, text) in header.iter().enumerate() {
+        let base = if text.is_empty() {
+            format!("column_{}", i + 1)
+        } else {
+            text.clone()
+        };
+        let numbered = (2..).map(|n| format!("{base}_{n}"));
+        let name = std::iter::once(base.clone())
+            .chain(numbered)
+            .find(|name| !names.contains(name));
+        names.extend(name);
+    }
+    names.split_off(2)
+}
+
+struct Row {
+    cells: Vec<String>,
+    is_header: bool,
+}
+
+/// The cells of a table, without those of tables inside it.
+fn grid(table: &NodeRef<'_>) -> Vec<Row> {
+    let mut rows = Vec::new();
+    // By column, of cells that reach down: rows still to come, and their text.
+    let mut hanging: Vec<(usize, String)> = Vec::new();
+    for (row, in_head) in own_rows(table) {
+        let mut cells = Vec::new();
+        let mut all_head = true;
+        for cell in row
+            .children()
+            .into_iter()
+            .filter(|c| c.has_name("td") || c.has_name("th"))
+        {
+            all_head &= cell.has_name("th");
+            fill(&mut cells, &mut hanging);
+            let span = |name| {
+                attribute(&cell, name)
+                    .trim()
+                    .parse()
+                    .unwrap_or(1)
+                    .clamp(1, MAX_SPAN)
+            };
+            let (columns, down, text) = (span("colspan"), span("rowspan"), squeezed(&cell.text()));
+            for _ in 0..columns.min(MAX_SPAN.saturating_sub(cells.len())) {
+                let at = cells.len();
+                if hanging.len() <= at {
+                    hanging.resize(at + 1, (0, String::new()));
+                }
+                hanging[at] = (down - 1, text.clone());
+                cells.push(text.clone());
+            }
+        }
+        let has_own = !cells.is_empty();
+        fill(&mut cells, &mut hanging);
+        if has_own {
+            rows.push(Row {
+                cells,
+                is_header: in_head || all_head,
+            });
+        }
+    }
+    rows
+}
+
+/// Adds the cells that hang down into the columns that come next.
+fn fill(cells: &mut Vec<String>, hanging: &mut [(usize, String)]) {
+    while let Some((left, text)) = hanging.get_mut(cells.len()).filter(|(left, _)| *left > 0) {
+        *left -= 1;
+        cells.push(text.clone());
+    }
+}
+
+/// Rows of a table, and whether they lie in its `thead`.
+fn own_rows<'a>(table: &NodeRef<'a>) -> Vec<(NodeRef<'a>, bool)> {
+    let mut rows = Vec::new();
+    for part in table.children() {
+        if part.has_name("tr") {
+            rows.push((part, false));
+            continue;
+        }
+        let in_head = part.has_name("thead");
+        if in_head || part.has_name("tbody") || part.has_name("tfoot") {
+            let own = part.children().into_iter().filter(|row| row.has_name("tr"));
+            rows.extend(own.map(|row| (row, in_head)));
+        }
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(html: &str, expected: &[&str]) {
+        let url = Url::parse("http://h/").unwrap();
+        let found = records(&Document::from(html), &url);
+        let shown: Vec<_> = found
+            .iter()
+            .map(|record| match record {
+                Record::Value(value) => value.canonical().replace(r#","url":"http://h/""#, ""),
+                Record::Bad { reason, raw, .. } => format!("{reason}: {raw}"),
+            })
+            .collect();
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn rows_get_the_names_of_the_header() {
+        check(
+            "<table><tr><th>Currency<th>Rate\n EUR<th><th>Rate EUR</tr><tr><td>USD<td>1.1<td>x<td></table>\
+             <table><tr><td>no header<tr><td>x</table>\
+             <table><thead><tr><td>a</thead><tbody><tr><td>1<tr><td>2<td>3</table>",
+            &[
+                r#"{"Currency":"USD","Rate EUR":"1.1","Rate EUR_2":null,"column_3":"x","table":0}"#,
+                r#"{"a":"1","table":2}"#,
+                "ragged_row: 2 | 3",
+            ],
+        );
+    }
+
+    #[test]
+    fn spans_fill_the_cells_they_cover() {
+        check(
+            "<table><tr><th>a<th>b<th>c<tr><td rowspan=2>1<td colspan=2>2<tr><td>3<td>4<tr><td>5</table>",
+            &[
+                r#"{"a":"1","b":"2","c":"2","table":0}"#,
+                r#"{"a":"1","b":"3","c":"4","table":0}"#,
+                r#"{"a":"5","b":null,"c":null,"table":0}"#,
+            ],
+        );
+    }
+
+    #[test]
+    fn a_table_inside_a_table_is_one_of_its_own() {
+        check(
+            "<table><tr><th>a<tr><td>x <table><tr><th>b<tr><td>y</table></table>",
+            &[r#"{"a":"x by","table":0}"#, r#"{"b":"y","table":1}"#],
+        );
+    }
+}

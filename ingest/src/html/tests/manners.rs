@@ -1,0 +1,165 @@
+//! What a crawl does not do.
+
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use super::*;
+
+/// 45 of the list of faults: what robots.txt says, and what its absence or failure means.
+#[tokio::test]
+async fn robots_is_obeyed_and_its_status_decides() {
+    let crawl_with = |robots: Step| async move {
+        let server = site(Routes::from([
+            ("/robots.txt", robots),
+            ("/", html(&article("home", &["/private/x", "/open"]))),
+            ("/private/x", html(&article("x", &[]))),
+            ("/open", html(&article("open", &[]))),
+        ]))
+        .await;
+        (crawl(&config(&server)).await, server.targets())
+    };
+    let rules = "User-agent: *\nDisallow: /private/\n";
+    let (found, targets) = crawl_with(text(rules)).await;
+    let found = found.unwrap();
+    assert_eq!(
+        (found.records, found.skipped["robots"]),
+        (vec!["/".to_owned(), "/open".to_owned()], 1)
+    );
+    assert_eq!(targets, ["/robots.txt", "/", "/open"]);
+    for refused in ["404 Not Found", "403 Forbidden", "401 Unauthorized"] {
+        let (found, _) = crawl_with(answer(refused, rules)).await;
+        assert_eq!(found.unwrap().records.len(), 3, "{refused}");
+    }
+    // The start page's host: the run stops, without having asked for a page.
+    for failing in ["503 Oops", "500 Oops", "429 Slow"] {
+        let (found, targets) = crawl_with(answer(failing, rules)).await;
+        assert!(
+            found.unwrap_err().to_string().contains("/robots.txt"),
+            "{failing}"
+        );
+        assert_eq!(targets, ["/robots.txt", "/robots.txt"], "{failing}");
+    }
+    let (found, targets) = crawl_with(answer("501 Oops", "")).await;
+    assert!(
+        found
+            .unwrap_err()
+            .to_string()
+            .contains("1 robots_unreachable")
+    );
+    assert_eq!(targets, ["/robots.txt"]);
+    // What lies behind the first 500 KiB does not count.
+    let long = format!("{rules}#{}\nDisallow: /open\n", "x".repeat(600 << 10));
+    let (found, _) = crawl_with(text(&long)).await;
+    assert_eq!(found.unwrap().records, ["/", "/open"]);
+}
+
+#[tokio::test]
+async fn robots_redirects_are_followed_five_times() {
+    let home = || html(&article("home", &["/private"]));
+    let moved = |to: &str| answer(&format!("302 Found\r\nLocation: {to}"), "");
+    let rules = text("User-agent: *\nDisallow: /private");
+    let mut routes = Routes::from([
+        ("/", home()),
+        ("/private", home()),
+        ("/robots.txt", moved("/1")),
+        ("/1", moved("/2")),
+        ("/2", moved("/3")),
+        ("/3", moved("/4")),
+        ("/4", moved("/5")),
+        ("/5", rules.clone()),
+    ]);
+    let server = site(routes.clone()).await;
+    assert_eq!(crawl(&config(&server)).await.unwrap().records, ["/"]);
+    routes.insert("/5", moved("/6"));
+    routes.insert("/6", rules);
+    let server = site(routes).await;
+    assert_eq!(
+        crawl(&config(&server)).await.unwrap().records,
+        ["/", "/private"]
+    );
+    let mut config = config(&server);
+    config.crawl.robots = false;
+    assert_eq!(crawl(&config).await.unwrap().records.len(), 2);
+}
+
+/// 46 of the list of faults.
+#[tokio::test]
+async fn a_crawl_delay_is_obeyed_or_its_host_left_out() {
+    let routes = |delay: &str| {
+        Routes::from([
+            (
+                "/robots.txt",
+                text(&format!("User-agent: *\nCrawl-delay: {delay}")),
+            ),
+            ("/", html(&article("home", &["/a"]))),
+            ("/a", html(&article("a", &[]))),
+        ])
+    };
+    let server = site(routes("0.3")).await;
+    let begin = tokio::time::Instant::now();
+    assert_eq!(crawl(&config(&server)).await.unwrap().records.len(), 2);
+    assert!(
+        begin.elapsed() >= Duration::from_millis(300),
+        "{:?}",
+        begin.elapsed()
+    );
+    let server = site(routes("400")).await;
+    let error = crawl(&config(&server)).await.unwrap_err().to_string();
+    assert!(error.contains("1 crawl_delay"), "{error}");
+    assert_eq!(server.targets(), ["/robots.txt"]);
+}
+
+#[tokio::test]
+async fn one_request_at_a_time_goes_to_a_host_while_others_are_asked() {
+    static NOW: AtomicUsize = AtomicUsize::new(0);
+    let links: Vec<String> = (0..8).map(|i| format!("/{i}")).collect();
+    let links: Vec<&str> = links.iter().map(String::as_str).collect();
+    let home = html(&article("home", &links));
+    let page = html(&article("page", &[]));
+    let server = Scripted::answering(move |_, head| {
+        assert_eq!(NOW.swap(1, Ordering::SeqCst), 0, "two requests at a time");
+        let step = if head.starts_with("GET / ") {
+            home.clone()
+        } else {
+            page.clone()
+        };
+        NOW.store(0, Ordering::SeqCst);
+        step
+    })
+    .await;
+    let found = crawl(&config(&server)).await.unwrap();
+    assert_eq!(
+        found.records,
+        ["/", "/0", "/1", "/2", "/3", "/4", "/5", "/6", "/7"]
+    );
+    // The same site under two names: answers are taken in the order of the frontier.
+    let mut config = config(&server);
+    let port = server.url.port().unwrap();
+    config.crawl.start = (0..6)
+        .map(|i| format!("http://{}:{port}/s{i}", ["localhost", "127.0.0.1"][i % 2]))
+        .collect();
+    config.crawl.depth = 0;
+    config.crawl.robots = false;
+    let order = crawl(&config).await.unwrap().records;
+    assert_eq!(order, ["/", "/s0", "/s1", "/s2", "/s3", "/s4", "/s5"]);
+}
+
+#[tokio::test]
+async fn a_host_that_is_down_stops_the_run() {
+    let links: Vec<String> = (0..9).map(|i| format!("/{i}")).collect();
+    let links: Vec<&str> = links.iter().map(String::as_str).collect();
+    let server = site(Routes::from([("/", html(&article("home", &links)))])).await;
+    let found = crawl(&config(&server)).await.unwrap();
+    assert_eq!((found.records.len(), found.skipped["not_found"]), (1, 9));
+    let home = html(&article("home", &links));
+    let down = Scripted::answering(move |_, head| match head.split(' ').nth(1).unwrap() {
+        "/" => home.clone(),
+        "/robots.txt" => answer("404 Not Found", ""),
+        _ => answer("502 Oops", ""),
+    })
+    .await;
+    let error = crawl(&config(&down)).await.unwrap_err().to_string();
+    assert!(error.contains("/4`: the server answered 502"), "{error}");
+}

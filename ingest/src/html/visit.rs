@@ -1,0 +1,119 @@
+//! A URL of the frontier: what it is asked for, and what comes of it.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use url::Url;
+
+use super::{
+    address::Patterns,
+    reader::{self, Contents, Rules, Unread},
+    site::{Fetched, Site},
+    sitemap::{self, Sitemap},
+};
+use crate::{
+    blocking::blocking,
+    error::Error,
+    frontier::Discovery,
+    http::{redacted, unzipped},
+};
+
+/// A run whose threads are all busy for this long stops.
+const STUCK: Duration = Duration::from_secs(600);
+
+/// What a URL came to.
+pub(super) enum Visit {
+    Page(Contents),
+    Sitemap(Sitemap),
+    Redirect(Url),
+    Skipped(&'static str),
+    Failed {
+        reason: &'static str,
+        error: Error,
+        is_transient: bool,
+    },
+}
+
+/// What asks for URLs beside one another share.
+pub(super) struct Visitor<'a> {
+    pub(super) site: &'a Site,
+    pub(super) readers: &'a Arc<Semaphore>,
+    pub(super) rules: &'a Arc<Rules>,
+    pub(super) land: &'a Patterns,
+}
+
+impl Visitor<'_> {
+    /// Asks for a URL, which has `number` in the frontier, and reads what comes.
+    ///
+    /// # Errors
+    /// As [`Site::fetch`].
+    pub(super) async fn visit(&self, number: u64, at: Discovery) -> Result<Visit, Error> {
+        let fetched = self.site.fetch(&at, number).await?;
+        let (bytes, content_type, robots) = match fetched {
+            Fetched::Body {
+                bytes,
+                content_type,
+                robots,
+            } => (bytes, content_type, robots),
+            Fetched::Redirect(url) => return Ok(Visit::Redirect(url)),
+            Fetched::Skipped(reason) => return Ok(Visit::Skipped(reason)),
+            Fetched::Failed {
+                reason,
+                error,
+                is_transient,
+            } => {
+                return Ok(Visit::Failed {
+                    reason,
+                    error,
+                    is_transient,
+                });
+            }
+        };
+        let Ok(url) = Url::parse(&at.url) else {
+            return Ok(Visit::Skipped("not_a_url"));
+        };
+        let failed = |reason, detail| Visit::Failed {
+            reason,
+            error: Error::Body {
+                url: redacted(&url),
+                reason: detail,
+            },
+            is_transient: false,
+        };
+        let slot = self.slot(&url).await?;
+        if at.is_sitemap {
+            let limit = self.site.max_body_bytes();
+            let parse = move || Ok(unzipped(bytes, limit).and_then(|bytes| sitemap::parse(&bytes)));
+            return Ok(match blocking(parse).await? {
+                Ok(sitemap) => Visit::Sitemap(sitemap),
+                Err(detail) => failed("bad_sitemap", detail),
+            });
+        }
+        let page = Unread {
+            lands: self.land.is_empty() || self.land.matches(&url),
+            url: url.clone(),
+            bytes,
+            content_type,
+            robots,
+            rules: Arc::clone(self.rules),
+        };
+        Ok(reader::read(page, slot)
+            .await
+            .map_or_else(|(reason, detail)| failed(reason, detail), Visit::Page))
+    }
+
+    /// Waits until one of the threads that read pages is free.
+    async fn slot(&self, url: &Url) -> Result<OwnedSemaphorePermit, Error> {
+        let slot = Arc::clone(self.readers).acquire_owned();
+        match tokio::time::timeout(STUCK, slot).await {
+            Ok(Ok(slot)) => Ok(slot),
+            Ok(Err(_)) | Err(_) => Err(Error::Body {
+                url: redacted(url),
+                reason: format!(
+                    "pages before it have been read for {} s and more without end; leave them out with `crawl.deny` (the log names those that took too long) and run again",
+                    STUCK.as_secs()
+                ),
+            }),
+        }
+    }
+}

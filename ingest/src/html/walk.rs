@@ -1,0 +1,176 @@
+//! The way of a crawl: which of the URLs it finds it goes on to.
+
+use feedline_schemas::config::CrawlConfig;
+use url::Url;
+
+use super::{
+    address::{Scope, normalized},
+    sitemap::Sitemap,
+};
+use crate::{
+    frontier::{Discovery, Frontier},
+    source::Crawled,
+};
+
+/// Redirects in a row that are followed.
+const MAX_REDIRECTS: u8 = 5;
+/// Sitemaps below a sitemap.
+const MAX_SITEMAP_DEPTH: u16 = 3;
+
+/// The frontier and what is let into it.
+#[derive(Debug)]
+pub(super) struct Walk {
+    pub(super) frontier: Frontier,
+    scope: Scope,
+    config: CrawlConfig,
+}
+
+/// What a URL must fulfil to be followed.
+#[derive(Clone, Copy, Debug)]
+enum Admission {
+    Any,
+    Host,
+    Scope,
+}
+
+impl Walk {
+    /// A walk from `pages` and `sitemaps` on.
+    pub(super) fn new(config: &CrawlConfig, pages: &[Url], sitemaps: &[Url]) -> Self {
+        let mut frontier = Frontier::default();
+        for host in &config.hosts {
+            frontier.admit(&host.to_ascii_lowercase());
+        }
+        let pages = pages.iter().map(|url| (url, false));
+        for (url, is_sitemap) in pages.chain(sitemaps.iter().map(|url| (url, true))) {
+            if !frontier.knows(url.as_str()) {
+                let is_start = true;
+                frontier.push(&Discovery {
+                    is_start,
+                    is_sitemap,
+                    ..page(url, 0)
+                });
+            }
+        }
+        Self {
+            frontier,
+            scope: Scope::new(config),
+            config: config.clone(),
+        }
+    }
+
+    /// Takes over the links of a page.
+    pub(super) fn links(&mut self, at: &Discovery, links: &[Url], crawled: &mut Crawled) {
+        for url in links {
+            let link = page(url, at.depth.saturating_add(1));
+            self.offer(url, link, Admission::Scope, crawled);
+        }
+    }
+
+    /// Takes over what a sitemap names.
+    pub(super) fn sitemap(&mut self, at: &Discovery, sitemap: &Sitemap, crawled: &mut Crawled) {
+        let depth = if sitemap.is_index { at.depth + 1 } else { 0 };
+        if depth > MAX_SITEMAP_DEPTH {
+            skip(crawled, "beyond_depth");
+            return;
+        }
+        let urls = sitemap.urls.iter().filter_map(|text| Url::parse(text).ok());
+        let urls: Vec<Url> = urls
+            .filter_map(|url| normalized(url, &self.config.drop_params))
+            .collect();
+        for url in urls {
+            let is_sitemap = sitemap.is_index;
+            let link = Discovery {
+                is_sitemap,
+                ..page(&url, depth)
+            };
+            let admission = if sitemap.is_index {
+                Admission::Host
+            } else {
+                Admission::Scope
+            };
+            self.offer(&url, link, admission, crawled);
+        }
+    }
+
+    /// What a URL redirects to waits behind the others, as deep as it is itself.
+    pub(super) fn redirect(&mut self, at: &Discovery, url: Url, crawled: &mut Crawled) {
+        let Some(url) = normalized(url, &self.config.drop_params) else {
+            return skip(crawled, "redirected_away");
+        };
+        let redirects = at.redirects + 1;
+        if redirects > MAX_REDIRECTS {
+            return skip(crawled, "too_many_redirects");
+        }
+        let admission = match (at.is_start, self.config.hosts.is_empty()) {
+            (true, true) => Admission::Any,
+            (true, false) => Admission::Host,
+            (false, _) => Admission::Scope,
+        };
+        let target = Discovery {
+            url: url.as_str().into(),
+            redirects,
+            ..at.clone()
+        };
+        let is_known = self.offer(&url, target, admission, crawled);
+        skip(
+            crawled,
+            if is_known {
+                "redirected"
+            } else {
+                "redirected_away"
+            },
+        );
+    }
+
+    /// Puts a URL on the waiting list unless it is known or must not be followed. Whether it is known now.
+    fn offer(
+        &mut self,
+        url: &Url,
+        link: Discovery,
+        admission: Admission,
+        crawled: &mut Crawled,
+    ) -> bool {
+        if self.frontier.knows(&link.url) {
+            return true;
+        }
+        let of_host = self.frontier.of_host(url.host_str().unwrap_or_default());
+        let crawl = &self.config;
+        let is_admitted = match admission {
+            Admission::Any => true,
+            Admission::Host => of_host.is_some(),
+            Admission::Scope => of_host.is_some() && self.scope.admits(url),
+        };
+        if !is_admitted || (!link.is_sitemap && link.depth > crawl.depth) {
+            return false;
+        }
+        if self.frontier.len() >= crawl.max_pages {
+            skip(crawled, "beyond_max_pages");
+            return false;
+        }
+        if crawl
+            .max_host_pages
+            .is_some_and(|most| of_host.unwrap_or(0) >= most)
+        {
+            skip(crawled, "beyond_max_host_pages");
+            return false;
+        }
+        self.frontier.push(&link);
+        crawled.found.push(link);
+        true
+    }
+}
+
+fn page(url: &Url, depth: u16) -> Discovery {
+    Discovery {
+        url: url.as_str().into(),
+        is_start: false,
+        is_sitemap: false,
+        depth,
+        redirects: 0,
+    }
+}
+
+/// Counts a URL that gives no record.
+pub(super) fn skip(crawled: &mut Crawled, reason: &'static str) {
+    *crawled.skipped.entry(reason).or_default() += 1;
+}

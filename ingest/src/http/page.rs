@@ -1,0 +1,226 @@
+//! Requests of a crawl: every answer is looked at, and no redirect is followed.
+
+use bytes::Bytes;
+use reqwest::{
+    Response, StatusCode,
+    header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderValue, USER_AGENT},
+};
+
+use super::{Duration, Failure, Http, Ordering, Url, gzip, is_transient, redirect, transient};
+
+/// How much of a body is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// All of it; a larger one than `retry.max_body_bytes` is a failure.
+    Whole,
+    /// Its beginning of so many bytes.
+    Start(usize),
+    /// Nothing.
+    Nothing,
+}
+
+/// An answer that is final: success, redirect, or a refusal.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    /// Decompressed; empty for anything but a success whose body was wanted.
+    pub(crate) body: Bytes,
+    /// Where it redirects to.
+    pub(crate) redirect: Option<Url>,
+}
+
+impl Answer {
+    /// The value of a header; empty where there is none.
+    pub(crate) fn header(&self, name: &str) -> &str {
+        let value = self.headers.get(name).and_then(|v| v.to_str().ok());
+        value.unwrap_or_default()
+    }
+}
+
+impl Http {
+    /// One try of one request for a page; `wanted` looks at the head of a success.
+    ///
+    /// # Errors
+    /// A failure that may be gone at the next try, or one below HTTP.
+    pub(crate) async fn ask(
+        &self,
+        url: &Url,
+        accept: &'static str,
+        agent: &HeaderValue,
+        wanted: impl Fn(&HeaderMap) -> Wanted,
+    ) -> Result<Answer, Failure> {
+        let limit = self.limits.total_timeout_ms;
+        let answer = tokio::time::timeout(Duration::from_millis(limit), async {
+            let response = self.send_page(url, accept, agent).await?;
+            self.answer(url, response, wanted).await
+        });
+        answer.await.unwrap_or_else(|_| {
+            let what = format!("it took longer than `retry.total_timeout_ms` = {limit}");
+            Err(transient(url, what))
+        })
+    }
+
+    async fn send_page(
+        &self,
+        url: &Url,
+        accept: &'static str,
+        agent: &HeaderValue,
+    ) -> Result<Response, Failure> {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_static(accept));
+        headers.insert(USER_AGENT, agent.clone());
+        if url.origin() == self.origin {
+            headers.extend(self.headers.clone());
+        }
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let response = self.client.get(url.clone()).headers(headers).send().await;
+        response.map_err(|e| self.broken(url, e))
+    }
+
+    async fn answer(
+        &self,
+        url: &Url,
+        response: Response,
+        wanted: impl Fn(&HeaderMap) -> Wanted,
+    ) -> Result<Answer, Failure> {
+        let status = response.status();
+        if is_transient(status) {
+            return Err(self.refused(url, response).await);
+        }
+        let headers = response.headers().clone();
+        let body = match wanted(&headers) {
+            _ if !status.is_success() => Bytes::new(),
+            Wanted::Whole => self.whole(url, response).await?,
+            Wanted::Start(bytes) => self.start(url, response, bytes).await?,
+            Wanted::Nothing => Bytes::new(),
+        };
+        Ok(Answer {
+            redirect: redirect::target(url, status, &headers)?,
+            status,
+            headers,
+            body,
+        })
+    }
+
+    /// The first `bytes` of a body, decompressed.
+    async fn start(
+        &self,
+        url: &Url,
+        mut response: Response,
+        bytes: usize,
+    ) -> Result<Bytes, Failure> {
+        if response.headers().contains_key("content-encoding") {
+            let body = self.whole(url, response).await?;
+            return Ok(body.slice(..body.len().min(bytes)));
+        }
+        let mut body = Vec::new();
+        while body.len() < bytes {
+            match response.chunk().await {
+                Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+                Ok(None) => break,
+                Err(e) => return Err(self.broken(url, e)),
+            }
+        }
+        body.truncate(bytes);
+        Ok(body.into())
+    }
+}
+
+/// `body` as it is, or decompressed where it is a gzip file, to at most `max_bytes`.
+///
+/// # Errors
+/// Why it cannot be decompressed.
+pub(crate) fn unzipped(body: Bytes, max_bytes: u64) -> Result<Bytes, String> {
+    if !body.starts_with(&[0x1f, 0x8b]) {
+        return Ok(body);
+    }
+    match gzip::gunzip(&body, max_bytes) {
+        Ok(bytes) => Ok(bytes.into()),
+        Err(gzip::Error::Damaged(reason)) => Err(format!("it is a damaged gzip file: {reason}")),
+        Err(gzip::Error::Bomb(bytes)) => Err(format!("it inflates to more than {bytes} bytes")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use feedline_schemas::config::RetryConfig;
+
+    use super::*;
+    use crate::http::testing::{Scripted, Step, answer, context, gzip, ok, raw};
+
+    async fn ask(step: Step, wanted: Wanted) -> Result<Answer, String> {
+        let server = Scripted::start([step]).await;
+        let limits = RetryConfig {
+            max_body_bytes: feedline_schemas::units::ByteSize::new(100),
+            ..RetryConfig::default()
+        };
+        let http = Http::new(&server.url, &BTreeMap::new(), &limits, &context()).unwrap();
+        let agent = HeaderValue::from_static("robot");
+        let asked = http.ask(&server.url, "text/html", &agent, |_| wanted).await;
+        assert!(server.heads()[0].contains("user-agent: robot\r\n"));
+        asked.map_err(|failure| failure.error.to_string())
+    }
+
+    #[tokio::test]
+    async fn redirects_and_refusals_are_answers() {
+        let moved = ask(answer("301 Moved\r\nLocation: /b", "x"), Wanted::Whole)
+            .await
+            .unwrap();
+        assert!(moved.redirect.unwrap().path() == "/b" && moved.body.is_empty());
+        let absent = ask(answer("404 Not Found", "x"), Wanted::Whole)
+            .await
+            .unwrap();
+        assert_eq!((absent.status.as_u16(), absent.redirect), (404, None));
+        assert!(
+            ask(answer("503 Oops", ""), Wanted::Whole)
+                .await
+                .unwrap_err()
+                .contains("503")
+        );
+    }
+
+    #[tokio::test]
+    async fn no_more_of_a_body_is_read_than_wanted() {
+        let body =
+            |wanted| async move { ask(ok(&"x".repeat(90)), wanted).await.unwrap().body.len() };
+        assert_eq!(body(Wanted::Whole).await, 90);
+        assert_eq!(body(Wanted::Start(7)).await, 7);
+        assert_eq!(body(Wanted::Nothing).await, 0);
+        assert!(
+            ask(ok(&"x".repeat(101)), Wanted::Whole)
+                .await
+                .unwrap_err()
+                .contains("max_body_bytes")
+        );
+        assert_eq!(
+            ask(ok(&"x".repeat(101)), Wanted::Start(99))
+                .await
+                .unwrap()
+                .body
+                .len(),
+            99
+        );
+        let zipped = raw("200 OK\r\nContent-Encoding: gzip", &gzip(b"twelve bytes"));
+        assert_eq!(ask(zipped, Wanted::Start(6)).await.unwrap().body, "twelve");
+    }
+
+    #[test]
+    fn gzip_files_are_told_by_their_first_bytes() {
+        assert_eq!(unzipped("plain".into(), 9), Ok("plain".into()));
+        assert_eq!(unzipped(gzip(b"packed").into(), 9), Ok("packed".into()));
+        assert!(
+            unzipped(gzip(b"packed").into(), 3)
+                .unwrap_err()
+                .contains("more than 3 bytes")
+        );
+        assert!(
+            unzipped(gzip(b"packed")[..9].to_vec().into(), 9)
+                .unwrap_err()
+                .contains("damaged")
+        );
+    }
+}
