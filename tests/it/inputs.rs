@@ -97,7 +97,11 @@ fn a_transformer_learns_a_text_by_its_characters() {
 }
 
 /// The pieces of documents in the rows of a pass over a split, as counts of (id, its position in the document).
-fn pieces(dataset: &Store, split: Split, tokens: TokensConfig) -> BTreeMap<(u32, u32), u64> {
+pub(crate) fn pieces(
+    dataset: &Store,
+    split: Split,
+    tokens: TokensConfig,
+) -> BTreeMap<(u32, u32), u64> {
     let config = LoaderConfig {
         tokens: Some(tokens),
         ..LoaderConfig::new(split, Seed::new(1), 8)

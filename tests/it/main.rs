@@ -9,6 +9,7 @@
 mod deferred;
 mod inputs;
 mod kills;
+mod pages;
 mod pictures;
 mod python;
 mod quickstart;
