@@ -95,6 +95,11 @@ async fn apart<T: Send + 'static>(
 }
 
 fn contents(page: &Unread) -> Result<Contents, Fault> {
+    let (bytes, most) = (page.bytes.len() as u64, page.rules.page.max_bytes.bytes());
+    if bytes > most {
+        let detail = format!("it is of {bytes} bytes, more than `page.max_bytes` = {most}");
+        return Err(("too_large", detail));
+    }
     let text = charset::decode(&page.bytes, &page.content_type);
     let essence = page
         .content_type
@@ -258,6 +263,8 @@ pub(super) fn squeezed(text: &str) -> String {
 mod tests {
     use std::fmt::Write;
 
+    use feedline_schemas::units::ByteSize;
+
     use super::*;
 
     fn page(text: &str) -> Unread {
@@ -267,6 +274,10 @@ mod tests {
             content_type: "text/html".into(),
             robots: String::new(),
             rules: Arc::new(Rules {
+                page: PageConfig {
+                    max_bytes: ByteSize::mib(64),
+                    ..PageConfig::default()
+                },
                 links: true,
                 nofollow: true,
                 ..Rules::default()
@@ -346,6 +357,25 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[tokio::test]
+    async fn a_page_beyond_its_limit_is_refused_before_it_is_read() {
+        let small = Rules {
+            page: PageConfig {
+                max_bytes: ByteSize::new(3),
+                ..PageConfig::default()
+            },
+            ..Rules::default()
+        };
+        let sized = |text: &str| Unread {
+            rules: Arc::new(small.clone()),
+            ..page(text)
+        };
+        assert_eq!(read(sized("<p>")).await.unwrap().skipped, Some("no_text"));
+        let (reason, detail) = read(sized("<p>x")).await.unwrap_err();
+        assert_eq!(reason, "too_large");
+        assert!(detail.contains("`page.max_bytes` = 3"), "{detail}");
     }
 
     #[test]

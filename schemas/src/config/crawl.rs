@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::units::ByteSize;
+
 /// `[source.crawl]`: which pages are fetched, and how politely.
 ///
 /// Pages are fetched breadth first, links in the order of the document, each URL once. A URL is compared without its
@@ -86,7 +88,7 @@ impl CrawlConfig {
 }
 
 /// `[source.page]`: what becomes of a page.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PageConfig {
     /// `article` (default), `rows` or `tables`.
@@ -101,6 +103,21 @@ pub struct PageConfig {
     /// its attribute, and `@name` for an attribute of the row itself; `href` and `src` become whole URLs.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub columns: BTreeMap<String, String>,
+    /// Largest page, decompressed; a larger one becomes a reject. Default 4 MiB: a page takes up to 40 times its size of
+    /// memory while it is read, and four are read at a time.
+    pub max_bytes: ByteSize,
+}
+
+impl Default for PageConfig {
+    fn default() -> Self {
+        Self {
+            extract: PageExtract::default(),
+            land: Vec::new(),
+            rows: None,
+            columns: BTreeMap::new(),
+            max_bytes: ByteSize::mib(4),
+        }
+    }
 }
 
 impl PageConfig {
