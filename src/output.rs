@@ -7,7 +7,9 @@ use std::{
 };
 
 use feedline_schemas::{
-    manifest::{Layout, Manifest, NearDupCounts, RedactedCounts, TargetKind, TokenType},
+    manifest::{
+        JoinCounts, Layout, Manifest, NearDupCounts, RedactedCounts, TargetKind, TokenType,
+    },
     report::{
         DatasetReport, EvalReport, IngestReport, RunReport, SourceReport, TrainReport, VerifyReport,
     },
@@ -166,6 +168,22 @@ fn write_filtered(
     }
 }
 
+fn write_joins(joins: &[JoinCounts], out: &mut String) -> fmt::Result {
+    for join in joins {
+        let JoinCounts {
+            source,
+            matched,
+            unmatched,
+            unused,
+        } = join;
+        let text = format!(
+            "`{source}`: {matched} rows matched, {unmatched} did not; {unused} of its rows unused"
+        );
+        line(out, "joined", text)?;
+    }
+    Ok(())
+}
+
 impl Text for DatasetReport {
     fn write(&self, out: &mut String) -> fmt::Result {
         writeln!(
@@ -192,6 +210,7 @@ impl Text for DatasetReport {
             self.redacted.as_ref(),
             out,
         )?;
+        write_joins(&self.joins, out)?;
         line(
             out,
             "split",
@@ -384,6 +403,7 @@ impl Text for Inspection {
             counts.redacted.as_ref(),
             out,
         )?;
+        write_joins(&counts.joins, out)?;
         for split in splits {
             let blocks: usize = split.shards.iter().map(|s| s.blocks.len()).sum();
             let bytes = split.shards.iter().map(|s| s.bytes).sum();

@@ -27,6 +27,7 @@ use crate::{
     columns::{self, DatasetSpec},
     document,
     fit::{fit, fit_payload},
+    join,
     landing::Landed,
     manifest::{publish, put_tables, put_transform, up_to_date},
     meter::Meter,
@@ -40,7 +41,7 @@ use crate::{
     transform::Characters,
     typing::reason,
 };
-use sources::{chosen, frozen, input_hash, landed};
+use sources::{chosen, frozen, input_hash, joined, landed};
 use tokenizer::TokenizerFile;
 use write::Fitted;
 
@@ -68,13 +69,18 @@ pub async fn build(config: &PipelineConfig, context: &Context) -> Result<Dataset
     let foreign = chosen.iter().any(|s| s.url.starts_with("http"));
     let sources = landed(&context.root, chosen).await?;
     let frozen = landed(&context.root, against).await?;
-    let merged = columns::merge(
+    let joined = landed(&context.root, joined(dataset, &config.source)?).await?;
+    let mut merged = columns::merge(
         sources
             .iter()
             .flat_map(|s| &s.generations)
             .map(|g| &g.schema),
     );
-    let mut spec = columns::resolve(dataset, &merged)?;
+    let joins = join::resolve(dataset, &mut merged, &joined)?;
+    let mut spec = DatasetSpec {
+        joins,
+        ..columns::resolve(dataset, &merged)?
+    };
     near_dup::check_frozen(spec.near_dup.as_ref(), &frozen)?;
     let tokens = tokenizer::resolve(dataset)?;
     let given = match tokens
@@ -93,13 +99,13 @@ pub async fn build(config: &PipelineConfig, context: &Context) -> Result<Dataset
             &config.pipeline.name,
             &spec.config,
             given.as_ref().map(|given| given.tokenizer.hash()),
-            &sources,
-            &frozen,
+            [&sources, &joined, &frozen],
         ),
         store: context.root.child("dataset"),
         names: sources.iter().map(|s| s.reference.name.clone()).collect(),
         rows: sources.iter().map(Landed::rows).sum(),
         sources,
+        joined,
         frozen,
         spec,
         tokens,
@@ -123,6 +129,8 @@ struct Build<'a> {
     /// Sources by the index in an origin.
     names: Vec<Name>,
     sources: Vec<Landed>,
+    /// Sources that are joined on.
+    joined: Vec<Landed>,
     /// Sources that nothing may be nearly a copy of.
     frozen: Vec<Landed>,
     /// Rows landed.
@@ -144,7 +152,9 @@ impl Build<'_> {
             &scratch.path("spill"),
             self.spec.inputs.len() + 1,
             self.payload_bytes(),
+            self.joined_bytes(),
         )?;
+        let joins = join::counted(&session, &self.sources, &self.spec.joins, self.rows).await?;
         let near_dup = self.near_dup(&scratch);
         let frame = plan::frame(&session, &self.sources, &self.spec, near_dup.as_ref()).await?;
         let kind = self.spec.config.kind;
@@ -203,6 +213,7 @@ impl Build<'_> {
             sources: self
                 .sources
                 .iter()
+                .chain(&self.joined)
                 .chain(&self.frozen)
                 .map(|s| s.reference.clone())
                 .collect(),
@@ -215,6 +226,7 @@ impl Build<'_> {
                 filtered: rejects.filtered(),
                 near_dup: frame.near_dup,
                 redacted,
+                joins,
                 train: rows[0],
                 validation: rows[1],
                 test: rows[2],
@@ -247,7 +259,7 @@ impl Build<'_> {
             "shards: verify landed files",
             self.rows,
         );
-        for source in self.sources.iter().chain(&self.frozen) {
+        for source in self.sources.iter().chain(&self.joined).chain(&self.frozen) {
             source.verify_files(|rows| meter.add(rows)).await?;
         }
         Ok(())
@@ -297,12 +309,15 @@ impl Build<'_> {
 
     /// About how many bytes a row's picture or text has; landed files are packed.
     fn payload_bytes(&self) -> Option<u64> {
-        const PACKED: u64 = 3;
-        let files = self.sources.iter().flat_map(Landed::files);
-        let bytes: u64 = files.map(|file| file.bytes).sum();
-        let each = bytes.saturating_mul(PACKED) / self.rows.max(1);
+        let bytes = unpacked(&self.sources).saturating_add(self.joined_bytes());
+        let each = bytes / self.rows.max(1);
         let carried = self.spec.near_dup.as_ref().and_then(NearDup::carried);
         (self.spec.payload.is_some() || carried.is_some()).then_some(each)
+    }
+
+    /// About how many bytes the sources have that are joined on.
+    fn joined_bytes(&self) -> u64 {
+        unpacked(&self.joined)
     }
 
     /// Rows that were neither dropped nor set aside. Each document that is cut has one training part.
@@ -480,6 +495,7 @@ impl Build<'_> {
             filtered: counts.filtered.clone(),
             near_dup: counts.near_dup,
             redacted: counts.redacted,
+            joins: counts.joins.clone(),
             train: counts.train,
             validation: counts.validation,
             test: counts.test,
@@ -491,6 +507,14 @@ impl Build<'_> {
             url: self.store.url(),
         }
     }
+}
+
+/// About how many bytes sources take in memory; landed files are packed.
+fn unpacked(sources: &[Landed]) -> u64 {
+    const PACKED: u64 = 3;
+    let files = sources.iter().flat_map(Landed::files);
+    let bytes: u64 = files.map(|file| file.bytes).sum();
+    bytes.saturating_mul(PACKED)
 }
 
 fn target_kind(artefact: &TransformArtefact) -> TargetKind {

@@ -12,6 +12,7 @@ use feedline_schemas::{
 use crate::{
     Error, document,
     fit::{FitSpec, TargetSpec},
+    join::Join,
     near_dup::{self, NearDup},
     payload::{self, Payload},
 };
@@ -72,6 +73,8 @@ pub(crate) struct DatasetSpec {
     pub(crate) payload: Option<Payload>,
     /// How near-duplicates are told, where they are looked for.
     pub(crate) near_dup: Option<NearDup>,
+    /// What is put beside the landed rows first.
+    pub(crate) joins: Vec<Join>,
     pub(crate) inputs: Vec<Input>,
     pub(crate) target: Option<TargetSpec>,
     pub(crate) steps: Vec<StepConfig>,
@@ -128,7 +131,7 @@ fn widest(a: ColumnType, b: ColumnType) -> ColumnType {
     }
 }
 
-/// Resolves `config` against the landed columns.
+/// Resolves `config` against the landed columns, those that joins bring included.
 pub(crate) fn resolve(
     config: &DatasetConfig,
     columns: &[MergedColumn],
@@ -150,6 +153,7 @@ pub(crate) fn resolve(
     Ok(DatasetSpec {
         payload,
         near_dup,
+        joins: Vec::new(),
         inputs: inputs_found,
         target,
         steps,

@@ -27,7 +27,7 @@ use crate::{
     columns::{DatasetSpec, system},
     content::{Cells, ContentHash, HASH_BYTES},
     document::{self, Quality},
-    functions,
+    functions, join,
     landing::{Generation, Landed},
     near_dup::{self, NearDup},
     payload::{Part, Payload, PayloadKind, Picture, Text},
@@ -92,14 +92,19 @@ impl TrainSplit {
 }
 
 /// An engine session that spills to `spill` and reads the landing zone; its frames have about `columns` columns, and a
-/// payload of `payload_bytes`.
+/// payload of `payload_bytes`. What is joined on has `joined_bytes`.
 pub(crate) fn session(
     context: &Context,
     spill: &Path,
     columns: usize,
     payload_bytes: Option<u64>,
+    joined_bytes: u64,
 ) -> Result<SessionContext, Error> {
-    let partitions = context.partitions.max(1);
+    // A hash join holds one side in memory, one that sorts neither; with one partition the engine only knows the first.
+    let sorts = context
+        .memory_bytes
+        .is_some_and(|bytes| joined_bytes >= bytes / 8);
+    let partitions = context.partitions.max(if sorts { 2 } else { 1 });
     let mut config = SessionConfig::new()
         .with_target_partitions(partitions)
         .with_collect_statistics(false);
@@ -110,6 +115,7 @@ pub(crate) fn session(
         let rows = PAYLOAD_BATCH / bytes.max(1);
         config = config.with_batch_size(clamped(rows));
     }
+    config.options_mut().optimizer.prefer_hash_join = !sorts;
     let mut runtime = RuntimeEnvBuilder::new().with_disk_manager_builder(disk);
     if let Some(bytes) = context.memory_bytes {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -156,12 +162,15 @@ pub(crate) async fn frame(
     let mut all: Option<DataFrame> = None;
     for (index, source) in sources.iter().enumerate() {
         for generation in &source.generations {
+            let schema = join::extended(&generation.schema, &spec.joins);
             let reading = Reading {
-                schema: &generation.schema,
+                schema: &schema,
                 spec,
                 missing: Missing::new(&spec.config.null_values, &spec.config.missing_values),
             };
-            let rows = reading.prepared(read(session, source, generation)?)?;
+            let rows = read(session, source, generation)?;
+            let rows = join::beside(session, rows, &generation.schema, &spec.joins)?;
+            let rows = reading.prepared(rows)?;
             let rows = rows.select(reading.columns(index as u64))?;
             all = Some(match all {
                 Some(above) => above.union(rows)?,
@@ -298,7 +307,7 @@ fn first_of_each_content(rows: DataFrame) -> Result<DataFrame, Error> {
         .select(names)?)
 }
 
-fn read(
+pub(crate) fn read(
     session: &SessionContext,
     source: &Landed,
     generation: &Generation,
@@ -332,7 +341,7 @@ pub(crate) fn landed_schema(schema: &RecordSchema) -> Schema {
     Schema::new(system.into_iter().chain(own).collect::<Vec<_>>())
 }
 
-fn landed_type(column: ColumnType) -> DataType {
+pub(crate) fn landed_type(column: ColumnType) -> DataType {
     match column {
         ColumnType::Bool => DataType::Boolean,
         ColumnType::Int64 => DataType::Int64,
@@ -462,18 +471,27 @@ impl Reading<'_> {
             };
             (payload.column.clone(), judged)
         });
-        let columns: Vec<(String, Judged)> = payload.chain(target).chain(numbers).collect();
+        let partners = self.spec.joins.iter().filter_map(join::Join::judged);
+        let landed = payload.chain(target).chain(numbers);
+        let landed = landed.map(|(name, judged)| {
+            let cell = self.landed(&name);
+            (name, judged, cell)
+        });
+        let (mut columns, mut arguments) = (Vec::new(), Vec::new());
+        for (name, judged, cell) in partners.chain(landed) {
+            columns.push((name, judged));
+            arguments.push(cell);
+        }
         if columns.is_empty() {
             return lit(ScalarValue::Utf8(None));
         }
-        let arguments = columns.iter().map(|(name, _)| self.landed(name)).collect();
         let missing = self.missing.clone();
         Judge { columns, missing }.over(arguments)
     }
 }
 
 /// A column of a schema version; nulls where that lacks it.
-fn landed(schema: &RecordSchema, name: &str) -> Expr {
+pub(crate) fn landed(schema: &RecordSchema, name: &str) -> Expr {
     match schema.columns.iter().any(|column| column.name == name) {
         true => ident(name),
         false => lit(ScalarValue::Utf8(None)),

@@ -18,7 +18,7 @@ use futures::TryStreamExt;
 use serde::Serialize;
 
 use crate::{
-    Error, near_dup,
+    Error, join, near_dup,
     scan::{ParquetFiles, ScanFile},
     scratch::ScratchFile,
     text::quality,
@@ -153,7 +153,12 @@ impl Rejects {
 
 /// Whether a reason is a choice of the configuration, not a fault of the row.
 fn is_choice(reason: &str) -> bool {
-    [near_dup::reason::COPY, near_dup::reason::FROZEN].contains(&reason)
+    [
+        near_dup::reason::COPY,
+        near_dup::reason::FROZEN,
+        join::reason::DROPPED,
+    ]
+    .contains(&reason)
         || reason.starts_with(quality::REASON)
 }
 

@@ -205,6 +205,8 @@ pub(crate) enum Judged {
     DecodedPicture,
     /// Document.
     Document,
+    /// Key of a row that found no partner, which is set aside for this reason.
+    Unmatched(&'static str),
 }
 
 /// The first thing that makes a row unusable, as JSON of [`Reason`]; null for a good row.
@@ -253,6 +255,13 @@ impl Judge {
             Judged::Picture => faults.extend(payload::picture_faults(column)),
             Judged::DecodedPicture => faults.extend(payload::missing_pictures(column)),
             Judged::Document => faults.extend(payload::document_faults(column)),
+            Judged::Unmatched(reason) => {
+                let keys = column.as_string::<i32>().iter().enumerate();
+                faults.extend(keys.filter_map(|(row, key)| {
+                    let shown = key?.chars().take(SHOWN).collect();
+                    Some((row, reason, shown))
+                }));
+            }
             Judged::ClassTarget => {
                 let classes = Category(self.missing.clone()).read(column)?;
                 let missing = (0..column.len()).filter(|row| classes.is_null(*row));

@@ -187,6 +187,23 @@ pub struct DatasetCounts {
     /// Personal data that was replaced in the documents that were kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redacted: Option<RedactedCounts>,
+    /// What each join found, in the order of the configuration.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub joins: Vec<JoinCounts>,
+}
+
+/// What a join found, before copies were dropped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JoinCounts {
+    /// The source that was joined on.
+    pub source: Name,
+    /// Rows of the dataset that found a row of it.
+    pub matched: u64,
+    /// Rows of the dataset that found none.
+    pub unmatched: u64,
+    /// Rows of the source that no row of the dataset asked for.
+    pub unused: u64,
 }
 
 /// Personal data that was replaced.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     checkpoint::WorstSample,
-    manifest::{NearDupCounts, RedactedCounts, TokenCounts},
+    manifest::{JoinCounts, NearDupCounts, RedactedCounts, TokenCounts},
 };
 
 /// Report of `run`: sections that did not run are absent.
@@ -107,6 +107,9 @@ pub struct DatasetReport {
     /// Personal data that was replaced in the documents that were kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redacted: Option<RedactedCounts>,
+    /// What each join found.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub joins: Vec<JoinCounts>,
     /// Training rows.
     pub train: u64,
     /// Validation rows.

@@ -8,7 +8,7 @@ use feedline_schemas::{
 use feedline_storage::Store;
 use serde::Serialize;
 
-use crate::{Error, columns::nearest, landing::Landed, near_dup};
+use crate::{Error, columns::nearest, join, landing::Landed, near_dup};
 
 /// Raised when the same inputs give other shards than before, so that an older dataset is not taken for this one.
 const BUILD_VERSION: u32 = 1;
@@ -37,6 +37,21 @@ pub(super) fn frozen<'a>(
     listed("dataset.near_dup.against", against, sources)
 }
 
+/// The sources whose columns are put beside the rows of the dataset.
+pub(super) fn joined<'a>(
+    dataset: &DatasetConfig,
+    sources: &'a [SourceConfig],
+) -> Result<Vec<&'a SourceConfig>, Error> {
+    let names = join::sources(dataset);
+    if let Some(name) = names.iter().find(|name| dataset.sources.contains(name)) {
+        let reason = format!(
+            "`{name}` is in `dataset.join` too: its rows are rows, or stand beside some; remove it from one"
+        );
+        return Err(Error::config("dataset.sources", reason));
+    }
+    listed("dataset.join", &names, sources)
+}
+
 /// The sources a dataset is made of, in its order.
 pub(super) fn chosen<'a>(
     dataset: &DatasetConfig,
@@ -54,14 +69,16 @@ pub(super) fn chosen<'a>(
         .as_ref()
         .map_or(&[][..], |near| &near.against);
     let all: Vec<Name> = sources.iter().map(|s| s.name.clone()).collect();
-    let all_but_frozen: Vec<Name> = all.into_iter().filter(|n| !against.contains(n)).collect();
+    let joined = join::sources(dataset);
+    let is_own = |name: &Name| !against.contains(name) && !joined.contains(name);
+    let own: Vec<Name> = all.into_iter().filter(is_own).collect();
     let wanted = if dataset.sources.is_empty() {
-        &all_but_frozen
+        &own
     } else {
         &dataset.sources
     };
     if wanted.is_empty() {
-        let reason = "every source of the pipeline is in `dataset.near_dup.against`, so nothing is left to build from";
+        let reason = "every source of the pipeline is in `dataset.near_dup.against` or `dataset.join`, so nothing is left to build from";
         return Err(Error::config(KEY, reason));
     }
     if let Some(near) = &dataset.near_dup {
@@ -103,8 +120,7 @@ pub(super) fn input_hash(
     dataset: &Name,
     config: &DatasetConfig,
     tokenizer: Option<Hash128>,
-    sources: &[Landed],
-    frozen: &[Landed],
+    [sources, joined, frozen]: [&[Landed]; 3],
 ) -> Hash128 {
     #[derive(Serialize)]
     struct Inputs<'a> {
@@ -112,6 +128,8 @@ pub(super) fn input_hash(
         dataset: &'a Name,
         config: &'a DatasetConfig,
         sources: Vec<&'a SourceReference>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        joined: Vec<&'a SourceReference>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         frozen: Vec<&'a SourceReference>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -125,6 +143,7 @@ pub(super) fn input_hash(
         dataset,
         config,
         sources: references(sources),
+        joined: references(joined),
         frozen: references(frozen),
         tokenizer,
     };

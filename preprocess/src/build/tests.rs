@@ -603,6 +603,7 @@ async fn a_key_in_two_splits_is_found_by_the_audit_and_by_verify() {
         input_hash: Hash128::new(0),
         store: dataset.clone(),
         names: vec![],
+        joined: Vec::new(),
         frozen: Vec::new(),
         sources: vec![],
         rows: 0,

@@ -24,7 +24,7 @@ async fn audited(documents: &[(&str, Split)]) -> Result<(), Error> {
     let spec = columns::resolve(&config, &[landed]).unwrap();
     let (context, folder) = context(&Store::memory(), 2);
     let scratch = Scratch::claim(folder.path()).unwrap();
-    let session = plan::session(&context, &scratch.path("spill"), 1, None).unwrap();
+    let session = plan::session(&context, &scratch.path("spill"), 1, None, 0).unwrap();
     let count = documents.len() as u64;
     let hashes = (0..count).map(|i| u128::from(i).to_be_bytes());
     let columns: Vec<(&str, ArrayRef)> = vec![

@@ -3,7 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{StoredPictureConfig, document::DocumentConfig, near_dup::NearDupConfig};
+use super::{
+    StoredPictureConfig, document::DocumentConfig, join::JoinConfig, near_dup::NearDupConfig,
+};
 use crate::{
     ids::{Name, Seed},
     transform::CategoryEncoding,
@@ -27,8 +29,11 @@ pub struct DatasetConfig {
     /// `tokens`: how documents become token ids, and those rows. Default: a tokenizer is learnt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<TokensConfig>,
-    /// Sources whose rows are put under one another. Default: all sources of the pipeline.
+    /// Sources whose rows are put under one another. Default: all sources of the pipeline that nothing else names.
     pub sources: Vec<Name>,
+    /// Sources whose columns are put beside the rows that have their keys, such as labels from a table. Default none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub join: Vec<JoinConfig>,
     /// Column to predict. Absent: shards without a target.
     pub target: Option<String>,
     /// `regression` (default) or `classification`.

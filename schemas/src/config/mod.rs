@@ -10,6 +10,7 @@ mod device;
 mod document;
 mod guard;
 mod init;
+mod join;
 mod load;
 mod lora;
 mod loss;
@@ -39,6 +40,7 @@ pub use self::{
     document::{DocumentConfig, PersonalData, QualityConfig},
     guard::{GuardConfig, NotFinitePolicy},
     init::InitConfig,
+    join::{JoinConfig, KeyMatch, Unmatched},
     load::{ConfigError, Loaded, Override, load},
     lora::LoraConfig,
     loss::{ClassWeightRule, ClassWeights, LossConfig, LossKind},
