@@ -168,6 +168,14 @@ fn name(kind: BatchKind) -> String {
     match kind {
         BatchKind::Rows { features } => format!("rows of {features} f32"),
         BatchKind::Pictures { height, width } => format!("pictures, {height} x {width} u8 RGB"),
+        BatchKind::Multi {
+            features,
+            height,
+            width,
+            length,
+        } => format!(
+            "rows of {features} f32, pictures of {height} x {width} u8 RGB, {length} token ids"
+        ),
         BatchKind::Tokens { length, packed } => {
             let packed = if packed { ", packed" } else { "" };
             format!("rows of {length} token ids{packed}")

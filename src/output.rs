@@ -229,6 +229,10 @@ impl Text for DatasetReport {
                 ),
             )?;
         }
+        if let Some(cut) = self.cut.filter(|cut| cut.rows > 0) {
+            let text = format!("{} tokens, off the ends of {} texts", cut.tokens, cut.rows);
+            line(out, "cut off", text)?;
+        }
         line(
             out,
             "shards",
@@ -430,12 +434,38 @@ fn layout_text(layout: &Layout) -> String {
         }
         Layout::Pictures { target } => format!("encoded pictures, {}", target_text(*target)),
         Layout::Tokens { id, vocabulary } => {
-            let bits = match id {
-                TokenType::U16 => 16,
-                TokenType::U32 => 32,
-            };
+            let bits = id_bits(*id);
             format!("documents as {bits}-bit ids of {vocabulary} tokens")
         }
+        Layout::Multi {
+            features,
+            pictures,
+            tokens,
+            target,
+        } => {
+            let mut parts = Vec::new();
+            if *features > 0 {
+                parts.push(format!("{features} features (f32)"));
+            }
+            if *pictures {
+                parts.push("an encoded picture".to_owned());
+            }
+            if let Some(tokens) = tokens {
+                let (bits, length) = (id_bits(tokens.id), tokens.length);
+                let vocabulary = tokens.vocabulary;
+                parts.push(format!(
+                    "up to {length} {bits}-bit ids of {vocabulary} tokens"
+                ));
+            }
+            format!("{}, {}", parts.join(", "), target_text(*target))
+        }
+    }
+}
+
+fn id_bits(id: TokenType) -> u32 {
+    match id {
+        TokenType::U16 => 16,
+        TokenType::U32 => 32,
     }
 }
 

@@ -7,7 +7,7 @@ use feedline_schemas::{loader_state::LoaderState, manifest::TargetKind};
 use crate::{
     BatchKind,
     fill::Filled,
-    kind::{DATA, POSITIONS, SEGMENTS, TARGET},
+    kind::{DATA, IDS, LENGTHS, PIXELS, POSITIONS, SEGMENTS, TARGET},
     mixing::Mixing,
     picture::{Mix, soft_label},
     ring::{Lease, Ring},
@@ -138,25 +138,28 @@ impl Batch {
     #[must_use]
     pub fn features(&self) -> usize {
         match self.kind {
-            BatchKind::Rows { features } => features,
+            BatchKind::Rows { features } | BatchKind::Multi { features, .. } => features,
             BatchKind::Pictures { .. } | BatchKind::Tokens { .. } => 0,
         }
     }
 
-    /// Features, `[rows, features]` row-major; empty for other kinds.
+    /// Features, `[rows, features]` row-major; empty for rows without.
     #[must_use]
     pub fn x(&self) -> &[f32] {
         match self.kind {
-            BatchKind::Rows { .. } => bytemuck::cast_slice(self.column(DATA)),
+            BatchKind::Rows { .. } | BatchKind::Multi { .. } => {
+                bytemuck::cast_slice(self.column(DATA))
+            }
             BatchKind::Pictures { .. } | BatchKind::Tokens { .. } => &[],
         }
     }
 
-    /// Pixels, u8 RGB `[rows, height, width, 3]`; empty for other kinds. Mixed already, unless that is the caller's part.
+    /// Pixels, u8 RGB `[rows, height, width, 3]`; empty for rows without. Mixed already, unless that is the caller's part.
     #[must_use]
     pub fn pixels(&self) -> &[u8] {
         match self.kind {
             BatchKind::Pictures { .. } => self.column(DATA),
+            BatchKind::Multi { .. } => self.column(PIXELS),
             BatchKind::Rows { .. } | BatchKind::Tokens { .. } => &[],
         }
     }
@@ -168,6 +171,7 @@ impl Batch {
     pub fn held_pixels(&self) -> &[u8] {
         match self.kind {
             BatchKind::Pictures { .. } => self.part(DATA, 0..self.held),
+            BatchKind::Multi { .. } => self.part(PIXELS, 0..self.held),
             BatchKind::Rows { .. } | BatchKind::Tokens { .. } => &[],
         }
     }
@@ -224,12 +228,23 @@ impl Batch {
         }
     }
 
-    /// Token ids, `[rows, length]`; empty for other kinds. What a document leaves free holds the padding id.
+    /// Token ids, `[rows, length]`; empty for rows without. What a document leaves free holds the padding id.
     #[must_use]
     pub fn tokens(&self) -> &[u32] {
         match self.kind {
             BatchKind::Tokens { .. } => bytemuck::cast_slice(self.column(DATA)),
+            BatchKind::Multi { .. } => bytemuck::cast_slice(self.column(IDS)),
             BatchKind::Rows { .. } | BatchKind::Pictures { .. } => &[],
+        }
+    }
+
+    /// For rows of several parts, how many ids of each are its text's, `[rows]`; what follows them is padding. Empty for
+    /// other kinds.
+    #[must_use]
+    pub fn lengths(&self) -> &[u32] {
+        match self.kind {
+            BatchKind::Multi { .. } => bytemuck::cast_slice(self.column(LENGTHS)),
+            _ => &[],
         }
     }
 
@@ -258,7 +273,9 @@ impl Batch {
     pub fn y(&self) -> Target<'_> {
         self.as_target(match self.kind {
             BatchKind::Tokens { .. } => &[],
-            BatchKind::Rows { .. } | BatchKind::Pictures { .. } => self.column(TARGET),
+            BatchKind::Rows { .. } | BatchKind::Pictures { .. } | BatchKind::Multi { .. } => {
+                self.column(TARGET)
+            }
         })
     }
 

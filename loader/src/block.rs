@@ -9,7 +9,7 @@ use arrow::{
     ipc::{self, MetadataVersion, reader::FileDecoder},
 };
 use bytes::Bytes;
-use feedline_schemas::manifest::{Block, Layout, TargetKind, TokenType};
+use feedline_schemas::manifest::{Block, Layout, RowTokens, TargetKind, TokenType};
 
 use crate::{guard::catching, input::columns::ShardColumns};
 
@@ -20,6 +20,7 @@ pub(crate) enum BlockRows {
     Dense(DenseRows),
     Pictures(PictureRows),
     Tokens(TokenRows),
+    Multi(MultiRows),
 }
 
 /// Rows of numbers.
@@ -61,6 +62,25 @@ pub(crate) struct TokenRows {
     pub(crate) ids: TokenIds,
     /// `[rows + 1]`, from 0: document `i` is `ids[offsets[i]..offsets[i + 1]]`.
     pub(crate) offsets: ScalarBuffer<i32>,
+    /// `[rows]`.
+    pub(crate) keys: ScalarBuffer<u64>,
+    /// `[rows]`.
+    pub(crate) origins: ScalarBuffer<u64>,
+    /// Rows that must not be used, in order.
+    pub(crate) bad: Vec<BadRow>,
+}
+
+/// Rows of several parts.
+#[derive(Clone, Debug)]
+pub(crate) struct MultiRows {
+    /// `[rows, features]`, row-major; empty without features.
+    pub(crate) x: ScalarBuffer<f32>,
+    /// The pictures' files and where each lies among them.
+    pub(crate) pictures: Option<(Buffer, Spans)>,
+    /// The ids of all texts, and `[rows + 1]` where each begins and ends.
+    pub(crate) tokens: Option<(TokenIds, ScalarBuffer<i32>)>,
+    /// `[rows]`.
+    pub(crate) y: BlockTarget,
     /// `[rows]`.
     pub(crate) keys: ScalarBuffer<u64>,
     /// `[rows]`.
@@ -116,6 +136,7 @@ impl BlockRows {
             Self::Dense(rows) => &rows.keys,
             Self::Pictures(rows) => &rows.keys,
             Self::Tokens(rows) => &rows.keys,
+            Self::Multi(rows) => &rows.keys,
         }
     }
 
@@ -125,13 +146,16 @@ impl BlockRows {
             Self::Dense(rows) => &rows.origins,
             Self::Pictures(rows) => &rows.origins,
             Self::Tokens(rows) => &rows.origins,
+            Self::Multi(rows) => &rows.origins,
         }
     }
 
     /// `[rows]`: class of every row; empty where targets are something else.
     pub(crate) fn classes(&self) -> &[i32] {
         match self {
-            Self::Dense(DenseRows { y, .. }) | Self::Pictures(PictureRows { y, .. }) => match y {
+            Self::Dense(DenseRows { y, .. })
+            | Self::Pictures(PictureRows { y, .. })
+            | Self::Multi(MultiRows { y, .. }) => match y {
                 BlockTarget::Classification(y) => y,
                 BlockTarget::None | BlockTarget::Regression(_) => &[],
             },
@@ -145,6 +169,7 @@ impl BlockRows {
             Self::Dense(rows) => &rows.bad,
             Self::Pictures(rows) => &rows.bad,
             Self::Tokens(rows) => &rows.bad,
+            Self::Multi(rows) => &rows.bad,
         }
     }
 
@@ -154,6 +179,7 @@ impl BlockRows {
             Self::Dense(rows) => (&mut rows.keys, &mut rows.origins),
             Self::Pictures(rows) => (&mut rows.keys, &mut rows.origins),
             Self::Tokens(rows) => (&mut rows.keys, &mut rows.origins),
+            Self::Multi(rows) => (&mut rows.keys, &mut rows.origins),
         };
         if let Some(new_keys) = new_keys {
             *keys = new_keys.into();
@@ -167,6 +193,19 @@ impl BlockRows {
             Self::Dense(rows) => rows.bad = bad,
             Self::Pictures(rows) => rows.bad = bad,
             Self::Tokens(rows) => rows.bad = bad,
+            Self::Multi(rows) => rows.bad = bad,
+        }
+    }
+
+    /// The picture's file at `row`, as it was stored, where rows have pictures.
+    pub(crate) fn picture(&self, row: usize) -> Option<&[u8]> {
+        match self {
+            Self::Pictures(rows) => Some(rows.picture(row)),
+            Self::Multi(rows) => {
+                let (bytes, spans) = rows.pictures.as_ref()?;
+                Some(&bytes[spans.range(row)])
+            }
+            Self::Dense(_) | Self::Tokens(_) => None,
         }
     }
 
@@ -246,6 +285,12 @@ pub(crate) fn decode(
         Layout::Dense { features, target } => reader.dense(features, target),
         Layout::Pictures { target } => reader.pictures(target),
         Layout::Tokens { id, vocabulary } => reader.tokens(id, vocabulary, block.tokens),
+        Layout::Multi {
+            features,
+            tokens,
+            target,
+            ..
+        } => reader.multi(features, tokens, target, block.tokens),
     }
 }
 
@@ -257,7 +302,17 @@ struct Columns<'a> {
 
 impl Columns<'_> {
     fn dense(&self, features: u32, target: TargetKind) -> Result<BlockRows, String> {
-        let list = self.column(self.columns.payload)?.as_fixed_size_list();
+        Ok(BlockRows::Dense(DenseRows {
+            x: self.vectors(self.columns.payload, features)?,
+            y: self.target(target)?,
+            keys: self.numbers(self.columns.key)?,
+            origins: self.numbers(self.columns.origin)?,
+            bad: Vec::new(),
+        }))
+    }
+
+    fn vectors(&self, column: usize, features: u32) -> Result<ScalarBuffer<f32>, String> {
+        let list = self.column(column)?.as_fixed_size_list();
         let x = without_nulls(list.values(), "x")?.as_primitive::<Float32Type>();
         let values = self.batch.num_rows() * features as usize;
         if x.len() < values {
@@ -266,27 +321,11 @@ impl Columns<'_> {
                 x.len()
             ));
         }
-        Ok(BlockRows::Dense(DenseRows {
-            x: x.values().slice(0, values),
-            y: self.target(target)?,
-            keys: self.numbers(self.columns.key)?,
-            origins: self.numbers(self.columns.origin)?,
-            bad: Vec::new(),
-        }))
+        Ok(x.values().slice(0, values))
     }
 
     fn pictures(&self, target: TargetKind) -> Result<BlockRows, String> {
-        let column = self.column(self.columns.payload)?;
-        let (bytes, spans) = match column.data_type() {
-            DataType::LargeBinary => {
-                let (offsets, bytes, _) = column.as_binary::<i64>().clone().into_parts();
-                (bytes, Spans::AdjacentLarge(offsets.into_inner()))
-            }
-            _ => {
-                let (offsets, bytes, _) = column.as_binary::<i32>().clone().into_parts();
-                (bytes, Spans::Adjacent(offsets.into_inner()))
-            }
-        };
+        let (bytes, spans) = self.files(self.columns.payload)?;
         Ok(BlockRows::Pictures(PictureRows {
             bytes,
             spans,
@@ -297,13 +336,85 @@ impl Columns<'_> {
         }))
     }
 
+    fn files(&self, column: usize) -> Result<(Buffer, Spans), String> {
+        let column = self.column(column)?;
+        Ok(match column.data_type() {
+            DataType::LargeBinary => {
+                let (offsets, bytes, _) = column.as_binary::<i64>().clone().into_parts();
+                (bytes, Spans::AdjacentLarge(offsets.into_inner()))
+            }
+            _ => {
+                let (offsets, bytes, _) = column.as_binary::<i32>().clone().into_parts();
+                (bytes, Spans::Adjacent(offsets.into_inner()))
+            }
+        })
+    }
+
     fn tokens(
         &self,
         id: TokenType,
         vocabulary: u32,
         tokens: Option<u64>,
     ) -> Result<BlockRows, String> {
-        let list = self.column(self.columns.payload)?.as_list::<i32>();
+        let (ids, offsets) = self.documents(self.columns.payload, id, vocabulary, tokens)?;
+        Ok(BlockRows::Tokens(TokenRows {
+            ids,
+            offsets,
+            keys: self.numbers(self.columns.key)?,
+            origins: self.numbers(self.columns.origin)?,
+            bad: Vec::new(),
+        }))
+    }
+
+    fn multi(
+        &self,
+        features: u32,
+        tokens: Option<RowTokens>,
+        target: TargetKind,
+        count: Option<u64>,
+    ) -> Result<BlockRows, String> {
+        let x = match self.columns.x {
+            Some(x) => self.vectors(x, features)?,
+            None => Vec::new().into(),
+        };
+        let pictures = self.columns.image.map(|image| self.files(image));
+        let tokens = match (tokens, self.columns.tokens) {
+            (Some(tokens), Some(column)) => {
+                let RowTokens {
+                    id,
+                    vocabulary,
+                    length,
+                } = tokens;
+                let (ids, offsets) = self.documents(column, id, vocabulary, count)?;
+                let longest = offsets.windows(2).map(|ends| span(ends[1] - ends[0])).max();
+                if longest.is_some_and(|longest| longest > length as usize) {
+                    return Err(format!(
+                        "it has a row of more token ids than the `{length}` that the manifest says"
+                    ));
+                }
+                Some((ids, offsets))
+            }
+            _ => None,
+        };
+        Ok(BlockRows::Multi(MultiRows {
+            x,
+            pictures: pictures.transpose()?,
+            tokens,
+            y: self.target(target)?,
+            keys: self.numbers(self.columns.key)?,
+            origins: self.numbers(self.columns.origin)?,
+            bad: Vec::new(),
+        }))
+    }
+
+    fn documents(
+        &self,
+        column: usize,
+        id: TokenType,
+        vocabulary: u32,
+        tokens: Option<u64>,
+    ) -> Result<(TokenIds, ScalarBuffer<i32>), String> {
+        let list = self.column(column)?.as_list::<i32>();
         let values = without_nulls(list.values(), "tokens")?;
         let ids = match id {
             TokenType::U16 => TokenIds::U16(values.as_primitive::<UInt16Type>().values().clone()),
@@ -321,13 +432,7 @@ impl Columns<'_> {
                 tokens.unwrap_or(0)
             ));
         }
-        Ok(BlockRows::Tokens(TokenRows {
-            ids,
-            offsets,
-            keys: self.numbers(self.columns.key)?,
-            origins: self.numbers(self.columns.origin)?,
-            bad: Vec::new(),
-        }))
+        Ok((ids, offsets))
     }
 
     fn target(&self, target: TargetKind) -> Result<BlockTarget, String> {

@@ -150,7 +150,7 @@ impl Engine {
     pub(crate) fn place_ring(&self, row_bytes: usize) -> Ring {
         let shape = SlabShape {
             rows: self.shape.rows,
-            row_bytes: [row_bytes, 0, 0],
+            row_bytes: [row_bytes, 0, 0, 0, 0],
         };
         let ring = Ring::new(shape, self.slabs, self.host_lock());
         *self.pinning.lock().unwrap_or_else(PoisonError::into_inner) = ring.pinning();

@@ -1,5 +1,6 @@
 //! Filling a piece of a slab from windows in memory: what a task of the pool does.
 
+mod multi;
 mod pictures;
 mod places;
 mod rows;
@@ -103,6 +104,11 @@ impl Filler {
             }
             BatchKind::Tokens { .. } => {
                 tokens::fill(self, &mut filled, columns)?;
+            }
+            BatchKind::Multi {
+                features, length, ..
+            } => {
+                multi::fill(self, &mut filled, [features, length], columns, scratch)?;
             }
         }
         Ok(filled)

@@ -26,6 +26,18 @@ pub enum BatchKind {
         /// Whether a row holds several documents; then `segments` and `positions` tell them apart.
         packed: bool,
     },
+    /// Rows of several parts: `x`, `pixels` and `tokens` as above, each empty where its sizes are 0. `lengths` tells how
+    /// many ids of a row are its text's; the others are padding.
+    Multi {
+        /// Elements of `x` in a row.
+        features: usize,
+        /// Pixels.
+        height: usize,
+        /// Pixels.
+        width: usize,
+        /// Ids in a row.
+        length: usize,
+    },
 }
 
 /// Slab column of `x`, pixels or ids.
@@ -38,6 +50,10 @@ pub(crate) const SEGMENTS: usize = 1;
 pub(crate) const MIXES: usize = 2;
 /// Slab column of positions.
 pub(crate) const POSITIONS: usize = 2;
+/// Slab columns of pixels, ids and lengths of rows that have several parts; their `x` and `y` are where those of others are.
+pub(crate) const PIXELS: usize = 2;
+pub(crate) const IDS: usize = 3;
+pub(crate) const LENGTHS: usize = 4;
 
 impl BatchKind {
     /// Bytes that a row takes in each column of a slab.
@@ -47,16 +63,25 @@ impl BatchKind {
             TargetKind::Regression | TargetKind::Classification { .. } => 4,
         };
         match self {
-            Self::Rows { features } => [4 * features, y, 0],
-            Self::Pictures { height, width } => [3 * height * width, y, 0],
+            Self::Rows { features } => [4 * features, y, 0, 0, 0],
+            Self::Pictures { height, width } => [3 * height * width, y, 0, 0, 0],
             Self::Tokens {
                 length,
                 packed: false,
-            } => [4 * length, 0, 0],
+            } => [4 * length, 0, 0, 0, 0],
             Self::Tokens {
                 length,
                 packed: true,
-            } => [4 * length; COLUMNS],
+            } => [4 * length, 4 * length, 4 * length, 0, 0],
+            Self::Multi {
+                features,
+                height,
+                width,
+                length,
+            } => {
+                let lengths = if length > 0 { 4 } else { 0 };
+                [4 * features, y, 3 * height * width, 4 * length, lengths]
+            }
         }
     }
 
@@ -69,8 +94,10 @@ impl BatchKind {
         const MOST_BYTES: usize = 256 << 10;
         let row = match self {
             Self::Pictures { .. } => return 1,
-            Self::Rows { .. } | Self::Tokens { .. } => {
-                self.row_bytes(TargetKind::None)[DATA].max(1)
+            Self::Multi { height, .. } if height > 0 => return 1,
+            Self::Rows { .. } | Self::Tokens { .. } | Self::Multi { .. } => {
+                let bytes = self.row_bytes(TargetKind::None);
+                bytes[DATA].max(bytes[IDS]).max(1)
             }
         };
         let share = rows.div_ceil(2 * threads.max(1));
@@ -107,8 +134,24 @@ mod tests {
             length: 5,
             packed: true,
         };
-        assert_eq!(kind.row_bytes(TargetKind::None), [20, 20, 20]);
+        assert_eq!(kind.row_bytes(TargetKind::None), [20, 20, 20, 0, 0]);
         let rows = BatchKind::Rows { features: 2 };
-        assert_eq!(rows.row_bytes(TargetKind::Regression), [8, 4, 0]);
+        assert_eq!(rows.row_bytes(TargetKind::Regression), [8, 4, 0, 0, 0]);
+    }
+
+    #[test]
+    fn parts_that_rows_do_not_have_take_nothing() {
+        let kind = |height, length| BatchKind::Multi {
+            features: 2,
+            height,
+            width: height,
+            length,
+        };
+        let target = TargetKind::Regression;
+        assert_eq!(kind(3, 5).row_bytes(target), [8, 4, 27, 20, 4]);
+        assert_eq!(kind(0, 5).row_bytes(target), [8, 4, 0, 20, 4]);
+        assert_eq!(kind(3, 0).row_bytes(target), [8, 4, 27, 0, 0]);
+        assert_eq!(kind(3, 5).task_rows(64, 2), 1);
+        assert_eq!(kind(0, 256).task_rows(64, 2), 32);
     }
 }

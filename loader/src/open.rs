@@ -223,7 +223,7 @@ async fn units_of(source: &SourceInput, config: &LoaderConfig) -> Result<Units, 
 fn tokens_config<'a>(record: &Record, config: &'a LoaderConfig) -> Option<&'a TokensConfig> {
     match record {
         Record::Tokens { .. } => config.tokens.as_ref(),
-        Record::Dense { .. } | Record::Pictures { .. } => None,
+        Record::Dense { .. } | Record::Pictures { .. } | Record::Multi { .. } => None,
     }
 }
 
@@ -350,6 +350,31 @@ fn kind(record: &Record, config: &LoaderConfig) -> Result<(BatchKind, TargetKind
             let kind = BatchKind::Pictures {
                 height: pictures.height as usize,
                 width: pictures.width as usize,
+            };
+            Ok((kind, target))
+        }
+        Record::Multi {
+            features,
+            pictures,
+            length,
+            target,
+        } => {
+            let [height, width] = match (pictures, &config.pictures) {
+                (false, _) => [0; 2],
+                (true, None) => return Err(missing("pictures", "pictures")),
+                (true, Some(given)) if given.mix.is_some() => {
+                    return Err(Error::Config {
+                        key: "pictures.mix",
+                        reason: "the other parts of a row cannot be mixed, leave it out".into(),
+                    });
+                }
+                (true, Some(given)) => [given.height as usize, given.width as usize],
+            };
+            let kind = BatchKind::Multi {
+                features: features as usize,
+                height,
+                width,
+                length: length as usize,
             };
             Ok((kind, target))
         }

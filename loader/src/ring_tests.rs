@@ -6,7 +6,7 @@ fn ring(slabs: u32) -> Ring {
     Ring::new(
         SlabShape {
             rows: 2,
-            row_bytes: [12, 4, 0],
+            row_bytes: [12, 4, 0, 0, 0],
         },
         slabs,
         None,

@@ -1,10 +1,11 @@
-//! The memory of one batch: up to three columns, each one run of bytes that is cut into pieces for the workers.
+//! The memory of one batch: up to five columns, each one run of bytes that is cut into pieces for the workers.
 //!
-//! | kind | column 0 | column 1 | column 2 |
-//! |---|---|---|---|
-//! | rows | `x` | `y` | - |
-//! | pictures | pixels | `y` | mixes, when the caller mixes |
-//! | tokens | ids | segments, when packed | positions, when packed |
+//! | kind | column 0 | column 1 | column 2 | column 3 | column 4 |
+//! |---|---|---|---|---|---|
+//! | rows | `x` | `y` | - | - | - |
+//! | pictures | pixels | `y` | mixes, when the caller mixes | - | - |
+//! | tokens | ids | segments, when packed | positions, when packed | - | - |
+//! | multi | `x` | `y` | pixels | ids | lengths |
 //!
 //! A worker owns its piece, so that pieces are filled side by side without a lock or a copy; put together again they
 //! are the slab. The columns lie behind one another in one run of memory, each from a page's start on.
@@ -14,7 +15,7 @@ use bytes::BytesMut;
 use crate::device::{Registration, SlabMemory};
 
 /// Most columns of a slab.
-pub(crate) const COLUMNS: usize = 3;
+pub(crate) const COLUMNS: usize = 5;
 
 /// Columns begin at a multiple of this many bytes.
 const PAGE: usize = 4096;
@@ -100,7 +101,7 @@ impl Slab {
             pieces.push(Piece {
                 first,
                 rows,
-                columns: [take(), take(), take()],
+                columns: std::array::from_fn(|_| take()),
             });
             first += rows;
         }
@@ -141,7 +142,7 @@ mod tests {
 
     const SHAPE: SlabShape = SlabShape {
         rows: 10,
-        row_bytes: [12, 4, 0],
+        row_bytes: [12, 4, 0, 0, 0],
     };
 
     fn slab(shape: SlabShape) -> Slab {
@@ -158,7 +159,7 @@ mod tests {
             let mut pieces = slab.split(SHAPE, [3, 0, 5].into_iter());
             for piece in &mut pieces {
                 let (first, rows) = (u8::try_from(piece.first).unwrap(), piece.rows);
-                let [x, y, none] = piece.columns();
+                let [x, y, none, ..] = piece.columns();
                 assert_eq!((x.len(), y.len(), none.len()), (rows * 12, rows * 4, 0));
                 x.fill(10 * round + first);
                 y.fill(first);

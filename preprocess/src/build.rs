@@ -13,8 +13,8 @@ use feedline_schemas::{
     format::MANIFEST,
     ids::{Hash128, Name},
     manifest::{
-        DatasetCounts, Layout, MOST_LISTED_SHARDS, Manifest, Split, SplitShards, TargetKind,
-        TokensReference,
+        DatasetCounts, Layout, MOST_LISTED_SHARDS, Manifest, RowTokens, Split, SplitShards,
+        TargetKind, TokensReference,
     },
     report::DatasetReport,
     transform::{FittedTarget, TransformArtefact},
@@ -26,7 +26,7 @@ use crate::{
     audit::audit,
     columns::{self, DatasetSpec},
     document,
-    fit::{fit, fit_payload},
+    fit::{fit, fit_parts, fit_payload},
     join,
     landing::Landed,
     manifest::{publish, put_tables, put_transform, up_to_date},
@@ -90,7 +90,8 @@ pub async fn build(config: &PipelineConfig, context: &Context) -> Result<Dataset
         Some(location) => Some(TokenizerFile::read(location, context).await?),
         None => None,
     };
-    if let Some(pictures) = spec.payload.as_mut().and_then(|p| p.pictures.as_mut()) {
+    let held = spec.payload.iter_mut().chain(&mut spec.parts);
+    for pictures in held.filter_map(|held| held.pictures.as_mut()) {
         pictures.isolated(foreign, context.decoder.as_deref())?;
     }
     let build = Build {
@@ -169,6 +170,13 @@ impl Build<'_> {
         ));
         let (staged, mut rejects) =
             stage(&session, frame.rows, &self.spec, &scratch, meter).await?;
+        let documents = match self.spec.document() {
+            // Rows may have been set aside for another part.
+            Some(text) if self.spec.payload.is_none() => {
+                Some(rows::units_staged(&staged, &text.column, kind).await?)
+            }
+            _ => documents,
+        };
         let distinct = self.kept(&staged) + rejects.all();
         self.check_target(&staged, &rejects)?;
         self.check_rejects(&session, &rejects, distinct).await?;
@@ -199,6 +207,7 @@ impl Build<'_> {
         let tokens = documents
             .map(|documents| rows::conserved(kind, documents, &written.splits, written.texts))
             .transpose()?;
+        let cut = rows::cut(&layout.layout, written.texts);
         self.audit(&written.splits, &layout).await?;
 
         let mut manifest = Manifest {
@@ -227,6 +236,7 @@ impl Build<'_> {
                 near_dup: frame.near_dup,
                 redacted,
                 joins,
+                cut,
                 train: rows[0],
                 validation: rows[1],
                 test: rows[2],
@@ -269,20 +279,24 @@ impl Build<'_> {
         let train = TrainSplit::of(staged)?;
         let meter = Meter::new(&self.context.progress, "shards: fit", train.rows());
         let spec = self.spec.fit_spec(&staged.identifiers());
-        let mut tokenizer = None;
-        let artefact = match (&self.spec.payload, &self.tokens) {
-            (None, _) => fit(&train, &spec).await?,
-            (Some(payload), None) => fit_payload(&train, &spec, payload, None).await?,
-            (Some(payload), Some(tokens)) => {
-                let column = &payload.column;
-                let file = match &self.given {
-                    Some(given) => given.clone(),
-                    None => TokenizerFile::learn(&train, tokens, column, self.context).await?,
-                };
-                let fitted = file.fitted(column, tokens, self.spec.config.split.by)?;
-                tokenizer = Some(file);
-                fit_payload(&train, &spec, payload, Some(fitted)).await?
-            }
+        let (mut tokenizer, mut tokens) = (None, None);
+        if let (Some(document), Some(config)) = (self.spec.document(), &self.tokens) {
+            let column = &document.column;
+            let file = match &self.given {
+                Some(given) => given.clone(),
+                None => TokenizerFile::learn(&train, config, column, self.context).await?,
+            };
+            let split = match self.cuts_documents() {
+                true => SplitBy::Range,
+                false => SplitBy::Key,
+            };
+            tokens = Some(file.fitted(column, config, split)?);
+            tokenizer = Some(file);
+        }
+        let artefact = match &self.spec.payload {
+            Some(payload) => fit_payload(&train, &spec, payload, tokens).await?,
+            None if self.spec.parts.is_empty() => fit(&train, &spec).await?,
+            None => fit_parts(&train, &spec, self.spec.pictures(), tokens).await?,
         };
         meter.add(train.rows());
         let encoder = match (&tokenizer, &artefact.tokens) {
@@ -312,7 +326,8 @@ impl Build<'_> {
         let bytes = unpacked(&self.sources).saturating_add(self.joined_bytes());
         let each = bytes / self.rows.max(1);
         let carried = self.spec.near_dup.as_ref().and_then(NearDup::carried);
-        (self.spec.payload.is_some() || carried.is_some()).then_some(each)
+        let holds = self.spec.payloads().next().is_some() || carried.is_some();
+        holds.then_some(each)
     }
 
     /// About how many bytes the sources have that are joined on.
@@ -350,16 +365,24 @@ impl Build<'_> {
     fn layout(&self, fitted: &Fitted) -> Layout {
         let transform = &fitted.transform;
         let target = target_kind(transform.artefact());
+        let features = u32::try_from(transform.features()).expect("fewer than 2^32 features");
         match (&fitted.encoder, &self.spec.payload) {
+            (encoder, _) if !self.spec.parts.is_empty() => Layout::Multi {
+                features,
+                pictures: self.spec.picture().is_some(),
+                tokens: encoder.as_ref().map(|encoder| RowTokens {
+                    id: encoder.id_type(),
+                    vocabulary: encoder.vocabulary(),
+                    length: tokenizer::row_length(self.tokens.as_ref()),
+                }),
+                target,
+            },
             (Some(encoder), _) => Layout::Tokens {
                 id: encoder.id_type(),
                 vocabulary: encoder.vocabulary(),
             },
             (None, Some(_)) => Layout::Pictures { target },
-            (None, None) => Layout::Dense {
-                features: u32::try_from(transform.features()).expect("fewer than 2^32 features"),
-                target,
-            },
+            (None, None) => Layout::Dense { features, target },
         }
     }
 
@@ -500,6 +523,7 @@ impl Build<'_> {
             validation: counts.validation,
             test: counts.test,
             tokens: counts.tokens,
+            cut: counts.cut,
             shards: shards().count() as u64,
             bytes: shards().map(|s| s.bytes).sum(),
             up_to_date,
@@ -529,6 +553,8 @@ fn target_kind(artefact: &TransformArtefact) -> TargetKind {
 
 #[cfg(test)]
 mod document_tests;
+#[cfg(test)]
+mod multi_tests;
 #[cfg(test)]
 mod near_tests;
 #[cfg(test)]

@@ -14,7 +14,8 @@ use crate::{
     fit::{FitSpec, TargetSpec},
     join::Join,
     near_dup::{self, NearDup},
-    payload::{self, Payload},
+    payload::{self, Payload, PayloadKind},
+    pictures::Pictures,
 };
 
 /// Columns the plan adds; a column of these names cannot be a feature or target.
@@ -71,6 +72,8 @@ pub(crate) struct Input {
 pub(crate) struct DatasetSpec {
     /// What a row holds in place of numbers; then there are no inputs and no steps.
     pub(crate) payload: Option<Payload>,
+    /// What a row holds beside its numbers, if it has those.
+    pub(crate) parts: Vec<Payload>,
     /// How near-duplicates are told, where they are looked for.
     pub(crate) near_dup: Option<NearDup>,
     /// What is put beside the landed rows first.
@@ -83,6 +86,30 @@ pub(crate) struct DatasetSpec {
 }
 
 impl DatasetSpec {
+    /// All pictures and texts that rows hold.
+    pub(crate) fn payloads(&self) -> impl Iterator<Item = &Payload> {
+        self.payload.iter().chain(&self.parts)
+    }
+
+    fn payload_of(&self, kind: PayloadKind) -> Option<&Payload> {
+        self.payloads().find(|payload| payload.kind == kind)
+    }
+
+    /// The pictures of the rows.
+    pub(crate) fn picture(&self) -> Option<&Payload> {
+        self.payload_of(PayloadKind::Picture)
+    }
+
+    /// What is done to them.
+    pub(crate) fn pictures(&self) -> Option<&Pictures> {
+        self.picture().and_then(|picture| picture.pictures.as_ref())
+    }
+
+    /// The documents of the rows.
+    pub(crate) fn document(&self) -> Option<&Payload> {
+        self.payload_of(PayloadKind::Text)
+    }
+
     /// What to fit, without the columns in `left_out`.
     pub(crate) fn fit_spec(&self, left_out: &BTreeSet<String>) -> FitSpec {
         let stays = |name: &String| !left_out.contains(name);
@@ -139,19 +166,23 @@ pub(crate) fn resolve(
     check_numbers(config)?;
     check_names(config, columns)?;
     let payload = payload::resolve(config, columns)?;
-    document::check(config, payload.as_ref())?;
-    let near_dup = near_dup::resolve(config, columns, payload.as_ref())?;
+    let parts = payload::parts(config, columns)?;
+    let mut held = payload.iter().chain(&parts);
+    let document = held.find(|payload| payload.kind == PayloadKind::Text);
+    document::check(config, document)?;
+    let near_dup = near_dup::resolve(config, columns, document)?;
     let target = target(config, columns)?;
     let (mut inputs_found, mut steps) = (Vec::new(), Vec::new());
     if payload.is_none() {
         steps = config.step.clone().unwrap_or_else(default_steps);
-        inputs_found = inputs(config, &steps, columns)?;
+        inputs_found = inputs(config, &steps, columns, &parts)?;
         steps = resolve_steps(steps, config.step.is_some(), &inputs_found)?;
     }
     let mut config = config.clone();
     config.step = Some(steps.clone());
     Ok(DatasetSpec {
         payload,
+        parts,
         near_dup,
         joins: Vec::new(),
         inputs: inputs_found,
@@ -364,10 +395,17 @@ fn inputs(
     config: &DatasetConfig,
     steps: &[StepConfig],
     columns: &[MergedColumn],
+    parts: &[Payload],
 ) -> Result<Vec<Input>, Error> {
     let mut inputs = Vec::new();
+    let is_part = |name: &String| parts.iter().any(|part| part.column == *name);
+    if let Some(name) = config.features.iter().find(|name| is_part(name)) {
+        let reason = format!("`{name}` is the picture or the text of the rows; remove it");
+        return Err(Error::config("dataset.features", reason));
+    }
     let in_order: Vec<&MergedColumn> = if config.features.is_empty() {
-        columns.iter().collect()
+        let all = columns.iter();
+        all.filter(|column| !is_part(&column.name)).collect()
     } else {
         config
             .features
@@ -389,7 +427,7 @@ fn inputs(
             });
         }
     }
-    if inputs.is_empty() {
+    if inputs.is_empty() && parts.is_empty() {
         return Err(Error::config(
             "dataset.features",
             "no column is left to be a feature; list some, or drop and key fewer",
@@ -478,7 +516,7 @@ fn input_kind(
     }
 }
 
-fn check_reserved(key: &str, name: &str) -> Result<(), Error> {
+pub(crate) fn check_reserved(key: &str, name: &str) -> Result<(), Error> {
     if system::ALL.contains(&name) {
         return Err(Error::config(
             key,

@@ -29,7 +29,7 @@ use feedline_schemas::{
 };
 
 pub(crate) use self::{
-    payload::fit_payload,
+    payload::{fit_parts, fit_payload},
     tokens::{LearnSpec, learn_tokenizer},
 };
 
@@ -81,6 +81,17 @@ pub(crate) struct TargetSpec {
 /// [`Error::Config`] when a step cannot be fitted to its columns or the target is of the wrong kind, [`Error::Input`]
 /// for an empty split, and failures of the engine.
 pub(crate) async fn fit(train: &TrainSplit, spec: &FitSpec) -> Result<TransformArtefact, Error> {
+    if spec.inputs.is_empty() {
+        return Err(Error::config(
+            "dataset.features",
+            "no column is left to be a feature",
+        ));
+    }
+    fit_rows(train, spec).await
+}
+
+/// As [`fit`], also for rows without numbers.
+async fn fit_rows(train: &TrainSplit, spec: &FitSpec) -> Result<TransformArtefact, Error> {
     let rows = rows_of(train)?;
     check_spec(spec)?;
     let mut fit = Fit {
@@ -441,12 +452,6 @@ fn unzip<T>(counted: Vec<Counted<T>>) -> (Vec<T>, Vec<u64>) {
 
 /// Refuses columns that a step cannot work on; the numbers of the steps were checked where they were resolved.
 fn check_spec(spec: &FitSpec) -> Result<(), Error> {
-    if spec.inputs.is_empty() {
-        return Err(Error::config(
-            "dataset.features",
-            "no column is left to be a feature",
-        ));
-    }
     if let Some(odd) = spec.missing_values.iter().find(|value| !value.is_finite()) {
         let reason = format!(
             "`{odd}` is not a finite number; NaN is always missing, and `winsorize` caps infinities"

@@ -156,7 +156,9 @@ fn check_keep(near: &NearDupConfig, config: &DatasetConfig) -> Result<(), Error>
         NearDupKeep::All if config.split.by == SplitBy::Range => {
             "rows are split by their order, which no cluster can follow; use `first`"
         }
-        NearDupKeep::All if config.kind == DatasetKind::Pictures => {
+        NearDupKeep::All
+            if config.kind == DatasetKind::Pictures || config.picture_column.is_some() =>
+        {
             "how pictures look decides their split, which no cluster of texts can follow; use `first`"
         }
         NearDupKeep::All if !config.split.key.is_empty() => {

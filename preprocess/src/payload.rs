@@ -20,7 +20,7 @@ use feedline_schemas::{
 
 use crate::{
     Error,
-    columns::{MergedColumn, find},
+    columns::{MergedColumn, check_reserved, find},
     pictures::{self, Pictures},
     range::Ends,
     scalar::RowFunction,
@@ -60,9 +60,14 @@ pub(crate) fn resolve(
     config: &DatasetConfig,
     columns: &[MergedColumn],
 ) -> Result<Option<Payload>, Error> {
+    check_columns(config)?;
     let (kind, usual, r#type) = match config.kind {
         DatasetKind::Rows => {
             check_rows(config)?;
+            return Ok(None);
+        }
+        DatasetKind::Multi => {
+            check_range(&config.split, None)?;
             return Ok(None);
         }
         DatasetKind::Pictures => (PayloadKind::Picture, "image", ColumnType::Binary),
@@ -72,24 +77,113 @@ pub(crate) fn resolve(
     };
     check_keys(config, kind)?;
     check_range(&config.split, Some(kind))?;
-    let column = config.content.clone().unwrap_or_else(|| usual.to_owned());
-    let found = find("dataset.content", &column, columns)?;
-    if found.r#type != r#type {
+    let column = config.content.as_deref().unwrap_or(usual);
+    payload("dataset.content", config, columns, (kind, column, r#type)).map(Some)
+}
+
+/// The parts that rows have beside their numbers, pictures first; none but for [`DatasetKind::Multi`].
+///
+/// # Errors
+/// As [`resolve`].
+pub(crate) fn parts(
+    config: &DatasetConfig,
+    columns: &[MergedColumn],
+) -> Result<Vec<Payload>, Error> {
+    if config.kind != DatasetKind::Multi {
+        return Ok(Vec::new());
+    }
+    let refuse = |key: &str, reason: &str| Err(Error::config(format!("dataset.{key}"), reason));
+    let (picture, text) = (&config.picture_column, &config.text_column);
+    if config.content.is_some() {
+        return refuse(
+            "content",
+            "rows of several parts name them with `picture_column` and `text_column`; remove it",
+        );
+    }
+    if picture.is_none() && text.is_none() {
+        return refuse(
+            "kind",
+            "rows of several parts have a picture or a text: name its column with `picture_column` or `text_column`, or \
+             use `rows`",
+        );
+    }
+    if picture.is_none() && config.picture.is_some() {
+        return refuse(
+            "picture",
+            "the rows have no picture: name its column with `picture_column`, or remove this table",
+        );
+    }
+    if config.target.is_some() && (config.target == *picture || config.target == *text) {
+        return refuse(
+            "target",
+            "it is a part of the rows too, a model would be given the answer; name another column",
+        );
+    }
+    let of_picture = picture
+        .iter()
+        .map(|column| (PayloadKind::Picture, column, ColumnType::Binary));
+    let of_text = text
+        .iter()
+        .map(|column| (PayloadKind::Text, column, ColumnType::Utf8));
+    let mut parts = Vec::new();
+    for (kind, column, r#type) in of_picture.chain(of_text) {
+        let key = match kind {
+            PayloadKind::Picture => "dataset.picture_column",
+            PayloadKind::Text => "dataset.text_column",
+        };
+        parts.push(payload(key, config, columns, (kind, column, r#type))?);
+    }
+    let grouped = |part: &Payload| part.pictures.as_ref().is_some_and(|p| p.how.hashes);
+    if config.split.by == SplitBy::Range && parts.iter().any(grouped) {
+        return refuse(
+            "split.by",
+            "rows that share a picture share a split (`picture.duplicates`), which no order can follow; use `key`",
+        );
+    }
+    Ok(parts)
+}
+
+/// What `column`, which stands at `key`, holds.
+fn payload(
+    key: &str,
+    config: &DatasetConfig,
+    columns: &[MergedColumn],
+    (kind, column, r#type): (PayloadKind, &str, ColumnType),
+) -> Result<Payload, Error> {
+    if find(key, column, columns)?.r#type != r#type {
         let what = match kind {
             PayloadKind::Picture => "picture files (bytes)",
             PayloadKind::Text => "text",
         };
         return Err(Error::config(
-            "dataset.content",
+            key,
             format!("column `{column}` does not hold {what}; name the one that does"),
         ));
     }
-    let pictures = pictures::resolve(config, &column)?;
-    Ok(Some(Payload {
-        column,
+    check_reserved(key, column)?;
+    Ok(Payload {
+        column: column.to_owned(),
         kind,
-        pictures,
-    }))
+        pictures: match kind {
+            PayloadKind::Picture => pictures::resolve(config, column)?,
+            PayloadKind::Text => None,
+        },
+    })
+}
+
+/// Keys of rows of several parts.
+fn check_columns(config: &DatasetConfig) -> Result<(), Error> {
+    let given = [
+        ("picture_column", config.picture_column.is_some()),
+        ("text_column", config.text_column.is_some()),
+    ];
+    match given.into_iter().find(|(_, given)| *given) {
+        Some((key, _)) if config.kind != DatasetKind::Multi => Err(Error::config(
+            format!("dataset.{key}"),
+            "it is for `dataset.kind = \"multi\"`: set that, or remove this key",
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn check_rows(config: &DatasetConfig) -> Result<(), Error> {

@@ -361,7 +361,7 @@ struct Reading<'a> {
 impl Reading<'_> {
     /// The landed rows, with documents as the rest of the plan sees them.
     fn prepared(&self, rows: DataFrame) -> Result<DataFrame, Error> {
-        match (&self.spec.config.text, &self.spec.payload) {
+        match (&self.spec.config.text, self.spec.document()) {
             (Some(text), Some(payload)) => document::prepared(rows, &payload.column, text),
             _ => Ok(rows),
         }
@@ -383,7 +383,8 @@ impl Reading<'_> {
             self.quality(self.judge()).alias(system::REJECT),
         ];
         columns.extend(group.map(|group| group.alias(system::GROUP)));
-        columns.extend(payload.map(|payload| self.payload(payload)));
+        let payloads = self.spec.payloads();
+        columns.extend(payloads.map(|payload| self.payload(payload)));
         let carried = self.spec.near_dup.as_ref().and_then(NearDup::carried);
         columns.extend(carried.map(|name| text(self.landed(name)).alias(system::TEXT)));
         columns.extend(
@@ -444,7 +445,7 @@ impl Reading<'_> {
             .text
             .as_ref()
             .and_then(|text| text.quality.as_ref());
-        let Some((limits, payload)) = limits.zip(self.spec.payload.as_ref()) else {
+        let Some((limits, payload)) = limits.zip(self.spec.document()) else {
             return judged;
         };
         let quality = Quality {
@@ -463,7 +464,7 @@ impl Reading<'_> {
         let numbers = inputs
             .filter(|c| c.kind == InputKind::Numeric)
             .map(|c| (c.name.clone(), Judged::Number));
-        let payload = self.spec.payload.iter().map(|payload| {
+        let payload = self.spec.payloads().map(|payload| {
             let judged = match payload.kind {
                 PayloadKind::Picture if payload.pictures.is_some() => Judged::DecodedPicture,
                 PayloadKind::Picture => Judged::Picture,

@@ -77,23 +77,57 @@ impl ShardLayout {
         )
     }
 
-    fn target(&self) -> TargetKind {
+    fn parts(&self) -> Parts {
+        let none = Parts {
+            features: None,
+            pictures: false,
+            tokens: None,
+            target: TargetKind::None,
+        };
         match self.layout {
-            Layout::Dense { target, .. } | Layout::Pictures { target } => target,
-            Layout::Tokens { .. } => TargetKind::None,
+            Layout::Dense { features, target } => Parts {
+                features: Some(features),
+                target,
+                ..none
+            },
+            Layout::Pictures { target } => Parts {
+                pictures: true,
+                target,
+                ..none
+            },
+            Layout::Tokens { id, .. } => Parts {
+                tokens: Some(id),
+                ..none
+            },
+            Layout::Multi {
+                features,
+                pictures,
+                tokens,
+                target,
+            } => Parts {
+                features: (features > 0).then_some(features),
+                pictures,
+                tokens: tokens.map(|tokens| tokens.id),
+                target,
+            },
         }
     }
 
     /// Schema of the shards of `split`.
     pub(crate) fn schema(&self, split: Split) -> SchemaRef {
-        let mut fields = vec![match &self.layout {
-            Layout::Dense { features, .. } => Field::new("x", x_type(*features), false),
-            Layout::Pictures { .. } => Field::new("image", DataType::LargeBinary, false),
-            Layout::Tokens { id, .. } => {
-                Field::new("tokens", DataType::List(Arc::new(token(*id))), false)
-            }
-        }];
-        match self.target() {
+        let parts = self.parts();
+        let mut fields = Vec::new();
+        if let Some(features) = parts.features {
+            fields.push(Field::new("x", x_type(features), false));
+        }
+        if parts.pictures {
+            fields.push(Field::new("image", DataType::LargeBinary, false));
+        }
+        if let Some(id) = parts.tokens {
+            let ids = DataType::List(Arc::new(token(id)));
+            fields.push(Field::new("tokens", ids, false));
+        }
+        match parts.target {
             TargetKind::None => {}
             TargetKind::Regression => fields.push(Field::new("y", DataType::Float32, false)),
             TargetKind::Classification { .. } => {
@@ -127,6 +161,16 @@ impl ShardLayout {
         let rows = (self.block_bytes / row_bytes).clamp(1, u64::from(u32::MAX >> 1));
         block.keys.len() as u64 >= rows
     }
+}
+
+/// What the rows of a shard have.
+#[derive(Clone, Copy, Debug)]
+struct Parts {
+    /// Elements of `x`.
+    features: Option<u32>,
+    pictures: bool,
+    tokens: Option<TokenType>,
+    target: TargetKind,
 }
 
 fn x_type(features: u32) -> DataType {
@@ -163,21 +207,15 @@ pub(crate) struct SplitWriter<'a> {
 /// One row to write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row<'a> {
-    pub(crate) cell: Cell<'a>,
+    /// `[features]`.
+    pub(crate) x: &'a [f32],
+    /// A whole picture file.
+    pub(crate) picture: Option<&'a [u8]>,
+    /// Ids of a document.
+    pub(crate) tokens: Option<&'a [u32]>,
     pub(crate) y: Option<(&'a TargetValues, usize)>,
     pub(crate) key: u64,
     pub(crate) origin: u64,
-}
-
-/// What a row is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Cell<'a> {
-    /// `[features]`.
-    Numbers(&'a [f32]),
-    /// A whole picture file.
-    Picture(&'a [u8]),
-    /// Ids of a document.
-    Tokens(&'a [u32]),
 }
 
 /// The rows of the block being filled.
@@ -217,7 +255,7 @@ impl<'a> SplitWriter<'a> {
     }
 
     pub(crate) async fn push(&mut self, row: Row<'_>) -> Result<(), Error> {
-        self.block.push(row, &self.layout.layout);
+        self.block.push(row, self.layout.parts().tokens);
         if self.layout.is_full(&self.block) {
             self.end_block()?;
             let full =
@@ -249,7 +287,7 @@ impl<'a> SplitWriter<'a> {
             },
         };
         let rows = u32::try_from(block.keys.len()).expect("a block has fewer than 2^31 rows");
-        let is_tokens = matches!(self.layout.layout, Layout::Tokens { .. });
+        let is_tokens = self.layout.parts().tokens.is_some();
         open.blocks
             .push((rows, is_tokens.then_some(block.tokens.len() as u64)));
         open.lengths.extend_from_slice(&block.lengths);
@@ -301,26 +339,19 @@ impl<'a> SplitWriter<'a> {
 }
 
 impl Rows {
-    fn push(&mut self, row: Row<'_>, layout: &Layout) {
-        match row.cell {
-            Cell::Numbers(x) => self.x.extend_from_slice(x),
-            Cell::Picture(file) => {
-                self.pictures.append_value(file);
-                self.bytes += file.len() as u64;
-            }
-            Cell::Tokens(ids) => {
-                self.tokens.extend_from_slice(ids);
-                let length = u32::try_from(ids.len()).expect("a document has fewer than 2^31 ids");
-                self.lengths.push(length);
-                let wide = matches!(
-                    layout,
-                    Layout::Tokens {
-                        id: TokenType::U32,
-                        ..
-                    }
-                );
-                self.bytes += u64::from(length) * if wide { 4 } else { 2 };
-            }
+    fn push(&mut self, row: Row<'_>, id: Option<TokenType>) {
+        self.x.extend_from_slice(row.x);
+        self.bytes += 4 * row.x.len() as u64;
+        if let Some(file) = row.picture {
+            self.pictures.append_value(file);
+            self.bytes += file.len() as u64;
+        }
+        if let Some(ids) = row.tokens {
+            self.tokens.extend_from_slice(ids);
+            let length = u32::try_from(ids.len()).expect("a document has fewer than 2^31 ids");
+            self.lengths.push(length);
+            let is_wide = id == Some(TokenType::U32);
+            self.bytes += u64::from(length) * if is_wide { 4 } else { 2 };
         }
         match row.y {
             None => {}
@@ -336,22 +367,26 @@ impl Rows {
         layout: &ShardLayout,
         schema: &SchemaRef,
     ) -> Result<RecordBatch, ArrowError> {
-        let cells: ArrayRef = match layout.layout {
-            Layout::Dense { features, .. } => {
-                let x = Arc::new(Float32Array::from(self.x));
-                let (element, width) = (Arc::new(element()), width(features));
-                Arc::new(FixedSizeListArray::try_new(element, width, x, None)?)
-            }
-            Layout::Pictures { .. } => Arc::new(self.pictures.finish()),
-            Layout::Tokens { id, .. } => {
-                let lengths = self.lengths.iter().map(|length| *length as usize);
-                let offsets = OffsetBuffer::from_lengths(lengths);
-                let ids = ids(self.tokens, id);
-                Arc::new(ListArray::try_new(Arc::new(token(id)), offsets, ids, None)?)
-            }
-        };
-        let mut columns = vec![cells];
-        match layout.target() {
+        let parts = layout.parts();
+        let mut columns: Vec<ArrayRef> = Vec::new();
+        if let Some(features) = parts.features {
+            let x = Arc::new(Float32Array::from(self.x));
+            let (element, width) = (Arc::new(element()), width(features));
+            columns.push(Arc::new(FixedSizeListArray::try_new(
+                element, width, x, None,
+            )?));
+        }
+        if parts.pictures {
+            columns.push(Arc::new(self.pictures.finish()));
+        }
+        if let Some(id) = parts.tokens {
+            let lengths = self.lengths.iter().map(|length| *length as usize);
+            let offsets = OffsetBuffer::from_lengths(lengths);
+            let ids = ids(self.tokens, id);
+            let ids = ListArray::try_new(Arc::new(token(id)), offsets, ids, None)?;
+            columns.push(Arc::new(ids));
+        }
+        match parts.target {
             TargetKind::None => {}
             TargetKind::Regression => columns.push(Arc::new(Float32Array::from(self.y_float))),
             TargetKind::Classification { .. } => {

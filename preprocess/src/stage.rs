@@ -172,7 +172,7 @@ pub(crate) async fn stage(
     let kept: Vec<usize> = (0..frame.schema().fields().len())
         .filter(|i| frame.schema().field(*i).name() != system::REJECT)
         .collect();
-    let pictures = spec.payload.as_ref().and_then(|p| p.pictures.as_ref());
+    let pictures = spec.pictures();
     let mut schema = frame.schema().as_arrow().project(&kept)?;
     if let Some(pictures) = pictures {
         schema = pictures.staged(&schema);

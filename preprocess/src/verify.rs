@@ -85,9 +85,18 @@ fn check_counts(manifest: &Manifest) -> Vec<String> {
 async fn check_transform(dataset: &Store, manifest: &Manifest) -> Result<Option<String>, Error> {
     match read_transform(dataset, manifest).await {
         Ok(artefact) => {
+            let features = artefact.features.len();
             let (what, held, fitted) = match manifest.layout {
-                Layout::Dense { features, .. } => ("features", features, artefact.features.len()),
-                Layout::Pictures { .. } => ("features", 0, artefact.features.len()),
+                Layout::Multi {
+                    features: held,
+                    tokens: Some(tokens),
+                    ..
+                } if held as usize == features => {
+                    ("ids", tokens.vocabulary, vocabulary_of(&artefact))
+                }
+                Layout::Multi { features: held, .. } => ("features", held, features),
+                Layout::Dense { features: held, .. } => ("features", held, features),
+                Layout::Pictures { .. } => ("features", 0, features),
                 Layout::Tokens { vocabulary, .. } => ("ids", vocabulary, vocabulary_of(&artefact)),
             };
             let differs = usize::try_from(held).ok() != Some(fitted);

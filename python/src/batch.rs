@@ -206,6 +206,21 @@ fn names(batch: &feedline_loader::Batch) -> Vec<&'static str> {
         BatchKind::Pictures { .. } => vec!["image"],
         BatchKind::Tokens { packed: false, .. } => vec!["tokens"],
         BatchKind::Tokens { packed: true, .. } => vec!["tokens", "segments", "positions"],
+        BatchKind::Multi {
+            features,
+            height,
+            length,
+            ..
+        } => {
+            let there = [
+                ("x", features > 0),
+                ("image", height > 0),
+                ("tokens", length > 0),
+                ("lengths", length > 0),
+            ];
+            let there = there.into_iter().filter(|(_, there)| *there);
+            there.map(|(name, _)| name).collect()
+        }
     };
     if batch.y() != Target::None {
         names.push("y");
@@ -240,11 +255,11 @@ fn column<'a>(batch: &'a feedline_loader::Batch, name: &str) -> Option<View<'a>>
     let rows = batch.rows();
     let mut shape = vec![rows];
     let (typestr, bytes) = match (name, batch.kind()) {
-        ("x", BatchKind::Rows { features }) => {
+        ("x", BatchKind::Rows { features } | BatchKind::Multi { features, .. }) => {
             shape.push(features);
             ("<f4", bytemuck::cast_slice(batch.x()))
         }
-        ("image", BatchKind::Pictures { height, width }) => {
+        ("image", BatchKind::Pictures { height, width } | BatchKind::Multi { height, width, .. }) => {
             shape.extend([height, width, 3]);
             ("|u1", batch.pixels())
         }
@@ -257,6 +272,11 @@ fn column<'a>(batch: &'a feedline_loader::Batch, name: &str) -> Option<View<'a>>
             };
             ("<u4", bytemuck::cast_slice(ids))
         }
+        ("tokens", BatchKind::Multi { length, .. }) => {
+            shape.push(length);
+            ("<u4", bytemuck::cast_slice(batch.tokens()))
+        }
+        ("lengths", BatchKind::Multi { .. }) => ("<u4", bytemuck::cast_slice(batch.lengths())),
         ("y", _) => target(batch.y())?,
         ("y_partner", _) => target(batch.y_partner())?,
         ("lam", BatchKind::Pictures { .. }) => ("<f4", bytemuck::cast_slice(batch.lambda())),

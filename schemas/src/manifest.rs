@@ -10,6 +10,7 @@
 //! | [`Layout::Dense`] | `x: fixed_size_list<float32>[features]`, `y`, `key`, `origin` |
 //! | [`Layout::Pictures`] | `image: binary` or `large_binary` (one whole JPEG, PNG, WebP, PGM or PPM file a row), `y`, `key`, `origin` |
 //! | [`Layout::Tokens`] | `tokens: list<uint16>` or `list<uint32>` (one document a row, not cut), `key`, `origin` |
+//! | [`Layout::Multi`] | those of `x`, `image` and `tokens` (at most `length` ids a row) that rows have, `y`, `key`, `origin` |
 //!
 //! `y` is `float32` (regression) or `int32` (class id), and absent without a target. `key: uint64` is the first 8 bytes
 //! of the content hash, `origin: uint64` an [`crate::ids::Origin`].
@@ -71,7 +72,7 @@ pub struct Manifest {
     pub splits: Vec<SplitShards>,
     /// Files of rejected rows (JSON lines), relative to the dataset folder.
     pub rejects: Vec<String>,
-    /// What made the ids of [`Layout::Tokens`] and how they become rows, when that is a tokenizer.
+    /// What made the ids of [`Layout::Tokens`] and [`Layout::Multi`] and how they become rows, when that is a tokenizer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<TokensReference>,
 }
@@ -100,6 +101,30 @@ pub enum Layout {
         /// Number of ids there are: every id is below it.
         vocabulary: u32,
     },
+    /// Rows of several parts.
+    Multi {
+        /// Elements of `x`; without any there is no such column.
+        features: u32,
+        /// Whether each row has a picture file.
+        pictures: bool,
+        /// The ids of each row's text, if it has one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tokens: Option<RowTokens>,
+        /// Type of `y`.
+        target: TargetKind,
+    },
+}
+
+/// The token ids of a row of [`Layout::Multi`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RowTokens {
+    /// Type of an id.
+    pub id: TokenType,
+    /// Number of ids there are: every id is below it.
+    pub vocabulary: u32,
+    /// Most ids of a row: what a text had beyond them was left out.
+    pub length: u32,
 }
 
 /// The tokenizer of a dataset, and how its documents are meant to become rows.
@@ -175,9 +200,12 @@ pub struct DatasetCounts {
     pub validation: u64,
     /// Rows in the test split.
     pub test: u64,
-    /// Token ids, when the layout is [`Layout::Tokens`].
+    /// Token ids in the shards, when the layout has some.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<TokenCounts>,
+    /// What was cut off texts that were longer than a row, when the layout is [`Layout::Multi`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut: Option<CutCounts>,
     /// Rows left out because the configuration says so, by reason; they are listed with the rejected ones.
     #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub filtered: std::collections::BTreeMap<String, u64>,
@@ -190,6 +218,16 @@ pub struct DatasetCounts {
     /// What each join found, in the order of the configuration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub joins: Vec<JoinCounts>,
+}
+
+/// What was cut off texts that have more ids than a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CutCounts {
+    /// Rows whose text was cut.
+    pub rows: u64,
+    /// Ids that were left out of them: those after the first `length`.
+    pub tokens: u64,
 }
 
 /// What a join found, before copies were dropped.
@@ -394,7 +432,7 @@ pub struct Block {
     pub rows: u32,
     /// CRC32C of metadata and body.
     pub crc32c: u32,
-    /// Token ids in the block, over all of its documents, when the layout is [`Layout::Tokens`].
+    /// Token ids in the block, over all of its documents, when the layout has some.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     checkpoint::WorstSample,
-    manifest::{JoinCounts, NearDupCounts, RedactedCounts, TokenCounts},
+    manifest::{CutCounts, JoinCounts, NearDupCounts, RedactedCounts, TokenCounts},
 };
 
 /// Report of `run`: sections that did not run are absent.
@@ -119,6 +119,9 @@ pub struct DatasetReport {
     /// Token ids of each split, where rows are documents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<TokenCounts>,
+    /// What was cut off texts that were longer than a row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cut: Option<CutCounts>,
     /// Shards written or found.
     pub shards: u64,
     /// Bytes of the shards.

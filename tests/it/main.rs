@@ -9,6 +9,7 @@
 mod deferred;
 mod inputs;
 mod kills;
+mod multi;
 mod pages;
 mod pictures;
 mod python;

@@ -32,8 +32,10 @@ pub(crate) struct Inputs<'a> {
     pub(crate) pixels: &'a [u8],
     /// Height and width of a picture.
     pub(crate) sides: [usize; 2],
-    /// Token ids, `[rows, length]`: one more than a model reads.
+    /// Token ids, `[rows, length]`: one more than a model reads, unless there are `lengths`.
     pub(crate) tokens: &'a [u32],
+    /// Ids of each row that are its text's, `[rows]`; the others are padding. None where the ids are to be predicted.
+    pub(crate) lengths: Option<&'a [u32]>,
     /// The document of its row that each id belongs to, from 1, and 0 for padding; empty where a row is one document
     /// without padding.
     pub(crate) segments: &'a [u32],
@@ -134,6 +136,7 @@ impl<'a> Samples<'a> {
             x: part(self.inputs.x, &rows, features),
             pixels: part(self.inputs.pixels, &rows, pixels),
             tokens: part(self.inputs.tokens, &rows, length),
+            lengths: self.inputs.lengths.map(|all| part(all, &rows, 1)),
             segments: part(self.inputs.segments, &rows, length),
             positions: part(self.inputs.positions, &rows, length),
             ..self.inputs

@@ -90,6 +90,9 @@ fn brightness([red, green, blue]: [u8; 3]) -> u8 {
 }
 
 fn tokens(inputs: Inputs<'_>, rows: usize, device: &Device) -> TokenInput {
+    if let Some(lengths) = inputs.lengths {
+        return texts(inputs, lengths, device);
+    }
     let length = inputs.length - 1;
     let first = |values: &[u32]| -> Vec<u32> {
         let rows = values.chunks_exact(inputs.length);
@@ -115,6 +118,28 @@ fn tokens(inputs: Inputs<'_>, rows: usize, device: &Device) -> TokenInput {
         ids: tensor(first(inputs.tokens)),
         positions: tensor(positions),
         mask,
+        shares: None,
+    }
+}
+
+/// Whole texts, each with padding behind it, which no position sees and no mean counts.
+fn texts(inputs: Inputs<'_>, lengths: &[u32], device: &Device) -> TokenInput {
+    let (rows, length) = (lengths.len(), inputs.length);
+    let tensor = |values: Vec<i32>| -> Tensor<2, Int> {
+        Tensor::from_data(TensorData::new(values, [rows, length]), device)
+    };
+    let positions = (0..rows).flat_map(|_| (0..length).map(|at| signed(narrow(at))));
+    let shares = lengths.iter().flat_map(|&own| {
+        #[expect(clippy::cast_precision_loss, reason = "a row has at most 65,536 ids")]
+        let share = 1.0 / own.max(1) as f32;
+        (0..length).map(move |at| if at < own as usize { share } else { 0.0 })
+    });
+    let shares = TensorData::new(shares.collect::<Vec<f32>>(), [rows, length]);
+    TokenInput {
+        ids: tensor(inputs.tokens.iter().copied().map(signed).collect()),
+        positions: tensor(positions.collect()),
+        mask: Mask::causal(length, device, DType::F32),
+        shares: Some(Tensor::from_data(shares, device)),
     }
 }
 
@@ -273,6 +298,31 @@ mod tests {
         assert_eq!(ints(input.tokens().positions.clone()), [0, 1, 0, 1]);
         let next = next_tokens(samples);
         assert_eq!((next.ids, next.places), (vec![11, 12, 21, 22], None));
+    }
+
+    #[test]
+    fn a_text_beside_other_parts_is_read_whole_and_its_padding_has_no_share() {
+        let inputs = Inputs {
+            tokens: &[10, 11, 12, 20, 0, 0],
+            lengths: Some(&[3, 1]),
+            length: 3,
+            ..Inputs::default()
+        };
+        let samples = Samples::new(2, inputs, Targets::None);
+        let of = |samples| tensors(samples, &Normalisation::default(), &Device::flex());
+        let input = of(samples);
+        let tokens = input.tokens();
+        assert_eq!(ints(tokens.ids.clone()), [10, 11, 12, 20, 0, 0]);
+        assert_eq!(ints(tokens.positions.clone()), [0, 1, 2, 0, 1, 2]);
+        let third = 1.0 / 3.0;
+        let shares = numbers(tokens.shares.clone().unwrap());
+        assert_eq!(shares, [third, third, third, 1.0, 0.0, 0.0]);
+        let last = of(samples.slice(1..2));
+        assert_eq!(ints(last.tokens().ids.clone()), [20, 0, 0]);
+        assert_eq!(
+            numbers(last.tokens().shares.clone().unwrap()),
+            [1.0, 0.0, 0.0]
+        );
     }
 
     #[test]

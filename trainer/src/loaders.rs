@@ -234,6 +234,16 @@ impl Batch for feedline_loader::Batch {
             BatchKind::Rows { .. } => {}
             BatchKind::Pictures { height, width } => inputs.sides = [height, width],
             BatchKind::Tokens { length, .. } => inputs.length = length,
+            BatchKind::Multi {
+                height,
+                width,
+                length,
+                ..
+            } => {
+                inputs.sides = [height, width];
+                inputs.length = length;
+                inputs.lengths = (length > 0).then(|| self.lengths());
+            }
         }
         let place = self.place();
         Samples::new(self.rows(), inputs, targets).within(place.first_row, place.global_rows)

@@ -77,6 +77,9 @@ pub struct TokenInput {
     pub positions: Tensor<2, Int>,
     /// What each position may look at: itself and what is before it in its document.
     pub mask: Mask,
+    /// Of texts beside other parts, what each position counts in a mean over its row, `[rows, length]`: one over the
+    /// text's length, and 0 for padding.
+    pub shares: Option<Tensor<2>>,
 }
 
 impl Input {
@@ -146,6 +149,37 @@ pub enum Shape {
         /// Number of ids there are.
         vocabulary: usize,
     },
+    /// Rows of several parts, those that are there.
+    Multi {
+        /// Numbers in a row; 0 for none.
+        features: usize,
+        /// Colours, height and width of pictures.
+        pictures: Option<[usize; 3]>,
+        /// Ids of a row's text, padding included, and the number of ids there are.
+        tokens: Option<[usize; 2]>,
+    },
+}
+
+impl Shape {
+    /// The parts, each as a shape of its own.
+    pub(crate) fn parts(self) -> Vec<Self> {
+        let Self::Multi {
+            features,
+            pictures,
+            tokens,
+        } = self
+        else {
+            return vec![self];
+        };
+        let rows = (features > 0).then_some(Self::Rows { features });
+        let pictures = pictures.map(|[channels, height, width]| Self::Pictures {
+            channels,
+            height,
+            width,
+        });
+        let tokens = tokens.map(|[length, vocabulary]| Self::Tokens { length, vocabulary });
+        [rows, pictures, tokens].into_iter().flatten().collect()
+    }
 }
 
 /// A model with adapters.

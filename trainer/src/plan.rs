@@ -51,6 +51,19 @@ pub(crate) fn shape(layout: &Layout, config: &TrainConfig) -> Shape {
             length: context(config),
             vocabulary: *vocabulary as usize,
         },
+        Layout::Multi {
+            features,
+            pictures,
+            tokens,
+            ..
+        } => Shape::Multi {
+            features: *features as usize,
+            pictures: pictures.then(|| {
+                let pictures = &config.pictures;
+                [pictures.channels, pictures.height, pictures.width].map(|size| size as usize)
+            }),
+            tokens: tokens.map(|tokens| [tokens.length, tokens.vocabulary].map(|n| n as usize)),
+        },
     }
 }
 
@@ -101,6 +114,13 @@ impl Plan {
     pub(crate) fn check_targets(&self, samples: Samples<'_>, keys: &[u64]) -> Result<(), Error> {
         if let Task::NextToken { vocabulary } = self.task {
             return self.check_tokens(samples, vocabulary, keys);
+        }
+        if let Layout::Multi {
+            tokens: Some(tokens),
+            ..
+        } = &self.layout
+        {
+            self.check_tokens(samples, tokens.vocabulary as usize, keys)?;
         }
         let (Targets::Classes(ids), Task::Classification { counts }) =
             (samples.targets, &self.task)

@@ -56,7 +56,9 @@ impl Task {
                     features: *features as usize,
                 });
             }
-            Layout::Dense { target, .. } | Layout::Pictures { target } => target,
+            Layout::Dense { target, .. }
+            | Layout::Pictures { target }
+            | Layout::Multi { target, .. } => target,
         };
         match (target, &artefact.target) {
             (TargetKind::None, _) => {

@@ -10,7 +10,7 @@ use crate::{Batch, BatchKind, EpochBatches, Error};
 /// What a batch on the device is.
 ///
 /// Its parts are, in this order and without those it does not have: `x`, pixels or token ids; targets; segments;
-/// positions; laid out as [`Batch`] says. Where the caller mixes pictures, pixels and targets are those of
+/// positions; of rows of several parts `x`, targets, pixels, token ids and lengths; laid out as [`Batch`] says. Where the caller mixes pictures, pixels and targets are those of
 /// [`Batch::held_pixels`], and the last part has a [`Mix`](super::Mix) for each.
 #[derive(Clone, Debug)]
 pub struct BatchInfo {

@@ -135,6 +135,9 @@ fn columns(engine: &Engine) -> Result<Shape, String> {
         (BatchKind::Pictures { .. } | BatchKind::Tokens { .. }, _) => {
             Err("pictures are decoded on the processor".into())
         }
+        (BatchKind::Multi { .. }, _) => {
+            Err("rows of several parts are built on the processor".into())
+        }
     }
 }
 

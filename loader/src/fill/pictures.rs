@@ -25,7 +25,7 @@ pub(super) fn fill(
     mixing: Option<&Mixing>,
     scratch: &mut Scratch,
 ) -> Result<(), Error> {
-    let [pixels, y, table] = columns;
+    let [pixels, y, table, ..] = columns;
     let config = filler.pictures.as_ref().ok_or_else(|| Error::Worker {
         stage: crate::pool::STAGE,
         reason: "pictures without settings".into(),
@@ -47,7 +47,7 @@ pub(super) fn fill(
                 continue;
             }
             // One that comes several times in an epoch is another picture each time.
-            let epoch = window.epoch | u64::from(window.again(position)) << EPOCH_BITS;
+            let epoch = epoch(window.epoch, window.again(position));
             let row = decode(filler, block, place.row, epoch, scratch, slot)?;
             if row != place.row {
                 filled.substituted.push(done);
@@ -66,6 +66,11 @@ pub(super) fn fill(
         BlockRows::Pictures(rows) => Some(&rows.y),
         _ => None,
     })
+}
+
+/// The number of an epoch, with how often a sample came in it before.
+pub(super) fn epoch(epoch: u64, again: u32) -> u64 {
+    epoch | u64::from(again) << EPOCH_BITS
 }
 
 /// How the pictures of a piece, whole pairs, are mixed.
@@ -121,7 +126,7 @@ impl<'a> Pairs<'a> {
 }
 
 /// Decodes the picture at `row` of a block, or the first good one after it. Returns its row.
-fn decode(
+pub(super) fn decode(
     filler: &Filler,
     block: &LoadedBlock,
     row: u32,
@@ -129,25 +134,21 @@ fn decode(
     scratch: &mut Scratch,
     slot: &mut [u8],
 ) -> Result<u32, Error> {
-    let (BlockRows::Pictures(rows), Some(config)) = (&block.rows, &filler.pictures) else {
+    let Some(config) = &filler.pictures else {
         return Err(foreign(block));
     };
-    let count = rows.keys.len();
+    let keys = block.rows.keys();
+    let count = keys.len();
     for step in 0..count {
         let number = (row as usize + step) % count;
         let row = u32::try_from(number).unwrap_or(u32::MAX);
         if filler.quarantine.has(block.source, block.block, row) {
             continue;
         }
-        let mut random = SampleRandom::new(filler.seed, epoch, rows.keys[number]);
+        let picture = block.rows.picture(number).ok_or_else(|| foreign(block))?;
+        let mut random = SampleRandom::new(filler.seed, epoch, keys[number]);
         let decoded = catching(|| {
-            picture::decode_into(
-                config,
-                rows.picture(number),
-                &mut random,
-                &mut scratch.picture,
-                slot,
-            )
+            picture::decode_into(config, picture, &mut random, &mut scratch.picture, slot)
         });
         let reason = match decoded {
             Ok(Ok(())) => return Ok(row),

@@ -16,7 +16,7 @@ pub(super) fn fill(
     features: usize,
     columns: [&mut [u8]; COLUMNS],
 ) -> Result<(), Error> {
-    let [x, y, _] = columns;
+    let [x, y, ..] = columns;
     let Filled {
         runs,
         places,
@@ -100,7 +100,7 @@ fn replace_bad(
 }
 
 /// Copies a row, in whole cache lines where it has only those: a call of `memcpy` costs as much as the line itself.
-fn copy(to: &mut [f32], from: &[f32]) {
+pub(super) fn copy(to: &mut [f32], from: &[f32]) {
     let ((to_lines, to_rest), (lines, rest)) = (to.as_chunks_mut::<16>(), from.as_chunks::<16>());
     if rest.is_empty() {
         for (to, line) in to_lines.iter_mut().zip(lines) {

@@ -59,7 +59,7 @@ impl Rows<'_> {
     }
 
     fn packed(self, filled: &mut Filled) -> Result<(), Error> {
-        let [mut ids, mut segments, mut positions] = self.columns;
+        let [mut ids, mut segments, mut positions, ..] = self.columns;
         let Filled { runs, places, .. } = filled;
         for run in runs {
             let LoadedRun {
@@ -101,7 +101,7 @@ impl Rows<'_> {
 
     /// The columns of segments and positions hold nothing where they are not wanted.
     fn stream(self, filled: &mut Filled) -> Result<(), Error> {
-        let [mut ids, mut segments, mut positions] = self.columns;
+        let [mut ids, mut segments, mut positions, ..] = self.columns;
         let Filled { runs, places, .. } = filled;
         let mut found = Vec::new();
         for run in runs {
@@ -197,7 +197,7 @@ pub(super) fn tokens(block: &LoadedBlock) -> Result<&TokenRows, Error> {
     }
 }
 
-fn copy(to: &mut [u32], ids: &TokenIds, start: usize) {
+pub(super) fn copy(to: &mut [u32], ids: &TokenIds, start: usize) {
     match ids {
         TokenIds::U32(ids) => to.copy_from_slice(&ids[start..start + to.len()]),
         TokenIds::U16(ids) => {

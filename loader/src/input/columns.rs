@@ -13,11 +13,15 @@ use crate::guard::catching;
 pub(crate) struct ShardColumns {
     /// The shard's schema.
     pub(crate) schema: SchemaRef,
-    /// Indices of `x`, `image` or `tokens`, of `key` and `origin`, and of `y` if there is a target.
+    /// Indices of the first of `x`, `image` and `tokens`, of `key` and `origin`, and of `y` if there is a target.
     pub(crate) payload: usize,
     pub(crate) key: usize,
     pub(crate) origin: usize,
     pub(crate) y: Option<usize>,
+    /// Indices of those of the three that there are.
+    pub(crate) x: Option<usize>,
+    pub(crate) image: Option<usize>,
+    pub(crate) tokens: Option<usize>,
 }
 
 /// Start of an encapsulated message; what precedes the schema in a file is the magic and zeros.
@@ -43,26 +47,26 @@ impl ShardColumns {
     }
 
     fn find(schema: Schema, layout: &Layout) -> Result<Self, String> {
-        let (payload, target) = match layout {
-            Layout::Dense { features, target } => {
-                let wanted = format!("fixed_size_list<float32>[{features}]");
-                let fits = |t: &DataType| is_vector(t, *features);
-                (find(&schema, "x", fits, &wanted)?, *target)
-            }
-            Layout::Pictures { target } => {
-                let fits = |t: &DataType| matches!(t, DataType::Binary | DataType::LargeBinary);
-                (find(&schema, "image", fits, "binary")?, *target)
-            }
-            Layout::Tokens { id, .. } => {
-                let (element, wanted) = match id {
-                    TokenType::U16 => (DataType::UInt16, "list<uint16>"),
-                    TokenType::U32 => (DataType::UInt32, "list<uint32>"),
-                };
-                let fits =
-                    |t: &DataType| matches!(t, DataType::List(e) if *e.data_type() == element);
-                (find(&schema, "tokens", fits, wanted)?, TargetKind::None)
-            }
-        };
+        let parts = Parts::of(layout);
+        let x = parts.features.map(|features| {
+            let wanted = format!("fixed_size_list<float32>[{features}]");
+            find(&schema, "x", |t| is_vector(t, features), &wanted)
+        });
+        let image = parts.pictures.then(|| {
+            let fits = |t: &DataType| matches!(t, DataType::Binary | DataType::LargeBinary);
+            find(&schema, "image", fits, "binary")
+        });
+        let tokens = parts.tokens.map(|id| {
+            let (element, wanted) = match id {
+                TokenType::U16 => (DataType::UInt16, "list<uint16>"),
+                TokenType::U32 => (DataType::UInt32, "list<uint32>"),
+            };
+            let fits = |t: &DataType| matches!(t, DataType::List(e) if *e.data_type() == element);
+            find(&schema, "tokens", fits, wanted)
+        });
+        let (x, image, tokens) = (x.transpose()?, image.transpose()?, tokens.transpose()?);
+        let payload = x.or(image).or(tokens).ok_or("its rows have no parts")?;
+        let target = parts.target;
         let y = match target {
             TargetKind::None => None,
             TargetKind::Regression => {
@@ -74,7 +78,8 @@ impl ShardColumns {
         };
         let key = find(&schema, "key", |t| *t == DataType::UInt64, "uint64")?;
         let origin = find(&schema, "origin", |t| *t == DataType::UInt64, "uint64")?;
-        let expected = 3 + usize::from(y.is_some());
+        let parts = [x, image, tokens, y].into_iter().flatten().count();
+        let expected = 2 + parts;
         if schema.fields().len() != expected {
             return Err(format!(
                 "it has `{}` columns instead of `{expected}`",
@@ -87,7 +92,43 @@ impl ShardColumns {
             key,
             origin,
             y,
+            x,
+            image,
+            tokens,
         })
+    }
+}
+
+/// What the rows of a layout have.
+struct Parts {
+    features: Option<u32>,
+    pictures: bool,
+    tokens: Option<TokenType>,
+    target: TargetKind,
+}
+
+impl Parts {
+    fn of(layout: &Layout) -> Self {
+        let (features, pictures, tokens, target) = match *layout {
+            Layout::Dense { features, target } => (Some(features), false, None, target),
+            Layout::Pictures { target } => (None, true, None, target),
+            Layout::Tokens { id, .. } => (None, false, Some(id), TargetKind::None),
+            Layout::Multi {
+                features,
+                pictures,
+                tokens,
+                target,
+            } => {
+                let features = (features > 0).then_some(features);
+                (features, pictures, tokens.map(|tokens| tokens.id), target)
+            }
+        };
+        Self {
+            features,
+            pictures,
+            tokens,
+            target,
+        }
     }
 }
 

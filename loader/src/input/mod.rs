@@ -51,6 +51,13 @@ pub(crate) enum Record {
     Pictures { target: TargetKind },
     /// A document; ids are below `vocabulary`.
     Tokens { id: TokenType, vocabulary: u32 },
+    /// Several parts; a text has at most `length` ids, 0 where rows have none.
+    Multi {
+        features: u32,
+        pictures: bool,
+        length: u32,
+        target: TargetKind,
+    },
 }
 
 impl From<&Layout> for Record {
@@ -59,6 +66,17 @@ impl From<&Layout> for Record {
             Layout::Dense { features, target } => Self::Dense { features, target },
             Layout::Pictures { target } => Self::Pictures { target },
             Layout::Tokens { id, vocabulary } => Self::Tokens { id, vocabulary },
+            Layout::Multi {
+                features,
+                pictures,
+                tokens,
+                target,
+            } => Self::Multi {
+                features,
+                pictures,
+                length: tokens.map_or(0, |tokens| tokens.length),
+                target,
+            },
         }
     }
 }

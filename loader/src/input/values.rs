@@ -29,6 +29,17 @@ pub(super) fn check(
             (&dense.y, *target)
         }
         (BlockRows::Pictures(pictures), Record::Pictures { target }) => (&pictures.y, *target),
+        (
+            BlockRows::Multi(multi),
+            Record::Multi {
+                features, target, ..
+            },
+        ) => {
+            if policy != BadValues::Keep {
+                numbers(&multi.x, *features as usize, &mut bad);
+            }
+            (&multi.y, *target)
+        }
         _ => return Ok(()),
     };
     match (y, target) {

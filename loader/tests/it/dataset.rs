@@ -101,6 +101,27 @@ pub(crate) fn picture(sample: u64) -> Vec<u8> {
     bytes
 }
 
+/// Side of a small picture.
+pub(crate) const SIDE: usize = 4;
+/// The sample whose small picture is broken.
+pub(crate) const BROKEN: u64 = 13;
+
+/// Pixels of the small picture of a sample, u8 RGB of 4 x 4.
+pub(crate) fn small_pixels(sample: u64) -> Vec<u8> {
+    let level = |i: u64| (sample * 31 + i * 7 % 101).to_le_bytes()[0];
+    (0..48).map(level).collect()
+}
+
+/// A file that holds them.
+pub(crate) fn small_picture(sample: u64) -> Vec<u8> {
+    let header = format!("P6\n{SIDE} {SIDE}\n255\n");
+    let mut file = [header.into_bytes(), small_pixels(sample)].concat();
+    if sample == BROKEN {
+        file.truncate(20);
+    }
+    file
+}
+
 /// Token ids in the document of a sample; some have none.
 pub(crate) fn document_length(sample: u64) -> u32 {
     u32::try_from(sample * 7 % 23).unwrap()
@@ -170,21 +191,40 @@ pub(crate) fn write_file(schema: &arrow::datatypes::Schema, batches: &[RecordBat
 
 /// A block of these samples. Numbers up to 2^24 are exact in `x` and `y`.
 pub(crate) fn record_batch_of(layout: &Layout, samples: &[u64]) -> RecordBatch {
-    let (name, payload, target): (_, ArrayRef, _) = match *layout {
-        Layout::Dense { features, target } => ("x", Arc::new(vectors(features, samples)), target),
+    let mut parts: Vec<(&str, ArrayRef)> = Vec::new();
+    let target = match *layout {
+        Layout::Dense { features, target } => {
+            parts.push(("x", Arc::new(vectors(features, samples))));
+            target
+        }
         Layout::Pictures { target } => {
             let pictures = samples.iter().map(|sample| picture(*sample));
-            (
-                "image",
-                Arc::new(BinaryArray::from_iter_values(pictures)),
-                target,
-            )
+            parts.push(("image", Arc::new(BinaryArray::from_iter_values(pictures))));
+            target
         }
-        Layout::Tokens { id, vocabulary } => (
-            "tokens",
-            Arc::new(documents(id, vocabulary, samples)),
-            TargetKind::None,
-        ),
+        Layout::Tokens { id, vocabulary } => {
+            parts.push(("tokens", Arc::new(documents(id, vocabulary, samples))));
+            TargetKind::None
+        }
+        Layout::Multi {
+            features,
+            pictures,
+            tokens,
+            target,
+        } => {
+            if features > 0 {
+                parts.push(("x", Arc::new(vectors(features, samples))));
+            }
+            if pictures {
+                let pictures = samples.iter().map(|sample| small_picture(*sample));
+                parts.push(("image", Arc::new(BinaryArray::from_iter_values(pictures))));
+            }
+            if let Some(tokens) = tokens {
+                let ids = documents(tokens.id, tokens.vocabulary, samples);
+                parts.push(("tokens", Arc::new(ids)));
+            }
+            target
+        }
     };
     let y: Option<ArrayRef> = match target {
         TargetKind::None => None,
@@ -200,7 +240,7 @@ pub(crate) fn record_batch_of(layout: &Layout, samples: &[u64]) -> RecordBatch {
     };
     let keys: ArrayRef = Arc::new(UInt64Array::from_iter_values(samples.iter().map(|s| !s)));
     let origins: ArrayRef = Arc::new(UInt64Array::from_iter_values(samples.iter().copied()));
-    let columns = [(name, payload)]
+    let columns = parts
         .into_iter()
         .chain(y.map(|y| ("y", y)))
         .chain([("key", keys), ("origin", origins)]);

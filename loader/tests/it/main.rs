@@ -15,6 +15,7 @@ mod jpeg;
 mod kinds;
 mod manifests;
 mod mixing;
+mod multi;
 mod passes;
 mod pictures;
 mod server;

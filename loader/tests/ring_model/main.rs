@@ -64,7 +64,7 @@ const ROWS: usize = 5;
 const TASK_ROWS: usize = 2;
 const SHAPE: SlabShape = SlabShape {
     rows: ROWS,
-    row_bytes: [1, 0, 0],
+    row_bytes: [1, 0, 0, 0, 0],
 };
 
 /// What happens in a pass.

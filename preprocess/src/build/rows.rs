@@ -4,21 +4,20 @@ use arrow::{
     array::{AsArray, RecordBatch},
     datatypes::UInt64Type,
 };
-use datafusion::prelude::DataFrame;
+use datafusion::{logical_expr::ident, prelude::DataFrame};
 use feedline_schemas::{
     config::DatasetKind,
-    manifest::{Split, SplitShards, TokenCounts},
+    manifest::{CutCounts, Layout, Split, SplitShards, TokenCounts},
 };
 use futures::TryStreamExt;
 
 use crate::{
-    Error, Transform,
+    Error,
     columns::{DatasetSpec, system},
     content::key_of,
-    payload::{Payload, PayloadKind},
     rejects::RejectWriter,
-    shard::{Cell, Row, SplitWriter, tokens_in},
-    stage::column,
+    shard::{Row, SplitWriter, tokens_in},
+    stage::{Staged, column},
     tokens::{Encoded, units},
     transform::Applied,
     typing::Reason,
@@ -26,8 +25,11 @@ use crate::{
 
 /// Writes the rows of a split, batch by batch.
 pub(super) struct RowWriter<'a> {
-    payload: Option<&'a Payload>,
+    picture: Option<&'a str>,
+    document: Option<&'a str>,
     features: usize,
+    /// Most ids of a row.
+    length: usize,
     rejects: &'a mut RejectWriter,
     pub(super) texts: TextCounts,
 }
@@ -41,17 +43,28 @@ pub(super) struct TextCounts {
     ids: u64,
     /// Ids that stand for something the training split lacks.
     unknown: u64,
+    /// What was cut off.
+    cut: CutCounts,
 }
 
 impl<'a> RowWriter<'a> {
     pub(super) fn new(
         spec: &'a DatasetSpec,
-        transform: &Transform,
+        layout: &Layout,
         rejects: &'a mut RejectWriter,
     ) -> Self {
+        let (features, length) = match layout {
+            Layout::Dense { features, .. } => (*features, None),
+            Layout::Multi {
+                features, tokens, ..
+            } => (*features, tokens.map(|tokens| tokens.length as usize)),
+            Layout::Pictures { .. } | Layout::Tokens { .. } => (0, None),
+        };
         Self {
-            payload: spec.payload.as_ref(),
-            features: transform.features(),
+            picture: spec.picture().map(|picture| picture.column.as_str()),
+            document: spec.document().map(|document| document.column.as_str()),
+            features: features as usize,
+            length: length.unwrap_or(usize::MAX),
             rejects,
             texts: TextCounts::default(),
         }
@@ -81,22 +94,18 @@ impl<'a> RowWriter<'a> {
         }
         self.rejects.push(set_aside)?;
         let mut written = 0;
-        let payload = self.payload;
+        let pictures = self
+            .picture
+            .map(|name| column(batch, name).as_binary::<i32>());
         for row in (0..batch.num_rows()).filter(|row| !bad[*row]) {
-            let cell = match payload {
-                Some(payload) if payload.kind == PayloadKind::Picture => {
-                    Cell::Picture(column(batch, &payload.column).as_binary::<i32>().value(row))
-                }
-                Some(_) => {
-                    let ids = encoded.document(row);
-                    self.texts.ids += ids.len() as u64;
-                    Cell::Tokens(ids)
-                }
-                None => Cell::Numbers(&applied.x[row * self.features..(row + 1) * self.features]),
-            };
+            let tokens = self
+                .document
+                .map(|_| self.texts.take(encoded.document(row), self.length));
             writer
                 .push(Row {
-                    cell,
+                    x: &applied.x[row * self.features..(row + 1) * self.features],
+                    picture: pictures.map(|pictures| pictures.value(row)),
+                    tokens,
                     y: applied.y.as_ref().map(|y| (y, row)),
                     key: key_of(hashes.value(row)),
                     origin: origins.value(row),
@@ -108,6 +117,56 @@ impl<'a> RowWriter<'a> {
         self.texts.unknown += encoded.unknown;
         Ok(written)
     }
+}
+
+impl TextCounts {
+    /// The ids of a document that a row of `length` has room for, counted.
+    fn take<'a>(&mut self, ids: &'a [u32], length: usize) -> &'a [u32] {
+        let (taken, left) = ids.split_at(ids.len().min(length));
+        self.ids += taken.len() as u64;
+        self.cut.rows += u64::from(!left.is_empty());
+        self.cut.tokens += left.len() as u64;
+        taken
+    }
+}
+
+/// What was cut off in all splits, where rows have a length.
+pub(super) fn cut(layout: &Layout, texts: [TextCounts; 3]) -> Option<CutCounts> {
+    let Layout::Multi {
+        tokens: Some(tokens),
+        ..
+    } = layout
+    else {
+        return None;
+    };
+    let mut cut = CutCounts::default();
+    for texts in texts {
+        cut.rows += texts.cut.rows;
+        cut.tokens += texts.cut.tokens;
+    }
+    if cut.rows > 0 {
+        tracing::warn!(
+            rows = cut.rows,
+            tokens = cut.tokens,
+            length = tokens.length,
+            "texts are longer than a row and were cut; raise `dataset.tokens.window` to keep more"
+        );
+    }
+    Some(cut)
+}
+
+/// [`units`] of all documents in column `name` that were staged.
+pub(super) async fn units_staged(
+    staged: &Staged,
+    name: &str,
+    kind: DatasetKind,
+) -> Result<u64, Error> {
+    let mut count = 0;
+    for split in Split::ALL {
+        let documents = staged.frame(split)?.select(vec![ident(name)])?;
+        count += units_of(documents, kind).await?;
+    }
+    Ok(count)
 }
 
 /// [`units`] of all documents.

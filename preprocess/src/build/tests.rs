@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     read_manifest, read_transform,
-    shard::{Cell, Row, SplitWriter},
+    shard::{Row, SplitWriter},
     testing::{Cells, LandingZone, Written, contents, context, flip_bit, pipeline, written},
     verify,
 };
@@ -582,7 +582,9 @@ async fn a_key_in_two_splits_is_found_by_the_audit_and_by_verify() {
     let y = Some((&values, 0));
     writer
         .push(Row {
-            cell: Cell::Numbers(&stolen.x),
+            x: &stolen.x,
+            picture: None,
+            tokens: None,
             y,
             key: stolen.key,
             origin: stolen.origin.packed(),

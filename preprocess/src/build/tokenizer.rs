@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use feedline_schemas::{
-    config::{DatasetConfig, DatasetKind, SplitBy, TokensConfig},
+    config::{DatasetConfig, DatasetKind, PackMode, SplitBy, TokensConfig},
     manifest::TokensReference,
     transform::FittedTokens,
 };
@@ -21,6 +21,8 @@ const VOCABULARY: u32 = 8192;
 const VOCABULARY_MAX: u32 = 1_000_000;
 const SAMPLE_BYTES: u64 = 1 << 30;
 const WINDOW_MAX: u32 = 65_536;
+/// Most ids of a row that has other parts too.
+const ROW_LENGTH: u32 = 128;
 
 /// Special tokens that usually end a text.
 const ENDS: [&str; 4] = ["<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"];
@@ -31,16 +33,23 @@ const ENDS: [&str; 4] = ["<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"];
 /// [`Error::Config`] for a value out of range and for keys that do not go together.
 pub(super) fn resolve(config: &DatasetConfig) -> Result<Option<TokensConfig>, Error> {
     let refuse = |key: &str, reason: &str| Err(Error::config(key, reason));
-    if config.kind != DatasetKind::Tokens {
+    let is_multi = config.kind == DatasetKind::Multi && config.text_column.is_some();
+    if config.kind != DatasetKind::Tokens && !is_multi {
         return match config.tokens {
             None => Ok(None),
             Some(_) => refuse(
                 "dataset.tokens",
-                "it is for `dataset.kind = \"tokens\"`: set that, or remove this section",
+                "it is for `dataset.kind = \"tokens\"`, or `multi` with a `text_column`: set that, or remove this section",
             ),
         };
     }
     let tokens = config.tokens.clone().unwrap_or_default();
+    if is_multi && tokens.pack != PackMode::default() {
+        return refuse(
+            "dataset.tokens.pack",
+            "the text of a row stays in its row; remove it",
+        );
+    }
     let outside = |value: Option<u32>, least, most| {
         value.is_some_and(|value| !(least..=most).contains(&value))
     };
@@ -72,6 +81,13 @@ pub(super) fn resolve(config: &DatasetConfig) -> Result<Option<TokensConfig>, Er
         ),
         None => Ok(Some(tokens)),
     }
+}
+
+/// Most ids of a row that has other parts too.
+pub(super) fn row_length(config: Option<&TokensConfig>) -> u32 {
+    config
+        .and_then(|config| config.window)
+        .unwrap_or(ROW_LENGTH)
 }
 
 /// A tokenizer and the file it is.

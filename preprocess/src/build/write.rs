@@ -65,7 +65,7 @@ impl Build<'_> {
         let mut splits = Vec::with_capacity(3);
         let mut texts = [TextCounts::default(); 3];
         for (split, texts) in Split::ALL.into_iter().zip(&mut texts) {
-            let mut rows = RowWriter::new(&self.spec, &fitted.transform, &mut rejects);
+            let mut rows = RowWriter::new(&self.spec, &layout.layout, &mut rejects);
             let writer = SplitWriter::new(&self.store, layout, split);
             let shards = self
                 .write_split(staged, split, fitted, writer, &mut rows, &meter)
@@ -91,7 +91,7 @@ impl Build<'_> {
     ) -> Result<SplitShards, Error> {
         let sizes = &self.spec.config.shards;
         let shuffle = sizes.shuffle.then(|| ShuffleKey::new(sizes.seed));
-        let text = self.spec.payload.as_ref().map(|text| text.column.as_str());
+        let text = self.spec.document().map(|text| text.column.as_str());
         let applied = staged
             .ordered(split, shuffle)
             .await?

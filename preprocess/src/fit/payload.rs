@@ -11,7 +11,7 @@ use feedline_schemas::{
 };
 use futures::TryStreamExt;
 
-use super::{Fit, FitSpec, Texts, artefact, rows_of};
+use super::{Fit, FitSpec, Texts, artefact, fit_rows, rows_of};
 use crate::{
     Error, TrainSplit,
     columns::system,
@@ -47,6 +47,26 @@ pub(crate) async fn fit_payload(
         None => artefact,
         Some(pictures) => artefact.with_pictures(moments(train, pictures).await?),
     })
+}
+
+/// Fits the steps and the target of `spec`, which may have no inputs, and adds what `tokens` says makes ids of texts, and
+/// the moments of pictures that were decoded.
+///
+/// # Errors
+/// As [`fit`](super::fit).
+pub(crate) async fn fit_parts(
+    train: &TrainSplit,
+    spec: &FitSpec,
+    pictures: Option<&Pictures>,
+    tokens: Option<FittedTokens>,
+) -> Result<TransformArtefact, Error> {
+    let mut artefact = fit_rows(train, spec).await?;
+    artefact.tokens = tokens;
+    if let Some(pictures) = pictures {
+        artefact.pictures = Some(moments(train, pictures).await?);
+    }
+    artefact.hash = artefact.compute_hash();
+    Ok(artefact)
 }
 
 /// Mean and deviation of the channels of the training split's pictures, from exact sums.

@@ -48,12 +48,12 @@ pub(super) async fn settle(
 ) -> Result<Staged, Error> {
     let found = read(&staged).await?;
     let config = &spec.config;
-    let splits = splits(
-        &found,
-        config.dedup,
-        pictures,
-        &Splitter::new(&config.split),
-    );
+    // A row that has more than its picture is another row.
+    let dedup = match spec.payload {
+        Some(_) => config.dedup,
+        None => DedupMode::None,
+    };
+    let splits = splits(&found, dedup, pictures, &Splitter::new(&config.split));
     drop(found);
     rewritten(staged, &splits, |split| {
         scratch.path(&format!("settled-{split}.parquet"))

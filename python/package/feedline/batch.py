@@ -7,7 +7,7 @@ import numpy as np
 __all__ = ["Batch"]
 
 # What `x, y = batch` unpacks, in this order, of what the batch has.
-FIELDS = ("x", "image", "tokens", "segments", "positions", "y")
+FIELDS = ("x", "image", "tokens", "lengths", "segments", "positions", "y")
 
 
 class Batch:

@@ -33,6 +33,7 @@ class Loader:
     `x` *         `[n, features]`        float32          features, row-major
     `image` *     `[n, height, width, 3]` uint8           RGB pixels
     `tokens` *    `[n, length]`          uint32           token ids (int32 as a tensor)
+    `lengths` *   `[n]`                  uint32           rows of several parts: token ids of the row, the others are 0
     `segments` *  `[n, length]`          uint32           packed or filled tokens: document in the row, from 1; 0 is padding
     `positions` * `[n, length]`          uint32           packed or filled tokens: position in the document, from 0
     `y` *         `[n]`                  float32 or int32 target, or class id (int64 as a tensor); not of tokens

@@ -16,17 +16,23 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DatasetConfig {
-    /// What a row becomes: `rows` of numbers (default), `pictures`, `characters` or `tokens`.
+    /// What a row becomes: `rows` of numbers (default), `pictures`, `characters`, `tokens`, or `multi`, several of them.
     #[serde(skip_serializing_if = "DatasetKind::is_rows")]
     pub kind: DatasetKind,
     /// `pictures`: column of whole picture files. Default `image`. `characters` and `tokens`: column of documents.
     /// Default `text`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
-    /// `pictures`: how they are decoded and stored. Default: files are stored as they came.
+    /// `multi`: column of the picture file that each row has. Absent: rows have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub picture_column: Option<String>,
+    /// `multi`: column of the text that each row has as tokens. Absent: rows have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text_column: Option<String>,
+    /// `pictures`, `multi`: how they are decoded and stored. Default: files are stored as they came.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub picture: Option<StoredPictureConfig>,
-    /// `tokens`: how documents become token ids, and those rows. Default: a tokenizer is learnt.
+    /// `tokens`, `multi`: how documents become token ids, and those rows. Default: a tokenizer is learnt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<TokensConfig>,
     /// Sources whose rows are put under one another. Default: all sources of the pipeline that nothing else names.
@@ -83,6 +89,11 @@ pub enum DatasetKind {
     Characters,
     /// A document as ids of pieces of words, for a model that predicts the next one.
     Tokens,
+    /// A picture, a text as token ids, and numbers made of the other columns, as far as there are any, for a `multi` model
+    /// that predicts a target from all of them. A row without its picture or text is set aside. Rows are the same when
+    /// all of their columns are; rows that share a picture share a split with `picture.duplicates` `pixels` or
+    /// `look_alikes`, or with the column as `split.key`.
+    Multi,
 }
 
 impl DatasetKind {
@@ -118,7 +129,8 @@ pub struct TokensConfig {
     /// `<eos>` that the tokenizer has; a tokenizer that is learnt gets the first.
     pub end_of_text: Option<String>,
     /// Ids that a model reads of a row, 1 to 65,536, where `train.model.context` does not say: the length that documents
-    /// are packed to. Default: the model's own.
+    /// are packed to. Default: the model's own. `multi`: most ids of a row; what a text has beyond them is left out, and
+    /// counted. Default 128.
     pub window: Option<u32>,
     /// How documents become rows, where `train.loader.pack` does not say. Default `best_fit`.
     pub pack: PackMode,

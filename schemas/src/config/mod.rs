@@ -45,7 +45,8 @@ pub use self::{
     lora::LoraConfig,
     loss::{ClassWeightRule, ClassWeights, LossConfig, LossKind},
     model::{
-        ActivationKind, BranchConfig, ModelConfig, ModelKind, NormKind, PicturesConfig, PoolKind,
+        ActivationKind, BranchConfig, BranchKind, ModelConfig, ModelKind, NormKind, PicturesConfig,
+        PoolKind,
     },
     near_dup::{Digits, NearDupConfig, NearDupKeep, NearDupUnit, Normalization, Punctuation},
     optimizer::{OptimizerConfig, OptimizerKind, ParameterGroup},

@@ -136,17 +136,54 @@ pub enum PoolKind {
     Average,
 }
 
-/// A branch of `multi`: a `cnn` over pictures, or fully connected layers over numbers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// A branch of `multi`: what reads a part of each row, then fully connected layers. A key that its type does not know is
+/// refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BranchConfig {
-    /// First and one past the last of the features that the branch reads, such as `[0, 12]`. Default: all. For pictures
-    /// leave it out and give `channels`.
+    /// What reads the part: `dense` over numbers, `cnn`, `resnet` or `vit` over pictures, `embedding` or `transformer` over
+    /// texts. Default: `cnn` where `channels` are given, else `dense`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub r#type: Option<BranchKind>,
+    /// `dense`: first and one past the last of the features that the branch reads, such as `[0, 12]`. Default: all.
     pub columns: Option<[u32; 2]>,
-    /// Over pictures: channels of each convolution.
+    /// `cnn`: channels of each convolution. Default `[32, 64]`.
     pub channels: Option<Vec<u32>>,
     /// Widths of its fully connected layers, at least one. Default `[64]`.
     pub hidden: Option<Vec<u32>>,
+    /// `embedding`, `transformer`, `vit`: numbers per position, 1 to 65,536. Default 64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub width: Option<u32>,
+    /// `transformer`, `vit`: number of layers, 1 to 256. Default 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layers: Option<u32>,
+    /// `transformer`, `vit`: attention heads; they divide the width. Default 4.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heads: Option<u32>,
+    /// `vit`: pixels of a patch's side; it divides the picture's sides. Default 16, below 64 pixels 4.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patch: Option<u32>,
+    /// `resnet`: layers, 18, 34 or 50. Default 18.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depth: Option<u32>,
+}
+
+/// What a branch reads its part with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BranchKind {
+    /// Nothing before its fully connected layers, over numbers.
+    Dense,
+    /// Convolutions and pools, over pictures.
+    Cnn,
+    /// Residual network, over pictures.
+    Resnet,
+    /// Vision transformer, over pictures.
+    Vit,
+    /// The mean of a learnt vector for each token, over texts: their order does not count.
+    Embedding,
+    /// Transformer of the GPT-2 kind and the mean over the positions of the text.
+    Transformer,
 }
 
 /// `[train.pictures]`: how encoded pictures become what a model sees.

@@ -195,9 +195,16 @@ fn shape(samples: Samples<'_>) -> Shape {
         features,
         sides: [height, width],
         length,
+        lengths,
         ..
     } = samples.inputs;
-    if height > 0 {
+    if lengths.is_some() || (height > 0 && features > 0) {
+        Shape::Multi {
+            features,
+            pictures: (height > 0).then_some([3, height, width]),
+            tokens: (length > 0).then_some([length, 0]),
+        }
+    } else if height > 0 {
         Shape::Pictures {
             channels: 3,
             height,
@@ -216,12 +223,15 @@ fn shape(samples: Samples<'_>) -> Shape {
 /// Parts of a batch of `rows` samples of a shape, for a model with so many parameters; at least `least`. What batch norm
 /// makes of a part of few rows is noise.
 pub(super) fn part_count(shape: Shape, rows: usize, parameters: usize, least: usize) -> usize {
-    let least_rows = match shape {
+    let least_rows = |shape: Shape| match shape {
         Shape::Pictures { .. } => PART_PICTURES,
         Shape::Tokens { length, .. } => (PART_TOKENS / length.max(1)).max(1),
         Shape::Rows { .. } if parameters > PARTED_PARAMETERS_MAX => rows.max(1),
-        Shape::Rows { .. } => PART_ROWS,
+        Shape::Rows { .. } | Shape::Multi { .. } => PART_ROWS,
     };
+    // Of several parts the dearest decides.
+    let least_rows = shape.parts().into_iter().map(least_rows).min();
+    let least_rows = least_rows.unwrap_or(PART_ROWS);
     let parts = (rows / least_rows).clamp(1, PARTS_MAX);
     (1 << parts.ilog2()).max(least)
 }

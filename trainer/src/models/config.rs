@@ -1,9 +1,10 @@
 //! Which keys each type knows, their defaults and ranges.
 
 use feedline_schemas::config::{
-    ActivationKind, BranchConfig, ModelConfig, ModelKind, NormKind, PoolKind, TrainConfig,
+    ActivationKind, ModelConfig, ModelKind, NormKind, PoolKind, TrainConfig,
 };
 
+use super::branch;
 use crate::error::{Error, config as wrong};
 
 /// Largest width of anything.
@@ -162,7 +163,7 @@ pub(crate) fn check(config: &ModelConfig) -> Result<(), Error> {
     within("steps", config.steps, 1, WIDTH_MAX)?;
     within("patch", config.patch, 1, 8192)?;
     check_heads(config)?;
-    check_branches(config.branches.as_deref())?;
+    branch::check(config.branches.as_deref().unwrap_or_default())?;
     let dropout = config.dropout;
     if !(dropout.is_finite() && (0.0..1.0).contains(&dropout)) {
         let reason = format!("it is {dropout} and must be at least 0 and below 1");
@@ -183,23 +184,7 @@ fn check_heads(config: &ModelConfig) -> Result<(), Error> {
     Err(wrong("model.heads", reason))
 }
 
-fn check_branches(branches: Option<&[BranchConfig]>) -> Result<(), Error> {
-    for branch in branches.unwrap_or_default() {
-        widths("branches", branch.hidden.as_deref())?;
-        widths("branches", branch.channels.as_deref())?;
-        if branch.columns.is_some_and(|[first, end]| first >= end) {
-            let reason = "the first of its `columns` must be below the second".to_owned();
-            return Err(wrong("model.branches", reason));
-        }
-        if branch.hidden.as_deref() == Some(&[]) || branch.channels.as_deref() == Some(&[]) {
-            let reason = "a branch's `hidden` and `channels` must not be empty".to_owned();
-            return Err(wrong("model.branches", reason));
-        }
-    }
-    Ok(())
-}
-
-fn widths(key: &str, widths: Option<&[u32]>) -> Result<(), Error> {
+pub(super) fn widths(key: &str, widths: Option<&[u32]>) -> Result<(), Error> {
     let widths = widths.unwrap_or_default();
     if widths.len() > LAYERS_MAX {
         let reason = format!(
@@ -214,7 +199,7 @@ fn widths(key: &str, widths: Option<&[u32]>) -> Result<(), Error> {
     Ok(())
 }
 
-fn within(key: &str, value: Option<u32>, min: u32, max: u32) -> Result<(), Error> {
+pub(super) fn within(key: &str, value: Option<u32>, min: u32, max: u32) -> Result<(), Error> {
     let Some(value) = value.filter(|value| !(min..=max).contains(value)) else {
         return Ok(());
     };

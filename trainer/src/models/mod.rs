@@ -9,16 +9,18 @@
 //! | `lstm` | rows as time series, tokens | long short-term memory |
 //! | `transformer` | tokens | decoder that predicts the next token |
 //! | `autoencoder` | rows | gives its input back through a narrow layer |
-//! | `multi` | rows, pictures | branches over parts of a sample, joined |
+//! | `multi` | rows, pictures, rows of several parts | branches over parts of a sample, joined |
 
 mod autoencoder;
 mod blocks;
+mod branch;
 mod cnn;
 mod config;
 mod lstm;
 mod mlp;
 mod multi;
 mod resnet;
+mod text;
 mod transformer;
 mod vit;
 
@@ -98,8 +100,8 @@ pub(crate) fn build(
                 width,
             },
         ) => Box::new(vit::Vit::new(config, [channels, height, width], outputs)?),
-        (ModelKind::Multi, Shape::Rows { .. } | Shape::Pictures { .. }) => {
-            Box::new(multi::Multi::new(config, &[shape], outputs)?)
+        (ModelKind::Multi, Shape::Rows { .. } | Shape::Pictures { .. } | Shape::Multi { .. }) => {
+            Box::new(multi::Multi::new(config, &shape.parts(), outputs)?)
         }
         (kind, shape) => return Err(wrong("model.type", misfit(kind, shape))),
     };
@@ -119,6 +121,7 @@ fn misfit(kind: ModelKind, shape: Shape) -> String {
         Shape::Rows { .. } => ("rows of numbers", "`mlp`, `lstm`, `autoencoder` or `multi`"),
         Shape::Pictures { .. } => ("pictures", "`mlp`, `cnn`, `resnet`, `vit` or `multi`"),
         Shape::Tokens { .. } => ("tokens", "`transformer` or `lstm`"),
+        Shape::Multi { .. } => ("rows of several parts", "`multi`"),
     };
     format!("`{kind}` does not read {found}, which the dataset holds; use {fitting}")
 }

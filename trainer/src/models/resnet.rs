@@ -104,32 +104,30 @@ impl Block {
     }
 }
 
-/// A residual network.
+/// What comes before the outputs.
 #[derive(Clone, Debug)]
-pub(super) struct Resnet {
-    layout: Layout,
+pub(super) struct Trunk {
     stem: ConvNorm,
     pool: Option<MaxPool>,
     blocks: Vec<(Segment, Block)>,
     dropout: Dropout,
-    last: Linear,
+    output: usize,
 }
 
-impl Resnet {
+impl Trunk {
     /// For pictures of `sizes`.
-    pub(super) fn new(config: &ModelConfig, sizes: [usize; 3], outputs: usize) -> Self {
+    pub(super) fn new(b: &mut Builder, config: &ModelConfig, sizes: [usize; 3]) -> Self {
         let (counts, bottleneck) = match config.depth {
             Some(50) => ([3, 4, 6, 3], true),
             Some(34) => ([3, 4, 6, 3], false),
             _ => ([2, 2, 2, 2], false),
         };
         let small = config.small_pictures.unwrap_or(false);
-        let mut b = Builder::new();
         let kernel = if small { [3, 1] } else { [7, 2] };
-        let stem = ConvNorm::new(&mut b, "stem", sizes, 64, kernel, 1.0);
+        let stem = ConvNorm::new(b, "stem", sizes, 64, kernel, 1.0);
         let mut sizes = stem.conv.output();
-        Activation::Relu.note(&mut b, "stem.activation", &sizes);
-        let pool = (!small).then(|| MaxPool::new(&mut b, "pool", sizes, [3, 2, 1]));
+        Activation::Relu.note(b, "stem.activation", &sizes);
+        let pool = (!small).then(|| MaxPool::new(b, "pool", sizes, [3, 2, 1]));
         sizes = pool.map_or(sizes, |pool| pool.output());
         let mut blocks = Vec::new();
         for (stage, count) in counts.into_iter().enumerate() {
@@ -145,14 +143,53 @@ impl Resnet {
                 blocks.push(block);
             }
         }
-        let dropout = Dropout::new(&mut b, config.dropout);
-        let last = Linear::new(&mut b, "last", &[sizes[0]], outputs, Gain::Glorot);
+        let dropout = Dropout::new(b, config.dropout);
         Self {
-            layout: b.finish(),
             stem,
             pool,
             blocks,
             dropout,
+            output: sizes[0],
+        }
+    }
+
+    /// Numbers that come out.
+    pub(super) const fn output(&self) -> usize {
+        self.output
+    }
+
+    /// `[rows, channels, height, width]` to `[rows, output]`.
+    pub(super) fn forward(&self, pass: &mut Pass<'_>, pictures: Tensor<4>) -> Tensor<2> {
+        let x = pass.for_product(pictures);
+        let mut x = Activation::Relu.forward(self.stem.forward(pass, x));
+        if let Some(pool) = &self.pool {
+            x = pool.forward(x);
+        }
+        for (segment, block) in &self.blocks {
+            let block = block.clone();
+            x = pass.checkpoint(*segment, x, move |pass, x| block.forward(pass, x));
+        }
+        self.dropout.forward(pass, global_average(x))
+    }
+}
+
+/// A residual network.
+#[derive(Clone, Debug)]
+pub(super) struct Resnet {
+    layout: Layout,
+    trunk: Trunk,
+    last: Linear,
+}
+
+impl Resnet {
+    /// For pictures of `sizes`.
+    pub(super) fn new(config: &ModelConfig, sizes: [usize; 3], outputs: usize) -> Self {
+        let mut b = Builder::new();
+        let trunk = Trunk::new(&mut b, config, sizes);
+        let last = Linear::new(&mut b, "last", &[trunk.output()], outputs, Gain::Glorot);
+        Self {
+            layout: b.finish(),
+            trunk,
             last,
         }
     }
@@ -164,16 +201,7 @@ impl Model for Resnet {
     }
 
     fn forward(&self, pass: &mut Pass<'_>, input: &Input) -> Tensor<2> {
-        let x = pass.for_product(input.pictures());
-        let mut x = Activation::Relu.forward(self.stem.forward(pass, x));
-        if let Some(pool) = &self.pool {
-            x = pool.forward(x);
-        }
-        for (segment, block) in &self.blocks {
-            let block = block.clone();
-            x = pass.checkpoint(*segment, x, move |pass, x| block.forward(pass, x));
-        }
-        let x = self.dropout.forward(pass, global_average(x));
+        let x = self.trunk.forward(pass, input.pictures());
         self.last.forward(pass, x)
     }
 }

@@ -6,7 +6,10 @@ mod samples;
 mod sections;
 
 use feedline_schemas::{
-    config::{ActivationKind, LossKind, NormKind, PicturesConfig, PoolKind, TrainConfig},
+    config::{
+        ActivationKind, BranchConfig, BranchKind, LossKind, NormKind, PicturesConfig, PoolKind,
+        TrainConfig,
+    },
     ids::{Seed, Step},
 };
 
@@ -30,6 +33,35 @@ const TOKENS: Shape = Shape::Tokens {
     length: 5,
     vocabulary: 7,
 };
+
+const PARTS: Shape = Shape::Multi {
+    features: 3,
+    pictures: Some([3, 8, 8]),
+    tokens: Some([5, 7]),
+};
+
+/// A model of small branches of these types.
+fn branches(kinds: &[BranchKind]) -> ModelConfig {
+    let branch = |kind: &BranchKind| {
+        let is_wide = !matches!(kind, BranchKind::Dense | BranchKind::Cnn);
+        let has_layers = matches!(kind, BranchKind::Vit | BranchKind::Transformer);
+        BranchConfig {
+            r#type: Some(*kind),
+            channels: (*kind == BranchKind::Cnn).then(|| vec![3]),
+            hidden: Some(vec![4]),
+            width: is_wide.then_some(8),
+            layers: has_layers.then_some(1),
+            heads: has_layers.then_some(2),
+            ..BranchConfig::default()
+        }
+    };
+    ModelConfig {
+        r#type: ModelKind::Multi,
+        hidden: Some(vec![5]),
+        branches: Some(kinds.iter().map(branch).collect()),
+        ..ModelConfig::default()
+    }
+}
 
 /// A small model of each type, and of each choice that changes what is computed.
 fn small() -> Vec<(&'static str, Shape, ModelConfig)> {
@@ -145,6 +177,16 @@ fn small() -> Vec<(&'static str, Shape, ModelConfig)> {
                 hidden: Some(vec![5]),
                 ..of(ModelKind::Multi)
             },
+        ),
+        (
+            "multi, numbers, convolutions and embedded tokens",
+            PARTS,
+            branches(&[BranchKind::Dense, BranchKind::Cnn, BranchKind::Embedding]),
+        ),
+        (
+            "multi, transformers over patches and tokens",
+            PARTS,
+            branches(&[BranchKind::Vit, BranchKind::Transformer]),
         ),
     ]
 }
@@ -393,4 +435,117 @@ fn branches_over_numbers_and_pictures_are_joined() {
     let by_pictures = joined(&rows, &other);
     assert_ne!(plain[..3], by_pictures[..3]);
     assert_eq!(plain[3..], by_pictures[3..]);
+}
+
+/// Outputs for samples of three parts, one number of one part changed or none.
+fn of_parts(model: &ModelConfig, change: impl Fn(&mut Data)) -> Vec<f32> {
+    let mut data = Data::new(PARTS);
+    let engine = engine(model, &data);
+    let bucket = bucket(&engine);
+    change(&mut data);
+    engine.predict(&bucket, data.samples()).outputs
+}
+
+#[test]
+fn every_part_of_a_row_that_has_a_branch_counts_and_padding_does_not() {
+    use BranchKind::{Cnn, Dense, Embedding, Transformer};
+    for text in [Embedding, Transformer] {
+        let joined = branches(&[Dense, Cnn, text]);
+        let plain = of_parts(&joined, |_| {});
+        let changes: [fn(&mut Data); 3] = [
+            |data| data.x[0] += 1.0,
+            |data| data.pixels[0] ^= 128,
+            // The only token of the first row.
+            |data| data.tokens[0] = (data.tokens[0] + 1) % 7,
+        ];
+        for change in changes {
+            let changed = of_parts(&joined, change);
+            assert_ne!(plain[..3], changed[..3], "{text:?}");
+            assert_eq!(plain[3..], changed[3..], "{text:?}");
+        }
+        // The rest of its place is padding.
+        let padded = of_parts(&joined, |data| data.tokens[1..5].fill(6));
+        assert_eq!(plain, padded, "{text:?}");
+        let alone = branches(&[text]);
+        let moved = of_parts(&alone, |data| data.x.iter_mut().for_each(|x| *x += 1.0));
+        assert_eq!(of_parts(&alone, |_| {}), moved);
+    }
+}
+
+#[test]
+fn an_embedding_does_not_know_the_order_of_tokens_and_a_transformer_does() {
+    let swapped = |kind| {
+        let model = branches(&[kind]);
+        // The last row has one token, the fifth all of its five.
+        let plain = of_parts(&model, |data| data.tokens[20..22].copy_from_slice(&[1, 2]));
+        let swapped = of_parts(&model, |data| data.tokens[20..22].copy_from_slice(&[2, 1]));
+        let differences = plain.iter().zip(&swapped).map(|(a, b)| (a - b).abs());
+        differences.fold(0.0, f32::max)
+    };
+    assert!(swapped(BranchKind::Embedding) < 1e-6);
+    assert!(swapped(BranchKind::Transformer) > 1e-4);
+}
+
+#[test]
+fn a_residual_branch_over_pictures_takes_part() {
+    let model = ModelConfig {
+        branches: Some(vec![BranchConfig {
+            r#type: Some(BranchKind::Resnet),
+            ..BranchConfig::default()
+        }]),
+        ..branches(&[])
+    };
+    let plain = of_parts(&model, |_| {});
+    let changed = of_parts(&model, |data| data.pixels[0] ^= 128);
+    assert_ne!(plain[..3], changed[..3]);
+    assert_eq!(plain[3..], changed[3..]);
+}
+
+#[test]
+fn branches_that_do_not_fit_are_refused() {
+    let refused = |branch: BranchConfig, shape| {
+        let model = ModelConfig {
+            branches: Some(vec![branch]),
+            ..branches(&[])
+        };
+        let refused = check(&model).and_then(|()| build(&filled_in(&model), shape, 2).map(|_| ()));
+        refused.unwrap_err().to_string()
+    };
+    let of = |kind| BranchConfig {
+        r#type: Some(kind),
+        ..BranchConfig::default()
+    };
+    assert_eq!(
+        refused(of(BranchKind::Transformer), ROWS),
+        "cannot use `train.model.branches`: a branch of type `transformer` reads texts, which the dataset does not hold"
+    );
+    let odd = BranchConfig {
+        patch: Some(4),
+        ..of(BranchKind::Embedding)
+    };
+    assert_eq!(
+        refused(odd, PARTS),
+        "cannot use `train.model.branches`: `patch` is not a key of such a branch, which knows `type`, `hidden` and `width`; \
+         take it out, or set the branch's `type`"
+    );
+    let heads = BranchConfig {
+        heads: Some(5),
+        ..of(BranchKind::Vit)
+    };
+    assert!(
+        refused(heads, PARTS).contains("the `heads` of a branch, 5, must divide its width, 64")
+    );
+    let error = build(&resolved(&resnet(18)), PARTS, 1).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("rows of several parts, which the dataset holds; use `multi`")
+    );
+}
+
+fn filled_in(model: &ModelConfig) -> ModelConfig {
+    filled(&TrainConfig {
+        model: model.clone(),
+        ..TrainConfig::default()
+    })
 }

@@ -13,16 +13,88 @@ use crate::{
     model::{Input, Model},
 };
 
-/// A vision transformer.
+/// What comes before the outputs.
 #[derive(Clone, Debug)]
-pub(super) struct Vit {
-    layout: Layout,
+pub(super) struct Trunk {
     patches: Conv2d,
     /// `[patches, width]`, learnt.
     positions: Slot,
     dropout: Dropout,
     blocks: Vec<(Segment, Block)>,
     norm: LayerNorm,
+    width: usize,
+}
+
+impl Trunk {
+    /// For pictures of `sizes`.
+    ///
+    /// # Errors
+    /// [`Error::Config`] when the patches do not cover the pictures.
+    pub(super) fn new(
+        b: &mut Builder,
+        config: &ModelConfig,
+        picture: [usize; 3],
+    ) -> Result<Self, Error> {
+        let [_, high, wide] = picture;
+        let patch = size(config.patch);
+        if !high.is_multiple_of(patch) || !wide.is_multiple_of(patch) {
+            let reason =
+                format!("it is {patch} and must divide the pictures' sides, {high}x{wide}");
+            return Err(wrong("model.patch", reason));
+        }
+        let (width, layers, heads) = (size(config.width), size(config.layers), size(config.heads));
+        let patches = Conv2d::patches(b, "patches", picture, width, patch, Gain::Glorot);
+        let [_, down, across] = patches.output();
+        let sizes = [down * across, width];
+        let deviation = DEVIATION;
+        let positions = b.parameter("positions", &sizes, true, Initial::Normal { deviation });
+        b.note("positions", "embedding".into(), &sizes, sizes[0] * width, 0);
+        let dropout = Dropout::new(b, config.dropout);
+        let block = |i: usize| {
+            let name = format!("block.{i}");
+            b.segment(&name, &sizes, |b| {
+                Block::new(b, &name, sizes, heads, layers, config.dropout)
+            })
+        };
+        let blocks = (0..layers).map(block).collect();
+        let norm = LayerNorm::new(b, "norm", &sizes);
+        Ok(Self {
+            patches,
+            positions,
+            dropout,
+            blocks,
+            norm,
+            width,
+        })
+    }
+
+    /// Numbers that come out.
+    pub(super) const fn output(&self) -> usize {
+        self.width
+    }
+
+    /// `[rows, channels, height, width]` to `[rows, output]`.
+    pub(super) fn forward(&self, pass: &mut Pass<'_>, pictures: Tensor<4>) -> Tensor<2> {
+        let x = self.patches.forward(pass, pictures);
+        let [rows, width, down, across] = x.dims();
+        let x = x.reshape([rows, width, down * across]).swap_dims(1, 2);
+        let positions: Tensor<2> = pass.parameter(self.positions);
+        let x = x + positions.reshape([1, down * across, width]);
+        let mut x = self.dropout.forward(pass, x);
+        for (segment, block) in &self.blocks {
+            let block = block.clone();
+            x = pass.checkpoint(*segment, x, move |pass, x| block.forward(pass, x, None));
+        }
+        let x = self.norm.forward(pass, x).mean_dim(1);
+        x.reshape([rows, width])
+    }
+}
+
+/// A vision transformer.
+#[derive(Clone, Debug)]
+pub(super) struct Vit {
+    layout: Layout,
+    trunk: Trunk,
     last: Linear,
 }
 
@@ -36,38 +108,12 @@ impl Vit {
         picture: [usize; 3],
         outputs: usize,
     ) -> Result<Self, Error> {
-        let [_, high, wide] = picture;
-        let patch = size(config.patch);
-        if !high.is_multiple_of(patch) || !wide.is_multiple_of(patch) {
-            let reason =
-                format!("it is {patch} and must divide the pictures' sides, {high}x{wide}");
-            return Err(wrong("model.patch", reason));
-        }
-        let (width, layers, heads) = (size(config.width), size(config.layers), size(config.heads));
         let mut b = Builder::new();
-        let patches = Conv2d::patches(&mut b, "patches", picture, width, patch, Gain::Glorot);
-        let [_, down, across] = patches.output();
-        let sizes = [down * across, width];
-        let deviation = DEVIATION;
-        let positions = b.parameter("positions", &sizes, true, Initial::Normal { deviation });
-        b.note("positions", "embedding".into(), &sizes, sizes[0] * width, 0);
-        let dropout = Dropout::new(&mut b, config.dropout);
-        let block = |i: usize| {
-            let name = format!("block.{i}");
-            b.segment(&name, &sizes, |b| {
-                Block::new(b, &name, sizes, heads, layers, config.dropout)
-            })
-        };
-        let blocks = (0..layers).map(block).collect();
-        let norm = LayerNorm::new(&mut b, "norm", &sizes);
-        let last = Linear::new(&mut b, "last", &[width], outputs, Gain::Glorot);
+        let trunk = Trunk::new(&mut b, config, picture)?;
+        let last = Linear::new(&mut b, "last", &[trunk.output()], outputs, Gain::Glorot);
         Ok(Self {
             layout: b.finish(),
-            patches,
-            positions,
-            dropout,
-            blocks,
-            norm,
+            trunk,
             last,
         })
     }
@@ -79,17 +125,7 @@ impl Model for Vit {
     }
 
     fn forward(&self, pass: &mut Pass<'_>, input: &Input) -> Tensor<2> {
-        let x = self.patches.forward(pass, input.pictures());
-        let [rows, width, down, across] = x.dims();
-        let x = x.reshape([rows, width, down * across]).swap_dims(1, 2);
-        let positions: Tensor<2> = pass.parameter(self.positions);
-        let x = x + positions.reshape([1, down * across, width]);
-        let mut x = self.dropout.forward(pass, x);
-        for (segment, block) in &self.blocks {
-            let block = block.clone();
-            x = pass.checkpoint(*segment, x, move |pass, x| block.forward(pass, x, None));
-        }
-        let x = self.norm.forward(pass, x).mean_dim(1);
-        self.last.forward(pass, x.reshape([rows, width]))
+        let x = self.trunk.forward(pass, input.pictures());
+        self.last.forward(pass, x)
     }
 }

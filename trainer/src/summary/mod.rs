@@ -167,7 +167,9 @@ fn outputs(kind: ModelKind, layout: &Layout) -> Result<usize, Error> {
         Layout::Dense { features, .. } if kind == ModelKind::Autoencoder => {
             return Ok(*features as usize);
         }
-        Layout::Dense { target, .. } | Layout::Pictures { target } => target,
+        Layout::Dense { target, .. }
+        | Layout::Pictures { target }
+        | Layout::Multi { target, .. } => target,
     };
     match target {
         TargetKind::Regression => Ok(1),

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use feedline_schemas::manifest::{Layout, Manifest, Split, TargetKind, TokenType};
+use feedline_schemas::manifest::{Layout, Manifest, RowTokens, Split, TargetKind, TokenType};
 use feedline_storage::Store;
 
 use super::{classes, documents, extents, numbers, open, pictures};
@@ -84,6 +84,14 @@ fn text(rows: &BlockRows) -> String {
             )
         }
         BlockRows::Tokens(_) => format!("{:?} {keys:?} {origins:?}", documents(rows)),
+        BlockRows::Multi(multi) => {
+            let pictures: Vec<_> = (0..keys.len()).map(|row| rows[0].picture(row)).collect();
+            let (x, tokens) = (&multi.x, &multi.tokens);
+            format!(
+                "{x:?} {pictures:?} {tokens:?} {:?} {keys:?} {origins:?}",
+                classes(rows)
+            )
+        }
     }
 }
 
@@ -170,6 +178,17 @@ async fn two_thousand_flips_cuts_and_exchanges_are_caught_before_delivery() {
         dataset(Layout::Tokens {
             id: TokenType::U16,
             vocabulary: 100,
+        })
+        .await,
+        dataset(Layout::Multi {
+            features: 3,
+            pictures: true,
+            tokens: Some(RowTokens {
+                id: TokenType::U32,
+                vocabulary: 100,
+                length: 24,
+            }),
+            target,
         })
         .await,
     ];

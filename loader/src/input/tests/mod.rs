@@ -105,6 +105,7 @@ fn classes(blocks: &[BlockRows]) -> Vec<i32> {
         let y = match block {
             BlockRows::Dense(rows) => &rows.y,
             BlockRows::Pictures(rows) => &rows.y,
+            BlockRows::Multi(rows) => &rows.y,
             BlockRows::Tokens(_) => panic!("{block:?}"),
         };
         match y {

@@ -88,7 +88,7 @@ async fn rows_share_the_memory_that_was_read() {
                 }
                 crate::block::TokenIds::U32(_) => panic!(),
             },
-            BlockRows::Dense(_) => panic!(),
+            BlockRows::Dense(_) | BlockRows::Multi(_) => panic!(),
         };
         // Two columns lie in one read as they lay in the file.
         let bytes = input.block_bytes(0);

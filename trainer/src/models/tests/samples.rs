@@ -11,7 +11,8 @@ pub(super) struct Data {
     pub(super) shape: Shape,
     pub(super) x: Vec<f32>,
     pub(super) pixels: Vec<u8>,
-    tokens: Vec<u32>,
+    pub(super) tokens: Vec<u32>,
+    lengths: Vec<u32>,
     pub(super) classes: Vec<i32>,
     pub(super) outputs: usize,
 }
@@ -35,6 +36,7 @@ impl Data {
             x: vec![],
             pixels: vec![],
             tokens: vec![],
+            lengths: vec![],
             classes: (0..6).map(|i| i % 3).collect(),
             outputs: 3,
         };
@@ -48,6 +50,23 @@ impl Data {
                 data.outputs = vocabulary;
                 let end = f32::from(u16::try_from(vocabulary).unwrap());
                 data.tokens = below(Self::ROWS * (length + 1), end - 0.01).collect();
+            }
+            Shape::Multi {
+                features,
+                pictures,
+                tokens,
+            } => {
+                data.x = noise(Self::ROWS * features);
+                if let Some([_, height, width]) = pictures {
+                    let values = below(Self::ROWS * height * width * 3, 255.9);
+                    data.pixels = values.map(|v| u8::try_from(v).unwrap()).collect();
+                }
+                if let Some([length, vocabulary]) = tokens {
+                    let end = f32::from(u16::try_from(vocabulary).unwrap());
+                    data.tokens = below(Self::ROWS * length, end - 0.01).collect();
+                    let most = u32::try_from(length).unwrap();
+                    data.lengths = (0..6).map(|row| 1 + row % most).collect();
+                }
             }
         }
         data
@@ -64,6 +83,16 @@ impl Data {
             Shape::Rows { features } => inputs.features = features,
             Shape::Pictures { height, width, .. } => inputs.sides = [height, width],
             Shape::Tokens { length, .. } => inputs.length = length + 1,
+            Shape::Multi {
+                features,
+                pictures,
+                tokens,
+            } => {
+                inputs.features = features;
+                inputs.sides = pictures.map_or([0; 2], |[_, height, width]| [height, width]);
+                inputs.length = tokens.map_or(0, |[length, _]| length);
+                inputs.lengths = tokens.map(|_| &self.lengths[..]);
+            }
         }
         Samples::new(Self::ROWS, inputs, Targets::Classes(&self.classes))
     }

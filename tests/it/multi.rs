@@ -1,0 +1,195 @@
+//! A table beside a folder of pictures to a model of numbers, pictures and texts.
+
+use std::{fmt::Write as _, fs, path::Path, time::Duration};
+
+use serde_json::Value;
+
+use crate::{
+    ranks::{assert_same, forget, weights},
+    support::{Random, count_files, kill_when, pipeline, run, start, wait},
+};
+
+const PIPELINE: &str = r#"
+[pipeline]
+name = "parts"
+root = "out"
+
+[[source]]
+name = "album"
+type = "files"
+format = "picture"
+url = "album"
+
+[[source]]
+name = "table"
+type = "files"
+url = "table.csv"
+
+[dataset]
+kind = "multi"
+picture_column = "image"
+text_column = "sentence"
+features = ["number", "shade"]
+target = "price"
+picture = { store = "png", duplicates = "pixels" }
+tokens = { vocabulary = 300, window = 8 }
+join = [{ source = "table", left = "path", right = "file", match = "name", unmatched = "drop" }]
+split = { train = 0.7, validation = 0.15, test = 0.15 }
+shards = { block_bytes = "4 KiB" }
+
+[train]
+model = { type = "multi", hidden = [16], branches = [
+  { type = "dense", hidden = [8] },
+  { type = "cnn", channels = [4], hidden = [8] },
+  { type = "embedding", width = 8, hidden = [8] },
+] }
+pictures = { height = 8, width = 8, mean = [0.5, 0.5, 0.5], deviation = [0.3, 0.3, 0.3] }
+batch_size = 64
+epochs = 24
+patience = 0
+learning_rate = 0.01
+parallel = { parts = 2, silence_seconds = 5 }
+checkpoint = { every_steps = 11 }
+"#;
+
+const WORDS: [&str; 4] = ["ant", "bee", "cat", "dog"];
+const ROWS: u64 = 480;
+
+/// Pictures of one colour with noise, and a table of prices. A price is the sum of what a number, the colour and the first
+/// word of a sentence say, each as much as the others; the table lacks every 40th picture.
+fn album(folder: &Path) {
+    let mut random = Random(7);
+    fs::create_dir_all(folder.join("album/some")).unwrap();
+    let mut table = "file,number,shade,sentence,price\n".to_owned();
+    for i in 0..ROWS {
+        let (number, red, word) = (random.below(1000), random.below(200), random.below(4));
+        let mut file = b"P6\n8 8\n255\n".to_vec();
+        for _ in 0..64 {
+            let level = |base: u64, random: &mut Random| (base + random.below(40)).to_le_bytes()[0];
+            file.extend([
+                level(red, &mut random),
+                level(90, &mut random),
+                level(90, &mut random),
+            ]);
+        }
+        fs::write(folder.join(format!("album/some/{i}.ppm")), file).unwrap();
+        if i % 40 == 0 {
+            continue;
+        }
+        let tail = [
+            "and a bird",
+            "near the old river",
+            "sat on the mat by the wall of the old house",
+        ];
+        let sentence = format!(
+            "{} {}",
+            WORDS[usize::try_from(word).unwrap()],
+            tail[usize::try_from(random.below(3)).unwrap()]
+        );
+        #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+        let price = number as f64 / 1000.0 + red as f64 / 200.0 + word as f64 / 3.0;
+        let shade = ["light", "", "dark"][usize::try_from(random.below(3)).unwrap()];
+        writeln!(table, "{i}.ppm,{number},{shade},{sentence},{price}").unwrap();
+    }
+    fs::write(folder.join("table.csv"), table).unwrap();
+}
+
+/// A folder with the dataset, and the name of the pipeline file in it.
+fn prepared() -> (tempfile::TempDir, &'static str, Value) {
+    let folder = tempfile::tempdir().unwrap();
+    album(folder.path());
+    let file = pipeline(folder.path(), PIPELINE);
+    run(folder.path(), &["ingest", file]).expect(0);
+    let built = run(folder.path(), &["shards", "build", file, "--json"]).expect(0);
+    let report = built.json();
+    (folder, file, report)
+}
+
+fn r2(folder: &Path, file: &str, more: &[&str]) -> f64 {
+    let mut arguments = vec!["train", file, "--json"];
+    arguments.extend(more);
+    let report = run(folder, &arguments).expect(0).json();
+    report["test"]["r2"].as_f64().unwrap()
+}
+
+#[test]
+fn a_model_of_all_parts_knows_what_no_part_alone_tells() {
+    let (folder, file, report) = prepared();
+    let folder = folder.path();
+    let joined = &report["joins"][0];
+    assert_eq!(
+        [&joined["matched"], &joined["unmatched"], &joined["unused"]],
+        [468, 12, 0].map(Value::from).each_ref()
+    );
+    assert_eq!(report["filtered"]["unmatched_dropped"], 12);
+    let cut = &report["cut"];
+    assert!(cut["rows"].as_u64().unwrap() > 100, "{report}");
+    assert!(cut["tokens"].as_u64().unwrap() > cut["rows"].as_u64().unwrap());
+    let verified = run(folder, &["shards", "verify", "out/dataset", "--json"]).expect(0);
+    assert!(verified.json()["problems"].as_array().unwrap().is_empty());
+    let summary = run(folder, &["train", file, "--summary"]).expect(0).stdout;
+    for layer in [
+        "branch.0.layer.0",
+        "branch.1.conv.0",
+        "branch.2.tokens",
+        "joined.last",
+    ] {
+        assert!(summary.contains(layer), "{summary}");
+    }
+
+    let all = r2(folder, file, &[]);
+    assert!(all > 0.9, "all parts: {all}");
+    for branch in [
+        r#"{ type = "dense", hidden = [16] }"#,
+        r#"{ type = "cnn", channels = [4], hidden = [16] }"#,
+        r#"{ type = "embedding", width = 8, hidden = [16] }"#,
+    ] {
+        let alone = format!("train.model.branches=[{branch}]");
+        let alone = r2(folder, file, &["--set", &alone]);
+        assert!(alone > 0.05 && alone < 0.75, "{branch}: {alone}");
+    }
+    // Adapters beside frozen branches, and other readers of the same parts.
+    let tuned = r2(
+        folder,
+        file,
+        &[
+            "--set",
+            r#"train.freeze=["branch.1.*"]"#,
+            "--set",
+            r#"train.model.branches=[{ type = "dense" }, { type = "vit", width = 8, layers = 1, heads = 2 }, { type = "transformer", width = 8, layers = 1, heads = 2 }]"#,
+            "--set",
+            "train.epochs=2",
+        ],
+    );
+    assert!(tuned.is_finite());
+}
+
+#[test]
+fn two_ranks_and_a_killed_training_end_with_the_bytes_of_one() {
+    let (folder, file, _) = prepared();
+    let folder = folder.path();
+    let epochs = ["--set", "train.epochs=8"];
+    let train = |more: &[&'static str]| {
+        let mut arguments = vec!["train", file];
+        arguments.extend(epochs.iter().chain(more));
+        arguments
+    };
+    run(folder, &train(&[])).expect(0);
+    let expected = weights(folder);
+    forget(folder);
+    run(folder, &train(&["--ranks", "2"])).expect(0);
+    assert_same(folder, &expected, "2 ranks");
+    forget(folder);
+    let mut kills = 0;
+    let mut random = Random(11);
+    for _ in 0..3 {
+        let runs = folder.join("out/train");
+        let child = start(folder, &train(&["--resume"]));
+        let delay = Duration::from_millis(random.below(120));
+        kills += u32::from(kill_when(child, delay, || count_files(&runs) > 0));
+        wait(Duration::from_millis(1));
+    }
+    assert!(kills > 0);
+    run(folder, &train(&["--resume"])).expect(0);
+    assert_same(folder, &expected, &format!("{kills} kills"));
+}

@@ -1,0 +1,107 @@
+//! A text beside other parts of a row, as the mean over its positions.
+
+use burn::tensor::Tensor;
+use feedline_schemas::config::ModelConfig;
+
+use super::blocks::{Block, DEVIATION, size};
+use crate::{
+    layers::{Builder, Dropout, Embedding, Gain, LayerNorm, Pass, Segment},
+    model::TokenInput,
+};
+
+/// Embedded ids, in which blocks may look back at the ids before, and their mean without the padding.
+#[derive(Clone, Debug)]
+pub(super) struct Pooled {
+    tokens: Embedding,
+    dropout: Dropout,
+    attention: Option<Attended>,
+    width: usize,
+}
+
+/// What makes a position depend on those before it.
+#[derive(Clone, Debug)]
+struct Attended {
+    positions: Embedding,
+    blocks: Vec<(Segment, Block)>,
+    norm: LayerNorm,
+}
+
+impl Pooled {
+    /// For `length` ids below `vocabulary`: the mean of their vectors.
+    pub(super) fn embedding(
+        b: &mut Builder,
+        config: &ModelConfig,
+        [length, vocabulary]: [usize; 2],
+    ) -> Self {
+        let width = size(config.width);
+        // The mean of many small vectors would be too small to begin with.
+        let tokens = Embedding::new(b, "tokens", [vocabulary, width], length, Gain::Normal(1.0));
+        Self {
+            tokens,
+            dropout: Dropout::new(b, config.dropout),
+            attention: None,
+            width,
+        }
+    }
+
+    /// The same of what `config.layers` blocks make of them.
+    pub(super) fn transformer(
+        b: &mut Builder,
+        config: &ModelConfig,
+        [length, vocabulary]: [usize; 2],
+    ) -> Self {
+        let (width, layers, heads) = (size(config.width), size(config.layers), size(config.heads));
+        let (sizes, normal) = ([length, width], Gain::Normal(DEVIATION));
+        let tokens = Embedding::new(b, "tokens", [vocabulary, width], length, normal);
+        let positions = Embedding::new(b, "positions", sizes, length, normal);
+        let dropout = Dropout::new(b, config.dropout);
+        let block = |i: usize| {
+            let name = format!("block.{i}");
+            b.segment(&name, &sizes, |b| {
+                Block::new(b, &name, sizes, heads, layers, config.dropout)
+            })
+        };
+        let blocks = (0..layers).map(block).collect();
+        Self {
+            tokens,
+            dropout,
+            attention: Some(Attended {
+                positions,
+                blocks,
+                norm: LayerNorm::new(b, "norm", &sizes),
+            }),
+            width,
+        }
+    }
+
+    /// Numbers that come out.
+    pub(super) const fn output(&self) -> usize {
+        self.width
+    }
+
+    /// `[rows, length]` to `[rows, output]`.
+    pub(super) fn forward(&self, pass: &mut Pass<'_>, input: &TokenInput) -> Tensor<2> {
+        let [rows, length] = input.ids.dims();
+        let x = self.tokens.forward(pass, input.ids.clone());
+        let x = match &self.attention {
+            None => self.dropout.forward(pass, x),
+            Some(attended) => {
+                let positions = attended.positions.forward(pass, input.positions.clone());
+                let mut x = self.dropout.forward(pass, x + positions);
+                for (segment, block) in &attended.blocks {
+                    let (block, mask) = (block.clone(), input.mask.clone());
+                    x = pass.checkpoint(*segment, x, move |pass, x| {
+                        block.forward(pass, x, Some(&mask))
+                    });
+                }
+                attended.norm.forward(pass, x)
+            }
+        };
+        let shares = input
+            .shares
+            .clone()
+            .expect("a branch over texts is built for rows that have them");
+        let shares = shares.reshape([rows, length, 1]);
+        (x * shares).sum_dim(1).reshape([rows, self.width])
+    }
+}
