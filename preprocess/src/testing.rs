@@ -1,6 +1,12 @@
 //! Landing zones made by hand, and what a build left in a dataset, for tests.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::Read,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use arrow::{
     array::{
@@ -21,12 +27,14 @@ use feedline_schemas::{
     manifest::Split,
     progress::Silent,
     record::{Column, ColumnType, RecordSchema, system},
+    report::DatasetReport,
 };
 use feedline_storage::{Store, StoreOptions, clock::SystemClock};
+use flate2::read::GzDecoder;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{Context, read_manifest};
+use crate::{Context, Error, build, read_manifest};
 
 /// One landed row: a JSON value per column.
 pub(crate) type Cells = Vec<Value>;
@@ -169,6 +177,39 @@ pub(crate) fn pipeline(dataset: &str) -> PipelineConfig {
         source("b")
     );
     load("p.toml", &text, &[]).unwrap().config
+}
+
+/// A file of the shared data, whose folder `FEEDLINE_DATA` names elsewhere; `None`, with a message, where it is absent.
+pub(crate) fn shared(path: &str) -> Option<PathBuf> {
+    let data = std::env::var_os("FEEDLINE_DATA").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"),
+        PathBuf::from,
+    );
+    let file = data.join(path);
+    if !file.exists() {
+        eprintln!("skipped: `{}` is absent", file.display());
+        return None;
+    }
+    Some(file)
+}
+
+/// The text of a gzip file.
+pub(crate) fn unpacked(path: &Path) -> String {
+    let mut text = String::new();
+    GzDecoder::new(File::open(path).unwrap())
+        .read_to_string(&mut text)
+        .unwrap();
+    text
+}
+
+/// Builds `dataset`, the text of `[dataset]`.
+pub(crate) async fn build_with(
+    root: &Store,
+    dataset: &str,
+    partitions: usize,
+) -> Result<DatasetReport, Error> {
+    let (context, _scratch) = context(root, partitions);
+    build(&pipeline(dataset), &context).await
 }
 
 /// A context over `root` with a scratch folder of its own.

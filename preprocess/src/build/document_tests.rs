@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     read_manifest,
-    testing::{Cells, LandingZone, contents, context, pipeline},
+    testing::{Cells, LandingZone, build_with, contents},
 };
 
 const DOCUMENTS: &str = "sources = [\"a\"]\nkind = \"characters\"\n";
@@ -22,15 +22,6 @@ async fn land(root: &Store, texts: &[String]) {
     let mut zone = LandingZone::new(root, "a", &[("text", Utf8)]);
     let rows: Vec<Cells> = texts.iter().map(|text| vec![json!(text)]).collect();
     zone.batch(&rows).await;
-}
-
-async fn build_with(
-    root: &Store,
-    dataset: &str,
-    partitions: usize,
-) -> Result<DatasetReport, Error> {
-    let (context, _scratch) = context(root, partitions);
-    build(&pipeline(dataset), &context).await
 }
 
 /// The characters of a dataset, as its artefact lists them.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     read_manifest,
-    testing::{Cells, LandingZone, blocks, contents, context, pipeline, written},
+    testing::{Cells, LandingZone, blocks, build_with, contents, written},
     verify,
 };
 use arrow::{array::AsArray, datatypes::UInt64Type};
@@ -39,15 +39,6 @@ fn documents() -> Vec<Cells> {
 async fn land(root: &Store, source: &str, rows: &[Cells]) {
     let mut zone = LandingZone::new(root, source, &[("text", Utf8)]);
     zone.batch(rows).await;
-}
-
-async fn build_with(
-    root: &Store,
-    dataset: &str,
-    partitions: usize,
-) -> Result<DatasetReport, Error> {
-    let (context, _scratch) = context(root, partitions);
-    build(&pipeline(dataset), &context).await
 }
 
 /// Split of every row, by its number in the landed batch.

@@ -17,22 +17,13 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     read_manifest, read_transform,
-    testing::{Cells, LandingZone, blocks, contents, context, flip_bit, pipeline},
+    testing::{Cells, LandingZone, blocks, build_with, contents, flip_bit},
     verify,
 };
 
 const PICTURES: &str =
     "sources = [\"a\"]\nkind = \"pictures\"\ntarget = \"label\"\ntask = \"classification\"\n";
 const CHARACTERS: &str = "sources = [\"a\"]\nkind = \"characters\"\n";
-
-async fn build_with(
-    root: &Store,
-    dataset: &str,
-    partitions: usize,
-) -> Result<DatasetReport, Error> {
-    let (context, _scratch) = context(root, partitions);
-    build(&pipeline(dataset), &context).await
-}
 
 /// A grey picture of 4 x 1 pixels that holds the number `i`, and its class.
 fn picture(i: u32) -> Vec<u8> {

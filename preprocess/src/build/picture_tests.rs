@@ -14,21 +14,20 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     read_manifest, read_transform,
-    testing::{Cells, LandingZone, blocks, contents, context, pipeline},
+    testing::{Cells, LandingZone, blocks, build_with, contents},
     verify,
 };
 
 const PICTURES: &str =
     "sources = [\"a\"]\nkind = \"pictures\"\ntarget = \"label\"\ntask = \"classification\"\n";
 
-async fn build_with(
+async fn build_pictures(
     root: &Store,
     picture: &str,
     partitions: usize,
 ) -> Result<DatasetReport, Error> {
-    let (context, _scratch) = context(root, partitions);
     let dataset = format!("{PICTURES}picture = {{ {picture} }}\n");
-    build(&pipeline(&dataset), &context).await
+    build_with(root, &dataset, partitions).await
 }
 
 const WIDTH: u32 = 48;
@@ -87,7 +86,7 @@ async fn pictures_are_stored_as_asked_and_what_is_none_is_set_aside_with_the_rea
     let root = Store::memory();
     album(&root).await;
     let picture = "store = \"raw\", resize = \"crop\", size = [8, 10], shorter_side = 12";
-    let report = build_with(&root, picture, 2).await.unwrap();
+    let report = build_pictures(&root, picture, 2).await.unwrap();
     let reasons: Vec<_> = report.rejected_by_reason.clone().into_iter().collect();
     let expected = [("not_a_picture", 1), ("picture_truncated", 2)];
     assert_eq!(
@@ -142,7 +141,7 @@ async fn pictures_are_stored_as_asked_and_what_is_none_is_set_aside_with_the_rea
 async fn files_stay_as_they_came_where_nothing_else_is_asked_for() {
     let root = Store::memory();
     album(&root).await;
-    build_with(&root, "", 2).await.unwrap();
+    build_pictures(&root, "", 2).await.unwrap();
     let expected: BTreeMap<Vec<u8>, u32> = (0..200).map(|i| (file(i, Encoding::Png), i)).collect();
     let found = files(&root).await;
     assert_eq!(found.len(), 200);
@@ -157,7 +156,7 @@ async fn shards_are_the_same_for_any_number_of_partitions() {
         for partitions in [1, 3] {
             let root = Store::memory();
             album(&root).await;
-            build_with(&root, picture, partitions).await.unwrap();
+            build_pictures(&root, picture, partitions).await.unwrap();
             found.push(contents(&root.child("dataset")).await);
         }
         assert!(found[0] == found[1], "{picture}");
@@ -179,7 +178,7 @@ async fn pictures_of_equal_pixels_are_one_and_look_alikes_share_a_split() {
     let built = async |picture: &str| {
         let root = Store::memory();
         copies(&root).await;
-        let report = build_with(&root, picture, 2).await.unwrap();
+        let report = build_pictures(&root, picture, 2).await.unwrap();
         assert!(
             verify(&root.child("dataset"))
                 .await
@@ -223,7 +222,7 @@ async fn limits_set_pictures_aside_before_they_are_decoded() {
     let large = Encoding::Png.encode(&[9; 64 * 64 * 3], 64, 64).unwrap();
     rows.push(row(&large, 0));
     land(&root, &rows).await;
-    let report = build_with(&root, "max_pixels = 4000", 2).await.unwrap();
+    let report = build_pictures(&root, "max_pixels = 4000", 2).await.unwrap();
     assert_eq!(report.rejected_by_reason["picture_too_large"], 1);
     let sample = report.reject_sample.unwrap();
     assert!(
@@ -274,7 +273,10 @@ async fn settings_that_do_not_go_together_are_refused() {
             "`dataset.picture.look_alike_bits`: it is `9`",
         ),
     ] {
-        let error = build_with(&root, picture, 1).await.unwrap_err().to_string();
+        let error = build_pictures(&root, picture, 1)
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(expected), "{picture}: {error}");
     }
 }

@@ -12,7 +12,9 @@ use super::*;
 use crate::{
     read_manifest, read_transform,
     shard::{Row, SplitWriter},
-    testing::{Cells, LandingZone, Written, contents, context, flip_bit, pipeline, written},
+    testing::{
+        Cells, LandingZone, Written, build_with, contents, context, flip_bit, pipeline, written,
+    },
     verify,
 };
 
@@ -49,15 +51,6 @@ async fn market(root: &Store) -> LandingZone {
     zone.batch(&rows(0..300)).await;
     zone.batch(&rows(300..600)).await;
     zone
-}
-
-async fn build_with(
-    root: &Store,
-    dataset: &str,
-    partitions: usize,
-) -> Result<DatasetReport, Error> {
-    let (context, _scratch) = context(root, partitions);
-    build(&pipeline(dataset), &context).await
 }
 
 async fn failure(root: &Store, dataset: &str) -> String {

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::{
     Tokenizer, read_manifest, read_transform,
-    testing::{Cells, LandingZone, blocks, contents, context, flip_bit, pipeline},
+    testing::{Cells, LandingZone, blocks, build_with, contents, flip_bit},
     tokens::testing::{gpt2, small, tiny_shakespeare},
     verify,
 };
@@ -27,13 +27,12 @@ const TOKENS: &str = "sources = [\"a\"]\nkind = \"tokens\"\n";
 /// Id of the end of a text in the small tokenizer.
 const END: u32 = 300;
 
-async fn build_with(
+async fn build_tokens(
     root: &Store,
     dataset: &str,
     partitions: usize,
 ) -> Result<DatasetReport, Error> {
-    let (context, _scratch) = context(root, partitions);
-    build(&pipeline(&format!("{TOKENS}{dataset}")), &context).await
+    build_with(root, &format!("{TOKENS}{dataset}"), partitions).await
 }
 
 async fn documents(root: &Store, documents: &[String]) {
@@ -93,7 +92,7 @@ async fn every_document_is_stored_once_as_its_tokens_with_an_end() {
     documents(&root, &texts()).await;
     let (_folder, key) = given();
     let config = format!("tokens = {{ {key}, window = 64, pack = \"fill\" }}");
-    let report = build_with(&root, &config, 2).await.unwrap();
+    let report = build_tokens(&root, &config, 2).await.unwrap();
     let dataset = root.child("dataset");
     let manifest = read_manifest(&dataset).await.unwrap();
     let layout = Layout::Tokens {
@@ -149,7 +148,7 @@ async fn a_tokenizer_is_learnt_from_the_first_part_of_a_text_alone() {
         let text = format!("{}{rest}", "the cat and the rat ".repeat(75));
         documents(&root, std::slice::from_ref(&text)).await;
         let config = "tokens = { vocabulary = 280 }\nsplit = { by = \"range\", train = 0.75, validation = 0.1, test = 0.15 }";
-        let report = build_with(&root, config, 2).await.unwrap();
+        let report = build_tokens(&root, config, 2).await.unwrap();
         let dataset = root.child("dataset");
         let manifest = read_manifest(&dataset).await.unwrap();
         let tokens = manifest.tokens.unwrap();
@@ -186,7 +185,7 @@ async fn what_is_learnt_hangs_neither_on_partitions_nor_on_the_order_of_document
         }
         documents(&root, &texts).await;
         let config = "tokens = { vocabulary = 400, sample_bytes = \"2 KiB\", seed = 3 }";
-        build_with(&root, config, partitions).await.unwrap();
+        build_tokens(&root, config, partitions).await.unwrap();
         let dataset = root.child("dataset");
         let manifest = read_manifest(&dataset).await.unwrap();
         let artefact = read_transform(&dataset, &manifest).await.unwrap();
@@ -207,8 +206,8 @@ async fn a_tokenizer_that_is_damaged_or_changed_is_noticed() {
     documents(&root, &texts()).await;
     let (folder, key) = given();
     let config = format!("tokens = {{ {key} }}");
-    build_with(&root, &config, 1).await.unwrap();
-    assert!(build_with(&root, &config, 1).await.unwrap().up_to_date);
+    build_tokens(&root, &config, 1).await.unwrap();
+    assert!(build_tokens(&root, &config, 1).await.unwrap().up_to_date);
     let dataset = root.child("dataset");
     let manifest = read_manifest(&dataset).await.unwrap();
     let path = manifest.tokens.unwrap().tokenizer;
@@ -218,18 +217,18 @@ async fn a_tokenizer_that_is_damaged_or_changed_is_noticed() {
         problems[0].contains("is damaged: its hash is"),
         "{problems:?}"
     );
-    assert!(!build_with(&root, &config, 1).await.unwrap().up_to_date);
+    assert!(!build_tokens(&root, &config, 1).await.unwrap().up_to_date);
     dataset.delete(&path).await.unwrap();
     let problems = verify(&dataset).await.unwrap().problems;
     assert!(problems[0].contains("does not exist"), "{problems:?}");
-    assert!(!build_with(&root, &config, 1).await.unwrap().up_to_date);
+    assert!(!build_tokens(&root, &config, 1).await.unwrap().up_to_date);
     assert!(verify(&dataset).await.unwrap().problems.is_empty());
 
     // The same key, another file.
     let mut other = small();
     other["added_tokens"][0]["id"] = 290.into();
     fs::write(folder.path().join("tokenizer.json"), other.to_string()).unwrap();
-    assert!(!build_with(&root, &config, 1).await.unwrap().up_to_date);
+    assert!(!build_tokens(&root, &config, 1).await.unwrap().up_to_date);
 }
 
 #[tokio::test]
@@ -245,7 +244,7 @@ async fn a_tokenizer_of_the_library_makes_tokens_too() {
     });
     fs::write(&file, words.to_string()).unwrap();
     let key = format!("tokenizer = '{}'", file.display());
-    let error = build_with(&root, &format!("tokens = {{ {key} }}"), 1)
+    let error = build_tokens(&root, &format!("tokens = {{ {key} }}"), 1)
         .await
         .unwrap_err();
     let error = error.to_string();
@@ -254,7 +253,11 @@ async fn a_tokenizer_of_the_library_makes_tokens_too() {
         "{error}"
     );
     let config = format!("tokens = {{ {key}, end_of_text = \"\" }}");
-    let tokens = build_with(&root, &config, 2).await.unwrap().tokens.unwrap();
+    let tokens = build_tokens(&root, &config, 2)
+        .await
+        .unwrap()
+        .tokens
+        .unwrap();
     let stored = stored(&root.child("dataset")).await.concat().concat();
     assert_eq!(tokens.total(), stored.len() as u64);
     assert_eq!(
@@ -278,7 +281,11 @@ async fn tiny_shakespeare_has_as_many_tokens_of_gpt_2_as_others_count() {
         "tokens = {{ tokenizer = '{}' }}\nsplit = {{ by = \"range\", train = 0.9, validation = 0.1, test = 0.0 }}",
         file.display()
     );
-    let tokens = build_with(&root, &config, 2).await.unwrap().tokens.unwrap();
+    let tokens = build_tokens(&root, &config, 2)
+        .await
+        .unwrap()
+        .tokens
+        .unwrap();
     assert_eq!(
         (tokens.train, tokens.validation, tokens.test),
         (301_966, 36_059, 0)
@@ -317,12 +324,14 @@ async fn keys_that_make_no_sense_are_refused() {
         ("target = \"n\"", "`dataset.target`: a dataset of this"),
         ("content = \"n\"", "does not hold text"),
     ] {
-        let found = build_with(&root, config, 1).await.unwrap_err().to_string();
+        let found = build_tokens(&root, config, 1)
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(found.contains(expected), "{config}: {found}");
     }
-    let (context, _scratch) = context(&root, 1);
     let characters = "sources = [\"a\"]\nkind = \"characters\"\ntokens = { window = 8 }";
-    let error = build(&pipeline(characters), &context).await.unwrap_err();
+    let error = build_with(&root, characters, 1).await.unwrap_err();
     assert!(
         error
             .to_string()

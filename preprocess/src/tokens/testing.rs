@@ -1,35 +1,9 @@
 //! Tokenizers and texts for tests.
 
-use std::{
-    fs::File,
-    io::Read,
-    path::{Path, PathBuf},
-};
-
-use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 
 use super::alphabet;
-
-/// A file of the shared data, or a line that says what is not tested.
-pub(super) fn shared(path: &str) -> Option<PathBuf> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../shared/data")
-        .join(path);
-    if !file.exists() {
-        eprintln!("skipped: `{}` is absent", file.display());
-        return None;
-    }
-    Some(file)
-}
-
-fn unpacked(path: &Path) -> String {
-    let mut text = String::new();
-    GzDecoder::new(File::open(path).unwrap())
-        .read_to_string(&mut text)
-        .unwrap();
-    text
-}
+use crate::testing::{shared, unpacked};
 
 /// A tokenizer.json of GPT-2's kind.
 fn file(vocabulary: &Value, merges: &[(String, String)], end: u32) -> Value {

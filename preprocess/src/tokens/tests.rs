@@ -1,16 +1,14 @@
-use std::{
-    fs::File,
-    io::{BufRead, BufReader, Read},
-};
+use std::{fs::File, io::Read};
 
 use flate2::read::GzDecoder;
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::{
-    testing::{gpt2, shared, small, tiny_shakespeare},
+    testing::{gpt2, small, tiny_shakespeare},
     *,
 };
+use crate::testing::{shared, unpacked};
 
 fn ids(tokenizer: &Tokenizer, text: &str) -> Vec<u32> {
     let mut ids = Vec::new();
@@ -27,10 +25,9 @@ fn ids_of_gpt_2_are_the_published_ones() {
     let ours = Tokenizer::new(&file).unwrap();
     assert_eq!((ours.library_reason(), ours.vocabulary()), (None, 50_257));
     let library = Tokenizer::by_library(&file).unwrap();
-    let rows = BufReader::new(GzDecoder::new(File::open(reference).unwrap())).lines();
     let mut tokens = 0;
-    for row in rows {
-        let row: Value = serde_json::from_str(&row.unwrap()).unwrap();
+    for row in unpacked(&reference).lines() {
+        let row: Value = serde_json::from_str(row).unwrap();
         let text = row["text"].as_str().unwrap();
         let expected: Vec<u32> = serde_json::from_value(row["ids"].clone()).unwrap();
         assert_eq!(ids(&ours, text), expected, "{text:?}");

@@ -1,34 +1,11 @@
 //! Clusters of real documents against the truth that their collections come with.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    io::Read,
-    path::{Path, PathBuf},
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use feedline_schemas::config::{NearDupConfig, NearDupUnit};
-use flate2::read::GzDecoder;
 
 use super::{Entry, Index, Signer, shingles::mixed, sign::jaccard};
-
-/// A file of the shared texts, or `None` (with a message) where it is absent.
-fn shared(path: &str) -> Option<Vec<u8>> {
-    let data = std::env::var_os("FEEDLINE_DATA").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"),
-        PathBuf::from,
-    );
-    let bytes = std::fs::read(data.join("text").join(path)).ok();
-    if bytes.is_none() {
-        eprintln!("skipped: the text `{path}` is not in `FEEDLINE_DATA`");
-    }
-    bytes
-}
-
-fn unpacked(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    GzDecoder::new(bytes).read_to_string(&mut text).unwrap();
-    text
-}
+use crate::testing::{shared, unpacked};
 
 type Pairs = BTreeSet<(usize, usize)>;
 
@@ -78,7 +55,7 @@ fn share(part: usize, whole: usize) -> f64 {
 #[test]
 fn licence_texts_are_found_as_brute_force_finds_them() {
     let Some((texts, truth)) =
-        shared("licence_texts.jsonl.gz").zip(shared("licence_texts_pairs.csv"))
+        shared("text/licence_texts.jsonl.gz").zip(shared("text/licence_texts_pairs.csv"))
     else {
         return;
     };
@@ -95,7 +72,7 @@ fn licence_texts_are_found_as_brute_force_finds_them() {
         .map(|text| signer.sketch(text).set)
         .collect();
     let mut listed: Vec<((usize, usize), f64)> = Vec::new();
-    for line in String::from_utf8(truth).unwrap().lines().skip(1) {
+    for line in std::fs::read_to_string(truth).unwrap().lines().skip(1) {
         let cells: Vec<&str> = line.split(',').collect();
         let (a, b) = (ids[cells[0]], ids[cells[1]]);
         let similarity: f64 = cells[2].parse().unwrap();
@@ -160,7 +137,8 @@ fn joined_by(pairs: &Pairs) -> Pairs {
 
 /// Titles of bibliography records, and the pairs of records that are one paper.
 fn cora() -> Option<(Vec<String>, Pairs)> {
-    let (records, truth) = shared("cora/cora.csv.gz").zip(shared("cora/cora_gt.csv.gz"))?;
+    let (records, truth) =
+        shared("text/cora/cora.csv.gz").zip(shared("text/cora/cora_gt.csv.gz"))?;
     let records = unpacked(&records);
     let title = |line: &str| line.split('|').nth(9).unwrap().to_owned();
     let number = |cell: &str| cell.trim().parse::<usize>().unwrap();
