@@ -110,12 +110,9 @@ impl<D: Data> Session<'_, D> {
             Some(due) => {
                 let live = live(&self.bucket, self.average.as_ref(), &self.optimizer, &due);
                 let snapshots = &mut self.saving.snapshots;
-                let copies = due.copies();
                 let mut copied = None;
                 let (done, found) = rayon::in_place_scope(|scope| {
-                    if copies {
-                        scope.spawn(|_| copied = Some(snapshots.copy(live)));
-                    }
+                    scope.spawn(|_| copied = Some(snapshots.copy(live)));
                     let found = work();
                     (clock.monotonic(), found)
                 });

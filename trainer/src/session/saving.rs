@@ -193,8 +193,8 @@ impl<D: Data> Session<'_, D> {
         some.then(|| checkpoints.read(&bytes)).transpose()
     }
 
-    /// Has the next step begin to write a checkpoint of what is now, once the one before it is written; the first one is waited for, so that a folder that
-    /// cannot be written to is known at once. A later one that fails is an alarm, and the next one is another try.
+    /// Has the next step begin to write a checkpoint of what is now, once the one before it is written, or begins now when there
+    /// are no numbers to copy. The first one is waited for, so that a folder that cannot be written to is known at once. A later one that fails is an alarm, and the next one is another try.
     ///
     /// # Errors
     /// [`Error::Storage`] when the first could not be written.
@@ -212,7 +212,12 @@ impl<D: Data> Session<'_, D> {
         if self.saving.durable.is_none() {
             self.save_now()?;
         } else {
-            self.saving.due = Some(self.due());
+            let due = self.due();
+            if due.copies() {
+                self.saving.due = Some(due);
+            } else {
+                self.begin(due);
+            }
         }
         self.meter.saved(begun, self.watch.clock.monotonic());
         Ok(())

@@ -63,7 +63,7 @@ impl Packed {
 
     /// Panels, and the first column of each.
     fn panels_mut(&mut self) -> impl Iterator<Item = (&mut [f32], usize)> {
-        let panels = self.panels.chunks_exact_mut((WIDTH * self.inner).max(1));
+        let panels = self.panels.chunks_exact_mut(WIDTH * self.inner);
         panels.zip((0..).step_by(WIDTH))
     }
 
