@@ -17,10 +17,14 @@
 #![expect(clippy::print_stdout, reason = "results are for a person")]
 
 use std::{
+    collections::BTreeMap,
     fs,
     io::Write,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
     thread,
     time::Instant,
 };
@@ -54,11 +58,11 @@ fn main() {
     };
     let sources = sources(argument(0), if is_bench { 64 } else { 2 });
     let start = now();
-    let files = prepare(how, &sources, threads);
-    let bytes: usize = files.iter().map(Vec::len).sum();
-    if let Some(out) = argument(4) {
-        let mut out = fs::File::create(out).unwrap();
-        for file in &files {
+    let mut out = argument(4).map(|out| fs::File::create(out).unwrap());
+    let mut bytes = 0;
+    prepare(how, &sources, threads, |file| {
+        bytes += file.len();
+        if let Some(out) = &mut out {
             let skipped = if store == "jpeg" {
                 0
             } else {
@@ -66,12 +70,12 @@ fn main() {
             };
             out.write_all(&file[skipped..]).unwrap();
         }
-    }
+    });
     let seconds = now().duration_since(start).as_secs_f64();
-    let rate = files.len() as f64 / seconds;
+    let rate = sources.len() as f64 / seconds;
     println!(
         "{{\"peer\": \"feedline-{store}\", \"procs\": {threads}, \"images_per_s\": {rate:.1}, \"n\": {}, \"mib\": {:.1}}}",
-        files.len(),
+        sources.len(),
         bytes as f64 / f64::from(1 << 20)
     );
 }
@@ -85,30 +89,35 @@ fn header_bytes(file: &[u8]) -> usize {
             .len()
 }
 
-/// The prepared files, in the order of their sources.
-fn prepare(how: Preparation, sources: &[Source], threads: usize) -> Vec<Vec<u8>> {
+/// Gives `take` the prepared files in the order of their sources, a few of which wait for one before them.
+fn prepare(how: Preparation, sources: &[Source], threads: usize, mut take: impl FnMut(&[u8])) {
     let next = AtomicUsize::new(0);
-    let work = || {
-        let mut preparer = Preparer::new(how);
-        let mut done = Vec::new();
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(source) = sources.get(at) else {
-                return done;
-            };
-            let prepared = preparer.prepare(&source.read()).unwrap();
-            done.push((at, prepared.file.unwrap()));
+    let (send, prepared) = mpsc::sync_channel::<(usize, Vec<u8>)>(4 * threads);
+    thread::scope(|scope| {
+        for send in vec![send; threads] {
+            let next = &next;
+            scope.spawn(move || {
+                let mut preparer = Preparer::new(how);
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(source) = sources.get(at) else {
+                        return;
+                    };
+                    let prepared = preparer.prepare(&source.read()).unwrap();
+                    send.send((at, prepared.file.unwrap())).unwrap();
+                }
+            });
         }
-    };
-    let mut done: Vec<(usize, Vec<u8>)> = thread::scope(|scope| {
-        let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        let parts = running
-            .into_iter()
-            .flat_map(|thread| thread.join().unwrap());
-        parts.collect()
+        let (mut early, mut due) = (BTreeMap::new(), 0);
+        for (at, file) in prepared {
+            early.insert(at, file);
+            while let Some(file) = early.remove(&due) {
+                take(&file);
+                due += 1;
+            }
+        }
+        assert_eq!(due, sources.len(), "every file is prepared");
     });
-    done.sort_unstable_by_key(|(at, _)| *at);
-    done.into_iter().map(|(_, file)| file).collect()
 }
 
 enum Source {

@@ -61,27 +61,36 @@ pub struct ChannelSums {
     pub squares: [u64; 3],
 }
 
+/// Bytes that are summed side by side: whole pixels, and whole registers.
+const LANES: usize = 24;
+
 impl ChannelSums {
     /// The sums over `pixels`, u8 RGB.
     #[must_use]
     pub fn of(pixels: &[u8]) -> Self {
         let mut sums = Self::default();
-        // 2^16 squares of 255 fit into 32 bits, which are summed faster.
-        for part in pixels.as_chunks::<3>().0.chunks(1 << 16) {
-            let (mut levels, mut squares) = ([0_u32; 3], [0_u32; 3]);
-            for pixel in part {
-                for channel in 0..3 {
-                    let level = u32::from(pixel[channel]);
-                    levels[channel] += level;
-                    squares[channel] += level * level;
+        let (groups, rest) = pixels.as_chunks::<LANES>();
+        // 2^16 squares of 255 fit into 32 bits, which are summed faster, each byte of a group in a lane of its own.
+        for groups in groups.chunks(1 << 16) {
+            let (mut levels, mut squares) = ([0_u32; LANES], [0_u32; LANES]);
+            for group in groups {
+                for lane in 0..LANES {
+                    let level = u16::from(group[lane]);
+                    levels[lane] += u32::from(level);
+                    squares[lane] += u32::from(level * level);
                 }
             }
-            sums.pixels += part.len() as u64;
-            for channel in 0..3 {
-                sums.levels[channel] += u64::from(levels[channel]);
-                sums.squares[channel] += u64::from(squares[channel]);
+            for lane in 0..LANES {
+                sums.levels[lane % 3] += u64::from(levels[lane]);
+                sums.squares[lane % 3] += u64::from(squares[lane]);
             }
         }
+        for (at, level) in rest.iter().enumerate() {
+            let level = u64::from(*level);
+            sums.levels[at % 3] += level;
+            sums.squares[at % 3] += level * level;
+        }
+        sums.pixels = pixels.len() as u64 / 3;
         sums
     }
 
