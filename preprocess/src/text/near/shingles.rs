@@ -34,7 +34,12 @@ pub struct Shingler {
     lowercase: bool,
     punctuation: Punctuation,
     digits: Digits,
+    /// What each byte of ASCII becomes, [`BETWEEN`] where it ends a word; where each becomes one byte.
+    ascii: Option<[u8; 128]>,
 }
+
+/// Stands between words, and in none: no byte of ASCII.
+const BETWEEN: u8 = 0xff;
 
 /// What a character does.
 enum Role {
@@ -52,7 +57,7 @@ impl Shingler {
     /// Takes the settings that say what makes two texts alike; n-grams hold at least one token.
     #[must_use]
     pub fn new(config: &NearDupConfig) -> Self {
-        Self {
+        let mut shingler = Self {
             unit: config.unit,
             ngram: config.ngram.max(1),
             ngram_characters: config.ngram_characters.max(1),
@@ -60,7 +65,28 @@ impl Shingler {
             lowercase: config.lowercase,
             punctuation: config.punctuation,
             digits: config.digits,
+            ascii: None,
+        };
+        shingler.ascii = shingler.table();
+        shingler
+    }
+
+    /// What each byte of ASCII becomes, if each becomes one byte.
+    fn table(&self) -> Option<[u8; 128]> {
+        if self.digits == Digits::Zero || self.punctuation == Punctuation::Remove {
+            return None;
         }
+        let mut table = [BETWEEN; 128];
+        for (byte, becomes) in (0_u8..).zip(&mut table) {
+            if matches!(self.role(char::from(byte)), Role::Part | Role::Digit) {
+                *becomes = if self.lowercase {
+                    byte.to_ascii_lowercase()
+                } else {
+                    byte
+                };
+            }
+        }
+        Some(table)
     }
 
     /// The hashes of the n-grams of `text`, sorted, each once.
@@ -106,6 +132,16 @@ impl Shingler {
 
     /// Hashes of the words.
     fn words(&self, text: &str) -> Vec<u64> {
+        if let Some(table) = self.ascii.as_ref().filter(|_| text.is_ascii()) {
+            let folded: Vec<u8> = text.bytes().map(|b| table[usize::from(b)]).collect();
+            let words = folded.split(|byte| *byte == BETWEEN);
+            return words.filter(|word| !word.is_empty()).map(xxh3_64).collect();
+        }
+        self.scanned_words(text)
+    }
+
+    /// As [`words`](Self::words), character by character.
+    fn scanned_words(&self, text: &str) -> Vec<u64> {
         let mut words = Vec::with_capacity(text.len() / 6);
         let mut word = Vec::new();
         self.scan(text, |piece| match piece {
@@ -133,7 +169,13 @@ impl Shingler {
         let mut in_number = false;
         for character in text.chars() {
             let role = self.role(character);
-            let was_in_number = std::mem::replace(&mut in_number, matches!(role, Role::Digit));
+            let was_in_number = in_number;
+            // What is not there does not part a number.
+            in_number = match role {
+                Role::Digit => true,
+                Role::Nothing => in_number,
+                Role::Part | Role::End => false,
+            };
             match role {
                 Role::Digit if self.digits == Digits::Zero => {
                     if !was_in_number {
@@ -211,6 +253,8 @@ pub(crate) const fn mixed(value: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn shingler(change: impl FnOnce(&mut NearDupConfig)) -> Shingler {
@@ -240,6 +284,24 @@ mod tests {
         }
         same(&plain, "a b", "b a", false);
         same(&plain, "a b", "ab", false);
+    }
+
+    proptest! {
+        #[test]
+        fn texts_of_ascii_are_folded_as_character_by_character(
+            text in "[\\x00-\\x7f]{0,200}",
+            lowercase: bool,
+            keep: bool,
+        ) {
+            let shingler = shingler(|c| {
+                c.lowercase = lowercase;
+                if keep {
+                    c.punctuation = Punctuation::Keep;
+                }
+            });
+            prop_assert!(shingler.ascii.is_some());
+            prop_assert_eq!(shingler.words(&text), shingler.scanned_words(&text));
+        }
     }
 
     #[test]
@@ -302,6 +364,11 @@ mod tests {
         let zero = shingler(|c| c.digits = Digits::Zero);
         same(&zero, "due 7 or 1999", "due 23 or 5", true);
         same(&zero, "v1.2", "v12", false);
+        let bare = shingler(|c| {
+            c.digits = Digits::Zero;
+            c.punctuation = Punctuation::Remove;
+        });
+        same(&bare, "due 1,000 of it", "due 1000 of it", true);
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! Sketches: the set of a document, and a hash of each band of its MinHash signature.
 //!
-//! Row i of a signature is the least `a_i x + b_i mod 2^64` over the set, `a_i` odd (multiply-shift; Dietzfelbinger and
-//! others 1997), over hashes that are mixed already: an instruction or two a row and n-gram, and no table.
+//! Row i of a signature is the least `a_i x + b_i mod 2^32` over the set, `a_i` odd (multiply-shift; Dietzfelbinger and
+//! others 1997), over the upper halves of hashes that are mixed already: three instructions for as many rows as a register
+//! holds, and no table.
 
 use feedline_schemas::config::NearDupConfig;
+use macerator::{AutoArch, Simd, WithSimd};
 
 use super::shingles::{Shingler, mixed};
 
@@ -17,7 +19,10 @@ const LONGEST_BAND: usize = 8;
 const RECALL: f64 = 0.92;
 
 /// Raised when equal settings give other sketches than before.
-const SEED: u64 = 1;
+const SEED: u64 = 2;
+
+/// Rows that go over a set together: two registers of 256 bits of factors, of summands and of minima.
+const LANES: usize = 16;
 
 /// How many bands of how many rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,8 +73,15 @@ pub struct Sketch {
 pub struct Signer {
     shingler: Shingler,
     scheme: Scheme,
-    /// `(a, b)` of each row, band after band.
-    rows: Vec<(u64, u64)>,
+    /// Factors and summands of the rows, band after band; the last are there to fill the lanes.
+    rows: Vec<Lanes>,
+}
+
+/// `a` and `b` of rows that go over a set together.
+#[derive(Clone, Debug)]
+struct Lanes {
+    factors: [u32; LANES],
+    summands: [u32; LANES],
 }
 
 impl Signer {
@@ -77,12 +89,19 @@ impl Signer {
     #[must_use]
     pub fn new(config: &NearDupConfig) -> Self {
         let scheme = Scheme::for_threshold(config.threshold);
-        let draw = |i: usize| mixed(BASE_OF_DRAWS.wrapping_mul(i as u64 + 1).wrapping_add(SEED));
-        let rows = (0..scheme.bands * scheme.rows).map(|i| (draw(2 * i) | 1, draw(2 * i + 1)));
+        let draw = |i: usize| {
+            let drawn = mixed(BASE_OF_DRAWS.wrapping_mul(i as u64 + 1).wrapping_add(SEED));
+            upper(drawn)
+        };
+        let lanes = (0..scheme.bands * scheme.rows).step_by(LANES);
+        let lanes = lanes.map(|first| Lanes {
+            factors: std::array::from_fn(|lane| draw(2 * (first + lane)) | 1),
+            summands: std::array::from_fn(|lane| draw(2 * (first + lane) + 1)),
+        });
         Self {
             shingler: Shingler::new(config),
             scheme,
-            rows: rows.collect(),
+            rows: lanes.collect(),
         }
     }
 
@@ -105,15 +124,16 @@ impl Signer {
     }
 
     fn bands(&self, set: &[u64]) -> Vec<u64> {
-        // Eight rows at a time stay in registers while the set goes by.
-        let (eights, rest) = self.rows.as_chunks::<8>();
-        let mut least: Vec<u64> = eights.iter().flat_map(|rows| minima(rows, set)).collect();
-        least.extend(rest.iter().flat_map(|row| minima(&[*row], set)));
-        let bands = (1..).zip(least.chunks(self.scheme.rows));
+        let least = AutoArch::new().dispatch(Minima {
+            rows: &self.rows,
+            set,
+        });
+        let bands = (1..).zip(least.chunks_exact(self.scheme.rows));
+        let bands = bands.take(self.scheme.bands);
         bands
             .map(|(band, rows)| {
                 rows.iter()
-                    .fold(mixed(band), |hash, least| mixed(hash ^ least))
+                    .fold(mixed(band), |hash, least| mixed(hash ^ u64::from(*least)))
             })
             .collect()
     }
@@ -122,11 +142,38 @@ impl Signer {
 /// Step between the draws of a splitmix64 generator.
 const BASE_OF_DRAWS: u64 = 0x9e37_79b9_7f4a_7c15;
 
-fn minima<const N: usize>(rows: &[(u64, u64); N], set: &[u64]) -> [u64; N] {
-    let mut least = [u64::MAX; N];
+/// The upper half.
+#[expect(clippy::cast_possible_truncation, reason = "half of 64 bits are 32")]
+const fn upper(hash: u64) -> u32 {
+    (hash >> 32) as u32
+}
+
+/// The least of each row over a set, of which the machine's widest registers take many rows at a time.
+struct Minima<'a> {
+    rows: &'a [Lanes],
+    set: &'a [u64],
+}
+
+impl WithSimd for Minima<'_> {
+    type Output = Vec<u32>;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self) -> Vec<u32> {
+        self.rows
+            .iter()
+            .flat_map(|rows| minima(rows, self.set))
+            .collect()
+    }
+}
+
+#[inline(always)]
+fn minima(rows: &Lanes, set: &[u64]) -> [u32; LANES] {
+    let mut least = [u32::MAX; LANES];
     for hash in set {
-        for (least, (a, b)) in least.iter_mut().zip(rows) {
-            *least = (*least).min(a.wrapping_mul(*hash).wrapping_add(*b));
+        let hash = upper(*hash);
+        for lane in 0..LANES {
+            let row = rows.factors[lane].wrapping_mul(hash);
+            least[lane] = least[lane].min(row.wrapping_add(rows.summands[lane]));
         }
     }
     least
@@ -201,7 +248,7 @@ mod tests {
             threshold: 0.2,
             ..NearDupConfig::default()
         });
-        assert!(signer.scheme.rows == 1 && signer.rows.len() == 112);
+        assert!(signer.scheme.rows == 1 && signer.rows.len() * LANES == 112);
         // 200 of 300 members shared, so two rows of three agree; ten pairs of sets make 1,120 rows.
         let sets = |pair: u64| {
             let member = |i: u64| mixed(pair * 1000 + i);
@@ -228,7 +275,7 @@ mod tests {
         assert_eq!((sketch.set.len(), sketch.bands.len()), (3, 14));
         assert_eq!(
             sketch.bands[..2],
-            [9_268_605_505_205_418_941, 9_015_260_001_266_817_131]
+            [2_868_631_495_645_662_562, 15_055_910_427_954_856_063]
         );
     }
 }
