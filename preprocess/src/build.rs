@@ -182,15 +182,9 @@ impl Build<'_> {
         self.check_rejects(&session, &rejects, distinct).await?;
         self.check_splits(Split::ALL.map(|split| staged.rows(split)))?;
         self.check_groups(&staged).await?;
-        if let Some(near) = self
-            .spec
-            .near_dup
-            .as_ref()
-            .filter(|_| !self.cuts_documents())
-        {
-            near_dup::audit(&staged, near, &scratch).await?;
+        if let Some(near_dup) = near_dup.filter(|_| !self.cuts_documents()) {
+            near_dup.audit(&session, &staged).await?;
         }
-
         let redacted = match &self.spec.config.text {
             Some(text) if !text.redact.is_empty() => Some(document::redactions(&staged).await?),
             _ => None,

@@ -15,7 +15,7 @@ use datafusion::{
     prelude::{DataFrame, SessionContext},
 };
 use feedline_schemas::{
-    config::{DatasetConfig, DatasetKind, NearDupConfig, NearDupKeep, SplitBy},
+    config::{DatasetConfig, DatasetKind, DocumentConfig, NearDupConfig, NearDupKeep, SplitBy},
     ids::{Name, Origin},
     manifest::{NearDupCounts, Split},
     record::{Column, ColumnType},
@@ -56,6 +56,8 @@ pub(crate) struct NearDup {
     landed: String,
     /// Whether it is the column of documents, which rows hold anyway.
     is_payload: bool,
+    /// How those are prepared, so that frozen ones are compared as what they would be here.
+    prepared: Option<DocumentConfig>,
     pub(crate) config: NearDupConfig,
 }
 
@@ -103,8 +105,10 @@ pub(crate) fn resolve(
         let reason = format!("column `{landed}` does not hold text; name the one that does");
         return Err(Error::config(COLUMN, reason));
     }
+    let is_payload = documents.is_some_and(|documents| documents.column == landed);
     Ok(Some(NearDup {
-        is_payload: documents.is_some_and(|documents| documents.column == landed),
+        is_payload,
+        prepared: config.text.clone().filter(|_| is_payload),
         landed,
         config: near.clone(),
     }))
@@ -233,17 +237,7 @@ impl Pass<'_> {
         rows: DataFrame,
     ) -> Result<(DataFrame, NearDupCounts), Error> {
         let comparison = Comparison::new(self.near, self.scratch, "near")?;
-        let mut frozen = 0;
-        for (source, landed) in self.frozen.iter().enumerate() {
-            let texts = plan::texts(
-                session,
-                landed,
-                source as u64,
-                &self.near.landed,
-                self.near.column(),
-            )?;
-            frozen += comparison.take(texts, Kind::Frozen, None, None).await?.0;
-        }
+        let frozen = self.take_frozen(session, &comparison).await?;
         let schema: SchemaRef = Arc::new(rows.schema().as_arrow().clone());
         let keep = Keep {
             scratch: self.scratch,
@@ -260,6 +254,71 @@ impl Pass<'_> {
         self.check_chains(&clusters)?;
         let counts = self.counts(&clusters, frozen);
         Ok((self.judged(rows, clusters)?, counts))
+    }
+
+    /// Adds the frozen documents; returns how many there are.
+    async fn take_frozen(
+        &self,
+        session: &SessionContext,
+        comparison: &Comparison,
+    ) -> Result<u64, Error> {
+        let near = self.near;
+        let mut frozen = 0;
+        for (source, landed) in self.frozen.iter().enumerate() {
+            let names = (near.landed.as_str(), near.column());
+            let prepared = near.prepared.as_ref();
+            let texts = plan::texts(session, landed, source as u64, names, prepared)?;
+            frozen += comparison.take(texts, Kind::Frozen, None, None).await?.0;
+        }
+        Ok(frozen)
+    }
+
+    /// Looks for near-duplicates in two splits among the rows that will be written, and for what is nearly frozen. What
+    /// the build compared with stands beside them, so that large buckets have the centres that they had.
+    ///
+    /// # Errors
+    /// [`Error::Leak`].
+    pub(crate) async fn audit(
+        &self,
+        session: &SessionContext,
+        staged: &Staged,
+    ) -> Result<(), Error> {
+        let comparison = Comparison::new(self.near, self.scratch, "near-audit")?;
+        self.take_frozen(session, &comparison).await?;
+        for split in Split::ALL {
+            let columns = vec![ident(system::ORIGIN), ident(self.near.column())];
+            let texts = staged.frame(split)?.select(columns)?;
+            comparison.take(texts, Kind::Of(split), None, None).await?;
+        }
+        let clusters = comparison.clusters().await?;
+        let is_leak = |m: &&Member| m.first.is_frozen || m.group != m.first.group;
+        let leaks = clusters.members.iter().filter(is_leak);
+        let keys = leaks.clone().count() as u64;
+        if keys == 0 {
+            return Ok(());
+        }
+        Err(Error::Leak {
+            keys,
+            samples: leaks.take(SAMPLES).map(|m| self.leak(m)).collect(),
+        })
+    }
+
+    fn leak(&self, member: &Member) -> String {
+        let split = |group: u8| Split::ALL[usize::from(group)];
+        let row = named(self.names, member.id);
+        let Member { group, first, .. } = *member;
+        if first.is_frozen {
+            let frozen = self.frozen.iter().map(|landed| &landed.reference.name);
+            let frozen: Vec<Name> = frozen.cloned().collect();
+            let first = named(&frozen, first.id);
+            return format!("{row} in {} is nearly the frozen {first}", split(group));
+        }
+        format!(
+            "{row} in {} is nearly {} in {}",
+            split(group),
+            named(self.names, first.id),
+            split(first.group)
+        )
     }
 
     fn check_chains(&self, clusters: &Clusters) -> Result<(), Error> {
@@ -325,36 +384,16 @@ impl Pass<'_> {
     }
 }
 
-/// Looks for near-duplicates in two splits among the rows that will be written.
-pub(crate) async fn audit(staged: &Staged, near: &NearDup, scratch: &Scratch) -> Result<(), Error> {
-    let comparison = Comparison::new(near, scratch, "near-audit")?;
-    for split in Split::ALL {
-        let columns = vec![ident(system::ORIGIN), ident(near.column())];
-        let texts = staged.frame(split)?.select(columns)?;
-        comparison.take(texts, Kind::Of(split), None, None).await?;
-    }
-    let clusters = comparison.clusters().await?;
-    let leaks = clusters.members.iter().filter(|m| m.group != m.first.group);
-    let keys = leaks.clone().count() as u64;
-    if keys == 0 {
-        return Ok(());
-    }
-    let name = |group: u8| Split::ALL[usize::from(group)];
-    let sample = |member: &Member| {
-        let (split, first) = (name(member.group), name(member.first.group));
-        let [a, b] = [member.id, member.first.id].map(Origin::from_packed);
-        format!(
-            "row {} of batch {} in {split} is nearly row {} of batch {} in {first}",
-            a.row(),
-            a.sequence(),
-            b.row(),
-            b.sequence()
-        )
-    };
-    Err(Error::Leak {
-        keys,
-        samples: leaks.take(SAMPLES).map(sample).collect(),
-    })
+/// A row as people find it.
+fn named(names: &[Name], origin: u64) -> String {
+    let at = Origin::from_packed(origin);
+    let source = usize::try_from(at.source()).ok().and_then(|i| names.get(i));
+    format!(
+        "row {} of batch {} of source `{}`",
+        at.row(),
+        at.sequence(),
+        source.map_or("", Name::as_str)
+    )
 }
 
 #[cfg(test)]

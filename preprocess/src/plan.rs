@@ -15,7 +15,7 @@ use datafusion::{
     prelude::{DataFrame, SessionConfig, SessionContext},
 };
 use feedline_schemas::{
-    config::{DedupMode, SplitBy, SplitConfig, Task},
+    config::{DedupMode, DocumentConfig, SplitBy, SplitConfig, Task},
     ids::Hash128,
     manifest::{NearDupCounts, Split},
     record::{self, ColumnType, RecordSchema},
@@ -503,13 +503,14 @@ fn text(cell: Expr) -> Expr {
     Text.over(vec![cell])
 }
 
-/// The texts in column `name` of a source that is no part of the dataset, as `named`, with origins as of source `index`.
+/// The texts in column `name` of a source that is no part of the dataset, as `named`, `prepared` as documents are, with
+/// origins as of source `index`.
 pub(crate) fn texts(
     session: &SessionContext,
     source: &Landed,
     index: u64,
-    name: &str,
-    named: &str,
+    (name, named): (&str, &str),
+    prepared: Option<&DocumentConfig>,
 ) -> Result<DataFrame, Error> {
     let mut all: Option<DataFrame> = None;
     for generation in &source.generations {
@@ -517,7 +518,12 @@ pub(crate) fn texts(
             origin(index).alias(system::ORIGIN),
             text(landed(&generation.schema, name)).alias(named),
         ];
-        let rows = read(session, source, generation)?.select(columns)?;
+        let rows = read(session, source, generation)?;
+        let rows = match prepared {
+            Some(text) => document::prepared(rows, name, text)?,
+            None => rows,
+        };
+        let rows = rows.select(columns)?;
         all = Some(match all {
             Some(above) => above.union(rows)?,
             None => rows,

@@ -108,7 +108,7 @@ async fn of_near_duplicates_the_first_landed_is_kept_and_the_others_name_it() {
             (row - 160) * 6
         };
         assert_eq!(line["reason"], "near_duplicate");
-        let kept = format!("nearly the row of source `a`, sequence 0, row {first}");
+        let kept = format!("nearly row {first} of batch 0 of source `a`");
         assert_eq!(line["value"], kept);
     }
     let manifest = read_manifest(&root.child("dataset")).await.unwrap();
@@ -177,10 +177,22 @@ async fn copies_of_frozen_documents_are_left_out_with_all_that_is_near_them() {
         assert_eq!(names, ["a", "b"], "what was read is named");
     }
     let line = left_out(&root).await.remove(0);
-    assert_eq!(
-        line["value"],
-        "nearly the row of source `b`, sequence 0, row 0"
-    );
+    assert_eq!(line["value"], "nearly row 0 of batch 0 of source `b`");
+}
+
+#[tokio::test]
+async fn frozen_documents_are_compared_as_what_they_would_be_in_the_dataset() {
+    let root = Store::memory();
+    let text = "please write to anna.meyer@example.org about the final exam in june this year";
+    let mut rows = documents();
+    rows.push(vec![json!(text)]);
+    land(&root, "a", &rows).await;
+    land(&root, "b", &[vec![json!(text)]]).await;
+    let dataset = "kind = \"characters\"\nnear_dup = { against = [\"b\"] }\ntext = { redact = [\"email\"] }\n\
+                   split = { train = 0.6, validation = 0.2, test = 0.2 }";
+    let report = build_with(&root, dataset, 2).await.unwrap();
+    assert_eq!(report.filtered["near_duplicate_of_frozen"], 1);
+    assert!(!splits(&root).await.contains_key(&180));
 }
 
 #[tokio::test]

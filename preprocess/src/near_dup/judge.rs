@@ -11,12 +11,9 @@ use arrow::{
     datatypes::{DataType, UInt8Type, UInt64Type},
 };
 use datafusion::error::Result;
-use feedline_schemas::{
-    config::NearDupKeep,
-    ids::{Name, Origin},
-};
+use feedline_schemas::{config::NearDupKeep, ids::Name};
 
-use super::reason;
+use super::{named, reason};
 use crate::{scalar::RowFunction, text::near::Clusters, typing::Reason};
 
 /// Clusters and what they mean for rows.
@@ -39,17 +36,10 @@ impl Judgement {
             true => (reason::FROZEN, &self.frozen),
             false => (reason::COPY, &self.names),
         };
-        let at = Origin::from_packed(first.id);
-        let source = usize::try_from(at.source()).ok().and_then(|i| names.get(i));
         let reason = Reason {
             reason: reason.to_owned(),
             column: self.column.clone(),
-            value: format!(
-                "nearly the row of source `{}`, sequence {}, row {}",
-                source.map_or("", Name::as_str),
-                at.sequence(),
-                at.row()
-            ),
+            value: format!("nearly {}", named(names, first.id)),
         };
         Some(reason.to_json())
     }

@@ -55,7 +55,14 @@ async fn audited(documents: &[(&str, Split)]) -> Result<(), Error> {
     let progress: Arc<dyn feedline_schemas::progress::Progress> = Arc::new(Silent);
     let meter = Arc::new(Meter::new(&progress, "test", count));
     let (staged, _) = stage(&session, rows, &spec, &scratch, meter).await.unwrap();
-    audit(&staged, spec.near_dup.as_ref().unwrap(), &scratch).await
+    let pass = Pass {
+        near: spec.near_dup.as_ref().unwrap(),
+        names: &[Name::new("texts").unwrap()],
+        frozen: &[],
+        scratch: &scratch,
+        meter: Arc::new(Meter::new(&progress, "test", count)),
+    };
+    pass.audit(&session, &staged).await
 }
 
 #[tokio::test]
@@ -78,6 +85,6 @@ async fn the_audit_finds_a_near_duplicate_in_another_split() {
     .await;
     let error = error.unwrap_err();
     assert!(matches!(error, Error::Leak { keys: 1, .. }), "{error}");
-    let expected = "row 2 of batch 0 in test is nearly row 1 of batch 0 in train";
+    let expected = "row 2 of batch 0 of source `texts` in test is nearly row 1 of batch 0 of source `texts` in train";
     assert!(error.to_string().contains(expected), "{error}");
 }

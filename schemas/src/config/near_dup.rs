@@ -13,7 +13,8 @@ pub struct NearDupConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub column: Option<String>,
     /// Jaccard similarity from which two documents are near-duplicates, 0.2 to 1. Default 0.8. Of the pairs at the
-    /// threshold at least 92 of 100 are found, of those 0.05 above it at least 97 (98 at 0.85); no pair below it is ever joined.
+    /// threshold at least 92 of 100 are found, of those 0.05 above it at least 97 (98 at 0.85), fewer among more than 64
+    /// documents made of one template; no pair below it is ever joined.
     pub threshold: f64,
     /// What n-grams are made of: `auto` (default), `words` or `characters`.
     pub unit: NearDupUnit,
@@ -35,7 +36,8 @@ pub struct NearDupConfig {
     /// whatever is nearly one of them, or in one cluster with it, is left out. Default none.
     pub against: Vec<Name>,
     /// Memory for sorting and for sets of n-grams before they go to the scratch folder, 1 MiB or more. Default 1 GiB.
-    /// The index takes 21 bytes a document beyond it, so that 100 million documents fit in 4 GiB.
+    /// The index takes 21 bytes a document beyond it, and about 50 a copy, so that 100 million documents, a tenth of them
+    /// copies, fit in 4 GiB.
     pub memory: ByteSize,
     /// Largest share of all documents one cluster may hold, above 0 and at most 1; a larger one of more than 1,000
     /// documents stops the build, as boilerplate that chains documents together. Default 0.05.

@@ -7,7 +7,7 @@ use std::{
     cmp::Reverse,
     collections::BinaryHeap,
     fs::{self, File},
-    io::{self, BufReader, BufWriter, Read, Write},
+    io::{self, BufRead, BufReader, BufWriter, Read, Write},
     path::{Path, PathBuf},
 };
 
@@ -150,11 +150,13 @@ impl Run<'_> {
             Self::Memory(bands) => Ok(bands.next().copied()),
             Self::File(path, file) => {
                 let mut bytes = [0; RECORD];
-                match file.read_exact(&mut bytes) {
-                    Ok(()) => Ok(Some(Band::from_bytes(&bytes))),
-                    Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
-                    Err(e) => Err(Error::scratch(path, e)),
+                let failed = |e| Error::scratch(path, e);
+                // Only between records may a run end.
+                if file.fill_buf().map_err(failed)?.is_empty() {
+                    return Ok(None);
                 }
+                file.read_exact(&mut bytes).map_err(failed)?;
+                Ok(Some(Band::from_bytes(&bytes)))
             }
         }
     }
@@ -198,6 +200,28 @@ impl Iterator for Merge<'_> {
 mod tests {
     use super::*;
     use crate::text::near::shingles::mixed;
+
+    #[test]
+    fn a_run_that_is_cut_is_no_shorter_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut bands = Bands::new(folder.path(), 240);
+        for document in 0..100 {
+            let hash = u64::from(document);
+            let key = 0;
+            bands
+                .push(Band {
+                    hash,
+                    key,
+                    document,
+                })
+                .unwrap();
+        }
+        let sorted = bands.sort().unwrap();
+        let file = File::options().write(true).open(&sorted.runs[0]).unwrap();
+        file.set_len(file.metadata().unwrap().len() - 1).unwrap();
+        let read: Result<Vec<Band>, Error> = sorted.iter().unwrap().collect();
+        assert!(matches!(read, Err(Error::Scratch { .. })), "{read:?}");
+    }
 
     #[test]
     fn many_small_runs_are_the_sorted_whole() {

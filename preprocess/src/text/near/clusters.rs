@@ -1,8 +1,9 @@
 //! From bands to clusters: every pair that joins two clusters is verified.
 //!
 //! The documents of one band hash are a bucket, in the order of their keys. In a bucket of up to [`PAIRS`] documents all
-//! pairs are looked at that are not joined yet. A larger one, a hub, is checked in a star: each document against up to
-//! [`CENTRES`] centres, the first document and those that matched none before them. Then other passes go over the
+//! pairs are looked at that are not joined yet. A larger one, a hub, is checked in a star: each document against all of up
+//! to [`CENTRES`] centres, the first document and those that matched none before them, frozen documents before others.
+//! Then other passes go over the
 //! documents that would be kept, which are fewer, until a pass joins nothing. So what is kept has no near-duplicates in
 //! buckets of up to [`PAIRS`], and in hubs none near a centre; two documents that are near, share hubs only and are
 //! near no centre of any of them stay apart. [`Clusters::hubs`] tells how many buckets could hide such a pair.
@@ -46,7 +47,7 @@ pub struct Clusters {
     pub empty: u64,
     /// Clusters of two documents or more.
     pub clusters: u64,
-    /// Documents of the largest cluster.
+    /// Documents of the largest cluster, frozen ones left out.
     pub largest: u64,
     /// Pairs whose similarity was computed.
     pub verified: u64,
@@ -138,7 +139,14 @@ impl Clustering {
         match documents.len() {
             0 | 1 => Ok(0),
             2..=PAIRS => self.all_pairs(documents),
-            _ => self.star(documents),
+            _ => {
+                // Of what is frozen more depends: its documents are centres first.
+                let (mut ordered, others): (Vec<u32>, Vec<u32>) = documents
+                    .iter()
+                    .partition(|document| self.entries.get(**document).is_frozen);
+                ordered.extend(others);
+                self.star(&ordered)
+            }
         }
     }
 
@@ -157,13 +165,12 @@ impl Clustering {
         let mut joined = 0;
         let mut centres: Vec<u32> = Vec::with_capacity(CENTRES);
         for document in documents {
-            let mut is_near = centres.iter().any(|c| self.forest.is_joined(*c, *document));
+            let mut is_near = false;
             for centre in &centres {
-                if is_near {
-                    break;
-                }
-                is_near = self.join(*centre, *document)?;
-                joined += u64::from(is_near);
+                let was_joined = self.forest.is_joined(*centre, *document);
+                let joins = !was_joined && self.join(*centre, *document)?;
+                joined += u64::from(joins);
+                is_near |= was_joined || joins;
             }
             if !is_near && centres.len() < CENTRES {
                 centres.push(*document);
@@ -214,13 +221,16 @@ impl Clustering {
             if root == document {
                 continue;
             }
-            *sizes.entry(root).or_insert(1) += 1;
             let entry = self.entries.get(document);
+            let first = self.entries.get(root);
+            let size = sizes.entry(root);
+            let size = size.or_insert(u64::from(!first.is_frozen));
             if !entry.is_frozen {
+                *size += 1;
                 members.push(Member {
                     id: entry.id,
                     group: entry.group,
-                    first: self.entries.get(root),
+                    first,
                 });
             }
         }

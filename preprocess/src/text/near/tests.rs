@@ -207,6 +207,57 @@ fn what_a_star_leaves_out_is_found_once_the_copies_of_its_centres_are_gone() {
 }
 
 #[test]
+fn a_document_near_two_centres_joins_both() {
+    let config = config(1 << 20);
+    let folder = tempfile::tempdir().unwrap();
+    let mut index = Index::new(&config, &folder.path().join("near")).unwrap();
+    let mut add = |id: u64, set: std::ops::Range<u64>| {
+        let sketch = Sketch {
+            set: set.collect(),
+            bands: vec![7],
+        };
+        index.add(entry(id), id, &sketch).unwrap();
+    };
+    // 0 and 1 share 8 of 12 members, 2 shares 9 of 11 with either.
+    add(0, 0..10);
+    add(1, 2..12);
+    add(2, 1..11);
+    for id in 3..70 {
+        add(id, id * 100..id * 100 + 10);
+    }
+    let found = index.cluster().unwrap();
+    assert_eq!(found.hubs, 1);
+    assert_eq!(firsts(&found), BTreeMap::from([(1, 0), (2, 0)]));
+}
+
+#[test]
+fn frozen_documents_are_centres_before_others() {
+    let config = config(1 << 20);
+    let folder = tempfile::tempdir().unwrap();
+    let mut index = Index::new(&config, &folder.path().join("near")).unwrap();
+    let mut add = |id: u64, is_frozen: bool, set: u64| {
+        let sketch = Sketch {
+            set: (set * 10..set * 10 + 10).collect(),
+            bands: vec![7],
+        };
+        let group = 0;
+        let entry = Entry {
+            is_frozen,
+            id,
+            group,
+        };
+        index.add(entry, id, &sketch).unwrap();
+    };
+    for id in 0..80 {
+        add(id, false, id);
+    }
+    add(100, true, 79);
+    let found = index.cluster().unwrap();
+    assert_eq!(firsts(&found), BTreeMap::from([(79, 100)]));
+    assert_eq!((found.clusters, found.largest), (1, 1));
+}
+
+#[test]
 fn a_star_looks_at_few_pairs() {
     let documents: Vec<(u64, String)> = (0..500).map(|id| (id, document(3, 80, &[]))).collect();
     let found = cluster(&config(1 << 20), &documents, 2);
