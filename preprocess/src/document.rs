@@ -55,6 +55,66 @@ pub(crate) fn check(config: &DatasetConfig, payload: Option<&Payload>) -> Result
             "a kind is listed twice",
         ));
     }
+    text.quality.as_ref().map_or(Ok(()), check_limits)
+}
+
+/// Shares, rates and lengths that can be met, and can be written down.
+fn check_limits(limits: &QualityConfig) -> Result<(), Error> {
+    let one = [
+        ("min_mean_word", limits.min_mean_word),
+        ("max_mean_word", limits.max_mean_word),
+        ("max_symbols", limits.max_symbols),
+        ("max_bullet_lines", limits.max_bullet_lines),
+        ("max_ellipsis_lines", limits.max_ellipsis_lines),
+        ("min_alphabetic_words", limits.min_alphabetic_words),
+        ("min_punctuated_lines", limits.min_punctuated_lines),
+        ("max_short_lines", limits.max_short_lines),
+        ("max_line_breaks", limits.max_line_breaks),
+        ("max_repeated_lines", limits.max_repeated_lines),
+        (
+            "max_repeated_line_characters",
+            limits.max_repeated_line_characters,
+        ),
+        ("max_repeated_paragraphs", limits.max_repeated_paragraphs),
+        (
+            "max_repeated_paragraph_characters",
+            limits.max_repeated_paragraph_characters,
+        ),
+    ];
+    let top = limits.max_top_ngrams.map(|limit| ("max_top_ngrams", limit));
+    let repeated = limits.max_repeated_ngrams;
+    let repeated = repeated.map(|limit| ("max_repeated_ngrams", limit));
+    let all = one.into_iter().chain(top).chain(repeated);
+    let refuse = |key: &str, reason: String| {
+        let key = format!("dataset.text.quality.{key}");
+        Err(Error::config(key, reason))
+    };
+    for (key, limit) in all {
+        if !limit.is_finite() || limit < 0.0 {
+            let reason = format!(
+                "it is `{limit}`, use a number from 0; a large one, such as `1e9`, is no limit"
+            );
+            return refuse(key, reason);
+        }
+    }
+    if limits.min_words > limits.max_words {
+        let reason = format!(
+            "it is `{}`, more than `max_words` = {}, so no document would be left",
+            limits.min_words, limits.max_words
+        );
+        return refuse("min_words", reason);
+    }
+    if limits
+        .max_characters
+        .is_some_and(|most| most < limits.min_characters)
+    {
+        let reason = "it is more than `max_characters`, so no document would be left";
+        return refuse("min_characters", reason.into());
+    }
+    if limits.min_mean_word > limits.max_mean_word {
+        let reason = "it is more than `max_mean_word`, so no document would be left";
+        return refuse("min_mean_word", reason.into());
+    }
     Ok(())
 }
 

@@ -9,7 +9,6 @@ use feedline_schemas::{
 use feedline_storage::Store;
 use serde_json::{Value, json};
 
-use super::*;
 use crate::{
     read_manifest,
     testing::{Cells, LandingZone, build_with, contents},
@@ -160,4 +159,15 @@ async fn only_documents_are_prepared() {
     check("sources = [\"a\"]\ntext = {}", "dataset.text").await;
     let twice = format!("{DOCUMENTS}text = {{ redact = [\"email\", \"email\"] }}");
     check(&twice, "dataset.text.redact").await;
+    for (key, limits) in [
+        ("max_mean_word", "max_mean_word = inf"),
+        ("max_symbols", "max_symbols = nan"),
+        ("max_top_ngrams", "max_top_ngrams = [0.2, -0.1, 0.1]"),
+        ("min_words", "min_words = 9, max_words = 8"),
+        ("min_characters", "min_characters = 9, max_characters = 8"),
+        ("min_mean_word", "min_mean_word = 11"),
+    ] {
+        let dataset = format!("{DOCUMENTS}text = {{ quality = {{ {limits} }} }}");
+        check(&dataset, &format!("dataset.text.quality.{key}")).await;
+    }
 }

@@ -114,7 +114,11 @@ impl TokenizerFile {
     /// # Errors
     /// [`Error::Input`] when it is no tokenizer, and failures of the store.
     pub(super) async fn read(location: &str, context: &Context) -> Result<Self, Error> {
-        let (folder, name) = location.rsplit_once('/').unwrap_or((".", location));
+        let (folder, name) = match location.rsplit_once('/') {
+            None => (".", location),
+            Some(("", name)) => ("/", name),
+            Some(parts) => parts,
+        };
         let store = Store::open(folder, &context.store_options)?;
         let bytes = store.get(name).await?;
         let file = Self::new(bytes, None).map_err(|reason| {

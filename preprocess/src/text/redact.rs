@@ -49,7 +49,14 @@ pub(crate) fn redacted<'a>(text: &'a str, kinds: &[PersonalData]) -> (Cow<'a, st
 
 /// Puts `name` in place of what `find` finds, in order, and counts it.
 fn replace(text: &mut Cow<'_, str>, find: fn(&str) -> Vec<Range<usize>>, name: &str) -> u32 {
-    let found = find(text);
+    // Nothing that is found goes on over the end of a line, so that memory is for one line's groups of digits.
+    let mut found = Vec::new();
+    let mut begin = 0;
+    for line in text.split_inclusive('\n') {
+        let ranges = find(line).into_iter();
+        found.extend(ranges.map(|range| begin + range.start..begin + range.end));
+        begin += line.len();
+    }
     if found.is_empty() {
         return 0;
     }
@@ -109,12 +116,18 @@ fn domain(text: &str) -> Option<usize> {
 /// A run of digits.
 struct Group {
     range: Range<usize>,
-    digits: Vec<u8>,
+    /// How many.
+    digits: usize,
+    /// The first two; the second is no digit where there is one alone.
+    first: [u8; 2],
     /// What stands before it, when that is one separator after another group.
     separator: Option<char>,
     /// Whether it stands in round brackets.
     in_brackets: bool,
 }
+
+/// Where a group has no further digit.
+const NO_DIGIT: u8 = 10;
 
 /// The value of a decimal digit: ASCII, full-width, Arabic-Indic (two forms) or Devanagari.
 fn digit(character: char) -> Option<u8> {
@@ -143,7 +156,8 @@ fn groups(text: &str) -> Vec<Group> {
                 .and_then(|last| separator(&text[last.range.end..at]));
             groups.push(Group {
                 range: at..at,
-                digits: Vec::new(),
+                digits: 0,
+                first: [NO_DIGIT; 2],
                 separator,
                 in_brackets: text[..at].ends_with('('),
             });
@@ -151,7 +165,10 @@ fn groups(text: &str) -> Vec<Group> {
         }
         if let Some(group) = groups.last_mut() {
             group.range.end = end;
-            group.digits.push(value);
+            if let Some(first) = group.first.get_mut(group.digits) {
+                *first = value;
+            }
+            group.digits += 1;
         }
     }
     for group in &mut groups {
@@ -195,15 +212,12 @@ fn card(text: &str, groups: &[Group]) -> Option<(Range<usize>, usize)> {
     (1..=most).rev().find_map(|count| {
         let groups = &groups[..count];
         let range = groups[0].range.start..groups[count - 1].range.end;
-        let digits: Vec<u8> = groups
-            .iter()
-            .flat_map(|group| group.digits.iter().copied())
-            .collect();
-        let is_card = CARD.contains(&digits.len())
+        let digits: usize = groups.iter().map(|group| group.digits).sum();
+        let is_card = CARD.contains(&digits)
             && is_grouped_as_card(groups)
-            && (2..=6).contains(&digits[0])
+            && (2..=6).contains(&groups[0].first[0])
             && is_free(text, &range)
-            && luhn(&digits);
+            && luhn(text[range.clone()].chars().rev().filter_map(digit));
         is_card.then_some((range, count))
     })
 }
@@ -211,7 +225,7 @@ fn card(text: &str, groups: &[Group]) -> Option<(Range<usize>, usize)> {
 /// One group; or fours with a shorter one at the end, or 4, 6 and 4 or 5 digits, divided alike.
 fn is_grouped_as_card(groups: &[Group]) -> bool {
     let divider = groups.get(1).and_then(|group| group.separator);
-    let lengths: Vec<usize> = groups.iter().map(|group| group.digits.len()).collect();
+    let lengths: Vec<usize> = groups.iter().map(|group| group.digits).collect();
     let (last, before) = lengths.split_last().unwrap_or((&0, &[]));
     let is_shape = match lengths.as_slice() {
         [_] | [4, 6, 4 | 5] => true,
@@ -222,9 +236,9 @@ fn is_grouped_as_card(groups: &[Group]) -> bool {
 }
 
 /// Whether the last digit checks the others (ISO/IEC 7812-1, annex B).
-fn luhn(digits: &[u8]) -> bool {
-    let weighed = digits.iter().rev().enumerate().map(|(place, digit)| {
-        let doubled = u32::from(*digit) * if place % 2 == 1 { 2 } else { 1 };
+fn luhn(from_the_last: impl Iterator<Item = u8>) -> bool {
+    let weighed = from_the_last.enumerate().map(|(place, digit)| {
+        let doubled = u32::from(digit) * if place % 2 == 1 { 2 } else { 1 };
         doubled / 10 + doubled % 10
     });
     weighed.sum::<u32>() % 10 == 0
@@ -270,10 +284,10 @@ fn phone(text: &str, groups: &[Group]) -> Option<(Range<usize>, usize)> {
 }
 
 fn is_phone(groups: &[Group], has_plus: bool) -> bool {
-    let digits: usize = groups.iter().map(|group| group.digits.len()).sum();
-    match groups[0].digits.as_slice() {
+    let digits: usize = groups.iter().map(|group| group.digits).sum();
+    match groups[0].first {
         _ if has_plus => INTERNATIONAL.contains(&digits),
-        [0, 0, ..] => INTERNATIONAL.contains(&(digits - 2)),
+        [0, 0] => INTERNATIONAL.contains(&(digits - 2)),
         _ => (is_national(groups) && NATIONAL.contains(&digits)) || is_north_american(groups),
     }
 }
@@ -283,24 +297,24 @@ fn is_national(groups: &[Group]) -> bool {
     let mut dividers = groups.iter().skip(2).filter_map(|group| group.separator);
     let divider = dividers.next();
     groups.len() > 1
-        && groups[0].digits[0] == 0
-        && groups.iter().all(|group| group.digits.len() > 1)
+        && groups[0].first[0] == 0
+        && groups.iter().all(|group| group.digits > 1)
         && dividers.all(|other| Some(other) == divider)
         // Days, months and years are divided like this too.
-        && !(groups.len() > 2 && groups[..2].iter().all(|g| g.digits.len() == 2) && groups[2].digits.len() == 4)
+        && !(groups.len() > 2 && groups[..2].iter().all(|g| g.digits == 2) && groups[2].digits == 4)
 }
 
 /// Groups of 3, 3 and 4 digits, maybe after a 1; area code and exchange begin with 2 to 9.
 fn is_north_american(groups: &[Group]) -> bool {
     let own = match groups {
-        [one, own @ ..] if one.digits == [1] => own,
+        [one, own @ ..] if one.first == [1, NO_DIGIT] => own,
         own => own,
     };
     let [area, exchange, line] = own else {
         return false;
     };
-    let lengths = [area, exchange, line].map(|group| group.digits.len());
-    lengths == [3, 3, 4] && area.digits[0] > 1 && exchange.digits[0] > 1
+    let lengths = [area, exchange, line].map(|group| group.digits);
+    lengths == [3, 3, 4] && area.first[0] > 1 && exchange.first[0] > 1
 }
 
 #[cfg(test)]

@@ -105,6 +105,7 @@ impl ByteLevel {
                 cache.keep(short, &ids[first..]);
             }
         }
+        scratch.shrink();
         self.lock().push(session);
         let bytes = ids[start..]
             .iter()

@@ -13,6 +13,9 @@ use std::{
 /// Longest word that is gone through again for each merge, in bytes.
 const SHORT: usize = 48;
 
+/// Parts of a word that memory is kept for.
+const KEPT: usize = 1 << 16;
+
 const NO_RANK: u32 = u32::MAX;
 const NONE: u32 = u32::MAX;
 
@@ -36,6 +39,16 @@ pub(super) struct Merges {
 pub(super) struct Scratch {
     parts: Vec<Part>,
     heap: BinaryHeap<Reverse<(u32, u32)>>,
+}
+
+impl Scratch {
+    /// Gives back what one very long word took.
+    pub(super) fn shrink(&mut self) {
+        self.parts.clear();
+        self.parts.shrink_to(KEPT);
+        self.heap.clear();
+        self.heap.shrink_to(KEPT);
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -120,7 +120,8 @@ pub struct TokensConfig {
     /// shorter documents and a larger model. Default 8,192; GPT-2 has 50,257.
     pub vocabulary: Option<u32>,
     /// Bytes of the training split that a tokenizer is learnt from: pieces of 64 KiB, chosen by `seed`, where there are
-    /// more. Each distinct word of them is held in memory. Default 1 GiB.
+    /// more. Each distinct word of them is held in memory: where few words come again, as in scripts without spaces,
+    /// up to ten times these bytes. Default 1 GiB.
     pub sample_bytes: Option<ByteSize>,
     /// Seed of that choice. Default 0.
     pub seed: Option<Seed>,
