@@ -36,6 +36,10 @@ use crate::{
 
 /// Runs a command to its end.
 pub(crate) fn run(cli: Cli, environment: Environment) -> anyhow::Result<Outcome> {
+    // Its address space is bounded, and a runtime's threads take of it with every core.
+    if matches!(cli.command, Command::DecodePictures) {
+        return decode_pictures::run();
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;

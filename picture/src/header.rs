@@ -35,8 +35,7 @@ impl Header {
         if encoded.is_empty() {
             return Err(PictureError::Empty);
         }
-        let (bytes, limit) = (encoded.len() as u64, limits.encoded_bytes.into());
-        at_most(Bound::EncodedBytes, bytes, limit)?;
+        limits.check_encoded(encoded)?;
         let format = Format::of(encoded)?;
         if !formats.contains(&format) {
             return Err(PictureError::unsupported(format.name()));

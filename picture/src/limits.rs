@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::PictureError;
+
 /// Limits that a picture's header is held to before any of it is decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -25,6 +27,22 @@ impl PictureLimits {
         pixels: 64_000_000,
         decoder_bytes: 512 << 20,
     };
+
+    /// Whether a file has few enough bytes.
+    ///
+    /// # Errors
+    /// [`PictureError::TooLarge`].
+    pub fn check_encoded(&self, encoded: &[u8]) -> Result<(), PictureError> {
+        let (found, limit) = (encoded.len() as u64, u64::from(self.encoded_bytes));
+        if found <= limit {
+            return Ok(());
+        }
+        Err(PictureError::TooLarge {
+            bound: Bound::EncodedBytes,
+            found,
+            limit,
+        })
+    }
 }
 
 impl Default for PictureLimits {

@@ -66,19 +66,22 @@ pub struct Remote<R: Read, W: Write> {
 }
 
 impl<R: Read, W: Write> Remote<R, W> {
-    /// Begins the conversation.
+    /// A conversation that has not begun.
+    pub fn new(from: R, to: W) -> Self {
+        Self {
+            from: BufReader::new(from),
+            to: BufWriter::new(to),
+        }
+    }
+
+    /// Begins it.
     ///
     /// # Errors
     /// Those of the streams: the other process is gone.
-    pub fn new(how: &Preparation, from: R, to: W) -> io::Result<Self> {
-        let mut remote = Self {
-            from: BufReader::new(from),
-            to: BufWriter::new(to),
-        };
-        write(&mut remote.to, &serde_json::to_vec(how)?)?;
-        remote.to.flush()?;
-        remote.answer()?;
-        Ok(remote)
+    pub fn begin(&mut self, how: &Preparation) -> io::Result<()> {
+        write(&mut self.to, &serde_json::to_vec(how)?)?;
+        self.to.flush()?;
+        self.answer().map(drop)
     }
 
     /// Has a picture prepared, see [`Preparer::prepare`].
@@ -173,7 +176,8 @@ mod tests {
             thread::scope(|scope| {
                 let other =
                     scope.spawn(|| serve(input, output, |busy| pictures += i32::from(busy)));
-                let mut remote = Remote::new(&how, from, to).unwrap();
+                let mut remote = Remote::new(from, to);
+                remote.begin(&how).unwrap();
                 let mut here = Preparer::new(how);
                 for file in files {
                     assert_eq!(remote.prepare(file).unwrap(), here.prepare(file));
@@ -190,7 +194,7 @@ mod tests {
         let (_, to) = pipe().unwrap();
         let (from, output) = pipe().unwrap();
         drop(output);
-        assert!(Remote::new(&how(None), from, to).is_err());
+        assert!(Remote::new(from, to).begin(&how(None)).is_err());
         let mut cut = [9, 0, 0, 0, 1].as_slice();
         assert_eq!(
             read(&mut cut).unwrap_err().kind(),

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{UprightBox, rounding::whole};
+use crate::{PictureLimits, UprightBox, rounding::whole};
 
 /// How a picture gets its size. Sides are those of the upright picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +61,18 @@ impl Placement {
 }
 
 impl Sizing {
+    /// Bytes of the largest picture it makes, as u8 RGB: it enlarges only to sides that are given.
+    #[must_use]
+    pub fn most_bytes(self, limits: &PictureLimits) -> u64 {
+        let pixels = match self {
+            Self::Original | Self::ShorterSide(_) => limits.pixels,
+            Self::Exact { width, height }
+            | Self::Crop { width, height, .. }
+            | Self::Pad { width, height } => u64::from(width) * u64::from(height),
+        };
+        3 * pixels
+    }
+
     /// For a picture of these upright sides, width and height.
     pub(crate) fn place(self, sides: [u32; 2]) -> Placement {
         let [width, height] = sides;

@@ -104,6 +104,17 @@ pub enum Error {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// A process that decodes pictures could not be had.
+    #[error(
+        "cannot decode pictures in a process of their own: `{program}` {reason}; allow it more memory and address space (`ulimit -v`) and build \
+         again, or set `dataset.picture.isolate = false` where the pictures can be trusted"
+    )]
+    Decoder {
+        /// The program.
+        program: String,
+        /// What became of it.
+        reason: String,
+    },
     /// The query engine failed.
     #[error("the query engine failed while building the dataset{}", advice(.0))]
     Engine(#[source] DataFusionError),

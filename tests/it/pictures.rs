@@ -3,7 +3,9 @@
 use std::{
     collections::BTreeSet,
     fs,
+    io::Write,
     path::{Path, PathBuf},
+    process::{Command, Stdio},
 };
 
 use crate::support::{pipeline, run, shared_data};
@@ -55,6 +57,35 @@ fn a_network_learns_the_folders_that_photographs_lie_in() {
     )
     .expect(0);
     assert!(verified.json()["problems"].as_array().unwrap().is_empty());
+}
+
+/// A runtime's threads, one for each core, would take more address space than a decoder has.
+#[test]
+fn a_decoder_of_pictures_starts_in_little_address_space_whatever_the_number_of_cores() {
+    let mut decoder = Command::new("/bin/sh")
+        .args(["-c", "ulimit -v 524288 && exec \"$0\" decode-pictures"])
+        .arg(env!("CARGO_BIN_EXE_feedline"))
+        .env_clear()
+        .env("TOKIO_WORKER_THREADS", "512")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Not a conversation: it says so, and ends.
+    decoder
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(&[2, 0, 0, 0, b'n', b'o'])
+        .unwrap();
+    let output = decoder.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("the build that wanted pictures is gone"),
+        "{said}"
+    );
+    assert_eq!(output.status.code(), Some(1));
 }
 
 /// Paths of all files below a folder. Those of shards hold the hash of what they name.
