@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     Tokenizer, read_manifest, read_transform,
-    testing::{Cells, LandingZone, blocks, contents, context, flip_bit, pipeline},
+    testing::{self, Cells, LandingZone, blocks, contents, context, flip_bit, pipeline},
     verify,
 };
 
@@ -32,8 +32,7 @@ async fn build_with(
     dataset: &str,
     partitions: usize,
 ) -> Result<DatasetReport, Error> {
-    let (context, _scratch) = context(root, partitions);
-    build(&pipeline(&format!("{MULTI}{dataset}")), &context).await
+    testing::build_with(root, &format!("{MULTI}{dataset}"), partitions).await
 }
 
 async fn refused(root: &Store, dataset: &str) -> String {
