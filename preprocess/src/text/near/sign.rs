@@ -143,7 +143,6 @@ impl Signer {
 const BASE_OF_DRAWS: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The upper half.
-#[expect(clippy::cast_possible_truncation, reason = "half of 64 bits are 32")]
 const fn upper(hash: u64) -> u32 {
     (hash >> 32) as u32
 }
@@ -171,9 +170,9 @@ fn minima(rows: &Lanes, set: &[u64]) -> [u32; LANES] {
     let mut least = [u32::MAX; LANES];
     for hash in set {
         let hash = upper(*hash);
-        for lane in 0..LANES {
-            let row = rows.factors[lane].wrapping_mul(hash);
-            least[lane] = least[lane].min(row.wrapping_add(rows.summands[lane]));
+        let lines = rows.factors.iter().zip(&rows.summands);
+        for (least, (factor, summand)) in least.iter_mut().zip(lines) {
+            *least = (*least).min(factor.wrapping_mul(hash).wrapping_add(*summand));
         }
     }
     least
