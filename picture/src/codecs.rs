@@ -1,18 +1,25 @@
 //! Decoding of all but JPEG, by the image crate.
 //!
 //! Pixels become u8 RGB by these rules: grey is repeated; alpha is left out, the colour under it stays; 16 bits become
-//! `round(v * 255 / 65535)`; a palette is looked up; of an animation the first picture is taken.
+//! `round(v * 255 / 65535)`; a palette is looked up; one bit is 0 or 255; inks become `(255 - ink) * (255 - black) / 255`,
+//! rounded down; of an animation, or of several pages, the first picture is taken.
 
-use std::io::{self, Cursor};
+use std::{
+    io::{self, Cursor},
+    mem,
+};
 
 use image::{
     ColorType, ImageDecoder, ImageError, Limits,
-    codecs::{bmp::BmpDecoder, gif::GifDecoder, png::PngDecoder, webp::WebPDecoder},
+    codecs::{
+        bmp::BmpDecoder, gif::GifDecoder, png::PngDecoder, tiff::TiffDecoder, webp::WebPDecoder,
+    },
 };
 
 use crate::{
     Format, Header, PictureError,
     scratch::{Decoded, Scratch, room},
+    tiff::Palette,
 };
 
 /// Output of the decoder, and ours of three channels.
@@ -35,7 +42,7 @@ pub(crate) fn decode(
     limits.max_image_height = Some(header.limits.side);
     limits.max_alloc = Some(match header.format {
         // What these take is told by the header, and so a bound on all of it.
-        Format::Gif => header.decoder_bytes,
+        Format::Gif | Format::Tiff => header.decoder_bytes,
         _ => header.limits.decoder_bytes,
     });
     let stream = Cursor::new(encoded);
@@ -43,11 +50,34 @@ pub(crate) fn decode(
         Format::WebP => limited(WebPDecoder::new(stream), limits, header, scratch),
         Format::Gif => limited(GifDecoder::new(stream), limits, header, scratch),
         Format::Bmp => limited(BmpDecoder::new(stream), limits, header, scratch),
+        Format::Tiff => tiff(encoded, limits, header, scratch),
         Format::Png | Format::Jpeg | Format::Raw => {
             let decoder = PngDecoder::with_limits(stream, limits).map_err(error)?;
             read(decoder, header, scratch)
         }
     }
+}
+
+fn tiff(
+    encoded: &[u8],
+    limits: Limits,
+    header: &Header,
+    scratch: &mut Scratch,
+) -> Result<Decoded, PictureError> {
+    let Some(palette) = Palette::read(encoded)? else {
+        let decoder = TiffDecoder::new(Cursor::new(encoded));
+        return limited(decoder, limits, header, scratch);
+    };
+    let mut grey = mem::take(&mut scratch.encoded);
+    grey.clear();
+    grey.extend_from_slice(encoded);
+    palette.make_grey(&mut grey);
+    let decoder = TiffDecoder::new(Cursor::new(grey.as_slice()));
+    let decoded = limited(decoder, limits, header, scratch);
+    scratch.encoded = grey;
+    let decoded = decoded?;
+    palette.look_up(&mut scratch.pixels[..decoded.bytes()]);
+    Ok(decoded)
 }
 
 fn limited<D: ImageDecoder>(

@@ -15,6 +15,8 @@ pub enum Format {
     Gif,
     /// BMP.
     Bmp,
+    /// TIFF.
+    Tiff,
     /// PGM or PPM.
     Raw,
 }
@@ -29,6 +31,7 @@ impl Format {
         Self::WebP,
         Self::Gif,
         Self::Bmp,
+        Self::Tiff,
         Self::Raw,
     ];
 
@@ -41,6 +44,7 @@ impl Format {
             Self::WebP => "a WebP",
             Self::Gif => "a GIF",
             Self::Bmp => "a BMP",
+            Self::Tiff => "a TIFF",
             Self::Raw => "a PGM or PPM",
         }
     }
@@ -57,8 +61,8 @@ impl Format {
             (b"RIFF", Ok(Format::WebP)),
             (b"GIF8", Ok(Format::Gif)),
             (b"BM", Ok(Format::Bmp)),
-            (b"II*\0", Err("a TIFF")),
-            (b"MM\0*", Err("a TIFF")),
+            (b"II*\0", Ok(Format::Tiff)),
+            (b"MM\0*", Ok(Format::Tiff)),
             (b"P5", Ok(Format::Raw)),
             (b"P6", Ok(Format::Raw)),
             (b"\0\0\0\x0cJXL ", Err("a JPEG XL")),

@@ -1,8 +1,11 @@
 //! What a picture's header says, and whether it may be decoded.
 
 use crate::{
-    Bound, Encoding, Format, Orientation, PictureError, PictureLimits, bmp, gif, jpeg::JpegHeader,
-    png, raw, tiff::exif_orientation, webp,
+    Bound, Encoding, Format, Orientation, PictureError, PictureLimits, bmp, gif,
+    jpeg::JpegHeader,
+    png, raw,
+    tiff::{self, exif_orientation},
+    webp,
 };
 
 /// What must be known before decoding.
@@ -46,6 +49,7 @@ impl Header {
             Format::WebP => webp::header(encoded),
             Format::Gif => gif::header(encoded),
             Format::Bmp => bmp::header(encoded),
+            Format::Tiff => tiff::header(encoded),
             Format::Raw => raw::header(encoded),
         }?;
         header.check(limits)

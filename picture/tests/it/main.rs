@@ -4,46 +4,14 @@
 mod allocations;
 mod files;
 mod mutations;
+mod odd;
 mod pillow;
-
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-};
+mod tiff;
 
 use feedline_picture::{
     Encoding, Filter, PictureError, PictureLimits, Preparation, Prepared, Preparer, Sizing,
 };
 use feedline_schemas::pnm::Pnm;
-
-/// A folder of the shared pictures, or `None` (with a message) where it is absent.
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
-fn shared(folder: &str) -> Option<PathBuf> {
-    let data = std::env::var_os("FEEDLINE_DATA").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"),
-        PathBuf::from,
-    );
-    let path = data.join("images").join(folder);
-    if path.is_dir() {
-        return Some(path);
-    }
-    eprintln!("skipped: the pictures `{folder}` are not in `FEEDLINE_DATA`");
-    None
-}
-
-/// The picture files of a folder, by name.
-fn pictures(folder: &Path) -> BTreeMap<String, Vec<u8>> {
-    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
-    entries
-        .map(|entry| entry.file_name().into_string().unwrap())
-        .filter(|name| name != "LICENSE" && !name.ends_with(".csv"))
-        .map(|name| {
-            let bytes = fs::read(folder.join(&name)).unwrap();
-            (name, bytes)
-        })
-        .collect()
-}
 
 /// Every picture anew as its pixels.
 fn raw(sizing: Sizing) -> Preparation {

@@ -9,7 +9,11 @@ use feedline_picture::{
     Encoding, Format, Header, PictureError, PictureLimits, Preparation, Preparer, Sizing,
 };
 
-use crate::{allocations::most_of, pictures, raw, shared};
+use crate::{
+    allocations::most_of,
+    odd::{pictures, shared},
+    raw, tiff,
+};
 
 /// Most processor time of one picture.
 const MOST_SECONDS: f64 = 2.0;
@@ -137,6 +141,10 @@ fn mutations_of_real_files_give_pictures_or_errors_in_bounded_time_and_memory() 
             files.push(file);
         }
     }
+    // As often as the others of the old formats, of which a folder has one or two.
+    let (more_names, more_files): (Vec<_>, Vec<_>) = tiff::good().into_iter().unzip();
+    names.extend(more_names);
+    files.extend(more_files);
     let work = |first: u64| {
         let (mut good, mut bad) = (0_u64, 0_u64);
         for round in (first..count).step_by(2) {
@@ -172,6 +180,9 @@ fn a_whole_file_keeps_to_the_bound_of_its_header() {
         for (name, file) in pictures(&folder) {
             check(&name, &file);
         }
+    }
+    for (name, file) in tiff::good() {
+        check(&name, &file);
     }
 }
 

@@ -4,7 +4,11 @@ use std::{ffi::OsStr, fs, path::Path, process::Command};
 
 use feedline_picture::{Encoding, Filter, Sizing};
 
-use crate::{Preparation, mean_difference, pictures, pixels, prepare, raw, shared};
+use crate::{
+    Preparation, mean_difference,
+    odd::{pictures, shared},
+    pixels, prepare, raw,
+};
 
 /// Runs a script with these arguments; false, with a message, where there is no Pillow.
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
@@ -45,7 +49,7 @@ with open(sys.argv[2], 'wb') as out:
 ";
 
 /// Waves with edges between them, so that filters differ.
-fn scene(width: u32, height: u32) -> Vec<u8> {
+pub(crate) fn scene(width: u32, height: u32) -> Vec<u8> {
     let places = (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
     places
         .flat_map(|(x, y)| {

@@ -1,4 +1,14 @@
-//! TIFF: the tags of the first directory (TIFF 6.0, section 2), which EXIF data begin with too.
+//! TIFF: the tags of a directory (TIFF 6.0, section 2), which EXIF data begin with too.
+
+mod layout;
+mod palette;
+
+use std::ops::Range;
+
+use crate::PictureError;
+
+pub(crate) use layout::header;
+pub(crate) use palette::Palette;
 
 const ORIENTATION: u16 = 274;
 
@@ -6,6 +16,8 @@ const ORIENTATION: u16 = 274;
 const SHORT: u16 = 3;
 /// Type of a number of 32 bits.
 const LONG: u16 = 4;
+/// Bytes of an entry: tag, type, count, and the values or their place.
+const ENTRY: usize = 12;
 
 /// The first directory.
 struct Directory<'a> {
@@ -20,6 +32,7 @@ struct Directory<'a> {
 #[derive(Clone, Copy)]
 struct Field {
     r#type: u16,
+    count: u32,
     /// Place of the first.
     at: usize,
 }
@@ -70,31 +83,91 @@ impl<'a> Directory<'a> {
         })
     }
 
+    /// Places of the entries.
+    fn places(&self) -> impl Iterator<Item = usize> {
+        let first = self.at;
+        (0..usize::from(self.entries)).map(move |entry| first + entry * ENTRY)
+    }
+
     fn field(&self, tag: u16) -> Option<Field> {
-        let mut entries = (0..usize::from(self.entries)).map(|entry| self.at + entry * 12);
-        let at = entries.find(|at| self.two(*at) == Some(tag))?;
+        let at = self.places().find(|at| self.two(*at) == Some(tag))?;
         let r#type = self.two(at + 2).unwrap_or(SHORT);
-        let count = self.four(at + 4).map_or(1, |count| count as usize);
+        let count = self.four(at + 4).unwrap_or(1);
         let size = if r#type == LONG { 4 } else { 2 };
         // What does not fit into the entry is elsewhere.
-        let at = if count.saturating_mul(size) <= 4 {
+        let at = if (count as usize).saturating_mul(size) <= 4 {
             at + 8
         } else {
             usize::try_from(self.four(at + 8)?).ok()?
         };
-        Some(Field { r#type, at })
+        Some(Field { r#type, count, at })
     }
 
-    fn element(&self, field: Field, index: usize) -> Option<u32> {
+    fn element(&self, field: Field, index: u32) -> Option<u32> {
+        if index >= field.count {
+            return None;
+        }
+        let index = index as usize;
         match field.r#type {
-            LONG => self.four(field.at + index * 4),
-            _ => self.two(field.at + index * 2).map(u32::from),
+            LONG => self.four(field.at.checked_add(index * 4)?),
+            _ => self.two(field.at.checked_add(index * 2)?).map(u32::from),
         }
     }
 
     /// The first number of a tag.
     fn number(&self, tag: u16) -> Option<u32> {
         self.field(tag).and_then(|field| self.element(field, 0))
+    }
+
+    /// All numbers of a field.
+    fn numbers(&self, field: Field) -> Option<Vec<u32>> {
+        (0..field.count)
+            .map(|index| self.element(field, index))
+            .collect()
+    }
+
+    /// Holds entries, what they point to and the next directory to the length of the file, and tags to coming once:
+    /// what is read of a tag here must be what the decoder reads of it.
+    fn check(&self) -> Result<(), PictureError> {
+        let outside = |what: String| {
+            let bytes = self.bytes.len();
+            PictureError::truncated(format!("it has `{bytes}` bytes and {what} not among them"))
+        };
+        let end = self.at + usize::from(self.entries) * ENTRY;
+        let next = self.four(end);
+        let next = next.ok_or_else(|| outside("the end of its directory is".into()))?;
+        if next as usize >= self.bytes.len() {
+            return Err(outside("its next directory is".into()));
+        }
+        let mut tags: Vec<u16> = self.places().filter_map(|at| self.two(at)).collect();
+        for (at, tag) in self.places().zip(&tags) {
+            let values = self.values(at);
+            if values.is_some_and(|values| values.end > self.bytes.len() as u64) {
+                return Err(outside(format!("the values of its tag `{tag}` are")));
+            }
+        }
+        tags.sort_unstable();
+        match tags.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(PictureError::corrupt(format!(
+                "its tag `{}` comes twice",
+                pair[0]
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Where the values of the entry at `at` are, if not in it and of a type that the standard knows.
+    fn values(&self, at: usize) -> Option<Range<u64>> {
+        let size = match self.two(at + 2)? {
+            1 | 2 | 6 | 7 => 1,
+            3 | 8 => 2,
+            4 | 9 | 11 | 13 => 4,
+            5 | 10 | 12 => 8,
+            _ => return None,
+        };
+        let bytes = u64::from(self.four(at + 4)?) * size;
+        let start = u64::from(self.four(at + 8)?);
+        (bytes > 4).then_some(start..start + bytes)
     }
 }
 
