@@ -66,7 +66,7 @@ pub async fn build(config: &PipelineConfig, context: &Context) -> Result<Dataset
         chosen(dataset, &config.source)?,
         frozen(dataset, &config.source)?,
     );
-    let foreign = chosen.iter().any(|s| s.url.starts_with("http"));
+    let foreign = chosen.iter().any(|source| source.is_foreign());
     let sources = landed(&context.root, chosen).await?;
     let frozen = landed(&context.root, against).await?;
     let joined = landed(&context.root, joined(dataset, &config.source)?).await?;

@@ -152,9 +152,11 @@ fn sizing(picture: &StoredPictureConfig) -> Result<Sizing, Error> {
     };
     let most = SIDE.min(picture.max_side);
     if ![height, width].iter().all(|side| (1..=most).contains(side)) {
-        let reason = format!(
-            "it is `{height}` and `{width}` high and wide, use `1` to `{most}` (`max_side`)"
-        );
+        let told = match size {
+            PictureSize::Side(side) => format!("`{side}`"),
+            PictureSize::Sides([height, width]) => format!("`[{height}, {width}]`"),
+        };
+        let reason = format!("it is {told}, use `1` to `{most}` (`max_side`) for each side");
         return refuse("size", &reason);
     }
     Ok(match picture.resize {
@@ -181,7 +183,7 @@ fn sizing(picture: &StoredPictureConfig) -> Result<Sizing, Error> {
 
 impl Pictures {
     /// Has them decoded by `program` in processes of their own where that is asked for, or nothing is said and they are
-    /// `foreign`.
+    /// `foreign`; a warning says where the latter cannot be.
     ///
     /// # Errors
     /// [`Error::Config`] where it is asked for and there is no such program.
@@ -194,6 +196,13 @@ impl Pictures {
                 ));
             }
             (isolate, Some(program)) if isolate.unwrap_or(foreign) => Some(program.to_owned()),
+            (None, None) if foreign => {
+                tracing::warn!(
+                    "pictures from the web are decoded in this process, whose memory a decoder may exhaust: only the \
+                     program `feedline` decodes them in another; set `{KEY}.isolate = false` where that is meant"
+                );
+                None
+            }
             _ => None,
         };
         Ok(())

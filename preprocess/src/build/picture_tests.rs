@@ -258,7 +258,11 @@ async fn settings_that_do_not_go_together_are_refused() {
         ),
         (
             "store = \"png\", resize = \"exact\", size = [8, 0]",
-            "`dataset.picture.size`: it is `8` and `0`",
+            "`dataset.picture.size`: it is `[8, 0]`, use `1` to `16384`",
+        ),
+        (
+            "store = \"png\", resize = \"exact\", size = 0",
+            "`dataset.picture.size`: it is `0`, use `1`",
         ),
         (
             "store = \"png\", resize = \"crop\", size = 8, shorter_side = 7",

@@ -63,6 +63,17 @@ pub struct SourceConfig {
     pub licence: Option<String>,
 }
 
+impl SourceConfig {
+    /// Whether what it reads comes from web servers: its URL begins with `http://` or `https://`, in any case of letters.
+    #[must_use]
+    pub fn is_foreign(&self) -> bool {
+        let scheme = self.url.split_once("://").map_or("", |(scheme, _)| scheme);
+        ["http", "https"]
+            .iter()
+            .any(|web| scheme.eq_ignore_ascii_case(web))
+    }
+}
+
 /// Kind of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -289,5 +300,27 @@ impl Default for BatchConfig {
             pages: 100,
             dedup_window: 100_000,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::load;
+
+    #[test]
+    fn what_comes_from_web_servers_is_foreign_in_any_case_of_letters() {
+        let with = |url: &str, more: &str, expected: bool| {
+            let text = format!(
+                "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"files\"\nurl = \"{url}\"\n{more}"
+            );
+            let source = load("p", &text, &[]).unwrap().config.source.remove(0);
+            assert_eq!(source.is_foreign(), expected, "{url}");
+        };
+        let check = |url: &str, expected: bool| with(url, "", expected);
+        check("http://a.example/1.png", true);
+        check("HTTPS://a.example/1.png", true);
+        check("http-pictures/1.png", false);
+        check("s3://bucket/http://", false);
+        check("/data/pictures/", false);
     }
 }
