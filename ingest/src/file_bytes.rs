@@ -74,7 +74,7 @@ impl FileBytes {
     }
 
     /// Bytes `start..end`; both are inside the file.
-    fn range(&self, start: u64, end: u64) -> io::Result<Bytes> {
+    pub(crate) fn range(&self, start: u64, end: u64) -> io::Result<Bytes> {
         let index = |at: u64| usize::try_from(at).map_err(io::Error::other);
         match &self.whole {
             Some(whole) => Ok(whole.slice(index(start)?..index(end)?)),

@@ -24,6 +24,10 @@ pub(crate) enum Kind {
     Text,
     /// A whole picture.
     Picture,
+    /// A tar archive of pictures.
+    Tar,
+    /// A zip archive of pictures.
+    Zip,
 }
 
 /// How a file is packed.
@@ -45,7 +49,7 @@ pub(crate) enum Packing {
 pub(crate) fn of(name: &str, config: &SourceConfig) -> Result<Option<(Kind, Packing)>, Error> {
     let name = name.to_ascii_lowercase();
     let (stem, packing) = stem(&name);
-    let ending = stem.rsplit_once('.').map_or("", |(_, ending)| ending);
+    let ending = ending(stem);
     let separator = if ending == "tsv" { b'\t' } else { b',' };
     let csv = Kind::Csv {
         delimiter: delimiter(config)?.unwrap_or(separator),
@@ -57,6 +61,8 @@ pub(crate) fn of(name: &str, config: &SourceConfig) -> Result<Option<(Kind, Pack
         (FileFormat::Parquet, _) | (FileFormat::Auto, "parquet") => Some(Kind::Parquet),
         (FileFormat::Idx, _) => Some(Kind::Idx),
         (FileFormat::Text, _) => Some(Kind::Text),
+        (FileFormat::Picture, "tar") => Some(Kind::Tar),
+        (FileFormat::Picture, "zip") => Some(Kind::Zip),
         (FileFormat::Picture, _) => Some(Kind::Picture),
         (FileFormat::Auto, _) => None,
     };
@@ -65,17 +71,23 @@ pub(crate) fn of(name: &str, config: &SourceConfig) -> Result<Option<(Kind, Pack
 }
 
 /// Whether a file of this name, met in a folder, is one that the configuration means: of the files beside pictures
-/// (licences, lists of labels) none is a picture.
+/// (licences, lists of labels) none is a picture, or an archive of some.
 pub(crate) fn is_meant(name: &str, config: &SourceConfig) -> bool {
-    const PICTURES: [&str; 11] = [
+    let lower = name.to_ascii_lowercase();
+    let is_archive = matches!(ending(stem(&lower).0), "tar" | "zip");
+    config.format != FileFormat::Picture || is_archive || is_picture(name)
+}
+
+/// Whether a file of this name, packed or not, is a picture.
+pub(crate) fn is_picture(name: &str) -> bool {
+    const ENDINGS: [&str; 11] = [
         "jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff", "pgm", "ppm", "jfif",
     ];
-    let name = name.to_ascii_lowercase();
-    let ending = stem(&name)
-        .0
-        .rsplit_once('.')
-        .map_or("", |(_, ending)| ending);
-    config.format != FileFormat::Picture || PICTURES.contains(&ending)
+    ENDINGS.contains(&ending(stem(&name.to_ascii_lowercase()).0))
+}
+
+fn ending(name: &str) -> &str {
+    name.rsplit_once('.').map_or("", |(_, ending)| ending)
 }
 
 /// How the file called `name` is packed.
@@ -85,6 +97,8 @@ pub(crate) fn packing(name: &str) -> Packing {
 
 fn stem(name: &str) -> (&str, Packing) {
     match name.rsplit_once('.') {
+        // `.tar.gz` in one.
+        Some((_, "tgz")) => ("a.tar", Packing::Gzip),
         Some((stem, "gz")) => (stem, Packing::Gzip),
         Some((stem, "zst")) => (stem, Packing::Zstd),
         _ => (name, Packing::Plain),
@@ -96,6 +110,22 @@ fn check_details(config: &SourceConfig) -> Result<(), Error> {
     if config.idx.labels.is_some() && config.format != FileFormat::Idx {
         let reason = "labels belong to pictures: set `format = \"idx\"`, or remove this key";
         return Err(Error::config("idx.labels", reason));
+    }
+    let archive = &config.archive;
+    let bounds = [
+        ("max_members", archive.max_members, u64::MAX),
+        (
+            "max_member_bytes",
+            archive.max_member_bytes.bytes(),
+            1 << 30,
+        ),
+        ("max_ratio", archive.max_ratio, u64::MAX),
+    ];
+    for (key, value, most) in bounds {
+        if !(1..=most).contains(&value) {
+            let reason = format!("{value} is out of range, use 1 to {most}");
+            return Err(Error::config(format!("archive.{key}"), reason));
+        }
     }
     match config.text.separator.as_deref() {
         Some(_) if config.format != FileFormat::Text => Err(Error::config(
@@ -166,6 +196,16 @@ mod tests {
             FileFormat::Text,
             Some((Kind::Text, Packing::Plain)),
         );
+        for (name, kind, packing) in [
+            ("a.jpg", Kind::Picture, Packing::Plain),
+            ("a.zip", Kind::Zip, Packing::Plain),
+            ("a.tar", Kind::Tar, Packing::Plain),
+            ("A.TGZ", Kind::Tar, Packing::Gzip),
+            ("a.tar.gz", Kind::Tar, Packing::Gzip),
+            ("a.tar.zst", Kind::Tar, Packing::Zstd),
+        ] {
+            check(name, FileFormat::Picture, Some((kind, packing)));
+        }
         check(
             "train-images-idx3-ubyte.gz",
             FileFormat::Idx,

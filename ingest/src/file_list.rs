@@ -173,7 +173,7 @@ impl FileList {
                 "there is no file `{}` and, below it, none that ends in {} (with .gz or .zst behind); check the path or set `format`",
                 self.config.url,
                 match self.config.format {
-                    FileFormat::Picture => ".jpg, .png or another picture's ending",
+                    FileFormat::Picture => ".jpg, .png or another picture's ending, .zip or .tar",
                     _ => ".csv, .tsv, .json, .ndjson, .jsonl or .parquet",
                 }
             );
@@ -237,7 +237,11 @@ impl FileList {
 
     fn layout(&self, path: &str) -> Result<Option<Layout>, Error> {
         let SourceConfig {
-            csv, records, text, ..
+            csv,
+            records,
+            text,
+            archive,
+            ..
         } = &self.config;
         let format = file_format::of(path, &self.config)?;
         Ok(format.map(|(kind, packing)| Layout {
@@ -246,6 +250,7 @@ impl FileList {
             csv: csv.clone(),
             records: records.clone(),
             text: text.clone(),
+            archive: archive.clone(),
         }))
     }
 }

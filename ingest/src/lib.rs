@@ -5,6 +5,7 @@
 //! So data and position move in one atomic step, and a run that dies at any instant is continued without a record lost
 //! or doubled: batches are a pure function of the pages, and files are a pure function of the batch.
 
+mod archive;
 mod batch;
 mod blocking;
 mod commit_log;

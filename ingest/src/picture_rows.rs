@@ -13,16 +13,20 @@ pub(crate) struct PictureRows {
 impl PictureRows {
     /// The record of the file at `path` below the source's folder.
     pub(crate) fn new(bytes: Vec<u8>, path: &str) -> Self {
-        let folder = path.rsplit('/').nth(1).map(str::to_owned);
-        let entries = vec![
-            ("image".to_owned(), Value::Bytes(bytes)),
-            ("path".to_owned(), Value::Text(path.to_owned())),
-            ("folder".to_owned(), folder.map_or(Value::Null, Value::Text)),
-        ];
         Self {
-            record: Some(Record::Value(Value::Object(entries))),
+            record: Some(record(bytes, path.to_owned(), path.rsplit('/').nth(1))),
         }
     }
+}
+
+/// The record of one picture.
+pub(crate) fn record(bytes: Vec<u8>, path: String, folder: Option<&str>) -> Record {
+    let folder = folder.map(str::to_owned);
+    Record::Value(Value::Object(vec![
+        ("image".to_owned(), Value::Bytes(bytes)),
+        ("path".to_owned(), Value::Text(path)),
+        ("folder".to_owned(), folder.map_or(Value::Null, Value::Text)),
+    ]))
 }
 
 impl Rows for PictureRows {

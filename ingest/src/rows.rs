@@ -10,12 +10,13 @@ use std::{
 };
 
 use feedline_schemas::{
-    config::{CsvConfig, TextConfig},
+    config::{ArchiveConfig, CsvConfig, TextConfig},
     record::split_path,
 };
 use flate2::read::MultiGzDecoder;
 
 use crate::{
+    archive::{TarRows, ZipRows},
     file_bytes::FileBytes,
     file_format::{Kind, Packing},
     idx_rows::IdxRows,
@@ -49,6 +50,7 @@ pub(crate) struct Layout {
     /// JSON: path of the list of records.
     pub(crate) records: String,
     pub(crate) text: TextConfig,
+    pub(crate) archive: ArchiveConfig,
 }
 
 /// A file's bytes from its beginning, unpacked.
@@ -82,6 +84,11 @@ pub(crate) fn open(
             layout.text.separator.as_deref(),
         )),
         Kind::Picture => Box::new(PictureRows::new(read_whole(reader)?, file.path())),
+        Kind::Tar => Box::new(TarRows::open(file, layout.packing, &layout.archive)?),
+        Kind::Zip if layout.packing == Packing::Plain => {
+            Box::new(ZipRows::open(file, &layout.archive)?)
+        }
+        Kind::Zip => return Err("a zip archive is packed already; unpack it once".into()),
         Kind::Idx => Box::new(IdxRows::open(file, layout.packing, labels)?),
         Kind::Parquet if layout.packing == Packing::Plain => {
             return ParquetRows::boxed(file.clone(), skip);

@@ -15,6 +15,7 @@ mod local;
 mod object;
 mod retry_after;
 mod store;
+pub mod tar;
 
 pub use attempt::{Answer, FailureClass, Lane, ReadFailure, ReadOnce};
 pub use error::Error;

@@ -94,6 +94,7 @@ pub(crate) fn config(url: &str, r#type: PaginationKind) -> SourceConfig {
         csv: Default::default(),
         idx: Default::default(),
         text: Default::default(),
+        archive: Default::default(),
         contract: Default::default(),
         batch: Default::default(),
         licence: None,

@@ -13,7 +13,6 @@ mod mds;
 mod names;
 mod parquet;
 mod shards;
-mod tar;
 #[cfg(test)]
 mod tests;
 mod values;

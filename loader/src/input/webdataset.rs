@@ -16,7 +16,10 @@ use feedline_schemas::{
     ids::Hash128,
     manifest::{Split, TargetKind},
 };
-use feedline_storage::{Listed, Store};
+use feedline_storage::{
+    Listed, Store,
+    tar::{BLOCK, Entry, Headers, padded},
+};
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_64_with_seed};
 
@@ -25,7 +28,6 @@ use super::{
     config::InputConfig,
     foreign::{BlockSize, Foreign, OPEN_READS, origins},
     names::UNKNOWN_CLASSES,
-    tar::{BLOCK, Entry, Headers, padded},
 };
 use crate::{
     Error,
@@ -300,7 +302,7 @@ async fn walk(
         }
         match entry {
             Entry::Zeros => zeros += 1,
-            Entry::Other => {}
+            Entry::Link { .. } | Entry::Other => {}
             Entry::Extension { bytes } => {
                 let data = window.get(at..at + bytes).await?;
                 hash.update(&data);

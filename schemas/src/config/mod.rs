@@ -59,9 +59,9 @@ pub use self::{
     schedule::{ScheduleConfig, ScheduleKind, ScheduleUnit},
     secret::SecretRef,
     source::{
-        BatchConfig, ContractConfig, CsvConfig, FileFormat, IdxConfig, PaginationConfig,
-        PaginationKind, RetryConfig, SourceConfig, SourceKind, TextConfig, TextOrSecret,
-        TypeContract,
+        ArchiveConfig, BatchConfig, ContractConfig, CsvConfig, FileFormat, IdxConfig,
+        PaginationConfig, PaginationKind, RetryConfig, SourceConfig, SourceKind, TextConfig,
+        TextOrSecret, TypeContract,
     },
     train::{BadShardsPolicy, CheckpointConfig, LoaderCache, LoaderSettings, TrainConfig},
     tune::{TuneConfig, TuneParameter, TuneScale, TuneStop, TuneStrategy},

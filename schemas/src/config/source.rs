@@ -53,6 +53,9 @@ pub struct SourceConfig {
     /// `files`: details of plain text.
     #[serde(default)]
     pub text: TextConfig,
+    /// `files`: bounds on archives of pictures.
+    #[serde(default)]
+    pub archive: ArchiveConfig,
     /// What to do when records change their shape.
     #[serde(default)]
     pub contract: ContractConfig,
@@ -207,7 +210,9 @@ pub enum FileFormat {
     Text,
     /// Whole pictures; never chosen by name. A record is one file: `image`, its bytes; `path`, where it lies below the
     /// folder of `url` (what stands before the first wildcard); and `folder`, the name of the folder right above it. Of a
-    /// folder, files are read whose names end as pictures do.
+    /// folder, files are read whose names end as pictures do. An archive (`.zip`, `.tar`, `.tar.gz`, `.tgz`, `.tar.zst`)
+    /// gives a record for each member that is a picture by its name: `path` is that of the archive, `!/` and the member's
+    /// name, and `folder` the member's. `archive` bounds what comes out of it.
     Picture,
 }
 
@@ -236,6 +241,29 @@ pub struct TextConfig {
     /// What stands between two records and belongs to neither, such as `"\n\n"` for a blank line; a part without any
     /// visible character is no record. Default: none, a file is one record.
     pub separator: Option<String>,
+}
+
+/// `[source.archive]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ArchiveConfig {
+    /// Most members of an archive, at least 1; one with more is refused. Default 10,000,000.
+    pub max_members: u64,
+    /// Most bytes of a member, unpacked, 1 B to 1 GiB; a larger one is set aside in `rejects/`. Default 64 MiB.
+    pub max_member_bytes: ByteSize,
+    /// How many times its own size (or 16 MiB, if that is more) an archive may unpack to, at least 1; one that goes
+    /// beyond is refused, as it may be made to exhaust memory. Default 200.
+    pub max_ratio: u64,
+}
+
+impl Default for ArchiveConfig {
+    fn default() -> Self {
+        Self {
+            max_members: 10_000_000,
+            max_member_bytes: ByteSize::mib(64),
+            max_ratio: 200,
+        }
+    }
 }
 
 /// `[source.contract]`.

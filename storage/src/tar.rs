@@ -7,8 +7,8 @@
 //! that differ are refused unless the header has no room for the size; so are global pax sizes and names, links with a
 //! size, and sparse files.
 
-/// Unit of an archive, and length of a header.
-pub(super) const BLOCK: u64 = 512;
+/// Unit of an archive, and length of a header, in bytes.
+pub const BLOCK: u64 = 512;
 /// Longest pax header or long name.
 const MOST_EXTENSION: u64 = 1 << 20;
 /// Largest size that twelve bytes hold as octal digits.
@@ -16,20 +16,33 @@ const MOST_OCTAL: u64 = 0o777_7777_7777;
 
 /// What a header begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Entry {
+pub enum Entry {
     /// A regular file of this size.
-    File { name: String, bytes: u64 },
-    /// Something without data: a folder, a link, a device.
+    File {
+        /// As the archive has it.
+        name: String,
+        /// Size.
+        bytes: u64,
+    },
+    /// Another name of a file.
+    Link {
+        /// As the archive has it.
+        name: String,
+    },
+    /// Something else without data: a folder, a device.
     Other,
     /// Data for [`Headers::extend`], of this size; then the header of the member it belongs to follows.
-    Extension { bytes: u64 },
+    Extension {
+        /// Size.
+        bytes: u64,
+    },
     /// A block of zeros.
     Zeros,
 }
 
 /// Reads the headers of an archive in order.
 #[derive(Debug, Default)]
-pub(super) struct Headers {
+pub struct Headers {
     extension: Option<Extension>,
     name: Option<String>,
     bytes: Option<u64>,
@@ -44,13 +57,15 @@ enum Extension {
 }
 
 /// `bytes` up to the next border of a block.
-pub(super) fn padded(bytes: u64) -> u64 {
+#[must_use]
+pub fn padded(bytes: u64) -> u64 {
     bytes.next_multiple_of(BLOCK)
 }
 
 impl Headers {
     /// Whether a header says something about the member that follows.
-    pub(super) fn is_pending(&self) -> bool {
+    #[must_use]
+    pub fn is_pending(&self) -> bool {
         self.name.is_some() || self.bytes.is_some()
     }
 
@@ -58,7 +73,7 @@ impl Headers {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn header(&mut self, header: &[u8; 512]) -> Result<Entry, String> {
+    pub fn header(&mut self, header: &[u8; 512]) -> Result<Entry, String> {
         if header.iter().all(|byte| *byte == 0) {
             return if self.is_pending() {
                 Err("a pax header or long name is not followed by its member".into())
@@ -86,8 +101,11 @@ impl Headers {
                 Ok(Entry::File { name, bytes })
             }
             kind @ b'1'..=b'6' => {
-                self.name = None;
+                let name = self.name.take();
                 match agreed(stated, self.bytes.take())? {
+                    0 if matches!(kind, b'1' | b'2') => Ok(Entry::Link {
+                        name: name.map_or_else(|| ustar_name(header), Ok)?,
+                    }),
                     0 => Ok(Entry::Other),
                     bytes => Err(format!(
                         "a link, folder or device (type `{}`) has `{bytes}` bytes of data",
@@ -115,7 +133,7 @@ impl Headers {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn extend(&mut self, data: &[u8]) -> Result<(), String> {
+    pub fn extend(&mut self, data: &[u8]) -> Result<(), String> {
         match self.extension.take() {
             Some(Extension::Pax) => self.pax(data, false),
             Some(Extension::GlobalPax) => self.pax(data, true),
@@ -309,6 +327,11 @@ mod tests {
             header(b"d/", b"0\0", b'0', b""),
         ] {
             assert_eq!(one(&other), Ok(Entry::Other));
+        }
+        for kind in [b'1', b'2'] {
+            let name = "l".to_owned();
+            let link = one(&header(b"l", b"0\0", kind, USTAR));
+            assert_eq!(link, Ok(Entry::Link { name }));
         }
         assert_eq!(one(&[0; 512]), Ok(Entry::Zeros));
     }

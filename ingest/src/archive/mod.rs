@@ -1,0 +1,120 @@
+//! Pictures inside an archive: each member that is one becomes the record that a file of it would be, with `path` of the
+//! archive, `!/` and the member's name.
+//!
+//! Names are labels and nothing more: nothing is ever written under them, two members of one name are two records, and
+//! names like `../a.png` mean nothing. What is wrong with one member sets that one aside; what is wrong with the archive is
+//! looked for before its first record is handed out, so that a damaged one lands nothing. Memory holds one member.
+
+mod tar;
+mod zip;
+
+use std::io::Read;
+
+use feedline_schemas::config::ArchiveConfig;
+
+pub(crate) use self::{tar::TarRows, zip::ZipRows};
+use crate::{file_format, picture_rows, source::Record, value::shorten};
+
+/// An archive may unpack to this many bytes, whatever its own size.
+const FREE: u64 = 16 << 20;
+
+/// What a member became.
+#[derive(Debug, PartialEq, Eq)]
+enum Member {
+    /// Its content.
+    Whole(Vec<u8>),
+    /// One of a few fixed words, and what is wrong with it.
+    Bad(&'static str, String),
+}
+
+/// The bounds of one archive, and what it has taken of them.
+#[derive(Clone, Debug)]
+struct Bounds {
+    config: ArchiveConfig,
+    /// Bytes that may still come out.
+    left: u64,
+    /// Members that may still come.
+    members: u64,
+}
+
+impl Bounds {
+    /// Of an archive of this many bytes.
+    fn new(config: &ArchiveConfig, bytes: u64) -> Self {
+        Self {
+            left: bytes.saturating_mul(config.max_ratio).max(FREE),
+            members: config.max_members,
+            config: config.clone(),
+        }
+    }
+
+    fn member(&mut self) -> Result<(), String> {
+        self.members = self.members.checked_sub(1).ok_or_else(|| {
+            format!(
+                "it has more than {} members; raise `archive.max_members` if that is right",
+                self.config.max_members
+            )
+        })?;
+        Ok(())
+    }
+
+    fn take(&mut self, bytes: u64) -> Result<(), String> {
+        self.left = self.left.checked_sub(bytes).ok_or_else(|| {
+            format!(
+                "it unpacks to more than {} times its size, as archives that are made to exhaust memory do; raise \
+                 `archive.max_ratio` if that is right",
+                self.config.max_ratio
+            )
+        })?;
+        Ok(())
+    }
+
+    /// Whether a member may be unpacked, by what its header says.
+    fn allows(&self, bytes: u64) -> Result<(), Member> {
+        let most = self.config.max_member_bytes.bytes();
+        if bytes <= most {
+            return Ok(());
+        }
+        let told = format!("it has {bytes} bytes and `archive.max_member_bytes` is {most}");
+        Err(Member::Bad("member_too_large", told))
+    }
+}
+
+/// Whether a member of this name is read: it ends as pictures do, and is not hidden by a dot, nor in a folder that is.
+fn is_meant(name: &str) -> bool {
+    let is_hidden = |part: &str| part.starts_with('.') && !matches!(part, "." | "..");
+    file_format::is_picture(name) && !name.split('/').any(is_hidden)
+}
+
+/// The record of a member of the archive at `archive`.
+fn record(archive: &str, name: &str, member: Member) -> Record {
+    let path = format!("{archive}!/{name}");
+    match member {
+        Member::Whole(bytes) => {
+            let folder = name.rsplit('/').nth(1).filter(|folder| !folder.is_empty());
+            picture_rows::record(bytes, path, folder)
+        }
+        Member::Bad(reason, told) => Record::Bad {
+            detail: format!("`{}`: {told}", shorten(&path, 200)),
+            raw: path,
+            reason,
+        },
+    }
+}
+
+/// Fills `buffer`; false where there is nothing to read at all.
+fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> Result<bool, String> {
+    let mut got = 0;
+    while got < buffer.len() {
+        match reader.read(&mut buffer[got..]).map_err(|e| e.to_string())? {
+            0 if got == 0 => return Ok(false),
+            0 => return Err(CUT.into()),
+            some => got += some,
+        }
+    }
+    Ok(true)
+}
+
+const CUT: &str = "it is cut short; fetch it again";
+
+#[cfg(test)]
+mod tests;
