@@ -97,7 +97,7 @@ impl FileList {
     async fn list(&self) -> Result<Vec<Found>, Error> {
         let url = self.config.url.as_str();
         let (scheme, place) = url.split_once("://").unwrap_or(("", url));
-        if self.config.is_foreign() {
+        if self.config.is_web() {
             if place.contains('?') {
                 let reason = "a query cannot be part of a file's URL; download the file, or use `type = \"rest\"` for an API";
                 return Err(Error::config("url", reason));

@@ -7,6 +7,7 @@
 mod gzip;
 mod headers;
 mod page;
+mod public;
 mod redact;
 mod redirect;
 #[cfg(test)]
@@ -25,7 +26,7 @@ use bytes::Bytes;
 use feedline_schemas::config::{RetryConfig, TextOrSecret};
 use feedline_storage::clock::Clock;
 use reqwest::{
-    Client, Response, StatusCode,
+    Client, ClientBuilder, Response, StatusCode,
     header::{
         ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, DATE, HeaderMap, HeaderValue, RETRY_AFTER,
     },
@@ -61,6 +62,10 @@ pub(crate) struct Http {
     /// Sent to `origin` only.
     headers: HeaderMap,
     origin: Origin,
+    /// Kind of body asked for.
+    accept: &'static str,
+    /// Whether hosts that are not of the internet are refused.
+    public_only: bool,
     limits: RetryConfig,
     clock: Arc<dyn Clock>,
     secretive: Secretive,
@@ -81,26 +86,48 @@ impl Http {
         let mut secretive = Secretive::default();
         secretive.add_url(base);
         let headers = headers::resolve(headers, context, &mut secretive)?;
-        let ms = Duration::from_millis;
-        let mut client = Client::builder()
-            .user_agent(USER_AGENT)
-            .redirect(reqwest::redirect::Policy::none())
-            .referer(false)
-            .connect_timeout(ms(limits.connect_timeout_ms))
-            .read_timeout(ms(limits.read_timeout_ms));
+        let mut client = client(limits);
         if is_loopback(base) {
             client = client.no_proxy();
         }
-        let client = client.build().map_err(|e| {
-            Error::config("url", format!("cannot set up a client: {}", root_cause(&e)))
-        })?;
         Ok(Self {
-            client,
+            client: built(client)?,
             headers,
             origin: base.origin(),
+            accept: "application/json",
+            public_only: false,
             limits: limits.clone(),
             clock: Arc::clone(&context.clock),
             secretive,
+            requests: AtomicU64::new(0),
+        })
+    }
+
+    /// A client for pictures at URLs that data name, which no header is sent to. Unless `private`, only hosts of the
+    /// internet are asked, at every hop: data must not reach into the network of this machine.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a client that cannot be set up.
+    pub(crate) fn for_pictures(
+        private: bool,
+        limits: &RetryConfig,
+        context: &Context,
+    ) -> Result<Self, Error> {
+        let mut client = client(limits);
+        if private {
+            client = client.no_proxy();
+        } else {
+            client = client.dns_resolver(Arc::new(public::Resolver));
+        }
+        Ok(Self {
+            client: built(client)?,
+            headers: HeaderMap::new(),
+            origin: Origin::new_opaque(),
+            accept: "image/*, */*;q=0.1",
+            public_only: !private,
+            limits: limits.clone(),
+            clock: Arc::clone(&context.clock),
+            secretive: Secretive::default(),
             requests: AtomicU64::new(0),
         })
     }
@@ -144,8 +171,11 @@ impl Http {
     }
 
     async fn send(&self, url: &Url) -> Result<Response, Failure> {
+        if self.public_only && !public::may_be_asked(url) {
+            return Err(terminal(url, public::REFUSED, PUBLIC_ADVICE));
+        }
         let mut headers = HeaderMap::new();
-        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        headers.insert(ACCEPT, HeaderValue::from_static(self.accept));
         if url.origin() == self.origin {
             headers.extend(self.headers.clone());
         }
@@ -278,6 +308,9 @@ impl Http {
                     "check the server's certificate and this machine's clock and root certificates",
                 );
             }
+            () if cause.contains(public::REFUSED) => {
+                return terminal(url, cause, PUBLIC_ADVICE);
+            }
             () if error.is_builder() => return terminal(url, cause, "check the source's `url`"),
             () if error.is_connect() => format!("cannot connect: {cause}"),
             () if error.is_body() || error.is_decode() => {
@@ -311,6 +344,23 @@ fn terminal(url: &Url, what: impl Into<String>, advice: impl Into<String>) -> Fa
     }
 }
 
+fn client(limits: &RetryConfig) -> ClientBuilder {
+    let ms = Duration::from_millis;
+    Client::builder()
+        .user_agent(USER_AGENT)
+        .redirect(reqwest::redirect::Policy::none())
+        .referer(false)
+        .connect_timeout(ms(limits.connect_timeout_ms))
+        .read_timeout(ms(limits.read_timeout_ms))
+}
+
+fn built(client: ClientBuilder) -> Result<Client, Error> {
+    client
+        .build()
+        .map_err(|e| Error::config("url", format!("cannot set up a client: {}", root_cause(&e))))
+}
+
+const PUBLIC_ADVICE: &str = "set `fetch.private` if the data may name such hosts";
 const BODY_ADVICE: &str =
     "ask for smaller pages, or raise `retry.max_body_bytes` if it is what you want";
 

@@ -14,6 +14,7 @@ mod contract;
 mod dedup;
 pub mod demo;
 mod error;
+mod fetch;
 mod file_bytes;
 mod file_format;
 mod file_list;

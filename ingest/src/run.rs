@@ -19,7 +19,7 @@ use crate::{
     context::Context,
     dedup::Window,
     error::Error,
-    files, html,
+    fetch, files, html,
     report::{add, reject_sample, source_report},
     rest,
     settings::{choose, config_hash},
@@ -96,7 +96,10 @@ async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceRe
         let mut source = match config.r#type {
             SourceKind::Rest => rest::open(config, context).await?,
             SourceKind::Html => html::open(config, context)?,
-            SourceKind::Files => files::open(config, context)?,
+            SourceKind::Files => match &config.fetch {
+                None => files::open(config, context)?,
+                Some(fetch) => fetch::open(config, fetch, context)?,
+            },
         };
         source.restore(log.landing(), log.entries()).await?;
         let mut run = Run::begin(config, context, log).await?;

@@ -128,9 +128,12 @@ pub(crate) fn config_hash(config: &SourceConfig) -> Hash128 {
         SourceKind::Files => {
             let csv = (&config.csv.delimiter, &config.csv.null_values);
             let plain = ("files", url, records, config.format, csv);
-            match (&config.idx.labels, &config.text.separator) {
-                (None, None) => serde_json::to_vec(&plain),
-                details => serde_json::to_vec(&(plain, details)),
+            let fetch = config.fetch.as_ref();
+            let fetch = fetch.map(|fetch| ("fetch", &fetch.column, &fetch.into));
+            match (&config.idx.labels, &config.text.separator, fetch) {
+                (None, None, None) => serde_json::to_vec(&plain),
+                (labels, separator, None) => serde_json::to_vec(&(plain, (labels, separator))),
+                (.., fetch) => serde_json::to_vec(&(plain, fetch)),
             }
         }
     };

@@ -95,6 +95,7 @@ pub(crate) fn config(url: &str, r#type: PaginationKind) -> SourceConfig {
         idx: Default::default(),
         text: Default::default(),
         archive: Default::default(),
+        fetch: None,
         contract: Default::default(),
         batch: Default::default(),
         licence: None,

@@ -59,7 +59,7 @@ pub use self::{
     schedule::{ScheduleConfig, ScheduleKind, ScheduleUnit},
     secret::SecretRef,
     source::{
-        ArchiveConfig, BatchConfig, ContractConfig, CsvConfig, FileFormat, IdxConfig,
+        ArchiveConfig, BatchConfig, ContractConfig, CsvConfig, FetchConfig, FileFormat, IdxConfig,
         PaginationConfig, PaginationKind, RetryConfig, SourceConfig, SourceKind, TextConfig,
         TextOrSecret, TypeContract,
     },

@@ -34,7 +34,7 @@ pub struct StoredPictureConfig {
     pub look_alike_bits: u32,
     /// Whether files are decoded in processes of their own, whose memory is bounded and which are started again where a
     /// decoder brings one down or takes a minute for a picture: that picture is set aside. Default: where the `url` of a
-    /// source begins with `http`.
+    /// source begins with `http`, or it has `fetch`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub isolate: Option<bool>,
     /// Most bytes of a file, 1 B to 1 GiB. Default 64 MiB.

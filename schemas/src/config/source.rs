@@ -38,7 +38,7 @@ pub struct SourceConfig {
     /// `html`: what becomes of a page.
     #[serde(default, skip_serializing_if = "PageConfig::is_default")]
     pub page: PageConfig,
-    /// `rest`, `html`: retries, time limits and the largest body.
+    /// `rest`, `html` and `fetch`: retries, time limits and the largest body.
     #[serde(default)]
     pub retry: RetryConfig,
     /// `files`: format; default `auto`, by the file's name.
@@ -56,6 +56,9 @@ pub struct SourceConfig {
     /// `files`: bounds on archives of pictures.
     #[serde(default)]
     pub archive: ArchiveConfig,
+    /// `files`: downloads a picture for each row of a table. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fetch: Option<FetchConfig>,
     /// What to do when records change their shape.
     #[serde(default)]
     pub contract: ContractConfig,
@@ -67,9 +70,16 @@ pub struct SourceConfig {
 }
 
 impl SourceConfig {
-    /// Whether what it reads comes from web servers: its URL begins with `http://` or `https://`, in any case of letters.
+    /// Whether what it reads comes from web servers: it downloads what rows name, or its own URL begins with `http://` or
+    /// `https://`, in any case of letters.
     #[must_use]
     pub fn is_foreign(&self) -> bool {
+        self.fetch.is_some() || self.is_web()
+    }
+
+    /// Whether its URL begins with `http://` or `https://`.
+    #[must_use]
+    pub fn is_web(&self) -> bool {
         let scheme = self.url.split_once("://").map_or("", |(scheme, _)| scheme);
         ["http", "https"]
             .iter()
@@ -266,6 +276,33 @@ impl Default for ArchiveConfig {
     }
 }
 
+/// `[source.fetch]`: for each row of a table, the file at a URL in it. A row keeps its other columns, rows keep their
+/// order, and one whose file cannot be had, after the tries of `retry`, is set aside in `rejects/` with the reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FetchConfig {
+    /// Column with an `http` or `https` URL in each row.
+    pub column: String,
+    /// Column that gets the bytes of the file; the table must have none of this name. Default `image`.
+    #[serde(default = "image")]
+    pub into: String,
+    /// Most files that are asked for at a time, 1 to 64; each may take `retry.max_body_bytes` of memory. Default 8.
+    #[serde(default = "eight")]
+    pub concurrency: u32,
+    /// Whether hosts of this machine and its network may be asked; else a row that names one, or is redirected to one, is
+    /// set aside. Default false.
+    #[serde(default)]
+    pub private: bool,
+}
+
+fn image() -> String {
+    "image".into()
+}
+
+fn eight() -> u32 {
+    8
+}
+
 /// `[source.contract]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -345,6 +382,7 @@ mod tests {
             assert_eq!(source.is_foreign(), expected, "{url}");
         };
         let check = |url: &str, expected: bool| with(url, "", expected);
+        with("a.csv", "fetch = { column = \"url\" }", true);
         check("http://a.example/1.png", true);
         check("HTTPS://a.example/1.png", true);
         check("http-pictures/1.png", false);
