@@ -30,6 +30,7 @@ mod pool;
 mod quantile;
 mod range;
 mod rejects;
+mod runs;
 mod scalar;
 mod scan;
 mod scratch;
