@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use feedline_schemas::{
     config::{Override, Precision},
+    edit::EditRule,
+    ids::Seed,
     manifest::Split,
 };
 
@@ -71,6 +73,8 @@ pub(crate) enum Command {
     /// Take trained weights out of a run
     #[command(subcommand)]
     Weights(Weights),
+    /// Edit the texts that the pipeline's model was trained on: tokens that it is certain of are drawn anew
+    Edit(Edit),
     /// Show what a run would do: where the sources stand, what training would read and hold, how well it would mix
     Plan(Pipeline),
     /// Measure a part of the program
@@ -117,6 +121,46 @@ pub(crate) enum Weights {
         #[arg(long, value_enum, default_value_t = WeightType::F32)]
         dtype: WeightType,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Edit {
+    #[command(flatten)]
+    pub(crate) pipeline: Pipeline,
+    /// URL or path of the folder of the edited dataset
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) to: String,
+    /// URL or path of another dataset to edit, of the same tokenizer
+    #[arg(long, value_name = "URL")]
+    pub(crate) dataset: Option<String>,
+    /// Probability from which on a token is drawn anew; above 1 nothing is, and the texts are only measured
+    #[arg(long, default_value_t = 0.99)]
+    pub(crate) threshold: f64,
+    /// What scores are divided by before a token is drawn; near 0 the most probable one is
+    #[arg(long, default_value_t = 1.0)]
+    pub(crate) temperature: f64,
+    /// Draw from so many tokens, the most probable ones; by default from all
+    #[arg(long, value_name = "TOKENS")]
+    pub(crate) top_k: Option<u32>,
+    /// Draw from the fewest tokens that have this share of the probability; by default from all
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) top_p: Option<f64>,
+    /// Seed of what is drawn
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
+}
+
+impl Edit {
+    /// Which tokens are drawn anew, and how.
+    pub(crate) const fn rule(&self) -> EditRule {
+        EditRule {
+            threshold: self.threshold,
+            temperature: self.temperature,
+            top_k: self.top_k,
+            top_p: self.top_p,
+            seed: Seed::new(self.seed),
+        }
+    }
 }
 
 /// Type of exported numbers.

@@ -8,7 +8,7 @@ use feedline_schemas::{
     ids::Name,
     manifest::Split,
     progress::Progress,
-    report::{DatasetReport, IngestReport, RunReport, TrainReport},
+    report::{DatasetReport, EditReport, IngestReport, RunReport, TrainReport},
 };
 use feedline_storage::{
     Store,
@@ -20,10 +20,11 @@ use serde_json::Value;
 use crate::{
     bench,
     cli::{
-        Bench, Cli, Command, Dataset, Ingest, IngestCommand, LoaderBench, Options, Pipeline, Ranks,
-        Runs, Shards, Weights,
+        self, Bench, Cli, Command, Dataset, Ingest, IngestCommand, LoaderBench, Options, Pipeline,
+        Ranks, Runs, Shards, Weights,
     },
     decode_pictures,
+    edit::Edit,
     environment::Environment,
     exit::Outcome,
     launch::{Order, Voice},
@@ -112,6 +113,12 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
                 precision: dtype.into(),
             };
             Work::load(&pipeline, tools)?.export(&to, options).await
+        }
+        Command::Edit(edit) => {
+            let work = Work::load(&edit.pipeline, tools)?;
+            let report = work.edit(&edit).await?;
+            tools.print(&report, work.json)?;
+            Ok(Outcome::Done)
         }
         Command::Plan(pipeline) => Work::load(&pipeline, tools)?.plan().await,
         Command::Bench(Bench::Loader(options)) => bench_loader(options, tools).await,
@@ -330,7 +337,15 @@ impl<'a> Work<'a> {
                 )
                 .into());
         }
-        let context = feedline_preprocess::Context {
+        let context = self.preprocessing();
+        let build = feedline_preprocess::build(&self.loaded.config, &context);
+        // Boxed: the future of a build is large. Dropping it is safe: nothing of it is published yet.
+        let report = self.tools.stop.unless_stopped(Box::pin(build)).await?;
+        report.map_err(|e| self.preprocess_error(e))
+    }
+
+    fn preprocessing(&self) -> feedline_preprocess::Context {
+        feedline_preprocess::Context {
             root: self.root.clone(),
             progress: Arc::clone(&self.tools.progress),
             clock: Arc::clone(&self.tools.clock),
@@ -339,11 +354,25 @@ impl<'a> Work<'a> {
             store_options: self.tools.environment.store_options(),
             decoder: std::env::current_exe().ok(),
             scratch: Environment::scratch(),
+        }
+    }
+
+    async fn edit(&self, options: &cli::Edit) -> anyhow::Result<EditReport> {
+        let (config, training) = self.training()?;
+        let source = match &options.dataset {
+            Some(url) => self.tools.open(url)?,
+            None => training.dataset.clone(),
         };
-        let build = feedline_preprocess::build(&self.loaded.config, &context);
-        // Boxed: the future of a build is large. Dropping it is safe: nothing of it is published yet.
-        let report = self.tools.stop.unless_stopped(Box::pin(build)).await?;
-        report.map_err(|e| self.preprocess_error(e))
+        let edit = Edit {
+            source,
+            target: self.tools.open(&options.to)?,
+            rule: options.rule(),
+            config,
+            training,
+            writing: self.preprocessing(),
+        };
+        let report = self.tools.stop.unless_stopped(Box::pin(edit.run())).await?;
+        report.map_err(|error| self.stage_error(error))
     }
 
     /// Trains in this process, or by as many as there are to be.
@@ -533,6 +562,18 @@ impl<'a> Work<'a> {
                 self.loaded.error(&key, reason).into()
             }
             error => error.into(),
+        }
+    }
+
+    /// That of a stage that several work on.
+    fn stage_error(&self, error: anyhow::Error) -> anyhow::Error {
+        let error = match error.downcast() {
+            Ok(error) => return self.trainer_error(error),
+            Err(error) => error,
+        };
+        match error.downcast() {
+            Ok(error) => self.preprocess_error(error),
+            Err(error) => error,
         }
     }
 

@@ -4,6 +4,7 @@ mod bench;
 mod cli;
 mod commands;
 mod decode_pictures;
+mod edit;
 mod environment;
 mod exit;
 mod launch;

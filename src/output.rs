@@ -381,6 +381,10 @@ impl Text for Inspection {
             };
             line(out, "tokenizer", format!("{}, {end}", tokens.tokenizer))?;
         }
+        if let Some(edit) = &self.manifest.edit {
+            let text = format!("from {} by {}", edit.source, edit.prior.run);
+            line(out, "edited", text)?;
+        }
         for source in sources {
             let licence = source.licence.as_deref().unwrap_or("not stated");
             line(
@@ -721,6 +725,6 @@ fn whole_bytes(rate: f64) -> ByteSize {
     ByteSize::new(rate as u64)
 }
 
-fn line(out: &mut String, name: &str, value: impl AsRef<str>) -> fmt::Result {
+pub(crate) fn line(out: &mut String, name: &str, value: impl AsRef<str>) -> fmt::Result {
     writeln!(out, "  {name:<16} {}", value.as_ref())
 }

@@ -13,8 +13,7 @@ use feedline_schemas::{
     format::MANIFEST,
     ids::{Hash128, Name},
     manifest::{
-        DatasetCounts, Layout, MOST_LISTED_SHARDS, Manifest, RowTokens, Split, SplitShards,
-        TargetKind, TokensReference,
+        DatasetCounts, Layout, Manifest, RowTokens, Split, SplitShards, TargetKind, TokensReference,
     },
     report::DatasetReport,
     transform::{FittedTarget, TransformArtefact},
@@ -29,7 +28,7 @@ use crate::{
     fit::{fit, fit_parts, fit_payload},
     join,
     landing::Landed,
-    manifest::{publish, put_tables, put_transform, up_to_date},
+    manifest::{complete, put_transform, up_to_date},
     meter::Meter,
     near_dup::{self, NearDup},
     plan,
@@ -239,14 +238,9 @@ impl Build<'_> {
             splits: written.splits,
             rejects: rejects.publish(&session, &self.store, &self.names).await?,
             tokens: self.put_tokenizer(&fitted).await?,
+            edit: None,
         };
-        let tables = manifest.add_tables(MOST_LISTED_SHARDS).map_err(|error| {
-            let advice = "write fewer shards: raise `shards.shard_bytes`";
-            Error::input("the list of shards", error.reason, advice)
-        })?;
-        put_tables(&self.store, tables).await?;
-        manifest.fingerprint = manifest.compute_fingerprint();
-        publish(&self.store, &manifest).await?;
+        complete(&self.store, &mut manifest).await?;
         let seconds = self
             .context
             .clock

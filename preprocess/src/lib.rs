@@ -14,6 +14,7 @@ mod columns;
 mod content;
 mod context;
 mod document;
+mod edit;
 mod error;
 mod exact_sum;
 mod fit;
@@ -48,6 +49,7 @@ mod testing;
 
 pub use build::build;
 pub use context::Context;
+pub use edit::{EditSource, EditedShards};
 pub use error::{Error, ErrorKind};
 pub use manifest::{read_manifest, read_transform};
 pub use plan::TrainSplit;

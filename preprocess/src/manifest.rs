@@ -10,7 +10,7 @@ use bytes::Bytes;
 use feedline_schemas::{
     decode, encode,
     ids::Hash128,
-    manifest::{Manifest, Shard},
+    manifest::{MOST_LISTED_SHARDS, Manifest, Shard},
     shard_table,
     transform::{TransformArtefact, TransformReference},
 };
@@ -132,6 +132,17 @@ pub(crate) async fn check_tokenizer(
     Ok((found != hash).then(|| {
         format!("the tokenizer `{path}` is damaged: its hash is {found}, the manifest says {hash}")
     }))
+}
+
+/// Writes the tables of a manifest whose shards are all there, gives it its fingerprint, and publishes it.
+pub(crate) async fn complete(dataset: &Store, manifest: &mut Manifest) -> Result<(), Error> {
+    let tables = manifest.add_tables(MOST_LISTED_SHARDS).map_err(|error| {
+        let advice = "write fewer shards: raise `shards.shard_bytes`";
+        Error::input("the list of shards", error.reason, advice)
+    })?;
+    put_tables(dataset, tables).await?;
+    manifest.fingerprint = manifest.compute_fingerprint();
+    publish(dataset, manifest).await
 }
 
 /// Writes the tables of a manifest: the path and the bytes of each. To be done before it is published.

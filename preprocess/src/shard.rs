@@ -77,6 +77,15 @@ impl ShardLayout {
         )
     }
 
+    /// The same, whose blocks and shards end where they are told to.
+    pub(crate) fn with_given_ends(self) -> Self {
+        Self {
+            block_bytes: u64::MAX,
+            shard_bytes: u64::MAX,
+            ..self
+        }
+    }
+
     fn parts(&self) -> Parts {
         let none = Parts {
             features: None,
@@ -276,7 +285,8 @@ impl<'a> SplitWriter<'a> {
         Ok(self.shards)
     }
 
-    fn end_block(&mut self) -> Result<(), Error> {
+    /// Ends the block, full or not; to be done where it holds a row.
+    pub(crate) fn end_block(&mut self) -> Result<(), Error> {
         let block = std::mem::take(&mut self.block);
         let mut open = match self.open.take() {
             Some(open) => open,
@@ -297,7 +307,8 @@ impl<'a> SplitWriter<'a> {
         Ok(())
     }
 
-    async fn end_shard(&mut self) -> Result<(), Error> {
+    /// Ends the shard with the last block that was ended.
+    pub(crate) async fn end_shard(&mut self) -> Result<(), Error> {
         let Some(open) = self.open.take() else {
             return Ok(());
         };

@@ -9,6 +9,7 @@ mod check;
 pub mod checkpoint;
 pub mod commit;
 pub mod config;
+pub mod edit;
 pub mod format;
 pub mod ids;
 pub mod json_schema;

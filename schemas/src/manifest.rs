@@ -30,6 +30,7 @@ use serde::{Deserialize, Serialize, Serializer, ser::SerializeStruct as _};
 
 use crate::{
     config::{DocumentConfig, NearDupConfig, PackMode},
+    edit::EditReference,
     format::{MANIFEST, versioned},
     ids::{Hash128, Name, Seed, Sequence},
     shard_table::{self, TableError},
@@ -75,6 +76,9 @@ pub struct Manifest {
     /// What made the ids of [`Layout::Tokens`] and [`Layout::Multi`] and how they become rows, when that is a tokenizer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<TokensReference>,
+    /// What was edited, and by which model, when the training split is not what sources landed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edit: Option<EditReference>,
 }
 versioned!(Manifest, MANIFEST);
 

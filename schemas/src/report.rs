@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     checkpoint::WorstSample,
+    edit::EditReference,
     manifest::{CutCounts, JoinCounts, NearDupCounts, RedactedCounts, TokenCounts},
 };
 
@@ -208,4 +209,20 @@ pub struct VerifyReport {
     pub leaked_keys: u64,
     /// What is wrong; empty when all is well.
     pub problems: Vec<String>,
+}
+
+/// Report of editing a dataset.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EditReport {
+    /// What was edited and by which model, what became of the tokens, and figures before and after.
+    #[serde(flatten)]
+    pub edit: EditReference,
+    /// How the text became narrower, for people; empty where it did not.
+    pub warnings: Vec<String>,
+    /// Whether the dataset of an earlier edit of the same was found and kept.
+    pub up_to_date: bool,
+    /// Fingerprint of the new dataset.
+    pub fingerprint: String,
+    /// Its folder.
+    pub url: String,
 }

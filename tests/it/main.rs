@@ -7,6 +7,7 @@
 )]
 
 mod deferred;
+mod edit;
 mod inputs;
 mod kills;
 mod multi;

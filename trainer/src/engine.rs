@@ -30,6 +30,8 @@ mod memory;
 pub(crate) mod parts;
 pub(crate) mod sections;
 
+use std::ops::Range;
+
 use burn::tensor::{Device, Tensor, TensorData};
 
 pub(crate) use self::gradient::Computed;
@@ -187,6 +189,29 @@ impl Engine {
             prediction.losses.extend(losses);
         });
         prediction
+    }
+
+    /// Computes, without dropout and with running statistics, what the model puts out for each of `parts`, row-major, and
+    /// gives `take` what `visit` makes of it and of the part's number, in the order of the parts.
+    pub(crate) fn outputs<T: Send>(
+        &self,
+        bucket: &[f32],
+        samples: Samples<'_>,
+        parts: &[Range<usize>],
+        visit: impl Fn(usize, Vec<f32>) -> T + Sync,
+        mut take: impl FnMut(T) + Send,
+    ) {
+        let weights = self.weights(bucket);
+        let work = |number, part: Samples<'_>| {
+            let input = input::tensors(part, &self.normalisation, &self.device);
+            let mut pass =
+                Pass::new(self.model.layout(), &weights, None).with_settings(&self.passes);
+            let outputs = in_f32(self.model.forward(&mut pass, &input));
+            visit(number, numbers(outputs))
+        };
+        self.workers.for_each_part(samples, parts, work, |part| {
+            part.into_iter().for_each(&mut take)
+        });
     }
 
     /// What the sum of the losses of a batch is divided by, from its targets; `None` where it is their number.

@@ -35,10 +35,8 @@ pub enum Error {
         /// Run folder.
         url: String,
     },
-    /// There is nothing to evaluate.
-    #[error(
-        "cannot evaluate: no checkpoint in `{url}` for this configuration and dataset; train first"
-    )]
+    /// Nothing was trained yet.
+    #[error("there is no checkpoint in `{url}` for this configuration and dataset; train first")]
     NoCheckpoint {
         /// Run folder.
         url: String,

@@ -38,6 +38,7 @@ mod checkpoint;
 mod clip;
 mod data;
 mod device;
+mod edit;
 mod engine;
 mod error;
 mod evaluate;
@@ -82,6 +83,7 @@ use feedline_storage::{Store, clock::Clock};
 pub use burn::tensor;
 
 pub use crate::{
+    edit::Prior,
     error::{Error, ErrorKind},
     evaluate::{evaluate, evaluate_with},
     export::{ExportOptions, export},

@@ -24,6 +24,11 @@ impl Stream {
         Self::of(b"dropout", &[seed.get(), step.get()])
     }
 
+    /// The stream that tokens of a document are drawn from, each at its place in it.
+    pub(crate) fn editing(seed: Seed, key: u64) -> Self {
+        Self::of(b"editing", &[seed.get(), key])
+    }
+
     /// The stream that a trial of a search is drawn from.
     pub(crate) fn search(seed: Seed, trial: u64) -> Self {
         Self::of(b"search", &[seed.get(), trial])
@@ -85,12 +90,14 @@ mod tests {
             first(Stream::dropout(seed, step)),
             first(Stream::dropout(seed, step.next())),
             first(Stream::dropout(Seed::new(2), step)),
+            first(Stream::editing(seed, 2)),
+            first(Stream::editing(seed, 3)),
             first(Stream::dropout(seed, step).part(0)),
             first(Stream::dropout(seed, step).part(1)),
         ];
         seen.sort_unstable();
         seen.dedup();
-        assert_eq!(seen.len(), 6);
+        assert_eq!(seen.len(), 8);
     }
 
     #[test]

@@ -354,5 +354,6 @@ pub(crate) fn empty_manifest(layout: Layout) -> Manifest {
         splits: Vec::new(),
         rejects: Vec::new(),
         tokens: None,
+        edit: None,
     }
 }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
+    manifest::{publish, put_tables},
     read_manifest, read_transform,
     shard::{Row, SplitWriter},
     testing::{

@@ -112,6 +112,11 @@ impl Tokenizer {
         ids.iter().filter(unknown).count() as u64
     }
 
+    /// The id of what the vocabulary does not have.
+    pub(crate) fn unknown_id(&self) -> Option<u32> {
+        self.unknown
+    }
+
     /// One more than the largest id.
     #[must_use]
     pub fn vocabulary(&self) -> u32 {

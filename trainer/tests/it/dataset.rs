@@ -184,6 +184,7 @@ pub(crate) async fn publish_made(store: &Store, made: &Made<'_>) {
         splits: put_splits(store, made).await,
         rejects: vec![],
         tokens: None,
+        edit: None,
     };
     manifest.fingerprint = manifest.compute_fingerprint();
     store

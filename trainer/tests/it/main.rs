@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod dataset;
+mod edit;
 mod memory;
 mod models;
 mod runs;
