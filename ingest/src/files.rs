@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 use feedline_schemas::{
     commit::{FileMark, FileProgress, Position},
-    config::SourceConfig,
+    config::{FileFormat, SourceConfig},
     ids::Hash128,
 };
 
@@ -56,50 +56,79 @@ struct Files {
 #[async_trait]
 impl Source for Files {
     async fn next_page(&mut self, at: &Position) -> Result<Page, Error> {
-        let (mut done, current, pages) = split(at)?;
+        let (done, begun, pages) = split(at)?;
         let found = match self.found.take() {
             Some(found) => found,
             None => self.list.look(at).await?,
         };
         let found = &*self.found.insert(found);
-        let Some(file) = pick(found, &done, current.as_ref())? else {
-            return Ok(Page {
-                records: Vec::new(),
-                next: Position::Done { pages, files: done },
-                crawled: None,
-            });
+        let mut unread = Unread::new(found, done);
+        let mut file = unread.first(begun.as_ref())?;
+        let mut begun = begun.as_ref();
+        let mut gathered = Gathered {
+            records: Vec::new(),
+            room: PAGE.min(self.list.config.batch.rows),
+            bytes: 0,
         };
-        let skip = current.map_or(0, |current| current.records);
-        let open = match self.open.take() {
-            Some(open) if open.mark().url == file.url && open.read == skip => open,
-            _ => OpenFile::open(file, skip, at).await?,
-        };
-        let most = PAGE.min(self.list.config.batch.rows);
-        let (open, records) = blocking(move || open.page(most)).await?;
-        let next = if open.ahead.is_some() {
-            let FileMark { url, hash, .. } = open.mark().clone();
-            let current = Some(FileProgress {
-                url,
-                records: open.read,
-                hash,
-            });
-            self.open = Some(open);
-            Position::File { done, current }
-        } else {
-            done.push(open.mark().clone());
-            match pick(found, &done, None)? {
-                Some(_) => Position::File {
-                    done,
-                    current: None,
-                },
-                None => Position::Done { pages, files: done },
+        while let Some(now) = file {
+            let skip = begun.map_or(0, |begun| begun.records);
+            let open = match self.open.take() {
+                Some(open) if open.mark().url == now.url && open.read == skip => open,
+                _ => OpenFile::open(now, skip, begun.take()).await?,
+            };
+            let (open, back) = blocking(move || open.page(gathered)).await?;
+            gathered = back;
+            if open.ahead.is_some() {
+                let FileMark { url, hash, .. } = open.mark().clone();
+                let current = Some(FileProgress {
+                    url,
+                    records: open.read,
+                    hash,
+                });
+                self.open = Some(open);
+                return Ok(gathered.page(Position::File {
+                    done: unread.done,
+                    current,
+                }));
             }
-        };
-        Ok(Page {
-            records,
+            unread.push(open.mark().clone());
+            file = unread.next()?;
+            // A picture is a file of one record: as many as a page holds go into one.
+            let is_over = gathered.is_full() || self.list.config.format != FileFormat::Picture;
+            if is_over && file.is_some() {
+                return Ok(gathered.page(Position::File {
+                    done: unread.done,
+                    current: None,
+                }));
+            }
+            begun = None;
+        }
+        Ok(gathered.page(Position::Done {
+            pages,
+            files: unread.done,
+        }))
+    }
+}
+
+/// Records of a page.
+struct Gathered {
+    records: Vec<Record>,
+    /// How many more there may be.
+    room: u64,
+    bytes: u64,
+}
+
+impl Gathered {
+    const fn is_full(&self) -> bool {
+        self.room == 0 || self.bytes >= PAGE_BYTES
+    }
+
+    fn page(self, next: Position) -> Page {
+        Page {
+            records: self.records,
             next,
             crawled: None,
-        })
+        }
     }
 }
 
@@ -117,37 +146,57 @@ fn split(at: &Position) -> Result<State, Error> {
     }
 }
 
-/// The file to go on with: the one begun, or the first that has not been read.
-fn pick<'f>(
+/// The files that have not been read, one after another.
+struct Unread<'f> {
     found: &'f [Found],
-    done: &[FileMark],
-    current: Option<&FileProgress>,
-) -> Result<Option<&'f Found>, Error> {
-    let done: HashMap<&str, u64> = done
-        .iter()
-        .map(|mark| (mark.url.as_str(), mark.bytes))
-        .collect();
-    if let Some(current) = current {
-        let file = found.iter().find(|file| file.url == current.url);
-        let reason = || {
-            format!(
-                "{} of its records have landed, and now it is gone; put it back",
-                current.records
-            )
-        };
-        return file.map(Some).ok_or_else(|| Error::File {
-            url: current.url.clone(),
-            reason: reason(),
-        });
-    }
-    for file in found {
-        match done.get(file.url.as_str()) {
-            None => return Ok(Some(file)),
-            Some(bytes) if *bytes != file.bytes => return Err(changed(&file.url)),
-            Some(_) => {}
+    rest: std::slice::Iter<'f, Found>,
+    /// Those that have, with their sizes.
+    sizes: HashMap<String, u64>,
+    done: Vec<FileMark>,
+}
+
+impl<'f> Unread<'f> {
+    fn new(found: &'f [Found], done: Vec<FileMark>) -> Self {
+        let sizes = done.iter().map(|mark| (mark.url.clone(), mark.bytes));
+        Self {
+            found,
+            rest: found.iter(),
+            sizes: sizes.collect(),
+            done,
         }
     }
-    Ok(None)
+
+    /// The file to go on with: the one begun, or the first that has not been read.
+    fn first(&mut self, begun: Option<&FileProgress>) -> Result<Option<&'f Found>, Error> {
+        let Some(begun) = begun else {
+            return self.next();
+        };
+        let file = self.found.iter().find(|file| file.url == begun.url);
+        file.map(Some).ok_or_else(|| Error::File {
+            url: begun.url.clone(),
+            reason: format!(
+                "{} of its records have landed, and now it is gone; put it back",
+                begun.records
+            ),
+        })
+    }
+
+    fn next(&mut self) -> Result<Option<&'f Found>, Error> {
+        for file in self.rest.by_ref() {
+            match self.sizes.get(&file.url) {
+                None => return Ok(Some(file)),
+                Some(bytes) if *bytes != file.bytes => return Err(changed(&file.url)),
+                Some(_) => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// A file has been read.
+    fn push(&mut self, mark: FileMark) {
+        self.sizes.insert(mark.url.clone(), mark.bytes);
+        self.done.push(mark);
+    }
 }
 
 fn changed(url: &str) -> Error {
@@ -170,7 +219,7 @@ struct OpenFile {
 }
 
 impl OpenFile {
-    async fn open(file: &Found, skip: u64, at: &Position) -> Result<Self, Error> {
+    async fn open(file: &Found, skip: u64, begun: Option<&FileProgress>) -> Result<Self, Error> {
         let bytes = FileBytes::open(&file.store, &file.path, &file.url).await?;
         let mut mark = bytes.mark.clone();
         let mut labels = None;
@@ -181,12 +230,7 @@ impl OpenFile {
             mark.hash = Hash128::of(both.as_flattened());
             labels = Some((file, found.packing));
         }
-        if let Position::File {
-            current: Some(current),
-            ..
-        } = at
-            && current.hash != mark.hash
-        {
+        if begun.is_some_and(|begun| begun.hash != mark.hash) {
             return Err(changed(&file.url));
         }
         let layout = file.layout.clone();
@@ -212,23 +256,22 @@ impl OpenFile {
         &self.mark
     }
 
-    fn page(mut self, most: u64) -> Result<(Self, Vec<Record>), Error> {
-        let mut records = Vec::new();
-        let mut bytes = 0;
-        while (records.len() as u64) < most
-            && bytes < PAGE_BYTES
+    /// Adds records, at least one if there are any.
+    fn page(mut self, mut to: Gathered) -> Result<(Self, Gathered), Error> {
+        while !to.is_full()
             && let Some(record) = self.ahead.take()
         {
-            bytes += record.size();
-            records.push(record);
+            to.bytes += record.size();
+            to.records.push(record);
+            to.room -= 1;
+            self.read += 1;
             let next = self.rows.next();
             self.ahead = next.map_err(|reason| Error::File {
                 url: self.mark.url.clone(),
                 reason,
             })?;
         }
-        self.read += records.len() as u64;
-        Ok((self, records))
+        Ok((self, to))
     }
 }
 
@@ -494,6 +537,38 @@ pub(crate) mod tests {
             );
         }
         assert_eq!(records(&folder.source("d")).await.len(), 3);
+    }
+
+    #[tokio::test]
+    async fn pictures_share_pages_and_one_that_cannot_be_unpacked_is_one_bad_record() {
+        let folder = Folder::new(&[
+            ("d/1.png", b"1"),
+            ("d/2.png.gz", &gzip(b"2")[..12]),
+            ("d/3.png", b"3"),
+            ("d/4.png", b"4"),
+            ("d/5.png", b"5"),
+        ]);
+        let mut config = folder.source("d");
+        config.format = FileFormat::Picture;
+        config.batch.rows = 3;
+        let found = pages(&config, Position::Start).await.unwrap();
+        let lengths: Vec<usize> = found.iter().map(|(records, _)| records.len()).collect();
+        assert_eq!(lengths, [3, 2]);
+        assert!(
+            found[0].0[1].contains("unreadable_picture"),
+            "{:?}",
+            found[0].0
+        );
+        let Position::File {
+            done,
+            current: None,
+        } = &found[0].1
+        else {
+            panic!("{:?}", found[0].1)
+        };
+        assert_eq!(done.len(), 3);
+        let rest = pages(&config, found[0].1.clone()).await.unwrap();
+        assert_eq!(rest, found[1..]);
     }
 
     #[tokio::test]

@@ -5,16 +5,24 @@
 
 use crate::{rows::Rows, source::Record, value::Value};
 
-/// Reads the one record of a picture file. An empty file is a record too: what is no picture is told later.
+/// Reads the one record of a picture file. An empty file is a record too: what is no picture is told later. One that cannot
+/// be unpacked, or is too large, is a bad record and no end of its source.
 pub(crate) struct PictureRows {
     record: Option<Record>,
 }
 
 impl PictureRows {
     /// The record of the file at `path` below the source's folder.
-    pub(crate) fn new(bytes: Vec<u8>, path: &str) -> Self {
+    pub(crate) fn new(bytes: Result<Vec<u8>, String>, path: &str) -> Self {
         Self {
-            record: Some(record(bytes, path.to_owned(), path.rsplit('/').nth(1))),
+            record: Some(match bytes {
+                Ok(bytes) => record(bytes, path.to_owned(), path.rsplit('/').nth(1)),
+                Err(detail) => Record::Bad {
+                    raw: path.to_owned(),
+                    reason: "unreadable_picture",
+                    detail: format!("{path}: {detail}"),
+                },
+            }),
         }
     }
 }
@@ -43,7 +51,7 @@ mod tests {
     use crate::files::tests::{Folder, gzip, records};
 
     fn read(path: &str) -> String {
-        let mut rows = PictureRows::new(b"xyz".to_vec(), path);
+        let mut rows = PictureRows::new(Ok(b"xyz".to_vec()), path);
         let Some(Record::Value(value)) = rows.next().unwrap() else {
             panic!("no record")
         };

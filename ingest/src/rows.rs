@@ -83,7 +83,7 @@ pub(crate) fn open(
             read_whole(reader)?,
             layout.text.separator.as_deref(),
         )),
-        Kind::Picture => Box::new(PictureRows::new(read_whole(reader)?, file.path())),
+        Kind::Picture => Box::new(PictureRows::new(read_whole(reader), file.path())),
         Kind::Tar => Box::new(TarRows::open(file, layout.packing, &layout.archive)?),
         Kind::Zip if layout.packing == Packing::Plain => {
             Box::new(ZipRows::open(file, &layout.archive)?)
