@@ -28,7 +28,7 @@ pub struct StoredPictureConfig {
     /// Whether a picture that is of the format of `store`, upright and small enough already is stored as it came. Default
     /// true; false encodes every picture anew, which also takes out what files hold besides pixels.
     pub keep_original: bool,
-    /// What makes two pictures the same: `bytes` (default), `pixels` or `look_alikes`.
+    /// What makes two pictures the same: `pixels` (default), `bytes` or `look_alikes`.
     pub duplicates: PictureDuplicates,
     /// `look_alikes`: bits of the 64 of a perceptual hash that may differ, 0 to 8. Default 4.
     pub look_alike_bits: u32,
@@ -58,7 +58,7 @@ impl Default for StoredPictureConfig {
             filter: PictureFilter::Bilinear,
             quality: 90,
             keep_original: true,
-            duplicates: PictureDuplicates::Bytes,
+            duplicates: PictureDuplicates::Pixels,
             look_alike_bits: 4,
             isolate: None,
             max_bytes: ByteSize::mib(64),
@@ -128,11 +128,11 @@ pub enum PictureFilter {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PictureDuplicates {
-    /// Equal files.
-    #[default]
+    /// Equal files. Two files of one picture, as a PNG and the same as a BMP, may then stand in two splits.
     Bytes,
     /// Equal pixels, as they are before they are stored: the first landed is kept (all with `dataset.dedup = "none"`,
     /// and they share a split).
+    #[default]
     Pixels,
     /// Besides, pictures that look alike share a split: their pHash differs in at most `look_alike_bits` bits and their
     /// dHash in at most twice as many, or a chain of such pictures joins them.
