@@ -138,9 +138,10 @@ impl Controller {
 
     /// Takes a thread away that is not needed.
     fn lower(&mut self, busy: f64) {
-        let others = f64::from(self.knobs.threads.saturating_sub(1));
-        if self.calm >= self.patience && busy <= MOST_BUSY * others {
-            self.knobs.threads -= 1;
+        let others = self.knobs.threads.saturating_sub(1);
+        let spare = others > 0 && busy <= MOST_BUSY * f64::from(others);
+        if self.calm >= self.patience && spare {
+            self.knobs.threads = others;
             self.calm = 0;
             self.lowered = true;
         } else if self.calm >= self.patience {
@@ -229,6 +230,8 @@ mod tests {
     fn spare_threads_go_and_the_last_stays() {
         assert_eq!(run(40, decoding(0.5)).pop().unwrap().threads, 1);
         assert_eq!(run(40, decoding(1.5)).pop().unwrap().threads, 2);
+        // Steps so slow that nothing is to be done for a while.
+        assert_eq!(run(40, decoding(0.0)).pop().unwrap().threads, 1);
     }
 
     #[test]
