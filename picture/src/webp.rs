@@ -33,6 +33,7 @@ pub(crate) fn header(encoded: &[u8]) -> Result<Header, PictureError> {
         b"VP8X" => (three(24) + 1, three(27) + 1),
         _ => return Err(PictureError::corrupt("its first chunk is no picture")),
     };
+    check_frames(encoded, [width, height])?;
     Ok(Header {
         format: Format::WebP,
         width,
@@ -48,6 +49,25 @@ pub(crate) fn header(encoded: &[u8]) -> Result<Header, PictureError> {
     })
 }
 
+/// Refuses frames that are larger than the picture, wherever they are: their decoder takes memory by what they say (RFC 6386,
+/// section 9.1) before anybody compares.
+fn check_frames(encoded: &[u8], sides: [u32; 2]) -> Result<(), PictureError> {
+    const START: [u8; 3] = [0x9d, 0x01, 0x2a];
+    let heads = encoded.windows(18);
+    let lossy = heads.filter(|head| head.starts_with(b"VP8 ") && head[11..14] == START);
+    for head in lossy {
+        let side = |at: usize| u32::from(u16::from_le_bytes([head[at], head[at + 1]]) & 0x3fff);
+        let frame = [side(14), side(16)];
+        if frame[0] > sides[0] || frame[1] > sides[1] {
+            return Err(PictureError::corrupt(format!(
+                "a frame has `{} x {}` pixels and the picture `{} x {}`",
+                frame[0], frame[1], sides[0], sides[1]
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// The orientation in the chunk `EXIF`, 1 where there is none.
 fn webp_orientation(encoded: &[u8]) -> u16 {
     let mut at = 12;
@@ -61,4 +81,32 @@ fn webp_orientation(encoded: &[u8]) -> u16 {
         at = at.saturating_add(8 + length.next_multiple_of(2));
     }
     1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file of 16 x 16 pixels with a lossy frame of `sides` in it.
+    fn file(sides: [u16; 2]) -> Vec<u8> {
+        let mut bytes = b"RIFF\x00\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00".to_vec();
+        bytes.extend([0; 4]);
+        bytes.extend([15, 0, 0, 15, 0, 0]);
+        bytes.extend(b"VP8 \x0a\x00\x00\x00\x00\x00\x00\x9d\x01\x2a");
+        bytes.extend(sides.map(u16::to_le_bytes).as_flattened());
+        let length = u32::try_from(bytes.len() - 8).unwrap();
+        bytes[4..8].copy_from_slice(&length.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn a_frame_larger_than_the_picture_is_refused_by_its_head() {
+        let read = header(&file([16, 16])).unwrap();
+        assert_eq!((read.width, read.height), (16, 16));
+        for sides in [[17, 16], [16, 17], [16_383, 16_383]] {
+            let error = header(&file(sides)).unwrap_err();
+            assert_eq!(error.kind(), "corrupt");
+            assert!(error.to_string().contains("a frame has"), "{error}");
+        }
+    }
 }
