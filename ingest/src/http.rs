@@ -174,8 +174,12 @@ impl Http {
         if self.public_only && !public::may_be_asked(url) {
             return Err(terminal(url, public::REFUSED, PUBLIC_ADVICE));
         }
-        let mut headers = HeaderMap::new();
-        headers.insert(ACCEPT, HeaderValue::from_static(self.accept));
+        let accept = (ACCEPT, HeaderValue::from_static(self.accept));
+        self.request(url, HeaderMap::from_iter([accept])).await
+    }
+
+    /// One request with `headers` and, where it goes to their origin, those that the configuration names.
+    async fn request(&self, url: &Url, mut headers: HeaderMap) -> Result<Response, Failure> {
         if url.origin() == self.origin {
             headers.extend(self.headers.clone());
         }

@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use reqwest::{
     Response, StatusCode,
-    header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderValue, USER_AGENT},
+    header::{ACCEPT, HeaderMap, HeaderValue, USER_AGENT},
 };
 
-use super::{Duration, Failure, Http, Ordering, Url, gzip, is_transient, redirect, transient};
+use super::{Duration, Failure, Http, Url, gzip, is_transient, redirect, transient};
 
 /// How much of a body is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,31 +52,17 @@ impl Http {
     ) -> Result<Answer, Failure> {
         let limit = self.limits.total_timeout_ms;
         let answer = tokio::time::timeout(Duration::from_millis(limit), async {
-            let response = self.send_page(url, accept, agent).await?;
+            let headers = [
+                (ACCEPT, HeaderValue::from_static(accept)),
+                (USER_AGENT, agent.clone()),
+            ];
+            let response = self.request(url, HeaderMap::from_iter(headers)).await?;
             self.answer(url, response, wanted).await
         });
         answer.await.unwrap_or_else(|_| {
             let what = format!("it took longer than `retry.total_timeout_ms` = {limit}");
             Err(transient(url, what))
         })
-    }
-
-    async fn send_page(
-        &self,
-        url: &Url,
-        accept: &'static str,
-        agent: &HeaderValue,
-    ) -> Result<Response, Failure> {
-        let mut headers = HeaderMap::new();
-        headers.insert(ACCEPT, HeaderValue::from_static(accept));
-        headers.insert(USER_AGENT, agent.clone());
-        if url.origin() == self.origin {
-            headers.extend(self.headers.clone());
-        }
-        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
-        self.requests.fetch_add(1, Ordering::Relaxed);
-        let response = self.client.get(url.clone()).headers(headers).send().await;
-        response.map_err(|e| self.broken(url, e))
     }
 
     async fn answer(
