@@ -1,6 +1,6 @@
 //! The command line. Names of commands and options are a contract.
 
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use feedline_schemas::{
@@ -32,6 +32,8 @@ pub(crate) enum Command {
     },
     /// Bring the sources' records into the landing zone
     Ingest(Ingest),
+    /// Run the sources of pipelines when their schedules say so, until a signal ends it
+    Serve(Serve),
     /// Build, verify and look into shards
     #[command(subcommand)]
     Shards(Shards),
@@ -83,6 +85,22 @@ pub(crate) enum Command {
     /// One of the processes that decode foreign pictures for a build
     #[command(hide = true)]
     DecodePictures,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Pipeline files (TOML); sources without a `[source.schedule]` are left alone
+    #[arg(value_name = "PIPELINE.toml", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Address of `/healthz` and `/metrics`; port 0 takes any free one
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8701")]
+    pub(crate) listen: SocketAddr,
+    /// Sources that are run at a time, 1 to 1024
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) at_once: u16,
+    /// Override a key in every pipeline, such as `source.0.schedule.every_s=60`; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<Override>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -278,6 +296,17 @@ pub(crate) struct Ingest {
 pub(crate) enum IngestCommand {
     /// Show where the sources stand, from their commit logs
     Status(Pipeline),
+    /// Check the commit logs and all files that they name, and cut a damaged log behind its last good entry
+    Repair {
+        #[command(flatten)]
+        pipeline: Pipeline,
+        /// Only this source
+        #[arg(long, value_name = "NAME")]
+        source: Option<String>,
+        /// Say what is damaged and change nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
 }
 
 #[derive(Debug, Subcommand)]

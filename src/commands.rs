@@ -21,7 +21,7 @@ use crate::{
     bench,
     cli::{
         self, Bench, Cli, Command, Dataset, Ingest, IngestCommand, LoaderBench, Options, Pipeline,
-        Ranks, Runs, Shards, Weights,
+        Ranks, Runs, Serve, Shards, Weights,
     },
     decode_pictures,
     edit::Edit,
@@ -31,6 +31,7 @@ use crate::{
     output::{self, Inspection, Text},
     plan::{PlanReport, TrainPlan},
     progress::{self, Bars},
+    serve,
     stop::Stop,
     tune,
 };
@@ -70,6 +71,7 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
             Work::load(&pipeline, tools)?.run(&pipeline, ranks).await
         }
         Command::Ingest(ingest) => run_ingest(ingest, tools).await,
+        Command::Serve(options) => run_serve(options, tools).await,
         Command::Shards(Shards::Build {
             pipeline,
             engine: _,
@@ -127,11 +129,22 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
 }
 
 async fn run_ingest(ingest: Ingest, tools: &Tools) -> anyhow::Result<Outcome> {
-    if let Some(IngestCommand::Status(pipeline)) = ingest.command {
-        let work = Work::load(&pipeline, tools)?;
-        let report = feedline_ingest::status(&work.loaded.config, &work.root).await;
-        tools.print(&report.map_err(|e| work.ingest_error(e))?, work.json)?;
-        return Ok(Outcome::Done);
+    match ingest.command {
+        Some(IngestCommand::Status(pipeline)) => {
+            let work = Work::load(&pipeline, tools)?;
+            let report = feedline_ingest::status(&work.loaded.config, &work.root).await;
+            tools.print(&report.map_err(|e| work.ingest_error(e))?, work.json)?;
+            return Ok(Outcome::Done);
+        }
+        Some(IngestCommand::Repair {
+            pipeline,
+            source,
+            dry_run,
+        }) => {
+            let work = Work::load(&pipeline, tools)?;
+            return work.repair(source, dry_run).await;
+        }
+        None => {}
     }
     let file = ingest.file.context("the pipeline file is missing")?;
     let work = Work::load(
@@ -145,6 +158,24 @@ async fn run_ingest(ingest: Ingest, tools: &Tools) -> anyhow::Result<Outcome> {
     let report = work.ingest(only.as_ref()).await?;
     tools.print(&report, work.json)?;
     Ok(Outcome::of_rejected(report.rejected))
+}
+
+async fn run_serve(options: Serve, tools: &Tools) -> anyhow::Result<Outcome> {
+    let mut scheduler = feedline_ingest::Scheduler::new(usize::from(options.at_once));
+    for file in options.files {
+        let set = options.set.clone();
+        let work = Work::load(
+            &Pipeline {
+                file,
+                options: Options { set, json: false },
+            },
+            tools,
+        )?;
+        let added = scheduler.add(work.loaded.config.clone(), &work.ingesting());
+        added.map_err(|e| work.ingest_error(e))?;
+    }
+    serve::serve(scheduler, options.listen).await?;
+    Ok(Outcome::Done)
 }
 
 /// One of the processes that `--ranks` starts. The launcher is told how it ends.
@@ -314,7 +345,24 @@ impl<'a> Work<'a> {
                 .error("source", "the pipeline has no source; add a `[[source]]`")
                 .into());
         }
-        let context = feedline_ingest::Context {
+        let report = feedline_ingest::ingest(&self.loaded.config, only, &self.ingesting()).await;
+        report.map_err(|e| self.ingest_error(e))
+    }
+
+    /// A log that is damaged and stays so is a bad one.
+    async fn repair(&self, source: Option<String>, dry_run: bool) -> anyhow::Result<Outcome> {
+        let only = source.map(|text| self.source(&text)).transpose()?;
+        let (config, run_id) = (&self.loaded.config, self.run_id());
+        let repair =
+            feedline_ingest::repair(config, only.as_ref(), &self.root, &run_id, dry_run).await;
+        let report = repair.map_err(|e| self.ingest_error(e))?;
+        let is_bad = dry_run && report.sources.iter().any(|source| source.damage.is_some());
+        self.tools.print(&report, self.json)?;
+        Ok(if is_bad { Outcome::Bad } else { Outcome::Done })
+    }
+
+    fn ingesting(&self) -> feedline_ingest::Context {
+        feedline_ingest::Context {
             root: self.root.clone(),
             progress: Arc::clone(&self.tools.progress),
             clock: Arc::clone(&self.tools.clock),
@@ -322,9 +370,7 @@ impl<'a> Work<'a> {
             run_id: self.run_id(),
             cancel: self.tools.stop.watch.clone(),
             store_options: self.tools.environment.store_options(),
-        };
-        let report = feedline_ingest::ingest(&self.loaded.config, only, &context).await;
-        report.map_err(|e| self.ingest_error(e))
+        }
     }
 
     async fn build(&self) -> anyhow::Result<DatasetReport> {

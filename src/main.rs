@@ -12,6 +12,7 @@ mod output;
 mod plan;
 mod progress;
 mod runs;
+mod serve;
 mod stop;
 mod tune;
 

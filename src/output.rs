@@ -11,7 +11,8 @@ use feedline_schemas::{
         JoinCounts, Layout, Manifest, NearDupCounts, RedactedCounts, TargetKind, TokenType,
     },
     report::{
-        DatasetReport, EvalReport, IngestReport, RunReport, SourceReport, TrainReport, VerifyReport,
+        DatasetReport, EvalReport, IngestReport, RepairReport, RepairedSource, RunReport,
+        SourceReport, TrainReport, VerifyReport,
     },
     transform::{FittedStep, TransformArtefact},
     units::ByteSize,
@@ -97,6 +98,53 @@ impl Text for IngestReport {
             format!("{} ({} retried)", self.requests, self.retries),
         )?;
         line(out, "landing zone", &self.url)
+    }
+}
+
+impl Text for RepairReport {
+    fn write(&self, out: &mut String) -> fmt::Result {
+        writeln!(
+            out,
+            "repair{}",
+            if self.dry_run {
+                " (nothing is changed)"
+            } else {
+                ""
+            }
+        )?;
+        for source in &self.sources {
+            let RepairedSource {
+                kept, rows, pages, ..
+            } = source;
+            let good =
+                format!("{kept} entries with {rows} rows of {pages} pages or files are good");
+            let Some(damage) = &source.damage else {
+                line(out, &source.name, format!("whole: {good}"))?;
+                continue;
+            };
+            let set_aside = source.set_aside;
+            line(out, &source.name, format!("damaged: {damage}"))?;
+            line(out, "  kept", good)?;
+            if self.dry_run {
+                line(
+                    out,
+                    "  would go",
+                    format!("{set_aside} entries behind them; run again without `--dry-run`"),
+                )?;
+            } else {
+                line(
+                    out,
+                    "  set aside",
+                    format!("{set_aside} entries, in {}", source.url),
+                )?;
+                line(
+                    out,
+                    "  next",
+                    "run `feedline ingest`: it reads again what they had brought",
+                )?;
+            }
+        }
+        Ok(())
     }
 }
 

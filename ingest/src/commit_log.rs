@@ -186,7 +186,45 @@ impl CommitLog {
 }
 
 fn path(sequence: Sequence) -> String {
-    format!("log/{:020}.json", sequence.get())
+    entry_path(sequence.get())
+}
+
+/// Where the entry with this sequence number lies.
+pub(crate) fn entry_path(sequence: u64) -> String {
+    format!("log/{sequence:020}.json")
+}
+
+/// The entry in `body`, found at `path` where number `sequence` should be, after one whose bytes have the hash `before`.
+///
+/// # Errors
+/// [`Error::Contract`], and [`Error::Log`] for an entry of another place or source.
+pub(crate) fn checked(
+    landing: &Store,
+    source: &Name,
+    sequence: u64,
+    before: Option<Hash128>,
+    path: &str,
+    body: &[u8],
+) -> Result<CommitEntry, Error> {
+    let damaged = |reason: String| Error::Log {
+        url: landing.url_of("log"),
+        reason,
+    };
+    let entry: CommitEntry = decode(&landing.url_of(path), body)?;
+    if entry.sequence.get() != sequence || entry.source != *source {
+        let CommitEntry {
+            source, sequence, ..
+        } = entry;
+        return Err(damaged(format!(
+            "`{path}` says that it is entry {sequence} of source `{source}`"
+        )));
+    }
+    if entry.prev_hash != before {
+        return Err(damaged(format!(
+            "the entry before `{path}` is not the one it was written after"
+        )));
+    }
+    Ok(entry)
 }
 
 /// All entries, verified, and the hash of the last one's bytes.
@@ -208,30 +246,22 @@ async fn read(
             )));
         }
     }
-    let bodies: Vec<Bytes> = futures::stream::iter(&listed)
-        .map(|file| landing.get(&file.path))
+    let reads: Vec<_> = listed.iter().map(|file| landing.get(&file.path)).collect();
+    let bodies: Vec<Bytes> = futures::stream::iter(reads)
         .buffered(READS)
         .try_collect()
         .await?;
     let mut entries: Vec<CommitEntry> = Vec::with_capacity(bodies.len());
     let mut last_hash = None;
     for (file, body) in listed.iter().zip(bodies) {
-        let entry: CommitEntry = decode(&landing.url_of(&file.path), &body)?;
-        if entry.sequence.get() != entries.len() as u64 || entry.source != *source {
-            let CommitEntry {
-                source, sequence, ..
-            } = entry;
-            return Err(damaged(format!(
-                "`{}` says that it is entry {sequence} of source `{source}`",
-                file.path
-            )));
-        }
-        if entry.prev_hash != last_hash {
-            return Err(damaged(format!(
-                "the entry before `{}` is not the one it was written after",
-                file.path
-            )));
-        }
+        let entry = checked(
+            landing,
+            source,
+            entries.len() as u64,
+            last_hash,
+            &file.path,
+            &body,
+        )?;
         last_hash = Some(Hash128::of(&body));
         entries.push(entry);
     }

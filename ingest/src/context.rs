@@ -21,8 +21,8 @@ pub struct Context {
     pub secrets: Arc<dyn Secrets>,
     /// Unique id of this process run, recorded in each commit.
     pub run_id: String,
-    /// Becomes true when the run should stop. It is looked at between pages and in every wait; the open batch is
-    /// dropped, committed batches stay, and a later run goes on from them.
+    /// Becomes true when the run should stop. It is looked at between pages and in every wait; what
+    /// was read until then is committed, and a later run goes on from there.
     pub cancel: watch::Receiver<bool>,
 }
 

@@ -48,7 +48,7 @@ pub enum Error {
     },
     /// The run was asked to stop.
     #[error(
-        "stopped as asked; committed batches are kept, run the same command again to go on from them"
+        "stopped as asked; what was read until then has landed, run the same command again to go on from there"
     )]
     Cancelled,
     /// A file cannot be read or parsed.
@@ -107,7 +107,7 @@ pub enum Error {
     },
     /// A commit log is not whole.
     #[error(
-        "the commit log at `{url}` is damaged: {reason}; nothing was changed; restore the folder from a copy, or remove the source's landing folder to read everything again"
+        "the commit log at `{url}` is damaged: {reason}; nothing was changed; restore the folder from a copy, or run `feedline ingest repair`, which goes back to the last good entry, and then ingest again"
     )]
     Log {
         /// Log folder.
@@ -117,7 +117,7 @@ pub enum Error {
     },
     /// A landed file is not as its log entry says.
     #[error(
-        "landed file `{url}` is damaged: {reason}; restore it from a copy, or remove the source's landing folder to read everything again"
+        "landed file `{url}` is damaged: {reason}; restore it from a copy, or run `feedline ingest repair`, which goes back to the last good entry, and then ingest again"
     )]
     Landed {
         /// File.

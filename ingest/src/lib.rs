@@ -30,11 +30,13 @@ mod landed_file;
 mod pagination;
 mod parquet_rows;
 mod picture_rows;
+mod repair;
 mod report;
 mod rest;
 mod retry;
 mod rows;
 mod run;
+mod schedule;
 mod settings;
 mod source;
 mod text_rows;
@@ -44,5 +46,7 @@ pub use self::{
     commit_log::{Landed, landed},
     context::{Context, Secrets},
     error::{Error, ErrorKind},
+    repair::repair,
     run::{ingest, status},
+    schedule::{Board, Scheduler, Served},
 };

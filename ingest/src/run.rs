@@ -161,13 +161,13 @@ impl<'a> Run<'a> {
     async fn drive(&mut self, source: &mut dyn Source) -> Result<(), Error> {
         loop {
             let committed = self.position();
-            let (batch, next, deferred) = self.gather(source, committed.clone()).await?;
+            let (batch, next, ended) = self.gather(source, committed.clone()).await?;
             let is_done = matches!(next, Position::Done { .. });
             let is_empty = batch.len() == 0 && next == committed;
             if !is_empty {
                 self.commit(batch, next).await?;
             }
-            match deferred {
+            match ended {
                 Some(error) => return Err(error),
                 None if is_done || is_empty => return Ok(()),
                 None => {}
@@ -176,7 +176,7 @@ impl<'a> Run<'a> {
     }
 
     /// Pages from `position` on until they make a batch. Where batches end depends on the pages alone, but for a server
-    /// that asks to wait: what it gave until then is a batch, and its wish comes along.
+    /// that asks to wait and for a wish to stop: what was read until then is a batch, and the reason comes along.
     async fn gather(
         &self,
         source: &mut dyn Source,
@@ -185,12 +185,12 @@ impl<'a> Run<'a> {
         let mut batch = Batch::default();
         loop {
             if self.context.is_cancelled() {
-                return Err(Error::Cancelled);
+                return Ok((batch, position, Some(Error::Cancelled)));
             }
             let page = match source.next_page(&position).await {
                 // A server that lets fewer pages through than a batch takes must not hold the run up for ever.
-                Err(deferred @ Error::Deferred { .. }) => {
-                    return Ok((batch, position, Some(deferred)));
+                Err(reason @ (Error::Deferred { .. } | Error::Cancelled)) => {
+                    return Ok((batch, position, Some(reason)));
                 }
                 page => page?,
             };
@@ -742,8 +742,24 @@ mod tests {
         }
     }
 
+    /// All landed rows of column `n`, in order.
+    async fn numbers(root: &Store) -> Vec<i64> {
+        use arrow::{array::AsArray, datatypes::Int64Type};
+        let landing = root.child("landing/s");
+        let mut all = Vec::new();
+        for file in entries(root).await.iter().flat_map(|entry| &entry.files) {
+            for rows in crate::landed_file::read(&landing, file, &["n"], None)
+                .await
+                .unwrap()
+            {
+                all.extend(rows.column(0).as_primitive::<Int64Type>().iter().flatten());
+            }
+        }
+        all
+    }
+
     #[tokio::test]
-    async fn cancelled_it_keeps_what_is_committed_and_drops_the_open_batch() {
+    async fn fault_11_asked_to_stop_it_commits_what_it_has_read() {
         let root = Store::memory();
         let (sender, cancel) = watch::channel(false);
         let progress = Arc::new(CancelAfter(AtomicU64::new(5), sender));
@@ -756,9 +772,19 @@ mod tests {
         let mut run_ = begin(&config, &context).await.unwrap();
         let error = run_.drive(&mut scripted()).await.unwrap_err();
         assert_eq!(error.kind(), crate::ErrorKind::Cancelled);
-        assert_eq!(entries(&root).await.len(), 2);
+        // It is asked to on the fifth page, in the middle of the third batch.
+        let landed = entries(&root).await;
+        assert_eq!(landed.len(), 3);
+        assert_eq!(landed[2].counts.pages, 1);
         run(&root, &config, &mut scripted()).await.unwrap();
-        assert_eq!(snapshot(&root).await, undisturbed().await);
+        let undisturbed = Store::memory();
+        run(&undisturbed, &config, &mut scripted()).await.unwrap();
+        assert_eq!(numbers(&root).await, numbers(&undisturbed).await);
+        let totals = |entries: &[CommitEntry]| entries.last().unwrap().state.totals.clone();
+        assert_eq!(
+            totals(&entries(&root).await),
+            totals(&entries(&undisturbed).await)
+        );
     }
 
     #[tokio::test]

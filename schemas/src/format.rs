@@ -14,6 +14,11 @@ pub const COMMIT: FormatTag = FormatTag {
     format: "feedline.commit",
     version: 1,
 };
+/// Lease of a scheduled source.
+pub const LEASE: FormatTag = FormatTag {
+    format: "feedline.lease",
+    version: 1,
+};
 /// Fitted transform artefact.
 pub const TRANSFORM: FormatTag = FormatTag {
     format: "feedline.transform",

@@ -14,6 +14,7 @@ pub fn all() -> Vec<(&'static str, Schema)> {
             "commit.schema.json",
             schema_for!(crate::commit::CommitEntry),
         ),
+        ("lease.schema.json", schema_for!(crate::lease::LeaseEntry)),
         (
             "transform.schema.json",
             schema_for!(crate::transform::TransformArtefact),

@@ -13,6 +13,7 @@ pub mod edit;
 pub mod format;
 pub mod ids;
 pub mod json_schema;
+pub mod lease;
 pub mod loader_state;
 pub mod manifest;
 pub mod pnm;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     checkpoint::WorstSample,
+    commit::Position,
     edit::EditReference,
     manifest::{CutCounts, JoinCounts, NearDupCounts, RedactedCounts, TokenCounts},
 };
@@ -83,6 +84,37 @@ pub struct SourceReport {
     /// Version of the record schema.
     pub schema_version: u32,
     /// Landing folder.
+    pub url: String,
+}
+
+/// Report of `ingest repair`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RepairReport {
+    /// Whether nothing was changed.
+    pub dry_run: bool,
+    /// Per source.
+    pub sources: Vec<RepairedSource>,
+}
+
+/// What became of the commit log of a source.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RepairedSource {
+    /// Source name.
+    pub name: String,
+    /// What is wrong with the first entry that is not good; absent for a whole log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub damage: Option<String>,
+    /// Good entries, which stay.
+    pub kept: u64,
+    /// Entries from the first damaged one on.
+    pub set_aside: u64,
+    /// Rows that the good entries landed.
+    pub rows: u64,
+    /// Pages or files that they read.
+    pub pages: u64,
+    /// Where the next run goes on.
+    pub position: Position,
+    /// Where the entries went that were set aside.
     pub url: String,
 }
 

@@ -19,6 +19,7 @@ mod rank_kills;
 mod ranks;
 mod s3;
 mod save_kills;
+mod serve;
 mod sigterm;
 mod support;
 mod tracking;

@@ -96,6 +96,7 @@ pub(crate) fn config(url: &str, r#type: PaginationKind) -> SourceConfig {
         text: Default::default(),
         archive: Default::default(),
         fetch: None,
+        schedule: None,
         contract: Default::default(),
         batch: Default::default(),
         licence: None,

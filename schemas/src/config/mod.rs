@@ -23,6 +23,7 @@ mod precision;
 mod schedule;
 mod secret;
 mod source;
+mod source_schedule;
 mod train;
 mod tune;
 
@@ -63,6 +64,7 @@ pub use self::{
         PaginationConfig, PaginationKind, RetryConfig, SourceConfig, SourceKind, TextConfig,
         TextOrSecret, TypeContract,
     },
+    source_schedule::{Overlap, SourceScheduleConfig},
     train::{BadShardsPolicy, CheckpointConfig, LoaderCache, LoaderSettings, TrainConfig},
     tune::{TuneConfig, TuneParameter, TuneScale, TuneStop, TuneStrategy},
 };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{CrawlConfig, PageConfig, SecretRef};
+use super::{CrawlConfig, PageConfig, SecretRef, SourceScheduleConfig};
 use crate::{ids::Name, units::ByteSize};
 
 /// One source.
@@ -65,6 +65,9 @@ pub struct SourceConfig {
     /// How much goes into one commit.
     #[serde(default)]
     pub batch: BatchConfig,
+    /// When `feedline serve` runs the source. Default: it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<SourceScheduleConfig>,
     /// Licence of the data; recorded in the dataset's manifest.
     pub licence: Option<String>,
 }

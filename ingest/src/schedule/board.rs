@@ -1,0 +1,68 @@
+//! What a scheduler shows of its sources.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+};
+
+use feedline_schemas::{
+    lease::{LastRun, RunOutcome},
+    report::SourceReport,
+};
+
+/// A source that is served. Times are seconds since 1970-01-01 UTC.
+#[derive(Clone, Debug, Default)]
+pub struct Served {
+    /// Name of its pipeline.
+    pub pipeline: String,
+    /// Name.
+    pub source: String,
+    /// When it is due next, with its jitter.
+    pub next_unix_s: Option<i64>,
+    /// Since when it runs.
+    pub running_since_unix_s: Option<i64>,
+    /// What it waits for, other than its time.
+    pub waits_for: Option<String>,
+    /// The last run that ended, by this program or another.
+    pub last: Option<LastRun>,
+    /// When everything had landed last.
+    pub complete_unix_s: Option<i64>,
+    /// Runs of this program, by how they ended.
+    pub runs: BTreeMap<RunOutcome, u64>,
+    /// Where the source stands, from its log, after the last run that ended well.
+    pub report: Option<SourceReport>,
+    /// Requests of the runs of this program.
+    pub requests: u64,
+    /// Repeated requests among them.
+    pub retries: u64,
+    /// Why it is not served any more: a bug.
+    pub dead: Option<String>,
+}
+
+/// All of them, in the order of the pipelines.
+#[derive(Debug, Default)]
+pub struct Board(Mutex<Vec<Served>>);
+
+impl Board {
+    /// A copy of what it shows now.
+    #[must_use]
+    pub fn read(&self) -> Vec<Served> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(super) fn add(&self, served: Served) -> usize {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(served);
+        all.len() - 1
+    }
+
+    pub(super) fn update(&self, at: usize, change: impl FnOnce(&mut Served)) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(served) = all.get_mut(at) {
+            change(served);
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! One source, run again and again.
+
+use std::{sync::Arc, time::Duration};
+
+use feedline_schemas::{
+    config::{Overlap, PipelineConfig, SourceScheduleConfig},
+    ids::Name,
+    lease::{LastRun, RunOutcome},
+    report::IngestReport,
+};
+use tokio::{
+    sync::{Semaphore, watch},
+    time::{Instant, interval_at, sleep},
+};
+
+use super::{
+    board::{Board, Served},
+    lease::{Lease, Taken},
+    ticks::{Ticks, jitter},
+};
+use crate::{commit_log::landing, context::Context, error::Error, run::ingest};
+
+/// How long a lease holds without being renewed.
+const TTL: Duration = Duration::from_secs(60);
+/// The longest sleep before the wall clock is looked at again: it may jump, and a machine may be put to sleep.
+const NAP: Duration = Duration::from_secs(20);
+/// How long nothing is tried after the store failed.
+const STORE_FAILED: Duration = Duration::from_secs(30);
+/// A run that is said to have been due this much later than now was written by a clock that was wrong.
+const WRONG_CLOCK_S: i64 = 86_400;
+
+/// A source, its schedule and what it is run with.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) config: Arc<PipelineConfig>,
+    pub(super) source: Name,
+    pub(super) schedule: SourceScheduleConfig,
+    pub(super) ticks: Ticks,
+    pub(super) context: Context,
+    /// Runs that may go on at a time, over all sources.
+    pub(super) places: Arc<Semaphore>,
+    pub(super) board: Arc<Board>,
+    /// Its place on the board.
+    pub(super) number: usize,
+}
+
+/// What is known of the runs of a source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Past {
+    /// The last time it was due that is dealt with.
+    pub(super) handled: Option<i64>,
+    /// When a deferred run may go on.
+    pub(super) resumes: Option<i64>,
+}
+
+impl Past {
+    /// What a program that starts at `now` makes of the last run.
+    pub(super) fn at_start(
+        last: Option<&LastRun>,
+        ticks: &Ticks,
+        catch_up: bool,
+        now: i64,
+    ) -> Result<Self, Error> {
+        let missed = ticks.until(now)?;
+        let mut past = Self::default();
+        if let Some(last) = last {
+            past.heard(last);
+            if past.handled.is_some_and(|due| due > now + WRONG_CLOCK_S) {
+                tracing::warn!(
+                    due = past.handled,
+                    now,
+                    "the last run is said to be of the future; it is taken as one of now"
+                );
+                past.handled = missed;
+            }
+        }
+        if !catch_up && past.handled < missed {
+            past.handled = missed;
+        }
+        Ok(past)
+    }
+
+    /// Takes over what is told of a run that ended.
+    pub(super) fn heard(&mut self, last: &LastRun) {
+        // A run that was stopped is still due.
+        let stopped = i64::from(last.outcome == RunOutcome::Stopped);
+        self.handled = Some(last.due_unix_s - stopped);
+        self.resumes = last.until_unix_s;
+    }
+
+    /// The time that is due next, and from when on: both may be over. None when nothing is due any more.
+    pub(super) fn next(&self, ticks: &Ticks, now: i64) -> Result<Option<(i64, i64)>, Error> {
+        let missed = ticks
+            .until(now)?
+            .filter(|tick| self.handled.is_none_or(|handled| *tick > handled));
+        let next = match (missed, self.handled) {
+            (Some(tick), _) => Some(tick),
+            (None, Some(handled)) => ticks.after(handled)?,
+            (None, None) => ticks.after(now)?,
+        };
+        let resumed = self
+            .resumes
+            .zip(self.handled)
+            .map(|(from, due)| (due, from));
+        Ok(match (resumed, next) {
+            // The next time comes first, but the server said when.
+            (Some((_, from)), Some(tick)) if tick <= from => Some((tick, from)),
+            (Some(resumed), _) => Some(resumed),
+            (None, next) => next.map(|tick| (tick, tick)),
+        })
+    }
+}
+
+impl Line {
+    /// Runs the source when it is due, until a stop is asked for.
+    pub(super) async fn serve(self) {
+        let landing = landing(&self.context.root, &self.source);
+        let holder = &self.context.run_id;
+        let mut lease = Lease::new(landing, &self.source, holder, TTL, &self.context.clock);
+        let mut past = None;
+        let mut runs = 0;
+        while !self.context.is_cancelled() {
+            match self.turn(&mut lease, &mut past, &mut runs).await {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    tracing::warn!(source = %self.source, %error, "its schedule cannot go on; will try again");
+                    self.show(|served| served.waits_for = Some(error.to_string()));
+                    self.nap(STORE_FAILED).await;
+                }
+            }
+        }
+    }
+
+    /// Waits for the next time and runs the source; false when there will be none.
+    async fn turn(
+        &self,
+        lease: &mut Lease,
+        past: &mut Option<Past>,
+        runs: &mut u64,
+    ) -> Result<bool, Error> {
+        let past = match past {
+            Some(past) => past,
+            None => {
+                let last = lease.last().await?;
+                let known = Past::at_start(
+                    last.as_ref(),
+                    &self.ticks,
+                    self.schedule.catch_up,
+                    self.now(),
+                )?;
+                self.show(|served| tell(served, last));
+                past.insert(known)
+            }
+        };
+        let Some((due, from)) = past.next(&self.ticks, self.now())? else {
+            return Ok(false);
+        };
+        let late = jitter(self.source.as_str(), due, self.schedule.jitter_s);
+        if !self.wait_until(from, late).await {
+            return Ok(true);
+        }
+        self.show(|served| served.waits_for = Some("a free place: others run".to_owned()));
+        let cancelled = self.cancelled();
+        let place = tokio::select! {
+            place = self.places.acquire() => place,
+            () = cancelled => return Ok(true),
+        };
+        // It is never closed.
+        let Ok(_place) = place else { return Ok(false) };
+        if let Taken::By(other) = lease.take().await? {
+            self.show(|served| served.waits_for = Some(format!("`{other}`, which runs it")));
+            self.nap(lease.ttl() / 4).await;
+            if let Some(last) = lease.last().await? {
+                past.heard(&last);
+                self.show(|served| tell(served, Some(last)));
+            }
+            return Ok(true);
+        }
+        if let Some(last) = lease.last().await?
+            && last.due_unix_s >= due
+            && last.outcome != RunOutcome::Stopped
+            && past.resumes.is_none()
+        {
+            // Another program was quicker.
+            past.heard(&last);
+            lease.give_back(last.clone()).await?;
+            self.show(|served| tell(served, Some(last)));
+            return Ok(true);
+        }
+        *runs += 1;
+        let last = self.run(lease, due, *runs).await;
+        past.heard(&last);
+        if self.schedule.overlap == Overlap::Skip && last.outcome != RunOutcome::Stopped {
+            past.handled = past.handled.max(self.ticks.until(last.ended_unix_s)?);
+        }
+        self.show(|served| tell(served, Some(last.clone())));
+        lease.give_back(last).await?;
+        Ok(true)
+    }
+
+    /// One run, with the lease renewed meanwhile.
+    async fn run(&self, lease: &mut Lease, due_unix_s: i64, number: u64) -> LastRun {
+        let began_unix_s = self.now();
+        self.show(|served| {
+            (served.waits_for, served.next_unix_s) = (None, None);
+            served.running_since_unix_s = Some(began_unix_s);
+        });
+        tracing::info!(source = %self.source, due_unix_s, "its run begins");
+        let (stop, cancel) = watch::channel(self.context.is_cancelled());
+        let context = Context {
+            run_id: format!("{}-{number}", self.context.run_id),
+            cancel,
+            ..self.context.clone()
+        };
+        // Boxed: the future of a run is large.
+        let mut run = Box::pin(ingest(&self.config, Some(&self.source), &context));
+        let mut heartbeat = interval_at(Instant::now() + lease.ttl() / 3, lease.ttl() / 3);
+        let mut asked = Box::pin(self.cancelled());
+        let mut is_asked = false;
+        let ended = loop {
+            tokio::select! {
+                ended = &mut run => break ended,
+                () = &mut asked, if !is_asked => {
+                    is_asked = true;
+                    stop.send_replace(true);
+                }
+                _ = heartbeat.tick() => match lease.renew().await {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        tracing::warn!(source = %self.source, "another program took its lease over; this run ends");
+                        stop.send_replace(true);
+                    }
+                    // The commit log keeps two writers apart if it comes to that.
+                    Err(error) => tracing::warn!(source = %self.source, %error, "its lease could not be renewed"),
+                },
+            }
+        };
+        self.ended(ended, due_unix_s, began_unix_s)
+    }
+
+    fn ended(
+        &self,
+        ended: Result<IngestReport, Error>,
+        due_unix_s: i64,
+        began_unix_s: i64,
+    ) -> LastRun {
+        let (outcome, reason, until_unix_s) = match &ended {
+            Ok(_) => (RunOutcome::Complete, None, None),
+            Err(error @ Error::Deferred { until_unix_s, .. }) => (
+                RunOutcome::Deferred,
+                Some(error.to_string()),
+                Some(i64::try_from(*until_unix_s).unwrap_or(i64::MAX)),
+            ),
+            Err(Error::Cancelled) => (RunOutcome::Stopped, None, None),
+            Err(error) => (RunOutcome::Failed, Some(error.to_string()), None),
+        };
+        match &reason {
+            None => {
+                tracing::info!(source = %self.source, outcome = outcome.name(), "its run ended")
+            }
+            Some(reason) => {
+                tracing::warn!(source = %self.source, outcome = outcome.name(), reason, "its run ended")
+            }
+        }
+        self.show(|served| {
+            *served.runs.entry(outcome).or_default() += 1;
+            served.running_since_unix_s = None;
+            if let Ok(report) = ended {
+                served.requests += report.requests;
+                served.retries += report.retries;
+                served.report = report.sources.into_iter().next();
+            }
+        });
+        LastRun {
+            due_unix_s,
+            began_unix_s,
+            ended_unix_s: self.now(),
+            outcome,
+            reason,
+            until_unix_s,
+        }
+    }
+
+    /// Sleeps until the wall clock says `from` plus `late`; false when a stop was asked for meanwhile.
+    async fn wait_until(&self, from: i64, late: Duration) -> bool {
+        let from = Duration::from_secs(from.try_into().unwrap_or(0)).saturating_add(late);
+        let shown = i64::try_from(from.as_secs()).ok();
+        self.show(|served| (served.next_unix_s, served.waits_for) = (shown, None));
+        while !self.context.is_cancelled() {
+            let left = from.saturating_sub(self.context.clock.unix());
+            if left.is_zero() {
+                return true;
+            }
+            self.nap(left.min(NAP)).await;
+        }
+        false
+    }
+
+    async fn nap(&self, time: Duration) {
+        tokio::select! {
+            () = sleep(time) => {}
+            () = self.cancelled() => {}
+        }
+    }
+
+    /// Ends when a stop is asked for.
+    async fn cancelled(&self) {
+        let mut cancel = self.context.cancel.clone();
+        if cancel.wait_for(|cancelled| *cancelled).await.is_err() {
+            // Who could ask is gone.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    fn now(&self) -> i64 {
+        i64::try_from(self.context.clock.unix().as_secs()).unwrap_or(i64::MAX)
+    }
+
+    fn show(&self, change: impl FnOnce(&mut Served)) {
+        self.board.update(self.number, change);
+    }
+}
+
+fn tell(served: &mut Served, last: Option<LastRun>) {
+    if let Some(last) = &last
+        && last.outcome == RunOutcome::Complete
+    {
+        served.complete_unix_s = Some(last.ended_unix_s);
+    }
+    served.last = last;
+}

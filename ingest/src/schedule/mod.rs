@@ -1,0 +1,102 @@
+//! Runs sources when they are due, each by one program at a time.
+
+mod board;
+mod lease;
+mod line;
+mod ticks;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use feedline_schemas::config::PipelineConfig;
+use tokio::{sync::Semaphore, task::JoinSet};
+
+pub use self::board::{Board, Served};
+use self::{line::Line, ticks::Ticks};
+use crate::{context::Context, error::Error, settings::choose};
+
+/// Runs every source with a `[source.schedule]` when it is due.
+#[derive(Debug)]
+pub struct Scheduler {
+    lines: Vec<Line>,
+    places: Arc<Semaphore>,
+    board: Arc<Board>,
+}
+
+impl Scheduler {
+    /// A scheduler that runs at most `at_once` sources at a time, at least one.
+    #[must_use]
+    pub fn new(at_once: usize) -> Self {
+        Self {
+            lines: Vec::new(),
+            places: Arc::new(Semaphore::new(at_once.max(1))),
+            board: Arc::default(),
+        }
+    }
+
+    /// Adds the sources of a pipeline that have a schedule.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for wrong settings of a source, for a schedule that cannot be, or when no source has one.
+    pub fn add(&mut self, config: PipelineConfig, context: &Context) -> Result<(), Error> {
+        let config = Arc::new(config);
+        let known = self.lines.len();
+        for (index, source) in choose(&config, None)? {
+            let Some(schedule) = &source.schedule else {
+                continue;
+            };
+            let ticks = Ticks::new(schedule).map_err(|e| e.under(&format!("source.{index}")))?;
+            let number = self.board.add(Served {
+                pipeline: config.pipeline.name.to_string(),
+                source: source.name.to_string(),
+                ..Served::default()
+            });
+            self.lines.push(Line {
+                config: Arc::clone(&config),
+                source: source.name.clone(),
+                schedule: schedule.clone(),
+                ticks,
+                context: context.clone(),
+                places: Arc::clone(&self.places),
+                board: Arc::clone(&self.board),
+                number,
+            });
+        }
+        if self.lines.len() == known {
+            return Err(Error::config(
+                "source",
+                "none has a `[source.schedule]`, so there is nothing to serve; add one with `cron` or `every_s`",
+            ));
+        }
+        Ok(())
+    }
+
+    /// What it shows of its sources.
+    #[must_use]
+    pub fn board(&self) -> Arc<Board> {
+        Arc::clone(&self.board)
+    }
+
+    /// Runs them until `cancel` of their contexts says to stop. A run that fails is told in the log and on the board, and
+    /// the source is run again when it is due next; a deferred one as soon as its server allows. What was read when a
+    /// stop is asked for is committed.
+    pub async fn run(self) {
+        let mut tasks = JoinSet::new();
+        let mut numbers = Vec::new();
+        for line in self.lines {
+            let number = line.number;
+            numbers.push((tasks.spawn(line.serve()).id(), number));
+        }
+        while let Some(ended) = tasks.join_next().await {
+            if let Err(error) = ended
+                && let Some((_, number)) = numbers.iter().find(|(id, _)| *id == error.id())
+            {
+                tracing::error!(%error, "a source is not served any more; this is a bug");
+                self.board
+                    .update(*number, |served| served.dead = Some(error.to_string()));
+            }
+        }
+    }
+}

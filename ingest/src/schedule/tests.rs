@@ -1,0 +1,252 @@
+use std::{fs, path::Path, time::Duration};
+
+use feedline_schemas::{
+    config::load,
+    ids::Name,
+    lease::{LastRun, LeaseEntry, RunOutcome},
+};
+use feedline_storage::Store;
+use tokio::sync::watch;
+
+use super::{line::Past, *};
+use crate::{commit_log::landed, http::testing};
+
+/// A pipeline that reads the files of a folder as often as `schedule` says.
+fn pipeline(folder: &Path, schedule: &str) -> PipelineConfig {
+    let text = format!(
+        "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"files\"\nurl = \"{}/*.csv\"\nschedule = {schedule}\n",
+        folder.display()
+    );
+    load("p.toml", &text, &[]).unwrap().config
+}
+
+/// A served pipeline, and what asks it to stop.
+struct Running {
+    board: Arc<Board>,
+    root: Store,
+    stop: watch::Sender<bool>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+fn start(config: &PipelineConfig, root: &Store, run_id: &str) -> Running {
+    let (stop, cancel) = watch::channel(false);
+    let context = Context {
+        root: root.clone(),
+        clock: Arc::new(feedline_storage::clock::SystemClock),
+        run_id: run_id.into(),
+        cancel,
+        ..testing::context()
+    };
+    let mut scheduler = Scheduler::new(1);
+    scheduler.add(config.clone(), &context).unwrap();
+    let board = scheduler.board();
+    let task = tokio::spawn(scheduler.run());
+    Running {
+        board,
+        root: root.clone(),
+        stop,
+        task,
+    }
+}
+
+impl Running {
+    /// Waits until the board says so.
+    async fn until(&self, is_so: impl Fn(&Served) -> bool) -> Served {
+        for _ in 0..600 {
+            if let Some(served) = self.board.read().into_iter().find(|served| is_so(served)) {
+                return served;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("{:?}", self.board.read());
+    }
+
+    async fn rows(&self) -> u64 {
+        let name = Name::new("s").unwrap();
+        let landed = landed(&self.root, &name).await.unwrap();
+        landed.map_or(0, |landed| landed.entries.last().unwrap().state.totals.rows)
+    }
+
+    async fn end(self) {
+        self.stop.send_replace(true);
+        self.task.await.unwrap();
+    }
+}
+
+fn complete(served: &Served) -> u64 {
+    served.runs.get(&RunOutcome::Complete).copied().unwrap_or(0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_new_lands_at_the_next_time_and_a_stop_ends_it() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("1.csv"), "a\n1\n").unwrap();
+    let running = start(
+        &pipeline(folder.path(), "{ every_s = 1 }"),
+        &Store::memory(),
+        "x",
+    );
+    running.until(|served| complete(served) == 1).await;
+    assert_eq!(running.rows().await, 1);
+    fs::write(folder.path().join("2.csv"), "a\n2\n3\n").unwrap();
+    let runs = complete(&running.board.read()[0]);
+    let served = running.until(|served| complete(served) >= runs + 2).await;
+    assert_eq!(running.rows().await, 3);
+    assert_eq!(served.report.unwrap().rows, 3);
+    assert!(served.complete_unix_s.is_some() && served.next_unix_s.is_some());
+    let root = running.root.clone();
+    running.end().await;
+    let [lease] = &root.child("landing/s").list("lease").await.unwrap()[..] else {
+        panic!("one lease object stays");
+    };
+    let bytes = root.child("landing/s").get(&lease.path).await.unwrap();
+    let lease: LeaseEntry = feedline_schemas::decode("lease", &bytes).unwrap();
+    assert!(!lease.held, "{lease:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fault_51_two_programs_run_a_source_once_each_time() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("1.csv"), "a\n1\n").unwrap();
+    let config = pipeline(folder.path(), "{ every_s = 2 }");
+    let root = Store::memory();
+    let (a, b) = (start(&config, &root, "a"), start(&config, &root, "b"));
+    let due = |served: &Served| served.last.as_ref().map_or(0, |last| last.due_unix_s);
+    let first = due(&a.until(|served| due(served) > 0).await);
+    a.until(|served| due(served) >= first + 6).await;
+    let runs = [&a, &b]
+        .map(|running| complete(&running.board.read()[0]))
+        .iter()
+        .sum::<u64>();
+    // Times that passed since the first: a run of one program may be under way.
+    let passed = u64::try_from((due(&a.board.read()[0]) - first) / 2).unwrap();
+    assert!(
+        (passed + 1..=passed + 2).contains(&runs),
+        "{runs} runs for {passed} times"
+    );
+    a.end().await;
+    b.end().await;
+    assert_eq!(
+        landed(&root, &Name::new("s").unwrap())
+            .await
+            .unwrap()
+            .unwrap()
+            .entries
+            .len(),
+        1
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_fails_is_told_and_tried_at_the_next_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("1.csv");
+    fs::write(&file, [0xff, 0xfe, 0xff]).unwrap();
+    let running = start(
+        &pipeline(folder.path(), "{ every_s = 1 }"),
+        &Store::memory(),
+        "x",
+    );
+    let failed = |served: &Served| served.runs.get(&RunOutcome::Failed).copied().unwrap_or(0);
+    let served = running.until(|served| failed(served) == 1).await;
+    assert!(served.last.is_some_and(|last| last.reason.is_some()));
+    fs::write(&file, "a\n1\n").unwrap();
+    running.until(|served| complete(served) == 1).await;
+    running.end().await;
+}
+
+fn ticks() -> Ticks {
+    Ticks::Every(100)
+}
+
+fn ended(due_unix_s: i64, outcome: RunOutcome, until_unix_s: Option<i64>) -> LastRun {
+    LastRun {
+        due_unix_s,
+        began_unix_s: due_unix_s,
+        ended_unix_s: due_unix_s + 30,
+        outcome,
+        reason: None,
+        until_unix_s,
+    }
+}
+
+/// The time that is due next, and from when on, for a program that starts at `now` after this last run.
+fn next(last: Option<LastRun>, catch_up: bool, now: i64) -> (i64, i64) {
+    let past = Past::at_start(last.as_ref(), &ticks(), catch_up, now).unwrap();
+    past.next(&ticks(), now).unwrap().unwrap()
+}
+
+#[test]
+fn fault_51_times_that_were_missed_are_made_up_for_once() {
+    let complete = |due| Some(ended(due, RunOutcome::Complete, None));
+    assert_eq!(
+        next(None, true, 1_050),
+        (1_000, 1_000),
+        "never run: at once"
+    );
+    assert_eq!(next(None, false, 1_050), (1_100, 1_100));
+    assert_eq!(
+        next(complete(500), true, 1_050),
+        (1_000, 1_000),
+        "one for five"
+    );
+    assert_eq!(next(complete(500), false, 1_050), (1_100, 1_100));
+    assert_eq!(
+        next(complete(1_000), true, 1_050),
+        (1_100, 1_100),
+        "none is missed"
+    );
+    let stopped = Some(ended(1_000, RunOutcome::Stopped, None));
+    assert_eq!(
+        next(stopped, true, 1_050),
+        (1_000, 1_000),
+        "it is still due"
+    );
+}
+
+#[test]
+fn fault_52_a_clock_that_goes_back_runs_nothing_twice_and_waits_for_no_wrong_year() {
+    let complete = |due| Some(ended(due, RunOutcome::Complete, None));
+    assert_eq!(next(complete(5_000), true, 1_400), (5_100, 5_100));
+    let year = 31_536_000;
+    assert_eq!(next(complete(year), true, 1_450), (1_500, 1_500));
+}
+
+#[test]
+fn a_deferred_run_goes_on_when_its_server_allows() {
+    let deferred = |until| Some(ended(1_000, RunOutcome::Deferred, Some(until)));
+    assert_eq!(
+        next(deferred(1_060), true, 1_031),
+        (1_000, 1_060),
+        "before the next time"
+    );
+    assert_eq!(
+        next(deferred(1_350), true, 1_031),
+        (1_100, 1_350),
+        "a later one, but not before"
+    );
+    assert_eq!(
+        next(deferred(1_060), true, 1_180),
+        (1_000, 1_060),
+        "late, and so one run for both"
+    );
+}
+
+#[test]
+fn schedules_that_cannot_be_are_named_before_anything_runs() {
+    let check = |schedule: &str, part: &str| {
+        let config = pipeline(Path::new("x"), schedule);
+        let error = Scheduler::new(1)
+            .add(config, &testing::context())
+            .unwrap_err();
+        assert!(error.to_string().contains(part), "{error}");
+    };
+    check("{ every_s = 0 }", "`source.0.schedule.every_s`");
+    check("{ cron = \"* *\" }", "`source.0.schedule.cron`");
+    let mut config = pipeline(Path::new("x"), "{ every_s = 1 }");
+    config.source[0].schedule = None;
+    let error = Scheduler::new(1)
+        .add(config, &testing::context())
+        .unwrap_err();
+    assert!(error.to_string().contains("nothing to serve"), "{error}");
+}

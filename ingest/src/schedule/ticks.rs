@@ -1,0 +1,265 @@
+//! When a source is due.
+
+use std::time::Duration;
+
+use croner::{Cron, errors::CronError, parser::CronParser};
+use feedline_schemas::config::SourceScheduleConfig;
+use jiff::{Timestamp, tz::TimeZone};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::error::Error;
+
+/// A year.
+const LONGEST_S: u64 = 31_536_000;
+/// A day.
+const MOST_JITTER_S: u64 = 86_400;
+
+/// The times at which a source is due, in whole seconds since 1970-01-01 UTC.
+#[derive(Clone, Debug)]
+pub(super) enum Ticks {
+    /// Multiples of this many seconds.
+    Every(i64),
+    /// Boxed: an expression is some hundred bytes.
+    Cron(Box<(Cron, TimeZone)>),
+}
+
+impl Ticks {
+    /// # Errors
+    /// [`Error::Config`] for settings that name no times.
+    pub(super) fn new(config: &SourceScheduleConfig) -> Result<Self, Error> {
+        let wrong = |key: &str, reason: String| Err(Error::config(key, reason));
+        if config.jitter_s > MOST_JITTER_S {
+            let reason = format!(
+                "{} is out of range, use 0 to {MOST_JITTER_S}",
+                config.jitter_s
+            );
+            return wrong("schedule.jitter_s", reason);
+        }
+        match (&config.cron, config.every_s) {
+            (None, None) => wrong(
+                "schedule",
+                "says no time; give `cron` or `every_s`".to_owned(),
+            ),
+            (Some(_), Some(_)) => wrong(
+                "schedule",
+                "has both `cron` and `every_s`; leave one out".to_owned(),
+            ),
+            (None, Some(every)) => match i64::try_from(every) {
+                Ok(seconds) if (1..=LONGEST_S).contains(&every) => Ok(Self::Every(seconds)),
+                _ => wrong(
+                    "schedule.every_s",
+                    format!("{every} is out of range, use 1 to {LONGEST_S}"),
+                ),
+            },
+            (Some(cron), None) => Self::cron(cron, &config.zone),
+        }
+    }
+
+    fn cron(expression: &str, zone: &str) -> Result<Self, Error> {
+        let cron = CronParser::new().parse(expression).map_err(|e| {
+            let reason = format!(
+                "`{expression}` is no cron expression: {e}; write minute, hour, day of month, month and day of week, such as `30 6 * * mon-fri`"
+            );
+            Error::config("schedule.cron", reason)
+        })?;
+        let zone = TimeZone::get(zone).map_err(|_| {
+            let reason =
+                format!("`{zone}` is no IANA time zone; use one such as `UTC` or `Europe/Berlin`");
+            Error::config("schedule.zone", reason)
+        })?;
+        let ticks = Self::Cron(Box::new((cron, zone)));
+        // The 30th of February parses and never comes.
+        if ticks.after(0)?.is_none() {
+            let reason = format!("`{expression}` names a time that never comes");
+            return Err(Error::config("schedule.cron", reason));
+        }
+        Ok(ticks)
+    }
+
+    /// The first time after `unix_s`; `None` when there is none.
+    ///
+    /// # Errors
+    /// [`Error::Config`] when the calendar cannot tell.
+    pub(super) fn after(&self, unix_s: i64) -> Result<Option<i64>, Error> {
+        match self {
+            Self::Every(seconds) => Ok(unix_s
+                .div_euclid(*seconds)
+                .checked_add(1)
+                .and_then(|n| n.checked_mul(*seconds))),
+            Self::Cron(cron) => {
+                let (cron, zone) = &**cron;
+                let Ok(from) = Timestamp::from_second(unix_s) else {
+                    return Ok(None);
+                };
+                told(cron.find_next_occurrence(&from.to_zoned(zone.clone()), false))
+            }
+        }
+    }
+
+    /// The last time that is not after `unix_s`.
+    ///
+    /// # Errors
+    /// As [`Self::after`].
+    pub(super) fn until(&self, unix_s: i64) -> Result<Option<i64>, Error> {
+        match self {
+            Self::Every(seconds) => Ok(Some(unix_s.div_euclid(*seconds) * seconds)),
+            Self::Cron(cron) => {
+                let (cron, zone) = &**cron;
+                let Ok(from) = Timestamp::from_second(unix_s) else {
+                    return Ok(None);
+                };
+                told(cron.find_previous_occurrence(&from.to_zoned(zone.clone()), true))
+            }
+        }
+    }
+}
+
+fn told(found: Result<jiff::Zoned, CronError>) -> Result<Option<i64>, Error> {
+    match found {
+        Ok(time) => Ok(Some(time.timestamp().as_second())),
+        Err(CronError::TimeSearchLimitExceeded) => Ok(None),
+        Err(e) => Err(Error::config(
+            "schedule.cron",
+            format!("has no next time: {e}"),
+        )),
+    }
+}
+
+/// How much later than `tick` a run begins: the same in every program that serves the source, so that they agree on it.
+pub(super) fn jitter(source: &str, tick: i64, most_s: u64) -> Duration {
+    let hash = xxh3_64_with_seed(source.as_bytes(), tick.cast_unsigned());
+    let most_ms = u128::from(most_s) * 1_000;
+    let drawn = (u128::from(hash) * (most_ms + 1)) >> 64;
+    Duration::from_millis(u64::try_from(drawn).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cron(expression: &str, zone: &str) -> Result<Ticks, Error> {
+        Ticks::new(&SourceScheduleConfig {
+            cron: Some(expression.into()),
+            zone: zone.into(),
+            ..SourceScheduleConfig::default()
+        })
+    }
+
+    fn unix(text: &str) -> i64 {
+        text.parse::<Timestamp>().unwrap().as_second()
+    }
+
+    /// All times from one moment to another, as text in UTC.
+    fn between(ticks: &Ticks, from: &str, to: &str) -> Vec<String> {
+        let mut at = unix(from);
+        let mut all = Vec::new();
+        while let Some(next) = ticks.after(at).unwrap() {
+            if next > unix(to) {
+                break;
+            }
+            assert_eq!(ticks.until(next).unwrap(), Some(next), "backwards too");
+            assert_eq!(ticks.until(next - 1).unwrap(), ticks.until(at).unwrap());
+            all.push(Timestamp::from_second(next).unwrap().to_string());
+            at = next;
+        }
+        all
+    }
+
+    #[test]
+    fn fault_51_an_hour_left_out_or_repeated_by_summer_time_runs_once() {
+        let nightly = cron("30 2 * * *", "Europe/Berlin").unwrap();
+        assert_eq!(
+            between(&nightly, "2026-03-28T00:00:00Z", "2026-03-30T12:00:00Z"),
+            [
+                "2026-03-28T01:30:00Z",
+                "2026-03-29T01:00:00Z",
+                "2026-03-30T00:30:00Z"
+            ],
+            "right after the gap"
+        );
+        assert_eq!(
+            between(&nightly, "2026-10-24T12:00:00Z", "2026-10-26T12:00:00Z"),
+            ["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"],
+            "the first of two half past two"
+        );
+        let hourly = cron("0 * * * *", "Europe/Berlin").unwrap();
+        assert_eq!(
+            between(&hourly, "2026-10-24T23:30:00Z", "2026-10-25T03:30:00Z").len(),
+            4,
+            "every hour that passes"
+        );
+    }
+
+    #[test]
+    fn times_of_other_zones_and_days_of_the_week() {
+        let rates = cron("30 6 * * mon-fri", "Asia/Kolkata").unwrap();
+        assert_eq!(
+            between(&rates, "2026-11-20T12:00:00Z", "2026-11-24T12:00:00Z"),
+            ["2026-11-23T01:00:00Z", "2026-11-24T01:00:00Z"]
+        );
+    }
+
+    #[test]
+    fn intervals_do_not_move_with_the_start() {
+        let ticks = Ticks::Every(900);
+        for (at, next, last) in [(0, 900, 0), (1, 900, 0), (900, 1800, 900), (-1, 0, -900)] {
+            assert_eq!(ticks.after(at).unwrap(), Some(next));
+            assert_eq!(ticks.until(at).unwrap(), Some(last));
+        }
+        assert_eq!(ticks.after(i64::MAX).unwrap(), None);
+    }
+
+    #[test]
+    fn what_names_no_time_is_refused_with_its_key() {
+        let wrong = |config: SourceScheduleConfig, key: &str, part: &str| {
+            let error = Ticks::new(&config).unwrap_err();
+            let Error::Config { key: found, reason } = &error else {
+                panic!("{error}");
+            };
+            assert!(found == key && reason.contains(part), "{error}");
+        };
+        let none = SourceScheduleConfig::default();
+        wrong(none.clone(), "schedule", "says no time");
+        let every = |seconds| SourceScheduleConfig {
+            every_s: Some(seconds),
+            ..none.clone()
+        };
+        wrong(every(0), "schedule.every_s", "1 to 31536000");
+        wrong(every(u64::MAX), "schedule.every_s", "1 to 31536000");
+        let both = SourceScheduleConfig {
+            cron: Some("@daily".into()),
+            ..every(5)
+        };
+        wrong(both, "schedule", "leave one out");
+        let jitter = SourceScheduleConfig {
+            jitter_s: 86_401,
+            ..every(5)
+        };
+        wrong(jitter, "schedule.jitter_s", "0 to 86400");
+        for (expression, zone, key, part) in [
+            ("61 * * * *", "UTC", "schedule.cron", "no cron expression"),
+            ("often", "UTC", "schedule.cron", "no cron expression"),
+            ("0 0 30 2 *", "UTC", "schedule.cron", "never comes"),
+            ("@daily", "Berlin", "schedule.zone", "IANA"),
+        ] {
+            let config = SourceScheduleConfig {
+                cron: Some(expression.into()),
+                zone: zone.into(),
+                ..none.clone()
+            };
+            wrong(config, key, part);
+        }
+    }
+
+    #[test]
+    fn jitter_is_drawn_for_each_time_within_its_bound() {
+        assert_eq!(jitter("s", 1, 0), Duration::ZERO);
+        let drawn: Vec<u128> = (0..200)
+            .map(|tick| jitter("s", tick, 60).as_millis())
+            .collect();
+        assert!(drawn.iter().all(|ms| *ms <= 60_000));
+        assert!(drawn.iter().any(|ms| *ms < 10_000) && drawn.iter().any(|ms| *ms > 50_000));
+        assert_eq!(jitter("s", 7, 60), jitter("s", 7, 60));
+        assert_ne!(jitter("s", 7, 60), jitter("t", 7, 60));
+    }
+}
