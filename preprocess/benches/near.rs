@@ -1,7 +1,7 @@
 //! Measures near-duplicates: sketches per second, and documents to clusters end to end, on one thread and on several.
 //!
-//! `cargo bench -p feedline-preprocess --bench near [-- DOCUMENTS THREADS [DOCS.jsonl TRUTH.json]]`, by default 100,000
-//! documents on two threads. `DOCS.jsonl` has one `{"id", "text"}` a line, `TRUTH.json` the planted pairs as
+//! `cargo bench -p feedline-preprocess --bench near [-- DOCUMENTS THREADS [DOCS.jsonl TRUTH.json [HASHES]]]`, by default
+//! 100,000 documents on two threads, and signatures of the default's hashes. `DOCS.jsonl` has one `{"id", "text"}` a line, `TRUTH.json` the planted pairs as
 //! `[source, copy, edit rate, similarity]`, as the generator of the comparison with other tools writes them. Without them
 //! documents are generated: about 500 words each from a vocabulary of Zipf's law, a tenth of them copies in which 0, 1,
 //! 2, 5, 10 or 20 of 100 words are others.
@@ -56,6 +56,8 @@ fn main() {
         (Some(texts), Some(truth)) => read(texts, truth),
         _ => generated(documents),
     };
+    let mut config = NearDupConfig::default();
+    config.hashes = number(4).map_or(config.hashes, |hashes| hashes as u32);
     let bytes: usize = collection.texts.iter().map(String::len).sum();
     let megabytes = bytes as f64 / 1e6;
     println!(
@@ -71,8 +73,8 @@ fn main() {
             let each = rate / threads as f64;
             println!("{what}, {threads} threads: {rate:8.1} MB/s, {each:8.1} MB/s a thread");
         };
-        report("sketches", sketch(&collection.texts, threads));
-        let (took, clusters) = cluster(&collection.texts, threads);
+        report("sketches", sketch(&config, &collection.texts, threads));
+        let (took, clusters) = cluster(&config, &collection.texts, threads);
         report("end to end", took);
         println!(
             "{:.0} documents/s, {} clusters, {} pairs verified, {} hubs",
@@ -86,8 +88,8 @@ fn main() {
 }
 
 /// Sketches all texts and keeps none.
-fn sketch(texts: &[String], threads: usize) -> Duration {
-    let signer = Signer::new(&NearDupConfig::default());
+fn sketch(config: &NearDupConfig, texts: &[String], threads: usize) -> Duration {
+    let signer = Signer::new(config);
     let started = now();
     thread::scope(|scope| {
         for part in texts.chunks(texts.len().div_ceil(threads)) {
@@ -103,12 +105,11 @@ fn sketch(texts: &[String], threads: usize) -> Duration {
 }
 
 /// Texts to clusters.
-fn cluster(texts: &[String], threads: usize) -> (Duration, Clusters) {
-    let config = NearDupConfig::default();
-    let signer = Signer::new(&config);
+fn cluster(config: &NearDupConfig, texts: &[String], threads: usize) -> (Duration, Clusters) {
+    let signer = Signer::new(config);
     let folder = tempfile::tempdir().unwrap();
     let started = now();
-    let index = Mutex::new(Index::new(&config, &folder.path().join("near")).unwrap());
+    let index = Mutex::new(Index::new(config, &folder.path().join("near")).unwrap());
     let each = texts.len().div_ceil(threads);
     thread::scope(|scope| {
         for (part, texts) in texts.chunks(each).enumerate() {

@@ -125,6 +125,11 @@ fn check_numbers(near: &NearDupConfig) -> Result<(), Error> {
             format!("`{threshold}` is out of range, use 0.2 to 1"),
         ),
         (
+            !(16..=1_024).contains(&near.hashes),
+            "hashes",
+            format!("{} is out of range, use 16 to 1,024", near.hashes),
+        ),
+        (
             !lengths.contains(&near.ngram),
             "ngram",
             format!("`{}` is out of range, use 1 to 100 words", near.ngram),

@@ -9,9 +9,6 @@ use macerator::{AutoArch, Simd, WithSimd};
 
 use super::shingles::{Shingler, mixed};
 
-/// Rows of all bands together, at most.
-const ROWS: usize = 112;
-
 /// Most rows of a band: more than 8 find less at every similarity.
 const LONGEST_BAND: usize = 8;
 
@@ -27,25 +24,25 @@ const LANES: usize = 16;
 /// How many bands of how many rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scheme {
-    /// Bands, 14 at a threshold of 0.8.
+    /// Bands, 14 at a threshold of 0.8 and 112 hashes.
     pub bands: usize,
-    /// Rows of a band, 8 at a threshold of 0.8.
+    /// Rows of a band, 8 at a threshold of 0.8 and 112 hashes.
     pub rows: usize,
 }
 
 impl Scheme {
-    /// The longest bands, so the fewest candidates, that still find 92 of 100 pairs whose similarity is `threshold`.
+    /// The longest bands of `hashes` rows in all, so the fewest candidates, that still find 92 of 100 pairs whose
+    /// similarity is `threshold`.
     #[must_use]
-    pub fn for_threshold(threshold: f64) -> Self {
-        let schemes = (1..=LONGEST_BAND).rev().map(|rows| Self {
-            bands: ROWS / rows,
+    pub fn new(threshold: f64, hashes: usize) -> Self {
+        let mut schemes = (1..=LONGEST_BAND).rev().map(|rows| Self {
+            bands: hashes / rows,
             rows,
         });
-        let mut schemes = schemes;
         schemes
             .find(|scheme| scheme.probability(threshold) >= RECALL)
             .unwrap_or(Self {
-                bands: ROWS,
+                bands: hashes,
                 rows: 1,
             })
     }
@@ -88,7 +85,7 @@ impl Signer {
     /// A signer for these settings.
     #[must_use]
     pub fn new(config: &NearDupConfig) -> Self {
-        let scheme = Scheme::for_threshold(config.threshold);
+        let scheme = Scheme::new(config.threshold, config.hashes as usize);
         let draw = |i: usize| {
             let drawn = mixed(BASE_OF_DRAWS.wrapping_mul(i as u64 + 1).wrapping_add(SEED));
             upper(drawn)
@@ -205,7 +202,7 @@ mod tests {
     #[test]
     fn bands_keep_the_recall_whatever_the_threshold() {
         let scheme = |threshold| {
-            let scheme = Scheme::for_threshold(threshold);
+            let scheme = Scheme::new(threshold, 112);
             (scheme.bands, scheme.rows)
         };
         assert_eq!(scheme(0.8), (14, 8));
@@ -215,7 +212,7 @@ mod tests {
         assert_eq!(scheme(0.5), (37, 3));
         for percent in 20..=100 {
             let threshold = f64::from(percent) / 100.0;
-            let scheme = Scheme::for_threshold(threshold);
+            let scheme = Scheme::new(threshold, 112);
             assert!(
                 scheme.probability(threshold) >= 0.92,
                 "{threshold} {scheme:?}"
@@ -225,7 +222,13 @@ mod tests {
                 "{threshold} {scheme:?}"
             );
         }
-        assert!(Scheme::for_threshold(0.8).probability(0.85) >= 0.98);
+        assert!(Scheme::new(0.8, 112).probability(0.85) >= 0.98);
+        assert!(Scheme::new(0.8, 256).probability(0.8) >= 0.997);
+        assert_eq!(
+            Scheme::new(0.8, 16),
+            Scheme { bands: 5, rows: 3 },
+            "fewer hashes make shorter bands"
+        );
     }
 
     #[test]
