@@ -19,6 +19,7 @@ use feedline_schemas::{
     },
     manifest::{Layout, TargetKind, TokenType},
     transform::FittedTarget,
+    units::ByteSize,
 };
 use feedline_storage::Store;
 
@@ -107,10 +108,11 @@ impl Case {
                 ..ScheduleConfig::default()
             },
             patience: 0,
-            // A shuffle over 32 blocks, so that memory is that of training.
+            // A shuffle over 32 blocks, of which no more are kept than are needed soon, so that memory is that of training.
             loader: LoaderSettings {
                 domains: 8,
                 window_blocks: 4,
+                prefetch_bytes: ByteSize::mib(16),
                 ..LoaderSettings::default()
             },
             ..TrainConfig::default()
