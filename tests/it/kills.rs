@@ -1,14 +1,23 @@
 //! A process may die at any instant; the next one goes on, and the result is that of a process that never died.
 
-use std::{collections::BTreeSet, fs, path::Path, time::Duration};
+use std::{collections::BTreeSet, env, fs, path::Path, time::Duration};
 
 use serde_json::Value;
 
 use crate::support::{Random, count_files, files, kill_when, pipeline, run, start};
 
+/// By default; `FEEDLINE_INGEST_KILLS` says otherwise.
 const KILLS: u64 = 50;
 
-/// 2,000 pages of 10 records, misbehaving but quickly so.
+fn kills() -> u64 {
+    env::var("FEEDLINE_INGEST_KILLS").map_or(KILLS, |number| number.parse().unwrap())
+}
+
+/// 40 pages of 10 records for each kill, misbehaving but quickly so.
+fn source(kills: u64) -> String {
+    INGEST.replace("ROWS", &(400 * kills).to_string())
+}
+
 const INGEST: &str = r#"
 [pipeline]
 name = "kills"
@@ -17,7 +26,7 @@ root = "out"
 [[source]]
 name = "market"
 type = "rest"
-url = "demo://market?seed=11&rows=20000&page_size=10"
+url = "demo://market?seed=11&rows=ROWS&page_size=10"
 records = "data.items"
 pagination = { type = "cursor", cursor_param = "cursor", cursor_path = "paging.next_cursor" }
 batch = { rows = 100, dedup_window = 1000 }
@@ -25,25 +34,27 @@ retry = { base_ms = 1, cap_ms = 5 }
 "#;
 
 #[test]
-fn ingest_killed_at_fifty_points_lands_what_an_undisturbed_run_lands() {
+fn fault_03_ingest_killed_at_random_points_lands_what_an_undisturbed_run_lands() {
+    let wanted = kills();
+    let text = source(wanted);
     let undisturbed = tempfile::tempdir().unwrap();
     run(
         undisturbed.path(),
-        &["ingest", pipeline(undisturbed.path(), INGEST), "--json"],
+        &["ingest", pipeline(undisturbed.path(), &text), "--json"],
     )
     .expect(3);
     let expected = landing(&undisturbed.path().join("out/landing/market"));
     let batches: u64 = expected.entries.len().try_into().unwrap();
-    assert!(batches >= 200, "{batches}");
+    assert!(batches >= 4 * wanted, "{batches}");
 
     let killed = tempfile::tempdir().unwrap();
-    let file = pipeline(killed.path(), INGEST);
+    let file = pipeline(killed.path(), &text);
     let zone = killed.path().join("out/landing/market");
     let mut random = Random(1);
     let mut kills = 0;
-    while kills < KILLS {
+    while kills < wanted {
         // So many new commits, and then a moment longer: the points spread over the run and over the commit protocol.
-        let target = count_files(&zone.join("log")) + random.below(batches / KILLS + 1);
+        let target = count_files(&zone.join("log")) + random.below(batches / wanted + 1);
         let delay = Duration::from_micros(random.below(15_000));
         let child = start(killed.path(), &["ingest", file]);
         if !kill_when(child, delay, || count_files(&zone.join("log")) >= target) {
@@ -67,13 +78,13 @@ fn ingest_killed_at_fifty_points_lands_what_an_undisturbed_run_lands() {
 
 /// What a landing zone holds, without what names a process.
 #[derive(Debug, PartialEq)]
-struct Landing {
-    entries: Vec<Value>,
+pub(crate) struct Landing {
+    pub(crate) entries: Vec<Value>,
     /// Every file that an entry names, with its bytes.
     files: Vec<(String, Vec<u8>)>,
 }
 
-fn landing(zone: &Path) -> Landing {
+pub(crate) fn landing(zone: &Path) -> Landing {
     let (mut entries, mut named) = (Vec::new(), BTreeSet::new());
     for (path, bytes) in files(zone) {
         if !path.starts_with("log/") {
@@ -111,7 +122,10 @@ fn a_shard_build_killed_at_fifty_points_leaves_what_an_undisturbed_build_leaves(
     let folder = tempfile::tempdir().unwrap();
     let file = pipeline(
         folder.path(),
-        &format!("{}{BUILD}", INGEST.replace("page_size=10", "page_size=500")),
+        &format!(
+            "{}{BUILD}",
+            source(KILLS).replace("page_size=10", "page_size=500")
+        ),
     );
     run(folder.path(), &["ingest", file]).expect(3);
     let dataset = folder.path().join("out/dataset");
@@ -164,7 +178,7 @@ checkpoint = { every_steps = 20 }
 #[test]
 fn training_killed_at_random_points_ends_with_the_weights_of_an_undisturbed_run() {
     let folder = tempfile::tempdir().unwrap();
-    let data = INGEST
+    let data = source(KILLS)
         .replace("page_size=10", "page_size=500")
         .replace("rows=20000", "rows=6000");
     let file = pipeline(folder.path(), &format!("{data}{BUILD}{TRAIN}"));

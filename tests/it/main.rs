@@ -24,4 +24,5 @@ mod sigterm;
 mod support;
 mod tracking;
 mod tune;
+mod write_kills;
 mod wrong_input;

@@ -1,0 +1,258 @@
+//! What ingest asks of the disk, seen by strace: a kill at each call that changes a file, and what a power cut would leave.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use crate::{
+    kills::landing,
+    support::{feedline, finish, pipeline, run},
+};
+
+/// A few batches, with repeated records and rejects.
+const SMALL: &str = r#"
+[pipeline]
+name = "small"
+root = "out"
+
+[[source]]
+name = "market"
+type = "rest"
+url = "demo://market?seed=11&rows=450&page_size=50"
+records = "data.items"
+pagination = { type = "cursor", cursor_param = "cursor", cursor_path = "paging.next_cursor" }
+batch = { rows = 150, dedup_window = 1000 }
+retry = { base_ms = 1, cap_ms = 5 }
+"#;
+
+/// Calls that change files or make them durable. A file that is opened to be written to is empty until `write`.
+const CALLS: [&str; 7] = [
+    "mkdir",
+    "write",
+    "fsync",
+    "rename",
+    "linkat",
+    "unlink",
+    "ftruncate",
+];
+
+fn has_strace() -> bool {
+    let found = Command::new("strace")
+        .arg("-V")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    let has = found.is_ok_and(|status| status.success());
+    if !has {
+        eprintln!("skipped: strace is not installed");
+    }
+    has
+}
+
+/// An ingest under strace with these options; its exit code (-1 when it was killed) and the calls.
+fn traced(folder: &Path, options: &[&str]) -> (i32, String) {
+    let log = folder.join("calls");
+    let mut command = feedline(folder);
+    let program = command.get_program().to_owned();
+    let mut strace = Command::new("strace");
+    strace
+        .current_dir(folder)
+        .env("FEEDLINE_LOG", "error")
+        .stdin(Stdio::null());
+    strace
+        .args(["-f", "-y", "-qq", "-s", "0", "-o"])
+        .arg(&log)
+        .args(options);
+    strace
+        .arg(program)
+        .args(["ingest", pipeline(folder, SMALL)]);
+    command = strace;
+    let ended = finish(command.output().unwrap());
+    (ended.code, fs::read_to_string(log).unwrap())
+}
+
+fn trace_all() -> String {
+    format!("trace={}", CALLS.join(","))
+}
+
+#[test]
+fn a_kill_at_every_call_that_writes_loses_and_doubles_nothing() {
+    if !has_strace() {
+        return;
+    }
+    let undisturbed = tempfile::tempdir().unwrap();
+    let (code, calls) = traced(undisturbed.path(), &["-e", &trace_all()]);
+    assert_eq!(code, 3, "{calls}");
+    let expected = landing(&undisturbed.path().join("out/landing/market"));
+    assert_eq!(expected.entries.len(), 3);
+    let mut killed = 0;
+    for call in CALLS {
+        let made = calls
+            .lines()
+            .filter(|line| line.contains(&format!(" {call}(")))
+            .count();
+        for number in 1..=made {
+            let folder = tempfile::tempdir().unwrap();
+            let inject = format!("inject={call}:signal=KILL:when={number}");
+            let (code, _) = traced(
+                folder.path(),
+                &["-e", &format!("trace={call}"), "-e", &inject],
+            );
+            // The order of threads may make it one call less.
+            killed += usize::from(code != 3);
+            run(folder.path(), &["ingest", "pipeline.toml"]).expect(3);
+            let found = landing(&folder.path().join("out/landing/market"));
+            assert!(found == expected, "after a kill at {call} {number}");
+        }
+    }
+    eprintln!("{killed} kills at calls that write, the same rows and bytes each time");
+    assert!(killed > 30, "{killed}");
+}
+
+/// What is sure to be on the disk after a power cut.
+#[derive(Default)]
+struct Disk {
+    /// Files with bytes that were not synced.
+    dirty: BTreeSet<String>,
+    /// Names that their folders may not have: made, and the folder not synced since.
+    loose: BTreeSet<String>,
+    /// What an entry of the log names, by the entry's path.
+    named: BTreeMap<String, Vec<String>>,
+}
+
+impl Disk {
+    /// Follows one call; what a power cut right after it could break.
+    fn follow(&mut self, line: &str) -> Option<String> {
+        let call = line.split_once(' ')?.1.trim_start();
+        let (name, arguments) = call.split_once('(')?;
+        let quoted: Vec<&str> = arguments.split('"').skip(1).step_by(2).collect();
+        let of_fd = || {
+            let path = arguments.split_once('<')?.1.split_once('>')?.0;
+            path.contains("/out").then(|| path.to_owned())
+        };
+        match name {
+            "write" => {
+                self.dirty.insert(of_fd()?);
+            }
+            "fsync" if !line.contains("INJECTED") => {
+                let path = of_fd()?;
+                self.dirty.remove(&path);
+                let inside = format!("{path}/");
+                self.loose.retain(|name| {
+                    name.strip_prefix(&inside)
+                        .is_none_or(|rest| rest.contains('/'))
+                });
+            }
+            "mkdir" => {
+                self.loose.insert((*quoted.first()?).to_owned());
+            }
+            "rename" | "linkat" => {
+                // The empty text of `-s 0` never stands for a path: strace shows paths whole.
+                let [from, to] = quoted[..] else { return None };
+                let is_dirty = self.dirty.contains(from);
+                if is_dirty {
+                    self.dirty.insert(to.to_owned());
+                }
+                self.loose.insert(to.to_owned());
+                return self.lacks(to, is_dirty);
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// What an entry that has just got its name could lack after a power cut.
+    fn lacks(&self, entry: &str, is_dirty: bool) -> Option<String> {
+        let files = self.named.get(entry)?;
+        if is_dirty {
+            return Some(format!("{entry} itself is not synced"));
+        }
+        let above = |path: &str| -> Vec<String> {
+            Path::new(path)
+                .ancestors()
+                .map(|p| p.display().to_string())
+                .collect()
+        };
+        files.iter().find_map(|file| {
+            if self.dirty.contains(file) {
+                return Some(format!("{entry} names {file}, whose bytes are not synced"));
+            }
+            let loose = above(file)
+                .into_iter()
+                .find(|path| self.loose.contains(path))?;
+            Some(format!("{entry} names {file}, and {loose} may be gone"))
+        })
+    }
+}
+
+/// What a power cut at any moment of these calls could break, and entries that may be gone at the end.
+fn after_power_cut(folder: &Path, calls: &str) -> Vec<String> {
+    let zone = folder.join("out/landing/market");
+    let mut disk = Disk::default();
+    for entry in fs::read_dir(zone.join("log")).unwrap() {
+        let path = entry.unwrap().path();
+        let text: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        let files = ["files", "rejects"]
+            .iter()
+            .flat_map(|key| text[key].as_array().unwrap());
+        let files = files.map(|file| {
+            zone.join(file["path"].as_str().unwrap())
+                .display()
+                .to_string()
+        });
+        disk.named
+            .insert(path.display().to_string(), files.collect());
+    }
+    assert_eq!(disk.named.len(), 3);
+    let mut broken: Vec<String> = calls.lines().filter_map(|line| disk.follow(line)).collect();
+    broken.extend(
+        disk.named
+            .keys()
+            .filter(|entry| disk.loose.contains(*entry))
+            .map(|entry| format!("{entry} may be gone")),
+    );
+    broken
+}
+
+#[test]
+fn fault_08_no_entry_is_on_the_disk_before_what_it_names() {
+    if !has_strace() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (code, calls) = traced(folder.path(), &["-e", &trace_all()]);
+    assert_eq!(code, 3, "{calls}");
+    let broken = after_power_cut(folder.path(), &calls);
+    assert!(broken.is_empty(), "{broken:#?}");
+
+    // A program whose syncs do nothing is found out, and so is one without those of files, or of folders.
+    let lines = |keep: &dyn Fn(&str) -> bool| -> String {
+        let kept = calls
+            .lines()
+            .filter(|line| !line.contains("fsync(") || keep(line));
+        kept.map(|line| format!("{line}\n")).collect()
+    };
+    for (what, keep) in [
+        ("none", &(|_: &str| false) as &dyn Fn(&str) -> bool),
+        ("those of folders", &|line: &str| !line.contains(".tmp-")),
+        ("those of files", &|line: &str| line.contains(".tmp-")),
+    ] {
+        assert!(
+            !after_power_cut(folder.path(), &lines(keep)).is_empty(),
+            "only {what}"
+        );
+    }
+    let without = tempfile::tempdir().unwrap();
+    let (code, calls) = traced(
+        without.path(),
+        &["-e", &trace_all(), "-e", "inject=fsync:retval=0"],
+    );
+    assert_eq!(code, 3);
+    assert!(
+        !after_power_cut(without.path(), &calls).is_empty(),
+        "syncs that do nothing"
+    );
+}
