@@ -367,6 +367,7 @@ impl<'a> Work<'a> {
             progress: Arc::clone(&self.tools.progress),
             clock: Arc::clone(&self.tools.clock),
             secrets: Arc::clone(&self.tools.environment) as Arc<dyn feedline_ingest::Secrets>,
+            hosts: Arc::default(),
             run_id: self.run_id(),
             cancel: self.tools.stop.watch.clone(),
             store_options: self.tools.environment.store_options(),

@@ -8,6 +8,8 @@
 //!
 //! Frontier file of a `html` source: `_feedline_seq`, `_feedline_row`, then the columns of [`crate::frontier`].
 //!
+//! Validators file of a `html` source: `_feedline_seq`, `_feedline_row`, then the columns of [`crate::validators`].
+//!
 //! Files are a pure function of the batch, the schema and the dedup window before it: same batch, same bytes, same name.
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -41,6 +43,7 @@ use crate::{
     flatten::flatten,
     frontier::{self, Discovery},
     source::{Page, Record},
+    validators::{self, Validator},
     value::{Value, shorten},
 };
 
@@ -58,6 +61,7 @@ pub(crate) struct Batch {
     bytes: u64,
     skipped: BTreeMap<String, u64>,
     frontier: Vec<Discovery>,
+    validators: Vec<(Hash128, Validator)>,
 }
 
 impl Batch {
@@ -76,6 +80,7 @@ impl Batch {
                 .map(|d| d.url.len() as u64)
                 .sum::<u64>();
             self.frontier.extend(crawled.found);
+            self.validators.extend(crawled.validators);
         } else {
             self.pages += 1;
         }
@@ -94,6 +99,11 @@ impl Batch {
     /// Whether it is time to commit.
     pub(crate) fn is_full(&self, config: &BatchConfig) -> bool {
         self.len() >= config.rows || self.pages >= config.pages || self.bytes >= MOST_BYTES
+    }
+
+    /// Whether any page gave no record for a reason: that is worth an entry of the log.
+    pub(crate) fn has_skipped(&self) -> bool {
+        !self.skipped.is_empty()
     }
 
     /// Number of records.
@@ -188,6 +198,7 @@ impl Batch {
             pages: self.pages,
             skipped: self.skipped,
             frontier: self.frontier,
+            validators: self.validators,
         })
     }
 }
@@ -203,6 +214,7 @@ pub(crate) struct Decided {
     pages: u64,
     skipped: BTreeMap<String, u64>,
     frontier: Vec<Discovery>,
+    validators: Vec<(Hash128, Validator)>,
 }
 
 /// A record that lands.
@@ -370,6 +382,16 @@ impl Decided {
             rows.into_iter(),
             frontier::columns(&self.frontier),
         )
+    }
+
+    /// The validators file, if a page came with any.
+    ///
+    /// # Errors
+    /// [`Error::Encode`].
+    pub(crate) fn validators_file(&self, sequence: Sequence) -> Result<Option<Encoded>, Error> {
+        let rows = (0..).take(self.validators.len()).collect::<Vec<u32>>();
+        let columns = validators::columns(&self.validators);
+        encode("validators", sequence, rows.into_iter(), columns)
     }
 
     /// The source's columns, from rows to columns. Cells are in the order of columns, so one cursor for each row is all

@@ -78,6 +78,7 @@ pub(crate) struct Commit {
     pub(crate) files: Vec<DataFile>,
     pub(crate) rejects: Vec<DataFile>,
     pub(crate) frontier: Vec<DataFile>,
+    pub(crate) validators: Vec<DataFile>,
     pub(crate) counts: BatchCounts,
     pub(crate) state: SourceState,
 }
@@ -162,6 +163,7 @@ impl CommitLog {
             files: commit.files,
             rejects: commit.rejects,
             frontier: commit.frontier,
+            validators: commit.validators,
             counts: commit.counts,
             state: commit.state,
         };

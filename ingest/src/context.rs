@@ -6,6 +6,8 @@ use feedline_schemas::{config::SecretRef, progress::Progress};
 use feedline_storage::{Store, StoreOptions, clock::Clock};
 use tokio::sync::watch;
 
+use crate::hosts::Hosts;
+
 /// Components of an ingest run. Settings are in the pipeline's configuration.
 #[derive(Clone, Debug)]
 pub struct Context {
@@ -19,6 +21,8 @@ pub struct Context {
     pub clock: Arc<dyn Clock>,
     /// Resolver of secrets.
     pub secrets: Arc<dyn Secrets>,
+    /// What is known about the hosts that are asked; runs that share it share their budgets.
+    pub hosts: Arc<Hosts>,
     /// Unique id of this process run, recorded in each commit.
     pub run_id: String,
     /// Becomes true when the run should stop. It is looked at between pages and in every wait; what

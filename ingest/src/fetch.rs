@@ -5,8 +5,6 @@
 //! for no file of a landed row again. A row whose file cannot be had is a bad record; a server that asks to wait for long
 //! defers the run at that row.
 
-mod hosts;
-
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
@@ -21,13 +19,12 @@ use feedline_schemas::{
 use tokio::task::JoinSet;
 use url::Url;
 
-use self::hosts::Hosts;
 use crate::{
     context::Context,
     error::Error,
     files,
     http::Http,
-    retry::{Again, Failure, Retry},
+    retry::Retry,
     source::{Page, Record, Requests, Source},
     value::Value,
 };
@@ -63,11 +60,13 @@ pub(crate) fn open(
     }
     let mut one = config.clone();
     one.batch.rows = 1;
+    one.limits.concurrency.get_or_insert(fetch.concurrency);
+    let http = Http::for_pictures(fetch.private, &config.retry, context);
+    let http = http.with_manners(&one, fetch.concurrency as usize);
     Ok(Box::new(Fetching {
         table: files::open(&one, context)?,
         fetch: fetch.clone(),
-        http: Arc::new(Http::for_pictures(fetch.private, &config.retry, context)?),
-        hosts: Arc::default(),
+        http: Arc::new(http),
         retry: Retry::new(config.name.as_str(), &config.retry, context)?,
         ahead: Ahead::default(),
         retries: 0,
@@ -79,7 +78,6 @@ struct Fetching {
     table: Box<dyn Source>,
     fetch: FetchConfig,
     http: Arc<Http>,
-    hosts: Arc<Hosts>,
     retry: Retry,
     ahead: Ahead,
     /// Of files that are done.
@@ -233,10 +231,10 @@ impl Fetching {
         };
         self.ahead.count += 1;
         let number = self.ahead.count;
-        let (http, hosts) = (Arc::clone(&self.http), Arc::clone(&self.hosts));
+        let http = Arc::clone(&self.http);
         let mut retry = self.retry.beside(number);
         self.ahead.asked.spawn(async move {
-            let file = retry.run(|| one_try(&http, &hosts, &url)).await;
+            let file = retry.run(|| http.get(&url)).await;
             let retries = retry.retries();
             (number, Got { file, retries })
         });
@@ -325,21 +323,6 @@ impl Fetching {
         entries.push((into.clone(), Value::Bytes(file.into())));
         Ok(Record::Value(Value::Object(entries)))
     }
-}
-
-/// One try, after the wait that another answer of the same host asked for.
-async fn one_try(http: &Http, hosts: &Hosts, url: &Url) -> Result<Bytes, Failure> {
-    let host = url.host_str().unwrap_or_default();
-    hosts.wait(host).await;
-    let result = http.get(url).await;
-    if let Err(Failure {
-        again: Again::After(asked),
-        ..
-    }) = &result
-    {
-        hosts.hold(host, *asked);
-    }
-    result
 }
 
 #[cfg(test)]

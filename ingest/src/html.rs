@@ -51,6 +51,7 @@ use crate::{
     error::Error,
     http::redacted,
     source::{Crawled, Page, Record, Requests, Source},
+    validators::{self, Validator, Validators},
 };
 
 /// Most URLs of a page of this source.
@@ -94,6 +95,7 @@ pub(crate) fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn S
         failures: HashMap::new(),
         landed: 0,
         failure: None,
+        is_anew: false,
     }))
 }
 
@@ -151,6 +153,8 @@ struct Crawl {
     landed: u64,
     /// The latest one.
     failure: Option<String>,
+    /// Whether a complete crawl is gone through again.
+    is_anew: bool,
 }
 
 #[async_trait]
@@ -159,6 +163,8 @@ impl Source for Crawl {
         let next = match at {
             Position::Start => 0,
             Position::Page { page, cursor: None } => *page,
+            // Once more, from the first URL on.
+            Position::Done { .. } if std::mem::take(&mut self.is_anew) => 0,
             Position::Done { .. } => {
                 return Ok(Page {
                     records: Vec::new(),
@@ -187,12 +193,21 @@ impl Source for Crawl {
         let asked = match &last.state.position {
             Position::Start => 0,
             Position::Page { page, cursor: None } => *page,
+            Position::Done { .. } if !self.config.crawl.again.is_never() => {
+                self.is_anew = true;
+                0
+            }
             // Nothing is left to be asked for.
             Position::Done { .. } => return Ok(()),
             Position::Page { .. } | Position::File { .. } => return Err(other_type()),
         };
         let totals = &last.state.totals;
         self.landed = totals.rows + totals.duplicates;
+        if !self.config.crawl.again.is_never() {
+            self.site
+                .remember(Validators::restore(landing, entries).await?);
+        }
+        // A crawl that is gone through again asks for all that it ever found, and for what it finds now.
         self.walk.frontier.restore(landing, entries, asked).await
     }
 
@@ -252,7 +267,8 @@ impl Crawl {
             .zip(urls)
             .map(|(number, found)| visitor.visit(number, found));
         // All of a chunk's answers are held until the last of them is there: they are bounded by its number of URLs.
-        let mut visits = stream::iter(visits).buffered(self.config.crawl.concurrency);
+        // Those that wait for their host ask for nothing meanwhile, so that they keep no other host from being asked.
+        let mut visits = stream::iter(visits).buffered(most.max(1));
         let mut done = Vec::new();
         let mut stopped = None;
         while let Some(visit) = visits.next().await {
@@ -303,7 +319,8 @@ impl Crawl {
             self.failures.remove(&host);
         }
         match visit {
-            Visit::Page(contents) => {
+            Visit::Page(contents, validator) => {
+                self.note(&at.url, validator, crawled);
                 self.walk.links(&at, &contents.links, crawled);
                 if !matches!(contents.skipped, Some("links_only" | "noindex")) {
                     self.alarm(&at.url, &contents.records);
@@ -318,7 +335,8 @@ impl Crawl {
                     skip(crawled, reason);
                 }
             }
-            Visit::Sitemap(sitemap) => {
+            Visit::Sitemap(sitemap, validator) => {
+                self.note(&at.url, validator, crawled);
                 skip(crawled, "sitemap");
                 self.walk.sitemap(&at, &sitemap, crawled);
             }
@@ -345,6 +363,13 @@ impl Crawl {
             }
         }
         Ok(())
+    }
+
+    /// Keeps by what a page can be told to be unchanged, if it is to be asked for again.
+    fn note(&self, url: &str, validator: Option<Validator>, crawled: &mut Crawled) {
+        let validator = validator.filter(|_| !self.config.crawl.again.is_never());
+        let noted = validator.map(|validator| (validators::page(url), validator));
+        crawled.validators.extend(noted);
     }
 
     /// Says so when a selector no longer matches. Articles lack this and that, rows of a page do not.

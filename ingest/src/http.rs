@@ -4,8 +4,11 @@
 //! URL (with its query) in `Referer`. It decompresses itself, since the library knows no limit. It never repeats
 //! anything: see [`crate::retry`].
 
+#[cfg(test)]
+mod faults;
 mod gzip;
 mod headers;
+mod pace;
 mod page;
 mod public;
 mod redact;
@@ -23,7 +26,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use feedline_schemas::config::{RetryConfig, TextOrSecret};
+use feedline_schemas::config::{ResetUnit, RetryConfig, SourceConfig, TextOrSecret};
 use feedline_storage::clock::Clock;
 use reqwest::{
     Client, ClientBuilder, Response, StatusCode,
@@ -31,15 +34,22 @@ use reqwest::{
         ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, DATE, HeaderMap, HeaderValue, RETRY_AFTER,
     },
 };
+use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
 use url::{Host, Origin, Url};
+use xxhash_rust::xxh3::xxh3_64;
 
 use self::gzip::gunzip;
 pub(crate) use self::page::{Answer, Wanted, unzipped};
-use self::redact::Secretive;
 pub(crate) use self::redact::redacted;
+use self::{
+    pace::Pace,
+    public::{Guard, Lookup, Verdict},
+    redact::Secretive,
+};
 use crate::{
     context::Context,
     error::Error,
+    hosts::{Hosts, Pacing, Quota, Refused, Turn, quota},
     retry::{Again, Failure, retry_after},
 };
 
@@ -56,24 +66,47 @@ const MAX_REDIRECTS: usize = 5;
 const EXCERPT_BYTES: usize = 2_048;
 
 /// A client for one source.
-#[derive(Debug)]
 pub(crate) struct Http {
-    client: Client,
+    /// For hosts of the configuration.
+    configured: OnceCell<Client>,
+    /// For hosts that data lead to: its names have addresses of the internet only.
+    guarded: OnceCell<Client>,
+    guard: Guard,
+    lookup: Lookup,
+    /// Whether a proxy from the environment would be wrong for the hosts of the configuration.
+    no_proxy: bool,
     /// Sent to `origin` only.
     headers: HeaderMap,
     origin: Origin,
+    /// Hash of what is secret in `headers`.
+    credential: u128,
     /// Kind of body asked for.
     accept: &'static str,
-    /// Whether hosts that are not of the internet are refused.
-    public_only: bool,
     limits: RetryConfig,
+    hosts: Arc<Hosts>,
+    pacing: Pacing,
+    reset_unit: ResetUnit,
+    /// Requests of this client at a time, over all hosts.
+    slots: Semaphore,
+    seed: u64,
     clock: Arc<dyn Clock>,
     secretive: Secretive,
     requests: AtomicU64,
 }
 
+impl std::fmt::Debug for Http {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Http");
+        shown
+            .field("origin", &self.origin)
+            .field("guard", &self.guard);
+        shown.finish_non_exhaustive()
+    }
+}
+
 impl Http {
-    /// A client that sends `headers` to the origin of `base`.
+    /// A client that sends `headers` to the origin of `base`, whose host may be asked whatever its address is. Other hosts are
+    /// asked only if they are of the internet, at every hop: data must not reach into the network of this machine.
     ///
     /// # Errors
     /// [`Error::Config`] for a header that cannot be sent or a secret that cannot be found.
@@ -85,51 +118,64 @@ impl Http {
     ) -> Result<Self, Error> {
         let mut secretive = Secretive::default();
         secretive.add_url(base);
-        let headers = headers::resolve(headers, context, &mut secretive)?;
-        let mut client = client(limits);
-        if is_loopback(base) {
-            client = client.no_proxy();
-        }
+        let resolved = headers::resolve(headers, context, &mut secretive)?;
+        let mut guard = Guard::default();
+        guard.configure(base);
         Ok(Self {
-            client: built(client)?,
-            headers,
+            credential: headers::credential(headers, &resolved),
+            headers: resolved,
             origin: base.origin(),
-            accept: "application/json",
-            public_only: false,
-            limits: limits.clone(),
-            clock: Arc::clone(&context.clock),
             secretive,
-            requests: AtomicU64::new(0),
+            no_proxy: is_loopback(base),
+            ..Self::plain(guard, "application/json", limits, context)
         })
     }
 
     /// A client for pictures at URLs that data name, which no header is sent to. Unless `private`, only hosts of the
-    /// internet are asked, at every hop: data must not reach into the network of this machine.
-    ///
-    /// # Errors
-    /// [`Error::Config`] for a client that cannot be set up.
-    pub(crate) fn for_pictures(
-        private: bool,
-        limits: &RetryConfig,
-        context: &Context,
-    ) -> Result<Self, Error> {
-        let mut client = client(limits);
-        if private {
-            client = client.no_proxy();
-        } else {
-            client = client.dns_resolver(Arc::new(public::Resolver));
+    /// internet are asked.
+    pub(crate) fn for_pictures(private: bool, limits: &RetryConfig, context: &Context) -> Self {
+        Self {
+            no_proxy: private,
+            ..Self::plain(Guard::new(private), "image/*, */*;q=0.1", limits, context)
         }
-        Ok(Self {
-            client: built(client)?,
+    }
+
+    fn plain(guard: Guard, accept: &'static str, limits: &RetryConfig, context: &Context) -> Self {
+        let seed = xxh3_64(context.run_id.as_bytes());
+        Self {
+            configured: OnceCell::new(),
+            guarded: OnceCell::new(),
+            guard,
+            lookup: public::system(),
+            no_proxy: false,
             headers: HeaderMap::new(),
             origin: Origin::new_opaque(),
-            accept: "image/*, */*;q=0.1",
-            public_only: !private,
+            credential: 0,
+            accept,
             limits: limits.clone(),
+            hosts: Arc::clone(&context.hosts),
+            pacing: Pacing::new(&Default::default(), limits, seed),
+            reset_unit: ResetUnit::default(),
+            slots: Semaphore::new(Semaphore::MAX_PERMITS),
+            seed,
             clock: Arc::clone(&context.clock),
             secretive: Secretive::default(),
             requests: AtomicU64::new(0),
-        })
+        }
+    }
+
+    /// With the manners that `config` asks for, and at most `concurrency` requests at a time.
+    pub(crate) fn with_manners(mut self, config: &SourceConfig, concurrency: usize) -> Self {
+        self.pacing = Pacing::new(&config.limits, &self.limits, self.seed);
+        self.reset_unit = config.limits.reset_unit;
+        self.guard.let_in(&config.private_hosts);
+        self.slots = Semaphore::new(concurrency);
+        self
+    }
+
+    /// Lets `host`, which the configuration names, be asked whatever its address is.
+    pub(crate) fn configure_host(&mut self, host: &str) {
+        self.guard.configure_host(host);
     }
 
     /// Requests sent so far, each hop of a redirect counted.
@@ -139,24 +185,22 @@ impl Http {
 
     /// Fetches the whole body of `url`, decompressed; one try.
     pub(crate) async fn get(&self, url: &Url) -> Result<Bytes, Failure> {
-        let total = Duration::from_millis(self.limits.total_timeout_ms);
-        let body = tokio::time::timeout(total, self.follow(url)).await;
-        body.unwrap_or_else(|_| {
-            let limit = self.limits.total_timeout_ms;
-            Err(transient(
-                url,
-                format!("it took longer than `retry.total_timeout_ms` = {limit}"),
-            ))
-        })
-    }
-
-    async fn follow(&self, url: &Url) -> Result<Bytes, Failure> {
         let mut at = url.clone();
         for _ in 0..=MAX_REDIRECTS {
-            let response = self.send(&at).await?;
-            match redirect::target(&at, response.status(), response.headers())? {
-                Some(next) => at = next,
-                None => return self.read(&at, response).await,
+            let (_slot, mut turn) = self.turn(&at).await?;
+            let hop = self.in_time(&at, async {
+                let headers =
+                    HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(self.accept))]);
+                let response = self.send(&at, headers, &mut turn).await?;
+                match redirect::target(&at, response.status(), response.headers())? {
+                    Some(next) => Ok(Hop::On(next)),
+                    None => self.read(&at, response).await.map(Hop::Body),
+                }
+            });
+            let hop = hop.await;
+            match turn.settle(hop)? {
+                Hop::Body(body) => return Ok(body),
+                Hop::On(next) => at = next,
             }
         }
         let what = format!(
@@ -170,23 +214,110 @@ impl Http {
         ))
     }
 
-    async fn send(&self, url: &Url) -> Result<Response, Failure> {
-        if self.public_only && !public::may_be_asked(url) {
-            return Err(terminal(url, public::REFUSED, PUBLIC_ADVICE));
-        }
-        let accept = (ACCEPT, HeaderValue::from_static(self.accept));
-        self.request(url, HeaderMap::from_iter([accept])).await
+    /// `work` on `url`, if it does not take too long.
+    async fn in_time<T>(
+        &self,
+        url: &Url,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let limit = self.limits.total_timeout_ms;
+        let done = tokio::time::timeout(Duration::from_millis(limit), work).await;
+        done.unwrap_or_else(|_| {
+            let what = format!("it took longer than `retry.total_timeout_ms` = {limit}");
+            Err(transient(url, what))
+        })
     }
 
-    /// One request with `headers` and, where it goes to their origin, those that the configuration names.
-    async fn request(&self, url: &Url, mut headers: HeaderMap) -> Result<Response, Failure> {
+    /// Waits until the host of `url` may be asked.
+    async fn turn(&self, url: &Url) -> Result<(SemaphorePermit<'_>, Turn), Failure> {
+        if self.guard.judge(url) == Verdict::Refuse {
+            return Err(terminal(url, public::REFUSED, PUBLIC_ADVICE));
+        }
+        let is_home = url.origin() == self.origin;
+        let credential = if is_home { self.credential } else { 0 };
+        let host = self.hosts.of(&url.origin(), credential);
+        loop {
+            let turn = host.turn(&self.pacing).await;
+            let turn = turn.map_err(|refused| self.not_now(url, &refused))?;
+            let slot = self.slots.acquire().await;
+            let slot = slot.expect("the semaphore is never closed");
+            // The host may have asked for time while this waited for the others.
+            if !turn.is_over() {
+                return Ok((slot, turn));
+            }
+        }
+    }
+
+    fn not_now(&self, url: &Url, refused: &Refused) -> Failure {
+        let (what, again) = match refused {
+            Refused::Wait(left) => (
+                "an earlier answer of its host asked for a wait that is not over".to_owned(),
+                Again::After(*left),
+            ),
+            Refused::Down(failures, left) => (
+                format!(
+                    "its host failed {failures} times in a row (`retry.circuit_failures` = {}) and is asked again in {} s at the earliest",
+                    self.limits.circuit_failures,
+                    left.as_secs()
+                ),
+                Again::Backoff,
+            ),
+        };
+        Failure {
+            again,
+            ..transient(url, what)
+        }
+    }
+
+    /// Sends a request with `headers`, and those of the configuration where they belong; `turn` hears what its answer says of
+    /// the host.
+    async fn send(
+        &self,
+        url: &Url,
+        mut headers: HeaderMap,
+        turn: &mut Turn,
+    ) -> Result<Response, Failure> {
+        let client = self.client(url).await?;
         if url.origin() == self.origin {
             headers.extend(self.headers.clone());
         }
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
         self.requests.fetch_add(1, Ordering::Relaxed);
-        let response = self.client.get(url.clone()).headers(headers).send().await;
-        response.map_err(|e| self.broken(url, e))
+        let response = client.get(url.clone()).headers(headers).send().await;
+        let response = response.map_err(|e| self.broken(url, e))?;
+        turn.answered(response.status(), self.quota(response.headers()));
+        Ok(response)
+    }
+
+    fn quota(&self, headers: &HeaderMap) -> Option<Quota> {
+        quota(headers, self.reset_unit, self.clock.unix())
+    }
+
+    /// The client for `url`.
+    async fn client(&self, url: &Url) -> Result<&Client, Failure> {
+        let client = match self.guard.judge(url) {
+            Verdict::Configured => {
+                let setup = async {
+                    let client = client(&self.limits);
+                    built(if self.no_proxy {
+                        client.no_proxy()
+                    } else {
+                        client
+                    })
+                };
+                self.configured.get_or_try_init(|| setup).await
+            }
+            Verdict::Resolve => {
+                let resolver = Arc::new(self.guard.resolver(&self.lookup));
+                let setup = async { built(client(&self.limits).dns_resolver(resolver)) };
+                self.guarded.get_or_try_init(|| setup).await
+            }
+            Verdict::Refuse => return Err(terminal(url, public::REFUSED, PUBLIC_ADVICE)),
+        };
+        client.map_err(|error| Failure {
+            error: Box::new(error),
+            again: Again::Never,
+        })
     }
 
     async fn read(&self, url: &Url, response: Response) -> Result<Bytes, Failure> {
@@ -242,17 +373,32 @@ impl Http {
     async fn body(&self, url: &Url, mut response: Response, limit: u64) -> Result<Bytes, Failure> {
         let announced = response.content_length();
         let mut body = Vec::new();
+        let mut pace = Pace::new(self.limits.min_bytes_per_s);
         loop {
             if (body.len() as u64).max(announced.unwrap_or(0)) > limit {
                 let what = format!("the body is larger than `retry.max_body_bytes` = {limit}");
                 return Err(terminal(url, what, BODY_ADVICE));
             }
             match response.chunk().await {
-                Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+                Ok(Some(chunk)) => {
+                    self.keeps_up(url, &mut pace, chunk.len())?;
+                    body.extend_from_slice(&chunk);
+                }
                 Ok(None) => return Ok(body.into()),
                 Err(e) => return Err(self.broken(url, e)),
             }
         }
+    }
+
+    /// A failure when a body comes too slowly.
+    fn keeps_up(&self, url: &Url, pace: &mut Pace, bytes: usize) -> Result<(), Failure> {
+        pace.came(bytes as u64).map_err(|few| {
+            let least = self.limits.min_bytes_per_s;
+            let what = format!(
+                "the body came too slowly: {few} bytes in 10 s, less than `retry.min_bytes_per_s` = {least}"
+            );
+            transient(url, what)
+        })
     }
 
     /// What an answer other than success means.
@@ -265,6 +411,10 @@ impl Http {
                 .and_then(|value: &HeaderValue| value.to_str().ok())
         };
         let asked = text(RETRY_AFTER).and_then(|v| retry_after(v, text(DATE), self.clock.unix()));
+        let quota = self.quota(response.headers());
+        let used_up = quota.filter(|quota| quota.left == 0 || status.as_u16() == 429);
+        let asked = asked.or(used_up.map(|quota| quota.reset));
+        let is_transient = is_transient(status) || is_used_up(status, quota);
         let mut start = Vec::new();
         while start.len() < EXCERPT_BYTES
             && let Ok(Some(chunk)) = response.chunk().await
@@ -275,7 +425,7 @@ impl Http {
             "the server answered {status}{}",
             self.secretive.excerpt(&start)
         );
-        if !is_transient(status) {
+        if !is_transient {
             return terminal(url, what, advice(status));
         }
         let again = asked.map_or(Again::Backoff, Again::After);
@@ -348,6 +498,12 @@ fn terminal(url: &Url, what: impl Into<String>, advice: impl Into<String>) -> Fa
     }
 }
 
+/// What a request leads to.
+enum Hop {
+    Body(Bytes),
+    On(Url),
+}
+
 fn client(limits: &RetryConfig) -> ClientBuilder {
     let ms = Duration::from_millis;
     Client::builder()
@@ -364,7 +520,7 @@ fn built(client: ClientBuilder) -> Result<Client, Error> {
         .map_err(|e| Error::config("url", format!("cannot set up a client: {}", root_cause(&e))))
 }
 
-const PUBLIC_ADVICE: &str = "set `fetch.private` if the data may name such hosts";
+const PUBLIC_ADVICE: &str = "name it in the source's `private_hosts` if data may lead to it (for the files of rows, `fetch.private` lets them all in)";
 const BODY_ADVICE: &str =
     "ask for smaller pages, or raise `retry.max_body_bytes` if it is what you want";
 
@@ -381,6 +537,11 @@ fn advice(status: StatusCode) -> &'static str {
 fn is_transient(status: StatusCode) -> bool {
     matches!(status.as_u16(), 408 | 429)
         || status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED
+}
+
+/// Whether a refusal means that the quota is used up: some servers say so with 403.
+fn is_used_up(status: StatusCode, quota: Option<Quota>) -> bool {
+    status == StatusCode::FORBIDDEN && quota.is_some_and(|quota| quota.left == 0)
 }
 
 /// Whether `url` stays on this machine: then a proxy from the environment would be wrong.
@@ -477,7 +638,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn retry_after_is_taken_in_both_forms_and_garbage_is_not() {
+    async fn fault_14_retry_after_is_taken_in_both_forms_and_garbage_is_not() {
         let asked = |status: &str, header: &str| answer(&format!("{status} X\r\n{header}"), "{}");
         let after = |seconds| Again::After(Duration::from_secs(seconds));
         check_failure(asked("429", "Retry-After: 7"), after(7), "429").await;
@@ -503,7 +664,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_that_is_cut_short_is_transient() {
+    async fn fault_18_a_body_that_is_cut_short_is_transient() {
         let cut = "cut short";
         check_failure(
             raw("200 OK\r\nContent-Length: 100", b"[1, 2"),
@@ -530,7 +691,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_listening_is_transient_and_named() {
+    async fn fault_23_nobody_listening_is_transient_and_named() {
         let free = std::net::TcpListener::bind("127.0.0.1:0")
             .unwrap()
             .local_addr()
@@ -549,7 +710,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn compressed_bodies_are_read_and_bombs_are_not() {
+    async fn fault_22_compressed_bodies_are_read_and_bombs_are_not() {
         let zipped = |body: &[u8]| raw("200 OK\r\nContent-Encoding: gzip", &gzip(body));
         assert_eq!(try_of(zipped(b"[1]")).await.unwrap(), "[1]");
         check_failure(
@@ -567,7 +728,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_over_the_limit_is_refused_announced_or_not() {
+    async fn fault_22_a_body_over_the_limit_is_refused_announced_or_not() {
         let limits = RetryConfig {
             max_body_bytes: ByteSize::new(10),
             ..RetryConfig::default()
@@ -614,7 +775,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_redirect_to_another_origin_loses_the_headers() {
+    async fn fault_21_a_redirect_to_another_origin_loses_the_headers() {
         let other = Scripted::start([to("/there"), ok("[]")]).await;
         let home = Scripted::start([to(other.url.as_str())]).await;
         let http = client(&home.url, &RetryConfig::default());
@@ -635,7 +796,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_redirect_loop_ends_after_five_hops() {
+    async fn fault_21_a_redirect_loop_ends_after_five_hops() {
         let server = Scripted::start([to("/?token=hidden")]).await;
         let failure = client(&server.url, &RetryConfig::default())
             .get(&server.url)
@@ -651,7 +812,7 @@ mod tests {
 
     // In paused time every wait for the network lets the next time limit pass: here that is what should happen.
     #[tokio::test(start_paused = true)]
-    async fn a_silent_server_runs_into_the_read_timeout() {
+    async fn fault_23_a_silent_server_runs_into_the_read_timeout() {
         check_failure(
             Step::Hang,
             Again::Backoff,
@@ -661,7 +822,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_exchange_runs_into_the_total_timeout_whatever_it_is_at() {
+    async fn fault_23_an_exchange_runs_into_the_total_timeout_whatever_it_is_at() {
         let limits = RetryConfig {
             read_timeout_ms: 900_000,
             connect_timeout_ms: 900_000,

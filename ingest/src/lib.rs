@@ -22,6 +22,7 @@ mod files;
 mod flatten;
 mod frontier;
 mod glob;
+mod hosts;
 mod html;
 mod http;
 mod idx_rows;
@@ -40,12 +41,14 @@ mod schedule;
 mod settings;
 mod source;
 mod text_rows;
+mod validators;
 mod value;
 
 pub use self::{
     commit_log::{Landed, landed},
     context::{Context, Secrets},
     error::{Error, ErrorKind},
+    hosts::Hosts,
     repair::repair,
     run::{ingest, status},
     schedule::{Board, Scheduler, Served},

@@ -40,6 +40,7 @@ pub(crate) async fn source_report(
     let status = match last.map(|entry| &entry.state.position) {
         None => "empty",
         Some(Position::Done { .. }) => "complete",
+        Some(_) if last.is_some_and(|entry| entry.state.not_before_unix_s.is_some()) => "deferred",
         Some(_) => "partial",
     };
     // The counts are worth having even if the sample cannot be read.

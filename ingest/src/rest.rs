@@ -53,6 +53,7 @@ pub(crate) async fn open(
         config.params.iter().map(|(k, v)| (k.as_str(), v.clone())),
     );
     let http = Http::new(&base, &config.headers, &config.retry, context)?;
+    let http = http.with_manners(config, 1);
     let layout = Layout {
         records: config.records.clone(),
         cursor: pages.cursor_path().map(ToOwned::to_owned),
@@ -342,7 +343,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_transient_fault_is_tried_again_and_nothing_is_lost() {
+    async fn fault_18_every_transient_fault_is_tried_again_and_nothing_is_lost() {
         let faults = [
             answer("429 Too Many Requests\r\nRetry-After: 0", "{}"),
             answer(

@@ -1,7 +1,8 @@
 //! Trying again: which wait comes before the next try, and when to give up.
 //!
 //! Waits follow "full jitter": before retry n (from 0) a random time from `[0, min(cap_ms, base_ms * 2^n)]`. A wait the server
-//! asks for with `Retry-After` is never shortened; one longer than `max_wait_s` ends the run as deferred.
+//! asks for with `Retry-After` is never shortened; one longer than `max_wait_s` ends the run as deferred. `max_elapsed_s`
+//! bounds all tries of a request and their waits together: a wait that would end later is not begun.
 
 use std::{
     sync::Arc,
@@ -10,7 +11,7 @@ use std::{
 
 use feedline_schemas::config::RetryConfig;
 use feedline_storage::clock::Clock;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::{context::Context, error::Error};
@@ -89,7 +90,7 @@ impl Retry {
         self.retries
     }
 
-    /// Calls `attempt` until it succeeds, fails for good, or `max_tries` is reached.
+    /// Calls `attempt` until it succeeds, fails for good, or `max_tries` or `max_elapsed_s` is reached.
     ///
     /// # Errors
     /// The last try's error; [`Error::Deferred`]; [`Error::Cancelled`] as soon as the run should stop, in the middle of
@@ -99,6 +100,7 @@ impl Retry {
         F: Future<Output = Result<T, Failure>>,
     {
         let mut tries = 1;
+        let begin = Instant::now();
         loop {
             let failure = match unless_cancelled(&mut self.cancel, attempt()).await? {
                 Ok(value) => return Ok(value),
@@ -106,8 +108,16 @@ impl Retry {
             };
             let wait = self.wait(&failure, tries)?;
             let Some(wait) = wait.filter(|_| tries < self.settings.max_tries) else {
-                return Err(out_of_tries(failure, tries));
+                return Err(out_of_tries(failure, tries, ""));
             };
+            let longest = Duration::from_secs(self.settings.max_elapsed_s);
+            if begin.elapsed().saturating_add(wait) > longest {
+                if let Again::After(asked) = failure.again {
+                    return Err(self.deferred(asked, "than is left of", "max_elapsed_s", &failure));
+                }
+                let over = ", `retry.max_elapsed_s` is over";
+                return Err(out_of_tries(failure, tries, over));
+            }
             let wait_ms = wait.as_millis();
             tracing::warn!(source = self.source, tries, %wait_ms, error = %failure.error, "will try again");
             unless_cancelled(&mut self.cancel, tokio::time::sleep(wait)).await?;
@@ -122,21 +132,29 @@ impl Retry {
             Again::Never => None,
             Again::Backoff => Some(self.backoff(tries - 1)),
             Again::After(asked) if asked.as_secs() > self.settings.max_wait_s => {
-                let until = self.clock.unix().saturating_add(asked);
-                return Err(Error::Deferred {
-                    r#source: self.source.clone(),
-                    until_unix_s: until.as_secs().saturating_add(1),
-                    reason: format!(
-                        "the server asks to wait {} s, longer than `retry.max_wait_s` = {} ({})",
-                        asked.as_secs(),
-                        self.settings.max_wait_s,
-                        failure.error
-                    ),
-                });
+                return Err(self.deferred(asked, "than", "max_wait_s", failure));
             }
             // Everybody was told the same moment: the jitter keeps us from all coming back in it.
             Again::After(asked) => Some(asked.saturating_add(self.backoff(0))),
         })
+    }
+
+    /// The end of a run that is asked to wait longer than `key` lets it.
+    fn deferred(&self, asked: Duration, than: &str, key: &str, failure: &Failure) -> Error {
+        let until = self.clock.unix().saturating_add(asked);
+        let most = match key {
+            "max_wait_s" => self.settings.max_wait_s,
+            _ => self.settings.max_elapsed_s,
+        };
+        Error::Deferred {
+            r#source: self.source.clone(),
+            until_unix_s: until.as_secs().saturating_add(1),
+            reason: format!(
+                "the server asks to wait {} s, longer {than} `retry.{key}` = {most} ({})",
+                asked.as_secs(),
+                failure.error
+            ),
+        }
     }
 
     fn backoff(&mut self, exponent: u32) -> Duration {
@@ -152,18 +170,18 @@ impl Retry {
 
 /// A seeded generator of waits: the n-th draw is a hash of n.
 #[derive(Debug)]
-struct Jitter {
+pub(crate) struct Jitter {
     seed: u64,
     draws: u64,
 }
 
 impl Jitter {
-    fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self { seed, draws: 0 }
     }
 
     /// A number from `0..=longest`.
-    fn up_to(&mut self, longest: u64) -> u64 {
+    pub(crate) fn up_to(&mut self, longest: u64) -> u64 {
         self.draws += 1;
         let hash = xxh3_64_with_seed(&self.draws.to_le_bytes(), self.seed);
         let scaled = (u128::from(hash) * (u128::from(longest) + 1)) >> 64;
@@ -202,11 +220,12 @@ fn whole_seconds(text: &str) -> Option<u64> {
     Some(whole.parse::<u64>().unwrap_or(u64::MAX).saturating_add(up))
 }
 
-fn out_of_tries(failure: Failure, tries: u32) -> Error {
-    let tried = if tries == 1 {
-        String::new()
-    } else {
-        format!(" (the last of {tries} tries)")
+/// The last error; `over` says what ended the tries, if not their number.
+fn out_of_tries(failure: Failure, tries: u32, over: &str) -> Error {
+    let tried = match (tries, over) {
+        (1, "") => String::new(),
+        (1, over) => format!(" (the first try{over})"),
+        (tries, over) => format!(" (the last of {tries} tries{over})"),
     };
     match *failure.error {
         Error::Http { url, what, advice } => Error::Http {
@@ -237,8 +256,6 @@ async fn unless_cancelled<T>(
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
-
-    use tokio::time::Instant;
 
     use super::*;
     use crate::http::testing;
@@ -339,7 +356,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_asked_wait_is_never_shortened() {
+    async fn fault_13_an_asked_wait_is_never_shortened() {
         let settings = RetryConfig {
             base_ms: 100,
             cap_ms: 200,
@@ -355,7 +372,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wait_over_the_limit_defers_without_waiting() {
+    async fn fault_14_a_wait_over_the_limit_defers_without_waiting() {
         for seconds in [301, u64::MAX] {
             let asked = Again::After(Duration::from_secs(seconds));
             let (outcome, tries, waited) =
@@ -366,6 +383,33 @@ mod tests {
             };
             assert!(until_unix_s >= seconds);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_tries_of_a_request_have_a_budget_of_time() {
+        let settings = RetryConfig {
+            base_ms: 40_000,
+            cap_ms: 40_000,
+            max_tries: 100,
+            max_elapsed_s: 120,
+            ..RetryConfig::default()
+        };
+        let mut retry = retry(settings);
+        let (outcome, tries, waited) = tried(&mut retry, &[Again::Backoff; 99]).await;
+        assert!((3..50).contains(&tries), "{tries}");
+        assert!(waited <= Duration::from_secs(120), "{waited:?}");
+        let message = outcome.unwrap_err().to_string();
+        let end = format!("(the last of {tries} tries, `retry.max_elapsed_s` is over); mend it");
+        assert!(message.ends_with(&end), "{message}");
+        // A server that says when to come back is come back to, by a later run.
+        let asked = Again::After(Duration::from_secs(121));
+        let (outcome, tries, waited) = tried(&mut retry, &[asked]).await;
+        assert_eq!((tries, waited), (1, Duration::ZERO));
+        let message = outcome.unwrap_err().to_string();
+        assert!(
+            message.contains("longer than is left of `retry.max_elapsed_s` = 120"),
+            "{message}"
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,7 +3,7 @@
 use std::mem;
 
 use feedline_schemas::{
-    commit::{BatchCounts, DataFile, Position, SourceState},
+    commit::{BatchCounts, CommitEntry, DataFile, Position, SourceState},
     config::{PipelineConfig, SourceConfig, SourceKind},
     ids::{Name, Sequence},
     progress::Event,
@@ -92,7 +92,13 @@ async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceRe
     let is_done = log
         .last()
         .is_some_and(|entry| matches!(entry.state.position, Position::Done { .. }));
-    if !is_done || config.r#type == SourceKind::Files {
+    let goes_on = match config.r#type {
+        SourceKind::Files => true,
+        SourceKind::Html => !config.crawl.again.is_never(),
+        SourceKind::Rest => false,
+    };
+    if !is_done || goes_on {
+        still_deferred(config, context, log.last())?;
         let mut source = match config.r#type {
             SourceKind::Rest => rest::open(config, context).await?,
             SourceKind::Html => html::open(config, context)?,
@@ -110,12 +116,34 @@ async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceRe
     Ok(source_report(&config.name, log.landing(), log.entries(), requests).await)
 }
 
+/// Ends a run that begins before the time a server asked an earlier one to wait for.
+fn still_deferred(
+    config: &SourceConfig,
+    context: &Context,
+    last: Option<&CommitEntry>,
+) -> Result<(), Error> {
+    let now = context.clock.unix().as_secs();
+    let until = last.and_then(|entry| entry.state.not_before_unix_s);
+    match until.filter(|until| *until > now) {
+        None => Ok(()),
+        Some(until_unix_s) => Err(Error::Deferred {
+            source: config.name.to_string(),
+            until_unix_s,
+            reason: format!(
+                "the server asked an earlier run to wait, {} s of it are left, and nothing was asked of it",
+                until_unix_s - now
+            ),
+        }),
+    }
+}
+
 /// A batch ready to be written.
 struct Prepared {
     decided: Decided,
     data: Option<Encoded>,
     rejects: Option<Encoded>,
     frontier: Option<Encoded>,
+    validators: Option<Encoded>,
 }
 
 /// One source being run.
@@ -163,9 +191,14 @@ impl<'a> Run<'a> {
             let committed = self.position();
             let (batch, next, ended) = self.gather(source, committed.clone()).await?;
             let is_done = matches!(next, Position::Done { .. });
-            let is_empty = batch.len() == 0 && next == committed;
-            if !is_empty {
-                self.commit(batch, next).await?;
+            let is_empty = batch.len() == 0 && next == committed && !batch.has_skipped();
+            let not_before = match &deferred {
+                Some(Error::Deferred { until_unix_s, .. }) => Some(*until_unix_s),
+                _ => None,
+            };
+            // A time to wait for is landed even when nothing else is: a later run must not ask before it.
+            if !is_empty || not_before.is_some() {
+                self.commit(batch, next, not_before).await?;
             }
             match ended {
                 Some(error) => return Err(error),
@@ -202,14 +235,20 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Lands a batch: its files first, then the entry that names them.
-    async fn commit(&mut self, batch: Batch, mut position: Position) -> Result<(), Error> {
+    /// Lands a batch: its files first, then the entry that names them and the time to wait for, if there is one.
+    async fn commit(
+        &mut self,
+        batch: Batch,
+        mut position: Position,
+        not_before_unix_s: Option<u64>,
+    ) -> Result<(), Error> {
         let sequence = self.log.next_sequence();
         let Prepared {
             decided,
             data,
             rejects,
             frontier,
+            validators,
         } = self.prepare(batch, sequence).await?;
         let counts = decided.counts();
         let totals = sum(self.totals(), &counts);
@@ -221,14 +260,20 @@ impl<'a> Run<'a> {
         let files = self.put(data).await?;
         let rejects = self.put(rejects).await?;
         let frontier = self.put(frontier).await?;
+        let validators = self.put(validators).await?;
         let (rows, rejected, pages) = (counts.rows, counts.rejected, counts.pages);
-        let state = SourceState { totals, position };
+        let state = SourceState {
+            totals,
+            position,
+            not_before_unix_s,
+        };
         self.log
             .append(Commit {
                 schema: decided.schema,
                 files,
                 rejects,
                 frontier,
+                validators,
                 counts,
                 state,
             })
@@ -239,7 +284,9 @@ impl<'a> Run<'a> {
 
     /// Decides and encodes a batch. After an error the window is void: the run is over.
     async fn prepare(&mut self, batch: Batch, sequence: Sequence) -> Result<Prepared, Error> {
+        // An entry without columns is one that landed nothing: the first columns make the first version.
         let before = self.log.last().map(|entry| entry.schema.clone());
+        let before = before.filter(|schema| !schema.columns.is_empty());
         let SourceConfig { name, contract, .. } = self.config.clone();
         let mut window = mem::take(&mut self.window);
         let work = move || {
@@ -247,6 +294,7 @@ impl<'a> Run<'a> {
             let data = decided.data_file(sequence)?;
             let rejects = decided.rejects_file(sequence)?;
             let frontier = decided.frontier_file(sequence)?;
+            let validators = decided.validators_file(sequence)?;
             Ok((
                 window,
                 Prepared {
@@ -254,6 +302,7 @@ impl<'a> Run<'a> {
                     data,
                     rejects,
                     frontier,
+                    validators,
                 },
             ))
         };
@@ -371,7 +420,6 @@ mod tests {
     use async_trait::async_trait;
     use bytes::Bytes;
     use feedline_schemas::{
-        commit::CommitEntry,
         config::{SecretRef, TypeContract},
         decode,
         progress::{Progress, Silent},
@@ -404,6 +452,7 @@ mod tests {
             progress: Arc::new(Silent),
             clock: Arc::new(SystemClock),
             secrets: Arc::new(NoSecrets),
+            hosts: Arc::default(),
             run_id: format!("run-{}", RUN.fetch_add(1, Ordering::Relaxed)),
             cancel: watch::channel(false).1,
         }

@@ -2,7 +2,8 @@
 
 use feedline_schemas::{
     config::{
-        CrawlConfig, PaginationConfig, PipelineConfig, SourceConfig, SourceKind, TextOrSecret,
+        CrawlAgain, CrawlConfig, PaginationConfig, PipelineConfig, SourceConfig, SourceKind,
+        TextOrSecret,
     },
     ids::{Hash128, Name},
 };
@@ -69,12 +70,65 @@ fn check(source: &SourceConfig) -> Result<(), Error> {
         10_000,
     )?;
     range("contract.max_depth", source.contract.max_depth.into(), 64)?;
+    check_manners(source)?;
     let share = source.contract.max_reject_share;
     if !(0.0..=1.0).contains(&share) {
         return Err(Error::config(
             "contract.max_reject_share",
             format!("{share} is out of range: use 0 to 1"),
         ));
+    }
+    Ok(())
+}
+
+/// Ranges of how a host is asked.
+fn check_manners(source: &SourceConfig) -> Result<(), Error> {
+    let range = |key: &str, value: u64, least: u64, most: u64| {
+        let reason = || format!("{value} is out of range: use {least} to {most}");
+        if (least..=most).contains(&value) {
+            Ok(())
+        } else {
+            Err(Error::config(key, reason()))
+        }
+    };
+    let (retry, limits) = (&source.retry, &source.limits);
+    range("retry.min_bytes_per_s", retry.min_bytes_per_s, 0, 1_000_000)?;
+    range("retry.max_elapsed_s", retry.max_elapsed_s, 1, u64::MAX)?;
+    range(
+        "retry.circuit_failures",
+        retry.circuit_failures.into(),
+        0,
+        1_000,
+    )?;
+    range(
+        "retry.circuit_cooldown_s",
+        retry.circuit_cooldown_s,
+        1,
+        3_600,
+    )?;
+    range("limits.burst", limits.burst.unwrap_or(1).into(), 1, 1_000)?;
+    let concurrency = limits.concurrency.unwrap_or(1);
+    range("limits.concurrency", concurrency.into(), 1, 64)?;
+    let requests_per_s = limits.requests_per_s.unwrap_or(1.0);
+    if !(requests_per_s > 0.0 && requests_per_s <= 1_000.0) {
+        let reason = format!(
+            "{requests_per_s} is out of range: use more than 0, to 1000; 0.1 is one request in 10 s"
+        );
+        return Err(Error::config("limits.requests_per_s", reason));
+    }
+    if limits.burst.is_some() && limits.requests_per_s.is_none() {
+        let reason = "nothing is held back without `limits.requests_per_s`; set it, or remove this";
+        return Err(Error::config("limits.burst", reason));
+    }
+    if let Some(host) = source
+        .private_hosts
+        .iter()
+        .find(|host| url::Host::parse(host).is_err() && host.parse::<std::net::Ipv6Addr>().is_err())
+    {
+        let reason = format!(
+            "`{host}` is no host; write a name or an address alone, such as `wiki.corp` or `10.0.0.7`"
+        );
+        return Err(Error::config("private_hosts", reason));
     }
     Ok(())
 }
@@ -120,6 +174,7 @@ pub(crate) fn config_hash(config: &SourceConfig) -> Hash128 {
                 delay_ms: 0,
                 max_crawl_delay_s: 0,
                 concurrency: 0,
+                again: CrawlAgain::Never,
                 contact: None,
                 ..config.crawl.clone()
             };
@@ -193,6 +248,21 @@ mod tests {
             refused(&["source.1.contract.max_reject_share=1.5"], None),
             "`source.1.contract.max_reject_share`: 1.5 is out of range: use 0 to 1"
         );
+        for (key, value, range) in [
+            ("limits.requests_per_s", "0.0", "use more than 0"),
+            ("limits.requests_per_s", "nan", "use more than 0"),
+            ("limits.concurrency", "65", "use 1 to 64"),
+            ("limits.burst", "5", "nothing is held back"),
+            ("retry.max_elapsed_s", "0", "use 1 to"),
+            ("retry.circuit_failures", "1001", "use 0 to 1000"),
+            ("private_hosts", "['http://a/']", "is no host"),
+        ] {
+            let message = refused(&[&format!("source.1.{key}={value}")], None);
+            assert!(
+                message.starts_with(&format!("`source.1.{key}`: ")) && message.contains(range),
+                "{message}"
+            );
+        }
         assert_eq!(
             refused(&["source=[]"], None),
             "`source`: the pipeline has no `[[source]]` to ingest, add one"
@@ -255,11 +325,14 @@ mod tests {
             "crawl.delay_ms=1",
             "crawl.contact='x'",
             "crawl.concurrency=2",
+            "crawl.again=changed",
             "records=r",
         ] {
             assert_eq!(page(&[]), page(&[&format!("source.1.{same}")]), "{same}");
         }
         for same in [
+            "limits.requests_per_s=2.5",
+            "private_hosts=['a.corp']",
             "headers.h={env='H'}",
             "pagination.max_pages=3",
             "retry.max_tries=2",

@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use feedline_schemas::commit::{CommitEntry, Position};
+use feedline_schemas::{
+    commit::{CommitEntry, Position},
+    ids::Hash128,
+};
 use feedline_storage::Store;
 
-use crate::{error::Error, frontier::Discovery, value::Value};
+use crate::{error::Error, frontier::Discovery, validators::Validator, value::Value};
 
 /// What a source found where a record should be.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,6 +69,8 @@ pub(crate) struct Crawled {
     pub skipped: BTreeMap<&'static str, u64>,
     /// What they add to the frontier, in its order.
     pub found: Vec<Discovery>,
+    /// By what they can be told to be unchanged.
+    pub validators: Vec<(Hash128, Validator)>,
 }
 
 /// Requests of this process run.

@@ -102,6 +102,7 @@ impl LandingZone {
             files: vec![file],
             rejects: Vec::new(),
             frontier: Vec::new(),
+            validators: Vec::new(),
             counts: BatchCounts {
                 rows: rows.len() as u64,
                 ..BatchCounts::default()

@@ -47,6 +47,10 @@ pub struct CommitEntry {
     /// added, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub frontier: Vec<DataFile>,
+    /// `html` with `again`: files of by what the batch's pages can be told to be unchanged (Parquet); of a page the latest
+    /// counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub validators: Vec<DataFile>,
     /// Counts of this batch alone.
     pub counts: BatchCounts,
     /// State after this batch.
@@ -100,6 +104,10 @@ pub struct SourceState {
     pub totals: BatchCounts,
     /// Where reading goes on.
     pub position: Position,
+    /// Unix time in seconds before which no request is made, since the server asked for a wait longer than
+    /// `retry.max_wait_s`. An entry may have nothing else to say; the next one that lands something has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before_unix_s: Option<u64>,
 }
 
 /// Where reading goes on.

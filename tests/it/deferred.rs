@@ -1,8 +1,10 @@
 //! A server that lets few pages through and then asks for a long wait.
 
 use std::{
+    fs,
     io::{BufRead as _, BufReader, Write as _},
     net::TcpListener,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -63,8 +65,21 @@ fn serve(allowance: Arc<AtomicU64>) -> u16 {
     port
 }
 
+/// Makes the newest entry of a log say that the time to wait for was over long ago.
+fn an_hour_passes(log: &Path) {
+    let entries = fs::read_dir(log)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let newest = entries.max().unwrap();
+    let mut entry: serde_json::Value = serde_json::from_slice(&fs::read(&newest).unwrap()).unwrap();
+    let not_before = &mut entry["state"]["not_before_unix_s"];
+    assert!(not_before.as_u64().unwrap() > 1_700_000_000);
+    *not_before = 1.into();
+    fs::write(&newest, serde_json::to_vec(&entry).unwrap()).unwrap();
+}
+
 #[test]
-fn a_run_that_is_told_to_wait_keeps_what_it_was_given_and_a_later_one_goes_on() {
+fn fault_14_a_run_that_is_told_to_wait_keeps_what_it_was_given_and_a_later_one_goes_on() {
     let allowance = Arc::new(AtomicU64::new(2));
     let port = serve(Arc::clone(&allowance));
     let folder = tempfile::tempdir().unwrap();
@@ -78,14 +93,24 @@ fn a_run_that_is_told_to_wait_keeps_what_it_was_given_and_a_later_one_goes_on() 
     for rows in [6, 12] {
         let deferred = run(folder.path(), &["ingest", file]).expect(4);
         assert!(deferred.stderr.contains("3600"), "{}", deferred.stderr);
+        // Within that hour nothing is asked of the server, though it would answer again.
+        allowance.store(2, Ordering::SeqCst);
+        let again = run(folder.path(), &["ingest", file]).expect(4);
+        assert!(
+            again.stderr.contains("nothing was asked"),
+            "{}",
+            again.stderr
+        );
+        assert_eq!(allowance.load(Ordering::SeqCst), 2);
         let status = run(folder.path(), &["ingest", "status", file, "--json"])
             .expect(0)
             .json();
         assert_eq!(
             (&status["rows"], &status["sources"][0]["status"]),
-            (&rows.into(), &"partial".into())
+            (&rows.into(), &"deferred".into())
         );
-        allowance.store(2, Ordering::SeqCst);
+        let log = folder.path().join("out/landing/items/log");
+        an_hour_passes(&log);
     }
     let last = run(folder.path(), &["ingest", file, "--json"])
         .expect(0)

@@ -69,6 +69,7 @@ async fn answer(State(seen): State<Seen>, uri: Uri, headers: HeaderMap) -> Respo
         "busy" if count == 1 => {
             (StatusCode::TOO_MANY_REQUESTS, [("retry-after", "1")], "").into_response()
         }
+        "storm" => StatusCode::TOO_MANY_REQUESTS.into_response(),
         "later" => (StatusCode::TOO_MANY_REQUESTS, [("retry-after", "9999")], "").into_response(),
         "broken" if count < 3 => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
         "dead" => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
@@ -262,6 +263,25 @@ async fn a_server_that_asks_to_wait_for_long_defers_the_run_after_the_rows_befor
     assert_eq!(page.records.len(), 2);
     let error = source.next_page(&page.next).await.unwrap_err();
     assert!(matches!(error, Error::Deferred { .. }), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn fault_15_a_storm_of_429_sees_no_more_requests_than_the_budget_allows() {
+    let server = Server::start().await;
+    let paths: Vec<String> = (0..32).map(|i| format!("storm-{i}")).collect();
+    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+    let folder = Folder::new(&[("a.csv", table(&server, &paths).as_bytes())]);
+    let mut config = source(&folder, "a.csv");
+    config.fetch.as_mut().unwrap().concurrency = 32;
+    config.limits.requests_per_s = Some(4.0);
+    config.limits.burst = Some(8);
+    let begin = tokio::time::Instant::now();
+    let (records, _, requests) = read(&config, Position::Start, 99).await.unwrap();
+    let passed = begin.elapsed().as_secs_f64();
+    assert_eq!((records.len(), requests.requests), (32, 96));
+    assert!(records.iter().all(|record| record.contains("429")));
+    // Three tries of each of 32 rows: eight at once, then four a second.
+    assert!(passed >= f64::from(96 - 8) / 4.0, "{passed} s");
 }
 
 #[tokio::test]

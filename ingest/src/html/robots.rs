@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_behind_500_kib_does_not_count() {
+    fn fault_45_what_lies_behind_500_kib_does_not_count() {
         let mut file = "User-agent: *\nDisallow: /a\n".to_owned();
         file += &"#".repeat(MAX_BYTES - file.len() - 20);
         file += "\nDisallow: /secret-place\nDisallow: /b\n";

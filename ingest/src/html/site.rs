@@ -13,7 +13,10 @@ use std::{
 use bytes::Bytes;
 use feedline_schemas::config::{CrawlConfig, SourceConfig};
 use feedline_storage::clock::Clock;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::{
+    StatusCode,
+    header::{self, CONTENT_TYPE, HeaderMap, HeaderValue},
+};
 use tokio::time::{Instant, sleep_until};
 use url::Url;
 
@@ -27,6 +30,7 @@ use crate::{
     frontier::Discovery,
     http::{Answer, Http, USER_AGENT, Wanted},
     retry::{Again, Retry},
+    validators::{Validator, Validators},
 };
 
 /// Our product token in robots.txt.
@@ -46,6 +50,8 @@ pub(super) enum Fetched {
         content_type: String,
         /// The `X-Robots-Tag` header.
         robots: String,
+        /// By what it can be told to be unchanged.
+        validator: Option<Validator>,
     },
     /// Another URL in its place.
     Redirect(Url),
@@ -66,7 +72,10 @@ pub(super) struct Site {
     http: Http,
     retry: Retry,
     crawl: CrawlConfig,
-    agent: HeaderValue,
+    /// What every request says of us.
+    headers: HeaderMap,
+    /// Of the pages of earlier runs.
+    validators: Validators,
     max_body_bytes: u64,
     clock: Arc<dyn Clock>,
     hosts: Mutex<HashMap<String, Arc<Host>>>,
@@ -101,16 +110,36 @@ impl Site {
         let agent = HeaderValue::try_from(agent).map_err(|_| {
             Error::config("crawl.contact", "has characters that a header cannot carry")
         })?;
+        let http = Http::new(url, &config.headers, &config.retry, context)?;
+        let mut http = http.with_manners(config, config.crawl.concurrency);
+        let crawl = &config.crawl;
+        for text in crawl.start.iter().chain(&crawl.sitemaps) {
+            let url = Url::parse(text).ok();
+            url.as_ref()
+                .and_then(Url::host_str)
+                .into_iter()
+                .for_each(|host| http.configure_host(host));
+        }
+        crawl
+            .hosts
+            .iter()
+            .for_each(|host| http.configure_host(host));
         Ok(Self {
-            http: Http::new(url, &config.headers, &config.retry, context)?,
+            http,
             retry: Retry::new(config.name.as_str(), &config.retry, context)?,
             crawl: config.crawl.clone(),
-            agent,
+            headers: HeaderMap::from_iter([(header::USER_AGENT, agent)]),
+            validators: Validators::default(),
             max_body_bytes: config.retry.max_body_bytes.bytes(),
             clock: Arc::clone(&context.clock),
             hosts: Mutex::default(),
             retries: AtomicU64::new(0),
         })
+    }
+
+    /// Asks from now on only for pages that are others than these tell of.
+    pub(super) fn remember(&mut self, validators: Validators) {
+        self.validators = validators;
     }
 
     /// Largest body, decompressed.
@@ -215,7 +244,7 @@ impl Site {
             let attempt = || async {
                 host.turn(least).await;
                 self.http
-                    .ask(&at, "text/plain", &self.agent, |_| {
+                    .ask(&at, "text/plain", &self.headers, |_| {
                         Wanted::Start(MAX_BYTES + 1)
                     })
                     .await
@@ -254,15 +283,22 @@ impl Site {
         retry: &mut Retry,
     ) -> Result<Fetched, Error> {
         let is_transient = &AtomicBool::new(false);
+        let mut headers = self.headers.clone();
+        let known = self.validators.of(url.as_str());
+        headers.extend(known.map(Validator::conditions).unwrap_or_default());
+        let headers = &headers;
         let attempt = || async move {
             host.turn(delay).await;
             let wanted = |headers: &HeaderMap| wanted(headers, is_sitemap);
-            let answer = self.http.ask(url, ACCEPT, &self.agent, wanted).await;
+            let answer = self.http.ask(url, ACCEPT, headers, wanted).await;
             answer.inspect_err(|failure| {
                 is_transient.store(failure.again != Again::Never, Ordering::Relaxed);
             })
         };
         Ok(match retry.run(attempt).await {
+            Ok(answer) if answer.status == StatusCode::NOT_MODIFIED && known.is_some() => {
+                Fetched::Skipped("unchanged")
+            }
             Ok(answer) => judged(url, answer, is_sitemap),
             Err(e @ (Error::Cancelled | Error::Deferred { .. })) => return Err(e),
             Err(error) => {
@@ -341,6 +377,7 @@ fn judged(url: &Url, answer: Answer, is_sitemap: bool) -> Fetched {
 fn body(answer: Answer, content_type: String) -> Fetched {
     Fetched::Body {
         robots: answer.header("x-robots-tag").to_owned(),
+        validator: Validator::of(&answer.headers),
         bytes: answer.body,
         content_type,
     }

@@ -1,6 +1,9 @@
-//! Sitemaps (sitemaps.org, protocol 0.9): lists of pages, and indexes of lists, as XML or as lines of text.
+//! Sitemaps (sitemaps.org, protocol 0.9): lists of pages, and indexes of lists, as XML or as lines of text. A robots.txt is an
+//! index too: its `Sitemap:` lines name lists.
 
 use quick_xml::{Reader, events::Event};
+
+use super::robots::MAX_BYTES;
 
 /// Most URLs of one sitemap; the protocol allows 50,000.
 const MOST_URLS: usize = 100_000;
@@ -35,6 +38,20 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Sitemap, String> {
             crate::value::shorten(line, 100)
         )),
         None => bounded(urls, false),
+    }
+}
+
+/// The sitemaps that a robots.txt names, wherever in it; what lies behind its first [`MAX_BYTES`] does not count.
+pub(super) fn of_robots(bytes: &[u8]) -> Sitemap {
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_BYTES)]);
+    let lines = text.trim_start_matches('\u{feff}').split(['\n', '\r']);
+    let fields = lines.filter_map(|line| line.split_once(':'));
+    let named = fields.filter(|(key, _)| key.trim().eq_ignore_ascii_case("sitemap"));
+    // A `#` may be part of a URL, so a comment begins behind a space.
+    let urls = named.filter_map(|(_, value)| value.split_ascii_whitespace().next());
+    Sitemap {
+        urls: urls.map(ToOwned::to_owned).take(MOST_URLS).collect(),
+        is_index: true,
     }
 }
 

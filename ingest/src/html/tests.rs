@@ -1,5 +1,6 @@
 //! Crawls of small sites on loopback.
 
+mod again;
 mod manners;
 mod resume;
 
@@ -249,6 +250,10 @@ async fn a_start_page_may_redirect_to_the_host_it_lives_on() {
     })
     .await;
     let mut config = config(&server);
+    // It is data that lead there, into this machine.
+    let error = crawl(&config).await.unwrap_err().to_string();
+    assert!(error.contains("its host is not of the internet"), "{error}");
+    config.private_hosts = vec!["localhost".into()];
     assert_eq!(crawl(&config).await.unwrap().records, ["/home", "/a"]);
     config.crawl.hosts = vec!["127.0.0.1".into()];
     let error = crawl(&config).await.unwrap_err().to_string();

@@ -16,6 +16,7 @@ use crate::{
     error::Error,
     frontier::Discovery,
     http::{redacted, unzipped},
+    validators::Validator,
 };
 
 /// A run whose threads are all busy for this long stops.
@@ -23,8 +24,8 @@ const STUCK: Duration = Duration::from_secs(600);
 
 /// What a URL came to.
 pub(super) enum Visit {
-    Page(Contents),
-    Sitemap(Sitemap),
+    Page(Contents, Option<Validator>),
+    Sitemap(Sitemap, Option<Validator>),
     Redirect(Url),
     Skipped(&'static str),
     Failed {
@@ -49,12 +50,13 @@ impl Visitor<'_> {
     /// As [`Site::fetch`].
     pub(super) async fn visit(&self, number: u64, at: Discovery) -> Result<Visit, Error> {
         let fetched = self.site.fetch(&at, number).await?;
-        let (bytes, content_type, robots) = match fetched {
+        let (bytes, content_type, robots, validator) = match fetched {
             Fetched::Body {
                 bytes,
                 content_type,
                 robots,
-            } => (bytes, content_type, robots),
+                validator,
+            } => (bytes, content_type, robots, validator),
             Fetched::Redirect(url) => return Ok(Visit::Redirect(url)),
             Fetched::Skipped(reason) => return Ok(Visit::Skipped(reason)),
             Fetched::Failed {
@@ -83,9 +85,15 @@ impl Visitor<'_> {
         let slot = self.slot(&url).await?;
         if at.is_sitemap {
             let limit = self.site.max_body_bytes();
-            let parse = move || Ok(unzipped(bytes, limit).and_then(|bytes| sitemap::parse(&bytes)));
+            let is_robots = url.path() == "/robots.txt";
+            let parse = move || {
+                Ok(unzipped(bytes, limit).and_then(|bytes| match is_robots {
+                    true => Ok(sitemap::of_robots(&bytes)),
+                    false => sitemap::parse(&bytes),
+                }))
+            };
             return Ok(match blocking(parse).await? {
-                Ok(sitemap) => Visit::Sitemap(sitemap),
+                Ok(sitemap) => Visit::Sitemap(sitemap, validator),
                 Err(detail) => failed("bad_sitemap", detail),
             });
         }
@@ -97,9 +105,10 @@ impl Visitor<'_> {
             robots,
             rules: Arc::clone(self.rules),
         };
-        Ok(reader::read(page, slot)
-            .await
-            .map_or_else(|(reason, detail)| failed(reason, detail), Visit::Page))
+        Ok(match reader::read(page, slot).await {
+            Ok(contents) => Visit::Page(contents, validator),
+            Err((reason, detail)) => failed(reason, detail),
+        })
     }
 
     /// Waits until one of the threads that read pages is free.

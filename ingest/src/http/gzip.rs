@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bomb_is_stopped_by_size_and_by_ratio() {
+    fn fault_22_a_bomb_is_stopped_by_size_and_by_ratio() {
         let bomb = gzip(&vec![b' '; 16 << 20]);
         assert_eq!(gunzip(&bomb, 1_000), Err(Error::Bomb(1_000)));
         let by_ratio = bomb.len() as u64 * MAX_RATIO;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use feedline_schemas::config::TextOrSecret;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use xxhash_rust::xxh3::Xxh3;
 
 use super::redact::Secretive;
 use crate::{context::Context, error::Error};
@@ -51,6 +52,21 @@ pub(super) fn resolve(
         resolved.insert(header, value);
     }
     Ok(resolved)
+}
+
+/// A hash of what tells one user of a server from another: secrets, `Authorization` and `Cookie`; 0 for nobody.
+pub(super) fn credential(headers: &BTreeMap<String, TextOrSecret>, resolved: &HeaderMap) -> u128 {
+    let (mut hash, mut is_somebody) = (Xxh3::new(), false);
+    for (name, value) in headers {
+        let is_secret = matches!(value, TextOrSecret::Secret(_))
+            || ["authorization", "cookie"].contains(&name.to_ascii_lowercase().as_str());
+        if let Some(value) = resolved.get(name).filter(|_| is_secret) {
+            hash.update(value.as_bytes());
+            hash.update(b"\n");
+            is_somebody = true;
+        }
+    }
+    if is_somebody { hash.digest128() } else { 0 }
 }
 
 #[cfg(test)]

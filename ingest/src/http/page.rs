@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use reqwest::{
     Response, StatusCode,
-    header::{ACCEPT, HeaderMap, HeaderValue, USER_AGENT},
+    header::{ACCEPT, HeaderMap, HeaderValue},
 };
 
-use super::{Duration, Failure, Http, Url, gzip, is_transient, redirect, transient};
+use super::{Failure, Http, Pace, Url, gzip, is_transient, is_used_up, redirect};
 
 /// How much of a body is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Answer {
 }
 
 impl Http {
-    /// One try of one request for a page; `wanted` looks at the head of a success.
+    /// One try of one request for a page, with `headers`; `wanted` looks at the head of a success.
     ///
     /// # Errors
     /// A failure that may be gone at the next try, or one below HTTP.
@@ -47,22 +47,18 @@ impl Http {
         &self,
         url: &Url,
         accept: &'static str,
-        agent: &HeaderValue,
+        headers: &HeaderMap,
         wanted: impl Fn(&HeaderMap) -> Wanted,
     ) -> Result<Answer, Failure> {
-        let limit = self.limits.total_timeout_ms;
-        let answer = tokio::time::timeout(Duration::from_millis(limit), async {
-            let headers = [
-                (ACCEPT, HeaderValue::from_static(accept)),
-                (USER_AGENT, agent.clone()),
-            ];
-            let response = self.request(url, HeaderMap::from_iter(headers)).await?;
+        let (_slot, mut turn) = self.turn(url).await?;
+        let answer = self.in_time(url, async {
+            let mut headers = headers.clone();
+            headers.insert(ACCEPT, HeaderValue::from_static(accept));
+            let response = self.send(url, headers, &mut turn).await?;
             self.answer(url, response, wanted).await
         });
-        answer.await.unwrap_or_else(|_| {
-            let what = format!("it took longer than `retry.total_timeout_ms` = {limit}");
-            Err(transient(url, what))
-        })
+        let answer = answer.await;
+        turn.settle(answer)
     }
 
     async fn answer(
@@ -72,7 +68,7 @@ impl Http {
         wanted: impl Fn(&HeaderMap) -> Wanted,
     ) -> Result<Answer, Failure> {
         let status = response.status();
-        if is_transient(status) {
+        if is_transient(status) || is_used_up(status, self.quota(response.headers())) {
             return Err(self.refused(url, response).await);
         }
         let headers = response.headers().clone();
@@ -102,9 +98,13 @@ impl Http {
             return Ok(body.slice(..body.len().min(bytes)));
         }
         let mut body = Vec::new();
+        let mut pace = Pace::new(self.limits.min_bytes_per_s);
         while body.len() < bytes {
             match response.chunk().await {
-                Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+                Ok(Some(chunk)) => {
+                    self.keeps_up(url, &mut pace, chunk.len())?;
+                    body.extend_from_slice(&chunk);
+                }
                 Ok(None) => break,
                 Err(e) => return Err(self.broken(url, e)),
             }
@@ -134,6 +134,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use feedline_schemas::config::RetryConfig;
+    use reqwest::header::USER_AGENT;
 
     use super::*;
     use crate::http::testing::{Scripted, Step, answer, context, gzip, ok, raw};
@@ -145,7 +146,8 @@ mod tests {
             ..RetryConfig::default()
         };
         let http = Http::new(&server.url, &BTreeMap::new(), &limits, &context()).unwrap();
-        let agent = HeaderValue::from_static("robot");
+        let agent = [(USER_AGENT, HeaderValue::from_static("robot"))];
+        let agent = HeaderMap::from_iter(agent);
         let asked = http.ask(&server.url, "text/html", &agent, |_| wanted).await;
         assert!(server.heads()[0].contains("user-agent: robot\r\n"));
         asked.map_err(|failure| failure.error.to_string())

@@ -1,7 +1,18 @@
 //! Keeping to hosts of the internet where data say which hosts to ask: a name or an address of this machine or of its
 //! network is refused, before anything is sent to it.
+//!
+//! Names are judged by the addresses they have when a connection is made, and the connection is made to one of these: a name
+//! that had another address a moment ago gains nothing. Addresses in URLs never reach the resolver, so they are judged at
+//! every hop.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::{
+    collections::HashSet,
+    future::Future,
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    pin::Pin,
+    sync::Arc,
+};
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
@@ -10,29 +21,124 @@ use url::{Host, Url};
 pub(super) const REFUSED: &str =
     "its host is not of the internet but of this machine or its network";
 
-/// Whether the host of `url` may be asked, by the address that it is; names are judged by the [`Resolver`].
-pub(super) fn may_be_asked(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Ipv4(ip)) => is_public(ip.into()),
-        Some(Host::Ipv6(ip)) => is_public(ip.into()),
-        Some(Host::Domain(_)) => true,
-        None => false,
+/// The addresses of a name.
+type Found = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
+
+/// How names are looked up.
+pub(super) type Lookup = Arc<dyn Fn(&str) -> Found + Send + Sync>;
+
+/// The lookup of this machine.
+pub(super) fn system() -> Lookup {
+    Arc::new(|name| {
+        let name = name.to_owned();
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            Ok(found.collect())
+        })
+    })
+}
+
+/// Which hosts may be asked.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Guard {
+    /// Whether all may be.
+    is_open: bool,
+    /// Hosts that the configuration names for requests.
+    configured: HashSet<String>,
+    /// Hosts that data may lead to, whatever their address.
+    private: HashSet<String>,
+}
+
+/// What may be done with a URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Ask, whatever its address is.
+    Configured,
+    /// Ask, if the [`Resolver`] lets it.
+    Resolve,
+    /// Do not ask.
+    Refuse,
+}
+
+impl Guard {
+    /// A guard that lets all hosts be asked if it `is_open`, otherwise those of the internet.
+    pub(super) fn new(is_open: bool) -> Self {
+        Self {
+            is_open,
+            ..Self::default()
+        }
+    }
+
+    /// Lets the host of `url` be asked, as the configuration says.
+    pub(super) fn configure(&mut self, url: &Url) {
+        self.configured.extend(url.host_str().map(normal));
+    }
+
+    /// Lets `host`, a name or an address, be asked as the configuration says.
+    pub(super) fn configure_host(&mut self, host: &str) {
+        self.configured.insert(normal(host));
+    }
+
+    /// Lets data lead to `hosts`.
+    pub(super) fn let_in(&mut self, hosts: &[String]) {
+        self.private.extend(hosts.iter().map(|host| normal(host)));
+    }
+
+    pub(super) fn judge(&self, url: &Url) -> Verdict {
+        let is_named = |names: &HashSet<String>| {
+            let host = url.host_str().map(normal);
+            host.is_some_and(|host| names.contains(&host))
+        };
+        match url.host() {
+            None => Verdict::Refuse,
+            Some(_) if self.is_open || is_named(&self.configured) => Verdict::Configured,
+            Some(_) if is_named(&self.private) => Verdict::Resolve,
+            Some(Host::Domain(_)) => Verdict::Resolve,
+            Some(Host::Ipv4(ip)) if is_public(ip.into()) => Verdict::Resolve,
+            Some(Host::Ipv6(ip)) if is_public(ip.into()) => Verdict::Resolve,
+            Some(_) => Verdict::Refuse,
+        }
+    }
+
+    /// A resolver for the URLs to [`Verdict::Resolve`].
+    pub(super) fn resolver(&self, lookup: &Lookup) -> Resolver {
+        Resolver {
+            private: self.private.clone(),
+            lookup: Arc::clone(lookup),
+        }
+    }
+}
+
+/// A host as URLs write it, without a dot at its end; a version 6 address may come without its brackets.
+fn normal(host: &str) -> String {
+    let host = host.trim_end_matches('.');
+    match (host.parse::<Ipv6Addr>(), Host::parse(host)) {
+        (Ok(ip), _) => format!("[{ip}]"),
+        (_, Ok(host)) => host.to_string(),
+        _ => host.to_ascii_lowercase(),
     }
 }
 
 /// Resolves names to addresses of the internet alone, those that are then connected to.
-#[derive(Debug)]
-pub(super) struct Resolver;
+pub(super) struct Resolver {
+    /// Names of any address.
+    private: HashSet<String>,
+    lookup: Lookup,
+}
 
 impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
+        let found = (self.lookup)(name.as_str());
+        let is_private = self.private.contains(&normal(name.as_str()));
         Box::pin(async move {
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let public: Vec<SocketAddr> = found.filter(|at| is_public(at.ip())).collect();
-            if public.is_empty() {
+            let found = found.await?.into_iter();
+            let allowed: Vec<_> = found
+                .filter(|at| is_private || is_public(at.ip()))
+                .collect();
+            if allowed.is_empty() {
                 return Err(REFUSED.into());
             }
-            Ok(Box::new(public.into_iter()) as Addrs)
+            Ok(Box::new(allowed.into_iter()) as Addrs)
         })
     }
 }
@@ -87,7 +193,8 @@ mod tests {
     fn only_addresses_of_the_internet_may_be_asked() {
         let check = |host: &str, expected: bool| {
             let url = Url::parse(&format!("http://{host}/a.png")).unwrap();
-            assert_eq!(may_be_asked(&url), expected, "{host}");
+            let verdict = Guard::default().judge(&url);
+            assert_eq!(verdict == Verdict::Resolve, expected, "{host}");
         };
         for public in [
             "8.8.8.8",
@@ -128,7 +235,55 @@ mod tests {
 
     #[tokio::test]
     async fn a_name_of_this_machine_is_refused() {
-        let refused = Resolver.resolve("localhost".parse().unwrap()).await;
+        let resolver = Guard::default().resolver(&system());
+        let refused = resolver.resolve("localhost".parse().unwrap()).await;
         assert_eq!(refused.err().unwrap().to_string(), REFUSED);
+    }
+
+    #[test]
+    fn what_the_configuration_names_may_be_asked_and_its_neighbours_may_not() {
+        let mut guard = Guard::default();
+        guard.configure(&Url::parse("http://127.0.0.1:81/").unwrap());
+        guard.configure_host("Wiki.Corp");
+        guard.let_in(&["API.corp.".into(), "10.0.0.7".into(), "fd00::1".into()]);
+        let check = |url: &str, expected| {
+            let verdict = guard.judge(&Url::parse(url).unwrap());
+            assert_eq!(verdict, expected, "{url}");
+        };
+        check("https://127.0.0.1:9/x", Verdict::Configured);
+        check("http://0x7f.1/", Verdict::Configured);
+        check("http://wiki.corp./", Verdict::Configured);
+        check("http://127.0.0.2/", Verdict::Refuse);
+        check("http://api.corp/", Verdict::Resolve);
+        check("http://10.0.0.7/", Verdict::Resolve);
+        check("http://[fd00::1]/", Verdict::Resolve);
+        check("http://10.0.0.8/", Verdict::Refuse);
+        check("http://10.0.0.7@10.0.0.8/", Verdict::Refuse);
+        check("http://127.0.0.1.other.example/", Verdict::Resolve);
+        check("data:,x", Verdict::Refuse);
+    }
+
+    #[tokio::test]
+    async fn of_several_addresses_only_those_of_the_internet_are_connected_to() {
+        let guard = {
+            let mut guard = Guard::default();
+            guard.let_in(&["intranet.example".into()]);
+            guard
+        };
+        let mixed: Lookup = Arc::new(|_| {
+            let all = ["10.0.0.1:0", "8.8.8.8:0", "[::ffff:127.0.0.1]:0"];
+            Box::pin(async move { Ok(all.map(|at| at.parse().unwrap()).to_vec()) })
+        });
+        let resolver = guard.resolver(&mixed);
+        let found = async |name: &str| -> Vec<SocketAddr> {
+            resolver
+                .resolve(name.parse().unwrap())
+                .await
+                .ok()
+                .unwrap()
+                .collect()
+        };
+        assert_eq!(found("a.example").await, ["8.8.8.8:0".parse().unwrap()]);
+        assert_eq!(found("intranet.example").await.len(), 3);
     }
 }

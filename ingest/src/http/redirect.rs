@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn redirects_lead_on_within_http_and_never_from_https_to_http() {
+    fn fault_21_redirects_lead_on_within_http_and_never_from_https_to_http() {
         let secure = "https://a.example/v1/x?k=1";
         check(secure, 200, Some("/y"), Ok(None));
         check(secure, 304, Some("/y"), Ok(None));

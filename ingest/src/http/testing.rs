@@ -29,16 +29,16 @@ use crate::{
     source::{Record, Requests},
 };
 
-/// Sun, 06 Nov 1994 08:49:37 GMT, as long as the test runs.
+/// Sun, 06 Nov 1994 08:49:37 GMT and some seconds, as long as the test runs.
 #[derive(Debug)]
-struct Frozen;
+struct Frozen(u64);
 
 impl Clock for Frozen {
     fn monotonic(&self) -> Duration {
         Duration::ZERO
     }
     fn unix(&self) -> Duration {
-        Duration::from_secs(784_111_777)
+        Duration::from_secs(784_111_777 + self.0)
     }
 }
 
@@ -57,12 +57,18 @@ impl Secrets for Echo {
 }
 
 pub(crate) fn context() -> Context {
+    context_after(0)
+}
+
+/// A context of a process that begins so many seconds after that of [`context`].
+pub(crate) fn context_after(seconds: u64) -> Context {
     Context {
         root: Store::memory(),
         store_options: StoreOptions::default(),
         progress: Arc::new(Silent),
-        clock: Arc::new(Frozen),
+        clock: Arc::new(Frozen(seconds)),
         secrets: Arc::new(Echo),
+        hosts: Arc::default(),
         run_id: "run".into(),
         cancel: watch::channel(false).1,
     }
@@ -88,6 +94,8 @@ pub(crate) fn config(url: &str, r#type: PaginationKind) -> SourceConfig {
             max_tries: 5,
             ..RetryConfig::default()
         },
+        limits: Default::default(),
+        private_hosts: Vec::new(),
         crawl: Default::default(),
         page: Default::default(),
         format: Default::default(),
@@ -157,6 +165,8 @@ pub(crate) fn ok(body: &str) -> Step {
 pub(crate) enum Step {
     /// Sends these bytes and closes the connection.
     Send(Vec<u8>),
+    /// Sends a head, then a byte of the body per second without end.
+    Drip(Vec<u8>),
     /// Says nothing.
     Hang,
 }
@@ -239,6 +249,13 @@ async fn take(step: Step, mut socket: TcpStream) {
             // The client may leave before the end: that is its business.
             drop(socket.write_all(&bytes).await);
             drop(socket.shutdown().await);
+        }
+        Step::Drip(head) => {
+            let mut sent = socket.write_all(&head).await;
+            while sent.is_ok() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                sent = socket.write_all(b" ").await;
+            }
         }
         Step::Hang => std::future::pending().await,
     }

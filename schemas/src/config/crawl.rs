@@ -20,7 +20,8 @@ pub struct CrawlConfig {
     /// URLs of further pages to begin with, after `url`. Default none.
     pub start: Vec<String>,
     /// URLs of sitemaps, or indexes of sitemaps (XML or text, plain or gzip), whose pages are fetched as if `start`
-    /// named them. Default none.
+    /// named them. A URL with the path `/robots.txt` stands for the sitemaps that its `Sitemap:` lines name on hosts that are
+    /// fetched from. Default none.
     pub sitemaps: Vec<String>,
     /// Whether links are followed. Default true.
     pub links: bool,
@@ -51,6 +52,13 @@ pub struct CrawlConfig {
     pub max_crawl_delay_s: u64,
     /// Hosts that are asked at the same time, 1 to 64; a single host gets one request at a time. Default 8.
     pub concurrency: usize,
+    /// What a run does after a crawl that is complete: `never` (default) asks for nothing, `changed` asks for every page of it
+    /// again, with the `ETag` and `Last-Modified` it came with: one that has not changed is counted as `unchanged` and lands
+    /// no record, one that has lands another one, and its new links are followed. It may be changed at any time, but pages
+    /// that were read under `never` are read once more: only equal records among the `batch.dedup_window` latest ones are
+    /// left out then. Takes about 100 bytes of memory a page.
+    #[serde(skip_serializing_if = "CrawlAgain::is_never")]
+    pub again: CrawlAgain,
     /// How to reach whoever runs the crawl (an address or a URL), sent with every request. Default: feedline's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contact: Option<String>,
@@ -74,6 +82,7 @@ impl Default for CrawlConfig {
             delay_ms: 1_000,
             max_crawl_delay_s: 300,
             concurrency: 8,
+            again: CrawlAgain::Never,
             contact: None,
         }
     }
@@ -84,6 +93,25 @@ impl CrawlConfig {
     #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Self::default()
+    }
+}
+
+/// What a run does after a crawl that is complete.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CrawlAgain {
+    /// Nothing.
+    #[default]
+    Never,
+    /// Asks for what has changed.
+    Changed,
+}
+
+impl CrawlAgain {
+    /// Whether a complete crawl is left alone.
+    #[must_use]
+    pub fn is_never(&self) -> bool {
+        *self == Self::Never
     }
 }
 

@@ -11,6 +11,7 @@ mod document;
 mod guard;
 mod init;
 mod join;
+mod limits;
 mod load;
 mod lora;
 mod loss;
@@ -32,7 +33,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     average::AverageConfig,
-    crawl::{CrawlConfig, PageConfig, PageExtract},
+    crawl::{CrawlAgain, CrawlConfig, PageConfig, PageExtract},
     dataset::{
         DatasetConfig, DatasetKind, DedupMode, ImputeStrategy, PackMode, ShardConfig, SplitBy,
         SplitConfig, StepConfig, StepKind, Task, TokensConfig,
@@ -42,6 +43,7 @@ pub use self::{
     guard::{GuardConfig, NotFinitePolicy},
     init::InitConfig,
     join::{JoinConfig, KeyMatch, Unmatched},
+    limits::{LimitsConfig, ResetUnit},
     load::{ConfigError, Loaded, Override, load},
     lora::LoraConfig,
     loss::{ClassWeightRule, ClassWeights, LossConfig, LossKind},

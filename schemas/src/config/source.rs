@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{CrawlConfig, PageConfig, SecretRef, SourceScheduleConfig};
+use super::{CrawlConfig, LimitsConfig, PageConfig, SecretRef, SourceScheduleConfig};
 use crate::{ids::Name, units::ByteSize};
 
 /// One source.
@@ -41,6 +41,15 @@ pub struct SourceConfig {
     /// `rest`, `html` and `fetch`: retries, time limits and the largest body.
     #[serde(default)]
     pub retry: RetryConfig,
+    /// `rest`, `html` and `fetch`: how often a host is asked.
+    #[serde(default, skip_serializing_if = "LimitsConfig::is_default")]
+    pub limits: LimitsConfig,
+    /// `rest`, `html` and `fetch`: hosts, by name or address, that may be asked although their address is not one of the
+    /// internet, where data lead to them: a redirect, a link, a sitemap, a next page, a row's URL. What the configuration
+    /// itself names (`url`, `crawl.start`, `crawl.sitemaps`, `crawl.hosts`) needs not stand here; a proxy with such an
+    /// address does, for requests to other hosts than these. Default none: data must not reach into this machine's network.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub private_hosts: Vec<String>,
     /// `files`: format; default `auto`, by the file's name.
     #[serde(default)]
     pub format: FileFormat,
@@ -172,8 +181,9 @@ pub struct RetryConfig {
     pub base_ms: u64,
     /// Longest backoff in milliseconds. Default 60,000.
     pub cap_ms: u64,
-    /// Longest wait a server may ask for with Retry-After, in seconds; asked for more, the run ends as deferred
-    /// (exit code 4) and a later one goes on. Default 300.
+    /// Longest wait a server may ask for with Retry-After, or with the reset of a quota that is used up, in seconds; asked
+    /// for more, the run ends as deferred (exit code 4). A run before that time asks for nothing and ends the same way, one
+    /// after it goes on. Default 300.
     pub max_wait_s: u64,
     /// Time to connect, in milliseconds. Default 10,000.
     pub connect_timeout_ms: u64,
@@ -183,6 +193,18 @@ pub struct RetryConfig {
     pub total_timeout_ms: u64,
     /// Largest response body, decompressed. Default 64 MiB.
     pub max_body_bytes: ByteSize,
+    /// Least speed of a body that goes on, in bytes per second over 10 s, 0 to 1,000,000; a slower one is cut off and
+    /// asked for again. Default 100; 0 for a server that sends a byte now and then while it works.
+    pub min_bytes_per_s: u64,
+    /// Longest time of one request over all of its tries and their waits, in seconds, at least 1; a wait that would end
+    /// later is not begun. Default 3,600. To outlast an outage, raise it together with `max_tries`.
+    pub max_elapsed_s: u64,
+    /// Failures of a host in a row, in spite of retries, after which its circuit opens: until it answers again, it gets one
+    /// request per cooldown, and the tries between count as failed without being sent. 0 to 1,000; 0 is never. Default 10.
+    pub circuit_failures: u32,
+    /// Time from the opening of a circuit to the first request that probes it, in seconds, 1 to 3,600; doubled after each
+    /// probe that fails, to 600 s or itself if that is more. Default 30.
+    pub circuit_cooldown_s: u64,
 }
 
 impl Default for RetryConfig {
@@ -196,6 +218,10 @@ impl Default for RetryConfig {
             read_timeout_ms: 30_000,
             total_timeout_ms: 300_000,
             max_body_bytes: ByteSize::mib(64),
+            min_bytes_per_s: 100,
+            max_elapsed_s: 3_600,
+            circuit_failures: 10,
+            circuit_cooldown_s: 30,
         }
     }
 }

@@ -7,9 +7,9 @@ use std::{
 
 use super::*;
 
-/// 45 of the list of faults: what robots.txt says, and what its absence or failure means.
+/// What robots.txt says, and what its absence or failure means.
 #[tokio::test]
-async fn robots_is_obeyed_and_its_status_decides() {
+async fn fault_45_robots_is_obeyed_and_its_status_decides() {
     let crawl_with = |robots: Step| async move {
         let server = site(Routes::from([
             ("/robots.txt", robots),
@@ -56,7 +56,7 @@ async fn robots_is_obeyed_and_its_status_decides() {
 }
 
 #[tokio::test]
-async fn robots_redirects_are_followed_five_times() {
+async fn fault_45_robots_redirects_are_followed_five_times() {
     let home = || html(&article("home", &["/private"]));
     let moved = |to: &str| answer(&format!("302 Found\r\nLocation: {to}"), "");
     let rules = text("User-agent: *\nDisallow: /private");
@@ -84,9 +84,8 @@ async fn robots_redirects_are_followed_five_times() {
     assert_eq!(crawl(&config).await.unwrap().records.len(), 2);
 }
 
-/// 46 of the list of faults.
 #[tokio::test]
-async fn a_crawl_delay_is_obeyed_or_its_host_left_out() {
+async fn fault_46_a_crawl_delay_is_obeyed_or_its_host_left_out() {
     let routes = |delay: &str| {
         Routes::from([
             (
@@ -112,7 +111,7 @@ async fn a_crawl_delay_is_obeyed_or_its_host_left_out() {
 }
 
 #[tokio::test]
-async fn one_request_at_a_time_goes_to_a_host_while_others_are_asked() {
+async fn fault_46_one_request_at_a_time_goes_to_a_host_while_others_are_asked() {
     static NOW: AtomicUsize = AtomicUsize::new(0);
     let links: Vec<String> = (0..8).map(|i| format!("/{i}")).collect();
     let links: Vec<&str> = links.iter().map(String::as_str).collect();
@@ -162,4 +161,74 @@ async fn a_host_that_is_down_stops_the_run() {
     .await;
     let error = crawl(&config(&down)).await.unwrap_err().to_string();
     assert!(error.contains("/4`: the server answered 502"), "{error}");
+}
+
+#[tokio::test]
+async fn fault_45_a_robots_txt_names_sitemaps() {
+    let server = Scripted::answering(|_, head| {
+        let host = head.split("host: ").nth(1).unwrap();
+        let host = host.split("\r\n").next().unwrap();
+        let map = |page: &str| {
+            let body = format!("<urlset><url><loc>http://{host}{page}</loc></url></urlset>");
+            answer("200 OK\r\nContent-Type: text/xml", &body)
+        };
+        match head.split(' ').nth(1).unwrap() {
+            "/robots.txt" => text(&format!(
+                "Sitemap: http://{host}/a.xml\nUser-agent: *\nDisallow: /private\nSITEMAP :http://{host}/b.xml # the second\n\
+                 Sitemap: http://other.example/c.xml\nSitemap:\nSitemap: /d.xml\n#{}\nSitemap: http://{host}/behind.xml\n",
+                "x".repeat(500 << 10)
+            )),
+            "/a.xml" => map("/1"),
+            "/b.xml" => map("/private/2"),
+            "/" | "/1" => html(&article("page", &[])),
+            _ => answer("404 Not Found", ""),
+        }
+    })
+    .await;
+    let mut config = config(&server);
+    config.crawl.links = false;
+    config.crawl.sitemaps = vec![server.url.join("/robots.txt").unwrap().into()];
+    let found = crawl(&config).await.unwrap();
+    assert_eq!(found.records, ["/", "/1"]);
+    assert_eq!(skipped(&found), [("robots", 1), ("sitemap", 3)]);
+    let targets = server.targets();
+    assert_eq!(
+        targets,
+        ["/robots.txt", "/", "/robots.txt", "/a.xml", "/b.xml", "/1"]
+    );
+}
+
+#[tokio::test]
+async fn fault_13_a_host_that_waits_holds_no_slot_and_other_hosts_are_asked() {
+    static BUSY: AtomicUsize = AtomicUsize::new(0);
+    let server = Scripted::answering(|_, head| {
+        let path = head.split(' ').nth(1).unwrap();
+        if path == "/0" && BUSY.fetch_add(1, Ordering::SeqCst) == 0 {
+            return answer("429 Slow\r\nRetry-After: 1", "");
+        }
+        html(&article("page", &[]))
+    })
+    .await;
+    let mut config = config(&server);
+    let port = server.url.port().unwrap();
+    // The slow host comes first, and there is one slot for all.
+    let of = |host: &str, i: usize| format!("http://{host}:{port}/{i}");
+    let slow = (0..10).map(|i| of("127.0.0.1", i));
+    config.crawl.start = slow.chain((10..20).map(|i| of("localhost", i))).collect();
+    config.crawl.depth = 0;
+    config.crawl.robots = false;
+    config.crawl.concurrency = 1;
+    let begin = tokio::time::Instant::now();
+    let order = crawl(&config).await.unwrap().records;
+    let expected = ["/".to_owned()].into_iter();
+    let expected: Vec<String> = expected.chain((0..20).map(|i| format!("/{i}"))).collect();
+    assert_eq!(
+        order, expected,
+        "what lands is in the order of the frontier"
+    );
+    assert!(begin.elapsed() >= Duration::from_secs(1));
+    let targets = server.targets();
+    let last = |path: &str| targets.iter().rposition(|target| target == path).unwrap();
+    assert!(last("/19") < last("/0"), "{targets:?}");
+    assert!(last("/0") < last("/1"), "{targets:?}");
 }

@@ -4,7 +4,7 @@ use feedline_schemas::{commit::CommitEntry, config::PipelineConfig, decode, enco
 use feedline_storage::{Effect, Faults, Operation, Rule};
 
 use super::*;
-use crate::{ingest, run::status};
+use crate::{http::testing::context_after, ingest, run::status};
 
 /// 60 pages in a tree with links across, some absent, one moved, and one that asks to wait as long as `busy` says.
 async fn tree(busy: Arc<std::sync::atomic::AtomicBool>) -> Scripted {
@@ -33,7 +33,7 @@ async fn tree(busy: Arc<std::sync::atomic::AtomicBool>) -> Scripted {
     .await
 }
 
-fn pipeline(server: &Scripted) -> PipelineConfig {
+pub(super) fn pipeline(server: &Scripted) -> PipelineConfig {
     let text = format!(
         "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"html\"\nurl = \"{}\"\n\
          crawl = {{ delay_ms = 0, depth = 9 }}\nbatch = {{ pages = 7 }}\nretry = {{ base_ms = 1, cap_ms = 2 }}\n",
@@ -44,16 +44,20 @@ fn pipeline(server: &Scripted) -> PipelineConfig {
         .config
 }
 
-async fn run(root: &Store, config: &PipelineConfig) -> Result<(), Error> {
+pub(super) async fn run(root: &Store, config: &PipelineConfig) -> Result<(), Error> {
+    run_after(0, root, config).await
+}
+
+async fn run_after(seconds: u64, root: &Store, config: &PipelineConfig) -> Result<(), Error> {
     let context = Context {
         root: root.clone(),
-        ..context()
+        ..context_after(seconds)
     };
     ingest(config, None, &context).await.map(drop)
 }
 
 /// The files that the log names, and its entries without what tells one run from another.
-async fn snapshot(root: &Store) -> BTreeMap<String, Vec<u8>> {
+pub(super) async fn snapshot(root: &Store) -> BTreeMap<String, Vec<u8>> {
     let landing = root.child("landing/s");
     let mut all = BTreeMap::new();
     for file in landing.list("log").await.unwrap() {
@@ -64,6 +68,7 @@ async fn snapshot(root: &Store) -> BTreeMap<String, Vec<u8>> {
             .iter()
             .chain(&entry.rejects)
             .chain(&entry.frontier)
+            .chain(&entry.validators)
         {
             all.insert(
                 named.path.clone(),
@@ -142,7 +147,7 @@ async fn a_crawl_that_is_over_is_only_read() {
 }
 
 #[tokio::test]
-async fn a_host_that_asks_to_wait_ends_the_run_and_a_later_one_goes_on() {
+async fn fault_14_a_host_that_asks_to_wait_ends_the_run_and_a_later_one_goes_on() {
     let busy = Arc::new(std::sync::atomic::AtomicBool::new(true));
     let server = tree(Arc::clone(&busy)).await;
     let config = pipeline(&server);
@@ -152,7 +157,18 @@ async fn a_host_that_asks_to_wait_ends_the_run_and_a_later_one_goes_on() {
     let before = status(&config, &root).await.unwrap().rows;
     assert!((10..55).contains(&before), "{before}");
     busy.store(false, std::sync::atomic::Ordering::SeqCst);
-    run(&root, &config).await.unwrap();
+    // Before that time nothing is asked.
+    let asked = server.targets().len();
+    for seconds in [0, 4_990] {
+        let error = run_after(seconds, &root, &config).await.unwrap_err();
+        assert!(error.to_string().contains("nothing was asked"), "{error}");
+    }
+    assert_eq!(server.targets().len(), asked);
+    assert_eq!(
+        status(&config, &root).await.unwrap().sources[0].status,
+        "deferred"
+    );
+    run_after(5_002, &root, &config).await.unwrap();
     assert_eq!(status(&config, &root).await.unwrap().rows, 55);
     let mut targets = server.targets();
     targets.retain(|target| target != "/robots.txt" && target != "/33");

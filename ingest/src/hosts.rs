@@ -1,0 +1,339 @@
+//! What is known about the hosts that requests go to, shared by all sources of a process: how often they may be asked, when
+//! they may be asked again, by how many at a time, and whether they are down.
+//!
+//! A request takes a [`Turn`] at its host, in this order: its token of the bucket (`limits.requests_per_s`), the time that an
+//! earlier answer asked for, the host's quota as its headers told it, a slot among those that ask at the same time, and the
+//! circuit. Who waits holds no slot. The slots follow "additive increase, multiplicative decrease": an answer of 429 or 503
+//! halves them, at most once for the requests that were on their way together, and each success adds its share of one.
+
+mod circuit;
+mod quota;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use feedline_schemas::config::{LimitsConfig, RetryConfig};
+use reqwest::StatusCode;
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until},
+};
+
+use self::circuit::{Asked, Circuit};
+pub(crate) use self::quota::{Quota, quota};
+use crate::retry::{Again, Failure};
+
+/// Longest time that a host is kept to be left alone; one that asks for more defers the run of whoever asked it.
+const LONGEST_HOLD: Duration = Duration::from_secs(366 * 24 * 3_600);
+/// Hosts that are known before those about which there is nothing to say are forgotten.
+const MANY: usize = 4_096;
+
+/// Hosts of the requests of a process. Sources that share it keep to one budget per host and credential.
+#[derive(Debug, Default)]
+pub struct Hosts(Mutex<HashMap<Key, Arc<Host>>>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    origin: String,
+    credential: u128,
+}
+
+impl Hosts {
+    /// The host behind `origin`, as one that sends `credential` (a hash) knows it.
+    pub(crate) fn of(&self, origin: &url::Origin, credential: u128) -> Arc<Host> {
+        let mut hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = Key {
+            origin: origin.ascii_serialization(),
+            credential,
+        };
+        if hosts.len() >= MANY && !hosts.contains_key(&key) {
+            let now = Instant::now();
+            hosts.retain(|_, host| Arc::strong_count(host) > 1 || !host.state().is_blank(now));
+        }
+        Arc::clone(hosts.entry(key).or_default())
+    }
+}
+
+/// How a source asks.
+#[derive(Clone, Debug)]
+pub(crate) struct Pacing {
+    /// Time between two tokens of the bucket.
+    interval: Duration,
+    /// Tokens that may be taken at once.
+    burst: u32,
+    /// Most requests at a time.
+    concurrency: u32,
+    /// Longest wait for the host, in seconds.
+    max_wait_s: u64,
+    circuit: circuit::Settings,
+}
+
+impl Pacing {
+    /// Settings within their ranges; `seed` tells the waits of this run from those of others.
+    pub(crate) fn new(limits: &LimitsConfig, retry: &RetryConfig, seed: u64) -> Self {
+        let interval = limits.requests_per_s.map_or(0.0, f64::recip);
+        Self {
+            interval: Duration::try_from_secs_f64(interval).unwrap_or_default(),
+            burst: limits.burst.unwrap_or(1).max(1),
+            concurrency: limits.concurrency.unwrap_or(64).max(1),
+            max_wait_s: retry.max_wait_s,
+            circuit: circuit::Settings {
+                failures: retry.circuit_failures,
+                cooldown: Duration::from_secs(retry.circuit_cooldown_s),
+                seed,
+            },
+        }
+    }
+}
+
+/// Why a host is not asked now.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// An earlier answer asked for a wait, of which so much is left: more than `max_wait_s`.
+    Wait(Duration),
+    /// It has failed so many times in a row, and is asked again after this time.
+    Down(u32, Duration),
+}
+
+/// A host, as one credential knows it.
+#[derive(Debug, Default)]
+pub(crate) struct Host {
+    state: Mutex<State>,
+    /// Told when a slot is free.
+    freed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// When the next token is there, as if there were no burst.
+    token: Option<Instant>,
+    /// Until when the host asked to be left alone.
+    held: Option<Instant>,
+    /// Requests left until a time.
+    left: Option<(u64, Instant)>,
+    /// Slots that are taken.
+    in_flight: u32,
+    slots: Slots,
+    circuit: Circuit,
+}
+
+/// Requests that may be on their way at a time.
+#[derive(Debug, Default)]
+struct Slots {
+    /// None while nothing has bounded them.
+    allowed: Option<f64>,
+    /// When they were halved last.
+    halved: Option<Instant>,
+}
+
+/// What came of asking for a turn.
+enum Enter {
+    Go { is_probe: bool },
+    At(Instant),
+    Busy,
+    Down(u32, Duration),
+}
+
+impl Host {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the host may be asked. Cancelled, it has taken nothing but a token.
+    pub(crate) async fn turn(self: &Arc<Self>, pacing: &Pacing) -> Result<Turn, Refused> {
+        if let Asked::Down(failures, left) = self.state().circuit.look(Instant::now()) {
+            return Err(Refused::Down(failures, left));
+        }
+        let token = self.state().token(pacing, Instant::now());
+        sleep_until(token).await;
+        loop {
+            let freed = self.freed.notified();
+            tokio::pin!(freed);
+            freed.as_mut().enable();
+            let now = Instant::now();
+            let entered = self.state().enter(pacing, now);
+            match entered {
+                Enter::Go { is_probe } => {
+                    return Ok(Turn {
+                        host: Arc::clone(self),
+                        pacing: pacing.clone(),
+                        began: now,
+                        is_probe,
+                        is_limited: false,
+                        is_settled: false,
+                    });
+                }
+                Enter::At(until) if (until - now).as_secs() > pacing.max_wait_s => {
+                    return Err(Refused::Wait(until - now));
+                }
+                Enter::At(until) => sleep_until(until).await,
+                Enter::Busy => freed.await,
+                Enter::Down(failures, left) => return Err(Refused::Down(failures, left)),
+            }
+        }
+    }
+}
+
+impl State {
+    /// When the next token is there; it is taken ("generic cell rate algorithm").
+    fn token(&mut self, pacing: &Pacing, now: Instant) -> Instant {
+        let due = self.token.map_or(now, |token| token.max(now));
+        let early = pacing.interval.saturating_mul(pacing.burst - 1);
+        self.token = due.checked_add(pacing.interval);
+        due.checked_sub(early).map_or(now, |at| at.max(now))
+    }
+
+    fn enter(&mut self, pacing: &Pacing, now: Instant) -> Enter {
+        if let Some(until) = self.not_before(now) {
+            return Enter::At(until);
+        }
+        if self.in_flight >= self.slots.allowed(pacing.concurrency) {
+            return Enter::Busy;
+        }
+        let is_probe = match self.circuit.ask(now) {
+            Asked::Closed => false,
+            Asked::Probe => true,
+            Asked::Down(failures, left) => return Enter::Down(failures, left),
+        };
+        if let Some((left, _)) = &mut self.left {
+            *left = left.saturating_sub(1);
+        }
+        self.in_flight += 1;
+        Enter::Go { is_probe }
+    }
+
+    /// Until when nothing may be asked; none when something may be now.
+    fn not_before(&mut self, now: Instant) -> Option<Instant> {
+        self.held = self.held.filter(|until| *until > now);
+        self.left = self.left.filter(|(_, until)| *until > now);
+        let used_up = self.left.filter(|(left, _)| *left == 0);
+        self.held.max(used_up.map(|(_, until)| until))
+    }
+
+    fn hold(&mut self, now: Instant, wait: Duration) {
+        self.held = self.held.max(Some(now + wait.min(LONGEST_HOLD)));
+    }
+
+    /// Whether a new one would do the same.
+    fn is_blank(&mut self, now: Instant) -> bool {
+        self.not_before(now).is_none()
+            && self.left.is_none()
+            && self.in_flight == 0
+            && self.token.is_none_or(|token| token <= now)
+            && self.circuit.is_closed()
+    }
+}
+
+impl Slots {
+    /// Whole slots, at least one.
+    fn allowed(&self, most: u32) -> u32 {
+        let most = f64::from(most);
+        let allowed = self.allowed.map_or(most, |allowed| allowed.min(most));
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "between 1 and a u32"
+        )]
+        let whole = allowed.max(1.0) as u32;
+        whole
+    }
+
+    /// After an answer that asks for less, to a request that began at `began`.
+    fn halve(&mut self, most: u32, began: Instant, now: Instant) {
+        // Requests that were on their way together are one sign, not many.
+        if self.halved.is_none_or(|halved| began >= halved) {
+            let most = f64::from(most);
+            let allowed = self.allowed.map_or(most, |allowed| allowed.min(most));
+            self.allowed = Some((allowed / 2.0).max(1.0));
+            self.halved = Some(now);
+        }
+    }
+
+    fn grow(&mut self) {
+        if let Some(allowed) = &mut self.allowed {
+            *allowed = (*allowed + allowed.recip()).min(64.0);
+        }
+    }
+}
+
+/// A request that may be made. Dropped without being settled, it says nothing about the host.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    host: Arc<Host>,
+    pacing: Pacing,
+    began: Instant,
+    is_probe: bool,
+    /// Whether it was answered that there are too many: such a host is up.
+    is_limited: bool,
+    is_settled: bool,
+}
+
+impl Turn {
+    /// Whether the host has asked for time since the turn was given.
+    pub(crate) fn is_over(&self) -> bool {
+        let held = self.host.state().held;
+        held.is_some_and(|until| until > Instant::now())
+    }
+
+    /// Takes note of the head of an answer: whether it asks for fewer requests, and what is left of the quota.
+    pub(crate) fn answered(&mut self, status: StatusCode, quota: Option<Quota>) {
+        let now = Instant::now();
+        let mut state = self.host.state();
+        self.is_limited = status == StatusCode::TOO_MANY_REQUESTS;
+        if self.is_limited || status == StatusCode::SERVICE_UNAVAILABLE {
+            state.slots.halve(self.pacing.concurrency, self.began, now);
+        }
+        if let Some(Quota { left, reset }) = quota {
+            // Those on their way may have been counted by the server, or not yet.
+            let left = left.saturating_sub(u64::from(state.in_flight.saturating_sub(1)));
+            state.left = Some((left, now + reset.min(LONGEST_HOLD)));
+        }
+    }
+
+    /// Takes note of what came of the request.
+    pub(crate) fn settle<T>(mut self, outcome: Result<T, Failure>) -> Result<T, Failure> {
+        let now = Instant::now();
+        let mut state = self.host.state();
+        match &outcome {
+            Ok(_) => {
+                state.slots.grow();
+                state.circuit.succeeded();
+            }
+            Err(failure) => match failure.again {
+                // It answered: it is up.
+                Again::Never => state.circuit.succeeded(),
+                Again::After(wait) => {
+                    state.hold(now, wait);
+                    state.circuit.released(self.is_probe);
+                }
+                Again::Backoff if self.is_limited => state.circuit.released(self.is_probe),
+                Again::Backoff => {
+                    state
+                        .circuit
+                        .failed(&self.pacing.circuit, self.is_probe, now);
+                }
+            },
+        }
+        drop(state);
+        self.is_settled = true;
+        outcome
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut state = self.host.state();
+        state.in_flight = state.in_flight.saturating_sub(1);
+        if !self.is_settled {
+            state.circuit.released(self.is_probe);
+        }
+        drop(state);
+        self.host.freed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests;

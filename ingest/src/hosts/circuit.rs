@@ -1,0 +1,91 @@
+//! The circuit to a host: closed, open after failures in a row, half open while one request probes it.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::retry::Jitter;
+
+/// Longest time between two probes, unless the first one is longer.
+const LONGEST: Duration = Duration::from_secs(600);
+
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    /// Failures in a row that open it; 0 for never.
+    pub(super) failures: u32,
+    /// Time from opening to the first probe.
+    pub(super) cooldown: Duration,
+    pub(super) seed: u64,
+}
+
+/// What a request is told.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    Closed,
+    /// Go, as the one that finds out.
+    Probe,
+    /// Failures in a row, and the time to the next probe; zero while one is on its way.
+    Down(u32, Duration),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Circuit {
+    /// In a row.
+    failures: u32,
+    /// When the next probe may go; none while it is closed.
+    until: Option<Instant>,
+    /// Probes that failed in a row.
+    probes: u32,
+    is_probing: bool,
+}
+
+impl Circuit {
+    pub(super) fn is_closed(&self) -> bool {
+        self.failures == 0
+    }
+
+    /// What a request would be told.
+    pub(super) fn look(&self, now: Instant) -> Asked {
+        match self.until {
+            None => Asked::Closed,
+            Some(_) if self.is_probing => Asked::Down(self.failures, Duration::ZERO),
+            Some(until) if until > now => Asked::Down(self.failures, until - now),
+            Some(_) => Asked::Probe,
+        }
+    }
+
+    /// What a request is told that goes if it may.
+    pub(super) fn ask(&mut self, now: Instant) -> Asked {
+        let asked = self.look(now);
+        self.is_probing |= asked == Asked::Probe;
+        asked
+    }
+
+    pub(super) fn succeeded(&mut self) {
+        *self = Self::default();
+    }
+
+    /// After a request that tells nothing about whether the host is up.
+    pub(super) fn released(&mut self, is_probe: bool) {
+        self.is_probing &= !is_probe;
+    }
+
+    pub(super) fn failed(&mut self, settings: &Settings, is_probe: bool, now: Instant) {
+        self.failures = self.failures.saturating_add(1);
+        self.released(is_probe);
+        match self.until {
+            Some(_) if is_probe => self.probes += 1,
+            // It had been sent before the circuit opened.
+            Some(_) => return,
+            None if settings.failures == 0 || self.failures < settings.failures => return,
+            None => self.probes = 0,
+        }
+        let doubled = 1_u32.checked_shl(self.probes).unwrap_or(u32::MAX);
+        let most = LONGEST.max(settings.cooldown);
+        let wait = settings.cooldown.saturating_mul(doubled).min(most);
+        // Up to a quarter longer, so that processes do not come back together.
+        let quarter = u64::try_from(wait.as_millis() / 4).unwrap_or(u64::MAX);
+        let seed = settings.seed ^ u64::from(self.failures);
+        self.until = Some(now + wait + Duration::from_millis(Jitter::new(seed).up_to(quarter)));
+    }
+}

@@ -1,0 +1,269 @@
+use feedline_schemas::config::{LimitsConfig, RetryConfig};
+use url::Url;
+
+use super::*;
+use crate::error::Error;
+
+fn host() -> Arc<Host> {
+    let origin = Url::parse("http://a.example/").unwrap().origin();
+    Hosts::default().of(&origin, 0)
+}
+
+fn pacing(limits: LimitsConfig, retry: RetryConfig) -> Pacing {
+    Pacing::new(&limits, &retry, 7)
+}
+
+fn plain() -> Pacing {
+    pacing(LimitsConfig::default(), RetryConfig::default())
+}
+
+fn failure(again: Again) -> Result<(), Failure> {
+    let error = Error::Http {
+        url: "http://a.example/".into(),
+        what: "it failed".into(),
+        advice: "mend it".into(),
+    };
+    Err(Failure {
+        error: Box::new(error),
+        again,
+    })
+}
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_keep_to_their_rate_whoever_makes_them() {
+    let limits = LimitsConfig {
+        requests_per_s: Some(2.0),
+        burst: Some(5),
+        ..LimitsConfig::default()
+    };
+    let pacing = pacing(limits, RetryConfig::default());
+    let hosts = Arc::new(Hosts::default());
+    let origin = Url::parse("http://a.example/").unwrap().origin();
+    let begin = Instant::now();
+    let askers = (0..4).map(|_| {
+        let (host, pacing) = (hosts.of(&origin, 0), pacing.clone());
+        tokio::spawn(async move {
+            let mut times = Vec::new();
+            for _ in 0..6 {
+                drop(host.turn(&pacing).await.unwrap());
+                times.push(begin.elapsed());
+            }
+            times
+        })
+    });
+    let mut times: Vec<Duration> = Vec::new();
+    for asker in askers.collect::<Vec<_>>() {
+        times.extend(asker.await.unwrap());
+    }
+    times.sort();
+    // Five at once, then one in half a second: 24 requests take (24 - 5) / 2 s.
+    assert_eq!(times[4], Duration::ZERO);
+    assert!((seconds(9)..seconds(10)).contains(&times[23]), "{times:?}");
+    for (i, time) in times.iter().enumerate().skip(5) {
+        let least = Duration::from_millis(500 * (i as u64 - 4));
+        assert!(*time >= least, "{i}: {times:?}");
+    }
+    // Another user of the same server has a budget of its own.
+    let begin = Instant::now();
+    drop(hosts.of(&origin, 1).turn(&pacing).await.unwrap());
+    assert_eq!(begin.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fault_13_a_host_that_asked_for_time_is_left_alone_and_others_are_not() {
+    let (slow, other) = (host(), host());
+    let first = slow.turn(&plain()).await.unwrap();
+    let late = slow.turn(&plain()).await.unwrap();
+    first.settle(failure(Again::After(seconds(7)))).unwrap_err();
+    assert!(late.is_over());
+    // The shorter wish does not shorten the longer one.
+    late.settle(failure(Again::After(seconds(3)))).unwrap_err();
+    let begin = Instant::now();
+    drop(other.turn(&plain()).await.unwrap());
+    assert_eq!(begin.elapsed(), Duration::ZERO);
+    drop(slow.turn(&plain()).await.unwrap());
+    assert!((seconds(7)..seconds(8)).contains(&begin.elapsed()));
+    drop(slow.turn(&plain()).await.unwrap());
+    assert!(begin.elapsed() < seconds(8));
+}
+
+#[tokio::test(start_paused = true)]
+async fn fault_14_a_host_that_asked_for_long_refuses_those_that_come_after() {
+    let host = host();
+    let turn = host.turn(&plain()).await.unwrap();
+    turn.settle(failure(Again::After(Duration::MAX)))
+        .unwrap_err();
+    let begin = Instant::now();
+    assert!(matches!(
+        host.turn(&plain()).await,
+        Err(Refused::Wait(left)) if left > seconds(300)
+    ));
+    assert_eq!(begin.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fault_15_a_storm_of_429_halves_the_requests_on_their_way_and_keeps_the_budget() {
+    let limits = LimitsConfig {
+        requests_per_s: Some(10.0),
+        concurrency: Some(32),
+        ..LimitsConfig::default()
+    };
+    let pacing = pacing(limits, RetryConfig::default());
+    let host = host();
+    let slots = |host: &Host| host.state().slots.allowed(32);
+    assert_eq!(slots(&host), 32);
+    let begin = Instant::now();
+    let mut asked = 0;
+    for expected in [16, 8, 4, 2, 1, 1] {
+        // All of them come back with 429: that is one sign, not many.
+        let mut turns = Vec::new();
+        while turns.len() < slots(&host) as usize {
+            turns.push(host.turn(&pacing).await.unwrap());
+        }
+        asked += turns.len() as u64;
+        // No more may be on their way.
+        let more = tokio::time::timeout(seconds(5), host.turn(&pacing)).await;
+        assert!(more.is_err(), "{} slots", turns.len());
+        for mut turn in turns {
+            turn.answered(StatusCode::TOO_MANY_REQUESTS, None);
+            turn.settle(failure(Again::Backoff)).unwrap_err();
+        }
+        assert_eq!(slots(&host), expected);
+        tokio::time::advance(Duration::from_millis(1)).await;
+    }
+    let budget = begin.elapsed().as_millis() / 100 + 1;
+    assert!(
+        u128::from(asked) <= budget,
+        "{asked} in {:?}",
+        begin.elapsed()
+    );
+    // A limited host is up.
+    assert!(host.state().circuit.is_closed());
+    // One more slot for as many successes as there are.
+    for _ in 0..3 {
+        host.turn(&pacing).await.unwrap().settle(Ok(())).unwrap();
+    }
+    assert_eq!(slots(&host), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fault_16_a_quota_that_is_used_up_is_waited_for() {
+    let host = host();
+    let begin = Instant::now();
+    let mut turn = host.turn(&plain()).await.unwrap();
+    turn.answered(
+        StatusCode::OK,
+        Some(Quota {
+            left: 2,
+            reset: seconds(30),
+        }),
+    );
+    turn.settle(Ok(())).unwrap();
+    for _ in 0..2 {
+        drop(host.turn(&plain()).await.unwrap());
+        assert_eq!(begin.elapsed(), Duration::ZERO);
+    }
+    drop(host.turn(&plain()).await.unwrap());
+    assert!((seconds(30)..seconds(31)).contains(&begin.elapsed()));
+    // Longer than `retry.max_wait_s`: a later run.
+    let mut turn = host.turn(&plain()).await.unwrap();
+    turn.answered(
+        StatusCode::OK,
+        Some(Quota {
+            left: 0,
+            reset: seconds(3_600),
+        }),
+    );
+    drop(turn);
+    assert!(matches!(host.turn(&plain()).await, Err(Refused::Wait(_))));
+}
+
+/// What one request that is tried every 20 s finds; times of those that were sent, and when the circuit was closed again.
+async fn outage(retry: RetryConfig, lasts: Duration) -> Vec<Duration> {
+    let (host, pacing) = (host(), pacing(LimitsConfig::default(), retry));
+    let (begin, mut sent) = (Instant::now(), Vec::new());
+    loop {
+        if let Ok(turn) = host.turn(&pacing).await {
+            let now = begin.elapsed();
+            sent.push(now);
+            if now >= lasts {
+                turn.settle(Ok(())).unwrap();
+                break;
+            }
+            turn.settle(failure(Again::Backoff)).unwrap_err();
+        }
+        tokio::time::sleep(seconds(20)).await;
+    }
+    assert!(host.state().circuit.is_closed());
+    sent
+}
+
+#[tokio::test(start_paused = true)]
+async fn fault_17_an_outage_of_half_an_hour_sees_one_probe_per_interval_and_ends_by_itself() {
+    let sent = outage(RetryConfig::default(), seconds(1_800)).await;
+    // Ten failures, then probes after 30 s, 60 s, 120 s ... 600 s and at most a quarter more, at the next try.
+    let opened = sent[9];
+    assert_eq!(opened, seconds(180));
+    let gaps = sent[9..]
+        .windows(2)
+        .map(|pair| (pair[1] - pair[0]).as_secs());
+    let least = [30, 60, 120, 240, 480, 600];
+    let mut probes = 0;
+    for (gap, least) in gaps.zip(least) {
+        assert!((least..=least * 5 / 4 + 20).contains(&gap), "{sent:?}");
+        probes += 1;
+    }
+    assert_eq!(sent.len(), 10 + probes, "{sent:?}");
+    assert!((5..=6).contains(&probes), "{sent:?}");
+    // Without the circuit, every try is sent.
+    let never = RetryConfig {
+        circuit_failures: 0,
+        ..RetryConfig::default()
+    };
+    assert_eq!(outage(never, seconds(1_800)).await.len(), 91);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_half_open_circuit_lets_one_request_through() {
+    let retry = RetryConfig {
+        circuit_failures: 2,
+        ..RetryConfig::default()
+    };
+    let (host, pacing) = (host(), pacing(LimitsConfig::default(), retry));
+    for _ in 0..2 {
+        let turn = host.turn(&pacing).await.unwrap();
+        turn.settle(failure(Again::Backoff)).unwrap_err();
+    }
+    assert!(matches!(host.turn(&pacing).await, Err(Refused::Down(2, _))));
+    tokio::time::sleep(seconds(40)).await;
+    let probe = host.turn(&pacing).await.unwrap();
+    let other = host.turn(&pacing).await;
+    assert!(matches!(other, Err(Refused::Down(2, Duration::ZERO))));
+    // Given up, it is as if it had not been.
+    drop(probe);
+    let probe = host.turn(&pacing).await.unwrap();
+    probe.settle(failure(Again::Never)).unwrap_err();
+    assert!(host.state().circuit.is_closed());
+    drop(host.turn(&pacing).await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn hosts_about_which_there_is_nothing_to_say_are_forgotten() {
+    let hosts = Hosts::default();
+    let of = |number: usize| {
+        let url = Url::parse(&format!("http://h{number}.example/")).unwrap();
+        hosts.of(&url.origin(), 0)
+    };
+    let held = of(0).turn(&plain()).await.unwrap();
+    held.settle(failure(Again::After(seconds(90)))).unwrap_err();
+    let used = of(1);
+    (2..MANY + 10).for_each(|number| drop(of(number)));
+    let known = hosts.0.lock().unwrap().len();
+    assert!(known < 20, "{known}");
+    assert!(Arc::ptr_eq(&used, &of(1)));
+    assert!(of(0).state().held.is_some());
+}
