@@ -1,6 +1,6 @@
 //! Which records have landed lately, by content hash.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use arrow::array::AsArray;
 use feedline_schemas::{
@@ -24,6 +24,8 @@ pub(crate) struct Window {
     newest: HashMap<u128, u64>,
     /// Landing number of the first of `hashes`.
     first: u64,
+    /// Records that landed before and may come again, however long ago.
+    known: HashSet<u128>,
 }
 
 impl Window {
@@ -35,7 +37,13 @@ impl Window {
             hashes: VecDeque::new(),
             newest: HashMap::new(),
             first: 0,
+            known: HashSet::new(),
         }
+    }
+
+    /// Sets the records that landed before and may come again, however long ago.
+    pub(crate) fn know(&mut self, known: HashSet<u128>) {
+        self.known = known;
     }
 
     /// The window as it was after the last of `entries`, from the newest data files in `landing`.
@@ -66,9 +74,9 @@ impl Window {
         Ok(window)
     }
 
-    /// Whether the record is among the last landed ones.
+    /// Whether the record is among the last landed ones, or those that may come again.
     pub(crate) fn contains(&self, hash: Hash128) -> bool {
-        self.newest.contains_key(&hash.get())
+        self.newest.contains_key(&hash.get()) || self.known.contains(&hash.get())
     }
 
     /// Takes note of a landed record.
@@ -91,7 +99,7 @@ impl Window {
 }
 
 /// The `_feedline_hash` column of a landed file.
-async fn read_hashes(landing: &Store, file: &DataFile) -> Result<Vec<Hash128>, Error> {
+pub(crate) async fn read_hashes(landing: &Store, file: &DataFile) -> Result<Vec<Hash128>, Error> {
     let mut hashes = Vec::new();
     for batch in landed_file::read(landing, file, &[system::HASH], None).await? {
         let column = batch

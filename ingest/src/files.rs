@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 use feedline_schemas::{
-    commit::{FileMark, FileProgress, Position},
+    commit::{FileMark, FileProgress, PageRun, Position},
     config::{FileFormat, SourceConfig},
     ids::Hash128,
 };
@@ -106,6 +106,7 @@ impl Source for Files {
         Ok(gathered.page(Position::Done {
             pages,
             files: unread.done,
+            run: PageRun::default(),
         }))
     }
 }
@@ -138,7 +139,7 @@ fn split(at: &Position) -> Result<State, Error> {
     match at.clone() {
         Position::Start => Ok((Vec::new(), None, 0)),
         Position::File { done, current } => Ok((done, current, 0)),
-        Position::Done { files, pages } => Ok((files, None, pages)),
+        Position::Done { files, pages, .. } => Ok((files, None, pages)),
         Position::Page { .. } => Err(Error::config(
             "type",
             "this source has been read as `rest` before; put that back or give the source another name",

@@ -30,7 +30,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use async_trait::async_trait;
 use feedline_schemas::{
-    commit::{CommitEntry, Position},
+    commit::{CommitEntry, PageRun, Position},
     config::{PageExtract, SourceConfig},
 };
 use feedline_storage::Store;
@@ -162,7 +162,9 @@ impl Source for Crawl {
     async fn next_page(&mut self, at: &Position) -> Result<Page, Error> {
         let next = match at {
             Position::Start => 0,
-            Position::Page { page, cursor: None } => *page,
+            Position::Page {
+                page, cursor: None, ..
+            } => *page,
             // Once more, from the first URL on.
             Position::Done { .. } if std::mem::take(&mut self.is_anew) => 0,
             Position::Done { .. } => {
@@ -192,7 +194,9 @@ impl Source for Crawl {
         };
         let asked = match &last.state.position {
             Position::Start => 0,
-            Position::Page { page, cursor: None } => *page,
+            Position::Page {
+                page, cursor: None, ..
+            } => *page,
             Position::Done { .. } if !self.config.crawl.again.is_never() => {
                 self.is_anew = true;
                 0
@@ -233,11 +237,13 @@ impl Crawl {
                 Position::Done {
                     pages: next,
                     files: Vec::new(),
+                    run: PageRun::default(),
                 }
             } else {
                 Position::Page {
                     page: next,
                     cursor: None,
+                    run: PageRun::default(),
                 }
             },
             crawled: Some(crawled),

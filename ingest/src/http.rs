@@ -4,6 +4,7 @@
 //! URL (with its query) in `Referer`. It decompresses itself, since the library knows no limit. It never repeats
 //! anything: see [`crate::retry`].
 
+mod auth;
 #[cfg(test)]
 mod faults;
 mod gzip;
@@ -30,18 +31,18 @@ use feedline_schemas::config::{ResetUnit, RetryConfig, SourceConfig, TextOrSecre
 use feedline_storage::clock::Clock;
 use reqwest::{
     Client, ClientBuilder, Response, StatusCode,
-    header::{
-        ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, DATE, HeaderMap, HeaderValue, RETRY_AFTER,
-    },
+    header::{ACCEPT_ENCODING, CONTENT_ENCODING, DATE, HeaderMap, HeaderValue, RETRY_AFTER},
 };
 use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
 use url::{Host, Origin, Url};
 use xxhash_rust::xxh3::xxh3_64;
 
-use self::gzip::gunzip;
+pub(crate) use self::auth::without_param;
 pub(crate) use self::page::{Answer, Wanted, unzipped};
 pub(crate) use self::redact::redacted;
 use self::{
+    auth::{Auth, Proof},
+    gzip::gunzip,
     pace::Pace,
     public::{Guard, Lookup, Verdict},
     redact::Secretive,
@@ -91,6 +92,7 @@ pub(crate) struct Http {
     seed: u64,
     clock: Arc<dyn Clock>,
     secretive: Secretive,
+    auth: Auth,
     requests: AtomicU64,
 }
 
@@ -102,6 +104,16 @@ impl std::fmt::Debug for Http {
             .field("guard", &self.guard);
         shown.finish_non_exhaustive()
     }
+}
+
+/// An answer whose body is whole.
+#[derive(Clone, Debug)]
+pub(crate) struct Got {
+    /// Where it came from, redirects followed.
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
+    /// Decompressed.
+    pub(crate) body: Bytes,
 }
 
 impl Http {
@@ -160,6 +172,7 @@ impl Http {
             seed,
             clock: Arc::clone(&context.clock),
             secretive: Secretive::default(),
+            auth: Auth::None,
             requests: AtomicU64::new(0),
         }
     }
@@ -185,21 +198,24 @@ impl Http {
 
     /// Fetches the whole body of `url`, decompressed; one try.
     pub(crate) async fn get(&self, url: &Url) -> Result<Bytes, Failure> {
+        self.fetch(url).await.map(|got| got.body)
+    }
+
+    /// The same with the answer's headers.
+    pub(crate) async fn fetch(&self, url: &Url) -> Result<Got, Failure> {
         let mut at = url.clone();
         for _ in 0..=MAX_REDIRECTS {
             let (_slot, mut turn) = self.turn(&at).await?;
             let hop = self.in_time(&at, async {
-                let headers =
-                    HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(self.accept))]);
-                let response = self.send(&at, headers, &mut turn).await?;
+                let response = self.send_proved(&at, &mut turn).await?;
                 match redirect::target(&at, response.status(), response.headers())? {
-                    Some(next) => Ok(Hop::On(next)),
-                    None => self.read(&at, response).await.map(Hop::Body),
+                    Some(next) => Ok(Hop::On(self.without_proof(next))),
+                    None => self.read(at.clone(), response).await.map(Hop::Got),
                 }
             });
             let hop = hop.await;
             match turn.settle(hop)? {
-                Hop::Body(body) => return Ok(body),
+                Hop::Got(got) => return Ok(got),
                 Hop::On(next) => at = next,
             }
         }
@@ -275,15 +291,17 @@ impl Http {
         &self,
         url: &Url,
         mut headers: HeaderMap,
+        proof: &Proof,
         turn: &mut Turn,
     ) -> Result<Response, Failure> {
         let client = self.client(url).await?;
         if url.origin() == self.origin {
             headers.extend(self.headers.clone());
         }
+        proof.sign(&mut headers);
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
         self.requests.fetch_add(1, Ordering::Relaxed);
-        let response = client.get(url.clone()).headers(headers).send().await;
+        let response = client.get(proof.target(url)).headers(headers).send().await;
         let response = response.map_err(|e| self.broken(url, e))?;
         turn.answered(response.status(), self.quota(response.headers()));
         Ok(response)
@@ -320,11 +338,18 @@ impl Http {
         })
     }
 
-    async fn read(&self, url: &Url, response: Response) -> Result<Bytes, Failure> {
+    async fn read(&self, url: Url, response: Response) -> Result<Got, Failure> {
         if !response.status().is_success() {
-            return Err(self.refused(url, response).await);
+            return Err(self.refused(&url, response).await);
         }
-        self.whole(url, response).await
+        let headers = response.headers().clone();
+        let body = self.whole(&url, response).await?;
+        Ok(Got { url, headers, body })
+    }
+
+    /// ``: `text` `` for a message, on one line, shortened, and with every secret masked.
+    pub(crate) fn excerpt(&self, text: &str) -> String {
+        self.secretive.excerpt(text.as_bytes())
     }
 
     /// The whole body, decompressed.
@@ -426,7 +451,11 @@ impl Http {
             self.secretive.excerpt(&start)
         );
         if !is_transient {
-            return terminal(url, what, advice(status));
+            let mut failure = terminal(url, what, advice(status));
+            if matches!(status, StatusCode::BAD_REQUEST | StatusCode::GONE) {
+                failure.again = Again::Gone;
+            }
+            return failure;
         }
         let again = asked.map_or(Again::Backoff, Again::After);
         Failure {
@@ -500,7 +529,7 @@ fn terminal(url: &Url, what: impl Into<String>, advice: impl Into<String>) -> Fa
 
 /// What a request leads to.
 enum Hop {
-    Body(Bytes),
+    Got(Got),
     On(Url),
 }
 
@@ -527,7 +556,7 @@ const BODY_ADVICE: &str =
 fn advice(status: StatusCode) -> &'static str {
     match status.as_u16() {
         401 | 403 | 407 => {
-            "check the credentials in the source's `headers` and what they are allowed to read"
+            "check the credentials in the source's `auth` or `headers` and what they are allowed to read"
         }
         404 | 410 => "check the source's `url`",
         _ => "check the source's `url`, `params`, `headers` and `pagination`",
@@ -631,7 +660,11 @@ mod tests {
             )
             .await;
         }
-        for status in [304, 400, 401, 403, 404, 410, 418, 451, 501] {
+        for status in [400, 410] {
+            let text = format!("answered {status}");
+            check_failure(answer(&format!("{status} Oops"), ""), Again::Gone, &text).await;
+        }
+        for status in [304, 401, 403, 404, 418, 451, 501] {
             let text = format!("answered {status}");
             check_failure(answer(&format!("{status} Oops"), ""), Again::Never, &text).await;
         }
@@ -859,7 +892,7 @@ mod tests {
         assert_eq!(
             message,
             format!(
-                "cannot fetch `{shown}`: the server answered 403 Forbidden: `no access for *** with ***, see page 12345`; check the credentials in the source's `headers` and what they are allowed to read"
+                "cannot fetch `{shown}`: the server answered 403 Forbidden: `no access for *** with ***, see page 12345`; check the credentials in the source's `auth` or `headers` and what they are allowed to read"
             )
         );
         assert!(shown.ends_with("/v1?api_key=***&page=12345"));

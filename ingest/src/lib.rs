@@ -27,6 +27,7 @@ mod html;
 mod http;
 mod idx_rows;
 mod json;
+mod known;
 mod landed_file;
 mod pagination;
 mod parquet_rows;
@@ -43,6 +44,7 @@ mod source;
 mod text_rows;
 mod validators;
 mod value;
+mod watermark;
 
 pub use self::{
     commit_log::{Landed, landed},

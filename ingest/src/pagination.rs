@@ -1,14 +1,25 @@
 //! From page to page: what to ask the next page with, and when it was the last.
 
+mod check;
+mod keyset;
+mod link;
+mod overlap;
+mod total;
+mod urls;
+
 use std::collections::HashMap;
 
 use feedline_schemas::{
-    commit::Position,
+    commit::{PageRun, Position},
     config::{PaginationConfig, PaginationKind},
     ids::Hash128,
 };
+use reqwest::header::{HeaderMap, HeaderName, LINK};
+use url::Url;
 
-use crate::{error::Error, value::shorten};
+pub(crate) use self::urls::with_query;
+use self::{keyset::Keyset, urls::NextUrls};
+use crate::{error::Error, http::redacted, source::Record, value::shorten};
 
 /// Cursors remembered for the loop guard, about 50 MB at most. When full it starts anew: a shorter loop is still found.
 const REMEMBERED: usize = 1 << 20;
@@ -17,314 +28,336 @@ const REMEMBERED: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Paginator {
     config: PaginationConfig,
-    /// Hash of each cursor of this run -> number of the page it asks for.
+    keyset: Option<Keyset>,
+    urls: NextUrls,
+    cursor_header: Option<HeaderName>,
+    total_header: Option<HeaderName>,
+    /// Hash of each cursor or page of this run of pages -> number of the page.
     seen: HashMap<Hash128, u64>,
 }
 
+/// The page to ask for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct At {
+    /// Number in its run of pages, from 0.
+    pub(crate) page: u64,
+    pub(crate) cursor: Option<String>,
+    pub(crate) run: PageRun,
+}
+
+/// What a page holds.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Contents {
+    pub(crate) records: Vec<Record>,
+    /// Cursor or URL of the next page.
+    pub(crate) token: Option<String>,
+    /// Number of all records, where the page tells it.
+    pub(crate) total: Option<u64>,
+    /// Hash of the records, where pages have no cursors.
+    pub(crate) hash: Option<Hash128>,
+    /// Where it came from, redirects followed.
+    pub(crate) url: Url,
+}
+
 impl Paginator {
-    /// A paginator at no particular page.
+    /// A paginator at no particular page of the source at `base`, which keeps the parameter `hidden` out of next URLs.
     ///
     /// # Errors
     /// [`Error::Config`] when settings are out of range or contradict each other.
-    pub(crate) fn new(config: &PaginationConfig) -> Result<Self, Error> {
-        let wrong =
-            |key: &str, reason: &str| Err(Error::config(format!("pagination.{key}"), reason));
-        let needs = |kind, text: &String| config.r#type == kind && text.is_empty();
-        if config.max_pages == 0 {
-            return wrong("max_pages", "0 allows no page at all, use 1 or more");
-        }
-        if config.size_param.is_some() && config.page_size == 0 {
-            return wrong(
-                "size_param",
-                "is sent with `page_size`, which is not set; set it or remove this key",
-            );
-        }
-        if needs(PaginationKind::Page, &config.page_param) {
-            return wrong(
-                "page_param",
-                "is empty; give the query parameter of the page number",
-            );
-        }
-        if needs(PaginationKind::Cursor, &config.cursor_param) {
-            return wrong(
-                "cursor_param",
-                "is empty; give the query parameter of the cursor",
-            );
-        }
-        if needs(PaginationKind::Cursor, &config.cursor_path) {
-            return wrong(
-                "cursor_path",
-                "is empty; give the path of the next cursor in the body",
-            );
-        }
+    pub(crate) fn new(
+        config: &PaginationConfig,
+        base: &Url,
+        hidden: Option<&str>,
+    ) -> Result<Self, Error> {
+        check::check(config)?;
+        let header = |key: &str, name: &Option<String>| {
+            let name = name.as_ref().map(HeaderName::try_from).transpose();
+            name.map_err(|_| Error::config(format!("pagination.{key}"), "is not a header's name"))
+        };
         Ok(Self {
+            keyset: (config.r#type == PaginationKind::Keyset)
+                .then(|| Keyset::new(config))
+                .transpose()?,
+            urls: NextUrls {
+                base: base.clone(),
+                origins: config.next_origins.clone(),
+                hidden: hidden.map(ToOwned::to_owned),
+            },
+            cursor_header: header("cursor_header", &config.cursor_header)?,
+            total_header: header("total_header", &config.total_header)?,
             config: config.clone(),
             seen: HashMap::new(),
         })
     }
 
-    /// Path of the next cursor in a body, where there is one.
-    pub(crate) fn cursor_path(&self) -> Option<&str> {
-        (self.config.r#type == PaginationKind::Cursor).then_some(&self.config.cursor_path)
+    /// Key and path of the next cursor or URL in a body, where there is one.
+    pub(crate) fn token_path(&self) -> Option<(&'static str, &str)> {
+        match self.config.r#type {
+            PaginationKind::Cursor => Some(("cursor_path", &self.config.cursor_path)),
+            PaginationKind::NextUrl => Some(("next_path", &self.config.next_path)),
+            _ => None,
+        }
     }
 
-    /// Query parameters that ask for page number `page` (from 0).
+    /// Whether pages are told apart by their records alone.
+    pub(crate) fn hashes_pages(&self) -> bool {
+        matches!(
+            self.config.r#type,
+            PaginationKind::Page | PaginationKind::Offset
+        )
+    }
+
+    /// Whether a cursor is something that a server may forget.
+    pub(crate) fn has_cursors(&self) -> bool {
+        use PaginationKind::{Cursor, HeaderCursor, Link, NextUrl};
+        matches!(self.config.r#type, Cursor | HeaderCursor | Link | NextUrl)
+    }
+
+    /// The next cursor or URL in the headers of an answer.
+    pub(crate) fn token_in(&self, headers: &HeaderMap) -> Option<String> {
+        let texts = |name| {
+            headers
+                .get_all(name)
+                .into_iter()
+                .filter_map(|v| v.to_str().ok())
+        };
+        match (self.config.r#type, &self.cursor_header) {
+            (PaginationKind::Link, _) => link::next(texts(LINK)),
+            (PaginationKind::HeaderCursor, Some(name)) => texts(name.clone())
+                .next()
+                .map(|text| text.trim().to_owned())
+                .filter(|text| !text.is_empty()),
+            _ => None,
+        }
+    }
+
+    /// The number of all records in the headers of an answer.
     ///
     /// # Errors
-    /// A message when the page is beyond `max_pages`.
-    pub(crate) fn query(
-        &self,
-        page: u64,
-        cursor: Option<&str>,
-    ) -> Result<Vec<(&str, String)>, String> {
+    /// A message when it is no number.
+    pub(crate) fn total_in(&self, headers: &HeaderMap) -> Result<Option<u64>, String> {
+        let Some(value) = self
+            .total_header
+            .as_ref()
+            .and_then(|name| headers.get(name))
+        else {
+            return Ok(None);
+        };
+        let number = value
+            .to_str()
+            .ok()
+            .and_then(|text| text.trim().parse().ok());
+        number
+            .map(Some)
+            .ok_or_else(|| "the header of `pagination.total_header` is no whole number".to_owned())
+    }
+
+    /// URL of the page at `at`; `base` has the parameters that all its requests have.
+    ///
+    /// # Errors
+    /// [`Error::Body`] when the page is beyond `max_pages` or its URL leads where it may not.
+    pub(crate) fn url(&self, base: &Url, at: &At) -> Result<Url, Error> {
         let config = &self.config;
-        if page >= config.max_pages {
-            return Err(format!(
-                "{page} pages were read and there is another one{}; raise `pagination.max_pages` = {} if the source is that long, otherwise its pagination never ends",
+        let cursor = at.cursor.as_deref();
+        if at.page >= config.max_pages {
+            return Err(self.wrong(format!(
+                "{} pages were read and there is another one{}; raise `pagination.max_pages` = {} if the source is that long, otherwise its pagination never ends",
+                at.page,
                 cursor
-                    .map(|cursor| format!(", cursor `{}`", shown(cursor)))
+                    .map(|cursor| format!(", cursor `{}`", self.shown(cursor)))
                     .unwrap_or_default(),
                 config.max_pages
-            ));
+            )));
         }
         let mut query = Vec::new();
         if let Some(param) = &config.size_param {
             query.push((param.as_str(), config.page_size.to_string()));
         }
-        match config.r#type {
-            PaginationKind::None => {}
-            PaginationKind::Page => {
-                let number = config.first_page.saturating_add(page);
+        match (config.r#type, cursor) {
+            (PaginationKind::Page, _) => {
+                let number = config.first_page.saturating_add(at.page);
                 query.push((config.page_param.as_str(), number.to_string()));
             }
-            PaginationKind::Cursor => {
-                query
-                    .extend(cursor.map(|cursor| (config.cursor_param.as_str(), cursor.to_owned())));
+            (PaginationKind::Offset, cursor) => {
+                let first = || config.first_offset.to_string();
+                let offset = cursor.map_or_else(first, ToOwned::to_owned);
+                query.push((config.offset_param.as_str(), offset));
             }
+            (PaginationKind::Link | PaginationKind::NextUrl, Some(cursor)) => {
+                return self
+                    .urls
+                    .kept_url(cursor)
+                    .map_err(|reason| self.wrong(reason));
+            }
+            (PaginationKind::Cursor | PaginationKind::HeaderCursor, Some(cursor)) => {
+                query.push((config.cursor_param.as_str(), cursor.to_owned()));
+            }
+            (PaginationKind::Keyset, Some(cursor)) => {
+                if let Some(keyset) = &self.keyset {
+                    query.extend(keyset.query(cursor).map_err(|reason| self.wrong(reason))?);
+                }
+            }
+            _ => {}
         }
-        Ok(query)
+        Ok(with_query(base, query))
     }
 
-    /// The position after page number `page`, which had `records` records and named `next_cursor`.
+    /// The position after the page at `at`, which holds `contents`. Records that it has given before are taken out.
     ///
     /// # Errors
-    /// A message when the cursor has asked for an earlier page of this run: the source would be read in circles.
-    pub(crate) fn next(
+    /// [`Error::Body`] when the source would be read in circles or to another host, is cut off, or has another total than
+    /// it says.
+    pub(crate) fn next(&mut self, at: At, contents: &mut Contents) -> Result<Position, Error> {
+        let At {
+            page,
+            cursor,
+            mut run,
+        } = at;
+        if page == 0 {
+            self.seen.clear();
+        }
+        let count = contents.records.len() as u64;
+        let keyset = match &self.keyset {
+            Some(keyset) => keyset
+                .next(cursor.as_deref(), &mut run, &mut contents.records)
+                .map_err(|reason| self.wrong(reason))?,
+            None => None,
+        };
+        if self.config.overlap > 0
+            && let Some(back) = self.overlap(cursor.as_deref(), &mut run, contents)?
+        {
+            return Ok(Position::Page {
+                page: page + 1,
+                cursor: Some(back),
+                run,
+            });
+        }
+        let is_all_seen = contents.records.is_empty();
+        if self.counts() {
+            run.records += contents.records.len() as u64;
+        }
+        let missing = contents.total.is_some_and(|total| run.records < total);
+        let is_last = is_all_seen || (count < self.config.page_size && !missing);
+        let next = match self.config.r#type {
+            PaginationKind::None => None,
+            PaginationKind::Page | PaginationKind::Offset if is_last => None,
+            PaginationKind::Page => Some(None),
+            PaginationKind::Offset => Some(Some(self.offset(cursor.as_deref(), count)?)),
+            PaginationKind::Keyset => keyset.map(Some),
+            PaginationKind::Link | PaginationKind::NextUrl => match contents.token.take() {
+                Some(target) => {
+                    let next = self.urls.followed(&contents.url, &target);
+                    Some(Some(next.map_err(|reason| self.wrong(reason))?))
+                }
+                None => None,
+            },
+            PaginationKind::Cursor | PaginationKind::HeaderCursor => {
+                contents.token.take().map(Some)
+            }
+        };
+        self.check_cap(&run, contents.total)?;
+        match next {
+            Some(next) => {
+                self.check_circle(page, cursor.as_deref(), next.as_deref(), contents.hash)?;
+                Ok(Position::Page {
+                    page: page + 1,
+                    cursor: next,
+                    run,
+                })
+            }
+            None => {
+                self.check_total(&run, contents.total)?;
+                // What only the way through the pages needs is not kept at its end.
+                (run.records, run.boundary) = (0, Vec::new());
+                Ok(Position::Done {
+                    pages: page + 1,
+                    files: Vec::new(),
+                    run,
+                })
+            }
+        }
+    }
+
+    /// Whether records are counted through the run of pages.
+    fn counts(&self) -> bool {
+        let config = &self.config;
+        config.max_records.is_some() || config.total_path.is_some() || config.total_header.is_some()
+    }
+
+    /// The offset that `cursor` is.
+    fn offset_at(&self, cursor: Option<&str>) -> Result<u64, Error> {
+        let at = cursor.map_or(Ok(self.config.first_offset), str::parse);
+        at.map_err(|_| self.wrong("the landed cursor is no offset".into()))
+    }
+
+    /// The offset after a page of `count` records.
+    fn offset(&self, cursor: Option<&str>, count: u64) -> Result<String, Error> {
+        let next = self.offset_at(cursor)?.saturating_add(count);
+        let next = next.saturating_sub(self.config.overlap);
+        Ok(next.max(self.config.first_offset).to_string())
+    }
+
+    /// Refuses a page that leads to one that has been.
+    fn check_circle(
         &mut self,
         page: u64,
         cursor: Option<&str>,
-        records: usize,
-        next_cursor: Option<String>,
-    ) -> Result<Position, String> {
-        let next = page + 1;
-        let done = Position::Done {
-            pages: next,
-            files: Vec::new(),
+        next: Option<&str>,
+        hash: Option<Hash128>,
+    ) -> Result<(), Error> {
+        if let Some(hash) = hash {
+            return match self.remember(hash, page) {
+                Some(earlier) => Err(self.wrong(format!(
+                    "page {page} has the same records as page {earlier}: its pagination goes in circles, or the API ignores the query parameter of the page; check `pagination`"
+                ))),
+                None => Ok(()),
+            };
+        }
+        let Some(next) = next else {
+            return Ok(());
         };
-        Ok(match self.config.r#type {
-            PaginationKind::None => done,
-            PaginationKind::Page if (records as u64) < self.config.page_size.max(1) => done,
-            PaginationKind::Page => Position::Page {
-                page: next,
-                cursor: None,
-            },
-            PaginationKind::Cursor => match next_cursor {
-                None => done,
-                Some(next_cursor) => {
-                    if let Some(cursor) = cursor {
-                        self.remember(cursor, page);
-                    }
-                    if let Some(earlier) = self.remember(&next_cursor, next) {
-                        return Err(format!(
-                            "the cursor after page {page} is `{}`, which already asked for page {earlier}: its pagination goes in circles; check `pagination.cursor_path` and `pagination.cursor_param`",
-                            shown(&next_cursor)
-                        ));
-                    }
-                    Position::Page {
-                        page: next,
-                        cursor: Some(next_cursor),
-                    }
-                }
-            },
-        })
+        if let Some(cursor) = cursor {
+            self.remember(Hash128::of(cursor.as_bytes()), page);
+        }
+        match self.remember(Hash128::of(next.as_bytes()), page + 1) {
+            Some(earlier) => Err(self.wrong(format!(
+                "the cursor after page {page} is `{}`, which already asked for page {earlier}: its pagination goes in circles; check `pagination`",
+                self.shown(next)
+            ))),
+            None => Ok(()),
+        }
     }
 
-    /// Notes that `cursor` asks for `page`; gives the other page that it asked for before, if any.
-    fn remember(&mut self, cursor: &str, page: u64) -> Option<u64> {
+    /// Notes that `hash` is of `page`; gives the other page that it was of before, if any.
+    fn remember(&mut self, hash: Hash128, page: u64) -> Option<u64> {
         if self.seen.len() >= REMEMBERED {
             self.seen.clear();
         }
-        let first = *self
-            .seen
-            .entry(Hash128::of(cursor.as_bytes()))
-            .or_insert(page);
+        let first = *self.seen.entry(hash).or_insert(page);
         (first != page).then_some(first)
     }
-}
 
-fn shown(cursor: &str) -> String {
-    shorten(&cursor.escape_debug().to_string(), 80).into_owned()
+    /// A cursor for people; of a URL nothing that may be secret.
+    fn shown(&self, cursor: &str) -> String {
+        let url = matches!(
+            self.config.r#type,
+            PaginationKind::Link | PaginationKind::NextUrl
+        )
+        .then(|| self.urls.kept_url(cursor).ok())
+        .flatten();
+        match url {
+            Some(url) => redacted(&url),
+            None => shorten(&cursor.escape_debug().to_string(), 80).into_owned(),
+        }
+    }
+
+    fn wrong(&self, reason: String) -> Error {
+        Error::Body {
+            url: redacted(&self.urls.base),
+            reason,
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn paginator(r#type: PaginationKind) -> Paginator {
-        Paginator::new(&PaginationConfig {
-            r#type,
-            ..PaginationConfig::default()
-        })
-        .unwrap()
-    }
-
-    /// Follows cursors, page i naming `cursors[i]`; gives the message that stopped it, if any.
-    fn walk(cursors: &[&str]) -> Option<String> {
-        let mut pages = paginator(PaginationKind::Cursor);
-        let mut at: Option<String> = None;
-        for (page, cursor) in (0..).zip(cursors) {
-            match pages.next(page, at.as_deref(), 1, Some((*cursor).to_owned())) {
-                Ok(Position::Page { cursor, .. }) => at = cursor,
-                Ok(other) => panic!("{other:?}"),
-                Err(message) => return Some(message),
-            }
-        }
-        None
-    }
-
-    #[test]
-    fn a_cursor_that_comes_back_is_an_error_that_names_it() {
-        assert_eq!(walk(&["a", "b", "c"]), None);
-        for circle in [
-            &["a", "a"][..],
-            &["a", "b", "a"],
-            &["x", "a", "b", "c", "a"],
-        ] {
-            let message = walk(circle).unwrap();
-            assert!(message.contains("`a`"), "{message}");
-        }
-    }
-
-    #[test]
-    fn a_circle_is_found_after_resuming_inside_it() {
-        let mut pages = paginator(PaginationKind::Cursor);
-        assert!(pages.next(50_000, Some("b"), 1, Some("a".into())).is_ok());
-        assert!(pages.next(50_001, Some("a"), 1, Some("b".into())).is_err());
-    }
-
-    #[test]
-    fn asking_for_the_same_page_again_is_no_circle() {
-        let mut pages = paginator(PaginationKind::Cursor);
-        for _ in 0..2 {
-            assert!(pages.next(1, Some("a"), 1, Some("b".into())).is_ok());
-            assert!(pages.next(2, Some("b"), 1, Some("c".into())).is_ok());
-        }
-    }
-
-    #[test]
-    fn cursor_pages_go_on_through_an_empty_page_and_end_without_a_cursor() {
-        let mut pages = paginator(PaginationKind::Cursor);
-        let next = pages.next(0, None, 0, Some("a".into()));
-        assert_eq!(
-            next,
-            Ok(Position::Page {
-                page: 1,
-                cursor: Some("a".into())
-            })
-        );
-        assert_eq!(
-            pages.next(1, Some("a"), 9, None),
-            Ok(Position::Done {
-                pages: 2,
-                files: vec![]
-            })
-        );
-        assert_eq!(
-            pages.query(1, Some("a/?&")),
-            Ok(vec![("cursor", "a/?&".to_owned())])
-        );
-    }
-
-    #[test]
-    fn numbered_pages_end_at_a_short_or_empty_page() {
-        let mut unsized_pages = paginator(PaginationKind::Page);
-        assert_eq!(
-            unsized_pages.query(0, None),
-            Ok(vec![("page", "1".to_owned())])
-        );
-        let second = Ok(Position::Page {
-            page: 1,
-            cursor: None,
-        });
-        assert_eq!(unsized_pages.next(0, None, 1, None), second);
-        assert!(matches!(
-            unsized_pages.next(1, None, 0, None),
-            Ok(Position::Done { pages: 2, .. })
-        ));
-        let config = PaginationConfig {
-            r#type: PaginationKind::Page,
-            page_size: 10,
-            size_param: Some("limit".into()),
-            first_page: 0,
-            ..PaginationConfig::default()
-        };
-        let mut sized = Paginator::new(&config).unwrap();
-        assert_eq!(
-            sized.query(3, None),
-            Ok(vec![("limit", "10".to_owned()), ("page", "3".to_owned())])
-        );
-        assert_eq!(sized.next(0, None, 10, None), second);
-        assert!(matches!(
-            sized.next(1, None, 9, None),
-            Ok(Position::Done { .. })
-        ));
-    }
-
-    #[test]
-    fn more_pages_than_allowed_are_an_error_that_names_the_cursor() {
-        let config = PaginationConfig {
-            max_pages: 2,
-            r#type: PaginationKind::Cursor,
-            ..PaginationConfig::default()
-        };
-        let pages = Paginator::new(&config).unwrap();
-        assert!(pages.query(1, Some("a")).is_ok());
-        let message = pages.query(2, Some("b")).unwrap_err();
-        assert!(
-            message.contains("`b`") && message.contains("max_pages"),
-            "{message}"
-        );
-    }
-
-    #[test]
-    fn settings_that_cannot_work_name_their_key() {
-        let check = |config: PaginationConfig, key: &str| match Paginator::new(&config) {
-            Err(Error::Config { key: found, .. }) => assert_eq!(found, key),
-            other => panic!("{other:?}"),
-        };
-        let base = PaginationConfig::default;
-        check(
-            PaginationConfig {
-                max_pages: 0,
-                ..base()
-            },
-            "pagination.max_pages",
-        );
-        check(
-            PaginationConfig {
-                size_param: Some("n".into()),
-                ..base()
-            },
-            "pagination.size_param",
-        );
-        let r#type = PaginationKind::Cursor;
-        check(
-            PaginationConfig {
-                r#type,
-                cursor_path: String::new(),
-                ..base()
-            },
-            "pagination.cursor_path",
-        );
-    }
-}
+mod tests;

@@ -20,10 +20,12 @@ use crate::{
     dedup::Window,
     error::Error,
     fetch, files, html,
+    known::known,
     report::{add, reject_sample, source_report},
     rest,
     settings::{choose, config_hash},
     source::{Requests, Source},
+    watermark::Incremental,
 };
 
 /// Records after which the share of rejected ones is judged at every batch; before, only at the end.
@@ -95,9 +97,12 @@ async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceRe
     let goes_on = match config.r#type {
         SourceKind::Files => true,
         SourceKind::Html => !config.crawl.again.is_never(),
-        SourceKind::Rest => false,
+        SourceKind::Rest => config.incremental.is_some(),
     };
-    if !is_done || goes_on {
+    if is_done && !goes_on {
+        let source = &config.name;
+        info!(%source, "finished by an earlier run; only `files`, `incremental` and `crawl.again` look for more");
+    } else {
         still_deferred(config, context, log.last())?;
         let mut source = match config.r#type {
             SourceKind::Rest => rest::open(config, context).await?,
@@ -162,12 +167,24 @@ impl<'a> Run<'a> {
     ) -> Result<Self, Error> {
         let window =
             Window::rebuild(log.landing(), log.entries(), config.batch.dedup_window).await?;
-        Ok(Self {
+        let mut run = Self {
             config,
             context,
             log,
             window,
-        })
+        };
+        run.know().await?;
+        Ok(run)
+    }
+
+    /// Finds out what may come again in the run of pages that begins or goes on.
+    async fn know(&mut self) -> Result<(), Error> {
+        let incremental = self.config.incremental.as_ref().map(Incremental::new);
+        let incremental = incremental.transpose()?;
+        let (landing, entries) = (self.log.landing(), self.log.entries());
+        let known = known(landing, entries, incremental.as_ref()).await?;
+        self.window.know(known);
+        Ok(())
     }
 
     /// The last committed position.
@@ -192,13 +209,17 @@ impl<'a> Run<'a> {
             let (batch, next, ended) = self.gather(source, committed.clone()).await?;
             let is_done = matches!(next, Position::Done { .. });
             let is_empty = batch.len() == 0 && next == committed && !batch.has_skipped();
-            let not_before = match &deferred {
+            let is_again = begins_again(&committed, &next);
+            let not_before = match &ended {
                 Some(Error::Deferred { until_unix_s, .. }) => Some(*until_unix_s),
                 _ => None,
             };
             // A time to wait for is landed even when nothing else is: a later run must not ask before it.
             if !is_empty || not_before.is_some() {
                 self.commit(batch, next, not_before).await?;
+            }
+            if is_again {
+                self.know().await?;
             }
             match ended {
                 Some(error) => return Err(error),
@@ -227,9 +248,12 @@ impl<'a> Run<'a> {
                 }
                 page => page?,
             };
-            position = batch.push(page)?;
+            let next = batch.push(page)?;
+            let is_again = begins_again(&position, &next);
+            position = next;
             self.report(batch.len(), &position);
-            if batch.is_full(&self.config.batch) || matches!(position, Position::Done { .. }) {
+            let is_done = matches!(position, Position::Done { .. });
+            if batch.is_full(&self.config.batch) || is_done || is_again {
                 return Ok((batch, position, None));
             }
         }
@@ -251,6 +275,12 @@ impl<'a> Run<'a> {
             validators,
         } = self.prepare(batch, sequence).await?;
         let counts = decided.counts();
+        let is_still = counts.rows + counts.rejected == 0 && not_before_unix_s.is_none();
+        if is_still && is_no_news(&self.position(), &position) {
+            let (source, duplicates) = (&self.config.name, counts.duplicates);
+            info!(%source, duplicates, "nothing new");
+            return Ok(());
+        }
         let totals = sum(self.totals(), &counts);
         let is_done = matches!(position, Position::Done { .. });
         if let Position::Done { pages, .. } = &mut position {
@@ -376,6 +406,25 @@ impl<'a> Run<'a> {
     }
 }
 
+/// Whether a run of pages ended before its end and another one begins, which may bring what has landed again.
+fn begins_again(from: &Position, to: &Position) -> bool {
+    let number = |position: &Position| match position {
+        Position::Page { run, .. } => Some(run.number),
+        _ => None,
+    };
+    number(from).is_some_and(|before| number(to).is_some_and(|after| after != before))
+}
+
+/// Whether a finished source is as finished as before: an entry that says so would be one for each time it is asked.
+fn is_no_news(from: &Position, to: &Position) -> bool {
+    match (from, to) {
+        (Position::Done { run: before, .. }, Position::Done { run: after, .. }) => {
+            before.high == after.high && after.number > before.number
+        }
+        _ => false,
+    }
+}
+
 #[expect(
     clippy::cast_precision_loss,
     reason = "a share of counts far below 2^53"
@@ -409,6 +458,9 @@ fn sum(mut totals: BatchCounts, batch: &BatchCounts) -> BatchCounts {
 
 #[cfg(test)]
 mod tests {
+    mod canary;
+    mod rounds;
+
     use std::{
         collections::BTreeMap,
         sync::{
@@ -420,6 +472,7 @@ mod tests {
     use async_trait::async_trait;
     use bytes::Bytes;
     use feedline_schemas::{
+        commit::{CommitEntry, PageRun},
         config::{SecretRef, TypeContract},
         decode,
         progress::{Progress, Silent},
@@ -485,6 +538,7 @@ mod tests {
             let done = Position::Done {
                 pages: next,
                 files: vec![],
+                run: PageRun::default(),
             };
             Ok(Page {
                 records,
@@ -494,6 +548,7 @@ mod tests {
                     Position::Page {
                         page: next,
                         cursor: None,
+                        run: PageRun::default(),
                     }
                 },
                 crawled: None,
@@ -635,7 +690,8 @@ mod tests {
             last.state.position,
             Position::Done {
                 pages: 20,
-                files: vec![]
+                files: vec![],
+                run: PageRun::default()
             }
         );
         let names: Vec<_> = last

@@ -2,8 +2,8 @@
 
 use feedline_schemas::{
     config::{
-        CrawlAgain, CrawlConfig, PaginationConfig, PipelineConfig, SourceConfig, SourceKind,
-        TextOrSecret,
+        CrawlAgain, CrawlConfig, PaginationConfig, PaginationKind, PipelineConfig, SourceConfig,
+        SourceKind, TextOrSecret,
     },
     ids::{Hash128, Name},
 };
@@ -71,6 +71,19 @@ fn check(source: &SourceConfig) -> Result<(), Error> {
     )?;
     range("contract.max_depth", source.contract.max_depth.into(), 64)?;
     check_manners(source)?;
+    let is_rest = source.r#type == SourceKind::Rest;
+    for (key, is_given) in [
+        ("auth", source.auth.is_some()),
+        ("incremental", source.incremental.is_some()),
+        ("error_path", source.error_path.is_some()),
+    ] {
+        if is_given && !is_rest {
+            return Err(Error::config(
+                key,
+                "is for sources of the type `rest`; remove it",
+            ));
+        }
+    }
     let share = source.contract.max_reject_share;
     if !(0.0..=1.0).contains(&share) {
         return Err(Error::config(
@@ -167,7 +180,15 @@ pub(crate) fn config_hash(config: &SourceConfig) -> Hash128 {
                 cursor_param,
                 cursor_path,
             );
-            serde_json::to_vec(&("rest", url, records, &config.params, headers, pages))
+            let plain = ("rest", url, records, &config.params, headers, pages);
+            let kind = kind_settings(&config.pagination);
+            let bound = config.incremental.as_ref();
+            let bound = bound.map(|bound| (&bound.cursor, &bound.param, &bound.start));
+            if kind.is_empty() && bound.is_none() {
+                serde_json::to_vec(&plain)
+            } else {
+                serde_json::to_vec(&(plain, kind, bound))
+            }
         }
         SourceKind::Html => {
             let crawl = CrawlConfig {
@@ -193,6 +214,27 @@ pub(crate) fn config_hash(config: &SourceConfig) -> Hash128 {
         }
     };
     Hash128::of(&decisive.expect("settings have string keys and finite numbers"))
+}
+
+/// Settings of a kind of pagination that decide what is fetched, but for those that every kind has.
+fn kind_settings(config: &PaginationConfig) -> Vec<String> {
+    let texts: Vec<Option<String>> = match config.r#type {
+        PaginationKind::None | PaginationKind::Page | PaginationKind::Cursor => vec![],
+        PaginationKind::Offset => vec![
+            Some(config.offset_param.clone()),
+            Some(config.first_offset.to_string()),
+        ],
+        PaginationKind::HeaderCursor => vec![config.cursor_header.clone()],
+        PaginationKind::Link => vec![],
+        PaginationKind::NextUrl => vec![Some(config.next_path.clone())],
+        PaginationKind::Keyset => vec![
+            config.time_path.clone(),
+            config.time_param.clone(),
+            config.key_path.clone(),
+            config.key_param.clone(),
+        ],
+    };
+    texts.into_iter().map(Option::unwrap_or_default).collect()
 }
 
 #[cfg(test)]
@@ -264,9 +306,20 @@ mod tests {
             );
         }
         assert_eq!(
+            refused(&["source.0.incremental={cursor='c',param='p'}"], None),
+            "`source.0.incremental`: is for sources of the type `rest`; remove it"
+        );
+        assert_eq!(
             refused(&["source=[]"], None),
             "`source`: the pipeline has no `[[source]]` to ingest, add one"
         );
+    }
+
+    #[test]
+    fn the_hash_of_settings_that_were_there_before_stays() {
+        let config = pipeline(&["source.1.params.q='1'", "source.1.pagination.type=cursor"]);
+        let hash = config_hash(&config.source[1]);
+        assert_eq!(hash.to_string(), "0e4b83b6df0d4603edc6762c2b6b8456");
     }
 
     #[test]
@@ -305,6 +358,8 @@ mod tests {
             "headers.h=v",
             "pagination.type=page",
             "pagination.page_size=7",
+            "pagination.type=link",
+            "incremental={cursor='c',param='p'}",
         ] {
             assert_ne!(
                 hash(1, &[]),
@@ -312,6 +367,15 @@ mod tests {
                 "{other}"
             );
         }
+        let offset = |more: &[&str]| {
+            let all = ["source.1.pagination.type=offset"].into_iter();
+            hash(1, &all.chain(more.iter().copied()).collect::<Vec<_>>())
+        };
+        assert_ne!(
+            offset(&[]),
+            offset(&["source.1.pagination.offset_param=skip"])
+        );
+        assert_ne!(offset(&[]), offset(&["source.1.pagination.first_offset=1"]));
         let page = |overrides: &[&str]| {
             let all = ["source.1.type=html"]
                 .into_iter()
@@ -337,6 +401,11 @@ mod tests {
             "pagination.max_pages=3",
             "retry.max_tries=2",
             "format=csv",
+            "auth={type='bearer',secret={env='T'}}",
+            "error_path='error'",
+            "pagination.offset_param='skip'",
+            "pagination.max_records=9",
+            "pagination.total_path='n'",
         ] {
             assert_eq!(
                 hash(1, &[]),

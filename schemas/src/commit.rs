@@ -121,8 +121,11 @@ pub enum Position {
     Page {
         /// Number of the next page, from 0: how many have been committed.
         page: u64,
-        /// Cursor to ask for it with, for cursor pagination.
+        /// What to ask for it with: a cursor, an offset, or the next URL (without its origin where that is the source's).
         cursor: Option<String>,
+        /// `rest`: what it knows of the run of pages.
+        #[serde(default, skip_serializing_if = "PageRun::is_default")]
+        run: PageRun,
     },
     /// In a list of files.
     File {
@@ -137,7 +140,61 @@ pub enum Position {
         pages: u64,
         /// Files read, for a `files` source; a later run reads only files that are not listed.
         files: Vec<FileMark>,
+        /// `rest`: the run of pages that has ended.
+        #[serde(default, skip_serializing_if = "PageRun::is_default")]
+        run: PageRun,
     },
+}
+
+impl Position {
+    /// The run of pages that it is in or at the end of.
+    #[must_use]
+    pub fn run(&self) -> Option<&PageRun> {
+        match self {
+            Self::Page { run, .. } | Self::Done { run, .. } => Some(run),
+            Self::Start | Self::File { .. } => None,
+        }
+    }
+}
+
+/// A run of pages of a `rest` source: from a first page to the last one. A source has more than one when it is
+/// incremental, and when a cursor has expired. Only what the source's configuration needs is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PageRun {
+    /// Number of the run of pages, from 0.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub number: u64,
+    /// Whether it is a second attempt, since the cursor of the one before had expired.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub restarted: bool,
+    /// Incremental: the bound that its pages are asked from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// Incremental: the highest cursor of all records so far, those of earlier runs of pages included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub high: Option<String>,
+    /// Records that its pages brought, where they are counted.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub records: u64,
+    /// What has come and will come again: with keyset, xxh3-128 of the keys that have come with the last record's time;
+    /// with an overlap of offsets, of the last records' canonical forms.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub boundary: Vec<Hash128>,
+}
+
+impl PageRun {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it with a reference"
+)]
+fn is_zero(value: &u64) -> bool {
+    *value == 0
 }
 
 /// A file that was read to its end.
@@ -162,4 +219,46 @@ pub struct FileProgress {
     pub records: u64,
     /// xxh3-128 of the file's bytes: a changed file is not continued.
     pub hash: Hash128,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, position: &Position) {
+        assert_eq!(serde_json::from_str::<Position>(text).unwrap(), *position);
+        assert_eq!(serde_json::to_string(position).unwrap(), text);
+    }
+
+    #[test]
+    fn positions_without_a_run_of_pages_are_read_and_written_as_they_were() {
+        let page = Position::Page {
+            page: 7,
+            cursor: Some("c".into()),
+            run: PageRun::default(),
+        };
+        check(r#"{"at":"page","page":7,"cursor":"c"}"#, &page);
+        let done = Position::Done {
+            pages: 8,
+            files: Vec::new(),
+            run: PageRun::default(),
+        };
+        check(r#"{"at":"done","pages":8,"files":[]}"#, &done);
+    }
+
+    #[test]
+    fn a_run_of_pages_keeps_what_is_needed() {
+        let run = PageRun {
+            number: 2,
+            since: Some("5".into()),
+            ..PageRun::default()
+        };
+        let page = Position::Page {
+            page: 0,
+            cursor: None,
+            run,
+        };
+        let text = r#"{"at":"page","page":0,"cursor":null,"run":{"number":2,"since":"5"}}"#;
+        check(text, &page);
+    }
 }

@@ -6,7 +6,7 @@ use reqwest::{
     header::{ACCEPT, HeaderMap, HeaderValue},
 };
 
-use super::{Failure, Http, Pace, Url, gzip, is_transient, is_used_up, redirect};
+use super::{Failure, Http, Pace, Proof, Url, gzip, is_transient, is_used_up, redirect};
 
 /// How much of a body is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,9 @@ impl Http {
         let answer = self.in_time(url, async {
             let mut headers = headers.clone();
             headers.insert(ACCEPT, HeaderValue::from_static(accept));
-            let response = self.send(url, headers, &mut turn).await?;
+            let response = self
+                .send(url, headers, &Proof::default(), &mut turn)
+                .await?;
             self.answer(url, response, wanted).await
         });
         let answer = answer.await;

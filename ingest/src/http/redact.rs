@@ -1,5 +1,10 @@
 //! Keeping secrets out of messages.
 
+use std::{
+    cmp::Reverse,
+    sync::{Mutex, PoisonError},
+};
+
 use url::{Url, form_urlencoded};
 
 use crate::value::shorten;
@@ -7,6 +12,8 @@ use crate::value::shorten;
 /// Shorter values are not taken out of texts: they would be found everywhere.
 const MIN_SECRET_BYTES: usize = 4;
 const MASK: &str = "***";
+/// More tokens than a source uses at a time.
+const MAX_LATE: usize = 8;
 
 /// `url` for people: without user, password and fragment, and with the values of its query masked.
 ///
@@ -39,21 +46,50 @@ fn is_plain_number(value: &str) -> bool {
 
 /// Texts that must not be shown, even when a server sends them back.
 #[derive(Default)]
-pub(super) struct Secretive(Vec<String>);
+pub(super) struct Secretive {
+    /// The longest first: one may be part of another.
+    known: Vec<String>,
+    /// Those of `known` that prove who is asking.
+    proofs: Vec<String>,
+    /// Those that came while requests were made, the newest last.
+    late: Mutex<Vec<String>>,
+}
 
 impl std::fmt::Debug for Secretive {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Secretive({} texts)", self.0.len())
+        write!(f, "Secretive({} texts)", self.known.len())
     }
 }
 
 impl Secretive {
     pub(super) fn add(&mut self, text: &str) {
         if text.len() >= MIN_SECRET_BYTES {
-            self.0.push(text.to_owned());
-            // The longest first: one may be part of another.
-            self.0
-                .sort_unstable_by_key(|text| std::cmp::Reverse(text.len()));
+            self.known.push(text.to_owned());
+            self.known.sort_unstable_by_key(|text| Reverse(text.len()));
+        }
+    }
+
+    /// Adds a text that proves who is asking.
+    pub(super) fn add_proof(&mut self, text: &str) {
+        self.add(text);
+        self.proofs.push(text.to_owned());
+    }
+
+    /// Whether `text` has something in that proves who is asking.
+    pub(super) fn is_revealed_by(&self, text: &str) -> bool {
+        let late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut proofs = late.iter().chain(&self.proofs);
+        proofs.any(|proof| proof.len() >= MIN_SECRET_BYTES && text.contains(proof))
+    }
+
+    /// Adds a text that a server has given, such as a token; the last [`MAX_LATE`] of them are kept.
+    pub(super) fn add_late(&self, text: &str) {
+        let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+        if text.len() >= MIN_SECRET_BYTES {
+            if late.len() == MAX_LATE {
+                late.remove(0);
+            }
+            late.push(text.to_owned());
         }
     }
 
@@ -73,7 +109,8 @@ impl Secretive {
     /// ``: `start of the body` `` on one line, or nothing when there is nothing to read.
     pub(super) fn excerpt(&self, body: &[u8]) -> String {
         let mut text = String::from_utf8_lossy(body).into_owned();
-        for secret in &self.0 {
+        let late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+        for secret in late.iter().chain(&self.known) {
             text = text.replace(secret, MASK);
         }
         let is_readable = !text.contains(['\u{fffd}', '\0']);

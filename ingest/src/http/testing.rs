@@ -104,6 +104,9 @@ pub(crate) fn config(url: &str, r#type: PaginationKind) -> SourceConfig {
         text: Default::default(),
         archive: Default::default(),
         fetch: None,
+        auth: None,
+        incremental: None,
+        error_path: None,
         schedule: None,
         contract: Default::default(),
         batch: Default::default(),
@@ -212,7 +215,7 @@ impl Scripted {
         Self { url, heads, server }
     }
 
-    /// Heads of the requests so far, header names in lower case.
+    /// Heads of the requests so far, header names in lower case, with their bodies.
     pub(crate) fn heads(&self) -> Vec<String> {
         self.heads.lock().unwrap().clone()
     }
@@ -232,6 +235,7 @@ impl Drop for Scripted {
     }
 }
 
+/// The head of a request, and its body behind it.
 async fn head(socket: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     while !bytes.ends_with(b"\r\n\r\n") {
@@ -240,7 +244,14 @@ async fn head(socket: &mut TcpStream) -> String {
             Err(_) => break,
         }
     }
-    String::from_utf8(bytes).unwrap()
+    let mut head = String::from_utf8(bytes).unwrap();
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "));
+    let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
+    socket.read_exact(&mut body).await.unwrap();
+    head.push_str(std::str::from_utf8(&body).unwrap());
+    head
 }
 
 async fn take(step: Step, mut socket: TcpStream) {
@@ -259,4 +270,42 @@ async fn take(step: Step, mut socket: TcpStream) {
         }
         Step::Hang => std::future::pending().await,
     }
+}
+
+/// Runs `work` and gives what it logged on this thread.
+pub(crate) async fn traced<T>(work: impl Future<Output = T>) -> (String, T) {
+    let lines = Lines::default();
+    let guard = tracing::subscriber::set_default(lines.clone());
+    let done = work.await;
+    drop(guard);
+    let text = lines.0.lock().unwrap().join("\n");
+    (text, done)
+}
+
+/// A receiver of log lines.
+#[derive(Clone, Debug, Default)]
+struct Lines(Arc<Mutex<Vec<String>>>);
+
+impl tracing::Subscriber for Lines {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        struct Text(String);
+        impl tracing::field::Visit for Text {
+            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+                self.0 += &format!("{field}={value:?} ");
+            }
+        }
+        let mut text = Text(String::new());
+        event.record(&mut text);
+        self.0.lock().unwrap().push(text.0);
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
 }

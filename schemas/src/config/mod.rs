@@ -3,12 +3,14 @@
 //! [`load`] is the first layer, what the user typed; each stage resolves its section into checked values of its own.
 //! Unknown keys are refused with the nearest known one, and errors name file, line and key.
 
+mod auth;
 mod average;
 mod crawl;
 mod dataset;
 mod device;
 mod document;
 mod guard;
+mod incremental;
 mod init;
 mod join;
 mod limits;
@@ -18,6 +20,7 @@ mod loss;
 mod model;
 mod near_dup;
 mod optimizer;
+mod pagination;
 mod parallel;
 mod picture;
 mod precision;
@@ -32,6 +35,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
+    auth::{AuthConfig, AuthKind, CredentialsIn},
     average::AverageConfig,
     crawl::{CrawlAgain, CrawlConfig, PageConfig, PageExtract},
     dataset::{
@@ -41,6 +45,7 @@ pub use self::{
     device::DeviceChoice,
     document::{DocumentConfig, PersonalData, QualityConfig},
     guard::{GuardConfig, NotFinitePolicy},
+    incremental::IncrementalConfig,
     init::InitConfig,
     join::{JoinConfig, KeyMatch, Unmatched},
     limits::{LimitsConfig, ResetUnit},
@@ -53,6 +58,7 @@ pub use self::{
     },
     near_dup::{Digits, NearDupConfig, NearDupKeep, NearDupUnit, Normalization, Punctuation},
     optimizer::{OptimizerConfig, OptimizerKind, ParameterGroup},
+    pagination::{PaginationConfig, PaginationKind},
     parallel::{Collective, Compression, ParallelConfig},
     picture::{
         PictureDuplicates, PictureFilter, PictureResize, PictureSize, PictureStore,
@@ -63,8 +69,7 @@ pub use self::{
     secret::SecretRef,
     source::{
         ArchiveConfig, BatchConfig, ContractConfig, CsvConfig, FetchConfig, FileFormat, IdxConfig,
-        PaginationConfig, PaginationKind, RetryConfig, SourceConfig, SourceKind, TextConfig,
-        TextOrSecret, TypeContract,
+        RetryConfig, SourceConfig, SourceKind, TextConfig, TextOrSecret, TypeContract,
     },
     source_schedule::{Overlap, SourceScheduleConfig},
     train::{BadShardsPolicy, CheckpointConfig, LoaderCache, LoaderSettings, TrainConfig},

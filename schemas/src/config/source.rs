@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{CrawlConfig, LimitsConfig, PageConfig, SecretRef, SourceScheduleConfig};
+use super::{
+    AuthConfig, CrawlConfig, IncrementalConfig, LimitsConfig, PageConfig, PaginationConfig,
+    SecretRef, SourceScheduleConfig,
+};
 use crate::{ids::Name, units::ByteSize};
 
 /// One source.
@@ -29,9 +32,20 @@ pub struct SourceConfig {
     /// `{ file = "PATH" }`.
     #[serde(default)]
     pub headers: BTreeMap<String, TextOrSecret>,
+    /// `rest`: proves to the host of `url` who is asking. Default: nothing is sent but `headers`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auth: Option<AuthConfig>,
     /// `rest`: how to get from page to page.
     #[serde(default)]
     pub pagination: PaginationConfig,
+    /// `rest`: asks a finished source for what is new. Default: a finished source stays finished.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub incremental: Option<IncrementalConfig>,
+    /// `rest`: path of an error in a page that came with status 200; where something is there but null, false, zero or
+    /// empty, the request is tried again as after a server's error. For APIs that report errors with success. Default:
+    /// none is looked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_path: Option<String>,
     /// `html`: which pages are fetched, and how politely.
     #[serde(default, skip_serializing_if = "CrawlConfig::is_default")]
     pub crawl: CrawlConfig,
@@ -119,56 +133,6 @@ pub enum TextOrSecret {
     Text(String),
     /// A secret.
     Secret(SecretRef),
-}
-
-/// `[source.pagination]`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct PaginationConfig {
-    /// `none` (default), `page` or `cursor`.
-    pub r#type: PaginationKind,
-    /// `page`: query parameter of the page number. Default `page`.
-    pub page_param: String,
-    /// `page`: number of the first page. Default 1.
-    pub first_page: u64,
-    /// `page`: the run ends at the first page with fewer records than this; 0 (default) ends it at the first empty page.
-    pub page_size: u64,
-    /// Query parameter that asks for `page_size` records; not sent by default.
-    pub size_param: Option<String>,
-    /// `cursor`: query parameter the cursor is sent in. Default `cursor`.
-    pub cursor_param: String,
-    /// `cursor`: path of the next cursor in the body. Null, absent or empty ends the run. Default `next_cursor`.
-    pub cursor_path: String,
-    /// Most pages of a run, at least 1. Default 1,000,000: a guard against an API that never ends.
-    pub max_pages: u64,
-}
-
-impl Default for PaginationConfig {
-    fn default() -> Self {
-        Self {
-            r#type: PaginationKind::None,
-            page_param: "page".into(),
-            first_page: 1,
-            page_size: 0,
-            size_param: None,
-            cursor_param: "cursor".into(),
-            cursor_path: "next_cursor".into(),
-            max_pages: 1_000_000,
-        }
-    }
-}
-
-/// Kind of pagination.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum PaginationKind {
-    /// One request.
-    #[default]
-    None,
-    /// A page number in the query.
-    Page,
-    /// A cursor in the body.
-    Cursor,
 }
 
 /// `[source.retry]`.

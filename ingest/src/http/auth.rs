@@ -1,0 +1,326 @@
+//! Proof of who is asking: tokens, keys and passwords, for the source's own origin only.
+//!
+//! The proof is put on a request as it is sent, so that no URL that is kept, compared or shown has it in.
+
+mod oauth;
+
+use std::fmt;
+
+use feedline_schemas::config::{AuthConfig, AuthKind, SecretRef};
+use reqwest::{
+    Client, Response, StatusCode,
+    header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue},
+};
+use url::{Url, form_urlencoded};
+use xxhash_rust::xxh3::xxh3_128;
+
+use self::oauth::OAuth;
+use super::{Context, Error, Failure, Http, Secretive, Turn, built, client};
+
+/// How a client proves who is asking.
+#[derive(Default)]
+pub(super) enum Auth {
+    #[default]
+    None,
+    Fixed(Proof),
+    Credentials(Box<OAuth>),
+}
+
+impl fmt::Debug for Auth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "none",
+            Self::Fixed(_) => "fixed",
+            Self::Credentials(_) => "oauth2",
+        })
+    }
+}
+
+/// What is put on a request.
+#[derive(Clone, Default)]
+pub(super) struct Proof {
+    header: Option<(HeaderName, HeaderValue)>,
+    param: Option<(String, String)>,
+}
+
+impl Proof {
+    fn bearer(token: &str) -> Result<Self, String> {
+        Self::header(AUTHORIZATION, &format!("Bearer {token}"))
+    }
+
+    fn header(name: HeaderName, value: &str) -> Result<Self, String> {
+        let mut value = HeaderValue::try_from(value).map_err(|_| {
+            "has characters that a header cannot carry, such as a line end".to_owned()
+        })?;
+        value.set_sensitive(true);
+        Ok(Self {
+            header: Some((name, value)),
+            param: None,
+        })
+    }
+
+    /// Adds its header.
+    pub(super) fn sign(&self, headers: &mut HeaderMap) {
+        if let Some((name, value)) = &self.header {
+            headers.insert(name.clone(), value.clone());
+        }
+    }
+
+    /// `url` with its query parameter.
+    pub(super) fn target(&self, url: &Url) -> Url {
+        let Some((param, key)) = &self.param else {
+            return url.clone();
+        };
+        let mut url = without_param(url.clone(), param);
+        url.query_pairs_mut().append_pair(param, key);
+        url
+    }
+}
+
+/// `url` without the query parameter `param`; what is left is kept as it is written.
+pub(crate) fn without_param(mut url: Url, param: &str) -> Url {
+    let is_it = |pair: &str| form_urlencoded::parse(pair.as_bytes()).any(|(name, _)| name == param);
+    let Some(query) = url.query().filter(|query| query.split('&').any(is_it)) else {
+        return url;
+    };
+    let kept: Vec<&str> = query.split('&').filter(|pair| !is_it(pair)).collect();
+    let kept = kept.join("&");
+    url.set_query((!kept.is_empty()).then_some(kept.as_str()));
+    url
+}
+
+impl Auth {
+    /// Checks `config` and finds its secrets, which are added to `secretive`.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for keys that are missing or do not belong to its type, and secrets that cannot be found or sent.
+    pub(super) fn new(
+        config: &AuthConfig,
+        client: &Client,
+        context: &Context,
+        secretive: &mut Secretive,
+    ) -> Result<Self, Error> {
+        check_keys(config)?;
+        let mut found = |key: &str, reference: &Option<SecretRef>| {
+            secret(key, reference.as_ref(), context, secretive)
+        };
+        let wrong = |key: &str, reason: String| Error::config(format!("auth.{key}"), reason);
+        let proof = match config.r#type {
+            AuthKind::Bearer => Proof::bearer(&found("secret", &config.secret)?)
+                .map_err(|reason| wrong("secret", reason))?,
+            AuthKind::ApiKey => {
+                let key = found("secret", &config.secret)?;
+                match (&config.header, &config.param) {
+                    (Some(name), _) => {
+                        let name = HeaderName::try_from(name)
+                            .map_err(|_| wrong("header", "is not a header's name".into()))?;
+                        Proof::header(name, &key).map_err(|reason| wrong("secret", reason))?
+                    }
+                    (None, param) => Proof {
+                        header: None,
+                        param: param.clone().map(|param| (param, key)),
+                    },
+                }
+            }
+            AuthKind::Basic => {
+                let user = found("user", &config.user)?;
+                let password = found("password", &config.password)?;
+                basic(client, &user, &password, secretive)?
+            }
+            AuthKind::Oauth2 => {
+                let id = found("client_id", &config.client_id)?;
+                let secret = found("client_secret", &config.client_secret)?;
+                let oauth = OAuth::new(config, &id, &secret, client, secretive)?;
+                return Ok(Self::Credentials(Box::new(oauth)));
+            }
+        };
+        Ok(Self::Fixed(proof))
+    }
+
+    /// A hash of what tells one user of a server from another; 0 for nobody.
+    fn credential(&self) -> u128 {
+        match self {
+            Self::None => 0,
+            Self::Fixed(proof) => {
+                let header = proof.header.as_ref().map(|(_, value)| value.as_bytes());
+                let param = proof.param.as_ref().map(|(_, key)| key.as_bytes());
+                xxh3_128(header.or(param).unwrap_or_default())
+            }
+            Self::Credentials(oauth) => oauth.credential(),
+        }
+    }
+
+    /// Header that it sends.
+    pub(super) fn header(&self) -> Option<&HeaderName> {
+        match self {
+            Self::Fixed(proof) => proof.header.as_ref().map(|(name, _)| name),
+            Self::Credentials(_) => Some(&AUTHORIZATION),
+            Self::None => None,
+        }
+    }
+
+    /// Query parameter that it sends.
+    pub(super) fn param(&self) -> Option<&str> {
+        match self {
+            Self::Fixed(proof) => proof.param.as_ref().map(|(name, _)| name.as_str()),
+            Self::None | Self::Credentials(_) => None,
+        }
+    }
+}
+
+/// Refuses keys that are missing or belong to another type: a secret that is not sent would be a puzzle.
+fn check_keys(config: &AuthConfig) -> Result<(), Error> {
+    use AuthKind::{ApiKey, Basic, Bearer, Oauth2};
+    let kind = config.r#type;
+    let keys: [(&str, bool, &[AuthKind]); 9] = [
+        ("secret", config.secret.is_some(), &[Bearer, ApiKey]),
+        ("header", config.header.is_some(), &[ApiKey]),
+        ("param", config.param.is_some(), &[ApiKey]),
+        ("user", config.user.is_some(), &[Basic]),
+        ("password", config.password.is_some(), &[Basic]),
+        ("token_url", config.token_url.is_some(), &[Oauth2]),
+        ("client_id", config.client_id.is_some(), &[Oauth2]),
+        ("client_secret", config.client_secret.is_some(), &[Oauth2]),
+        ("scope", config.scope.is_some(), &[Oauth2]),
+    ];
+    let wrong = |key: &str, reason: &str| Err(Error::config(format!("auth.{key}"), reason));
+    for (key, is_given, kinds) in keys {
+        let is_optional = matches!(key, "scope" | "header" | "param");
+        match (is_given, kinds.contains(&kind)) {
+            (true, false) => {
+                return wrong(
+                    key,
+                    "does not belong to this `auth.type`; remove it or change the type",
+                );
+            }
+            (false, true) if !is_optional => {
+                return wrong(key, "is missing; this `auth.type` needs it");
+            }
+            _ => {}
+        }
+    }
+    if kind == ApiKey && config.header.is_some() == config.param.is_some() {
+        return wrong(
+            "header",
+            "give either `header` or `param`, the place the key is sent in",
+        );
+    }
+    if config.param.as_deref() == Some("") {
+        return wrong("param", "is empty; give the query parameter of the key");
+    }
+    Ok(())
+}
+
+fn secret(
+    key: &str,
+    reference: Option<&SecretRef>,
+    context: &Context,
+    secretive: &mut Secretive,
+) -> Result<String, Error> {
+    let wrong = |reason: String| Error::config(format!("auth.{key}"), reason);
+    let reference = reference.ok_or_else(|| wrong("is missing".into()))?;
+    if !reference.prefix.is_empty() {
+        let reason = "has a `prefix`, which `auth` puts itself; remove it";
+        return Err(wrong(reason.into()));
+    }
+    let text = context.secrets.resolve(reference).map_err(wrong)?;
+    if text.is_empty() {
+        return Err(wrong("is empty; set it to the secret".into()));
+    }
+    secretive.add_proof(&text);
+    secretive.add_proof(&encoded(&text));
+    Ok(text)
+}
+
+fn encoded(text: &str) -> String {
+    form_urlencoded::byte_serialize(text.as_bytes()).collect()
+}
+
+/// `Authorization: Basic`, as the HTTP library writes it.
+fn basic(
+    client: &Client,
+    user: &str,
+    password: &str,
+    secretive: &mut Secretive,
+) -> Result<Proof, Error> {
+    let request = client.get("http://localhost/");
+    let request = request.basic_auth(user, Some(password)).build();
+    let value = request
+        .ok()
+        .and_then(|request| request.headers().get(AUTHORIZATION).cloned());
+    let value = value.ok_or_else(|| Error::config("auth.user", "cannot be sent in a header"))?;
+    let text = value.to_str().unwrap_or_default();
+    text.split_whitespace().for_each(|word| secretive.add(word));
+    Proof::header(AUTHORIZATION, text).map_err(|reason| Error::config("auth.user", reason))
+}
+
+impl Http {
+    /// The client with a proof of who is asking, if `config` has one.
+    ///
+    /// # Errors
+    /// [`Error::Config`].
+    pub(crate) fn with_auth(
+        mut self,
+        config: Option<&AuthConfig>,
+        context: &Context,
+    ) -> Result<Self, Error> {
+        let Some(config) = config else {
+            return Ok(self);
+        };
+        let client = built(client(&self.limits))?;
+        let auth = Auth::new(config, &client, context, &mut self.secretive)?;
+        if let Some(name) = auth.header()
+            && self.headers.contains_key(name)
+        {
+            let reason = format!("`headers` has `{name}`, which `auth` sends; remove one of them");
+            return Err(Error::config("auth.type", reason));
+        }
+        if let Auth::Credentials(oauth) = &auth {
+            self.guard.configure(oauth.url());
+        }
+        // One budget for each user of a server: the secrets tell them apart.
+        self.credential ^= auth.credential();
+        self.auth = auth;
+        Ok(self)
+    }
+
+    /// Sends a request for `url`, with proof where it belongs. A token that is refused is replaced and the request sent
+    /// again, once.
+    pub(super) async fn send_proved(
+        &self,
+        url: &Url,
+        turn: &mut Turn,
+    ) -> Result<Response, Failure> {
+        let accept = (ACCEPT, HeaderValue::from_static(self.accept));
+        let headers = HeaderMap::from_iter([accept]);
+        let is_home = url.origin() == self.origin;
+        let oauth = match &self.auth {
+            Auth::Fixed(proof) if is_home => return self.send(url, headers, proof, turn).await,
+            Auth::Credentials(oauth) if is_home => oauth,
+            _ => return self.send(url, headers, &Proof::default(), turn).await,
+        };
+        let proof = oauth.proof(self, None).await?;
+        let response = self.send(url, headers.clone(), &proof, turn).await?;
+        if response.status() != StatusCode::UNAUTHORIZED {
+            return Ok(response);
+        }
+        let proof = oauth.proof(self, Some(&proof)).await?;
+        self.send(url, headers, &proof, turn).await
+    }
+
+    /// Whether `text` has something in that proves who is asking, and so must not be written anywhere.
+    pub(crate) fn is_revealed_by(&self, text: &str) -> bool {
+        self.secretive.is_revealed_by(text)
+    }
+
+    /// `url` as it may be kept: without a key in its query that is sent to the source's own origin anyway.
+    pub(super) fn without_proof(&self, url: Url) -> Url {
+        match self.auth.param() {
+            Some(param) if url.origin() == self.origin => without_param(url, param),
+            _ => url,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,424 @@
+//! Proofs at scripted servers.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use feedline_schemas::config::{CredentialsIn, RetryConfig, TextOrSecret};
+use feedline_storage::clock::Clock;
+
+use super::*;
+use crate::http::testing::{Scripted, Step, answer, context, ok, raw};
+use crate::retry::Again;
+
+fn env(name: &str) -> Option<SecretRef> {
+    Some(SecretRef {
+        env: Some(name.into()),
+        file: None,
+        prefix: String::new(),
+    })
+}
+
+fn auth(r#type: AuthKind) -> AuthConfig {
+    AuthConfig {
+        r#type,
+        secret: None,
+        header: None,
+        param: None,
+        user: None,
+        password: None,
+        token_url: None,
+        client_id: None,
+        client_secret: None,
+        scope: None,
+        credentials: CredentialsIn::Header,
+    }
+}
+
+fn api_key() -> AuthConfig {
+    AuthConfig {
+        secret: env("KEY"),
+        param: Some("api_key".into()),
+        ..auth(AuthKind::ApiKey)
+    }
+}
+
+fn oauth(token_url: &str) -> AuthConfig {
+    AuthConfig {
+        token_url: Some(token_url.into()),
+        client_id: env("ID"),
+        client_secret: env("a b"),
+        ..auth(AuthKind::Oauth2)
+    }
+}
+
+fn client_in(context: &Context, base: &Url, config: &AuthConfig) -> Result<Http, Error> {
+    Http::new(base, &BTreeMap::new(), &RetryConfig::default(), context)?
+        .with_auth(Some(config), context)
+}
+
+fn client(base: &Url, config: &AuthConfig) -> Http {
+    client_in(&context(), base, config).unwrap()
+}
+
+async fn check_sent(config: &AuthConfig, part: &str) {
+    let server = Scripted::start([ok("[]")]).await;
+    let http = client(&server.url, config);
+    let got = http
+        .fetch(&server.url.join("v1?q=1").unwrap())
+        .await
+        .unwrap();
+    assert_eq!(got.url.path(), "/v1");
+    assert!(!got.url.as_str().contains("secret"), "{}", got.url);
+    assert!(!format!("{http:?}").contains("secret-"), "{http:?}");
+    let head = &server.heads()[0];
+    assert!(head.contains(part), "{head}");
+}
+
+#[tokio::test]
+async fn each_kind_of_proof_is_sent_its_way() {
+    let bearer = AuthConfig {
+        secret: env("T"),
+        ..auth(AuthKind::Bearer)
+    };
+    check_sent(&bearer, "authorization: Bearer secret-T\r\n").await;
+    let header = AuthConfig {
+        param: None,
+        header: Some("X-Key".into()),
+        ..api_key()
+    };
+    check_sent(&header, "x-key: secret-KEY\r\n").await;
+    check_sent(&api_key(), "GET /v1?q=1&api_key=secret-KEY ").await;
+    let basic = AuthConfig {
+        user: env("U"),
+        password: env("P"),
+        ..auth(AuthKind::Basic)
+    };
+    // secret-U:secret-P
+    check_sent(&basic, "authorization: Basic c2VjcmV0LVU6c2VjcmV0LVA=\r\n").await;
+}
+
+fn to(place: &str) -> Step {
+    answer(&format!("302 Found\r\nLocation: {place}"), "")
+}
+
+#[tokio::test]
+async fn no_proof_goes_to_another_origin_and_none_is_kept_in_a_url() {
+    let bearer = AuthConfig {
+        secret: env("T"),
+        ..auth(AuthKind::Bearer)
+    };
+    for config in [bearer, api_key()] {
+        let other = Scripted::start([ok("[]")]).await;
+        let there = other.url.join("there").unwrap();
+        let home = Scripted::start([to("/b?api_key=secret-KEY&p=2"), to(there.as_str())]).await;
+        let got = client(&home.url, &config).fetch(&home.url).await.unwrap();
+        assert_eq!(got.url, there);
+        assert!(!other.heads()[0].contains("secret-"), "{:?}", other.heads());
+        assert_eq!(home.heads().len(), 2);
+        assert!(home.heads()[1].contains("secret-"));
+        let asked = &home.targets()[1];
+        assert_eq!(asked.matches("api_key").count(), 1, "{asked}");
+    }
+}
+
+const TOKEN: &str = r#"{"access_token":"secret-token-N","token_type":"Bearer","expires_in":3600}"#;
+
+/// Gives a new token for each question, and pages to who has one of `good`.
+async fn guarded(good: &'static [&'static str]) -> Scripted {
+    let tokens = AtomicU64::new(0);
+    Scripted::answering(move |_, head| {
+        if head.starts_with("POST") {
+            let number = tokens.fetch_add(1, Ordering::Relaxed).to_string();
+            return ok(&TOKEN.replace('N', &number));
+        }
+        let is_good = good
+            .iter()
+            .any(|token| head.contains(&format!("Bearer {token}\r\n")));
+        if is_good {
+            ok("[1]")
+        } else {
+            let echo = head.split("authorization: ").nth(1).unwrap_or_default();
+            answer("401 Unauthorized", echo)
+        }
+    })
+    .await
+}
+
+fn count(server: &Scripted, method: &str) -> usize {
+    let heads = server.heads();
+    heads.iter().filter(|head| head.starts_with(method)).count()
+}
+
+#[tokio::test]
+async fn a_token_is_asked_for_once_with_the_clients_credentials() {
+    for credentials in [CredentialsIn::Header, CredentialsIn::Body] {
+        let server = guarded(&["secret-token-0"]).await;
+        let config = AuthConfig {
+            credentials,
+            scope: Some("read all".into()),
+            ..oauth(server.url.join("token").unwrap().as_str())
+        };
+        let http = client(&server.url, &config);
+        for _ in 0..3 {
+            assert_eq!(http.get(&server.url).await.unwrap(), "[1]");
+        }
+        assert_eq!((count(&server, "POST"), count(&server, "GET")), (1, 3));
+        assert_eq!(http.requests(), 4);
+        let asked = &server.heads()[0];
+        assert!(
+            asked.contains("grant_type=client_credentials&scope=read+all"),
+            "{asked}"
+        );
+        assert!(
+            asked.contains("content-type: application/x-www-form-urlencoded\r\n"),
+            "{asked}"
+        );
+        // secret-ID:secret-a+b, each encoded as in a form.
+        let basic = "authorization: Basic c2VjcmV0LUlEOnNlY3JldC1hK2I=\r\n";
+        let form = "&client_id=secret-ID&client_secret=secret-a+b";
+        let is_header = credentials == CredentialsIn::Header;
+        assert_eq!(
+            (asked.contains(basic), asked.contains(form)),
+            (is_header, !is_header)
+        );
+    }
+}
+
+#[tokio::test]
+async fn fault_20_a_refused_token_is_refreshed_once_for_all_and_the_requests_sent_again() {
+    let server = guarded(&["secret-token-1"]).await;
+    let http = client(&server.url, &oauth(server.url.as_str()));
+    let gets = (0..4).map(|_| http.get(&server.url));
+    for body in futures::future::join_all(gets).await {
+        assert_eq!(body.unwrap(), "[1]");
+    }
+    assert_eq!((count(&server, "POST"), count(&server, "GET")), (2, 8));
+    assert_eq!(http.get(&server.url).await.unwrap(), "[1]");
+    assert_eq!(count(&server, "POST"), 2);
+}
+
+#[tokio::test]
+async fn fault_20_a_second_refusal_is_final_and_shows_no_secret() {
+    let server = guarded(&[]).await;
+    let http = client(&server.url, &oauth(server.url.as_str()));
+    let failure = http.get(&server.url).await.unwrap_err();
+    assert_eq!((count(&server, "POST"), count(&server, "GET")), (2, 2));
+    assert_eq!(failure.again, Again::Never);
+    let message = failure.error.to_string();
+    assert!(
+        message.contains("401 Unauthorized: `Bearer ***"),
+        "{message}"
+    );
+    assert!(!message.contains("secret-"), "{message}");
+}
+
+#[tokio::test]
+async fn fault_20_a_refused_key_is_final_at_once() {
+    let echo = "wrong key secret-KEY, api_key=secret-KEY";
+    let server = Scripted::start([answer("401 Unauthorized", echo)]).await;
+    let failure = client(&server.url, &api_key())
+        .get(&server.url)
+        .await
+        .unwrap_err();
+    assert_eq!((failure.again, server.heads().len()), (Again::Never, 1));
+    let message = failure.error.to_string();
+    assert!(
+        message.contains("`wrong key ***, api_key=***`"),
+        "{message}"
+    );
+}
+
+/// A clock that is set by hand.
+#[derive(Debug, Default)]
+struct ByHand(AtomicU64);
+
+impl Clock for ByHand {
+    fn monotonic(&self) -> Duration {
+        Duration::from_secs(self.0.load(Ordering::Relaxed))
+    }
+    fn unix(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_kept_until_shortly_before_it_expires() {
+    let server = guarded(&["secret-token-0", "secret-token-1"]).await;
+    let clock = Arc::new(ByHand::default());
+    let context = Context {
+        clock: Arc::clone(&clock) as Arc<dyn Clock>,
+        ..context()
+    };
+    let http = client_in(&context, &server.url, &oauth(server.url.as_str())).unwrap();
+    for (now, asked) in [(0, 1), (3_539, 1), (3_540, 2), (3_541, 2)] {
+        clock.0.store(now, Ordering::Relaxed);
+        http.get(&server.url).await.unwrap();
+        assert_eq!(count(&server, "POST"), asked, "at {now} s");
+    }
+}
+
+#[tokio::test]
+async fn a_token_endpoint_that_fails_is_tried_again_or_not_and_shows_no_secret() {
+    let check = async |step: Step, again: Again, part: &str| {
+        let server = Scripted::start([step]).await;
+        let http = client(&server.url, &oauth(server.url.as_str()));
+        let failure = http.get(&server.url).await.unwrap_err();
+        let message = failure.error.to_string();
+        assert_eq!(failure.again, again, "{message}");
+        assert!(
+            message.contains(part) && !message.contains("secret-"),
+            "{message}"
+        );
+        assert_eq!(server.heads().len(), 1);
+    };
+    let echo = r#"{"error":"invalid_client secret-ID secret-a b secret-a+b"}"#;
+    check(
+        answer("400 Bad Request", echo),
+        Again::Never,
+        "invalid_client *** *** ***",
+    )
+    .await;
+    check(answer("503 Busy", ""), Again::Backoff, "503").await;
+    let wait = Again::After(Duration::from_secs(9));
+    check(answer("429 X\r\nRetry-After: 9", ""), wait, "429").await;
+    check(to("https://elsewhere.example/"), Again::Never, "302").await;
+    check(ok("<html>secret-ID"), Again::Backoff, "no JSON").await;
+    check(
+        ok(r#"{"token":"secret-x"}"#),
+        Again::Backoff,
+        "`access_token`",
+    )
+    .await;
+    let mac = r#"{"access_token":"secret-x","token_type":"mac"}"#;
+    check(ok(mac), Again::Backoff, "`token_type`").await;
+    let cut = raw("200 OK\r\nContent-Length: 400", TOKEN.as_bytes());
+    check(cut, Again::Backoff, "cut short").await;
+}
+
+#[test]
+fn settings_that_cannot_work_name_their_key() {
+    let base = Url::parse("https://api.example/").unwrap();
+    let check = |config: AuthConfig, key: &str| {
+        let context = context();
+        let headers = BTreeMap::from([("X-Key".to_owned(), TextOrSecret::Text("text".to_owned()))]);
+        let http = Http::new(&base, &headers, &RetryConfig::default(), &context).unwrap();
+        match http.with_auth(Some(&config), &context) {
+            Err(Error::Config { key: found, reason }) => {
+                assert_eq!(found, format!("auth.{key}"), "{reason}");
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    check(auth(AuthKind::Bearer), "secret");
+    check(
+        AuthConfig {
+            user: env("U"),
+            secret: env("S"),
+            ..auth(AuthKind::Bearer)
+        },
+        "user",
+    );
+    check(
+        AuthConfig {
+            header: Some("X-Key".into()),
+            ..api_key()
+        },
+        "header",
+    );
+    check(
+        AuthConfig {
+            param: None,
+            ..api_key()
+        },
+        "header",
+    );
+    check(
+        AuthConfig {
+            param: None,
+            header: Some("a b".into()),
+            ..api_key()
+        },
+        "header",
+    );
+    check(
+        AuthConfig {
+            param: None,
+            header: Some("x-key".into()),
+            ..api_key()
+        },
+        "type",
+    );
+    check(
+        AuthConfig {
+            param: Some(String::new()),
+            ..api_key()
+        },
+        "param",
+    );
+    check(
+        AuthConfig {
+            user: env("U"),
+            ..auth(AuthKind::Basic)
+        },
+        "password",
+    );
+    check(oauth("not a url"), "token_url");
+    check(oauth("http://token.example/"), "token_url");
+    check(
+        AuthConfig {
+            client_id: None,
+            ..oauth("https://t.example/")
+        },
+        "client_id",
+    );
+    let prefixed = SecretRef {
+        prefix: "Bearer ".into(),
+        ..env("T").unwrap()
+    };
+    check(
+        AuthConfig {
+            secret: Some(prefixed),
+            ..auth(AuthKind::Bearer)
+        },
+        "secret",
+    );
+    let file = SecretRef {
+        env: None,
+        file: Some("x".into()),
+        prefix: String::new(),
+    };
+    check(
+        AuthConfig {
+            secret: Some(file),
+            ..auth(AuthKind::Bearer)
+        },
+        "secret",
+    );
+    check(
+        AuthConfig {
+            secret: env("line\nend"),
+            ..auth(AuthKind::Bearer)
+        },
+        "secret",
+    );
+}
+
+#[test]
+fn a_parameter_is_taken_out_and_the_rest_kept_as_it_is_written() {
+    let check = |url: &str, left: &str| {
+        assert_eq!(
+            without_param(Url::parse(url).unwrap(), "key").as_str(),
+            left
+        );
+    };
+    check("https://h/?a=%20&key=1&b&key", "https://h/?a=%20&b");
+    check("https://h/?k%65y=1", "https://h/");
+    check("https://h/?keys=1&b=key", "https://h/?keys=1&b=key");
+    check("https://h/", "https://h/");
+}

@@ -1,0 +1,61 @@
+//! Which landed records a run of pages may bring again.
+
+use std::{cmp::Ordering, collections::HashSet};
+
+use feedline_schemas::commit::{CommitEntry, Position};
+use feedline_storage::Store;
+
+use crate::{
+    dedup::read_hashes,
+    error::Error,
+    watermark::{Incremental, Mark},
+};
+
+/// Content hashes of the records that landed before the run of pages that comes after `entries`, or that they are in:
+/// all that may lie at or after its bound. None where that is the first run of pages.
+///
+/// It is a function of the log and the configuration alone, so a resumed run leaves out what one that never stopped does.
+///
+/// # Errors
+/// [`Error::Landed`], [`Error::Storage`], [`Error::Config`].
+pub(crate) async fn known(
+    landing: &Store,
+    entries: &[CommitEntry],
+    incremental: Option<&Incremental>,
+) -> Result<HashSet<u128>, Error> {
+    let mut known = HashSet::new();
+    let run = match (entries.last().map(|last| &last.state.position), incremental) {
+        (Some(Position::Done { run, .. }), Some(incremental)) => incremental.next_run(run)?,
+        (Some(Position::Page { run, .. }), _) => run.clone(),
+        _ => return Ok(known),
+    };
+    let number = |entry: &CommitEntry| entry.state.position.run().map_or(0, |run| run.number);
+    let before = entries
+        .iter()
+        .take_while(|entry| number(entry) < run.number);
+    let before: Vec<&CommitEntry> = before.collect();
+    for entry in before.into_iter().rev() {
+        let high = entry
+            .state
+            .position
+            .run()
+            .and_then(|run| run.high.as_deref());
+        if is_below(high, run.since.as_deref()) {
+            break;
+        }
+        for file in &entry.files {
+            let hashes = read_hashes(landing, file).await?;
+            known.extend(hashes.into_iter().map(|hash| hash.get()));
+        }
+    }
+    Ok(known)
+}
+
+/// Whether the highest cursor of an entry and all before it lies below the bound.
+fn is_below(high: Option<&str>, since: Option<&str>) -> bool {
+    let (Some(high), Some(since)) = (high, since) else {
+        return false;
+    };
+    let marks = Mark::parse(high).and_then(|high| high.compare(&Mark::parse(since)?));
+    marks == Ok(Ordering::Less)
+}

@@ -1,0 +1,214 @@
+//! Pages by the time and key of the last record.
+//!
+//! Each page is asked for with the last record's time, inclusively: records with this time come again, and those that
+//! have been seen are left out by their keys. So records that share a time are read whole, and an API that leaves some of
+//! them out is found out, since none that has been seen comes again.
+
+use std::{cmp::Ordering, collections::HashSet};
+
+use feedline_schemas::{commit::PageRun, config::PaginationConfig, ids::Hash128};
+
+use crate::{error::Error, source::Record, value::Value, watermark::Mark};
+
+/// Most keys of one time that are kept, about 40 bytes each in a commit.
+const MOST_KEYS: usize = 100_000;
+
+/// Settings of keyset pages.
+#[derive(Clone, Debug)]
+pub(super) struct Keyset {
+    time_path: String,
+    time_param: String,
+    key_path: String,
+    key_param: Option<String>,
+    page_size: u64,
+    is_exclusive: bool,
+}
+
+/// The last record of a page.
+struct Last {
+    time: Mark,
+    key: String,
+    /// Records of the page, to tell whether it was full.
+    records: u64,
+}
+
+impl Keyset {
+    pub(super) fn new(config: &PaginationConfig) -> Result<Self, Error> {
+        let given = |key: &str, value: &Option<String>| {
+            value
+                .clone()
+                .filter(|text| !text.is_empty())
+                .ok_or_else(|| {
+                    Error::config(format!("pagination.{key}"), "is missing; `keyset` needs it")
+                })
+        };
+        if config.page_size == 0 {
+            let reason = "is missing; `keyset` needs the most records that the API gives in a page, to tell a full page from the last";
+            return Err(Error::config("pagination.page_size", reason));
+        }
+        Ok(Self {
+            time_path: given("time_path", &config.time_path)?,
+            time_param: given("time_param", &config.time_param)?,
+            key_path: given("key_path", &config.key_path)?,
+            key_param: config.key_param.clone(),
+            page_size: config.page_size,
+            is_exclusive: config.exclusive,
+        })
+    }
+
+    /// Query parameters that ask for what comes after `cursor`.
+    pub(super) fn query(&self, cursor: &str) -> Result<Vec<(&str, String)>, String> {
+        let Last { time, key, .. } = Last::parse(cursor)?;
+        let mut query = vec![(self.time_param.as_str(), time.text().to_owned())];
+        query.extend(self.key_param.as_deref().map(|param| (param, key)));
+        Ok(query)
+    }
+
+    /// Takes the records out that have been seen, and gives the next cursor; none at the end.
+    ///
+    /// # Errors
+    /// A message when records are not in ascending order, cannot be told apart, or some would be left out.
+    pub(super) fn next(
+        &self,
+        cursor: Option<&str>,
+        run: &mut PageRun,
+        records: &mut Vec<Record>,
+    ) -> Result<Option<String>, String> {
+        let before = cursor.map(Last::parse).transpose()?;
+        let count = records.len() as u64;
+        let seen: HashSet<Hash128> = run.boundary.iter().copied().collect();
+        let (mut last, mut repeated, mut fresh) = (None, 0_u64, 0_u64);
+        let mut kept = Vec::with_capacity(records.len());
+        let mut boundary = Vec::new();
+        for record in records.drain(..) {
+            let Record::Value(value) = &record else {
+                kept.push(record);
+                continue;
+            };
+            let (time, key) = self.place(value)?;
+            let hash = Hash128::of(key.as_bytes());
+            let order = |earlier: &Mark| time.compare(earlier);
+            let is_boundary = match &before {
+                Some(before) => order(&before.time)? == Ordering::Equal,
+                None => false,
+            };
+            let earlier = last.as_ref().or(before.as_ref());
+            let step = earlier.map_or(Ok(Ordering::Greater), |last| order(&last.time))?;
+            if step == Ordering::Less {
+                return Err(self.disordered(&time, earlier));
+            }
+            if step == Ordering::Greater || self.key_param.is_some() {
+                boundary.clear();
+            }
+            let is_repeated = is_boundary && seen.contains(&hash);
+            if !is_repeated || self.key_param.is_some() {
+                boundary.push(hash);
+            }
+            if is_repeated {
+                repeated += 1;
+            } else {
+                fresh += 1;
+                kept.push(record);
+            }
+            last = Some(Last {
+                time,
+                key,
+                records: count,
+            });
+        }
+        *records = kept;
+        let Some(last) = last.filter(|_| fresh > 0) else {
+            return self.ended(before.as_ref(), count, repeated).map(|()| None);
+        };
+        if let Some(before) = &before {
+            self.check_overlap(before, repeated)?;
+            if last.time.compare(&before.time)? == Ordering::Equal && self.key_param.is_none() {
+                boundary.splice(0..0, run.boundary.iter().copied());
+            }
+        }
+        if boundary.len() > MOST_KEYS {
+            return Err(format!(
+                "more than {MOST_KEYS} records have the time `{}`; give `pagination.key_param`",
+                last.time.text()
+            ));
+        }
+        run.boundary = boundary;
+        Ok(Some(last.write()))
+    }
+
+    fn place(&self, record: &Value) -> Result<(Mark, String), String> {
+        let time = Mark::of(record, &self.time_path)?.ok_or_else(|| {
+            let path = &self.time_path;
+            format!("a record has no value at `{path}` (`pagination.time_path`), by which pages are ordered")
+        })?;
+        let key = match record.at(&self.key_path) {
+            Some(Value::Text(key)) => key.clone(),
+            Some(Value::Int(key)) => key.to_string(),
+            other => {
+                return Err(format!(
+                    "a record has {} at `{}` (`pagination.key_path`) where a key (text or an integer) should be",
+                    other.map_or("nothing", Value::kind),
+                    self.key_path
+                ));
+            }
+        };
+        Ok((time, key))
+    }
+
+    fn disordered(&self, time: &Mark, earlier: Option<&Last>) -> String {
+        format!(
+            "a record with `{}` = `{}` comes after one with `{}`: pages by keyset must be in ascending order; ask for it by a parameter in `params`",
+            self.time_path,
+            time.text(),
+            earlier.map_or("", |last| last.time.text())
+        )
+    }
+
+    /// Whether a page without a new record is the end.
+    fn ended(&self, before: Option<&Last>, count: u64, repeated: u64) -> Result<(), String> {
+        let Some(before) = before else {
+            return Ok(());
+        };
+        if repeated > 0 && count >= self.page_size {
+            let advice = if self.key_param.is_some() {
+                "the API seems to ignore `pagination.key_param`"
+            } else {
+                "give `pagination.key_param` if the API has such a parameter, otherwise ask for larger pages"
+            };
+            return Err(format!(
+                "a full page of {count} records with the time `{}` has been seen already, so what comes after them cannot be reached; {advice}",
+                before.time.text()
+            ));
+        }
+        if count == 0 && before.records < self.page_size {
+            return Ok(());
+        }
+        self.check_overlap(before, repeated)
+    }
+
+    /// Refuses a page that does not begin with a record that has been seen: others of the same time may be missing.
+    fn check_overlap(&self, before: &Last, repeated: u64) -> Result<(), String> {
+        let is_proved = repeated > 0 || self.key_param.is_some() || self.is_exclusive;
+        if is_proved || before.records < self.page_size {
+            return Ok(());
+        }
+        Err(format!(
+            "a full page ended with the time `{}`, and asked from that time on the API gives no record of it again: it seems to give only later ones, and records of the same time would be left out; give `pagination.key_param`, a parameter that makes the bound inclusive, or set `pagination.exclusive` if no two records share a time",
+            before.time.text()
+        ))
+    }
+}
+
+impl Last {
+    fn parse(cursor: &str) -> Result<Self, String> {
+        let (time, key, records): (String, String, u64) = serde_json::from_str(cursor)
+            .map_err(|_| "the landed cursor is not one of keyset pages".to_owned())?;
+        let time = Mark::parse(&time)?;
+        Ok(Self { time, key, records })
+    }
+
+    fn write(&self) -> String {
+        let parts = (self.time.text(), &self.key, self.records);
+        serde_json::to_string(&parts).expect("texts and a number can be written")
+    }
+}

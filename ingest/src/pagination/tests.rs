@@ -1,0 +1,351 @@
+//! Walks without requests.
+
+use super::*;
+use crate::value::Value;
+
+fn base() -> Url {
+    Url::parse("https://api.example/v1/items?q=1").unwrap()
+}
+
+fn of(config: PaginationConfig) -> Paginator {
+    Paginator::new(&config, &base(), Some("api_key")).unwrap()
+}
+
+fn paginator(r#type: PaginationKind) -> Paginator {
+    of(PaginationConfig {
+        r#type,
+        ..PaginationConfig::default()
+    })
+}
+
+fn record(body: &str) -> Record {
+    Record::Value(Value::parse(body.as_bytes()).unwrap())
+}
+
+fn contents(records: usize, token: Option<&str>) -> Contents {
+    Contents {
+        records: (0..records)
+            .map(|i| record(&format!(r#"{{"i":{i}}}"#)))
+            .collect(),
+        token: token.map(ToOwned::to_owned),
+        total: None,
+        hash: None,
+        url: base(),
+    }
+}
+
+fn at(page: u64, cursor: Option<&str>) -> At {
+    At {
+        page,
+        cursor: cursor.map(ToOwned::to_owned),
+        run: PageRun::default(),
+    }
+}
+
+/// Where a page leads, with `records` records and `token`.
+fn step(
+    pages: &mut Paginator,
+    page: u64,
+    cursor: Option<&str>,
+    records: usize,
+    token: Option<&str>,
+) -> Result<Option<String>, String> {
+    match pages.next(at(page, cursor), &mut contents(records, token)) {
+        Ok(Position::Page {
+            page: next, cursor, ..
+        }) => {
+            assert_eq!(next, page + 1);
+            Ok(Some(cursor.unwrap_or_else(|| next.to_string())))
+        }
+        Ok(Position::Done { pages, .. }) => {
+            assert_eq!(pages, page + 1);
+            Ok(None)
+        }
+        Ok(other) => panic!("{other:?}"),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn query(pages: &Paginator, page: u64, cursor: Option<&str>) -> String {
+    let url = pages.url(&base(), &at(page, cursor)).unwrap();
+    url.query().unwrap_or_default().to_owned()
+}
+
+/// Follows cursors, page i naming `cursors[i]`; gives the message that stopped it, if any.
+fn walk(r#type: PaginationKind, cursors: &[&str]) -> Option<String> {
+    let mut pages = paginator(r#type);
+    let mut at: Option<String> = None;
+    for (page, cursor) in (0..).zip(cursors) {
+        match step(&mut pages, page, at.as_deref(), 1, Some(cursor)) {
+            Ok(next) => at = next,
+            Err(message) => return Some(message),
+        }
+    }
+    None
+}
+
+#[test]
+fn fault_25_a_cursor_that_comes_back_is_an_error_that_names_it() {
+    for kind in [PaginationKind::Cursor, PaginationKind::HeaderCursor] {
+        let mut config = PaginationConfig {
+            r#type: kind,
+            ..PaginationConfig::default()
+        };
+        config.cursor_header = Some("x-next".into());
+        let mut walked = of(config);
+        assert_eq!(
+            step(&mut walked, 0, None, 1, Some("a")),
+            Ok(Some("a".into()))
+        );
+        assert!(step(&mut walked, 1, Some("a"), 1, Some("a")).is_err());
+    }
+    assert_eq!(walk(PaginationKind::Cursor, &["a", "b", "c"]), None);
+    for circle in [
+        &["a", "a"][..],
+        &["a", "b", "a"],
+        &["x", "a", "b", "c", "a"],
+    ] {
+        let message = walk(PaginationKind::Cursor, circle).unwrap();
+        assert!(
+            message.contains("`a`") && message.contains("circles"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn fault_25_a_next_url_that_comes_back_is_an_error_that_names_it_without_its_secrets() {
+    let urls = [
+        "?p=2&token=hidden",
+        "?p=3&token=hidden",
+        "?p=2&token=hidden",
+    ];
+    for kind in [PaginationKind::Link, PaginationKind::NextUrl] {
+        assert_eq!(walk(kind, &urls[..2]), None);
+        let message = walk(kind, &urls).unwrap();
+        assert!(message.contains("/v1/items?p=2&token=***"), "{message}");
+        assert!(!message.contains("hidden"), "{message}");
+    }
+}
+
+#[test]
+fn fault_25_pages_with_the_same_records_are_an_error_that_names_them() {
+    let walk = |hashes: &[&str]| {
+        let mut pages = paginator(PaginationKind::Page);
+        let next = (0..).zip(hashes).map(|(page, hash)| {
+            let mut contents = contents(1, None);
+            contents.hash = Some(Hash128::of(hash.as_bytes()));
+            pages.next(at(page, None), &mut contents)
+        });
+        next.collect::<Result<Vec<_>, _>>()
+            .map_err(|e| e.to_string())
+    };
+    assert!(walk(&["a", "b", "c"]).is_ok());
+    let message = walk(&["a", "a"]).unwrap_err();
+    assert!(
+        message.contains("page 1 has the same records as page 0"),
+        "{message}"
+    );
+    let message = walk(&["x", "a", "b", "a"]).unwrap_err();
+    assert!(
+        message.contains("page 3 has the same records as page 1"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_circle_is_found_after_resuming_inside_it() {
+    let mut pages = paginator(PaginationKind::Cursor);
+    assert!(step(&mut pages, 50_000, Some("b"), 1, Some("a")).is_ok());
+    assert!(step(&mut pages, 50_001, Some("a"), 1, Some("b")).is_err());
+}
+
+#[test]
+fn asking_for_the_same_page_again_is_no_circle() {
+    let mut pages = paginator(PaginationKind::Cursor);
+    for _ in 0..2 {
+        assert!(step(&mut pages, 1, Some("a"), 1, Some("b")).is_ok());
+        assert!(step(&mut pages, 2, Some("b"), 1, Some("c")).is_ok());
+    }
+    // A new run of pages leads the same way.
+    assert!(step(&mut pages, 0, None, 1, Some("b")).is_ok());
+}
+
+#[test]
+fn fault_26_cursor_pages_go_on_through_an_empty_page_and_end_without_a_cursor() {
+    let mut pages = paginator(PaginationKind::Cursor);
+    assert_eq!(
+        step(&mut pages, 0, None, 0, Some("a")),
+        Ok(Some("a".into()))
+    );
+    assert_eq!(step(&mut pages, 1, Some("a"), 9, None), Ok(None));
+    assert_eq!(query(&pages, 1, Some("a/?&")), "q=1&cursor=a%2F%3F%26");
+}
+
+#[test]
+fn numbered_pages_end_at_a_short_or_empty_page() {
+    let mut unsized_pages = paginator(PaginationKind::Page);
+    assert_eq!(query(&unsized_pages, 0, None), "q=1&page=1");
+    assert_eq!(
+        step(&mut unsized_pages, 0, None, 1, None),
+        Ok(Some("1".into()))
+    );
+    assert_eq!(step(&mut unsized_pages, 1, None, 0, None), Ok(None));
+    let mut sized = of(PaginationConfig {
+        r#type: PaginationKind::Page,
+        page_size: 10,
+        size_param: Some("limit".into()),
+        first_page: 0,
+        ..PaginationConfig::default()
+    });
+    assert_eq!(query(&sized, 3, None), "q=1&limit=10&page=3");
+    assert_eq!(step(&mut sized, 0, None, 10, None), Ok(Some("1".into())));
+    assert_eq!(step(&mut sized, 1, None, 9, None), Ok(None));
+}
+
+#[test]
+fn offsets_grow_by_what_has_come() {
+    let mut pages = of(PaginationConfig {
+        r#type: PaginationKind::Offset,
+        offset_param: "skip".into(),
+        first_offset: 1,
+        ..PaginationConfig::default()
+    });
+    assert_eq!(query(&pages, 0, None), "q=1&skip=1");
+    assert_eq!(step(&mut pages, 0, None, 7, None), Ok(Some("8".into())));
+    assert_eq!(query(&pages, 1, Some("8")), "q=1&skip=8");
+    assert_eq!(
+        step(&mut pages, 1, Some("8"), 3, None),
+        Ok(Some("11".into()))
+    );
+    assert_eq!(step(&mut pages, 2, Some("11"), 0, None), Ok(None));
+    assert!(
+        step(&mut pages, 2, Some("x"), 1, None)
+            .unwrap_err()
+            .contains("no offset")
+    );
+}
+
+#[test]
+fn next_urls_stay_on_the_origin_and_are_kept_without_it_and_the_key() {
+    let check = |target: &str, kept: Result<&str, &str>, url: &str| {
+        let mut pages = of(PaginationConfig {
+            r#type: PaginationKind::NextUrl,
+            next_origins: vec!["https://eu.example".into()],
+            ..PaginationConfig::default()
+        });
+        match step(&mut pages, 0, None, 1, Some(target)) {
+            Ok(next) => {
+                assert_eq!(Ok(next.as_deref().unwrap()), kept);
+                let asked = pages.url(&base(), &at(1, next.as_deref())).unwrap();
+                assert_eq!(asked.as_str(), url);
+            }
+            Err(message) => assert!(message.contains(kept.unwrap_err()), "{message}"),
+        }
+    };
+    let ok = |target, kept, url| check(target, Ok(kept), url);
+    ok("?p=2", "/v1/items?p=2", "https://api.example/v1/items?p=2");
+    ok(
+        "more?p=%20#x",
+        "/v1/more?p=%20",
+        "https://api.example/v1/more?p=%20",
+    );
+    ok(
+        "https://API.example:443/a?api_key=s&p=2",
+        "/a?p=2",
+        "https://api.example/a?p=2",
+    );
+    ok("/a?api_key=s", "/a", "https://api.example/a");
+    // A path that looks like a host stays a path.
+    ok(
+        "https://api.example//evil.example/x",
+        "//evil.example/x",
+        "https://api.example//evil.example/x",
+    );
+    ok(
+        "https://user:pw@api.example/a",
+        "/a",
+        "https://api.example/a",
+    );
+    ok(
+        "https://eu.example/a?api_key=1",
+        "https://eu.example/a?api_key=1",
+        "https://eu.example/a?api_key=1",
+    );
+    let refused = |target, part| check(target, Err(part), "");
+    refused("http://api.example/v1?p=2", "leads to `http://api.example`");
+    refused(
+        "https://api.example:8443/",
+        "leads to `https://api.example:8443`",
+    );
+    refused(
+        "//evil.example/?s=hidden",
+        "leads to `https://evil.example`, which is not",
+    );
+    refused(
+        "https://user:pw@eu.example/a",
+        "leads to `https://eu.example`",
+    );
+    refused("file:///etc/passwd", "of the scheme `file`");
+    refused("https://", "is none");
+}
+
+#[test]
+fn more_pages_than_allowed_are_an_error_that_names_the_cursor() {
+    let pages = of(PaginationConfig {
+        max_pages: 2,
+        r#type: PaginationKind::Cursor,
+        ..PaginationConfig::default()
+    });
+    assert!(pages.url(&base(), &at(1, Some("a"))).is_ok());
+    let message = pages
+        .url(&base(), &at(2, Some("b")))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        message.contains("`b`") && message.contains("max_pages"),
+        "{message}"
+    );
+}
+
+#[test]
+fn settings_that_cannot_work_name_their_key() {
+    use PaginationKind::{Cursor, HeaderCursor, Keyset, None, Offset};
+    let check = |set: fn(&mut PaginationConfig), r#type, key: &str| {
+        let mut config = PaginationConfig {
+            r#type,
+            ..PaginationConfig::default()
+        };
+        set(&mut config);
+        match Paginator::new(&config, &base(), Option::None) {
+            Err(Error::Config { key: found, .. }) => assert_eq!(found, format!("pagination.{key}")),
+            other => panic!("{other:?}"),
+        }
+    };
+    check(|c| c.max_pages = 0, None, "max_pages");
+    check(|c| c.max_records = Some(0), None, "max_records");
+    check(|c| c.size_param = Some("n".into()), None, "size_param");
+    check(|c| c.cursor_path.clear(), Cursor, "cursor_path");
+    check(|c| c.offset_param.clear(), Offset, "offset_param");
+    check(|c| c.overlap = 1, Cursor, "overlap");
+    check(|c| (c.overlap, c.page_size) = (9, 9), Offset, "overlap");
+    check(|_| {}, HeaderCursor, "cursor_header");
+    check(
+        |c| c.cursor_header = Some("a b".into()),
+        HeaderCursor,
+        "cursor_header",
+    );
+    check(|c| c.strict_total = true, None, "strict_total");
+    check(
+        |c| c.next_origins = vec!["eu.example".into()],
+        None,
+        "next_origins",
+    );
+    check(
+        |c| c.next_origins = vec!["https://eu.example/v1".into()],
+        None,
+        "next_origins",
+    );
+    check(|_| {}, Keyset, "page_size");
+    check(|c| c.page_size = 9, Keyset, "time_path");
+}

@@ -1,0 +1,97 @@
+//! URLs of pages.
+
+use url::Url;
+
+use crate::http::without_param;
+
+/// Where the URLs of next pages may lead.
+#[derive(Debug)]
+pub(super) struct NextUrls {
+    pub(super) base: Url,
+    /// Origins besides that of `base`.
+    pub(super) origins: Vec<String>,
+    /// Query parameter that is not kept: a key that is sent anyway.
+    pub(super) hidden: Option<String>,
+}
+
+impl NextUrls {
+    /// The cursor of the page at `target`, as it stands in a page at `page`: without the origin where that is the
+    /// source's own.
+    pub(super) fn followed(&self, page: &Url, target: &str) -> Result<String, String> {
+        let wrong = |what: &str| {
+            Err(format!(
+                "its next URL {what}; check `pagination.type` and `pagination.next_path`"
+            ))
+        };
+        let Ok(mut url) = page.join(target) else {
+            return wrong("is none");
+        };
+        url.set_fragment(None);
+        if !matches!(url.scheme(), "http" | "https") {
+            return wrong(&format!("is of the scheme `{}`", url.scheme()));
+        }
+        if url.origin() != self.base.origin() {
+            self.check_origin(&url)?;
+            return Ok(url.into());
+        }
+        if let Some(hidden) = &self.hidden {
+            url = without_param(url, hidden);
+        }
+        let query = url.query().map(|query| format!("?{query}"));
+        Ok(url.path().to_owned() + &query.unwrap_or_default())
+    }
+
+    /// The URL of a cursor that [`NextUrls::followed`] gave.
+    pub(super) fn kept_url(&self, cursor: &str) -> Result<Url, String> {
+        if cursor.starts_with('/') {
+            // Not joined: a path of `//host` would lead to that host.
+            let (path, query) = cursor
+                .split_once('?')
+                .map_or((cursor, None), |(path, query)| (path, Some(query)));
+            let mut url = self.base.clone();
+            url.set_path(path);
+            url.set_query(query);
+            return Ok(url);
+        }
+        let url =
+            Url::parse(cursor).map_err(|_| "the landed cursor is no URL of a page".to_owned())?;
+        self.check_origin(&url)?;
+        Ok(url)
+    }
+
+    fn check_origin(&self, url: &Url) -> Result<(), String> {
+        let origin = url.origin().ascii_serialization();
+        let is_allowed = |allowed: &String| {
+            Url::parse(allowed).is_ok_and(|allowed| allowed.origin() == url.origin())
+        };
+        let has_user = !url.username().is_empty() || url.password().is_some();
+        if self.origins.iter().any(is_allowed) && !has_user {
+            return Ok(());
+        }
+        Err(format!(
+            "its next URL leads to `{origin}`, which is not the source's own origin; add it to `pagination.next_origins` if it belongs to the API"
+        ))
+    }
+}
+
+/// `base` with query parameters; one that is there already is replaced. What is left is kept as it is written.
+pub(crate) fn with_query<'a>(
+    base: &Url,
+    query: impl IntoIterator<Item = (&'a str, String)>,
+) -> Url {
+    let query: Vec<_> = query.into_iter().collect();
+    let mut url = base.clone();
+    if base
+        .query_pairs()
+        .any(|(key, _)| query.iter().any(|(k, _)| *k == key))
+    {
+        let kept = base
+            .query_pairs()
+            .filter(|(key, _)| query.iter().all(|(k, _)| k != key));
+        url.query_pairs_mut().clear().extend_pairs(kept);
+    }
+    if !query.is_empty() {
+        url.query_pairs_mut().extend_pairs(query);
+    }
+    url
+}

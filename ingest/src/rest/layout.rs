@@ -1,0 +1,204 @@
+//! Where in a body things are.
+
+use feedline_schemas::{
+    config::SourceConfig,
+    ids::Hash128,
+    record::{join_path, split_path},
+};
+
+use crate::{pagination::Paginator, source::Record, value::Value};
+
+/// Where in a body things are.
+#[derive(Clone, Debug)]
+pub(super) struct Layout {
+    /// Path of the list of records; empty for the body itself.
+    records: String,
+    /// Key of the configuration and path of the next cursor or URL.
+    token: Option<(&'static str, String)>,
+    /// Path of the number of all records.
+    total: Option<String>,
+    /// Path of an error.
+    error: Option<String>,
+    /// Whether the records are hashed.
+    is_hashed: bool,
+}
+
+/// What a body holds.
+#[derive(Debug, PartialEq)]
+pub(super) struct Body {
+    pub(super) records: Vec<Record>,
+    pub(super) token: Option<String>,
+    pub(super) total: Option<u64>,
+    pub(super) hash: Option<Hash128>,
+}
+
+/// Why a body cannot be used.
+#[derive(Debug, PartialEq)]
+pub(super) enum Unusable {
+    /// It is not what the configuration says. Nothing of it is quoted: it may echo a secret.
+    Wrong(String),
+    /// It is an error, which reads so; it may have secrets in.
+    Error(String),
+}
+
+impl Layout {
+    pub(super) fn new(config: &SourceConfig, pages: &Paginator) -> Self {
+        Self {
+            records: config.records.clone(),
+            token: pages.token_path().map(|(key, path)| (key, path.to_owned())),
+            total: config.pagination.total_path.clone(),
+            error: config.error_path.clone(),
+            is_hashed: pages.hashes_pages(),
+        }
+    }
+
+    pub(super) fn read(&self, body: &[u8]) -> Result<Body, Unusable> {
+        let document = Value::parse(body).map_err(|reason| {
+            let is_markup = body.trim_ascii_start().starts_with(b"<");
+            let kind = if is_markup {
+                "; it looks like HTML or XML"
+            } else {
+                ""
+            };
+            Unusable::Wrong(format!("it is not valid JSON: {reason}{kind}"))
+        })?;
+        if let Some(error) = self.error.as_ref().and_then(|path| document.at(path))
+            && is_something(error)
+        {
+            return Err(Unusable::Error(match error {
+                Value::Text(text) => text.clone(),
+                other => other.canonical(),
+            }));
+        }
+        let token = match &self.token {
+            Some((key, path)) => token(&document, key, path).map_err(Unusable::Wrong)?,
+            None => None,
+        };
+        let total = match &self.total {
+            Some(path) => total(&document, path).map_err(Unusable::Wrong)?,
+            None => None,
+        };
+        let records = match document.at(&self.records) {
+            Some(Value::List(_)) => take_list(document, &self.records),
+            other => return Err(Unusable::Wrong(self.no_list(&document, other))),
+        };
+        let hash = (self.is_hashed && !records.is_empty()).then(|| hash(&records));
+        let record = |(i, value)| Record::of(value, || format!("record {i} of the page"));
+        Ok(Body {
+            records: records.into_iter().enumerate().map(record).collect(),
+            token,
+            total,
+            hash,
+        })
+    }
+
+    fn no_list(&self, document: &Value, found: Option<&Value>) -> String {
+        let found = found.map_or("nothing", Value::kind);
+        let place = if self.records.is_empty() {
+            "as its body".into()
+        } else {
+            format!("at `{}`", self.records)
+        };
+        let mut lists = Vec::new();
+        find_lists(document, &mut Vec::new(), &mut lists);
+        let hint = match (lists.is_empty(), document) {
+            (false, _) => format!(
+                "it has lists at `{}`, set `records` to the right one",
+                lists.join("`, `")
+            ),
+            (true, Value::Object(entries)) => {
+                let keys: Vec<&str> = entries
+                    .iter()
+                    .take(10)
+                    .map(|(key, _)| key.as_str())
+                    .collect();
+                format!(
+                    "its keys are `{}`; it may be an error document, or `records` names the wrong place",
+                    keys.join("`, `")
+                )
+            }
+            (true, _) => "it may be an error document".into(),
+        };
+        format!("it has {found} {place} where the list of records should be; {hint}")
+    }
+}
+
+/// Whether there is something to say: not null, false, zero or empty.
+fn is_something(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) | Value::Int(0) => false,
+        Value::Text(text) => !text.is_empty(),
+        Value::List(items) => !items.is_empty(),
+        Value::Object(entries) => !entries.is_empty(),
+        _ => true,
+    }
+}
+
+fn hash(records: &[Value]) -> Hash128 {
+    let texts: Vec<String> = records.iter().map(Value::canonical).collect();
+    Hash128::of(texts.join("\n").as_bytes())
+}
+
+/// The cursor or URL at `path`: text or (a cursor only) an integer; null, absent or empty is none.
+fn token(document: &Value, key: &str, path: &str) -> Result<Option<String>, String> {
+    match document.at(path) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Text(text)) => Ok((!text.is_empty()).then(|| text.clone())),
+        Some(Value::Int(number)) if key == "cursor_path" => Ok(Some(number.to_string())),
+        Some(other) => Err(format!(
+            "`pagination.{key}` = `{path}` is {} where {} should be",
+            other.kind(),
+            if key == "cursor_path" {
+                "a cursor (text or an integer)"
+            } else {
+                "a URL"
+            }
+        )),
+    }
+}
+
+fn total(document: &Value, path: &str) -> Result<Option<u64>, String> {
+    let number = match document.at(path) {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::Int(number)) => u64::try_from(*number).ok(),
+        Some(Value::Text(text)) => text.parse().ok(),
+        Some(_) => None,
+    };
+    let wrong = || format!("`pagination.total_path` = `{path}` is no whole number");
+    number.map(Some).ok_or_else(wrong)
+}
+
+/// Takes the list at `path`, which is there, out of `document` without copying it.
+fn take_list(document: Value, path: &str) -> Vec<Value> {
+    let keys = if path.is_empty() {
+        Vec::new()
+    } else {
+        split_path(path)
+    };
+    let found = keys.iter().try_fold(document, |at, key| match at {
+        Value::Object(entries) => entries
+            .into_iter()
+            .find(|(k, _)| k == key)
+            .map(|(_, value)| value),
+        _ => None,
+    });
+    match found {
+        Some(Value::List(items)) => items,
+        _ => Vec::new(),
+    }
+}
+
+/// Paths of the first lists in `value`, at most five, down to four levels: for messages.
+fn find_lists<'a>(value: &'a Value, path: &mut Vec<&'a str>, found: &mut Vec<String>) {
+    match value {
+        Value::List(_) if found.len() < 5 => found.push(join_path(path.iter().copied())),
+        Value::Object(entries) if path.len() < 4 => {
+            for (key, value) in entries {
+                path.push(key);
+                find_lists(value, path, found);
+                path.pop();
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,255 @@
+//! Pages of scripted servers.
+
+use feedline_schemas::config::PaginationKind;
+
+use super::*;
+use crate::{
+    error::ErrorKind,
+    http::testing::{Scripted, Step, answer, config, context, ok, raw, read_all},
+};
+
+pub(super) async fn read(config: &SourceConfig) -> Result<(Vec<String>, Requests), Error> {
+    read_all(config, usize::MAX).await
+}
+
+async fn read_script(script: &[Step]) -> Result<(Vec<String>, Requests), Error> {
+    let server = Scripted::start(script.to_vec()).await;
+    read(&config(server.url.as_str(), PaginationKind::Cursor)).await
+}
+
+pub(super) const LAST: &str = r#"{"items": [{"i": 2}], "next": null}"#;
+
+#[tokio::test]
+async fn fault_26_cursors_are_followed_through_an_empty_page_to_the_end() {
+    let server = Scripted::start([
+        ok(r#"{"items": [{"i": 0}, {"i": 1}], "next": "a&b"}"#),
+        ok(r#"{"items": [], "next": 17}"#),
+        ok(LAST),
+    ])
+    .await;
+    let mut config = config(
+        server.url.join("v1?key=x%20y&limit=5").unwrap().as_str(),
+        PaginationKind::Cursor,
+    );
+    config.params.insert("sort".into(), "asc".into());
+    let (records, requests) = read(&config).await.unwrap();
+    assert_eq!(records, [r#"{"i":0}"#, r#"{"i":1}"#, r#"{"i":2}"#]);
+    assert_eq!(
+        requests,
+        Requests {
+            requests: 3,
+            retries: 0
+        }
+    );
+    let base = "/v1?key=x%20y&limit=5&sort=asc";
+    assert_eq!(
+        server.targets(),
+        [
+            base.to_owned(),
+            format!("{base}&cursor=a%26b"),
+            format!("{base}&cursor=17")
+        ]
+    );
+}
+
+#[tokio::test]
+async fn fault_18_every_transient_fault_is_tried_again_and_nothing_is_lost() {
+    let faults = [
+        answer("429 Too Many Requests\r\nRetry-After: 0", "{}"),
+        answer(
+            "429 Too Many Requests\r\nRetry-After: Sun, 06 Nov 1994 08:49:37 GMT",
+            "{}",
+        ),
+        answer("408 Request Timeout", ""),
+        answer("503 Service Unavailable", "busy"),
+        raw("200 OK\r\nContent-Length: 400", br#"{"items": [{"i": 0}]"#),
+        raw("200 OK\r\nContent-Length: 12", LAST.as_bytes()),
+        raw(
+            "200 OK\r\nTransfer-Encoding: chunked",
+            b"9\r\n{\"items\":\r\n",
+        ),
+        raw("200 OK\r\nContent-Encoding: gzip", &[0x1f, 0x8b]),
+        ok("<html>Bad gateway</html>"),
+        ok(r#"{"error": "quota"}"#),
+        ok(r#"{"items": null}"#),
+        ok(""),
+        Step::Send(Vec::new()),
+    ];
+    for fault in faults {
+        let (records, requests) = read_script(&[fault.clone(), ok(LAST)]).await.unwrap();
+        assert_eq!(records, [r#"{"i":2}"#], "{fault:?}");
+        assert_eq!(
+            requests,
+            Requests {
+                requests: 2,
+                retries: 1
+            },
+            "{fault:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_fault_that_stays_ends_the_run_with_its_last_error() {
+    let check = async |body: &str, part: &str| {
+        let error = read_script(&[ok(body)]).await.unwrap_err().to_string();
+        assert!(
+            error.contains(part) && error.contains("(the last of 5 tries)"),
+            "{error}"
+        );
+    };
+    check("<html>\n Bad\n gateway</html>", "it looks like HTML or XML").await;
+    check(
+        r#"{"error": "quota", "code": 7}"#,
+        "its keys are `error`, `code`",
+    )
+    .await;
+    check(
+        r#"{"data": {"rows": []}, "a.b": []}"#,
+        r"it has lists at `data.rows`, `a\.b`",
+    )
+    .await;
+    check(r#"{"items": {"i": 1}}"#, "it has an object at `items`").await;
+    check(
+        r#"{"items": [], "next": {"page": 2}}"#,
+        "`pagination.cursor_path` = `next` is an object",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_final_status_is_asked_for_once() {
+    let server = Scripted::start([answer("404 Not Found", "no such thing")]).await;
+    let error = read(&config(server.url.as_str(), PaginationKind::None))
+        .await
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("404 Not Found: `no such thing`"),
+        "{error}"
+    );
+    assert_eq!(server.heads().len(), 1);
+}
+
+#[tokio::test]
+async fn a_long_retry_after_defers_the_run() {
+    let error = read_script(&[answer("429 X\r\nRetry-After: 301", "")])
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Deferred);
+    assert!(
+        error
+            .to_string()
+            .contains("source `quotes` is deferred until 1994-11-06T08:54:3"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn fault_25_a_cursor_that_comes_back_ends_the_run() {
+    let page = |next: &str| ok(&format!(r#"{{"items": [], "next": "{next}"}}"#));
+    for circle in [vec![page("a")], vec![page("a"), page("b"), page("a")]] {
+        let error = read_script(&circle).await.unwrap_err().to_string();
+        assert!(
+            error.contains("`a`") && error.contains("circles"),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn pages_beyond_the_limit_end_the_run() {
+    let server = Scripted::answering(|n, _| ok(&format!(r#"{{"items": [{{"i": {n}}}]}}"#))).await;
+    let mut config = config(server.url.as_str(), PaginationKind::Page);
+    config.pagination.max_pages = 3;
+    let error = read(&config).await.unwrap_err().to_string();
+    assert!(error.contains("`pagination.max_pages` = 3"), "{error}");
+    assert_eq!(server.targets(), ["/?page=1", "/?page=2", "/?page=3"]);
+}
+
+#[tokio::test]
+async fn numbered_pages_replace_a_parameter_of_the_url() {
+    let server = Scripted::start([ok(r#"[{"i": 0}]"#), ok("[]")]).await;
+    let mut config = config(
+        server.url.join("?page=9&q=1").unwrap().as_str(),
+        PaginationKind::Page,
+    );
+    config.records = String::new();
+    assert_eq!(read(&config).await.unwrap().0, [r#"{"i":0}"#]);
+    assert_eq!(server.targets(), ["/?q=1&page=1", "/?q=1&page=2"]);
+}
+
+#[tokio::test]
+async fn things_that_are_no_records_are_set_aside() {
+    let body = "\u{feff}{\"items\": [{\"i\": 0}, \"ERR\", null, [1]]}";
+    let (records, _) = read_script(&[ok(body)]).await.unwrap();
+    assert_eq!(
+        records,
+        [
+            r#"{"i":0}"#,
+            r#"not_an_object "ERR""#,
+            "not_an_object null",
+            "not_an_object [1]"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_position_is_continued_and_an_end_stays_one() {
+    let server = Scripted::start([ok(LAST)]).await;
+    let mut source = open(
+        &config(server.url.as_str(), PaginationKind::Cursor),
+        &context(),
+    )
+    .await
+    .unwrap();
+    let at = Position::Page {
+        page: 7,
+        cursor: Some("abc".into()),
+        run: PageRun::default(),
+    };
+    let page = source.next_page(&at).await.unwrap();
+    assert_eq!(server.targets(), ["/?cursor=abc"]);
+    assert_eq!(
+        page.next,
+        Position::Done {
+            pages: 8,
+            files: vec![],
+            run: PageRun::default()
+        }
+    );
+    let end = source.next_page(&page.next).await.unwrap();
+    assert_eq!((end.records.len(), end.next), (0, page.next));
+    assert_eq!(server.heads().len(), 1);
+}
+
+#[tokio::test]
+async fn urls_that_cannot_work_name_their_key_and_no_secret() {
+    for url in [
+        "ftp://host/hunter22",
+        "not a url hunter22",
+        "http://",
+        "demo://nothing",
+        "demo://market?sed=hunter22",
+    ] {
+        let error = read(&config(url, PaginationKind::None)).await.unwrap_err();
+        assert!(
+            matches!(&error, Error::Config { key, .. } if key == "url"),
+            "{error}"
+        );
+        assert!(!error.to_string().contains("hunter22"), "{error}");
+    }
+}
+
+/// The value of a query parameter of a request.
+pub(super) fn param(head: &str, name: &str) -> Option<String> {
+    let target = head.split(' ').nth(1)?;
+    let url = Url::parse("http://h/").unwrap().join(target).unwrap();
+    url.query_pairs()
+        .find(|(key, _)| key == name)
+        .map(|(_, value)| value.into_owned())
+}
+
+/// A source without any of the waits.
+pub(super) fn paged(server: &Scripted, r#type: PaginationKind) -> SourceConfig {
+    config(server.url.as_str(), r#type)
+}

@@ -1,0 +1,142 @@
+//! A secret that must not turn up anywhere but in requests to its own host.
+
+use std::fmt::Debug;
+
+use feedline_schemas::config::{AuthConfig, PaginationKind};
+
+use super::*;
+use crate::http::testing::{self, Scripted, Step, answer, ok, traced};
+
+const LAST: &str = r#"{"items": [{"i": 1}]}"#;
+/// `secret-CANARY:secret-CANARY`.
+const BASIC: &str = "c2VjcmV0LUNBTkFSWTpzZWNyZXQtQ0FOQVJZ";
+
+/// What a server does wrong, and echoes.
+fn failures(echo: &str, other: &str) -> Vec<Vec<Step>> {
+    let echo = echo.replace(['\r', '\n', '"', '\\'], " ");
+    let long = format!("{}{echo}", " ".repeat(300));
+    let status = |status: &str| answer(status, &echo);
+    let to = |place: String| answer(&format!("302 Found\r\nLocation: {place}"), &echo);
+    let secret = "leak=secret-CANARY&t=token-CANARY";
+    vec![
+        vec![status("401 Unauthorized")],
+        vec![status("403 Forbidden")],
+        vec![status("400 Bad Request")],
+        vec![status("500 Oops"), answer("503 Busy", &long), ok(LAST)],
+        vec![status("500 Oops")],
+        vec![answer("429 X\r\nRetry-After: 100000", &echo)],
+        vec![to(format!("{other}?{secret}"))],
+        vec![to(format!("/?{secret}"))],
+        vec![to(format!("ftp://elsewhere/?{secret}"))],
+        vec![ok(&format!("{{\"items\": [{echo}"))],
+        vec![ok(&format!("<html>{echo}"))],
+        vec![ok(&format!(r#"{{"error": "{echo}"}}"#))],
+        vec![ok(&format!(r#"{{"items": "{echo}"}}"#))],
+        vec![ok(&format!(
+            r#"{{"items": [{{"i": 1}}], "next": "{other}?{secret}"}}"#
+        ))],
+        vec![
+            ok(r#"{"items": [{"i": 1}], "next": "?p=2&key=secret-CANARY"}"#),
+            ok(LAST),
+        ],
+        vec![
+            ok(&format!(
+                r#"{{"items": [{{"i": 1}}], "next": "?p=2&{secret}"}}"#
+            )),
+            ok(LAST),
+        ],
+        vec![answer("200 OK\r\nContent-Encoding: br", &echo)],
+        vec![testing::raw(
+            "200 OK\r\nContent-Length: 4000",
+            echo.as_bytes(),
+        )],
+        vec![Step::Send(Vec::new())],
+    ]
+}
+
+fn proofs(token_url: &str) -> Vec<AuthConfig> {
+    let secret = "{ env = 'CANARY' }";
+    let texts = [
+        format!("type = 'bearer'\nsecret = {secret}"),
+        format!("type = 'api_key'\nheader = 'X-Key'\nsecret = {secret}"),
+        format!("type = 'api_key'\nparam = 'key'\nsecret = {secret}"),
+        format!("type = 'basic'\nuser = {secret}\npassword = {secret}"),
+        format!(
+            "type = 'oauth2'\ntoken_url = '{token_url}'\nclient_id = {secret}\nclient_secret = {secret}"
+        ),
+        format!(
+            "type = 'oauth2'\ntoken_url = '{token_url}'\ncredentials = 'body'\nclient_id = {secret}\nclient_secret = {secret}"
+        ),
+    ];
+    texts
+        .map(|text| {
+            let text = format!(
+                "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"rest\"\nurl = \"http://h/\"\n[source.auth]\n{text}\n"
+            );
+            let loaded = feedline_schemas::config::load("p", &text, &[]).unwrap();
+            loaded.config.source[0].auth.clone().unwrap()
+        })
+        .into()
+}
+
+/// Refuses `text` if the secret or a token is in it, however it is encoded.
+fn check(what: &str, text: &str) {
+    for secret in ["CANARY", BASIC] {
+        assert!(!text.contains(secret), "{what}: {text}");
+    }
+}
+
+fn check_debug(what: &str, value: &impl Debug) {
+    check(what, &format!("{value:?}"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_canary_is_found_in_no_log_line_error_report_or_landed_file() {
+    let other = Scripted::start([ok(LAST)]).await;
+    let mut seen = 0;
+    for number in 0..failures("", "").len() {
+        let place = other.url.to_string();
+        let server = Scripted::answering(move |at, head| {
+            if head.starts_with("POST") {
+                return ok(r#"{"access_token":"token-CANARY","token_type":"bearer"}"#);
+            }
+            let steps = failures(head, &place).swap_remove(number);
+            steps[at.min(steps.len() - 1)].clone()
+        })
+        .await;
+        for auth in proofs(server.url.join("token").unwrap().as_str()) {
+            let root = Store::memory();
+            let mut config = testing::config(server.url.as_str(), PaginationKind::NextUrl);
+            config.name = Name::new("s").unwrap();
+            config.pagination.next_path = "next".into();
+            config.pagination.max_pages = 5;
+            config.error_path = Some("error".into());
+            config.auth = Some(auth);
+            let context = Context {
+                root: root.clone(),
+                ..testing::context()
+            };
+            let (lines, run) = traced(run_source(&config, &context)).await;
+            check("log", &lines);
+            match run {
+                Ok(report) => check_debug("report", &report),
+                Err(error) => {
+                    check("error", &error.to_string());
+                    check_debug("error", &error);
+                }
+            }
+            for file in root.list("").await.unwrap() {
+                let bytes = root.get(&file.path).await.unwrap();
+                check(&file.path, &String::from_utf8_lossy(&bytes));
+            }
+        }
+        let heads = server.heads().join("\n");
+        assert!(heads.contains("CANARY") && heads.contains(BASIC));
+        seen += server.heads().len();
+    }
+    assert!(seen > 100, "{seen}");
+    for head in other.heads() {
+        let head = head.replace("leak=secret-CANARY&t=token-CANARY", "");
+        check("another host", &head);
+    }
+}

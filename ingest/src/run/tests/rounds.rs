@@ -1,0 +1,262 @@
+//! A source that is asked again for what is new, and one whose cursor expires.
+
+use std::sync::Mutex;
+
+use feedline_schemas::config::{IncrementalConfig, PaginationKind};
+use url::Url;
+
+use super::*;
+use crate::http::testing::{self, Scripted, Step, answer, ok};
+
+/// Records of an API: id, time of change and value.
+type Rows = Arc<Mutex<Vec<(u64, i64, u64)>>>;
+
+/// An API of three records a page, in the order of their time, with `since` (inclusive) and `cursor`.
+struct Api {
+    server: Scripted,
+    rows: Rows,
+    /// How many more cursors are refused as expired.
+    expired: Arc<AtomicU64>,
+}
+
+fn param(head: &str, name: &str) -> Option<i64> {
+    let target = head.split(' ').nth(1).unwrap();
+    let url = Url::parse("http://h/").unwrap().join(target).unwrap();
+    let mut pairs = url.query_pairs();
+    let value = pairs.find(|(key, _)| key == name).map(|(_, value)| value);
+    value.map(|value| value.parse().unwrap())
+}
+
+impl Api {
+    async fn start(count: u64) -> Self {
+        let rows = (0..count).map(|id| (id, i64::try_from(id).unwrap() * 10, 0));
+        let rows: Rows = Arc::new(Mutex::new(rows.collect()));
+        let expired = Arc::new(AtomicU64::new(0));
+        let (served, refuses) = (Arc::clone(&rows), Arc::clone(&expired));
+        let server = Scripted::answering(move |_, head| page(&served, &refuses, head)).await;
+        Self {
+            server,
+            rows,
+            expired,
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Vec<(u64, i64, u64)>)) {
+        change(&mut self.rows.lock().unwrap());
+    }
+
+    /// Batches of two pages, and a window that forgets nearly everything.
+    fn config(&self, lookback: Option<&str>) -> SourceConfig {
+        let mut config = testing::config(self.server.url.as_str(), PaginationKind::Cursor);
+        config.name = Name::new("s").unwrap();
+        config.batch.rows = 4;
+        config.batch.dedup_window = 1;
+        config.incremental = lookback.map(|lookback| IncrementalConfig {
+            cursor: "t".into(),
+            param: "since".into(),
+            start: None,
+            lookback: lookback.into(),
+        });
+        config
+    }
+}
+
+fn page(rows: &Rows, refuses: &AtomicU64, head: &str) -> Step {
+    let cursor = param(head, "cursor");
+    let refuse = |left: u64| left.checked_sub(1);
+    let (order, same) = (Ordering::Relaxed, Ordering::Relaxed);
+    if cursor.is_some() && refuses.fetch_update(order, same, refuse).is_ok() {
+        return answer("410 Gone", "cursor expired");
+    }
+    let since = param(head, "since").unwrap_or(i64::MIN);
+    let mut rows: Vec<_> = rows.lock().unwrap().clone();
+    rows.retain(|(_, time, _)| *time >= since);
+    rows.sort_unstable_by_key(|(id, time, _)| (*time, *id));
+    let from = usize::try_from(cursor.unwrap_or(0)).unwrap();
+    let shown = rows.iter().skip(from).take(3);
+    let shown = shown.map(|(id, time, value)| format!(r#"{{"id":{id},"t":{time},"v":{value}}}"#));
+    let items = shown.collect::<Vec<_>>().join(",");
+    let next = (from + 3 < rows.len()).then(|| (from + 3).to_string());
+    let next = next.unwrap_or_else(|| "null".into());
+    ok(&format!(r#"{{"items": [{items}], "next": {next}}}"#))
+}
+
+async fn ingest_once(root: &Store, config: &SourceConfig) -> Result<SourceReport, Error> {
+    run_source(config, &context(root)).await
+}
+
+/// What a second run meets: two new records, one that has changed, and one that turned up late.
+fn news(rows: &mut Vec<(u64, i64, u64)>) {
+    rows.extend([(20, 200, 0), (21, 201, 0), (30, 165, 0)]);
+    rows[17] = (17, 195, 1);
+}
+
+#[tokio::test]
+async fn fault_30_a_finished_source_asks_for_what_is_new_and_doubles_nothing() {
+    let api = Api::start(20).await;
+    let (root, config) = (Store::memory(), api.config(Some("50")));
+    let first = ingest_once(&root, &config).await.unwrap();
+    assert_eq!((first.rows, first.duplicates), (20, 0));
+
+    // Nothing new: the boundary is read again, and no entry says so.
+    let again = ingest_once(&root, &config).await.unwrap();
+    assert_eq!((again.rows, again.batches), (20, first.batches));
+    assert_eq!(api.server.targets().last().unwrap(), "/?since=140&cursor=3");
+
+    api.change(news);
+    let second = ingest_once(&root, &config).await.unwrap();
+    // From 140 on: 14 to 16, 18 and 19 have landed; 17 has changed, 30 is late, 20 and 21 are new.
+    assert_eq!(
+        (second.rows, second.duplicates, second.status.as_str()),
+        (24, 5, "complete")
+    );
+    assert_eq!(second.pages, first.pages + 3);
+
+    ingest_once(&root, &config).await.unwrap();
+    let asked = api.server.targets();
+    assert!(asked.contains(&"/?since=151".to_owned()), "{asked:?}");
+}
+
+#[tokio::test]
+async fn fault_30_without_a_lookback_the_boundary_alone_is_read_again() {
+    let api = Api::start(20).await;
+    let (root, config) = (Store::memory(), api.config(Some("0")));
+    ingest_once(&root, &config).await.unwrap();
+    // Another record with the highest time, which an exclusive bound would lose.
+    api.change(|rows| rows.push((20, 190, 0)));
+    let second = ingest_once(&root, &config).await.unwrap();
+    assert_eq!((second.rows, second.duplicates), (21, 1));
+    assert_eq!(api.server.targets().last().unwrap(), "/?since=190");
+}
+
+#[tokio::test]
+async fn without_the_key_a_finished_source_stays_finished() {
+    let api = Api::start(5).await;
+    let (root, config) = (Store::memory(), api.config(None));
+    ingest_once(&root, &config).await.unwrap();
+    let asked = api.server.heads().len();
+    api.change(news_of_five);
+    let again = ingest_once(&root, &config).await.unwrap();
+    assert_eq!((again.rows, api.server.heads().len()), (5, asked));
+}
+
+fn news_of_five(rows: &mut Vec<(u64, i64, u64)>) {
+    rows.push((5, 50, 0));
+}
+
+/// The bound moves only with the last page: a run killed at any write goes on as one that was not.
+#[tokio::test(start_paused = true)]
+async fn an_incremental_run_killed_at_any_batch_lands_the_same_bytes() {
+    let api = Api::start(40).await;
+    let config = api.config(Some("150"));
+    let begun = async || {
+        let root = Store::memory();
+        api.change(|rows| rows.truncate(20));
+        api.change(|rows| rows[17] = (17, 170, 0));
+        ingest_once(&root, &config).await.unwrap();
+        api.change(news);
+        root
+    };
+    let undisturbed = begun().await;
+    ingest_once(&undisturbed, &config).await.unwrap();
+    let expected = snapshot(&undisturbed).await;
+    for (operation, path, effect) in [
+        (Operation::Put, "data/", Effect::FailBefore),
+        (Operation::Put, "data/", Effect::FailAfter),
+        (Operation::Create, "log/", Effect::FailBefore),
+    ] {
+        let mut kills = 0;
+        for batch in 0..9 {
+            let root = begun().await;
+            let faults = Faults::new(vec![rule(operation, path, effect, batch, 99)]);
+            if ingest_once(&root.with_faults(faults), &config)
+                .await
+                .is_ok()
+            {
+                // It has fewer writes than that.
+                break;
+            }
+            kills += 1;
+            ingest_once(&root, &config).await.unwrap();
+            assert_eq!(snapshot(&root).await, expected, "{operation:?} {batch}");
+        }
+        assert!(kills >= 2, "{operation:?}");
+    }
+}
+
+/// Lands `batches` batches of an API of twenty records, and dies.
+async fn interrupted(config: &SourceConfig, batches: u64) -> Store {
+    let root = Store::memory();
+    let rule = rule(Operation::Create, "log/", Effect::FailBefore, batches, 99);
+    let dies = root.with_faults(Faults::new(vec![rule]));
+    ingest_once(&dies, config).await.unwrap_err();
+    assert_eq!(entries(&root).await.len() as u64, batches);
+    root
+}
+
+#[tokio::test(start_paused = true)]
+async fn fault_31_a_cursor_that_has_expired_begins_the_run_of_pages_again_without_doubles() {
+    for lookback in [None, Some("0")] {
+        let api = Api::start(20).await;
+        let config = api.config(lookback);
+        let root = interrupted(&config, 2).await;
+        api.expired.store(1, Ordering::Relaxed);
+        let report = ingest_once(&root, &config).await.unwrap();
+        assert_eq!((report.rows, report.duplicates), (20, 12));
+        let entries = entries(&root).await;
+        let last = entries
+            .last()
+            .unwrap()
+            .state
+            .position
+            .run()
+            .unwrap()
+            .clone();
+        assert_eq!((last.number, last.restarted), (1, true));
+        let expected = snapshot(&root).await;
+
+        // Killed anywhere on the way it ends with the same bytes.
+        for batch in 2..entries.len() as u64 - 1 {
+            let root = interrupted(&config, 2).await;
+            api.expired.store(1, Ordering::Relaxed);
+            let rule = rule(Operation::Create, "log/", Effect::FailBefore, batch - 1, 99);
+            let dies = root.with_faults(Faults::new(vec![rule]));
+            ingest_once(&dies, &config).await.unwrap_err();
+            ingest_once(&root, &config).await.unwrap();
+            assert_eq!(snapshot(&root).await, expected, "killed at batch {batch}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn fault_31_a_cursor_that_expires_again_ends_the_run() {
+    let api = Api::start(20).await;
+    let config = api.config(None);
+    // One that was given just now has not expired.
+    api.expired.store(u64::MAX, Ordering::Relaxed);
+    let error = ingest_once(&Store::memory(), &config).await.unwrap_err();
+    assert!(error.to_string().contains("410 Gone"), "{error}");
+    assert_eq!(api.server.heads().len(), 2);
+
+    api.expired.store(0, Ordering::Relaxed);
+    let root = interrupted(&config, 2).await;
+    api.expired.store(u64::MAX, Ordering::Relaxed);
+    for _ in 0..2 {
+        let error = ingest_once(&root, &config).await.unwrap_err();
+        assert!(error.to_string().contains("410 Gone"), "{error}");
+    }
+    let run = entries(&root).await.pop().unwrap().state.position;
+    assert!(run.run().unwrap().restarted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fault_31_where_equal_records_are_kept_beginning_again_is_refused() {
+    let api = Api::start(20).await;
+    let mut config = api.config(None);
+    config.batch.dedup_window = 0;
+    let root = interrupted(&config, 2).await;
+    api.expired.store(1, Ordering::Relaxed);
+    let error = ingest_once(&root, &config).await.unwrap_err().to_string();
+    assert!(error.contains("`batch.dedup_window`"), "{error}");
+    assert_eq!(entries(&root).await.len(), 2);
+}

@@ -1,0 +1,384 @@
+//! Values that records are ordered by, and where an incremental source begins again.
+
+use std::cmp::Ordering;
+
+use feedline_schemas::{commit::PageRun, config::IncrementalConfig};
+use jiff::{SignedDuration, Timestamp, ToSpan, civil::Date};
+
+use crate::{
+    error::Error,
+    source::Record,
+    value::{Value, shorten},
+};
+
+/// A value that records are ordered by, with its text as the source wrote it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    kind: Kind,
+    text: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Int(i64),
+    Time(Timestamp),
+    Date(Date),
+}
+
+impl Mark {
+    /// Reads an integer, an RFC 3339 time or a date.
+    ///
+    /// # Errors
+    /// A message that quotes the beginning of `text`.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let int = || text.parse().ok().map(Kind::Int);
+        // The length keeps a time from being read as its day.
+        let date = || {
+            let date = (text.len() == 10).then(|| text.parse().ok()).flatten();
+            date.map(Kind::Date)
+        };
+        let time = || text.parse().ok().map(Kind::Time);
+        let kind = int().or_else(date).or_else(time).ok_or_else(|| {
+            format!(
+                "`{}` is no integer, no RFC 3339 time with a zone (`2026-03-01T12:00:00Z`) and no date (`2026-03-01`)",
+                shorten(&text.escape_debug().to_string(), 60)
+            )
+        })?;
+        let text = text.to_owned();
+        Ok(Self { kind, text })
+    }
+
+    /// The value at `path` of a record; none where it is null or absent.
+    ///
+    /// # Errors
+    /// As [`Mark::parse`].
+    pub(crate) fn of(record: &Value, path: &str) -> Result<Option<Self>, String> {
+        let wrong = |reason| format!("the value at `{path}` of a record: {reason}");
+        match record.at(path) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::Int(number)) => Ok(Some(Self {
+                kind: Kind::Int(*number),
+                text: number.to_string(),
+            })),
+            Some(Value::Text(text)) => Self::parse(text).map(Some).map_err(wrong),
+            Some(other) => Err(wrong(format!("{} cannot be ordered by", other.kind()))),
+        }
+    }
+
+    /// As the source wrote it.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Order in time or number.
+    ///
+    /// # Errors
+    /// A message when they are of different kinds.
+    pub(crate) fn compare(&self, other: &Self) -> Result<Ordering, String> {
+        match (self.kind, other.kind) {
+            (Kind::Int(a), Kind::Int(b)) => Ok(a.cmp(&b)),
+            (Kind::Time(a), Kind::Time(b)) => Ok(a.cmp(&b)),
+            (Kind::Date(a), Kind::Date(b)) => Ok(a.cmp(&b)),
+            _ => Err(format!(
+                "`{}` and `{}` are of different kinds (integer, time or date) and have no order",
+                self.text, other.text
+            )),
+        }
+    }
+
+    /// The mark that lies `lookback` before; the earliest there is if that would be out of range.
+    fn back(&self, lookback: Lookback) -> Result<Self, String> {
+        let unit = "give it a unit for times and dates (`6h`, `2d`), and none for integers";
+        let wrong = || Err(format!("does not fit the cursor `{}`; {unit}", self.text));
+        let text = match (self.kind, lookback) {
+            (_, Lookback::Units(0)) => self.text.clone(),
+            (Kind::Int(value), Lookback::Units(units)) => value.saturating_sub(units).to_string(),
+            (Kind::Time(time), Lookback::Seconds(seconds)) => time
+                .checked_sub(SignedDuration::from_secs(seconds))
+                .unwrap_or(Timestamp::MIN)
+                .to_string(),
+            (Kind::Date(date), Lookback::Seconds(seconds)) if seconds % DAY == 0 => date
+                .checked_sub((seconds / DAY).days())
+                .unwrap_or(Date::MIN)
+                .to_string(),
+            _ => return wrong(),
+        };
+        Self::parse(&text)
+    }
+}
+
+const DAY: i64 = 86_400;
+/// Longest lookback in seconds: a hundred centuries. Longer spans are none that jiff knows.
+const MOST_SECONDS: i64 = 10_000 * 366 * DAY;
+
+/// How far before the newest cursor a run of pages begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lookback {
+    /// For integers.
+    Units(i64),
+    /// For times and dates.
+    Seconds(i64),
+}
+
+impl Lookback {
+    fn parse(text: &str) -> Option<Self> {
+        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let number: i64 = digits.parse().ok().filter(|number| *number >= 0)?;
+        let seconds = match &text[digits.len()..] {
+            "" => return Some(Self::Units(number)),
+            "s" => 1,
+            "m" => 60,
+            "h" => 3_600,
+            "d" => DAY,
+            _ => return None,
+        };
+        let seconds = number.checked_mul(seconds)?;
+        (seconds <= MOST_SECONDS).then_some(Self::Seconds(seconds))
+    }
+}
+
+/// `[source.incremental]`, checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Incremental {
+    path: String,
+    param: String,
+    start: Option<Mark>,
+    lookback: Lookback,
+}
+
+impl Incremental {
+    /// # Errors
+    /// [`Error::Config`].
+    pub(crate) fn new(config: &IncrementalConfig) -> Result<Self, Error> {
+        let wrong = |key: &str, reason: &str| Error::config(format!("incremental.{key}"), reason);
+        if config.cursor.is_empty() {
+            return Err(wrong(
+                "cursor",
+                "is empty; give the path of the cursor in a record",
+            ));
+        }
+        if config.param.is_empty() {
+            return Err(wrong(
+                "param",
+                "is empty; give the query parameter of the bound",
+            ));
+        }
+        let lookback = Lookback::parse(&config.lookback).ok_or_else(|| {
+            let reason = "is no whole number with `s`, `m`, `h` or `d` (for integers: without a unit), such as `6h`";
+            wrong("lookback", reason)
+        })?;
+        let start = config.start.as_deref().map(Mark::parse).transpose();
+        let start = start.map_err(|reason| wrong("start", &reason))?;
+        if let Some(start) = &start {
+            start
+                .back(lookback)
+                .map_err(|reason| wrong("lookback", &reason))?;
+        }
+        Ok(Self {
+            path: config.cursor.clone(),
+            param: config.param.clone(),
+            start,
+            lookback,
+        })
+    }
+
+    /// The query parameter that asks from a run's bound on.
+    pub(crate) fn query(&self, run: &PageRun) -> Option<(&str, String)> {
+        run.since.clone().map(|since| (self.param.as_str(), since))
+    }
+
+    /// The first run of pages.
+    pub(crate) fn first_run(&self) -> PageRun {
+        PageRun {
+            since: self.start.as_ref().map(|start| start.text.clone()),
+            ..PageRun::default()
+        }
+    }
+
+    /// The run of pages after `done`.
+    ///
+    /// # Errors
+    /// [`Error::Config`] when the lookback does not fit the cursors of what has landed.
+    pub(crate) fn next_run(&self, done: &PageRun) -> Result<PageRun, Error> {
+        let since = match &done.high {
+            None => self.start.clone(),
+            Some(high) => Some(
+                self.bound(high)
+                    .map_err(|reason| Error::config("incremental.lookback", reason))?,
+            ),
+        };
+        Ok(PageRun {
+            number: done.number + 1,
+            since: since.map(|mark| mark.text),
+            high: done.high.clone(),
+            ..PageRun::default()
+        })
+    }
+
+    /// The newest cursor less the lookback, and not before the start.
+    fn bound(&self, high: &str) -> Result<Mark, String> {
+        let bound = Mark::parse(high)?.back(self.lookback)?;
+        match &self.start {
+            Some(start) if bound.compare(start)? == Ordering::Less => Ok(start.clone()),
+            _ => Ok(bound),
+        }
+    }
+
+    /// The highest cursor of `high` and `records`.
+    ///
+    /// # Errors
+    /// A message when a cursor cannot be ordered, or no record of a page has one.
+    pub(crate) fn highest(
+        &self,
+        high: Option<String>,
+        records: &[Record],
+    ) -> Result<Option<String>, String> {
+        let mut highest = high.as_deref().map(Mark::parse).transpose()?;
+        let (mut seen, mut found) = (0, 0);
+        for record in records {
+            let Record::Value(record) = record else {
+                continue;
+            };
+            seen += 1;
+            let Some(mark) = Mark::of(record, &self.path)? else {
+                continue;
+            };
+            found += 1;
+            let is_higher = match &highest {
+                Some(highest) => mark.compare(highest)? == Ordering::Greater,
+                None => true,
+            };
+            if is_higher {
+                highest = Some(mark);
+            }
+        }
+        if seen > 0 && found == 0 {
+            return Err(format!(
+                "none of its records has a value at `{}`; check `incremental.cursor`",
+                self.path
+            ));
+        }
+        Ok(highest.map(|mark| mark.text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn incremental(start: Option<&str>, lookback: &str) -> Result<Incremental, Error> {
+        Incremental::new(&IncrementalConfig {
+            cursor: "at".into(),
+            param: "since".into(),
+            start: start.map(ToOwned::to_owned),
+            lookback: lookback.into(),
+        })
+    }
+
+    fn check_next(start: Option<&str>, lookback: &str, high: &str, since: &str) {
+        let done = PageRun {
+            number: 4,
+            high: Some(high.into()),
+            restarted: true,
+            records: 9,
+            ..PageRun::default()
+        };
+        let next = incremental(start, lookback)
+            .unwrap()
+            .next_run(&done)
+            .unwrap();
+        let expected = PageRun {
+            number: 5,
+            since: Some(since.into()),
+            high: Some(high.into()),
+            ..PageRun::default()
+        };
+        assert_eq!(next, expected);
+    }
+
+    #[test]
+    fn the_next_run_begins_a_lookback_before_the_newest_cursor_and_not_before_the_start() {
+        check_next(
+            None,
+            "0",
+            "2026-03-01T12:00:00.5+02:00",
+            "2026-03-01T12:00:00.5+02:00",
+        );
+        check_next(None, "6h", "2026-03-01T02:00:00Z", "2026-02-28T20:00:00Z");
+        check_next(None, "1d", "2026-03-01", "2026-02-28");
+        check_next(None, "100", "1700", "1600");
+        check_next(Some("1650"), "100", "1700", "1650");
+        check_next(
+            Some("2026-03-01T00:00:00Z"),
+            "90d",
+            "2026-03-02T00:00:00+01:00",
+            "2026-03-01T00:00:00Z",
+        );
+        check_next(None, "9", "-9223372036854775808", "-9223372036854775808");
+    }
+
+    #[test]
+    fn settings_that_cannot_work_name_their_key() {
+        let check = |start, lookback, key: &str| match incremental(start, lookback) {
+            Err(Error::Config { key: found, .. }) => assert_eq!(found, key),
+            other => panic!("{other:?}"),
+        };
+        for lookback in ["", "h", "-1", "1.5h", "6 h", "2w", "99999999999d", "é"] {
+            check(None, lookback, "incremental.lookback");
+        }
+        check(Some("2026-03-01"), "6h", "incremental.lookback");
+        check(Some("7"), "6h", "incremental.lookback");
+        check(Some("2026-03-01T00:00:00Z"), "6", "incremental.lookback");
+        check(Some("yesterday"), "0", "incremental.start");
+    }
+
+    fn records(bodies: &[&str]) -> Vec<Record> {
+        let record = |body: &&str| Record::Value(Value::parse(body.as_bytes()).unwrap());
+        bodies.iter().map(record).collect()
+    }
+
+    fn check_highest(high: Option<&str>, bodies: &[&str], expected: Result<Option<&str>, &str>) {
+        let incremental = incremental(None, "0").unwrap();
+        match incremental.highest(high.map(ToOwned::to_owned), &records(bodies)) {
+            Ok(found) => assert_eq!(Ok(found.as_deref()), expected),
+            Err(found) => assert!(found.contains(expected.unwrap_err()), "{found}"),
+        }
+    }
+
+    #[test]
+    fn the_highest_cursor_is_so_in_time_not_in_text() {
+        check_highest(None, &[], Ok(None));
+        check_highest(Some("3"), &[], Ok(Some("3")));
+        check_highest(
+            None,
+            &[r#"{"at":9}"#, r#"{"at":10}"#, r#"{"at":"2"}"#],
+            Ok(Some("10")),
+        );
+        let (noon, later) = (
+            r#"{"at":"2026-03-01T12:00:00+02:00"}"#,
+            r#"{"at":"2026-03-01T11:00:00Z"}"#,
+        );
+        check_highest(None, &[noon, later], Ok(Some("2026-03-01T11:00:00Z")));
+        check_highest(
+            Some("9"),
+            &[r#"{"at":null}"#, r#"{"at":8}"#, "{}"],
+            Ok(Some("9")),
+        );
+        check_highest(
+            Some("9"),
+            &[r#"{"at":"2026-03-01"}"#],
+            Err("different kinds"),
+        );
+        check_highest(
+            None,
+            &[r#"{"at":"2026-03-01 12:00"}"#],
+            Err("no RFC 3339 time"),
+        );
+        check_highest(
+            None,
+            &[r#"{"at":1.5}"#],
+            Err("a float cannot be ordered by"),
+        );
+        check_highest(None, &[r#"{"b":1}"#], Err("`incremental.cursor`"));
+    }
+}
