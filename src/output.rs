@@ -8,7 +8,8 @@ use std::{
 
 use feedline_schemas::{
     manifest::{
-        JoinCounts, Layout, Manifest, NearDupCounts, RedactedCounts, TargetKind, TokenType,
+        BoxCounts, JoinCounts, Layout, Manifest, NearDupCounts, RedactedCounts, TargetKind,
+        TokenType,
     },
     report::{
         DatasetReport, EvalReport, IngestReport, RepairReport, RepairedSource, RunReport,
@@ -232,6 +233,20 @@ fn write_joins(joins: &[JoinCounts], out: &mut String) -> fmt::Result {
     Ok(())
 }
 
+fn write_boxes(boxes: Option<&BoxCounts>, out: &mut String) -> fmt::Result {
+    match boxes {
+        None => Ok(()),
+        Some(boxes) => line(
+            out,
+            "boxes",
+            format!(
+                "{} in the pictures, {} outside of them",
+                boxes.kept, boxes.lost
+            ),
+        ),
+    }
+}
+
 impl Text for DatasetReport {
     fn write(&self, out: &mut String) -> fmt::Result {
         writeln!(
@@ -259,6 +274,7 @@ impl Text for DatasetReport {
             out,
         )?;
         write_joins(&self.joins, out)?;
+        write_boxes(self.boxes.as_ref(), out)?;
         line(
             out,
             "split",
@@ -460,6 +476,7 @@ impl Text for Inspection {
             out,
         )?;
         write_joins(&counts.joins, out)?;
+        write_boxes(counts.boxes.as_ref(), out)?;
         for split in splits {
             let blocks: usize = split.shards.iter().map(|s| s.blocks.len()).sum();
             let bytes = split.shards.iter().map(|s| s.bytes).sum();

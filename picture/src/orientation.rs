@@ -1,8 +1,10 @@
 //! Turning a picture upright.
 
+use serde::{Deserialize, Serialize};
+
 /// How the stored rows and columns of a picture relate to the upright ones: the upright pixel (x, y) is the stored
 /// pixel (x, y), or (y, x) where `transpose`, counted from the right where `flip_x` and from the bottom where `flip_y`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Orientation {
     pub(crate) transpose: bool,
     pub(crate) flip_x: bool,

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Decoder, Encoding, Filter, Format, Header, PictureError, PictureHashes, PictureLimits, Sizing,
-    Target, guard::catching, sizing::Placement,
+    Decoder, Encoding, Filter, Format, Header, Mapping, PictureError, PictureHashes, PictureLimits,
+    Sizing, Target, guard::catching, sizing::Placement,
 };
 
 /// What is done to each picture.
@@ -46,6 +46,8 @@ pub struct Prepared {
     pub sides: [u32; 2],
     /// Sums over its pixels, before they were encoded.
     pub sums: ChannelSums,
+    /// Where its parts went.
+    pub mapping: Mapping,
     /// What duplicates are found by, where asked for.
     pub hashes: Option<PictureHashes>,
 }
@@ -182,6 +184,11 @@ impl Preparer {
             file,
             sides: place.sides,
             sums: ChannelSums::of(&self.pixels),
+            mapping: Mapping {
+                orientation: header.orientation,
+                file_sides: [header.width, header.height],
+                sizing: how.sizing,
+            },
             hashes: how
                 .hashes
                 .then(|| PictureHashes::of(&self.pixels, place.sides)),

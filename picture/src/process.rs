@@ -8,7 +8,7 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ChannelSums, PictureError, PictureHashes, Preparation, Prepared, Preparer};
+use crate::{ChannelSums, Mapping, PictureError, PictureHashes, Preparation, Prepared, Preparer};
 
 /// Most bytes of a frame: those of the largest file, and of the largest picture as pixels.
 const MOST_BYTES: u32 = 1 << 30;
@@ -18,6 +18,7 @@ const MOST_BYTES: u32 = 1 << 30;
 struct Told {
     sides: [u32; 2],
     sums: ChannelSums,
+    mapping: Mapping,
     hashes: Option<PictureHashes>,
     /// A file follows that is to be stored in place of the one that came.
     is_new: bool,
@@ -44,6 +45,7 @@ pub fn serve(input: impl Read, output: impl Write, mut busy: impl FnMut(bool)) -
                 let told = Told {
                     sides: prepared.sides,
                     sums: prepared.sums,
+                    mapping: prepared.mapping,
                     hashes: prepared.hashes,
                     is_new: prepared.file.is_some(),
                 };
@@ -97,6 +99,7 @@ impl<R: Read, W: Write> Remote<R, W> {
             file: told.is_new.then_some(file),
             sides: told.sides,
             sums: told.sums,
+            mapping: told.mapping,
             hashes: told.hashes,
         }))
     }

@@ -191,7 +191,10 @@ impl Build<'_> {
         let fitted = Arc::new(self.fit(&staged).await?);
         let artefact = fitted.transform.artefact();
         let sizes = &self.spec.config.shards;
-        let layout = ShardLayout::new(self.name, artefact.hash, self.layout(&fitted), sizes);
+        let layout = ShardLayout {
+            boxes: rows::has_boxes(&self.spec),
+            ..ShardLayout::new(self.name, artefact.hash, self.layout(&fitted), sizes)
+        };
         let written = self.write(&staged, &fitted, &layout, &scratch).await?;
         rejects.merge(written.rejects);
         self.check_rejects(&session, &rejects, distinct).await?;
@@ -230,6 +233,7 @@ impl Build<'_> {
                 redacted,
                 joins,
                 cut,
+                boxes: written.boxes,
                 train: rows[0],
                 validation: rows[1],
                 test: rows[2],
@@ -507,6 +511,7 @@ impl Build<'_> {
             near_dup: counts.near_dup,
             redacted: counts.redacted,
             joins: counts.joins.clone(),
+            boxes: counts.boxes,
             train: counts.train,
             validation: counts.validation,
             test: counts.test,
@@ -539,6 +544,8 @@ fn target_kind(artefact: &TransformArtefact) -> TargetKind {
     }
 }
 
+#[cfg(test)]
+mod box_tests;
 #[cfg(test)]
 mod document_tests;
 #[cfg(test)]

@@ -36,12 +36,27 @@ pub(crate) mod system {
     pub(crate) const PIXELS: &str = "_pixels";
     /// `fixed_size_binary(16)`, how a picture looks; null for one of one colour.
     pub(crate) const LOOKS: &str = "_looks";
+    /// `utf8`, the boxes of a picture: as they landed, then as they are stored.
+    pub(crate) const BOXES: &str = "_boxes";
+    /// `fixed_size_binary(8)`, how many of them are there and how many were lost, two little-endian `u32`.
+    pub(crate) const BOXES_COUNTS: &str = "_boxes_counts";
     /// `utf8`, what near-duplicates are told by, where it is no column of documents.
     pub(crate) const TEXT: &str = "_text";
     /// `u64`, how much was redacted in the document.
     pub(crate) const REDACTED: &str = "_redacted";
-    pub(super) const ALL: [&str; 10] = [
-        ORIGIN, HASH, SPLIT, REJECT, GROUP, SUMS, PIXELS, LOOKS, TEXT, REDACTED,
+    pub(super) const ALL: [&str; 12] = [
+        ORIGIN,
+        HASH,
+        SPLIT,
+        REJECT,
+        GROUP,
+        SUMS,
+        PIXELS,
+        LOOKS,
+        BOXES,
+        BOXES_COUNTS,
+        TEXT,
+        REDACTED,
     ];
 }
 
@@ -398,9 +413,18 @@ fn inputs(
     parts: &[Payload],
 ) -> Result<Vec<Input>, Error> {
     let mut inputs = Vec::new();
-    let is_part = |name: &String| parts.iter().any(|part| part.column == *name);
+    let beside = |part: &Payload, name: &str| {
+        let mut beside = part.pictures.iter().flat_map(Pictures::beside);
+        beside.any(|(column, _)| column == name)
+    };
+    let is_part = |name: &String| {
+        let mut parts = parts.iter();
+        parts.any(|part| part.column == *name || beside(part, name))
+    };
     if let Some(name) = config.features.iter().find(|name| is_part(name)) {
-        let reason = format!("`{name}` is the picture or the text of the rows; remove it");
+        let reason = format!(
+            "`{name}` is the picture or the text of the rows, or belongs to the picture; remove it"
+        );
         return Err(Error::config("dataset.features", reason));
     }
     let in_order: Vec<&MergedColumn> = if config.features.is_empty() {

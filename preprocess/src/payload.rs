@@ -165,7 +165,7 @@ fn payload(
         column: column.to_owned(),
         kind,
         pictures: match kind {
-            PayloadKind::Picture => pictures::resolve(config, column)?,
+            PayloadKind::Picture => pictures::resolve(config, column, columns)?,
             PayloadKind::Text => None,
         },
     })

@@ -2,9 +2,12 @@
 //! set aside with what is wrong with them.
 //!
 //! Each good row gets `_sums`, the sums that the moments of channels are fitted from, and where duplicates are looked
-//! for `_pixels` and `_looks`, the hashes of [`feedline_picture::PictureHashes`].
+//! for `_pixels` and `_looks`, the hashes of [`feedline_picture::PictureHashes`]; boxes that are carried along become
+//! `_boxes` and `_boxes_counts`.
 
+mod boxes;
 mod isolated;
+mod settings;
 
 use std::{
     path::{Path, PathBuf},
@@ -12,27 +15,25 @@ use std::{
 };
 
 use arrow::{
-    array::{ArrayRef, AsArray, BinaryBuilder, FixedSizeBinaryBuilder, RecordBatch, UInt32Array},
+    array::{
+        Array, ArrayRef, AsArray, BinaryBuilder, FixedSizeBinaryBuilder, RecordBatch, StringArray,
+        StringBuilder, UInt32Array,
+    },
     compute::take_record_batch,
     datatypes::{DataType, Field, Schema, SchemaRef},
 };
-use feedline_picture::{
-    Bound, ChannelSums, Encoding, Filter, Looks, MOST_BITS, PictureError, PictureLimits,
-    Preparation, Prepared, Preparer, Sizing,
-};
-use feedline_schemas::config::{
-    DatasetConfig, PictureDuplicates, PictureFilter, PictureResize, PictureSize, PictureStore,
-    StoredPictureConfig,
-};
+use feedline_picture::{Bound, ChannelSums, Looks, PictureError, Preparation, Prepared, Preparer};
+use feedline_schemas::config::{BoxesOn, StoredPictureConfig};
 
-use self::isolated::Isolated;
+pub(crate) use self::settings::resolve;
+use self::{boxes::Boxes, isolated::Isolated};
 use crate::{Error, columns::system, content::HASH_BYTES, stage::column};
 
 const KEY: &str = "dataset.picture";
-/// Largest side of a picture.
-const SIDE: u32 = 1 << 14;
 /// Bytes of the seven sums of a picture.
 const SUMS_BYTES: i32 = 56;
+/// Bytes of the two counts of boxes.
+const COUNTS_BYTES: i32 = 8;
 /// Rows are handed on when their pictures have this many bytes.
 const PART_BYTES: usize = 64 << 20;
 
@@ -46,139 +47,6 @@ pub(crate) struct Pictures {
     pub(crate) how: Preparation,
     /// The program that decodes them in a process of its own; none: this one does.
     program: Option<PathBuf>,
-}
-
-/// What is done to the pictures of a dataset; `None` where they are stored as they came.
-///
-/// # Errors
-/// [`Error::Config`] for a setting out of its range, and for settings that do not go together.
-pub(crate) fn resolve(config: &DatasetConfig, column: &str) -> Result<Option<Pictures>, Error> {
-    let Some(picture) = &config.picture else {
-        return Ok(None);
-    };
-    let within = |key: &str, value: u64, least: u64, most: u64| {
-        if (least..=most).contains(&value) {
-            return Ok(());
-        }
-        let reason = format!("it is `{value}`, use `{least}` to `{most}`");
-        Err(Error::config(format!("{KEY}.{key}"), reason))
-    };
-    within("quality", picture.quality.into(), 1, 100)?;
-    within(
-        "look_alike_bits",
-        picture.look_alike_bits.into(),
-        0,
-        MOST_BITS.into(),
-    )?;
-    within("max_bytes", picture.max_bytes.bytes(), 1, 1 << 30)?;
-    within("max_side", picture.max_side.into(), 1, SIDE.into())?;
-    within("max_pixels", picture.max_pixels, 1, 1 << 28)?;
-    within(
-        "max_decoder_bytes",
-        picture.max_decoder_bytes.bytes(),
-        1,
-        1 << 36,
-    )?;
-    let how = Preparation {
-        sizing: sizing(picture)?,
-        filter: match picture.filter {
-            PictureFilter::Bilinear => Filter::Bilinear,
-            PictureFilter::Bicubic => Filter::Bicubic,
-            PictureFilter::Lanczos => Filter::Lanczos,
-        },
-        encoding: match picture.store {
-            PictureStore::Original => None,
-            PictureStore::Jpeg => Some(Encoding::Jpeg {
-                quality: picture.quality,
-            }),
-            PictureStore::Png => Some(Encoding::Png),
-            PictureStore::Raw => Some(Encoding::Raw),
-        },
-        keep_original: picture.keep_original,
-        limits: limits(picture),
-        // What comes out of a reduced decode depends on the library that the program was built with.
-        scaled_decoding: false,
-        hashes: picture.duplicates != PictureDuplicates::Bytes,
-    };
-    Ok(Some(Pictures {
-        column: column.to_owned(),
-        config: picture.clone(),
-        how,
-        program: None,
-    }))
-}
-
-fn limits(picture: &StoredPictureConfig) -> PictureLimits {
-    PictureLimits {
-        encoded_bytes: u32::try_from(picture.max_bytes.bytes()).unwrap_or(u32::MAX),
-        side: picture.max_side,
-        pixels: picture.max_pixels,
-        decoder_bytes: picture.max_decoder_bytes.bytes(),
-    }
-}
-
-fn sizing(picture: &StoredPictureConfig) -> Result<Sizing, Error> {
-    let refuse = |key: &str, reason: &str| Err(Error::config(format!("{KEY}.{key}"), reason));
-    if picture.resize != PictureResize::Crop && picture.shorter_side.is_some() {
-        return refuse(
-            "shorter_side",
-            "it belongs to `resize = \"crop\"`; remove it",
-        );
-    }
-    if picture.resize == PictureResize::None {
-        return match picture.size {
-            None => Ok(Sizing::Original),
-            Some(_) => refuse(
-                "size",
-                "it has no meaning without `resize`; set that, or remove it",
-            ),
-        };
-    }
-    if picture.store == PictureStore::Original {
-        return refuse(
-            "resize",
-            "a file that is stored as it came keeps its size; set `store` to `jpeg`, `png` or `raw`",
-        );
-    }
-    let Some(size) = picture.size else {
-        return refuse("size", "`resize` needs it: pixels, such as `size = 256`");
-    };
-    let [height, width] = match size {
-        PictureSize::Side(side) => [side; 2],
-        PictureSize::Sides(_) if picture.resize == PictureResize::ShorterSide => {
-            return refuse("size", "`resize = \"shorter_side\"` takes one number");
-        }
-        PictureSize::Sides(sides) => sides,
-    };
-    let most = SIDE.min(picture.max_side);
-    if ![height, width].iter().all(|side| (1..=most).contains(side)) {
-        let told = match size {
-            PictureSize::Side(side) => format!("`{side}`"),
-            PictureSize::Sides([height, width]) => format!("`[{height}, {width}]`"),
-        };
-        let reason = format!("it is {told}, use `1` to `{most}` (`max_side`) for each side");
-        return refuse("size", &reason);
-    }
-    Ok(match picture.resize {
-        PictureResize::None | PictureResize::ShorterSide => Sizing::ShorterSide(height),
-        PictureResize::Exact => Sizing::Exact { width, height },
-        PictureResize::Pad => Sizing::Pad { width, height },
-        PictureResize::Crop => {
-            let least = width.max(height);
-            let shorter_side = picture.shorter_side.unwrap_or(least);
-            if !(least..=SIDE).contains(&shorter_side) {
-                let reason = format!(
-                    "it is `{shorter_side}`, use `{least}` (the larger of `size`) to `{SIDE}`"
-                );
-                return refuse("shorter_side", &reason);
-            }
-            Sizing::Crop {
-                width,
-                height,
-                shorter_side,
-            }
-        }
-    })
 }
 
 impl Pictures {
@@ -208,6 +76,19 @@ impl Pictures {
         Ok(())
     }
 
+    /// What boxes were drawn on, where some come along.
+    pub(crate) fn boxes_on(&self) -> Option<BoxesOn> {
+        let config = &self.config;
+        let on = || config.boxes_on.unwrap_or_default();
+        config.boxes.as_ref().map(|_| on())
+    }
+
+    /// The landed columns that come along, and what the plan calls them.
+    pub(crate) fn beside(&self) -> impl Iterator<Item = (&str, &'static str)> {
+        let boxes = self.config.boxes.as_deref();
+        boxes.map(|name| (name, system::BOXES)).into_iter()
+    }
+
     /// The schema of staged rows, of which the plan makes the columns of `plan`.
     pub(crate) fn staged(&self, plan: &Schema) -> Schema {
         let mut fields = plan.fields().to_vec();
@@ -220,6 +101,9 @@ impl Pictures {
             add(system::PIXELS, HASH_BYTES, false);
             add(system::LOOKS, HASH_BYTES, true);
         }
+        if self.boxes_on().is_some() {
+            add(system::BOXES_COUNTS, COUNTS_BYTES, false);
+        }
         Schema::new(fields)
     }
 }
@@ -230,6 +114,8 @@ pub(crate) struct Converter {
     decoder: Decoder,
     how: Preparation,
     column: String,
+    /// What boxes were drawn on, where some come along.
+    boxes: Option<BoxesOn>,
     /// Schema of what is handed on.
     schema: SchemaRef,
 }
@@ -239,6 +125,18 @@ pub(crate) struct Converter {
 enum Decoder {
     Here(Preparer),
     Apart(Isolated),
+}
+
+/// Why a row is set aside whose boxes cannot be read.
+const BAD_BOXES: &str = "bad_boxes";
+
+/// A column of texts that the plan made.
+fn texts(rows: &RecordBatch, name: &str) -> StringArray {
+    column(rows, name).as_string::<i32>().clone()
+}
+
+fn cell(texts: &StringArray, row: usize) -> Option<&str> {
+    texts.is_valid(row).then(|| texts.value(row))
 }
 
 /// A picture that cannot be used: its row, the reason's name, and what was found.
@@ -254,6 +152,7 @@ impl Converter {
             },
             how: pictures.how,
             column: pictures.column.clone(),
+            boxes: pictures.boxes_on(),
             schema: Arc::clone(schema),
         }
     }
@@ -274,6 +173,7 @@ impl Converter {
     ) -> Result<Vec<Fault>, Error> {
         let files = Arc::clone(column(rows, &self.column));
         let files = files.as_binary::<i32>();
+        let marks = self.boxes.map(|on| (texts(rows, system::BOXES), on));
         let mut faults = Vec::new();
         let mut part = Part::default();
         for (row, file) in files.iter().enumerate() {
@@ -282,11 +182,19 @@ impl Converter {
                 Decoder::Here(preparer) => preparer.prepare(file),
                 Decoder::Apart(isolated) => isolated.prepare(file)?,
             };
-            match prepared {
-                Ok(prepared) => part.push(row, file, &prepared)?,
+            let prepared = match prepared {
+                Ok(prepared) => prepared,
                 Err(error) => {
-                    faults.push((row, format!("picture_{}", error.kind()), self.told(&error)))
+                    faults.push((row, format!("picture_{}", error.kind()), self.told(&error)));
+                    continue;
                 }
+            };
+            let moved = |(cells, on): &(StringArray, BoxesOn)| {
+                boxes::moved(cell(cells, row), *on, &prepared.mapping)
+            };
+            match marks.as_ref().map(moved).transpose() {
+                Ok(boxes) => part.push(row, file, &prepared, boxes)?,
+                Err(told) => faults.push((row, BAD_BOXES.to_owned(), format!("its boxes: {told}"))),
             }
             if part.bytes >= PART_BYTES {
                 take(std::mem::take(&mut part).rows(rows, self)?)?;
@@ -331,6 +239,8 @@ struct Part {
     sums: FixedSizeBinaryBuilder,
     pixels: FixedSizeBinaryBuilder,
     looks: FixedSizeBinaryBuilder,
+    boxes: StringBuilder,
+    counts: FixedSizeBinaryBuilder,
     bytes: usize,
 }
 
@@ -342,13 +252,21 @@ impl Default for Part {
             sums: FixedSizeBinaryBuilder::new(SUMS_BYTES),
             pixels: FixedSizeBinaryBuilder::new(HASH_BYTES),
             looks: FixedSizeBinaryBuilder::new(HASH_BYTES),
+            boxes: StringBuilder::new(),
+            counts: FixedSizeBinaryBuilder::new(COUNTS_BYTES),
             bytes: 0,
         }
     }
 }
 
 impl Part {
-    fn push(&mut self, row: usize, original: &[u8], prepared: &Prepared) -> Result<(), Error> {
+    fn push(
+        &mut self,
+        row: usize,
+        original: &[u8],
+        prepared: &Prepared,
+        boxes: Option<Boxes>,
+    ) -> Result<(), Error> {
         let file = prepared.file.as_deref().unwrap_or(original);
         self.rows
             .push(u32::try_from(row).expect("a batch has fewer than 2^32 rows"));
@@ -361,6 +279,12 @@ impl Part {
                 Some(looks) => self.looks.append_value(looks_to_bytes(looks))?,
                 None => self.looks.append_null(),
             }
+        }
+        if let Some(boxes) = boxes {
+            self.bytes += boxes.text.len();
+            self.boxes.append_value(&boxes.text);
+            let counts = [boxes.kept, boxes.lost].map(u32::to_le_bytes);
+            self.counts.append_value(counts.as_flattened())?;
         }
         Ok(())
     }
@@ -376,6 +300,10 @@ impl Part {
         if converter.how.hashes {
             columns.push(Arc::new(self.pixels.finish()));
             columns.push(Arc::new(self.looks.finish()));
+        }
+        if converter.boxes.is_some() {
+            columns[schema.index_of(system::BOXES)?] = Arc::new(self.boxes.finish());
+            columns.push(Arc::new(self.counts.finish()));
         }
         Ok(RecordBatch::try_new(
             Arc::clone(&converter.schema),
@@ -402,6 +330,13 @@ pub(crate) fn add_sums(total: &mut ChannelSums, cell: &[u8]) {
         levels: [number(1), number(2), number(3)],
         squares: [number(4), number(5), number(6)],
     });
+}
+
+/// Boxes that are there and that were lost, of a `_boxes_counts` cell.
+pub(crate) fn box_counts(cell: &[u8]) -> [u64; 2] {
+    let numbers = cell.as_chunks::<4>().0;
+    assert_eq!(numbers.len(), 2, "a cell holds two counts");
+    [0, 1].map(|at: usize| u32::from_le_bytes(numbers[at]).into())
 }
 
 /// `phash u64 | dhash u64`, big endian.

@@ -31,6 +31,7 @@ use crate::{
     landing::{Generation, Landed},
     near_dup::{self, NearDup},
     payload::{Part, Payload, PayloadKind, Picture, Text},
+    pictures::Pictures,
     pool::BoundedPool,
     range::{Borders, ByPlace, Embargo},
     scalar::RowFunction,
@@ -385,6 +386,9 @@ impl Reading<'_> {
         columns.extend(group.map(|group| group.alias(system::GROUP)));
         let payloads = self.spec.payloads();
         columns.extend(payloads.map(|payload| self.payload(payload)));
+        let pictures = self.spec.pictures().into_iter();
+        let beside = pictures.flat_map(Pictures::beside);
+        columns.extend(beside.map(|(name, column)| self.written(name).alias(column)));
         let carried = self.spec.near_dup.as_ref().and_then(NearDup::carried);
         columns.extend(carried.map(|name| text(self.landed(name)).alias(system::TEXT)));
         columns.extend(
@@ -417,6 +421,17 @@ impl Reading<'_> {
 
     fn landed(&self, name: &str) -> Expr {
         landed(self.schema, name)
+    }
+
+    /// A column of lists, as text; what a schema version has there that is no text is written out, so that it is seen.
+    fn written(&self, name: &str) -> Expr {
+        let mut columns = self.schema.columns.iter();
+        match columns.find(|column| column.name == name).map(|c| c.r#type) {
+            Some(ColumnType::Bool | ColumnType::Int64 | ColumnType::Float64) => {
+                cast(ident(name), DataType::Utf8)
+            }
+            _ => text(self.landed(name)),
+        }
     }
 
     fn payload(&self, payload: &Payload) -> Expr {

@@ -9,8 +9,8 @@ use std::{collections::HashMap, sync::Arc};
 
 use arrow::{
     array::{
-        ArrayRef, FixedSizeListArray, Float32Array, Int32Array, LargeBinaryBuilder, ListArray,
-        UInt16Array, UInt32Array, UInt64Array,
+        ArrayRef, FixedSizeListArray, Float32Array, Int32Array, LargeBinaryBuilder,
+        LargeStringBuilder, ListArray, UInt16Array, UInt32Array, UInt64Array,
     },
     buffer::OffsetBuffer,
     datatypes::{DataType, Field, Schema, SchemaRef},
@@ -47,6 +47,8 @@ pub(crate) struct ShardLayout {
     pub(crate) dataset: Name,
     pub(crate) transform: Hash128,
     pub(crate) layout: Layout,
+    /// Whether pictures have boxes.
+    pub(crate) boxes: bool,
     pub(crate) block_bytes: u64,
     pub(crate) shard_bytes: u64,
 }
@@ -62,6 +64,7 @@ impl ShardLayout {
             dataset: dataset.clone(),
             transform,
             layout,
+            boxes: false,
             block_bytes: sizes.block_bytes.bytes(),
             shard_bytes: sizes.shard_bytes.bytes(),
         }
@@ -69,12 +72,15 @@ impl ShardLayout {
 
     /// The layout of a published dataset.
     pub(crate) fn of(manifest: &Manifest) -> Self {
-        Self::new(
-            &manifest.dataset,
-            manifest.transform.hash,
-            manifest.layout.clone(),
-            &ShardConfig::default(),
-        )
+        Self {
+            boxes: manifest.counts.boxes.is_some(),
+            ..Self::new(
+                &manifest.dataset,
+                manifest.transform.hash,
+                manifest.layout.clone(),
+                &ShardConfig::default(),
+            )
+        }
     }
 
     /// The same, whose blocks and shards end where they are told to.
@@ -145,6 +151,9 @@ impl ShardLayout {
         }
         fields.push(Field::new("key", DataType::UInt64, false));
         fields.push(Field::new("origin", DataType::UInt64, false));
+        if self.boxes {
+            fields.push(Field::new("boxes", DataType::LargeUtf8, false));
+        }
         let metadata = [
             ("feedline.format", FORMAT.to_owned()),
             ("feedline.version", FORMAT_VERSION.to_owned()),
@@ -220,6 +229,8 @@ pub(crate) struct Row<'a> {
     pub(crate) x: &'a [f32],
     /// A whole picture file.
     pub(crate) picture: Option<&'a [u8]>,
+    /// Boxes in it, as JSON; none where the layout has none.
+    pub(crate) boxes: Option<&'a str>,
     /// Ids of a document.
     pub(crate) tokens: Option<&'a [u32]>,
     pub(crate) y: Option<(&'a TargetValues, usize)>,
@@ -232,6 +243,7 @@ pub(crate) struct Row<'a> {
 struct Rows {
     x: Vec<f32>,
     pictures: LargeBinaryBuilder,
+    boxes: LargeStringBuilder,
     tokens: Vec<u32>,
     /// Tokens of each row.
     lengths: Vec<u32>,
@@ -369,6 +381,10 @@ impl Rows {
             Some((TargetValues::Regression(values), at)) => self.y_float.push(values[at]),
             Some((TargetValues::Classification(values), at)) => self.y_class.push(values[at]),
         }
+        if let Some(boxes) = row.boxes {
+            self.boxes.append_value(boxes);
+            self.bytes += boxes.len() as u64;
+        }
         self.keys.push(row.key);
         self.origins.push(row.origin);
     }
@@ -406,6 +422,9 @@ impl Rows {
         }
         columns.push(Arc::new(UInt64Array::from(self.keys)));
         columns.push(Arc::new(UInt64Array::from(self.origins)));
+        if layout.boxes {
+            columns.push(Arc::new(self.boxes.finish()));
+        }
         RecordBatch::try_new(Arc::clone(schema), columns)
     }
 }

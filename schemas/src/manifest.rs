@@ -12,6 +12,10 @@
 //! | [`Layout::Tokens`] | `tokens: list<uint16>` or `list<uint32>` (one document a row, not cut), `key`, `origin` |
 //! | [`Layout::Multi`] | those of `x`, `image` and `tokens` (at most `length` ids a row) that rows have, `y`, `key`, `origin` |
 //!
+//! Where [`DatasetCounts::boxes`] is there, rows with pictures have a last column `boxes: large_utf8` too: a JSON list of
+//! `{"bbox": [x, y, width, height], "label": ...}` in pixels of the picture as it is decoded, upright, from its left upper
+//! corner; the label is text, an integer, or absent.
+//!
 //! `y` is `float32` (regression) or `int32` (class id), and absent without a target. `key: uint64` is the first 8 bytes
 //! of the content hash, `origin: uint64` an [`crate::ids::Origin`].
 //!
@@ -222,6 +226,9 @@ pub struct DatasetCounts {
     /// What each join found, in the order of the configuration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub joins: Vec<JoinCounts>,
+    /// Boxes in the pictures that were kept; absent when none are carried along.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boxes: Option<BoxCounts>,
 }
 
 /// What was cut off texts that have more ids than a row.
@@ -246,6 +253,16 @@ pub struct JoinCounts {
     pub unmatched: u64,
     /// Rows of the source that no row of the dataset asked for.
     pub unused: u64,
+}
+
+/// Boxes in the pictures that were kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BoxCounts {
+    /// Those that the shards have.
+    pub kept: u64,
+    /// Those of which nothing was left: outside of the part that is stored, or without area.
+    pub lost: u64,
 }
 
 /// Personal data that was replaced.

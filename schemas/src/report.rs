@@ -9,7 +9,7 @@ use crate::{
     checkpoint::WorstSample,
     commit::Position,
     edit::EditReference,
-    manifest::{CutCounts, JoinCounts, NearDupCounts, RedactedCounts, TokenCounts},
+    manifest::{BoxCounts, CutCounts, JoinCounts, NearDupCounts, RedactedCounts, TokenCounts},
 };
 
 /// Report of `run`: sections that did not run are absent.
@@ -143,6 +143,9 @@ pub struct DatasetReport {
     /// What each join found.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub joins: Vec<JoinCounts>,
+    /// Boxes in the pictures that were kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub boxes: Option<BoxCounts>,
     /// Training rows.
     pub train: u64,
     /// Validation rows.

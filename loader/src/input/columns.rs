@@ -78,8 +78,13 @@ impl ShardColumns {
         };
         let key = find(&schema, "key", |t| *t == DataType::UInt64, "uint64")?;
         let origin = find(&schema, "origin", |t| *t == DataType::UInt64, "uint64")?;
-        let parts = [x, image, tokens, y].into_iter().flatten().count();
-        let expected = 2 + parts;
+        // Boxes beside pictures are for those who read shards themselves.
+        let boxes = image.and_then(|_| {
+            let found = schema.index_of("boxes").ok()?;
+            (*schema.field(found).data_type() == DataType::LargeUtf8).then_some(found)
+        });
+        let others = [x, image, tokens, y, boxes].into_iter().flatten().count();
+        let expected = 2 + others;
         if schema.fields().len() != expected {
             return Err(format!(
                 "it has `{}` columns instead of `{expected}`",
@@ -207,6 +212,38 @@ mod tests {
             (found.payload, found.y, found.key, found.origin),
             (3, Some(2), 1, 0)
         );
+    }
+
+    #[test]
+    fn pictures_may_have_boxes_and_rows_of_numbers_may_not() {
+        let pictures = Layout::Pictures {
+            target: TargetKind::Regression,
+        };
+        let with = |payload: &'static str, r#type: DataType, boxes: DataType| {
+            let mut fields = columns(r#type, DataType::Float32);
+            fields[0] = fields[0].clone().with_name(payload);
+            fields.insert(1, Field::new("boxes", boxes, false));
+            head(fields)
+        };
+        let found = with("image", DataType::LargeBinary, DataType::LargeUtf8);
+        let found = ShardColumns::read(&found, &pictures).unwrap();
+        assert_eq!(
+            (found.payload, found.y, found.key, found.origin),
+            (0, Some(2), 3, 4)
+        );
+        let multi = Layout::Multi {
+            features: 0,
+            pictures: true,
+            tokens: None,
+            target: TargetKind::Regression,
+        };
+        let of_several = with("image", DataType::LargeBinary, DataType::LargeUtf8);
+        let of_several = ShardColumns::read(&of_several, &multi).unwrap();
+        assert_eq!((of_several.image, of_several.y), (Some(0), Some(2)));
+        let refused = with("image", DataType::LargeBinary, DataType::Int8);
+        assert!(ShardColumns::read(&refused, &pictures).is_err());
+        let refused = with("x", vector(3, DataType::Float32), DataType::LargeUtf8);
+        assert!(ShardColumns::read(&refused, &LAYOUT).is_err());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use arrow::{
 use datafusion::{logical_expr::ident, prelude::DataFrame};
 use feedline_schemas::{
     config::DatasetKind,
-    manifest::{CutCounts, Layout, Split, SplitShards, TokenCounts},
+    manifest::{BoxCounts, CutCounts, Layout, Split, SplitShards, TokenCounts},
 };
 use futures::TryStreamExt;
 
@@ -15,6 +15,7 @@ use crate::{
     Error,
     columns::{DatasetSpec, system},
     content::key_of,
+    pictures::box_counts,
     rejects::RejectWriter,
     shard::{Row, SplitWriter, tokens_in},
     stage::{Staged, column},
@@ -32,6 +33,8 @@ pub(super) struct RowWriter<'a> {
     length: usize,
     rejects: &'a mut RejectWriter,
     pub(super) texts: TextCounts,
+    /// Boxes of the rows so far; none where pictures have none.
+    pub(super) boxes: Option<BoxCounts>,
 }
 
 /// What became of documents.
@@ -67,6 +70,7 @@ impl<'a> RowWriter<'a> {
             length: length.unwrap_or(usize::MAX),
             rejects,
             texts: TextCounts::default(),
+            boxes: has_boxes(spec).then(BoxCounts::default),
         }
     }
 
@@ -97,6 +101,10 @@ impl<'a> RowWriter<'a> {
         let pictures = self
             .picture
             .map(|name| column(batch, name).as_binary::<i32>());
+        let boxes = self.boxes.is_some().then(|| {
+            let counts = column(batch, system::BOXES_COUNTS).as_fixed_size_binary();
+            (column(batch, system::BOXES).as_string::<i32>(), counts)
+        });
         for row in (0..batch.num_rows()).filter(|row| !bad[*row]) {
             let tokens = self
                 .document
@@ -105,12 +113,18 @@ impl<'a> RowWriter<'a> {
                 .push(Row {
                     x: &applied.x[row * self.features..(row + 1) * self.features],
                     picture: pictures.map(|pictures| pictures.value(row)),
+                    boxes: boxes.map(|(text, _)| text.value(row)),
                     tokens,
                     y: applied.y.as_ref().map(|y| (y, row)),
                     key: key_of(hashes.value(row)),
                     origin: origins.value(row),
                 })
                 .await?;
+            if let Some(((_, counts), all)) = boxes.zip(self.boxes.as_mut()) {
+                let [kept, lost] = box_counts(counts.value(row));
+                all.kept += kept;
+                all.lost += lost;
+            }
             written += 1;
         }
         self.texts.units += encoded.units;
@@ -167,6 +181,12 @@ pub(super) async fn units_staged(
         count += units_of(documents, kind).await?;
     }
     Ok(count)
+}
+
+/// Whether the pictures of a dataset have boxes.
+pub(super) fn has_boxes(spec: &DatasetSpec) -> bool {
+    spec.pictures()
+        .is_some_and(|pictures| pictures.boxes_on().is_some())
 }
 
 /// [`units`] of all documents.

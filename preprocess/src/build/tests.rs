@@ -578,6 +578,7 @@ async fn a_key_in_two_splits_is_found_by_the_audit_and_by_verify() {
         .push(Row {
             x: &stolen.x,
             picture: None,
+            boxes: None,
             tokens: None,
             y,
             key: stolen.key,

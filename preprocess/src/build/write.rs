@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{AsArray, RecordBatch};
 use datafusion::error::DataFusionError;
-use feedline_schemas::manifest::{Split, SplitShards};
+use feedline_schemas::manifest::{BoxCounts, Split, SplitShards};
 use futures::TryStreamExt;
 
 use super::{
@@ -50,6 +50,8 @@ pub(super) struct Written {
     pub(super) rejects: Rejects,
     /// What became of the documents of each split.
     pub(super) texts: [TextCounts; 3],
+    /// Boxes of all splits; none where pictures have none.
+    pub(super) boxes: Option<BoxCounts>,
 }
 
 impl Build<'_> {
@@ -64,6 +66,7 @@ impl Build<'_> {
         let mut rejects = RejectWriter::new(scratch.path("rejects-transform.parquet"));
         let mut splits = Vec::with_capacity(3);
         let mut texts = [TextCounts::default(); 3];
+        let mut boxes: Option<BoxCounts> = None;
         for (split, texts) in Split::ALL.into_iter().zip(&mut texts) {
             let mut rows = RowWriter::new(&self.spec, &layout.layout, &mut rejects);
             let writer = SplitWriter::new(&self.store, layout, split);
@@ -71,12 +74,18 @@ impl Build<'_> {
                 .write_split(staged, split, fitted, writer, &mut rows, &meter)
                 .await?;
             *texts = rows.texts;
+            if let Some(found) = rows.boxes {
+                let all = boxes.get_or_insert_default();
+                all.kept += found.kept;
+                all.lost += found.lost;
+            }
             splits.push(shards);
         }
         Ok(Written {
             splits,
             rejects: rejects.finish()?,
             texts,
+            boxes,
         })
     }
 

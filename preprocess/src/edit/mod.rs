@@ -378,6 +378,7 @@ async fn push(block: &Block, ids: &[u32], writer: &mut SplitWriter<'_>) -> Resul
         let row = Row {
             x: &[],
             picture: None,
+            boxes: None,
             tokens: Some(&ids[place]),
             y: None,
             key,

@@ -202,7 +202,9 @@ mod tests {
             }),
             ..DatasetConfig::default()
         };
-        crate::pictures::resolve(&config, "image").unwrap().unwrap()
+        crate::pictures::resolve(&config, "image", &[])
+            .unwrap()
+            .unwrap()
     }
 
     fn picture(origin: u64, pixels: u8, phash: u64) -> Picture {

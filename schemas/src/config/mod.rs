@@ -61,7 +61,7 @@ pub use self::{
     pagination::{PaginationConfig, PaginationKind},
     parallel::{Collective, Compression, ParallelConfig},
     picture::{
-        PictureDuplicates, PictureFilter, PictureResize, PictureSize, PictureStore,
+        BoxesOn, PictureDuplicates, PictureFilter, PictureResize, PictureSize, PictureStore,
         StoredPictureConfig,
     },
     precision::{LossScaleConfig, Precision},

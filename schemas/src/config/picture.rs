@@ -32,6 +32,18 @@ pub struct StoredPictureConfig {
     pub duplicates: PictureDuplicates,
     /// `look_alikes`: bits of the 64 of a perceptual hash that may differ, 0 to 8. Default 4.
     pub look_alike_bits: u32,
+    /// Column of boxes in each picture: a JSON list, or a list column, of `[x, y, width, height]` or of objects with that
+    /// list as `bbox` and perhaps a `label` (or `category_id`, or `category`: text or an integer), in pixels from the left
+    /// upper corner; what else they have is left out. They are scaled and
+    /// cut with the picture and stored beside it as `boxes`; those of which nothing is left are left out and counted. A row
+    /// whose cell is no such list is set aside; one without a cell has no boxes. Of rows that are copies of one picture
+    /// the first one's boxes are kept. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub boxes: Option<String>,
+    /// `boxes`: what they were drawn on, `upright` (default) or `file`. The two differ where a file says that it is to be
+    /// turned (EXIF): set `file` for boxes that were made by a program that does not turn pictures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub boxes_on: Option<BoxesOn>,
     /// Whether files are decoded in processes of their own, whose memory is bounded and which are started again where a
     /// decoder brings one down or takes a minute for a picture: that picture is set aside. Default: where the `url` of a
     /// source begins with `http`, or it has `fetch`.
@@ -60,6 +72,8 @@ impl Default for StoredPictureConfig {
             keep_original: true,
             duplicates: PictureDuplicates::Pixels,
             look_alike_bits: 4,
+            boxes: None,
+            boxes_on: None,
             isolate: None,
             max_bytes: ByteSize::mib(64),
             max_side: 1 << 14,
@@ -122,6 +136,17 @@ pub enum PictureFilter {
     Bicubic,
     /// Three lobes.
     Lanczos,
+}
+
+/// The picture that boxes were drawn on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BoxesOn {
+    /// As it is looked at, after it was turned as its file says: browsers and labelling tools show it so.
+    #[default]
+    Upright,
+    /// As the file has it, before it is turned.
+    File,
 }
 
 /// What makes two pictures the same.
