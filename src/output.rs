@@ -8,8 +8,8 @@ use std::{
 
 use feedline_schemas::{
     manifest::{
-        BoxCounts, JoinCounts, Layout, Manifest, NearDupCounts, RedactedCounts, TargetKind,
-        TokenType,
+        BoxCounts, JoinCounts, Layout, Manifest, NearDupCounts, NearPictureCounts, RedactedCounts,
+        TargetKind, TokenType,
     },
     report::{
         DatasetReport, EvalReport, IngestReport, RepairReport, RepairedSource, RunReport,
@@ -233,18 +233,26 @@ fn write_joins(joins: &[JoinCounts], out: &mut String) -> fmt::Result {
     Ok(())
 }
 
-fn write_boxes(boxes: Option<&BoxCounts>, out: &mut String) -> fmt::Result {
-    match boxes {
-        None => Ok(()),
-        Some(boxes) => line(
-            out,
-            "boxes",
-            format!(
-                "{} in the pictures, {} outside of them",
-                boxes.kept, boxes.lost
-            ),
-        ),
+fn write_pictures(
+    near: Option<&NearPictureCounts>,
+    boxes: Option<&BoxCounts>,
+    out: &mut String,
+) -> fmt::Result {
+    if let Some(found) = near {
+        let text = format!(
+            "{} clusters among {} pictures, the largest of {}; bands of {} x {}",
+            found.clusters, found.pictures, found.largest, found.bands, found.bits
+        );
+        line(out, "near pictures", text)?;
     }
+    if let Some(boxes) = boxes {
+        let text = format!(
+            "{} in the pictures, {} outside of them",
+            boxes.kept, boxes.lost
+        );
+        line(out, "boxes", text)?;
+    }
+    Ok(())
 }
 
 impl Text for DatasetReport {
@@ -274,7 +282,7 @@ impl Text for DatasetReport {
             out,
         )?;
         write_joins(&self.joins, out)?;
-        write_boxes(self.boxes.as_ref(), out)?;
+        write_pictures(self.near_pictures.as_ref(), self.boxes.as_ref(), out)?;
         line(
             out,
             "split",
@@ -476,7 +484,7 @@ impl Text for Inspection {
             out,
         )?;
         write_joins(&counts.joins, out)?;
-        write_boxes(counts.boxes.as_ref(), out)?;
+        write_pictures(counts.near_pictures.as_ref(), counts.boxes.as_ref(), out)?;
         for split in splits {
             let blocks: usize = split.shards.iter().map(|s| s.blocks.len()).sum();
             let bytes = split.shards.iter().map(|s| s.bytes).sum();

@@ -233,6 +233,7 @@ impl Build<'_> {
                 redacted,
                 joins,
                 cut,
+                near_pictures: staged.near_pictures,
                 boxes: written.boxes,
                 train: rows[0],
                 validation: rows[1],
@@ -511,6 +512,7 @@ impl Build<'_> {
             near_dup: counts.near_dup,
             redacted: counts.redacted,
             joins: counts.joins.clone(),
+            near_pictures: counts.near_pictures,
             boxes: counts.boxes,
             train: counts.train,
             validation: counts.validation,
@@ -548,6 +550,8 @@ fn target_kind(artefact: &TransformArtefact) -> TargetKind {
 mod box_tests;
 #[cfg(test)]
 mod document_tests;
+#[cfg(test)]
+mod embedding_tests;
 #[cfg(test)]
 mod multi_tests;
 #[cfg(test)]

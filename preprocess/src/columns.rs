@@ -40,11 +40,13 @@ pub(crate) mod system {
     pub(crate) const BOXES: &str = "_boxes";
     /// `fixed_size_binary(8)`, how many of them are there and how many were lost, two little-endian `u32`.
     pub(crate) const BOXES_COUNTS: &str = "_boxes_counts";
+    /// `utf8`, the embedding of a picture, a JSON list.
+    pub(crate) const EMBEDDING: &str = "_embedding";
     /// `utf8`, what near-duplicates are told by, where it is no column of documents.
     pub(crate) const TEXT: &str = "_text";
     /// `u64`, how much was redacted in the document.
     pub(crate) const REDACTED: &str = "_redacted";
-    pub(super) const ALL: [&str; 12] = [
+    pub(super) const ALL: [&str; 13] = [
         ORIGIN,
         HASH,
         SPLIT,
@@ -55,6 +57,7 @@ pub(crate) mod system {
         LOOKS,
         BOXES,
         BOXES_COUNTS,
+        EMBEDDING,
         TEXT,
         REDACTED,
     ];

@@ -44,7 +44,7 @@ pub(crate) enum PayloadKind {
 }
 
 /// The column that rows are about.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Payload {
     pub(crate) column: String,
     pub(crate) kind: PayloadKind,

@@ -6,10 +6,12 @@
 //! `_boxes` and `_boxes_counts`.
 
 mod boxes;
+mod embedding;
 mod isolated;
 mod settings;
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -23,10 +25,13 @@ use arrow::{
     datatypes::{DataType, Field, Schema, SchemaRef},
 };
 use feedline_picture::{Bound, ChannelSums, Looks, PictureError, Preparation, Prepared, Preparer};
-use feedline_schemas::config::{BoxesOn, StoredPictureConfig};
+use feedline_schemas::config::{BoxesOn, PictureDuplicates, StoredPictureConfig};
 
-pub(crate) use self::settings::resolve;
 use self::{boxes::Boxes, isolated::Isolated};
+pub(crate) use self::{
+    embedding::{Neighbours, Seen},
+    settings::resolve,
+};
 use crate::{Error, columns::system, content::HASH_BYTES, stage::column};
 
 const KEY: &str = "dataset.picture";
@@ -38,7 +43,7 @@ const COUNTS_BYTES: i32 = 8;
 const PART_BYTES: usize = 64 << 20;
 
 /// What is done to the pictures of a dataset.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Pictures {
     /// The column of files.
     pub(crate) column: String,
@@ -83,10 +88,33 @@ impl Pictures {
         config.boxes.as_ref().map(|_| on())
     }
 
+    /// What finds pictures whose embeddings are near, where that is asked for. `lengths` tells how many embeddings have how
+    /// many numbers: those of the length that most have are compared, of the shortest such.
+    ///
+    /// # Errors
+    /// [`Error::Scratch`] when `folder` cannot be made.
+    pub(crate) fn neighbours(
+        &self,
+        lengths: &BTreeMap<usize, u64>,
+        folder: &Path,
+    ) -> Result<Option<Neighbours>, Error> {
+        if self.config.duplicates != PictureDuplicates::Embeddings {
+            return Ok(None);
+        }
+        let cosine = self.config.embedding_cosine.unwrap_or(settings::COSINE);
+        // Of those that are as many the last is taken.
+        let usual = lengths.iter().rev().max_by_key(|(_, count)| **count);
+        let length = usual.map_or(1, |(length, _)| *length);
+        Neighbours::new(cosine, length, folder).map(Some)
+    }
+
     /// The landed columns that come along, and what the plan calls them.
     pub(crate) fn beside(&self) -> impl Iterator<Item = (&str, &'static str)> {
-        let boxes = self.config.boxes.as_deref();
-        boxes.map(|name| (name, system::BOXES)).into_iter()
+        let config = &self.config;
+        let boxes = config.boxes.as_deref().map(|name| (name, system::BOXES));
+        let embeddings = config.embeddings.as_deref();
+        let embeddings = embeddings.map(|name| (name, system::EMBEDDING));
+        boxes.into_iter().chain(embeddings)
     }
 
     /// The schema of staged rows, of which the plan makes the columns of `plan`.
@@ -116,6 +144,9 @@ pub(crate) struct Converter {
     column: String,
     /// What boxes were drawn on, where some come along.
     boxes: Option<BoxesOn>,
+    has_embeddings: bool,
+    /// How many embeddings there were of each length.
+    lengths: BTreeMap<usize, u64>,
     /// Schema of what is handed on.
     schema: SchemaRef,
 }
@@ -127,8 +158,9 @@ enum Decoder {
     Apart(Isolated),
 }
 
-/// Why a row is set aside whose boxes cannot be read.
+/// Why a row is set aside whose boxes cannot be read, or its embedding.
 const BAD_BOXES: &str = "bad_boxes";
+pub(crate) const BAD_EMBEDDING: &str = "bad_embedding";
 
 /// A column of texts that the plan made.
 fn texts(rows: &RecordBatch, name: &str) -> StringArray {
@@ -153,6 +185,8 @@ impl Converter {
             how: pictures.how,
             column: pictures.column.clone(),
             boxes: pictures.boxes_on(),
+            has_embeddings: pictures.config.embeddings.is_some(),
+            lengths: BTreeMap::new(),
             schema: Arc::clone(schema),
         }
     }
@@ -160,6 +194,11 @@ impl Converter {
     /// The column of pictures.
     pub(crate) fn column(&self) -> &str {
         &self.column
+    }
+
+    /// How many of the embeddings that came along had how many numbers.
+    pub(crate) fn into_lengths(self) -> BTreeMap<usize, u64> {
+        self.lengths
     }
 
     /// Prepares the pictures of `rows` and hands the good rows to `take`, some at a time. The bad ones are returned.
@@ -174,6 +213,7 @@ impl Converter {
         let files = Arc::clone(column(rows, &self.column));
         let files = files.as_binary::<i32>();
         let marks = self.boxes.map(|on| (texts(rows, system::BOXES), on));
+        let embeddings = self.has_embeddings.then(|| texts(rows, system::EMBEDDING));
         let mut faults = Vec::new();
         let mut part = Part::default();
         for (row, file) in files.iter().enumerate() {
@@ -189,6 +229,16 @@ impl Converter {
                     continue;
                 }
             };
+            let embedding = embeddings.as_ref().and_then(|cells| cell(cells, row));
+            match embedding::parsed(embedding) {
+                Ok(Some(numbers)) => *self.lengths.entry(numbers.len()).or_default() += 1,
+                Ok(None) => {}
+                Err(told) => {
+                    let told = format!("its embedding: {told}");
+                    faults.push((row, BAD_EMBEDDING.to_owned(), told));
+                    continue;
+                }
+            }
             let moved = |(cells, on): &(StringArray, BoxesOn)| {
                 boxes::moved(cell(cells, row), *on, &prepared.mapping)
             };

@@ -23,7 +23,10 @@ use datafusion::{
     logical_expr::ident,
     prelude::{DataFrame, SessionContext},
 };
-use feedline_schemas::{manifest::Split, transform::InputKind};
+use feedline_schemas::{
+    manifest::{NearPictureCounts, Split},
+    transform::InputKind,
+};
 use futures::TryStreamExt;
 use tokio::task::JoinSet;
 use xxhash_rust::xxh3::xxh3_64;
@@ -55,6 +58,8 @@ pub(crate) struct Staged {
     splits: [Part; 3],
     /// Distinct training values of the text columns that are features by default.
     distinct: BTreeMap<String, Distinct>,
+    /// Pictures whose embeddings are near, where they are looked for.
+    pub(crate) near_pictures: Option<NearPictureCounts>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -203,7 +208,9 @@ pub(crate) async fn stage(
             .into_iter()
             .map(|name| (name, Distinct::default()))
             .collect(),
+        near_pictures: None,
     };
+    let mut lengths = BTreeMap::new();
     let mut rejects = Rejects::default();
     while let Some(done) = tasks.join_next().await {
         let done =
@@ -215,10 +222,15 @@ pub(crate) async fn stage(
         for (all, (_, some)) in staged.distinct.values_mut().zip(done.distinct) {
             some.0.into_iter().for_each(|hash| all.add(hash));
         }
+        for (length, count) in done.lengths {
+            *lengths.entry(length).or_default() += count;
+        }
         rejects.merge(done.rejects);
     }
     if let Some(pictures) = pictures.filter(|pictures| pictures.how.hashes) {
-        staged = copies::settle(staged, spec, pictures, scratch).await?;
+        let (settled, odd) = copies::settle(staged, spec, pictures, &lengths, scratch).await?;
+        staged = settled;
+        rejects.merge(odd);
     }
     Ok((staged, rejects))
 }
@@ -239,6 +251,8 @@ struct Done {
     files: [(Option<ScanFile>, u64); 3],
     rejects: Rejects,
     distinct: BTreeMap<String, Distinct>,
+    /// How many embeddings have how many numbers.
+    lengths: BTreeMap<usize, u64>,
 }
 
 impl Worker {
@@ -290,6 +304,10 @@ impl Worker {
             files,
             rejects: self.rejects.finish()?,
             distinct: self.distinct,
+            lengths: self
+                .converter
+                .map(Converter::into_lengths)
+                .unwrap_or_default(),
         })
     }
 

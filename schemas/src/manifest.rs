@@ -226,6 +226,9 @@ pub struct DatasetCounts {
     /// What each join found, in the order of the configuration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub joins: Vec<JoinCounts>,
+    /// Pictures whose embeddings are near; absent when they are not looked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub near_pictures: Option<NearPictureCounts>,
     /// Boxes in the pictures that were kept; absent when none are carried along.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boxes: Option<BoxCounts>,
@@ -253,6 +256,24 @@ pub struct JoinCounts {
     pub unmatched: u64,
     /// Rows of the source that no row of the dataset asked for.
     pub unused: u64,
+}
+
+/// What the search for pictures of near embeddings found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NearPictureCounts {
+    /// Bands of a signature.
+    pub bands: u32,
+    /// Bits of a band.
+    pub bits: u32,
+    /// Pictures that were compared: those with an embedding that is not all zeros, copies included.
+    pub pictures: u64,
+    /// Clusters of two pictures or more.
+    pub clusters: u64,
+    /// Pictures of the largest cluster.
+    pub largest: u64,
+    /// Bands so common that not all of their pairs were looked at.
+    pub hubs: u64,
 }
 
 /// Boxes in the pictures that were kept.

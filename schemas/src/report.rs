@@ -9,7 +9,10 @@ use crate::{
     checkpoint::WorstSample,
     commit::Position,
     edit::EditReference,
-    manifest::{BoxCounts, CutCounts, JoinCounts, NearDupCounts, RedactedCounts, TokenCounts},
+    manifest::{
+        BoxCounts, CutCounts, JoinCounts, NearDupCounts, NearPictureCounts, RedactedCounts,
+        TokenCounts,
+    },
 };
 
 /// Report of `run`: sections that did not run are absent.
@@ -143,6 +146,9 @@ pub struct DatasetReport {
     /// What each join found.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub joins: Vec<JoinCounts>,
+    /// Pictures whose embeddings are near.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub near_pictures: Option<NearPictureCounts>,
     /// Boxes in the pictures that were kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boxes: Option<BoxCounts>,

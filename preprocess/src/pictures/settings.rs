@@ -17,6 +17,8 @@ use crate::{
 
 /// Largest side of a picture.
 const SIDE: u32 = 1 << 14;
+/// Least cosine of two embeddings that are near, where nothing is said.
+pub(super) const COSINE: f64 = 0.95;
 
 /// What is done to the pictures of a dataset; `None` where they are stored as they came.
 ///
@@ -83,17 +85,40 @@ pub(crate) fn resolve(
     }))
 }
 
-/// The columns beside a picture hold lists.
+/// The columns beside a picture, and the keys that belong to them.
 fn check_beside(picture: &StoredPictureConfig, columns: &[MergedColumn]) -> Result<(), Error> {
     let refuse = |key: &str, reason: &str| Err(Error::config(format!("{KEY}.{key}"), reason));
     if picture.boxes.is_none() && picture.boxes_on.is_some() {
         return refuse("boxes_on", "it belongs to `boxes`; set that, or remove it");
     }
-    if let Some(name) = &picture.boxes {
-        let found = find(&format!("{KEY}.boxes"), name, columns)?.r#type;
+    let by_embeddings = picture.duplicates == PictureDuplicates::Embeddings;
+    if by_embeddings && picture.embeddings.is_none() {
+        let reason = "`duplicates = \"embeddings\"` needs it: name the column of embeddings";
+        return refuse("embeddings", reason);
+    }
+    let given = [
+        ("embeddings", picture.embeddings.is_some()),
+        ("embedding_cosine", picture.embedding_cosine.is_some()),
+    ];
+    if let Some((key, _)) = given.iter().find(|(_, given)| *given && !by_embeddings) {
+        let reason = "it belongs to `duplicates = \"embeddings\"`; set that, or remove it";
+        return refuse(key, reason);
+    }
+    let cosine = picture.embedding_cosine.unwrap_or(COSINE);
+    if !(0.5..=1.0).contains(&cosine) {
+        let reason = format!("it is `{cosine}`, use `0.5` to `1`");
+        return refuse("embedding_cosine", &reason);
+    }
+    let named = [
+        ("boxes", &picture.boxes),
+        ("embeddings", &picture.embeddings),
+    ];
+    for (key, name) in named {
+        let Some(name) = name else { continue };
+        let found = find(&format!("{KEY}.{key}"), name, columns)?.r#type;
         if !matches!(found, ColumnType::Json | ColumnType::Utf8) {
             let reason = format!("column `{name}` holds no lists; name the one that does");
-            return refuse("boxes", &reason);
+            return refuse(key, &reason);
         }
     }
     Ok(())

@@ -3,32 +3,43 @@
 //!
 //! A group's split is that of the smallest hash in it (of the split's key where there is one, else of the content), so
 //! it depends on the pictures alone: not on their order, and not on partitions. For each picture about 300 bytes are held
-//! in memory, for all of them at once.
+//! in memory, for all of them at once. Embeddings lie in an index of their own, on disk where they are many.
 
-use std::{collections::HashMap, path::PathBuf, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::PathBuf,
+    sync::Arc,
+};
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, UInt8Array},
     compute::filter_record_batch,
-    datatypes::UInt64Type,
+    datatypes::{SchemaRef, UInt64Type},
 };
-use datafusion::logical_expr::ident;
+use datafusion::{error::DataFusionError, logical_expr::ident};
 use feedline_picture::{Groups, Looks, look_alikes};
 use feedline_schemas::{
     config::{DedupMode, PictureDuplicates},
-    manifest::Split,
+    manifest::{NearPictureCounts, Split},
 };
 use futures::TryStreamExt;
+use tokio::task::JoinError;
 
 use super::{Part, Staged, column};
 use crate::{
     Error,
     columns::{DatasetSpec, system},
     content::HASH_BYTES,
-    pictures::Pictures,
+    pictures::{BAD_EMBEDDING, Neighbours, Pictures, Seen},
+    rejects::{RejectWriter, Rejects},
     scratch::{Scratch, ScratchFile},
     split::{Splitter, code},
+    text::near::{Clusters, Scheme},
+    typing::Reason,
 };
+
+/// A group of up to so many pictures is never worth a warning.
+const MANY: u64 = 1000;
 
 /// What is known of a picture.
 struct Picture {
@@ -37,55 +48,153 @@ struct Picture {
     group: [u8; HASH_BYTES as usize],
     pixels: [u8; HASH_BYTES as usize],
     looks: Option<Looks>,
+    /// Name of its embedding; none where it is near to no other.
+    embedding: Option<u64>,
 }
 
-/// The staged rows without copies, each in the split of its group.
+/// The staged rows without copies, each in the split of its group, and those that are set aside because their embeddings
+/// have other lengths than most.
 pub(super) async fn settle(
     staged: Staged,
     spec: &DatasetSpec,
     pictures: &Pictures,
+    lengths: &BTreeMap<usize, u64>,
     scratch: &Scratch,
-) -> Result<Staged, Error> {
-    let found = read(&staged).await?;
+) -> Result<(Staged, Rejects), Error> {
+    let neighbours = pictures.neighbours(lengths, &scratch.path("embeddings"))?;
+    let mut rejects = RejectWriter::new(scratch.path("rejects-embeddings.parquet"));
+    let (found, neighbours) = read(&staged, pictures, neighbours, &mut rejects).await?;
+    let (clusters, near_pictures) = match neighbours {
+        Some(neighbours) => {
+            let scheme = neighbours.scheme();
+            let work = move || neighbours.clusters();
+            let clusters = tokio::task::spawn_blocking(work).await.map_err(joined)??;
+            let counts = counts(&found, &clusters, scheme);
+            (clusters, Some(counts))
+        }
+        None => (Clusters::default(), None),
+    };
     let config = &spec.config;
     // A row that has more than its picture is another row.
     let dedup = match spec.payload {
         Some(_) => config.dedup,
         None => DedupMode::None,
     };
-    let splits = splits(&found, dedup, pictures, &Splitter::new(&config.split));
-    drop(found);
-    rewritten(staged, &splits, |split| {
-        scratch.path(&format!("settled-{split}.parquet"))
-    })
-    .await
+    let splitter = Splitter::new(&config.split);
+    let splits = splits(&found, &clusters, dedup, pictures, &splitter);
+    drop((found, clusters));
+    let path = |split| scratch.path(&format!("settled-{split}.parquet"));
+    let settled = Staged {
+        near_pictures,
+        ..rewritten(staged, &splits, path).await?
+    };
+    Ok((settled, rejects.finish()?))
 }
 
-/// All staged pictures, in the order they landed.
-async fn read(staged: &Staged) -> Result<Vec<Picture>, Error> {
+fn joined(error: JoinError) -> Error {
+    Error::Engine(DataFusionError::ExecutionJoin(Box::new(error)))
+}
+
+/// All staged pictures, in the order they landed. Their embeddings go to `neighbours`, and those of other lengths to
+/// `rejects`.
+async fn read(
+    staged: &Staged,
+    pictures: &Pictures,
+    mut neighbours: Option<Neighbours>,
+    rejects: &mut RejectWriter,
+) -> Result<(Vec<Picture>, Option<Neighbours>), Error> {
     let group = match staged.schema.index_of(system::GROUP) {
         Ok(_) => system::GROUP,
         Err(_) => system::HASH,
     };
-    let columns = [system::ORIGIN, group, system::PIXELS, system::LOOKS];
+    let mut columns = vec![system::ORIGIN, group, system::PIXELS, system::LOOKS];
+    columns.extend(neighbours.as_ref().map(|_| system::EMBEDDING));
     let mut found = Vec::new();
     for split in Split::ALL {
-        let frame = staged.frame(split)?.select(columns.map(ident).to_vec())?;
-        let mut batches = frame.execute_stream().await?;
+        let columns = columns.iter().map(|name| ident(*name)).collect::<Vec<_>>();
+        let mut batches = staged
+            .frame(split)?
+            .select(columns)?
+            .execute_stream()
+            .await?;
         while let Some(batch) = batches.try_next().await? {
             let origins = batch.column(0).as_primitive::<UInt64Type>().values();
             let hashes = [1, 2, 3].map(|at: usize| batch.column(at).as_fixed_size_binary());
             let [groups, pixels, looks] = hashes;
-            found.extend(origins.iter().enumerate().map(|(row, origin)| Picture {
-                origin: *origin,
-                group: hash(groups.value(row)),
-                pixels: hash(pixels.value(row)),
-                looks: looks.is_valid(row).then(|| looks_of(looks.value(row))),
-            }));
+            let (back, seen) = seen(neighbours, &batch).await?;
+            neighbours = back;
+            let mut odd = Vec::new();
+            for (row, origin) in origins.iter().enumerate() {
+                let embedding = match seen.get(row) {
+                    None | Some(Seen::Nothing) => None,
+                    Some(Seen::Vector(name)) => Some(*name),
+                    Some(Seen::Odd(told)) => {
+                        let reason = Reason {
+                            reason: BAD_EMBEDDING.to_owned(),
+                            column: pictures.column.clone(),
+                            value: format!("its embedding: {told}"),
+                        };
+                        odd.push((*origin, reason.to_json()));
+                        continue;
+                    }
+                };
+                found.push(Picture {
+                    origin: *origin,
+                    group: hash(groups.value(row)),
+                    pixels: hash(pixels.value(row)),
+                    looks: looks.is_valid(row).then(|| looks_of(looks.value(row))),
+                    embedding,
+                });
+            }
+            rejects.push(odd)?;
         }
     }
     found.sort_unstable_by_key(|picture| picture.origin);
-    Ok(found)
+    Ok((found, neighbours))
+}
+
+/// What the embeddings of a batch are; none where they are not looked at.
+async fn seen(
+    neighbours: Option<Neighbours>,
+    batch: &RecordBatch,
+) -> Result<(Option<Neighbours>, Vec<Seen>), Error> {
+    let Some(mut neighbours) = neighbours else {
+        return Ok((None, Vec::new()));
+    };
+    let cells = column(batch, system::EMBEDDING).as_string::<i32>().clone();
+    // It keeps a processor busy for long.
+    let work = move || {
+        let seen: Result<Vec<Seen>, Error> =
+            cells.iter().map(|cell| neighbours.add(cell)).collect();
+        seen.map(|seen| (Some(neighbours), seen))
+    };
+    tokio::task::spawn_blocking(work).await.map_err(joined)?
+}
+
+/// What the search for near embeddings found; a warning where it joined most pictures.
+fn counts(found: &[Picture], clusters: &Clusters, scheme: Scheme) -> NearPictureCounts {
+    let mut sizes: HashMap<u64, u64> = HashMap::new();
+    for name in found.iter().filter_map(|picture| picture.embedding) {
+        let first = clusters.member(name).map_or(name, |member| member.first.id);
+        *sizes.entry(first).or_default() += 1;
+    }
+    let counts = NearPictureCounts {
+        bands: u32::try_from(scheme.bands).unwrap_or(u32::MAX),
+        bits: u32::try_from(scheme.rows).unwrap_or(u32::MAX),
+        pictures: sizes.values().sum(),
+        clusters: sizes.values().filter(|size| **size > 1).count() as u64,
+        largest: sizes.values().copied().max().unwrap_or(0),
+        hubs: clusters.hubs,
+    };
+    if counts.largest > MANY && counts.largest > counts.pictures / 2 {
+        tracing::warn!(
+            pictures = counts.pictures,
+            largest = counts.largest,
+            "more than half of the pictures are joined by their embeddings and share a split; raise \
+             `dataset.picture.embedding_cosine`"
+        );
+    }
+    counts
 }
 
 fn hash(bytes: &[u8]) -> [u8; HASH_BYTES as usize] {
@@ -105,12 +214,14 @@ fn looks_of(bytes: &[u8]) -> Looks {
 /// The split of each picture that stays, by its origin. `found` is in the order of origins.
 fn splits(
     found: &[Picture],
+    clusters: &Clusters,
     dedup: DedupMode,
     pictures: &Pictures,
     splitter: &Splitter,
 ) -> HashMap<u64, u8> {
     let mut groups = Groups::new(found.len());
     let (mut first_pixels, mut first_key) = (HashMap::new(), HashMap::new());
+    let mut first_embedding = HashMap::new();
     let mut stays = vec![true; found.len()];
     for (index, picture) in (0..).zip(found) {
         let first = *first_pixels.entry(picture.pixels).or_insert(index);
@@ -119,10 +230,19 @@ fn splits(
             stays[index as usize] = dedup == DedupMode::None;
         }
         groups.join(*first_key.entry(picture.group).or_insert(index), index);
+        if let Some(name) = picture.embedding {
+            groups.join(*first_embedding.entry(name).or_insert(index), index);
+        }
     }
     if pictures.config.duplicates == PictureDuplicates::LookAlikes {
         let looks: Vec<Option<Looks>> = found.iter().map(|picture| picture.looks).collect();
         look_alikes(&looks, pictures.config.look_alike_bits, &mut groups);
+    }
+    for member in &clusters.members {
+        let pair = [member.first.id, member.id].map(|name| first_embedding.get(&name));
+        if let [Some(first), Some(other)] = pair {
+            groups.join(*first, *other);
+        }
     }
     let firsts = groups.into_firsts();
     let mut smallest: HashMap<u32, &[u8]> = HashMap::new();
@@ -136,14 +256,17 @@ fn splits(
         .collect()
 }
 
-/// The rows that `splits` has, each in the file of its split.
+/// The rows that `splits` has, each in the file of its split, without their embeddings.
 async fn rewritten(
     staged: Staged,
     splits: &HashMap<u64, u8>,
     path: impl Fn(Split) -> PathBuf,
 ) -> Result<Staged, Error> {
-    let mut files =
-        Split::ALL.map(|split| ScratchFile::new(path(split), Arc::clone(&staged.schema)));
+    let fields = staged.schema.fields().iter().enumerate();
+    let kept = fields.filter(|(_, field)| field.name() != system::EMBEDDING);
+    let kept: Vec<usize> = kept.map(|(at, _)| at).collect();
+    let schema: SchemaRef = Arc::new(staged.schema.project(&kept)?);
+    let mut files = Split::ALL.map(|split| ScratchFile::new(path(split), Arc::clone(&schema)));
     let mut parts = [const {
         Part {
             files: Vec::new(),
@@ -153,6 +276,7 @@ async fn rewritten(
     for split in Split::ALL {
         let mut batches = staged.frame(split)?.execute_stream().await?;
         while let Some(batch) = batches.try_next().await? {
+            let batch = batch.project(&kept)?;
             let origins = column(&batch, system::ORIGIN).as_primitive::<UInt64Type>();
             let codes: UInt8Array = origins
                 .values()
@@ -175,6 +299,7 @@ async fn rewritten(
         part.files.extend(file.finish()?);
     }
     Ok(Staged {
+        schema,
         splits: parts,
         ..staged
     })
@@ -213,6 +338,7 @@ mod tests {
             group: u128::from(origin).to_be_bytes(),
             pixels: [pixels; 16],
             looks: Some(Looks { phash, dhash: 0 }),
+            embedding: None,
         }
     }
 
@@ -245,7 +371,8 @@ mod tests {
         let found: Vec<Picture> = each
             .map(|((origin, pixels), phash)| picture(origin, pixels, phash))
             .collect();
-        let splits = splits(&found, dedup, &pictures(duplicates), &splitter());
+        let none = Clusters::default();
+        let splits = splits(&found, &none, dedup, &pictures(duplicates), &splitter());
         (0..5).map(|origin| splits.get(&origin).copied()).collect()
     }
 

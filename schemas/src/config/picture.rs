@@ -7,7 +7,7 @@ use crate::units::ByteSize;
 
 /// What is done to pictures when the dataset is built. With this table every picture is decoded, and one that cannot be
 /// is set aside with the reason; without it files are stored as they came and only their first bytes are looked at.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StoredPictureConfig {
     /// What pictures are stored as: `original` (default), `jpeg`, `png` or `raw`.
@@ -28,10 +28,19 @@ pub struct StoredPictureConfig {
     /// Whether a picture that is of the format of `store`, upright and small enough already is stored as it came. Default
     /// true; false encodes every picture anew, which also takes out what files hold besides pixels.
     pub keep_original: bool,
-    /// What makes two pictures the same: `pixels` (default), `bytes` or `look_alikes`.
+    /// What makes two pictures the same: `pixels` (default), `bytes`, `look_alikes` or `embeddings`.
     pub duplicates: PictureDuplicates,
     /// `look_alikes`: bits of the 64 of a perceptual hash that may differ, 0 to 8. Default 4.
     pub look_alike_bits: u32,
+    /// `embeddings`: column of the numbers that a model of yours made of each picture, 1 to 65,536, a JSON list or a list
+    /// column. A row with another number of them than most have, or with what are no finite numbers, is set aside; a
+    /// picture without any, or with zeros only, is near to nothing. Required by `duplicates = "embeddings"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub embeddings: Option<String>,
+    /// `embeddings`: least cosine of two that are near, 0.5 to 1. Default 0.95. Lower it to keep pictures of one scene
+    /// together too; raise it where pictures that have little in common share a split.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub embedding_cosine: Option<f64>,
     /// Column of boxes in each picture: a JSON list, or a list column, of `[x, y, width, height]` or of objects with that
     /// list as `bbox` and perhaps a `label` (or `category_id`, or `category`: text or an integer), in pixels from the left
     /// upper corner; what else they have is left out. They are scaled and
@@ -72,6 +81,8 @@ impl Default for StoredPictureConfig {
             keep_original: true,
             duplicates: PictureDuplicates::Pixels,
             look_alike_bits: 4,
+            embeddings: None,
+            embedding_cosine: None,
             boxes: None,
             boxes_on: None,
             isolate: None,
@@ -162,4 +173,9 @@ pub enum PictureDuplicates {
     /// Besides, pictures that look alike share a split: their pHash differs in at most `look_alike_bits` bits and their
     /// dHash in at most twice as many, or a chain of such pictures joins them.
     LookAlikes,
+    /// As `pixels`, and pictures whose `embeddings` are near share a split, or a chain of such pictures joins them. Random
+    /// projections look for them: 99 of 100 pairs at the threshold are met, more above it, and each is verified from all
+    /// of its numbers. Where more than 64 pictures share a projection not all of their pairs are looked at, so a few more
+    /// pairs may be missed; the manifest counts such bands as `hubs`.
+    Embeddings,
 }

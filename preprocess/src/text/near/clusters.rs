@@ -13,7 +13,7 @@
 
 use std::collections::HashMap;
 
-use super::{bands::Sorted, forest::Forest, index::Entry, sets::Sets, sign::jaccard};
+use super::{alike::Alike, bands::Sorted, forest::Forest, index::Entry, sets::Sets};
 use crate::Error;
 
 /// Documents of a bucket whose pairs are all looked at.
@@ -76,6 +76,7 @@ pub(super) struct Clustering {
     pub(super) entries: Entries,
     pub(super) sets: Sets,
     pub(super) threshold: f64,
+    pub(super) alike: Alike,
     pub(super) forest: Forest,
     pub(super) verified: u64,
     pub(super) hubs: u64,
@@ -190,15 +191,9 @@ impl Clustering {
         Ok(is_near)
     }
 
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "sets have fewer than 2^53 members"
-    )]
     fn is_near(&mut self, a: u32, b: u32) -> Result<bool, Error> {
-        let (small, large) = (self.sets.size(a), self.sets.size(b));
-        let (small, large) = (small.min(large), small.max(large));
-        // Not even if the smaller set were part of the larger.
-        if (small as f64 / large as f64) < self.threshold {
+        let sizes = [self.sets.size(a), self.sets.size(b)];
+        if !self.alike.can_reach(self.threshold, sizes) {
             return Ok(false);
         }
         self.verified += 1;
@@ -207,7 +202,8 @@ impl Clustering {
             self.held = Some(a);
         }
         self.sets.read(b, &mut self.right)?;
-        Ok(jaccard(&self.left, &self.right) >= self.threshold)
+        let near = self.alike.reaches(self.threshold, &self.left, &self.right);
+        Ok(near)
     }
 
     fn clusters(mut self, hubs: u64) -> Clusters {

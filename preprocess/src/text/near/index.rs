@@ -8,6 +8,7 @@ use std::{
 use feedline_schemas::config::NearDupConfig;
 
 use super::{
+    alike::Alike,
     bands::{Band, Bands},
     clusters::{Clustering, Clusters, Entries},
     forest::Forest,
@@ -65,6 +66,7 @@ pub struct Index {
     sets: Sets,
     bands: Bands,
     threshold: f64,
+    alike: Alike,
     folder: Folder,
 }
 
@@ -74,13 +76,31 @@ impl Index {
     /// # Errors
     /// [`Error::Scratch`] when the folder cannot be made.
     pub fn new(config: &NearDupConfig, folder: &Path) -> Result<Self, Error> {
+        Self::of(
+            Alike::Jaccard,
+            config.threshold,
+            config.memory.bytes(),
+            folder,
+        )
+    }
+
+    /// An empty index of vectors, near where their cosine is at least `threshold`; the set of a sketch holds two 32-bit
+    /// floats in each member. What does not fit in `memory` bytes goes to `folder`.
+    ///
+    /// # Errors
+    /// [`Error::Scratch`] when the folder cannot be made.
+    pub(crate) fn of_vectors(threshold: f64, memory: u64, folder: &Path) -> Result<Self, Error> {
+        Self::of(Alike::Cosine, threshold, memory, folder)
+    }
+
+    fn of(alike: Alike, threshold: f64, memory: u64, folder: &Path) -> Result<Self, Error> {
         let folder = Folder::new(folder)?;
-        let memory = config.memory.bytes();
         Ok(Self {
             entries: Entries::default(),
             sets: Sets::new(&folder.0, memory / 2),
             bands: Bands::new(&folder.0, memory / 2),
-            threshold: config.threshold,
+            threshold,
+            alike,
             folder,
         })
     }
@@ -125,6 +145,7 @@ impl Index {
             entries: self.entries,
             sets: self.sets,
             threshold: self.threshold,
+            alike: self.alike,
             forest: Forest::new(documents),
             verified: 0,
             hubs: 0,

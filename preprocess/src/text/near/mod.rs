@@ -13,6 +13,7 @@
 //! Exact means: over 64-bit hashes of n-grams, which are equal for two of a million different ones with a probability
 //! of 3e-8.
 
+mod alike;
 mod bands;
 mod clusters;
 mod forest;
@@ -30,5 +31,5 @@ mod tests;
 pub use clusters::{Clusters, Member};
 pub use index::{Entry, Index};
 pub use shingles::Shingler;
-pub(crate) use shingles::normalized;
+pub(crate) use shingles::{mixed, normalized};
 pub use sign::{Scheme, Signer, Sketch};
