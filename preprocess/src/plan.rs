@@ -287,8 +287,9 @@ fn parts(rows: &DataFrame, spec: &DatasetSpec, text: &Payload) -> Result<DataFra
     Ok(all.expect("there are three splits"))
 }
 
-/// Keeps the row with the smallest origin of those with one content. The engine sorts by (hash, origin), spilling
-/// where it must, so the choice depends neither on memory nor on partitions.
+/// Of the rows with one content keeps the one with the smallest origin that can be used, else that with the smallest
+/// origin: columns beside the content may set one aside and not the other. The engine sorts by hash, then by these,
+/// spilling where it must, so the choice depends neither on memory nor on partitions.
 fn first_of_each_content(rows: DataFrame) -> Result<DataFrame, Error> {
     const COPY: &str = "_copy";
     let names: Vec<Expr> = rows
@@ -299,7 +300,10 @@ fn first_of_each_content(rows: DataFrame) -> Result<DataFrame, Error> {
         .collect();
     let rank = row_number()
         .partition_by(vec![ident(system::HASH)])
-        .order_by(vec![ident(system::ORIGIN).sort(true, false)])
+        .order_by(vec![
+            ident(system::REJECT).is_not_null().sort(true, false),
+            ident(system::ORIGIN).sort(true, false),
+        ])
         .build()?
         .alias(COPY);
     Ok(rows

@@ -217,6 +217,24 @@ async fn pictures_of_equal_pixels_are_one_and_look_alikes_share_a_split() {
 }
 
 #[tokio::test]
+async fn of_equal_pictures_the_first_with_a_label_is_kept() {
+    for partitions in [1, 3] {
+        let root = Store::memory();
+        let mut rows: Vec<Cells> = (0..120).map(|i| row(&file(i, Encoding::Png), i)).collect();
+        let unlabelled = |i: u32| vec![json!(file(i, Encoding::Png)), Value::Null];
+        // The copies of 0 to 9 come before them; two copies of 200 have no label, so one of them is set aside.
+        rows.splice(0..0, (0..10).map(unlabelled));
+        rows.extend([unlabelled(200), unlabelled(200)]);
+        land(&root, &rows).await;
+        let report = build_pictures(&root, "store = \"png\"", partitions).await;
+        let report = report.unwrap();
+        assert_eq!((report.rows_in, report.duplicates), (132, 11));
+        assert_eq!(report.rejected_by_reason["target_missing"], 1);
+        assert_eq!(report.train + report.validation + report.test, 120);
+    }
+}
+
+#[tokio::test]
 async fn limits_set_pictures_aside_before_they_are_decoded() {
     let root = Store::memory();
     let mut rows: Vec<Cells> = (0..100).map(|i| row(&file(i, Encoding::Png), i)).collect();
