@@ -1,5 +1,7 @@
 //! Gradients in sections.
 
+use std::collections::BTreeSet;
+
 use feedline_schemas::config::LoraConfig;
 
 use super::*;
@@ -103,6 +105,46 @@ fn sections_of_what_is_frozen_are_zeros_and_those_of_adapters_their_gradients() 
             assert!(trains || zero, "{i}: {}", entry.name);
         }
     }
+}
+
+#[test]
+fn adapters_of_a_model_of_several_parts_are_those_of_the_layers_that_are_named() {
+    let mut models = small().into_iter();
+    let of_tokens = |name: &str| name == "multi, transformers over patches and tokens";
+    let (_, shape, model) = models.find(|(name, ..)| of_tokens(name)).unwrap();
+    let data = Data::new(shape);
+    let layout = engine(&model, &data).model().layout().clone();
+    let plain = config_of(&model, &layout, false);
+    let targets = ["branch.1.*.qkv", "joined.last"];
+    let config = TrainConfig {
+        lora: Some(LoraConfig {
+            targets: targets.map(str::to_owned).to_vec(),
+            ..LoraConfig::default()
+        }),
+        ..plain.clone()
+    };
+    let engine = engine_of(&config, &data, 2, 4);
+    let bucket = bucket(&engine);
+    let gradient = engine.by_leaves(&bucket, data.samples(), stream());
+    let mut named = BTreeSet::new();
+    for entry in engine.trained() {
+        let (layer, part) = entry.name.rsplit_once('.').unwrap();
+        assert!(matches!(part, "lora_a" | "lora_b"), "{}", entry.name);
+        // The other factor begins as zeros, so only this one moves in the first step.
+        if part == "lora_b" {
+            let moves = gradient[entry.range.clone()].iter().any(|v| *v != 0.0);
+            assert!(moves, "{}", entry.name);
+            named.insert(layer.to_owned());
+        }
+    }
+    let found: Vec<&str> = named.iter().map(String::as_str).collect();
+    assert_eq!(found, ["branch.1.block.0.attention.qkv", "joined.last"]);
+    let unknown = LoraConfig {
+        targets: vec!["branch.3.*".into()],
+        ..LoraConfig::default()
+    };
+    let refused = layout.adapted(&unknown).unwrap_err().to_string();
+    assert!(refused.contains("`branch.3.*` names no"), "{refused}");
 }
 
 #[test]
