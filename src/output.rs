@@ -7,6 +7,7 @@ use std::{
 };
 
 use feedline_schemas::{
+    commit::Noted,
     manifest::{
         BoxCounts, JoinCounts, Layout, Manifest, NearDupCounts, NearPictureCounts, RedactedCounts,
         TargetKind, TokenType,
@@ -167,11 +168,30 @@ fn write_source(source: &SourceReport, out: &mut String) -> fmt::Result {
     for (reason, count) in &source.skipped {
         line(out, "  skipped", format!("{count} {reason}"))?;
     }
+    for (kind, paths) in &source.decisions {
+        write_decisions(kind, paths, out)?;
+    }
     write_rejects(
         &source.rejected_by_reason,
         source.reject_sample.as_deref(),
         out,
     )
+}
+
+/// Most columns of a kind of decision that are shown; `--json` has more.
+const SHOWN_DECISIONS: usize = 5;
+
+fn write_decisions(kind: &str, paths: &BTreeMap<String, Noted>, out: &mut String) -> fmt::Result {
+    let name = format!("  {}", kind.replace('_', " "));
+    for (path, noted) in paths.iter().take(SHOWN_DECISIONS) {
+        let Noted { count, sample } = noted;
+        let text = format!("{count} in `{path}`, such as {}", shortened(sample));
+        line(out, &name, text)?;
+    }
+    match paths.len().saturating_sub(SHOWN_DECISIONS) {
+        0 => Ok(()),
+        more => line(out, &name, format!("and in {more} more columns")),
+    }
 }
 
 fn write_rejects(

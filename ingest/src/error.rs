@@ -77,13 +77,16 @@ pub enum Error {
         /// A rejected record and why.
         sample: String,
     },
-    /// A value does not fit its column and the contract is `freeze`.
+    /// A record is not as the contract wants it, and that says `freeze`.
     #[error(
-        "source `{source}`: {detail}, and `contract.types` is `freeze`; the batch was not committed; mend the source or choose `quarantine_row`, `null_value` or `widen`; the record is {record}"
+        "source `{source}`: {detail}, and `contract.{key}` is `freeze`; the batch was not committed; mend the source or choose {}; the record is {record}",
+        instead(.key)
     )]
     Frozen {
         /// Source name.
         r#source: String,
+        /// Key of the contract.
+        key: &'static str,
         /// Column, types and value.
         detail: String,
         /// The record, shortened.
@@ -183,6 +186,16 @@ impl Error {
             },
             other => other,
         }
+    }
+}
+
+/// What a key of the contract may be instead of `freeze`.
+fn instead(key: &str) -> &'static str {
+    match key {
+        "types" => "`quarantine_row`, `null_value` or `widen`",
+        "columns" => "`evolve`, `quarantine_row` or `null_value`",
+        "nulls" => "`warn` or `quarantine_row`",
+        _ => "`warn`",
     }
 }
 

@@ -241,6 +241,7 @@ impl FileList {
             records,
             text,
             archive,
+            contract,
             ..
         } = &self.config;
         let format = file_format::of(path, &self.config)?;
@@ -249,6 +250,7 @@ impl FileList {
             packing,
             csv: csv.clone(),
             records: records.clone(),
+            json: contract.json.clone(),
             text: text.clone(),
             archive: archive.clone(),
         }))

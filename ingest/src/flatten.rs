@@ -3,6 +3,8 @@
 //! `{"a":{"b":1},"c.d":[2]}` has the leaves `a.b` = 1 and `c\.d` = `[2]`. Lists, empty objects and objects below the
 //! depth limit are leaves themselves, kept as JSON text.
 
+use std::collections::HashSet;
+
 use feedline_schemas::record::join_path;
 
 use crate::value::Value;
@@ -17,19 +19,29 @@ pub(crate) struct Leaf {
 }
 
 /// The leaves of a record in the order of its keys. Values at level `max_depth` (1 is the record's own) are leaves
-/// whatever they are.
-pub(crate) fn flatten(record: Vec<(String, Value)>, max_depth: u32) -> Vec<Leaf> {
+/// whatever they are, and so are objects at the paths in `whole`.
+pub(crate) fn flatten(
+    record: Vec<(String, Value)>,
+    max_depth: u32,
+    whole: &HashSet<String>,
+) -> Vec<Leaf> {
     let mut leaves = Vec::with_capacity(record.len());
-    descend(record, "", max_depth, &mut leaves);
+    descend(record, "", max_depth, whole, &mut leaves);
     leaves
 }
 
-fn descend(entries: Vec<(String, Value)>, prefix: &str, levels: u32, leaves: &mut Vec<Leaf>) {
+fn descend(
+    entries: Vec<(String, Value)>,
+    prefix: &str,
+    levels: u32,
+    whole: &HashSet<String>,
+    leaves: &mut Vec<Leaf>,
+) {
     for (key, value) in entries {
         let name = format!("{prefix}{}", join_path([key.as_str()]));
         match value {
-            Value::Object(inner) if levels > 1 && !inner.is_empty() => {
-                descend(inner, &format!("{name}."), levels - 1, leaves);
+            Value::Object(inner) if levels > 1 && !inner.is_empty() && !whole.contains(&name) => {
+                descend(inner, &format!("{name}."), levels - 1, whole, leaves);
             }
             value => leaves.push(Leaf { name, value }),
         }
@@ -74,7 +86,11 @@ mod tests {
     }
 
     fn check(record: &str, max_depth: u32, names: &[&str]) {
-        let leaves = flatten(entries(Value::parse(record.as_bytes()).unwrap()), max_depth);
+        let leaves = flatten(
+            entries(Value::parse(record.as_bytes()).unwrap()),
+            max_depth,
+            &HashSet::new(),
+        );
         assert_eq!(
             leaves
                 .iter()
@@ -104,7 +120,7 @@ mod tests {
     proptest! {
         #[test]
         fn flattening_is_reversible_at_every_depth(record in any_record(), max_depth in 1_u32..6) {
-            let leaves = flatten(entries(record.clone()), max_depth);
+            let leaves = flatten(entries(record.clone()), max_depth, &HashSet::new());
             let mut names: Vec<&str> = leaves.iter().map(|leaf| leaf.name.as_str()).collect();
             names.sort_unstable();
             names.dedup();

@@ -1,27 +1,61 @@
 //! A strict JSON parser for foreign bytes.
 //!
-//! Unlike serde_json's value it refuses duplicate keys, which would lose all but the last value, and never rounds a
-//! number that has no 64-bit value. It takes RFC 8259 JSON in UTF-8, with an optional byte order mark.
+//! It takes RFC 8259 JSON in UTF-8, with an optional byte order mark, or in UTF-16 as its mark or its first bytes tell,
+//! and never rounds a number that has no 64-bit value. What makes one value of a document unclear is a
+//! [`Value::Fault`] in its place, so that a page gives all its other records:
+//!
+//! | reason | what | what is kept |
+//! |---|---|---|
+//! | `duplicate_key` | a key twice in one object | all values |
+//! | `lone_surrogate` | half of a pair of escapes, `\ud800` alone | the text with U+FFFD there |
+//! | `invalid_utf8` | bytes in a text that are not UTF-8 | the text with U+FFFD there |
+//! | `text_too_long` | a text beyond `contract.json.max_text_bytes` | its beginning |
+//! | `too_deep` | nesting beyond `contract.json.max_depth` | its beginning as text |
+//! | `too_wide` | an object beyond `contract.json.max_keys` | its first keys |
+//!
+//! Everything else that is no JSON refuses the document.
 
-use crate::value::Value;
+mod encoding;
+mod number;
+mod text;
 
-/// Deepest nesting; recursion of the parser stays far from the stack's end.
-const MAX_DEPTH: u32 = 128;
+use std::collections::HashMap;
+
+use feedline_schemas::config::JsonConfig;
+
+pub(crate) use self::{
+    number::{is_number, number},
+    text::write_text,
+};
+use crate::value::{Fault, Value};
 
 /// Objects with more keys than this have them compared through a hash set.
 const LINEAR_KEYS: usize = 16;
 
-/// Parses one document.
+/// Parses one document; in a file of lines it is line number `line`, otherwise that is 0.
 ///
 /// # Errors
-/// What is wrong and at which byte.
-pub(crate) fn parse(bytes: &[u8]) -> Result<Value, String> {
-    let text = std::str::from_utf8(bytes)
-        .map_err(|e| format!("invalid UTF-8 at byte {}", e.valid_up_to()))?;
+/// What is wrong and at which byte; where the text was mended or decoded from UTF-16, bytes of the mended text.
+pub(crate) fn parse(bytes: &[u8], bounds: &JsonConfig, line: u64) -> Result<Value, String> {
+    let mended: &[usize] = &[];
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !encoding::is_utf16(bytes) => document(text, mended, bounds, line),
+        _ => {
+            let (text, mended) = encoding::decode(bytes)?;
+            document(&text, &mended, bounds, line)
+        }
+    }
+}
+
+fn document(text: &str, mended: &[usize], bounds: &JsonConfig, line: u64) -> Result<Value, String> {
     let mut parser = Parser {
+        line,
         text,
         at: if text.starts_with('\u{feff}') { 3 } else { 0 },
         depth: 0,
+        mended,
+        flaw: None,
+        bounds,
     };
     let value = parser.value()?;
     parser.skip_space();
@@ -31,50 +65,30 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Value, String> {
     }
 }
 
-/// Writes `text` as a JSON string, escaping only what JSON asks to escape.
-pub(crate) fn write_text(text: &str, out: &mut String) {
-    out.push('"');
-    let mut plain = 0;
-    for (i, byte) in text.bytes().enumerate() {
-        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
-            continue;
-        }
-        out.push_str(&text[plain..i]);
-        plain = i + 1;
-        match byte {
-            b'"' => out.push_str("\\\""),
-            b'\\' => out.push_str("\\\\"),
-            b'\n' => out.push_str("\\n"),
-            b'\r' => out.push_str("\\r"),
-            b'\t' => out.push_str("\\t"),
-            control => out.push_str(&format!("\\u{control:04x}")),
-        }
-    }
-    out.push_str(&text[plain..]);
-    out.push('"');
-}
-
-/// Reads `text` as a JSON number with a 64-bit value; `None` when it is no number or has no such value: an integer
-/// beyond `i64`, a float that overflows, or one that is not zero and vanishes to zero.
-pub(crate) fn number(text: &str) -> Option<Value> {
-    if !is_number(text) {
-        return None;
-    }
-    let is_integer = !text.contains(['.', 'e', 'E']);
-    // The integer -0 would lose its sign.
-    if is_integer && text != "-0" {
-        return text.parse().ok().map(Value::Int);
-    }
-    let value: f64 = text.parse().ok()?;
-    let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
-    let is_zero = mantissa.bytes().all(|b| !(b'1'..=b'9').contains(&b));
-    (value.is_finite() && (is_zero || value != 0.0)).then_some(Value::Float(value))
-}
+/// Bytes that are kept of what is too deep or too long.
+const KEPT: usize = 1 << 20;
 
 struct Parser<'a> {
     text: &'a str,
     at: usize,
     depth: u32,
+    /// Places at which U+FFFD stands for bytes that are not UTF-8, in order.
+    mended: &'a [usize],
+    /// What is wrong with the string just read: reason and detail.
+    flaw: Option<(&'static str, String)>,
+    bounds: &'a JsonConfig,
+    /// Line of a file of lines, for messages; 0 when there is none.
+    line: u64,
+}
+
+fn fault(reason: &'static str, detail: String, kept: Value) -> Value {
+    let lost = Vec::new();
+    Value::Fault(Box::new(Fault {
+        reason,
+        detail,
+        kept,
+        lost,
+    }))
 }
 
 impl Parser<'_> {
@@ -84,6 +98,14 @@ impl Parser<'_> {
 
     fn wrong(&self, what: &str) -> String {
         format!("{what} at byte {}", self.at)
+    }
+
+    /// Where a fault is; one that is no error of the whole document has to name its line itself.
+    fn place(&self, byte: usize) -> String {
+        match self.line {
+            0 => format!("at byte {byte}"),
+            line => format!("at byte {byte} of line {line}"),
+        }
     }
 
     /// "unexpected" is the end of the bytes in a body that was cut off.
@@ -120,7 +142,10 @@ impl Parser<'_> {
         match self.peek() {
             Some(b'{') => self.nested(Self::object),
             Some(b'[') => self.nested(Self::list),
-            Some(b'"') => Ok(Value::Text(self.string()?)),
+            Some(b'"') => {
+                let text = Value::Text(self.string()?);
+                Ok(self.flawed(text))
+            }
             Some(b't') => self.word("true", Value::Bool(true)),
             Some(b'f') => self.word("false", Value::Bool(false)),
             Some(b'n') => self.word("null", Value::Null),
@@ -129,18 +154,52 @@ impl Parser<'_> {
         }
     }
 
+    /// `value`, or the fault of the string that was just read for it.
+    fn flawed(&mut self, value: Value) -> Value {
+        match self.flaw.take() {
+            None => value,
+            Some((reason, detail)) => fault(reason, detail, value),
+        }
+    }
+
     fn nested(
         &mut self,
         inner: impl FnOnce(&mut Self) -> Result<Value, String>,
     ) -> Result<Value, String> {
-        if self.depth == MAX_DEPTH {
-            return Err(self.wrong(&format!("more than {MAX_DEPTH} levels of nesting")));
+        let most = self.bounds.max_depth;
+        if self.depth == most {
+            let start = self.at;
+            self.skip_nested()?;
+            let detail = format!("more than {most} levels of nesting {}", self.place(start));
+            let kept = beginning(&self.text[start..self.at]);
+            return Ok(fault("too_deep", detail, Value::Text(kept.to_owned())));
         }
         self.depth += 1;
         self.at += 1;
         let value = inner(self)?;
         self.depth -= 1;
         Ok(value)
+    }
+
+    /// Goes behind the list or object that begins here, without recursion: only its brackets and strings are looked at.
+    fn skip_nested(&mut self) -> Result<(), String> {
+        let mut open = 0_u64;
+        let (mut in_string, mut escaped) = (false, false);
+        while let Some(byte) = self.peek() {
+            self.at += 1;
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' if in_string => escaped = true,
+                b'"' => in_string = !in_string,
+                b'{' | b'[' if !in_string => open += 1,
+                b'}' | b']' if !in_string => open -= 1,
+                _ => {}
+            }
+            if open == 0 {
+                return Ok(());
+            }
+        }
+        Err(self.unexpected("the end of a list or object"))
     }
 
     /// Whether the list or object closed with `end` goes on; `first` before its first item.
@@ -166,38 +225,60 @@ impl Parser<'_> {
     fn list(&mut self) -> Result<Value, String> {
         let mut items = Vec::new();
         while self.goes_on(b']', items.is_empty())? {
+            if items.len() as u64 == self.bounds.max_items {
+                return Err(self.wrong(&format!(
+                    "a list of more than `contract.json.max_items` = {} items",
+                    self.bounds.max_items
+                )));
+            }
             items.push(self.value()?);
         }
         Ok(Value::List(items))
     }
 
     fn object(&mut self) -> Result<Value, String> {
+        let begin = self.at - 1;
         let mut entries: Vec<(String, Value)> = Vec::new();
-        let mut seen = std::collections::HashSet::new();
-        while self.goes_on(b'}', entries.is_empty())? {
+        let mut places: HashMap<String, usize> = HashMap::new();
+        let (mut is_first, mut is_too_wide) = (true, false);
+        while self.goes_on(b'}', is_first)? {
+            is_first = false;
             self.skip_space();
             if self.peek() != Some(b'"') {
                 return Err(self.unexpected("a key in quotes"));
             }
             let start = self.at;
             let key = self.string()?;
-            if entries.len() == LINEAR_KEYS {
-                seen.extend(entries.iter().map(|(key, _)| key.clone()));
-            }
-            let again = if entries.len() < LINEAR_KEYS {
-                entries.iter().any(|(known, _)| *known == key)
+            let flaw = self.flaw.take();
+            let before = if entries.len() < LINEAR_KEYS {
+                entries.iter().position(|(known, _)| *known == key)
             } else {
-                !seen.insert(key.clone())
+                if places.is_empty() {
+                    places.extend(entries.iter().map(|(key, _)| key.clone()).zip(0..));
+                }
+                places.get(&key).copied()
             };
-            if again {
-                return Err(format!(
-                    "key `{}` twice in one object at byte {start}",
-                    key.escape_debug()
-                ));
-            }
             self.skip_space();
             self.expect(b':', "`:`")?;
-            entries.push((key, self.value()?));
+            let mut value = self.value()?;
+            if let Some((reason, detail)) = flaw {
+                value = fault(reason, detail, value);
+            }
+            match before {
+                Some(place) => again(&mut entries[place], value, &self.place(start)),
+                None if entries.len() as u64 == self.bounds.max_keys => is_too_wide = true,
+                None => {
+                    if !places.is_empty() {
+                        places.insert(key.clone(), entries.len());
+                    }
+                    entries.push((key, value));
+                }
+            }
+        }
+        if is_too_wide {
+            let most = self.bounds.max_keys;
+            let detail = format!("an object of more than {most} keys {}", self.place(begin));
+            return Ok(fault("too_wide", detail, Value::Object(entries)));
         }
         Ok(Value::Object(entries))
     }
@@ -221,202 +302,36 @@ impl Parser<'_> {
         let text = &self.text[start..self.at];
         match number(text) {
             Some(value) => Ok(value),
-            None if is_number(text) => Ok(Value::Text(text.to_owned())),
+            None if is_number(text) => Ok(Value::Digits(text.to_owned())),
             None => {
                 self.at = start;
                 Err(self.unexpected("a number"))
             }
         }
     }
-
-    fn string(&mut self) -> Result<String, String> {
-        self.at += 1;
-        let mut out = String::new();
-        loop {
-            let rest = &self.text.as_bytes()[self.at..];
-            let plain = rest
-                .iter()
-                .position(|b| *b < 0x20 || *b == b'"' || *b == b'\\')
-                .unwrap_or(rest.len());
-            out.push_str(&self.text[self.at..self.at + plain]);
-            self.at += plain;
-            match self.peek() {
-                Some(b'"') => {
-                    self.at += 1;
-                    return Ok(out);
-                }
-                Some(b'\\') => out.push(self.escape()?),
-                _ => return Err(self.unexpected("the rest of a string")),
-            }
-        }
-    }
-
-    fn escape(&mut self) -> Result<char, String> {
-        self.at += 1;
-        let c = match self.peek() {
-            Some(c @ (b'"' | b'\\' | b'/')) => char::from(c),
-            Some(b'b') => '\u{8}',
-            Some(b'f') => '\u{c}',
-            Some(b'n') => '\n',
-            Some(b'r') => '\r',
-            Some(b't') => '\t',
-            Some(b'u') => return self.unicode(),
-            _ => return Err(self.unexpected("an escape")),
-        };
-        self.at += 1;
-        Ok(c)
-    }
-
-    /// `uXXXX`, twice for a character beyond 16 bits.
-    fn unicode(&mut self) -> Result<char, String> {
-        let start = self.at - 1;
-        let first = self.hex4()?;
-        let code = if (0xd800..0xdc00).contains(&first) && self.text[self.at..].starts_with("\\u") {
-            self.at += 1;
-            let second = self.hex4()?;
-            if !(0xdc00..0xe000).contains(&second) {
-                return Err(format!("half a surrogate pair at byte {start}"));
-            }
-            0x1_0000 + ((first - 0xd800) << 10) + (second - 0xdc00)
-        } else {
-            first
-        };
-        char::from_u32(code).ok_or_else(|| format!("half a surrogate pair at byte {start}"))
-    }
-
-    fn hex4(&mut self) -> Result<u32, String> {
-        let start = self.at + 1;
-        let digits = self
-            .text
-            .get(start..start + 4)
-            .filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()));
-        let code = digits.and_then(|d| u32::from_str_radix(d, 16).ok());
-        match code {
-            Some(code) => {
-                self.at = start + 4;
-                Ok(code)
-            }
-            None => Err(self.unexpected("four hexadecimal digits")),
-        }
-    }
 }
 
-/// Whether `text` is a JSON number, with or without a 64-bit value.
-fn is_number(text: &str) -> bool {
-    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
-    let mantissa_ok = match mantissa.split_once('.') {
-        Some((whole, fraction)) => is_whole(whole) && is_digits(fraction),
-        None => is_whole(mantissa),
+/// A key that stands in its object once more, at `place`.
+fn again((key, held): &mut (String, Value), value: Value, place: &str) {
+    let before = std::mem::replace(held, Value::Null);
+    let (mut lost, before) = match before {
+        Value::Fault(fault) if !fault.lost.is_empty() => (fault.lost, fault.kept),
+        before => (Vec::new(), before),
     };
-    mantissa_ok && is_digits(exponent.strip_prefix(['+', '-']).unwrap_or(exponent))
+    lost.push(before);
+    let key = key.escape_debug();
+    *held = Value::Fault(Box::new(Fault {
+        reason: "duplicate_key",
+        detail: format!("key `{key}` twice in one object {place}"),
+        kept: value,
+        lost,
+    }));
 }
 
-fn is_whole(text: &str) -> bool {
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    is_digits(digits) && (digits == "0" || !digits.starts_with('0'))
-}
-
-fn is_digits(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+/// The first bytes of `text`, up to the end of a character.
+fn beginning(text: &str) -> &str {
+    &text[..text.floor_char_boundary(KEPT)]
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn check(text: &str, canonical: &str) {
-        assert_eq!(
-            parse(text.as_bytes()).map(|v| v.canonical()).as_deref(),
-            Ok(canonical),
-            "{text}"
-        );
-    }
-
-    fn refused(bytes: impl AsRef<[u8]>, message: &str) {
-        assert_eq!(parse(bytes.as_ref()).unwrap_err(), message);
-    }
-
-    #[test]
-    fn documents_parse_to_their_canonical_form() {
-        check(
-            " { \"b\" : [ 1 , 2.50, -3e2 ] ,\"a\":null }\n",
-            r#"{"a":null,"b":[1,2.5,-300.0]}"#,
-        );
-        check("\u{feff}true", "true");
-        check(
-            r#""\u00e9\ud83d\ude00\/\b\n\u0000""#,
-            "\"é😀/\\u0008\\n\\u0000\"",
-        );
-        check("[]", "[]");
-        check("{}", "{}");
-    }
-
-    #[test]
-    fn numbers_are_never_rounded_in_silence() {
-        check("9223372036854775807", "9223372036854775807");
-        check("9223372036854775808", "\"9223372036854775808\"");
-        check("1e400", "\"1e400\"");
-        check("1e-400", "\"1e-400\"");
-        check("0e-400", "0.0");
-        check("-0", "-0.0");
-        check("1.0", "1.0");
-        check("1e16", "1e16");
-        check("123456.789e-12", "1.23456789e-7");
-        check("0.1", "0.1");
-    }
-
-    #[test]
-    fn what_is_not_json_is_refused_with_its_place() {
-        refused("", "the document ends at byte 0, where a value should be");
-        refused(
-            "{\"a\":1",
-            "the document ends at byte 6, where `,` or `}` should be",
-        );
-        refused("[1,]", "`]` at byte 3, where a value should be");
-        refused("[01]", "`0` at byte 1, where a number should be");
-        refused("[1.]", "`1` at byte 1, where a number should be");
-        refused("{} {}", "something after the end of the document at byte 3");
-        refused("NaN", "`N` at byte 0, where a value should be");
-        refused(
-            "\"a\nb\"",
-            "`\\n` at byte 2, where the rest of a string should be",
-        );
-        refused(r#""\ud800x""#, "half a surrogate pair at byte 1");
-        refused(r#""\ud800\u0041""#, "half a surrogate pair at byte 1");
-        refused(
-            r#"{"a":1,"b":2,"a":3}"#,
-            "key `a` twice in one object at byte 13",
-        );
-        refused(b"[\"\xff\"]", "invalid UTF-8 at byte 2");
-        refused(
-            "[".repeat(200),
-            "more than 128 levels of nesting at byte 128",
-        );
-    }
-
-    #[test]
-    fn a_duplicate_among_many_keys_is_found() {
-        let keys: Vec<String> = (0..40).chain([33]).map(|i| format!("\"k{i}\":0")).collect();
-        let error = parse(format!("{{{}}}", keys.join(",")).as_bytes()).unwrap_err();
-        assert!(error.starts_with("key `k33` twice"), "{error}");
-    }
-
-    proptest! {
-        #[test]
-        fn the_parser_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
-            drop(parse(&bytes));
-        }
-
-        #[test]
-        fn it_agrees_with_serde_json_on_json_like_text(text in r#"[\[\]{}:,"a0-9eE.+\- tnull\\]{0,24}"#) {
-            let ours = parse(text.as_bytes());
-            match serde_json::from_str::<serde_json::Value>(&text) {
-                Ok(_) => prop_assert!(ours.is_ok() || ours.as_ref().is_err_and(|e| e.contains("twice")), "{ours:?}"),
-                // Numbers too large for a float are errors there and text here.
-                Err(e) => prop_assert!(ours.is_err() || e.to_string().contains("out of range"), "{ours:?} {e}"),
-            }
-        }
-    }
-}
+mod tests;

@@ -32,6 +32,8 @@ mod landed_file;
 mod pagination;
 mod parquet_rows;
 mod picture_rows;
+#[cfg(test)]
+mod recorded;
 mod repair;
 mod report;
 mod rest;

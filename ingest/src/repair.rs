@@ -104,12 +104,8 @@ async fn good_entries(
             Ok(entry) => entry,
             Err(error) => return Ok((good, Some(error.to_string()))),
         };
-        for named in entry
-            .files
-            .iter()
-            .chain(&entry.rejects)
-            .chain(&entry.frontier)
-        {
+        let others = [&entry.rejects, &entry.frontier, &entry.validators];
+        for named in entry.files.iter().chain(others.into_iter().flatten()) {
             if let Some(reason) = damage(landing, named).await? {
                 let reason = format!("`{}`, which `{}` names, {reason}", named.path, file.path);
                 return Ok((good, Some(reason)));

@@ -58,6 +58,7 @@ pub(crate) async fn source_report(
         skipped: totals.skipped,
         coerced: totals.coerced.values().sum(),
         nulled: totals.nulled.values().sum(),
+        decisions: totals.decisions,
         batches: entries.len() as u64,
         pages: totals.pages,
         requests: requests.requests,

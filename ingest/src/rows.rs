@@ -10,7 +10,7 @@ use std::{
 };
 
 use feedline_schemas::{
-    config::{ArchiveConfig, CsvConfig, TextConfig},
+    config::{ArchiveConfig, CsvConfig, JsonConfig, TextConfig},
     record::split_path,
 };
 use flate2::read::MultiGzDecoder;
@@ -49,6 +49,8 @@ pub(crate) struct Layout {
     pub(crate) csv: CsvConfig,
     /// JSON: path of the list of records.
     pub(crate) records: String,
+    /// JSON: its bounds.
+    pub(crate) json: JsonConfig,
     pub(crate) text: TextConfig,
     pub(crate) archive: ArchiveConfig,
 }
@@ -76,9 +78,11 @@ pub(crate) fn open(
         }
         Kind::Ndjson => Box::new(Lines {
             reader: BufReader::new(reader),
+            bounds: layout.json.clone(),
             number: 0,
+            at: 0,
         }),
-        Kind::Json => Box::new(Elements::new(reader, &layout.records)?),
+        Kind::Json => Box::new(Elements::new(reader, layout)?),
         Kind::Text => Box::new(TextRows::new(
             read_whole(reader)?,
             layout.text.separator.as_deref(),
@@ -270,11 +274,13 @@ impl<R: Read + Send> Rows for CsvRows<R> {
         self.open_quote = is_open.then(|| self.row.position().map_or(0, csv::Position::line));
         Ok(Some(self.record().map_or_else(
             |(reason, detail)| {
-                let line = self.row.position().map_or(0, csv::Position::line);
+                let place = self.row.position();
+                let line = place.map_or(0, csv::Position::line);
+                let byte = place.map_or(0, csv::Position::byte);
                 Record::Bad {
                     raw: self.raw(),
                     reason,
-                    detail: format!("line {line}: {detail}"),
+                    detail: format!("line {line} (byte {byte} of the file): {detail}"),
                 }
             },
             Record::Value,
@@ -311,7 +317,11 @@ fn header(row: &csv::ByteRecord) -> Result<Vec<String>, String> {
 /// NDJSON: one document per line; blank lines are no records.
 struct Lines<R> {
     reader: BufReader<R>,
+    bounds: JsonConfig,
+    /// Number of the line just read, from 1.
     number: u64,
+    /// Where the next one begins, in bytes of the unpacked file.
+    at: u64,
 }
 
 impl<R: Read + Send> Rows for Lines<R> {
@@ -324,22 +334,25 @@ impl<R: Read + Send> Rows for Lines<R> {
                 .take(LINE)
                 .read_until(b'\n', &mut line)
                 .map_err(|e| format!("line {number}: {e}"))?;
+            let begin = self.at;
+            self.at += line.len() as u64;
             match line.trim_ascii() {
                 _ if line.is_empty() => return Ok(None),
                 _ if line.len() as u64 == LINE => {
                     return Err(format!("line {number} is longer than 64 MiB; split it"));
                 }
                 b"" => {}
-                text => return Ok(Some(self.record(text))),
+                text => return Ok(Some(self.record(text, begin))),
             }
         }
     }
 }
 
 impl<R> Lines<R> {
-    fn record(&self, line: &[u8]) -> Record {
-        let place = || format!("line {}", self.number);
-        Value::parse(line).map_or_else(
+    /// The record of a line that begins at byte `begin` of the file.
+    fn record(&self, line: &[u8], begin: u64) -> Record {
+        let place = || format!("line {} (byte {begin} of the file)", self.number);
+        Value::parse_within(line, &self.bounds, self.number).map_or_else(
             |e| Record::Bad {
                 raw: String::from_utf8_lossy(line).into_owned(),
                 reason: "malformed_line",
@@ -357,10 +370,10 @@ struct Elements {
 }
 
 impl Elements {
-    fn new(reader: impl Read, records: &str) -> Result<Self, String> {
-        let document =
-            Value::parse(&read_whole(reader)?).map_err(|e| format!("it is not JSON: {e}"))?;
-        let elements = list_at(document, records)?.into_iter();
+    fn new(reader: impl Read, layout: &Layout) -> Result<Self, String> {
+        let document = Value::parse_within(&read_whole(reader)?, &layout.json, 0)
+            .map_err(|e| format!("it is not JSON: {e}"))?;
+        let elements = list_at(document, &layout.records)?.into_iter();
         Ok(Self {
             elements,
             number: 0,

@@ -3,20 +3,21 @@
 use std::mem;
 
 use feedline_schemas::{
-    commit::{BatchCounts, CommitEntry, DataFile, Position, SourceState},
+    commit::{BatchCounts, CommitEntry, DataFile, Position, SourceState, note},
     config::{PipelineConfig, SourceConfig, SourceKind},
     ids::{Name, Sequence},
     progress::Event,
     report::{IngestReport, SourceReport},
 };
 use feedline_storage::Store;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::{
     batch::{Batch, Decided, Encoded},
     blocking::blocking,
     commit_log::{Commit, CommitLog, landed, landing},
     context::Context,
+    contract::{self, Before},
     dedup::Window,
     error::Error,
     fetch, files, html,
@@ -292,10 +293,12 @@ impl<'a> Run<'a> {
         let frontier = self.put(frontier).await?;
         let validators = self.put(validators).await?;
         let (rows, rejected, pages) = (counts.rows, counts.rejected, counts.pages);
+        let presence = decided.presence;
         let state = SourceState {
             totals,
             position,
             not_before_unix_s,
+            presence,
         };
         self.log
             .append(Commit {
@@ -309,14 +312,29 @@ impl<'a> Run<'a> {
             })
             .await?;
         info!(source = %self.config.name, %sequence, rows, rejected, pages, "batch landed");
+        self.warn(sequence);
         Ok(())
+    }
+
+    /// Tells of what the last batch has lost.
+    fn warn(&self, sequence: Sequence) {
+        let decisions = self.log.last().map(|entry| &entry.counts.decisions);
+        for kind in contract::ALARMS {
+            let alarms = decisions.and_then(|decisions| decisions.get(kind));
+            for (column, noted) in alarms.into_iter().flatten() {
+                warn!(source = %self.config.name, %sequence, column, kind, "{}", noted.sample);
+            }
+        }
     }
 
     /// Decides and encodes a batch. After an error the window is void: the run is over.
     async fn prepare(&mut self, batch: Batch, sequence: Sequence) -> Result<Prepared, Error> {
         // An entry without columns is one that landed nothing: the first columns make the first version.
-        let before = self.log.last().map(|entry| entry.schema.clone());
-        let before = before.filter(|schema| !schema.columns.is_empty());
+        let before = self.log.last().map(|entry| Before {
+            schema: entry.schema.clone(),
+            presence: entry.state.presence.clone(),
+        });
+        let before = before.filter(|before| !before.schema.columns.is_empty());
         let SourceConfig { name, contract, .. } = self.config.clone();
         let mut window = mem::take(&mut self.window);
         let work = move || {
@@ -452,6 +470,12 @@ fn sum(mut totals: BatchCounts, batch: &BatchCounts) -> BatchCounts {
         batch
             .iter()
             .for_each(|(name, count)| *total.entry(name.clone()).or_default() += count);
+    }
+    for (kind, paths) in &batch.decisions {
+        for (path, noted) in paths {
+            let sample = || noted.sample.clone();
+            note(&mut totals.decisions, kind, path, noted.count, sample);
+        }
     }
     totals
 }
@@ -1130,7 +1154,7 @@ mod tests {
         );
         assert_eq!(
             source.reject_sample.as_deref(),
-            Some("`ragged_row`: line 5: 1 fields, the header has 2: 9")
+            Some("`ragged_row`: line 5 (byte 24 of the file): 1 fields, the header has 2: 9")
         );
         assert_eq!(source.url, format!("{place}/root/landing/s"));
         assert_eq!(ingest(&config, None, &context(&root)).await.unwrap(), first);

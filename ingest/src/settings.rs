@@ -2,13 +2,13 @@
 
 use feedline_schemas::{
     config::{
-        CrawlAgain, CrawlConfig, PaginationConfig, PaginationKind, PipelineConfig, SourceConfig,
-        SourceKind, TextOrSecret,
+        ContractConfig, CrawlAgain, CrawlConfig, PaginationConfig, PaginationKind, PipelineConfig,
+        SourceConfig, SourceKind, TextOrSecret,
     },
     ids::{Hash128, Name},
 };
 
-use crate::error::Error;
+use crate::{contract::is_format, error::Error};
 
 /// The sources to run, with their index in the configuration.
 pub(crate) fn choose<'a>(
@@ -64,13 +64,8 @@ fn check(source: &SourceConfig) -> Result<(), Error> {
     };
     range("batch.rows", source.batch.rows, 1_000_000)?;
     range("batch.pages", source.batch.pages, u64::MAX)?;
-    range(
-        "contract.max_columns",
-        source.contract.max_columns.into(),
-        10_000,
-    )?;
-    range("contract.max_depth", source.contract.max_depth.into(), 64)?;
     check_manners(source)?;
+    check_contract(&source.contract)?;
     let is_rest = source.r#type == SourceKind::Rest;
     for (key, is_given) in [
         ("auth", source.auth.is_some()),
@@ -84,14 +79,50 @@ fn check(source: &SourceConfig) -> Result<(), Error> {
             ));
         }
     }
-    let share = source.contract.max_reject_share;
-    if !(0.0..=1.0).contains(&share) {
-        return Err(Error::config(
-            "contract.max_reject_share",
-            format!("{share} is out of range: use 0 to 1"),
-        ));
-    }
     Ok(())
+}
+
+/// Ranges of the contract.
+fn check_contract(contract: &ContractConfig) -> Result<(), Error> {
+    let range = |key: &str, value: u64, most: u64| {
+        let reason = || format!("{value} is out of range: use 1 to {most}");
+        if (1..=most).contains(&value) {
+            Ok(())
+        } else {
+            Err(Error::config(key, reason()))
+        }
+    };
+    range("contract.max_columns", contract.max_columns.into(), 10_000)?;
+    range("contract.max_keys", contract.max_keys.into(), 10_000)?;
+    range("contract.max_depth", contract.max_depth.into(), 64)?;
+    let json = &contract.json;
+    range("contract.json.max_depth", json.max_depth.into(), 128)?;
+    range("contract.json.max_keys", json.max_keys, u64::MAX)?;
+    range("contract.json.max_items", json.max_items, u64::MAX)?;
+    range(
+        "contract.json.max_text_bytes",
+        json.max_text_bytes.bytes(),
+        u64::MAX,
+    )?;
+    let shares = [
+        ("contract.max_reject_share", contract.max_reject_share),
+        ("contract.null_drift", contract.null_drift),
+    ];
+    for (key, share) in shares {
+        if !(0.0..=1.0).contains(&share) {
+            let reason = format!("{share} is out of range: use 0 to 1");
+            return Err(Error::config(key, reason));
+        }
+    }
+    match contract.dates.iter().find(|format| !is_format(format)) {
+        None => Ok(()),
+        Some(format) => Err(Error::config(
+            "contract.dates",
+            format!(
+                "`{format}` is no format of points in time: use `rfc3339`, or a pattern such as `%Y-%m-%d %H:%M:%S`"
+            ),
+        )),
+    }
 }
 
 /// Ranges of how a host is asked.

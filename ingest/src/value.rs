@@ -2,14 +2,17 @@
 
 use std::{borrow::Cow, fmt::Write};
 
-use feedline_schemas::record::split_path;
+use feedline_schemas::{
+    config::JsonConfig,
+    record::{join_path, split_path},
+};
 
 use crate::json;
 
 /// A JSON value.
 ///
 /// A JSON number without a 64-bit value (an integer beyond `i64`, a float that overflows or vanishes to zero) is kept as
-/// [`Value::Text`] of its digits, so that nothing is rounded in silence.
+/// [`Value::Digits`], so that nothing is rounded in silence.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     /// Null.
@@ -20,6 +23,8 @@ pub(crate) enum Value {
     Int(i64),
     /// Any other number. JSON has only finite ones; Parquet files may bring NaN and infinities.
     Float(f64),
+    /// A JSON number without a 64-bit value, as it is written.
+    Digits(String),
     /// Text.
     Text(String),
     /// Text whose type the source does not tell (a CSV cell): it is read as the type of its column, and stays exactly
@@ -31,15 +36,41 @@ pub(crate) enum Value {
     List(Vec<Self>),
     /// An object; keys are distinct and in the order of the source.
     Object(Vec<(String, Self)>),
+    /// Something that has no value by itself. It never lands: the contract says what becomes of the record.
+    Fault(Box<Fault>),
+}
+
+/// JSON that is well-formed, or nearly so, and yet says nothing that could land as it is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Fault {
+    /// A fixed word, counted in the log, such as `duplicate_key`.
+    pub(crate) reason: &'static str,
+    /// Where and what exactly.
+    pub(crate) detail: String,
+    /// What comes closest: of a key that stands twice the last value, of a text what can be read of it.
+    pub(crate) kept: Value,
+    /// Of a key that stands several times, the values before the last.
+    pub(crate) lost: Vec<Value>,
 }
 
 impl Value {
-    /// Parses one JSON document.
+    /// Parses one JSON document within the usual bounds.
+    #[cfg(test)]
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
+        json::parse(bytes, &JsonConfig::default(), 0)
+    }
+
+    /// Parses one JSON document within bounds; in a file of lines, line number `line`.
     ///
     /// # Errors
-    /// What is wrong and at which byte: malformed JSON or UTF-8, a duplicate key, or more than 128 levels.
-    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
-        json::parse(bytes)
+    /// What is wrong and at which byte. What is wrong with one value only, such as a key that stands twice, is a
+    /// [`Value::Fault`] in its place.
+    pub(crate) fn parse_within(
+        bytes: &[u8],
+        bounds: &JsonConfig,
+        line: u64,
+    ) -> Result<Self, String> {
+        json::parse(bytes, bounds, line)
     }
 
     /// The value at `path`, keys joined as in a column name; the empty path is the value itself.
@@ -63,11 +94,68 @@ impl Value {
             Self::Bool(_) => "a boolean",
             Self::Int(_) => "an integer",
             Self::Float(_) => "a float",
+            Self::Digits(_) => "a number beyond 64 bits",
             Self::Text(_) | Self::Cell(_) => "text",
             Self::Bytes(_) => "bytes",
             Self::List(_) => "a list",
             Self::Object(_) => "an object",
+            Self::Fault(_) => "no clear value",
         }
+    }
+
+    /// The first fault in it, with the path of its place.
+    pub(crate) fn fault(&self) -> Option<(String, &Fault)> {
+        fn below<'v>(key: &str, value: &'v Value) -> Option<(String, &'v Fault)> {
+            let (path, fault) = value.fault()?;
+            let key = join_path([key]);
+            let dot = if path.is_empty() { "" } else { "." };
+            Some((format!("{key}{dot}{path}"), fault))
+        }
+        match self {
+            Self::Fault(fault) => Some((String::new(), fault)),
+            Self::List(items) => items
+                .iter()
+                .enumerate()
+                .find_map(|(i, item)| below(&format!("[{i}]"), item)),
+            Self::Object(entries) => entries.iter().find_map(|(key, value)| below(key, value)),
+            _ => None,
+        }
+    }
+
+    /// Replaces each key that stands twice by its last value, and tells `of` each: path and fault.
+    ///
+    /// # Errors
+    /// Path and fault of another kind; what stands before it may be replaced.
+    pub(crate) fn settle(
+        self,
+        path: &str,
+        of: &mut impl FnMut(&str, &Fault),
+    ) -> Result<Self, (String, Box<Fault>)> {
+        let below = |key: &str| {
+            let dot = if path.is_empty() { "" } else { "." };
+            format!("{path}{dot}{}", join_path([key]))
+        };
+        Ok(match self {
+            Self::Fault(fault) if fault.lost.is_empty() => return Err((path.to_owned(), fault)),
+            Self::Fault(fault) => {
+                of(path, &fault);
+                fault.kept.settle(path, of)?
+            }
+            Self::List(items) => {
+                let items = items.into_iter().enumerate();
+                let settled = items.map(|(i, item)| item.settle(&below(&format!("[{i}]")), of));
+                Self::List(settled.collect::<Result<_, _>>()?)
+            }
+            Self::Object(entries) => {
+                let entries = entries.into_iter();
+                let settled = entries.map(|(key, value)| {
+                    let value = value.settle(&below(&key), of)?;
+                    Ok((key, value))
+                });
+                Self::Object(settled.collect::<Result<_, _>>()?)
+            }
+            plain => plain,
+        })
     }
 
     /// About how many bytes it takes.
@@ -75,25 +163,35 @@ impl Value {
         const SCALAR: u64 = 8;
         match self {
             Self::Null | Self::Bool(_) | Self::Int(_) | Self::Float(_) => SCALAR,
-            Self::Text(text) | Self::Cell(text) => SCALAR + text.len() as u64,
+            Self::Text(text) | Self::Cell(text) | Self::Digits(text) => SCALAR + text.len() as u64,
             Self::Bytes(bytes) => SCALAR + bytes.len() as u64,
             Self::List(items) => items.iter().map(Self::size).sum(),
             Self::Object(entries) => entries.iter().map(|(_, value)| value.size()).sum(),
+            Self::Fault(fault) => {
+                let lost: u64 = fault.lost.iter().map(Self::size).sum();
+                lost + fault.kept.size() + fault.detail.len() as u64
+            }
         }
     }
 
     /// Compact JSON with object keys sorted by their bytes: equal values have equal text and, but for cells (written
-    /// as text), bytes (written as text of hexadecimal digits) and non-finite floats (`NaN`, `inf`, `-inf`), the text
-    /// parses back to an equal value.
+    /// as text), digits (written as text), bytes (written as text of hexadecimal digits) and non-finite floats (`NaN`,
+    /// `inf`, `-inf`), the text parses back to an equal value.
     ///
     /// A float has the fewest digits that read back the same, and always a fraction or an exponent.
     pub(crate) fn canonical(&self) -> String {
-        let mut out = String::new();
-        self.write_canonical(&mut out);
-        out
+        self.canonical_and_faults().0
     }
 
-    fn write_canonical(&self, out: &mut String) {
+    /// The canonical form, and whether there are faults in the value. A key that stands several times does so in it.
+    pub(crate) fn canonical_and_faults(&self) -> (String, bool) {
+        let mut out = String::new();
+        let mut has_faults = false;
+        self.write_canonical(&mut out, &mut has_faults);
+        (out, has_faults)
+    }
+
+    fn write_canonical(&self, out: &mut String, has_faults: &mut bool) {
         match self {
             Self::Null => out.push_str("null"),
             Self::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
@@ -101,7 +199,13 @@ impl Value {
             Self::Float(value) => {
                 write!(out, "{value:?}").expect("writing to a string does not fail")
             }
-            Self::Text(text) | Self::Cell(text) => json::write_text(text, out),
+            Self::Text(text) | Self::Cell(text) | Self::Digits(text) => {
+                json::write_text(text, out);
+            }
+            Self::Fault(fault) => {
+                *has_faults = true;
+                fault.kept.write_canonical(out, has_faults);
+            }
             Self::Bytes(bytes) => {
                 const DIGITS: &[u8; 16] = b"0123456789abcdef";
                 let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
@@ -115,7 +219,7 @@ impl Value {
                     if i > 0 {
                         out.push(',');
                     }
-                    item.write_canonical(out);
+                    item.write_canonical(out, has_faults);
                 }
                 out.push(']');
             }
@@ -127,9 +231,17 @@ impl Value {
                     if i > 0 {
                         out.push(',');
                     }
+                    if let Self::Fault(fault) = value {
+                        for lost in &fault.lost {
+                            json::write_text(key, out);
+                            out.push(':');
+                            lost.write_canonical(out, has_faults);
+                            out.push(',');
+                        }
+                    }
                     json::write_text(key, out);
                     out.push(':');
-                    value.write_canonical(out);
+                    value.write_canonical(out, has_faults);
                 }
                 out.push('}');
             }

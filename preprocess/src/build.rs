@@ -557,6 +557,8 @@ mod multi_tests;
 #[cfg(test)]
 mod near_tests;
 #[cfg(test)]
+mod newest_tests;
+#[cfg(test)]
 mod payload_tests;
 #[cfg(test)]
 mod picture_tests;

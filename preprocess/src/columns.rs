@@ -155,7 +155,7 @@ pub(crate) fn merge<'a>(schemas: impl IntoIterator<Item = &'a RecordSchema>) -> 
     let mut merged: Vec<MergedColumn> = Vec::new();
     for column in schemas.into_iter().flat_map(|schema| &schema.columns) {
         match merged.iter_mut().find(|m| m.name == column.name) {
-            Some(found) => found.r#type = widest(found.r#type, column.r#type),
+            Some(found) => found.r#type = found.r#type.widest(column.r#type),
             None => merged.push(MergedColumn {
                 name: column.name.clone(),
                 r#type: column.r#type,
@@ -163,17 +163,6 @@ pub(crate) fn merge<'a>(schemas: impl IntoIterator<Item = &'a RecordSchema>) -> 
         }
     }
     merged
-}
-
-fn widest(a: ColumnType, b: ColumnType) -> ColumnType {
-    use ColumnType::{Binary, Float64, Int64, Json, Null, Utf8};
-    match (a.min(b), a.max(b)) {
-        (narrow, wide) if narrow == wide || narrow == Null => wide,
-        (Int64, Float64) => Float64,
-        (_, Binary) => Binary,
-        (_, Json) => Json,
-        _ => Utf8,
-    }
 }
 
 /// Resolves `config` against the landed columns, those that joins bring included.
@@ -383,6 +372,7 @@ fn target(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<Option<Tar
     let unfit = match column.r#type {
         ColumnType::Null => Some("holds no value in any row"),
         ColumnType::Json => Some("holds lists"),
+        list if list.is_list() => Some("holds lists"),
         ColumnType::Binary => Some("holds bytes"),
         _ => None,
     };
@@ -524,7 +514,7 @@ fn input_kind(
             "dataset.features",
             format!("column `{name}` holds no value in any row, leave it out"),
         )),
-        ColumnType::Json if explicit => Err(Error::config(
+        lists if explicit && (lists == ColumnType::Json || lists.is_list()) => Err(Error::config(
             "dataset.features",
             format!("column `{name}` holds lists, which cannot be features yet; leave it out"),
         )),
@@ -532,12 +522,21 @@ fn input_kind(
             "dataset.features",
             format!("column `{name}` holds bytes, which are no features; leave it out"),
         )),
-        ColumnType::Null | ColumnType::Json | ColumnType::Binary => {
+        ColumnType::Null
+        | ColumnType::Json
+        | ColumnType::Binary
+        | ColumnType::List
+        | ColumnType::ListBool
+        | ColumnType::ListInt64
+        | ColumnType::ListFloat64
+        | ColumnType::ListUtf8 => {
             tracing::info!(column = %name, r#type = ?column.r#type, "column is not a feature: it holds no numbers or text");
             Ok(None)
         }
-        ColumnType::Utf8 => Ok(Some(asked.kind.unwrap_or(InputKind::Categorical))),
-        ColumnType::Bool | ColumnType::Int64 | ColumnType::Float64 => {
+        ColumnType::Utf8 | ColumnType::Timestamp => {
+            Ok(Some(asked.kind.unwrap_or(InputKind::Categorical)))
+        }
+        ColumnType::Bool | ColumnType::Int64 | ColumnType::Float64 | ColumnType::Decimal => {
             Ok(Some(asked.kind.unwrap_or(InputKind::Numeric)))
         }
     }

@@ -3,22 +3,22 @@
 //! Layout hashed (xxh3-128, seed 0): for every column that is not null, in the order of their names by bytes,
 //! `name length u32 | name | tag u8 | value`, all numbers little endian. A null cell is left out, so a column that
 //! appears later changes no old row's hash. A float that is a whole number is hashed as that integer, so a column
-//! widened from integer to float changes none either, and -0.0 equals 0.0; all NaN are one value; a null is not an
+//! widened from integer to float changes none either, nor does one widened to decimal, and -0.0 equals 0.0; all NaN are one value; a null is not an
 //! empty text.
 
 use std::sync::Arc;
 
 use arrow::{
     array::{
-        Array, ArrayRef, AsArray, BinaryArray, BooleanArray, FixedSizeBinaryBuilder, Float64Array,
-        Int64Array, StringArray,
+        Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Decimal128Array,
+        FixedSizeBinaryBuilder, Float64Array, Int64Array, StringArray,
     },
     datatypes::{DataType, Float64Type, Int64Type},
 };
 use datafusion::error::{DataFusionError, Result};
 use feedline_schemas::ids::Hash128;
 
-use crate::scalar::RowFunction;
+use crate::{plain, scalar::RowFunction};
 
 /// Bytes of a content hash.
 pub(crate) const HASH_BYTES: i32 = 16;
@@ -63,7 +63,7 @@ impl RowFunction for ContentHash {
             for ((cell, column), name) in cells.iter().zip(columns).zip(&names) {
                 if column.is_valid(row) {
                     bytes.extend_from_slice(name);
-                    cell.write(row, self.cells, &mut bytes);
+                    cell.write(row, self.cells, &mut bytes)?;
                 }
             }
             hashes.append_value(Hash128::of(&bytes).get().to_be_bytes())?;
@@ -96,6 +96,9 @@ enum Cell<'a> {
     Float(&'a Float64Array),
     Text(&'a StringArray),
     Bytes(&'a BinaryArray),
+    Decimal(&'a Decimal128Array),
+    /// Hashed as its text is.
+    Plain(&'a ArrayRef),
 }
 
 impl<'a> Cell<'a> {
@@ -106,6 +109,8 @@ impl<'a> Cell<'a> {
             DataType::Float64 => Self::Float(column.as_primitive::<Float64Type>()),
             DataType::Utf8 => Self::Text(column.as_string()),
             DataType::Binary => Self::Bytes(column.as_binary()),
+            DataType::Decimal128(..) => Self::Decimal(column.as_primitive()),
+            DataType::Timestamp(..) | DataType::List(_) => Self::Plain(column),
             other => {
                 return Err(DataFusionError::Internal(format!(
                     "no landed column is of type {other}"
@@ -114,7 +119,7 @@ impl<'a> Cell<'a> {
         })
     }
 
-    fn write(&self, row: usize, cells: Cells, bytes: &mut Vec<u8>) {
+    fn write(&self, row: usize, cells: Cells, bytes: &mut Vec<u8>) -> Result<()> {
         match (self, cells) {
             (Self::Bool(values), Cells::Typed) => bytes.extend([b'b', u8::from(values.value(row))]),
             (Self::Bool(values), Cells::Text) => {
@@ -125,7 +130,24 @@ impl<'a> Cell<'a> {
             (Self::Float(values), cells) => float(values.value(row), cells, bytes),
             (Self::Text(values), _) => text(values.value(row), bytes),
             (Self::Bytes(values), _) => framed_value(b'x', values.value(row), bytes),
+            (Self::Decimal(values), cells) => decimal(&plain::decimal(values, row), cells, bytes),
+            (Self::Plain(column), _) => text(&plain::text(column, row)?, bytes),
         }
+        Ok(())
+    }
+}
+
+/// Decimal digits as the narrowest type that holds them does, so that a column which was widened changes no hash.
+fn decimal(digits: &str, cells: Cells, bytes: &mut Vec<u8>) {
+    let number = match cells {
+        Cells::Typed => digits.parse::<i64>().ok(),
+        Cells::Text => None,
+    };
+    let value = digits.parse::<f64>().unwrap_or(f64::NAN);
+    match number {
+        Some(number) => integer(number, bytes),
+        None if cells == Cells::Typed && value.to_string() == digits => float(value, cells, bytes),
+        None => text(digits, bytes),
     }
 }
 
@@ -218,6 +240,31 @@ mod tests {
         check(Cells::Text, int(5), text("5"), true);
         check(Cells::Text, float(5.0), text("5"), true);
         check(Cells::Text, truth, text("true"), true);
+    }
+
+    #[test]
+    fn a_column_widened_to_decimal_keeps_its_hashes() {
+        let decimal = |digits: &str| -> ArrayRef {
+            let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
+            let units: i128 = format!("{whole}{part:0<18}").parse().unwrap();
+            let column = Decimal128Array::from(vec![units]);
+            Arc::new(column.with_precision_and_scale(38, 18).unwrap())
+        };
+        for cells in [Cells::Typed, Cells::Text] {
+            check(cells, int(5), decimal("5"), true);
+            check(cells, int(i64::MAX), decimal("9223372036854775807"), true);
+            check(cells, float(2.5), decimal("2.5"), true);
+            check(cells, float(-0.1), decimal("-0.1"), true);
+            check(cells, float(0.1), decimal("0.100000000000000001"), false);
+            check(
+                cells,
+                decimal("18446744073709551615"),
+                decimal("18446744073709551614"),
+                false,
+            );
+        }
+        check(Cells::Text, text("2.5"), decimal("2.5"), true);
+        check(Cells::Typed, text("2.5"), decimal("2.5"), false);
     }
 
     #[test]

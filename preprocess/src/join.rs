@@ -10,7 +10,7 @@ mod key;
 
 use arrow::{
     array::{Array, AsArray, RecordBatch},
-    datatypes::Int64Type,
+    datatypes::{DataType, Int64Type},
 };
 use datafusion::{
     common::{JoinType, ScalarValue},
@@ -30,6 +30,7 @@ use crate::{
     Error,
     columns::{self, MergedColumn, find},
     landing::Landed,
+    plain::{self, Plain},
     plan::{landed, landed_type, read},
     scalar::RowFunction,
     typing::Judged,
@@ -160,10 +161,9 @@ fn check_key(key: &str, column: &MergedColumn) -> Result<(), Error> {
     let what = match column.r#type {
         ColumnType::Null => "holds no value in any row",
         ColumnType::Json => "holds lists",
+        list if list.is_list() => "holds lists",
         ColumnType::Binary => "holds bytes",
-        ColumnType::Bool | ColumnType::Int64 | ColumnType::Float64 | ColumnType::Utf8 => {
-            return Ok(());
-        }
+        _ => return Ok(()),
     };
     let name = &column.name;
     Err(Error::config(
@@ -180,6 +180,7 @@ pub(crate) fn extended(schema: &RecordSchema, joins: &[Join]) -> RecordSchema {
         field_id: 0,
         name: column.name.clone(),
         r#type: column.r#type,
+        whole: false,
     }));
     schema
 }
@@ -416,14 +417,18 @@ fn text(batch: &RecordBatch, column: usize) -> String {
 }
 
 /// A column of a schema version as values of `type`, which holds all of them; nulls where that lacks it.
-fn typed(schema: &RecordSchema, name: &str, r#type: ColumnType) -> Result<Expr, Error> {
+pub(crate) fn typed(schema: &RecordSchema, name: &str, r#type: ColumnType) -> Result<Expr, Error> {
     let wanted = landed_type(r#type);
     let found = schema.columns.iter().find(|column| column.name == name);
-    Ok(match found.map(|column| landed_type(column.r#type)) {
-        Some(found) if found == wanted => ident(name),
-        Some(_) => cast(ident(name), wanted),
-        None => lit(ScalarValue::try_from(&wanted)?),
-    })
+    let is_plain = |column: &Column| !plain::is_needed(column.r#type);
+    Ok(
+        match found.map(|column| (landed_type(column.r#type), is_plain(column))) {
+            Some((found, _)) if found == wanted => ident(name),
+            Some((_, false)) if wanted == DataType::Utf8 => Plain.over(vec![ident(name)]),
+            Some(_) => cast(ident(name), wanted),
+            None => lit(ScalarValue::try_from(&wanted)?),
+        },
+    )
 }
 
 #[cfg(test)]

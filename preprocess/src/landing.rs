@@ -28,6 +28,10 @@ pub(crate) struct Landed {
     pub(crate) reference: SourceReference,
     /// Data files by schema version.
     pub(crate) generations: Vec<Generation>,
+    /// Columns of which only the newest row is read.
+    pub(crate) key: Vec<String>,
+    /// Column that tells which is the newest.
+    pub(crate) version: Option<String>,
 }
 
 /// The data files of one schema version, in log order.
@@ -64,6 +68,8 @@ impl Landed {
                 licence: source.licence.clone(),
             },
             generations: generations.into_values().collect(),
+            key: source.key.clone(),
+            version: source.version.clone(),
             store,
         };
         if landed.rows() == 0 {

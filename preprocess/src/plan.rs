@@ -2,7 +2,7 @@
 
 use std::{ops::RangeInclusive, path::Path, sync::Arc};
 
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use datafusion::{
     common::ScalarValue,
     execution::{
@@ -18,7 +18,7 @@ use feedline_schemas::{
     config::{DedupMode, DocumentConfig, SplitBy, SplitConfig, Task},
     ids::Hash128,
     manifest::{NearDupCounts, Split},
-    record::{self, ColumnType, RecordSchema},
+    record::{self, ColumnType, DECIMAL_PRECISION, DECIMAL_SCALE, RecordSchema},
     transform::InputKind,
 };
 
@@ -30,8 +30,10 @@ use crate::{
     functions, join,
     landing::{Generation, Landed},
     near_dup::{self, NearDup},
+    newest::Newest,
     payload::{Part, Payload, PayloadKind, Picture, Text},
     pictures::Pictures,
+    plain::{self, Plain},
     pool::BoundedPool,
     range::{Borders, ByPlace, Embargo},
     scalar::RowFunction,
@@ -162,6 +164,8 @@ pub(crate) async fn frame(
 ) -> Result<Frame, Error> {
     let mut all: Option<DataFrame> = None;
     for (index, source) in sources.iter().enumerate() {
+        let newest = Newest::of(source)?;
+        let mut own: Option<DataFrame> = None;
         for generation in &source.generations {
             let schema = join::extended(&generation.schema, &spec.joins);
             let reading = Reading {
@@ -172,12 +176,25 @@ pub(crate) async fn frame(
             let rows = read(session, source, generation)?;
             let rows = join::beside(session, rows, &generation.schema, &spec.joins)?;
             let rows = reading.prepared(rows)?;
-            let rows = rows.select(reading.columns(index as u64))?;
-            all = Some(match all {
+            let mut columns = reading.columns(index as u64);
+            if let Some(newest) = &newest {
+                columns.extend(newest.columns(&generation.schema)?);
+            }
+            let rows = rows.select(columns)?;
+            own = Some(match own {
                 Some(above) => above.union(rows)?,
                 None => rows,
             });
         }
+        let Some(own) = own else { continue };
+        let own = match newest {
+            Some(newest) => newest.keep(own)?,
+            None => own,
+        };
+        all = Some(match all {
+            Some(above) => above.union(own)?,
+            None => own,
+        });
     }
     let all = all.expect("a landed source has at least one row, so at least one file");
     let rows = match spec.config.dedup {
@@ -351,9 +368,19 @@ pub(crate) fn landed_type(column: ColumnType) -> DataType {
         ColumnType::Bool => DataType::Boolean,
         ColumnType::Int64 => DataType::Int64,
         ColumnType::Float64 => DataType::Float64,
+        ColumnType::Decimal => DataType::Decimal128(DECIMAL_PRECISION, DECIMAL_SCALE),
+        ColumnType::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+        ColumnType::ListBool => list_of(DataType::Boolean),
+        ColumnType::ListInt64 => list_of(DataType::Int64),
+        ColumnType::ListFloat64 => list_of(DataType::Float64),
+        ColumnType::List | ColumnType::ListUtf8 => list_of(DataType::Utf8),
         ColumnType::Binary => DataType::Binary,
         ColumnType::Null | ColumnType::Utf8 | ColumnType::Json => DataType::Utf8,
     }
+}
+
+fn list_of(items: DataType) -> DataType {
+    DataType::List(Arc::new(Field::new_list_field(items, true)))
 }
 
 /// Reads the columns of one schema version as the dataset wants them.
@@ -510,11 +537,12 @@ impl Reading<'_> {
     }
 }
 
-/// A column of a schema version; nulls where that lacks it.
+/// A column of a schema version; nulls where that lacks it. Types that have no function of their own here are text.
 pub(crate) fn landed(schema: &RecordSchema, name: &str) -> Expr {
-    match schema.columns.iter().any(|column| column.name == name) {
-        true => ident(name),
-        false => lit(ScalarValue::Utf8(None)),
+    match schema.columns.iter().find(|column| column.name == name) {
+        Some(column) if plain::is_needed(column.r#type) => Plain.over(vec![ident(name)]),
+        Some(_) => ident(name),
+        None => lit(ScalarValue::Utf8(None)),
     }
 }
 
@@ -551,7 +579,7 @@ pub(crate) fn texts(
     Ok(all.expect("a landed source has at least one row, so at least one file"))
 }
 
-fn content_hash<'a>(names: impl Iterator<Item = &'a str>, cells: Cells) -> Expr {
+pub(crate) fn content_hash<'a>(names: impl Iterator<Item = &'a str>, cells: Cells) -> Expr {
     let mut names: Vec<String> = names.map(str::to_owned).collect();
     names.sort();
     if names.is_empty() {

@@ -10,14 +10,15 @@ use std::{
 
 use arrow::{
     array::{
-        ArrayRef, AsArray, BinaryArray, BooleanArray, FixedSizeBinaryArray, Float64Array,
-        Int64Array, RecordBatch, StringArray, UInt32Array, UInt64Array,
+        ArrayRef, AsArray, BinaryArray, BooleanArray, Decimal128Array, FixedSizeBinaryArray,
+        Float64Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray, UInt32Array,
+        UInt64Array,
     },
     datatypes::{DataType, Field, Schema, UInt64Type},
     ipc::reader::FileReader,
 };
 use bytes::Bytes;
-use datafusion::parquet::arrow::ArrowWriter;
+use datafusion::parquet::arrow::{ArrowWriter, PARQUET_FIELD_ID_META_KEY};
 use feedline_schemas::{
     commit::{BatchCounts, CommitEntry, DataFile, SourceState},
     config::{PipelineConfig, load},
@@ -70,6 +71,7 @@ impl LandingZone {
             field_id: u32::try_from(i).unwrap() + 1,
             name: (*name).to_owned(),
             r#type: *r#type,
+            whole: false,
         };
         self.schema = RecordSchema {
             version: self.schema.version.next(),
@@ -144,13 +146,26 @@ impl LandingZone {
                 ColumnType::Bool => Arc::new(cells.map(Value::as_bool).collect::<BooleanArray>()),
                 ColumnType::Int64 => Arc::new(cells.map(Value::as_i64).collect::<Int64Array>()),
                 ColumnType::Float64 => Arc::new(cells.map(Value::as_f64).collect::<Float64Array>()),
+                ColumnType::Decimal => {
+                    let units = cells.map(|cell| cell.as_str().map(|units| units.parse().unwrap()));
+                    let units = units.collect::<Decimal128Array>();
+                    Arc::new(units.with_precision_and_scale(38, 18).unwrap())
+                }
+                ColumnType::Timestamp => {
+                    let micros = cells
+                        .map(Value::as_i64)
+                        .collect::<TimestampMicrosecondArray>();
+                    Arc::new(micros.with_timezone("UTC"))
+                }
                 ColumnType::Binary => Arc::new(cells.map(bytes_of).collect::<BinaryArray>()),
                 _ => Arc::new(cells.map(Value::as_str).collect::<StringArray>()),
             };
-            columns.push((
-                Field::new(&column.name, array.data_type().clone(), true),
-                array,
-            ));
+            let id = (
+                PARQUET_FIELD_ID_META_KEY.to_owned(),
+                column.field_id.to_string(),
+            );
+            let field = Field::new(&column.name, array.data_type().clone(), true);
+            columns.push((field.with_metadata([id].into()), array));
         }
         let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) = columns.into_iter().unzip();
         let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).unwrap();

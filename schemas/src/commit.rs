@@ -94,6 +94,105 @@ pub struct BatchCounts {
     /// `html`: pages that gave no record for a reason that is no failure, by reason.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub skipped: BTreeMap<String, u64>,
+    /// What the contract decided beside that, by kind and column.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub decisions: Decisions,
+}
+
+/// Decisions by kind (a fixed word, such as `new_column`) and column. Of one kind at most [`MOST_PATHS`] columns are told
+/// apart; the others are counted together under [`OTHER_PATHS`].
+pub type Decisions = BTreeMap<String, BTreeMap<String, Noted>>;
+
+/// Most columns that are told apart in [`Decisions`] of one kind.
+pub const MOST_PATHS: usize = 50;
+/// Stands for all columns beyond [`MOST_PATHS`].
+pub const OTHER_PATHS: &str = "...";
+
+/// How often something was decided, and what about the first time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Noted {
+    /// How often.
+    pub count: u64,
+    /// The first one, for a person.
+    pub sample: String,
+}
+
+/// Adds to `decisions`; `sample` is asked for the first time only.
+pub fn note(
+    decisions: &mut Decisions,
+    kind: &str,
+    path: &str,
+    count: u64,
+    sample: impl FnOnce() -> String,
+) {
+    if !decisions.contains_key(kind) {
+        decisions.insert(kind.to_owned(), BTreeMap::new());
+    }
+    let Some(paths) = decisions.get_mut(kind) else {
+        return;
+    };
+    let is_told = paths.contains_key(path) || paths.len() < MOST_PATHS;
+    let path = if is_told { path } else { OTHER_PATHS };
+    match paths.get_mut(path) {
+        Some(noted) => noted.count += count,
+        None => {
+            let sample = sample();
+            paths.insert(path.to_owned(), Noted { count, sample });
+        }
+    }
+}
+
+/// Which columns had values in landed records.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Presence {
+    /// Landed records that were counted: all of them but those of a log that was begun before this was.
+    pub rows: u64,
+    /// Those without a value, by column; a column that all of them have is left out.
+    pub missing: BTreeMap<String, Missing>,
+}
+
+impl Presence {
+    /// Whether nothing was counted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Counted records without a value in `column`.
+    #[must_use]
+    pub fn missing(&self, column: &str) -> Missing {
+        self.missing.get(column).copied().unwrap_or_default()
+    }
+}
+
+/// How many landed records have no value in a column.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Missing {
+    /// Records without the key.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub absent: u64,
+    /// Records in which it is null.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub null: u64,
+}
+
+impl Missing {
+    /// Absent and null together.
+    #[must_use]
+    pub const fn sum(self) -> u64 {
+        self.absent + self.null
+    }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Where a source stands.
@@ -108,6 +207,9 @@ pub struct SourceState {
     /// `retry.max_wait_s`. An entry may have nothing else to say; the next one that lands something has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before_unix_s: Option<u64>,
+    /// Which columns had values in the records landed so far.
+    #[serde(default, skip_serializing_if = "Presence::is_empty")]
+    pub presence: Presence,
 }
 
 /// Where reading goes on.
@@ -187,14 +289,6 @@ impl PageRun {
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde calls it with a reference"
-)]
-fn is_zero(value: &u64) -> bool {
-    *value == 0
 }
 
 /// A file that was read to its end.

@@ -1,17 +1,20 @@
 //! Record schema of a source: the columns of its landed data files.
 //!
 //! Nested objects become columns named by their path, joined with `.`; a `.` or `\` inside a key is written `\.` or
-//! `\\`, so a name can be split back into its keys. Lists are kept as JSON text in one column.
+//! `\\`, so a name can be split back into its keys. Lists are kept as JSON text in one column, or as lists of scalars.
+//!
+//! A column's type only ever widens, in a new version of the schema: `Int64` to `Float64` where every integer is exact
+//! as a float, otherwise to `Decimal`, and what no number holds to `Utf8`. Files of an older version keep the type they
+//! were written with; whoever reads several versions takes [`ColumnType::widest`]. In a file each column carries its
+//! [`Column::field_id`] as the Parquet field id.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::SchemaVersion;
 
-/// Type of a landed column. The order is the widening order: a column may only move to a later type.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
+/// Type of a landed column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ColumnType {
     /// Only nulls have been seen; stored as a nullable string column.
@@ -22,12 +25,73 @@ pub enum ColumnType {
     Int64,
     /// 64-bit float; integers fit up to 2^53.
     Float64,
+    /// Decimal number of 38 digits, [`DECIMAL_SCALE`] of them behind the point: every 64-bit integer, signed or not, is
+    /// exact.
+    Decimal,
+    /// Microseconds since 1970-01-01 UTC. It has no wider type but text.
+    Timestamp,
     /// Text.
     Utf8,
+    /// Lists of which none has had an item yet; stored as lists of text.
+    List,
+    /// Lists of booleans.
+    ListBool,
+    /// Lists of 64-bit signed integers.
+    ListInt64,
+    /// Lists of 64-bit floats.
+    ListFloat64,
+    /// Lists of text.
+    ListUtf8,
     /// A list (or a value under the depth limit) as JSON text.
     Json,
     /// Bytes, such as a whole picture file. It has no wider type, and nothing widens to it.
     Binary,
+}
+
+/// Digits of a [`ColumnType::Decimal`].
+pub const DECIMAL_PRECISION: u8 = 38;
+/// Digits of a [`ColumnType::Decimal`] behind the point.
+pub const DECIMAL_SCALE: i8 = 18;
+
+impl ColumnType {
+    /// Whether it is one of the lists.
+    #[must_use]
+    pub const fn is_list(self) -> bool {
+        matches!(
+            self,
+            Self::List | Self::ListBool | Self::ListInt64 | Self::ListFloat64 | Self::ListUtf8
+        )
+    }
+
+    /// Whether it is a number.
+    #[must_use]
+    pub const fn is_number(self) -> bool {
+        matches!(self, Self::Int64 | Self::Float64 | Self::Decimal)
+    }
+
+    /// The narrowest type that holds the values of both, as text if need be; bytes stay bytes.
+    #[must_use]
+    pub const fn widest(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Null, wide) | (wide, Self::Null) => wide,
+            (Self::Binary, _) | (_, Self::Binary) => Self::Binary,
+            (Self::Bool, Self::Bool) => Self::Bool,
+            (Self::Int64, Self::Int64) => Self::Int64,
+            (Self::Int64 | Self::Float64, Self::Int64 | Self::Float64) => Self::Float64,
+            (Self::Timestamp, Self::Timestamp) => Self::Timestamp,
+            (a, b) if a.is_number() && b.is_number() => Self::Decimal,
+            (Self::List, list) | (list, Self::List) if list.is_list() => list,
+            (Self::ListBool, Self::ListBool) => Self::ListBool,
+            (Self::ListInt64, Self::ListInt64) => Self::ListInt64,
+            (Self::ListUtf8, Self::ListUtf8) => Self::ListUtf8,
+            (Self::ListInt64 | Self::ListFloat64, Self::ListInt64 | Self::ListFloat64) => {
+                Self::ListFloat64
+            }
+            (a, b) if a.is_list() || b.is_list() => Self::Json,
+            (Self::Json, _) | (_, Self::Json) => Self::Json,
+            _ => Self::Utf8,
+        }
+    }
 }
 
 /// One column.
@@ -40,6 +104,10 @@ pub struct Column {
     pub name: String,
     /// Type.
     pub r#type: ColumnType,
+    /// Whether objects here are kept whole, as JSON text, since their keys are data: there were too many of them for
+    /// columns, or the configuration says so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub whole: bool,
 }
 
 /// The columns of a source at one version, in order of first appearance.
@@ -107,6 +175,46 @@ pub fn split_path(name: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_widest_type_does_not_depend_on_the_order() {
+        use ColumnType::{
+            Binary, Bool, Decimal, Float64, Int64, Json, List, ListBool, ListFloat64, ListInt64,
+            ListUtf8, Null, Timestamp, Utf8,
+        };
+        let all = [
+            Null,
+            Bool,
+            Int64,
+            Float64,
+            Decimal,
+            Timestamp,
+            Utf8,
+            List,
+            ListBool,
+            ListInt64,
+            ListFloat64,
+            ListUtf8,
+            Json,
+            Binary,
+        ];
+        for a in all {
+            assert_eq!(a.widest(a), a);
+            assert_eq!(a.widest(Null), a);
+            for b in all {
+                assert_eq!(a.widest(b), b.widest(a), "{a:?} {b:?}");
+                for c in all {
+                    let (left, right) = (a.widest(b).widest(c), a.widest(b.widest(c)));
+                    assert_eq!(left, right, "{a:?} {b:?} {c:?}");
+                }
+            }
+        }
+        assert_eq!(Int64.widest(Float64), Float64);
+        assert_eq!(Float64.widest(Decimal), Decimal);
+        assert_eq!(Decimal.widest(Bool), Utf8);
+        assert_eq!(List.widest(ListUtf8), ListUtf8);
+        assert_eq!(ListUtf8.widest(ListBool), Json);
+    }
 
     fn check(keys: &[&str], name: &str) {
         assert_eq!(join_path(keys.iter().copied()), name);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     checkpoint::WorstSample,
-    commit::Position,
+    commit::{Decisions, Position},
     edit::EditReference,
     manifest::{
         BoxCounts, CutCounts, JoinCounts, NearDupCounts, NearPictureCounts, RedactedCounts,
@@ -74,6 +74,9 @@ pub struct SourceReport {
     pub coerced: u64,
     /// Values that did not fit their column and were landed as null.
     pub nulled: u64,
+    /// What the contract decided, by kind and column, with the first value of each.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub decisions: Decisions,
     /// Batches committed.
     pub batches: u64,
     /// Pages or files read.

@@ -111,6 +111,8 @@ pub(crate) fn config(url: &str, r#type: PaginationKind) -> SourceConfig {
         contract: Default::default(),
         batch: Default::default(),
         licence: None,
+        key: Vec::new(),
+        version: None,
     }
 }
 

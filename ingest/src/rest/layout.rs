@@ -1,7 +1,7 @@
 //! Where in a body things are.
 
 use feedline_schemas::{
-    config::SourceConfig,
+    config::{JsonConfig, SourceConfig},
     ids::Hash128,
     record::{join_path, split_path},
 };
@@ -11,6 +11,8 @@ use crate::{pagination::Paginator, source::Record, value::Value};
 /// Where in a body things are.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
+    /// Bounds of the body.
+    json: JsonConfig,
     /// Path of the list of records; empty for the body itself.
     records: String,
     /// Key of the configuration and path of the next cursor or URL.
@@ -44,6 +46,7 @@ pub(super) enum Unusable {
 impl Layout {
     pub(super) fn new(config: &SourceConfig, pages: &Paginator) -> Self {
         Self {
+            json: config.contract.json.clone(),
             records: config.records.clone(),
             token: pages.token_path().map(|(key, path)| (key, path.to_owned())),
             total: config.pagination.total_path.clone(),
@@ -53,7 +56,7 @@ impl Layout {
     }
 
     pub(super) fn read(&self, body: &[u8]) -> Result<Body, Unusable> {
-        let document = Value::parse(body).map_err(|reason| {
+        let document = Value::parse_within(body, &self.json, 0).map_err(|reason| {
             let is_markup = body.trim_ascii_start().starts_with(b"<");
             let kind = if is_markup {
                 "; it looks like HTML or XML"

@@ -134,10 +134,16 @@ pub(super) fn input_hash(
         frozen: Vec<&'a SourceReference>,
         #[serde(skip_serializing_if = "Option::is_none")]
         tokenizer: Option<Hash128>,
+        /// Key and version of each source, if any has them.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        keys: Vec<(&'a [String], Option<&'a str>)>,
     }
     fn references(sources: &[Landed]) -> Vec<&SourceReference> {
         sources.iter().map(|s| &s.reference).collect()
     }
+    let keys = sources
+        .iter()
+        .map(|source| (&*source.key, source.version.as_deref()));
     let inputs = Inputs {
         build: BUILD_VERSION,
         dataset,
@@ -146,6 +152,10 @@ pub(super) fn input_hash(
         joined: references(joined),
         frozen: references(frozen),
         tokenizer,
+        keys: match sources.iter().any(|source| !source.key.is_empty()) {
+            true => keys.collect(),
+            false => Vec::new(),
+        },
     };
     Hash128::of(
         &serde_json::to_vec(&inputs)

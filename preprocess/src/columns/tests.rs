@@ -54,6 +54,7 @@ fn columns_of_all_versions_are_merged_to_the_type_that_holds_them() {
                     field_id: 1,
                     name: format!("c{i}"),
                     r#type: *r#type,
+                    whole: false,
                 })
                 .collect(),
         };

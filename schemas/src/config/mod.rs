@@ -5,6 +5,7 @@
 
 mod auth;
 mod average;
+mod contract;
 mod crawl;
 mod dataset;
 mod device;
@@ -37,6 +38,10 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     auth::{AuthConfig, AuthKind, CredentialsIn},
     average::AverageConfig,
+    contract::{
+        ColumnContract, ColumnsContract, ContractConfig, DeclaredType, DuplicateKeys, JsonConfig,
+        ListContract, NullContract, TypeContract, VanishedContract,
+    },
     crawl::{CrawlAgain, CrawlConfig, PageConfig, PageExtract},
     dataset::{
         DatasetConfig, DatasetKind, DedupMode, ImputeStrategy, PackMode, ShardConfig, SplitBy,
@@ -68,8 +73,8 @@ pub use self::{
     schedule::{ScheduleConfig, ScheduleKind, ScheduleUnit},
     secret::SecretRef,
     source::{
-        ArchiveConfig, BatchConfig, ContractConfig, CsvConfig, FetchConfig, FileFormat, IdxConfig,
-        RetryConfig, SourceConfig, SourceKind, TextConfig, TextOrSecret, TypeContract,
+        ArchiveConfig, BatchConfig, CsvConfig, FetchConfig, FileFormat, IdxConfig, RetryConfig,
+        SourceConfig, SourceKind, TextConfig, TextOrSecret,
     },
     source_schedule::{Overlap, SourceScheduleConfig},
     train::{BadShardsPolicy, CheckpointConfig, LoaderCache, LoaderSettings, TrainConfig},

@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AuthConfig, CrawlConfig, IncrementalConfig, LimitsConfig, PageConfig, PaginationConfig,
-    SecretRef, SourceScheduleConfig,
+    AuthConfig, ContractConfig, CrawlConfig, IncrementalConfig, LimitsConfig, PageConfig,
+    PaginationConfig, SecretRef, SourceScheduleConfig,
 };
 use crate::{ids::Name, units::ByteSize};
 
@@ -85,6 +85,15 @@ pub struct SourceConfig {
     /// What to do when records change their shape.
     #[serde(default)]
     pub contract: ContractConfig,
+    /// Columns that name what a row is about, such as `["id"]`: of the landed rows with one key a dataset reads only the
+    /// newest, the one of the greatest `version`. All of them stay in the landing zone. Default: none, every row is read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub key: Vec<String>,
+    /// Column that tells which of the rows with one `key` is the newest, such as `updated_at`: numbers and points in time
+    /// by their size, text by its bytes (dates must be written alike), null as the oldest. Of equal ones, and by default of
+    /// all, the last that landed is the newest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
     /// How much goes into one commit.
     #[serde(default)]
     pub batch: BatchConfig,
@@ -294,47 +303,6 @@ fn image() -> String {
 
 fn eight() -> u32 {
     8
-}
-
-/// `[source.contract]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct ContractConfig {
-    /// When a value does not fit its column: `quarantine_row` (default), `null_value`, `widen` or `freeze` (stop).
-    /// A value that converts without loss (`"12"` in an integer column) is converted and counted in every mode.
-    pub types: TypeContract,
-    /// Most columns of a source, 1 to 10,000. Default 1,000: keys used as data must not explode the schema.
-    pub max_columns: u32,
-    /// Deepest nesting that becomes columns, 1 to 64; deeper values are kept as JSON text. Default 8.
-    pub max_depth: u32,
-    /// Largest share of rejected records, 0 to 1; above it the run stops. Default 0.2.
-    pub max_reject_share: f64,
-}
-
-impl Default for ContractConfig {
-    fn default() -> Self {
-        Self {
-            types: TypeContract::QuarantineRow,
-            max_columns: 1_000,
-            max_depth: 8,
-            max_reject_share: 0.2,
-        }
-    }
-}
-
-/// What to do with a value that does not fit its column.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum TypeContract {
-    /// Set the record aside in `rejects/`.
-    #[default]
-    QuarantineRow,
-    /// Land the record with a null in that column; counted.
-    NullValue,
-    /// Make a new schema version with a wider type (integer, float, text).
-    Widen,
-    /// Stop the run.
-    Freeze,
 }
 
 /// `[source.batch]`.

@@ -110,6 +110,8 @@ async fn a_canary_is_found_in_no_log_line_error_report_or_landed_file() {
             config.name = Name::new("s").unwrap();
             config.pagination.next_path = "next".into();
             config.pagination.max_pages = 5;
+            // Each page is committed, with the position after it.
+            config.batch.pages = 1;
             config.error_path = Some("error".into());
             config.auth = Some(auth);
             let context = Context {

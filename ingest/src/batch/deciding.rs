@@ -1,0 +1,113 @@
+//! The records of a batch, decided one after another.
+
+use std::collections::BTreeMap;
+
+use feedline_schemas::{
+    commit::{Decisions, note},
+    config::{ContractConfig, DuplicateKeys},
+    ids::Hash128,
+};
+
+use super::{Reject, Row};
+use crate::{
+    contract::{Contract, Rejection, Verdict},
+    dedup::Window,
+    error::Error,
+    value::{Fault, Value, shorten},
+};
+
+/// A batch while its records are decided.
+pub(super) struct Deciding<'a> {
+    pub(super) source: &'a str,
+    pub(super) config: &'a ContractConfig,
+    pub(super) contract: Contract<'a>,
+    pub(super) window: &'a mut Window,
+    pub(super) rows: Vec<Row>,
+    pub(super) rejects: Vec<Reject>,
+    pub(super) duplicates: u64,
+    pub(super) nulled: BTreeMap<usize, u64>,
+    /// Faults that were passed over.
+    pub(super) repaired: Decisions,
+}
+
+impl Deciding<'_> {
+    /// Decides about a record that is an object.
+    pub(super) fn record(&mut self, row: u32, record: Value) -> Result<(), Error> {
+        let (mut raw, has_faults) = record.canonical_and_faults();
+        let mut record = record;
+        if has_faults {
+            match self.settled(record) {
+                Ok(settled) => {
+                    record = settled;
+                    raw = record.canonical();
+                }
+                Err(rejection) => {
+                    self.rejects.push(Reject::of(row, rejection, raw));
+                    return Ok(());
+                }
+            }
+        }
+        let hash = Hash128::of(raw.as_bytes());
+        if self.window.contains(hash) {
+            self.duplicates += 1;
+            return Ok(());
+        }
+        let Value::Object(entries) = record else {
+            return Ok(());
+        };
+        match self.contract.admit(entries) {
+            Verdict::Land { mut cells, nulled } => {
+                cells.sort_unstable_by_key(|(column, _)| *column);
+                for column in nulled {
+                    *self.nulled.entry(column).or_default() += 1;
+                }
+                self.window.push(hash);
+                self.rows.push(Row { row, hash, cells });
+            }
+            Verdict::Reject(rejection) => self.rejects.push(Reject::of(row, rejection, raw)),
+            Verdict::Stop(key, rejection) => {
+                let record = shorten(&raw, 500);
+                return Err(frozen(self.source, key, rejection, &record));
+            }
+        }
+        Ok(())
+    }
+
+    /// A record with faults, as `contract.duplicate_keys` wants it.
+    fn settled(&mut self, record: Value) -> Result<Value, Rejection> {
+        let rejection = |path: String, fault: &Fault| Rejection {
+            reason: fault.reason,
+            path,
+            detail: fault.detail.clone(),
+        };
+        if self.config.duplicate_keys == DuplicateKeys::Reject {
+            return match record.fault() {
+                Some((path, fault)) => Err(rejection(path, fault)),
+                None => Ok(record),
+            };
+        }
+        let mut found = Vec::new();
+        let settled = record.settle("", &mut |path, fault| {
+            let sample = format!(
+                "{}: {}",
+                fault.detail,
+                shorten(&fault.kept.canonical(), 100)
+            );
+            found.push((fault.reason, path.to_owned(), sample));
+        });
+        let settled = settled.map_err(|(path, fault)| rejection(path, &fault))?;
+        for (reason, path, sample) in found {
+            note(&mut self.repaired, reason, &path, 1, || sample);
+        }
+        Ok(settled)
+    }
+}
+
+pub(super) fn frozen(source: &str, key: &'static str, rejection: Rejection, record: &str) -> Error {
+    Error::Frozen {
+        source: source.to_owned(),
+        key,
+        detail: rejection.detail,
+        record: record.to_owned(),
+    }
+}

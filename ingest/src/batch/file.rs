@@ -1,0 +1,128 @@
+//! Columns as the bytes of a Parquet file.
+
+use std::{collections::HashMap, sync::Arc};
+
+use arrow::{
+    array::{ArrayRef, RecordBatch, UInt32Array, UInt64Array},
+    datatypes::{Field, Schema},
+};
+use bytes::Bytes;
+use feedline_schemas::{
+    commit::DataFile,
+    ids::{Hash128, Sequence},
+    record::system,
+};
+use parquet::{
+    arrow::{ArrowWriter, PARQUET_FIELD_ID_META_KEY},
+    basic::{Compression, ZstdLevel},
+    errors::ParquetError,
+    file::properties::WriterProperties,
+    schema::types::ColumnPath,
+};
+
+use super::MAX_RECORDS;
+use crate::error::Error;
+
+/// A file ready to be written.
+#[derive(Clone, Debug)]
+pub(crate) struct Encoded {
+    /// Its entry in the log.
+    pub(crate) file: DataFile,
+    /// Its content.
+    pub(crate) bytes: Bytes,
+}
+
+/// A column of a file.
+pub(super) struct Named<'a> {
+    name: &'a str,
+    array: ArrayRef,
+    field_id: Option<u32>,
+}
+
+impl<'a> Named<'a> {
+    /// A column that no field id follows.
+    pub(super) fn new(name: &'a str, array: ArrayRef) -> Self {
+        Self {
+            name,
+            array,
+            field_id: None,
+        }
+    }
+
+    /// A column of the source, with its field id.
+    pub(super) fn of_source(name: &'a str, field_id: u32, array: ArrayRef) -> Self {
+        Self {
+            name,
+            array,
+            field_id: Some(field_id),
+        }
+    }
+
+    fn field(&self) -> Field {
+        let is_nullable = !self.name.starts_with(system::PREFIX);
+        let field = Field::new(self.name, self.array.data_type().clone(), is_nullable);
+        match self.field_id {
+            None => field,
+            Some(id) => {
+                let id = (PARQUET_FIELD_ID_META_KEY.to_owned(), id.to_string());
+                field.with_metadata(HashMap::from([id]))
+            }
+        }
+    }
+}
+
+/// Encodes a file of the kind `folder`; `None` when it has no rows.
+pub(super) fn encode(
+    folder: &str,
+    sequence: Sequence,
+    rows: impl ExactSizeIterator<Item = u32>,
+    columns: Vec<Named<'_>>,
+) -> Result<Option<Encoded>, Error> {
+    let count = rows.len();
+    if count == 0 {
+        return Ok(None);
+    }
+    let system = [
+        Named::new(
+            system::SEQUENCE,
+            Arc::new(UInt64Array::from(vec![sequence.get(); count])),
+        ),
+        Named::new(system::ROW, Arc::new(UInt32Array::from_iter_values(rows))),
+    ];
+    let all = || system.iter().chain(&columns);
+    let schema = Arc::new(Schema::new(all().map(Named::field).collect::<Vec<_>>()));
+    let arrays = all().map(|column| Arc::clone(&column.array)).collect();
+    let bytes = RecordBatch::try_new(schema, arrays)
+        .map_err(ParquetError::from)
+        .and_then(|batch| write(&batch))
+        .map_err(|cause| encode_error(folder, cause))?;
+    let hash = Hash128::of(&bytes);
+    let path = format!("{folder}/{:020}-{}.parquet", sequence.get(), hash.short());
+    let file = DataFile {
+        path,
+        rows: count as u64,
+        bytes: bytes.len() as u64,
+        hash,
+    };
+    Ok(Some(Encoded { file, bytes }))
+}
+
+/// Parquet with fixed settings: nothing in it depends on time, machine or release.
+fn write(batch: &RecordBatch) -> Result<Bytes, ParquetError> {
+    let properties = WriterProperties::builder()
+        .set_created_by("feedline".to_owned())
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
+        .set_max_row_group_row_count(Some(MAX_RECORDS))
+        .set_column_dictionary_enabled(ColumnPath::from(system::HASH), false)
+        .build();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties))?;
+    writer.write(batch)?;
+    Ok(writer.into_inner()?.into())
+}
+
+pub(super) fn encode_error(what: &str, cause: ParquetError) -> Error {
+    Error::Encode {
+        what: format!("the {what} file of a batch"),
+        cause,
+    }
+}

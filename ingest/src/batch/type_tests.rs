@@ -1,0 +1,389 @@
+//! What lands in a file: every type of column, field ids, odd JSON, odd names.
+
+use arrow::{
+    array::{Array, AsArray, RecordBatch},
+    datatypes::{DataType, Decimal128Type, Int64Type, TimestampMicrosecondType},
+    util::display::array_value_to_string,
+};
+use feedline_schemas::{
+    config::{DuplicateKeys, ListContract, TypeContract},
+    record::{ColumnType, split_path},
+};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+
+use super::{
+    tests::{decide_with, decode, texts},
+    *,
+};
+
+fn landed(decided: &Decided) -> RecordBatch {
+    decode(decided.data_file(Sequence::new(0)).unwrap())
+}
+
+fn rejected(decided: &Decided) -> Vec<String> {
+    let rejects = decided.rejects().iter();
+    rejects
+        .map(|r| format!("{} {}", r.reason, r.path))
+        .collect()
+}
+
+fn types(decided: &Decided) -> Vec<ColumnType> {
+    decided.schema.columns.iter().map(|c| c.r#type).collect()
+}
+
+/// Cells of a column as text; empty for nulls.
+fn shown(batch: &RecordBatch, column: &str) -> Vec<String> {
+    let cells = batch.column_by_name(column).unwrap();
+    (0..cells.len())
+        .map(|row| array_value_to_string(cells, row).unwrap())
+        .collect()
+}
+
+fn values(values: &[&str], change: impl FnOnce(&mut ContractConfig)) -> Decided {
+    let records: Vec<String> = values
+        .iter()
+        .enumerate()
+        .map(|(i, value)| format!(r#"{{"i":{i},"v":{value}}}"#))
+        .collect();
+    let records: Vec<&str> = records.iter().map(String::as_str).collect();
+    decide_with(&records, None, change)
+}
+
+#[test]
+fn fault_34_a_number_that_no_64_bits_hold_is_a_decimal_and_not_rounded() {
+    let check = |numbers: &[&str],
+                 mode: TypeContract,
+                 column: ColumnType,
+                 cells: &[&str],
+                 rejects: usize| {
+        let decided = values(numbers, |config| config.types = mode);
+        assert_eq!(types(&decided)[1], column, "{numbers:?}");
+        assert_eq!(shown(&landed(&decided), "v"), cells);
+        assert_eq!(decided.rejects().len(), rejects);
+    };
+    let (quarantine, widen) = (TypeContract::QuarantineRow, TypeContract::Widen);
+    let zeros = "000000000000000000";
+    let max = format!("18446744073709551615.{zeros}");
+    check(
+        &["18446744073709551615", "1"],
+        quarantine,
+        ColumnType::Decimal,
+        &[&max, &format!("1.{zeros}")],
+        0,
+    );
+    check(
+        &["1", "9223372036854775808"],
+        quarantine,
+        ColumnType::Int64,
+        &["1"],
+        1,
+    );
+    check(
+        &["1", "18446744073709551615"],
+        widen,
+        ColumnType::Decimal,
+        &[&format!("1.{zeros}"), &max],
+        0,
+    );
+    check(
+        &["9007199254740993", "0.5"],
+        widen,
+        ColumnType::Decimal,
+        &[&format!("9007199254740993.{zeros}"), "0.500000000000000000"],
+        0,
+    );
+    check(
+        &["0.1", "9007199254740993"],
+        widen,
+        ColumnType::Decimal,
+        &["0.100000000000000000", &format!("9007199254740993.{zeros}")],
+        0,
+    );
+    check(
+        &["1e-30", "9007199254740993"],
+        widen,
+        ColumnType::Utf8,
+        &["1e-30", "9007199254740993"],
+        0,
+    );
+    check(
+        &["0.001", "9007199254740993"],
+        widen,
+        ColumnType::Decimal,
+        &["0.001000000000000000", &format!("9007199254740993.{zeros}")],
+        0,
+    );
+    check(
+        &["1e400", "1"],
+        quarantine,
+        ColumnType::Utf8,
+        &["1e400", "1"],
+        0,
+    );
+    check(&["1", "1e400"], widen, ColumnType::Utf8, &["1", "1e400"], 0);
+    check(
+        &["1.5", "1e400"],
+        quarantine,
+        ColumnType::Float64,
+        &["1.5"],
+        1,
+    );
+    check(
+        &["1", "-0"],
+        quarantine,
+        ColumnType::Float64,
+        &["1.0", "-0.0"],
+        0,
+    );
+    check(
+        &["1.5", "\"NaN\""],
+        quarantine,
+        ColumnType::Float64,
+        &["1.5"],
+        1,
+    );
+    check(&["true", "1"], quarantine, ColumnType::Bool, &["true"], 1);
+    check(&["1", "true"], widen, ColumnType::Utf8, &["1", "true"], 0);
+}
+
+#[test]
+fn fault_33_a_wider_column_is_a_new_version_told_with_its_value() {
+    let before = Before {
+        schema: decide_with(&[r#"{"flight":1}"#], None, |_| {}).schema,
+        presence: Presence::default(),
+    };
+    let widened = decide_with(
+        &[r#"{"flight":2}"#, r#"{"flight":"AR2411"}"#],
+        Some(&before),
+        |config| {
+            config.types = TypeContract::Widen;
+        },
+    );
+    assert_eq!(widened.schema.version.get(), 2);
+    assert_eq!(
+        widened.schema.columns[0].field_id,
+        before.schema.columns[0].field_id
+    );
+    assert_eq!(
+        texts(&landed(&widened), "flight"),
+        [Some("2"), Some("AR2411")]
+    );
+    let noted = &widened.counts().decisions["widened"]["flight"];
+    assert_eq!(
+        (noted.count, noted.sample.as_str()),
+        (1, "integer to text for `\"AR2411\"`")
+    );
+}
+
+#[test]
+fn timestamps_and_lists_land_as_themselves() {
+    let records = [
+        r#"{"at":"2024-02-29T15:05:09.25+02:00","n":[1,null,3],"s":["a"],"e":[]}"#,
+        r#"{"at":null,"n":[],"s":["b","c"],"e":[null]}"#,
+    ];
+    let decided = decide_with(&records, None, |config| {
+        config.lists = ListContract::List;
+        config.dates = vec!["rfc3339".into()];
+    });
+    let batch = landed(&decided);
+    let at = batch.column_by_name("at").unwrap();
+    assert_eq!(
+        at.as_primitive::<TimestampMicrosecondType>().value(0),
+        1_709_211_909_250_000
+    );
+    assert_eq!(at.data_type().to_string(), "Timestamp(µs, \"UTC\")");
+    assert!(at.is_null(1));
+    assert_eq!(shown(&batch, "n"), ["[1, , 3]", "[]"]);
+    assert_eq!(shown(&batch, "s"), ["[a]", "[b, c]"]);
+    assert_eq!(shown(&batch, "e"), ["[]", "[]"]);
+    assert_eq!(
+        types(&decided),
+        [
+            ColumnType::Timestamp,
+            ColumnType::ListInt64,
+            ColumnType::ListUtf8,
+            ColumnType::List
+        ]
+    );
+    assert_eq!(
+        batch
+            .column_by_name("n")
+            .unwrap()
+            .as_list::<i32>()
+            .value(0)
+            .as_primitive::<Int64Type>()
+            .null_count(),
+        1
+    );
+}
+
+#[test]
+fn columns_carry_their_field_id_in_the_file() {
+    let decided = values(&["18446744073709551615"], |_| {});
+    let Encoded { bytes, .. } = decided.data_file(Sequence::new(0)).unwrap().unwrap();
+    let reader = SerializedFileReader::new(bytes).unwrap();
+    let schema = reader.metadata().file_metadata().schema();
+    let ids: Vec<(String, Option<i32>)> = schema
+        .get_fields()
+        .iter()
+        .map(|field| {
+            let info = field.get_basic_info();
+            (info.name().to_owned(), info.has_id().then(|| info.id()))
+        })
+        .collect();
+    let expected = [
+        ("_feedline_seq", None),
+        ("_feedline_row", None),
+        ("_feedline_hash", None),
+        ("i", Some(1)),
+        ("v", Some(2)),
+    ];
+    assert_eq!(ids, expected.map(|(name, id)| (name.to_owned(), id)));
+    let v = landed(&decided);
+    assert_eq!(
+        v.column_by_name("v").unwrap().data_type(),
+        &DataType::Decimal128(38, 18)
+    );
+    let units = v
+        .column_by_name("v")
+        .unwrap()
+        .as_primitive::<Decimal128Type>()
+        .value(0);
+    assert_eq!(units, 18_446_744_073_709_551_615_i128 * 10_i128.pow(18));
+}
+
+#[test]
+fn fault_38_a_record_with_a_key_twice_is_rejected_or_settled() {
+    let records = [r#"{"a":1,"b":{"c":1,"c":2}}"#, r#"{"a":2,"b":{"c":3}}"#];
+    let rejecting = decide_with(&records, None, |_| {});
+    assert_eq!(rejected(&rejecting), ["duplicate_key b.c"]);
+    assert_eq!(rejecting.rejects()[0].raw, r#"{"a":1,"b":{"c":1,"c":2}}"#);
+    let settled = decide_with(&records, None, |config| {
+        config.duplicate_keys = DuplicateKeys::Last
+    });
+    assert_eq!(shown(&landed(&settled), "b.c"), ["2", "3"]);
+    let noted = &settled.counts().decisions["duplicate_key"]["b.c"];
+    assert_eq!(noted.count, 1);
+    assert_eq!(noted.sample, "key `c` twice in one object at byte 18: 2");
+}
+
+#[test]
+fn fault_40_a_record_of_broken_text_is_rejected_and_the_others_land() {
+    let records = [
+        r#"{"a":"\ud800"}"#,
+        r#"{"a":"fine"}"#,
+        r#"{"l":[["\udfff"]]}"#,
+    ];
+    let decided = decide_with(&records, None, |config| {
+        config.duplicate_keys = DuplicateKeys::Last
+    });
+    assert_eq!(
+        rejected(&decided),
+        ["lone_surrogate a", "lone_surrogate l.[0].[0]"]
+    );
+    assert_eq!(texts(&landed(&decided), "a"), [Some("fine")]);
+    // A fault in what is landed as JSON text is found as well.
+    assert_eq!(decided.schema.columns.len(), 1);
+}
+
+#[test]
+fn fault_37_odd_names_stay_apart_and_can_be_read_back() {
+    let long = "k".repeat(4096);
+    let keys = [
+        "a.b",
+        "a__b",
+        "a\\",
+        "Foo",
+        "foo",
+        "",
+        " ",
+        "\u{0}",
+        "\u{1f600}",
+        "\u{5e9}\u{5dc}",
+        "e\u{301}",
+        "\u{e9}",
+        "a\"b",
+        "a\nb",
+        long.as_str(),
+    ];
+    let entries: Vec<String> = keys
+        .iter()
+        .enumerate()
+        .map(|(i, key)| format!("{}:{i}", serde_json::to_string(key).unwrap()))
+        .collect();
+    let nested = r#""a":{"b":100,"":101},"n":{"a.b":102}"#;
+    let record = format!("{{{},{nested}}}", entries.join(","));
+    let decided = decide_with(&[&record], None, |_| {});
+    let batch = landed(&decided);
+    for (i, key) in keys.iter().enumerate() {
+        let column = decided
+            .schema
+            .columns
+            .iter()
+            .find(|c| split_path(&c.name) == [*key])
+            .unwrap();
+        assert_eq!(shown(&batch, &column.name), [i.to_string()], "{key:?}");
+    }
+    for (path, value) in [
+        (vec!["a", "b"], 100),
+        (vec!["a", ""], 101),
+        (vec!["n", "a.b"], 102),
+    ] {
+        let column = decided
+            .schema
+            .columns
+            .iter()
+            .find(|c| split_path(&c.name) == path)
+            .unwrap();
+        assert_eq!(shown(&batch, &column.name), [value.to_string()]);
+    }
+    assert_eq!(batch.num_columns(), 3 + keys.len() + 3);
+    let again = decide_with(&[&record], None, |_| {});
+    assert_eq!(
+        again.data_file(Sequence::new(0)).unwrap().unwrap().file,
+        decided.data_file(Sequence::new(0)).unwrap().unwrap().file
+    );
+}
+
+#[test]
+fn fault_44_the_same_pages_make_the_same_file_on_any_thread() {
+    let records: Vec<String> = (0..2_000)
+        .map(|i| {
+            format!(
+                r#"{{"a":{i},"b":{{"x":"{}","y":[{i},2]}},"c":{}}}"#,
+                i % 7,
+                f64::from(i) / 3.0
+            )
+        })
+        .collect();
+    let make = move || {
+        let records: Vec<&str> = records.iter().map(String::as_str).collect();
+        let decided = decide_with(&records, None, |config| config.lists = ListContract::List);
+        decided.data_file(Sequence::new(3)).unwrap().unwrap()
+    };
+    let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(make.clone())).collect();
+    let files: Vec<Encoded> = threads
+        .into_iter()
+        .map(|thread| thread.join().unwrap())
+        .collect();
+    assert!(
+        files
+            .iter()
+            .all(|encoded| encoded.bytes == files[0].bytes && encoded.file == files[0].file)
+    );
+}
+
+#[test]
+fn fault_44_the_order_of_keys_in_a_record_changes_no_file() {
+    let first = r#"{"a":1,"b":{"x":1,"y":2},"c":[{"p":1,"q":2}]}"#;
+    let other = r#"{"b":{"y":4,"x":3},"c":[{"q":4,"p":3}],"a":2}"#;
+    let same = r#"{"a":2,"c":[{"p":3,"q":4}],"b":{"x":3,"y":4}}"#;
+    let file = |records: &[&str]| {
+        decide_with(records, None, |_| {})
+            .data_file(Sequence::new(0))
+            .unwrap()
+            .unwrap()
+            .bytes
+    };
+    assert_eq!(file(&[first, other]), file(&[first, same]));
+}

@@ -1,0 +1,87 @@
+//! The end of a batch.
+
+use feedline_schemas::{
+    commit::{Presence, note},
+    config::VanishedContract,
+    ids::SchemaVersion,
+    record::RecordSchema,
+};
+
+use super::{Closed, Contract, Rejection, drift, width};
+
+impl Contract<'_> {
+    /// Ends the batch: judges what is missing in it.
+    ///
+    /// # Errors
+    /// What stops the run: key and reason.
+    pub(crate) fn close(mut self) -> Result<Closed, (&'static str, Rejection)> {
+        let presence = self.judge();
+        let vanished = self
+            .decisions
+            .get(drift::VANISHED)
+            .and_then(|v| v.iter().next());
+        if let (VanishedContract::Freeze, Some((path, noted))) = (self.config.vanished, vanished) {
+            let detail = format!("column `{path}` has vanished: {}", noted.sample);
+            let (path, reason) = (path.clone(), drift::VANISHED);
+            return Err((
+                "vanished",
+                Rejection {
+                    reason,
+                    path,
+                    detail,
+                },
+            ));
+        }
+        let version = match self.before.map(|before| &before.schema) {
+            None => SchemaVersion::new(1),
+            Some(schema) if schema.columns == self.columns => schema.version,
+            Some(schema) => schema.version.next(),
+        };
+        Ok(Closed {
+            schema: RecordSchema {
+                version,
+                columns: self.columns,
+            },
+            presence,
+            decisions: self.decisions,
+        })
+    }
+
+    /// Which columns have values, this batch included; raises the alarms.
+    fn judge(&mut self) -> Presence {
+        let nothing = Presence::default();
+        let before = self.before.map_or(&nothing, |before| &before.presence);
+        let known = self.before.map_or(0, |before| before.schema.columns.len());
+        let mut after = Presence {
+            rows: before.rows + self.rows,
+            ..Presence::default()
+        };
+        for (i, (column, met)) in self.columns.iter().zip(&self.met).enumerate() {
+            let name = &column.name;
+            let change = drift::Change::new(before, name, i < known, (self.rows, *met));
+            let sum = change.sum();
+            if sum.sum() > 0 {
+                after.missing.insert(name.clone(), sum);
+            }
+            // The keys of an object that is kept whole now give no columns any more.
+            let is_in_whole = || self.whole.iter().any(|whole| width::is_below(name, whole));
+            if i < known && (self.whole.is_empty() || !is_in_whole()) {
+                change.alarm(name, self.config.null_drift, &mut self.decisions);
+            }
+            if self.rules[i].is_never_null {
+                change.tell(name, &mut self.decisions);
+            }
+        }
+        for name in self.unmade.iter().filter(|_| self.rows > 0) {
+            let sample = || "no record has it".to_owned();
+            note(
+                &mut self.decisions,
+                drift::TURNED_NULL,
+                name,
+                self.rows,
+                sample,
+            );
+        }
+        after
+    }
+}

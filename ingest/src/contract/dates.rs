@@ -1,0 +1,122 @@
+//! Points in time by declared formats.
+//!
+//! A text is read as a point in time only if nothing of that is lost or made up: hour 24, a leap second, digits beyond
+//! microseconds and dates outside years -9999 to 9999 are none. The instant is kept; the offset it was written with is
+//! not. A text without an offset is UTC, and a date without a time is its midnight.
+
+use jiff::{
+    Timestamp,
+    fmt::strtime::{self, BrokenDownTime},
+    tz::TimeZone,
+};
+
+/// Stands for RFC 3339.
+const RFC3339: &str = "rfc3339";
+
+/// The formats of a source.
+#[derive(Clone, Debug)]
+pub(crate) struct Dates {
+    formats: Vec<String>,
+}
+
+impl Dates {
+    /// `formats` as configured; only RFC 3339 when there are none.
+    pub(crate) fn new(formats: &[String]) -> Self {
+        let formats = match formats {
+            [] => vec![RFC3339.to_owned()],
+            formats => formats.to_vec(),
+        };
+        Self { formats }
+    }
+
+    /// Microseconds since 1970 UTC, by the first format that fits.
+    pub(crate) fn micros(&self, text: &str) -> Option<i64> {
+        // Both parsers take second 60 for second 59.
+        if text.contains(":60") {
+            return None;
+        }
+        let instant = self.formats.iter().find_map(|format| read(format, text))?;
+        (instant.subsec_nanosecond() % 1000 == 0).then(|| instant.as_microsecond())
+    }
+}
+
+/// Whether a format can be one.
+pub(crate) fn is_format(format: &str) -> bool {
+    format == RFC3339
+        || (format.contains('%') && strtime::format(format, Timestamp::UNIX_EPOCH).is_ok())
+}
+
+fn read(format: &str, text: &str) -> Option<Timestamp> {
+    if format == RFC3339 {
+        // An annotation behind the offset is another standard.
+        return (!text.ends_with(']')).then(|| text.parse().ok()).flatten();
+    }
+    let parts = BrokenDownTime::parse(format, text).ok()?;
+    if parts.offset().is_some() {
+        return parts.to_timestamp().ok();
+    }
+    let time = match parts.hour() {
+        Some(_) => parts.to_datetime().ok()?,
+        None => parts
+            .to_date()
+            .ok()?
+            .to_datetime(jiff::civil::Time::midnight()),
+    };
+    time.to_zoned(TimeZone::UTC)
+        .ok()
+        .map(|zoned| zoned.timestamp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(formats: &[&str], text: &str, expected: Option<&str>) {
+        let formats: Vec<String> = formats.iter().map(|f| (*f).to_owned()).collect();
+        let micros = Dates::new(&formats).micros(text);
+        let shown = micros.map(|m| Timestamp::from_microsecond(m).unwrap().to_string());
+        assert_eq!(shown.as_deref(), expected, "{text}");
+    }
+
+    #[test]
+    fn fault_41_dates_are_read_by_declared_formats_and_nothing_is_made_up() {
+        let at = Some("2024-02-29T13:05:09Z");
+        check(&[], "2024-02-29T13:05:09Z", at);
+        check(&[], "2024-02-29T15:05:09+02:00", at);
+        check(&["%d.%m.%Y %H:%M:%S"], "29.02.2024 13:05:09", at);
+        check(&["%m/%d/%Y %I:%M:%S %p"], "02/29/2024 01:05:09 PM", at);
+        check(&["%Y%m%d"], "20240229", Some("2024-02-29T00:00:00Z"));
+        check(
+            &["%a, %d %b %Y %H:%M:%S %z"],
+            "Thu, 29 Feb 2024 13:05:09 +0000",
+            at,
+        );
+        check(&["rfc3339", "%Y-%m-%d %H:%M:%S"], "2024-02-29 13:05:09", at);
+        check(&[], "0001-01-01T00:00:00Z", Some("0001-01-01T00:00:00Z"));
+        check(
+            &[],
+            "2024-02-29T13:05:09.000001Z",
+            Some("2024-02-29T13:05:09.000001Z"),
+        );
+        for lost in [
+            "2024-02-29T13:05:09.0000001Z",
+            "2023-02-29T13:05:09Z",
+            "2016-12-31T23:59:60Z",
+            "2024-02-29T24:00:00Z",
+            "2024-02-29",
+            "29.02.2024",
+            "soon",
+            "",
+        ] {
+            check(&[], lost, None);
+        }
+        check(&["%Y-%m-%d %H:%M:%S"], "2016-12-31 23:59:60", None);
+        check(&["%Y-%m-%d %H:%M:%S"], "2016-12-31 24:00:00", None);
+    }
+
+    #[test]
+    fn a_format_is_told_from_a_slip() {
+        assert!(is_format("rfc3339") && is_format("%Y-%m-%d"));
+        assert!(!is_format("yyyy-mm-dd") && !is_format("100%") && !is_format(""));
+    }
+}

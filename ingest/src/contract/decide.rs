@@ -1,0 +1,217 @@
+//! What becomes of a record whose leaves have their places.
+
+use std::mem;
+
+use feedline_schemas::{
+    commit::note,
+    config::{NullContract, TypeContract},
+    record::ColumnType,
+};
+
+use super::{
+    Contract, KEPT_WHOLE, NEW, Rejection, Rule, Verdict, decimal, decimals, declared,
+    drift::Met,
+    fit::{self, Fit, MAX_EXACT},
+    float, integer, noun, shown,
+};
+use crate::{flatten::Leaf, value::Value};
+
+impl Contract<'_> {
+    /// Decides about a record, and takes over what it changes in the schema if it lands.
+    pub(super) fn decide(&mut self, leaves: Vec<Leaf>, places: &[usize]) -> Verdict {
+        let mut changes = Vec::new();
+        let mut nulled = Vec::new();
+        for (i, (leaf, place)) in leaves.iter().zip(places).enumerate() {
+            let (fit, types) = match self.rules.get(*place) {
+                Some(rule) => (self.resolve(*place, *rule, &leaf.value), rule.types),
+                None => self.newcomer(leaf),
+            };
+            match fit {
+                Fit::Fits => {}
+                Fit::Becomes(r#type) => changes.push((*place, r#type, i)),
+                Fit::Conflict => {
+                    let rejection = self.conflict(leaf, *place);
+                    match types {
+                        TypeContract::NullValue => nulled.push(i),
+                        TypeContract::Freeze => return Verdict::Stop("types", rejection),
+                        TypeContract::QuarantineRow | TypeContract::Widen => {
+                            return Verdict::Reject(rejection);
+                        }
+                    }
+                }
+            }
+        }
+        if let Some(verdict) = self.empty(&leaves, places, &nulled) {
+            return verdict;
+        }
+        for (column, r#type, leaf) in changes {
+            let have = mem::replace(&mut self.columns[column].r#type, r#type);
+            if have != ColumnType::Null {
+                let value = shown(&leaves[leaf].value);
+                let sample = format!("{} to {} for `{value}`", noun(have), noun(r#type));
+                self.pending
+                    .push(("widened", leaves[leaf].name.clone(), sample));
+            }
+        }
+        self.land(leaves, places, &nulled)
+    }
+
+    /// What becomes of a record because a column that must not be null is; nothing when none is.
+    fn empty(&self, leaves: &[Leaf], places: &[usize], nulled: &[usize]) -> Option<Verdict> {
+        // What is only told is told at the end of the batch, from its counts.
+        if self.config.nulls == NullContract::Warn {
+            return None;
+        }
+        let is_wanted = |leaf: &Leaf, place: usize| match self.rules.get(place) {
+            Some(rule) => rule.is_never_null,
+            None => self.unmade.contains(&leaf.name.as_str()),
+        };
+        let there = leaves.iter().zip(places).enumerate();
+        let there = there.filter(|(i, (leaf, place))| {
+            is_wanted(leaf, **place) && leaf.value != Value::Null && !nulled.contains(i)
+        });
+        if there.clone().count() == self.never_null + self.unmade.len() {
+            return None;
+        }
+        let columns = self.columns.iter().zip(&self.rules);
+        let made = columns.filter(|(_, rule)| rule.is_never_null);
+        let mut names = made
+            .map(|(column, _)| column.name.as_str())
+            .chain(self.unmade.iter().copied());
+        let path = names.find(|name| there.clone().all(|(_, (leaf, _))| leaf.name != *name))?;
+        let is_null = leaves.iter().any(|leaf| leaf.name == path);
+        let what = if is_null { "null" } else { "absent" };
+        let rejection = Rejection {
+            reason: "missing_value",
+            path: path.to_owned(),
+            detail: format!("column `{path}` is {what}, every record should have it"),
+        };
+        Some(match self.config.nulls {
+            NullContract::Freeze => Verdict::Stop("nulls", rejection),
+            NullContract::Warn | NullContract::QuarantineRow => Verdict::Reject(rejection),
+        })
+    }
+
+    fn land(&mut self, leaves: Vec<Leaf>, places: &[usize], nulled_leaves: &[usize]) -> Verdict {
+        let mut cells = Vec::with_capacity(leaves.len());
+        let mut nulled = Vec::new();
+        self.rows += 1;
+        for (i, (leaf, place)) in leaves.into_iter().zip(places).enumerate() {
+            let column = match *place {
+                NEW => self.column(leaf.name, &leaf.value),
+                column => column,
+            };
+            let met = &mut self.met[column];
+            if nulled_leaves.contains(&i) {
+                nulled.push(column);
+                met.null += 1;
+                let sample = || format!("`{}`", shown(&leaf.value));
+                note(
+                    &mut self.decisions,
+                    "nulled",
+                    &self.columns[column].name,
+                    1,
+                    sample,
+                );
+            } else if leaf.value == Value::Null {
+                met.null += 1;
+            } else {
+                met.present += 1;
+                met.look(
+                    self.columns[column].r#type,
+                    self.rules[column].types,
+                    &leaf.value,
+                );
+                cells.push((column, leaf.value));
+            }
+        }
+        for (kind, path, sample) in self.pending.drain(..) {
+            if kind == KEPT_WHOLE
+                && let Some(column) = self.by_name.get(&path)
+            {
+                self.columns[*column].whole = true;
+                self.whole.insert(path.clone());
+            }
+            note(&mut self.decisions, kind, &path, 1, || sample);
+        }
+        Verdict::Land { cells, nulled }
+    }
+
+    /// What `value` does to `column` under the contract's mode.
+    fn resolve(&self, column: usize, rule: Rule, value: &Value) -> Fit {
+        let have = self.columns[column].r#type;
+        let is_open = matches!(have, ColumnType::Null | ColumnType::List);
+        match (self.reading.fit(have, value), rule.types) {
+            (Fit::Fits, _) => Fit::Fits,
+            (_, _) if rule.is_declared => Fit::Conflict,
+            (Fit::Becomes(_), TypeContract::Freeze) if !is_open => Fit::Conflict,
+            (Fit::Becomes(ColumnType::Float64), types)
+                if have == ColumnType::Int64 && self.met[column].is_big =>
+            {
+                match types {
+                    TypeContract::Widen => self.wider(column, value),
+                    _ => Fit::Conflict,
+                }
+            }
+            (Fit::Conflict, TypeContract::Widen) => self.wider(column, value),
+            (Fit::Becomes(ColumnType::ListFloat64), _) if self.met[column].is_big => {
+                Fit::Becomes(ColumnType::Json)
+            }
+            (fit, _) => fit,
+        }
+    }
+
+    /// A conflict under `widen`: the narrowest type that holds the scalars of `column` and `value`.
+    fn wider(&self, column: usize, value: &Value) -> Fit {
+        let (have, met) = (self.columns[column].r#type, &self.met[column]);
+        let is_decimal = have.is_number() && !met.is_beyond_decimal;
+        match have {
+            ColumnType::Int64 if !met.is_big && float(value).is_some() => {
+                Fit::Becomes(ColumnType::Float64)
+            }
+            ColumnType::Json | ColumnType::Binary => Fit::Conflict,
+            list if list.is_list() => Fit::Conflict,
+            _ if fit::is_whole(value) => Fit::Conflict,
+            _ if is_decimal && decimal(value).is_some() => Fit::Becomes(ColumnType::Decimal),
+            _ => Fit::Becomes(ColumnType::Utf8),
+        }
+    }
+
+    fn conflict(&self, leaf: &Leaf, place: usize) -> Rejection {
+        let name = &leaf.name;
+        let have = self.columns.get(place).map(|column| column.r#type);
+        let have = have
+            .or(declared(self.config, name))
+            .unwrap_or(ColumnType::Null);
+        Rejection {
+            reason: "type_conflict",
+            path: name.clone(),
+            detail: format!(
+                "column `{name}` is {}, the value is {} `{}`",
+                noun(have),
+                leaf.value.kind(),
+                shown(&leaf.value)
+            ),
+        }
+    }
+}
+
+impl Met {
+    /// Takes note of a landed value that a wider type may not hold.
+    fn look(&mut self, column: ColumnType, types: TypeContract, value: &Value) {
+        let is_big = |value: &Value| integer(value).is_some_and(|v| v.unsigned_abs() > MAX_EXACT);
+        match (column, value) {
+            (ColumnType::Int64, value) => self.is_big |= is_big(value),
+            (ColumnType::Float64, Value::Float(value)) if types == TypeContract::Widen => {
+                let is_exact =
+                    decimals::is_surely_exact(*value) || decimals::of_float(*value).is_some();
+                self.is_beyond_decimal |= !is_exact;
+            }
+            (ColumnType::Float64, value) if types == TypeContract::Widen => {
+                self.is_beyond_decimal |= decimal(value).is_none();
+            }
+            (ColumnType::ListInt64, Value::List(items)) => self.is_big |= items.iter().any(is_big),
+            _ => {}
+        }
+    }
+}

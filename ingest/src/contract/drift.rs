@@ -1,0 +1,144 @@
+//! Columns that lose their values: what a batch lacks, beside all batches before it.
+//!
+//! An alarm is raised only where chance is no explanation: it would leave a column empty in a whole batch less than once
+//! in a thousand times.
+
+use feedline_schemas::commit::{Decisions, Missing, Presence, note};
+
+/// Records before a batch from which on a column that all of them had is known to have no nulls.
+const KNOWN_AFTER: u64 = 1_000;
+
+/// Chance above which a missing value is no surprise.
+const SURPRISE: f64 = 0.001;
+
+/// Kinds of decisions of this module.
+pub(super) const TURNED_NULL: &str = "turned_null";
+pub(super) const VANISHED: &str = "vanished";
+const NULL_DRIFT: &str = "null_drift";
+/// All of them.
+pub(crate) const ALARMS: [&str; 3] = [VANISHED, NULL_DRIFT, TURNED_NULL];
+
+/// What a batch has met in a column.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Met {
+    /// Landed records with a value.
+    pub(super) present: u64,
+    /// Landed records with a null, one that replaced a value included.
+    pub(super) null: u64,
+    /// Whether an integer beyond 2^53 is among them.
+    pub(super) is_big: bool,
+    /// Whether a float that is no decimal is among them.
+    pub(super) is_beyond_decimal: bool,
+}
+
+/// Whether `column` is known to have no nulls.
+pub(super) fn is_never_null(before: &Presence, column: &str) -> bool {
+    before.rows >= KNOWN_AFTER && !before.missing.contains_key(column)
+}
+
+/// What a column lacks in a batch, beside what it lacked before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Change {
+    rows: u64,
+    now: Missing,
+    rows_before: u64,
+    before: Missing,
+}
+
+impl Change {
+    /// `was_there` before the batch of so many landed records.
+    pub(super) fn new(
+        before: &Presence,
+        column: &str,
+        was_there: bool,
+        (rows, met): (u64, Met),
+    ) -> Self {
+        Self {
+            rows,
+            now: Missing {
+                absent: rows - met.present - met.null,
+                null: met.null,
+            },
+            rows_before: before.rows,
+            before: match was_there {
+                true => before.missing(column),
+                false => Missing {
+                    absent: before.rows,
+                    null: 0,
+                },
+            },
+        }
+    }
+
+    /// What the column lacks in all batches.
+    pub(super) const fn sum(&self) -> Missing {
+        Missing {
+            absent: self.before.absent + self.now.absent,
+            null: self.before.null + self.now.null,
+        }
+    }
+
+    /// Tells of a column that should have no nulls and has.
+    pub(super) fn tell(&self, column: &str, decisions: &mut Decisions) {
+        if self.now.sum() > 0 {
+            note(decisions, TURNED_NULL, column, self.now.sum(), || {
+                self.to_string()
+            });
+        }
+    }
+
+    /// Raises an alarm if the column has vanished, or its share of missing values has risen by more than `rise`.
+    pub(super) fn alarm(&self, column: &str, rise: f64, decisions: &mut Decisions) {
+        if self.rows == 0 || self.rows_before == 0 {
+            return;
+        }
+        let was_in_most = self.before.absent * 2 <= self.rows_before;
+        let has_vanished = self.now.absent == self.rows && was_in_most;
+        if has_vanished && self.is_surprise(self.before.absent) {
+            note(decisions, VANISHED, column, self.rows, || self.to_string());
+            return;
+        }
+        let risen = share(self.now.sum(), self.rows) - share(self.before.sum(), self.rows_before);
+        if risen > rise && self.is_surprise(self.before.sum()) {
+            let count = self.now.sum();
+            note(decisions, NULL_DRIFT, column, count, || self.to_string());
+        }
+    }
+
+    /// Whether a batch that holds so many missing values would be a rare chance, if it were like those before it; each of
+    /// them is taken for as likely as before.
+    fn is_surprise(&self, missing_before: u64) -> bool {
+        let likely = share(missing_before.max(1), self.rows_before + 1);
+        let mut chance = 1.0;
+        for _ in 0..self.now.sum().min(1_000) {
+            chance *= likely;
+            if chance < SURPRISE {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+impl std::fmt::Display for Change {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "of {} records {} lack it and in {} it is null; before, {} and {} of {}",
+            self.rows,
+            self.now.absent,
+            self.now.null,
+            self.before.absent,
+            self.before.null,
+            self.rows_before
+        )
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a share of counts far below 2^53"
+)]
+fn share(part: u64, whole: u64) -> f64 {
+    part as f64 / whole as f64
+}

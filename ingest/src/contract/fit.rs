@@ -1,0 +1,253 @@
+//! What a value is to a column: the type it asks for, whether it fits, and the value as the column holds it.
+
+use feedline_schemas::{config::ListContract, record::ColumnType};
+
+use super::{Dates, decimals};
+use crate::{json, value::Value};
+
+/// Integers up to this are exact as floats.
+pub(super) const MAX_EXACT: u64 = 1 << 53;
+
+/// What a value does to its column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fit {
+    Fits,
+    Becomes(ColumnType),
+    Conflict,
+}
+
+/// How values are read, as the contract says.
+#[derive(Clone, Debug)]
+pub(crate) struct Reading {
+    pub(super) lists: ListContract,
+    /// Whether text that is a point in time makes a column of them.
+    pub(super) infer_dates: bool,
+    pub(super) dates: Dates,
+}
+
+impl Reading {
+    /// The type a column gets from its first value.
+    pub(super) fn infer(&self, value: &Value) -> ColumnType {
+        match value {
+            Value::List(items) if self.lists == ListContract::List => list_type(items),
+            Value::Text(text) | Value::Cell(text)
+                if self.infer_dates && self.dates.micros(text).is_some() =>
+            {
+                ColumnType::Timestamp
+            }
+            value => infer(value),
+        }
+    }
+
+    /// What `value` does to a column.
+    pub(super) fn fit(&self, column: ColumnType, value: &Value) -> Fit {
+        if *value == Value::Null {
+            return Fit::Fits;
+        }
+        let fits = |fits: bool| if fits { Fit::Fits } else { Fit::Conflict };
+        match column {
+            ColumnType::Null => Fit::Becomes(self.infer(value)),
+            ColumnType::Bool => fits(boolean(value).is_some()),
+            ColumnType::Int64 if integer(value).is_some() => Fit::Fits,
+            ColumnType::Int64 if infer(value) == ColumnType::Float64 => {
+                Fit::Becomes(ColumnType::Float64)
+            }
+            ColumnType::Int64 => Fit::Conflict,
+            ColumnType::Float64 => fits(float(value).is_some()),
+            ColumnType::Decimal => fits(decimal(value).is_some()),
+            ColumnType::Timestamp => fits(self.timestamp(value).is_some()),
+            ColumnType::Utf8 => fits(!is_whole(value)),
+            ColumnType::Json => fits(matches!(value, Value::List(_) | Value::Object(_))),
+            ColumnType::Binary => fits(matches!(value, Value::Bytes(_))),
+            list => match value {
+                Value::List(items) => fit_list(list, items),
+                Value::Object(_) => Fit::Becomes(ColumnType::Json),
+                _ => Fit::Conflict,
+            },
+        }
+    }
+
+    /// The value as a column of points in time holds it.
+    pub(crate) fn timestamp(&self, value: &Value) -> Option<i64> {
+        match value {
+            Value::Text(text) => self.dates.micros(text),
+            Value::Cell(text) => self.dates.micros(text.trim()),
+            _ => None,
+        }
+    }
+}
+
+/// The type of a list column that holds all items; [`ColumnType::Json`] when none does.
+fn list_type(items: &[Value]) -> ColumnType {
+    let mut list = ColumnType::List;
+    for item in items {
+        let this = match item {
+            Value::Null => continue,
+            Value::Bool(_) => ColumnType::ListBool,
+            Value::Int(_) => ColumnType::ListInt64,
+            Value::Float(_) => ColumnType::ListFloat64,
+            Value::Text(_) => ColumnType::ListUtf8,
+            _ => return ColumnType::Json,
+        };
+        list = list.widest(this);
+    }
+    let is_exact = |item: &Value| float(item).is_some() || *item == Value::Null;
+    if list == ColumnType::ListFloat64 && !items.iter().all(is_exact) {
+        return ColumnType::Json;
+    }
+    list
+}
+
+fn fit_list(column: ColumnType, items: &[Value]) -> Fit {
+    let wanted = list_type(items);
+    let is_float_of_ints = (column, wanted) == (ColumnType::ListFloat64, ColumnType::ListInt64);
+    if is_float_of_ints
+        && !items
+            .iter()
+            .all(|i| float(i).is_some() || *i == Value::Null)
+    {
+        return Fit::Becomes(ColumnType::Json);
+    }
+    match column.widest(wanted) {
+        wide if wide == column => Fit::Fits,
+        wide => Fit::Becomes(wide),
+    }
+}
+
+/// Whether values like this never become text.
+pub(super) fn is_whole(value: &Value) -> bool {
+    matches!(value, Value::List(_) | Value::Object(_) | Value::Bytes(_))
+}
+
+/// The type a column gets from its first value, where lists are JSON text and points in time are text.
+pub(super) fn infer(value: &Value) -> ColumnType {
+    match value {
+        Value::Null => ColumnType::Null,
+        Value::Bool(_) => ColumnType::Bool,
+        Value::Int(_) => ColumnType::Int64,
+        Value::Float(_) => ColumnType::Float64,
+        Value::Digits(text) if decimals::of_text(text).is_some() => ColumnType::Decimal,
+        Value::Text(_) | Value::Digits(_) | Value::Fault(_) => ColumnType::Utf8,
+        Value::List(_) | Value::Object(_) => ColumnType::Json,
+        Value::Bytes(_) => ColumnType::Binary,
+        Value::Cell(text) => infer(&read_cell(text)),
+    }
+}
+
+/// What a cell looks like: boolean, integer, float or text. Spaces around do not matter.
+fn read_cell(text: &str) -> Value {
+    match text.trim() {
+        "true" | "True" | "TRUE" => Value::Bool(true),
+        "false" | "False" | "FALSE" => Value::Bool(false),
+        trimmed => json::number(trimmed).unwrap_or_else(|| Value::Text(text.to_owned())),
+    }
+}
+
+/// The value as a boolean column holds it.
+pub(crate) fn boolean(value: &Value) -> Option<bool> {
+    match value {
+        Value::Bool(value) => Some(*value),
+        Value::Cell(text) => match read_cell(text) {
+            Value::Bool(value) => Some(value),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The value as an integer column holds it.
+pub(crate) fn integer(value: &Value) -> Option<i64> {
+    match value {
+        Value::Int(value) => Some(*value),
+        Value::Float(value) => whole(*value),
+        Value::Text(text) => match json::number(text) {
+            Some(Value::Int(value)) => Some(value),
+            _ => None,
+        },
+        Value::Cell(text) => match read_cell(text) {
+            Value::Int(value) => Some(value),
+            Value::Float(value) => whole(value),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The value as a float column holds it.
+pub(crate) fn float(value: &Value) -> Option<f64> {
+    match value {
+        Value::Int(value) => exact(*value),
+        Value::Float(value) => Some(*value),
+        Value::Text(text) => match json::number(text)? {
+            Value::Int(value) => exact(value),
+            Value::Float(value) => {
+                (decimals::parts(text) == decimals::parts(&format!("{value:e}"))).then_some(value)
+            }
+            _ => None,
+        },
+        Value::Cell(text) => match read_cell(text) {
+            Value::Int(value) => exact(value),
+            Value::Float(value) => Some(value),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The value as a decimal column holds it, in units of the last digit.
+pub(crate) fn decimal(value: &Value) -> Option<i128> {
+    match value {
+        Value::Int(value) => Some(decimals::of_int(*value)),
+        Value::Float(value) => decimals::of_float(*value),
+        Value::Digits(text) => decimals::of_text(text),
+        Value::Text(text) if json::is_number(text) => decimals::of_text(text),
+        Value::Cell(text) if json::is_number(text.trim()) => decimals::of_text(text.trim()),
+        _ => None,
+    }
+}
+
+/// The value as a text column holds it.
+pub(crate) fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::Text(text) | Value::Cell(text) | Value::Digits(text) => Some(text.clone()),
+        Value::Bool(_) | Value::Int(_) | Value::Float(_) => Some(value.canonical()),
+        _ => None,
+    }
+}
+
+/// The value as a column of bytes holds it.
+pub(crate) fn bytes(value: &Value) -> Option<Vec<u8>> {
+    match value {
+        Value::Bytes(bytes) => Some(bytes.clone()),
+        _ => None,
+    }
+}
+
+/// Whether a landed value was converted to get into a column of type `column`. A cell has no type to convert from.
+pub(crate) fn is_coerced(column: ColumnType, value: &Value) -> bool {
+    match (column, value) {
+        (_, Value::Null | Value::Cell(_)) => false,
+        (ColumnType::Timestamp, Value::Text(_)) | (ColumnType::Utf8, Value::Text(_)) => false,
+        (list, Value::List(_)) if list.is_list() => false,
+        (column, value) => infer(value) != column,
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the value is a whole number of at most 2^53"
+)]
+#[expect(
+    clippy::float_cmp,
+    reason = "whole numbers are equal to their own truncation, exactly"
+)]
+fn whole(value: f64) -> Option<i64> {
+    // An integer has no -0.
+    let is_whole = value.trunc() == value && value.abs() <= 9_007_199_254_740_992.0;
+    (is_whole && (value != 0.0 || value.is_sign_positive())).then_some(value as i64)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "integers up to 2^53 are exact")]
+fn exact(value: i64) -> Option<f64> {
+    (value.unsigned_abs() <= MAX_EXACT).then_some(value as f64)
+}

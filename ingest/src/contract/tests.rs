@@ -1,0 +1,281 @@
+use ColumnType::{
+    Binary, Bool, Decimal, Float64, Int64, Json, List, ListBool, ListFloat64, ListInt64, ListUtf8,
+    Null, Timestamp, Utf8,
+};
+use TypeContract::{Freeze, NullValue, QuarantineRow, Widen};
+
+use super::*;
+
+fn config(types: TypeContract) -> ContractConfig {
+    ContractConfig {
+        types,
+        ..ContractConfig::default()
+    }
+}
+
+pub(super) fn entries(record: &str) -> Vec<(String, Value)> {
+    let Ok(Value::Object(entries)) = Value::parse(record.as_bytes()) else {
+        panic!("{record}")
+    };
+    entries
+}
+
+/// Decides about values of column `v` one after another: `+` landed, `~` landed coerced, `0` nulled, `x` rejected,
+/// `!` stop; then the type of the column, with its final text for each landed value.
+fn check_values(
+    types: TypeContract,
+    values: impl IntoIterator<Item = Value>,
+    verdicts: &str,
+    r#type: ColumnType,
+) {
+    let config = config(types);
+    let mut contract = Contract::new(&config, None).unwrap();
+    let mut landed = Vec::new();
+    for value in values {
+        landed.push(match contract.admit(vec![("v".into(), value)]) {
+            Verdict::Land { nulled, .. } if !nulled.is_empty() => Err('0'),
+            Verdict::Land { mut cells, .. } => {
+                Ok(cells.pop().map_or(Value::Null, |(_, value)| value))
+            }
+            Verdict::Reject(_) => Err('x'),
+            Verdict::Stop(..) => Err('!'),
+        });
+    }
+    let have = contract.columns[0].r#type;
+    assert_eq!(have, r#type);
+    let marks: String = landed
+        .iter()
+        .map(|landed| match landed {
+            Ok(value) => {
+                let held = match have {
+                    _ if *value == Value::Null => true,
+                    Null => false,
+                    Bool => boolean(value).is_some(),
+                    Int64 => integer(value).is_some(),
+                    Float64 => float(value).is_some(),
+                    Utf8 => text(value).is_some(),
+                    Decimal => decimal(value).is_some(),
+                    Timestamp => contract.reading.timestamp(value).is_some(),
+                    List | ListBool | ListInt64 | ListFloat64 | ListUtf8 => {
+                        matches!(value, Value::List(_))
+                    }
+                    Json => matches!(value, Value::List(_) | Value::Object(_)),
+                    Binary => bytes(value).is_some(),
+                };
+                assert!(
+                    held,
+                    "{value:?} was let into a column that ends as {have:?}"
+                );
+                if is_coerced(have, value) { '~' } else { '+' }
+            }
+            Err(mark) => *mark,
+        })
+        .collect();
+    assert_eq!(marks, verdicts);
+}
+
+fn check(types: TypeContract, values: &str, verdicts: &str, r#type: ColumnType) {
+    let Ok(Value::List(values)) = Value::parse(values.as_bytes()) else {
+        panic!("{values}")
+    };
+    check_values(types, values, verdicts, r#type);
+}
+
+fn check_cells(cells: &[&str], verdicts: &str, r#type: ColumnType) {
+    let cells = cells.iter().map(|cell| Value::Cell((*cell).to_owned()));
+    check_values(QuarantineRow, cells, verdicts, r#type);
+}
+
+#[test]
+fn the_first_value_that_is_not_null_decides() {
+    check(QuarantineRow, "[null]", "+", Null);
+    check(QuarantineRow, "[null, true, 1]", "++x", Bool);
+    check(QuarantineRow, "[null, 1]", "++", Int64);
+    check(QuarantineRow, "[1.0, null]", "++", Float64);
+    check(QuarantineRow, r#"["a", null]"#, "++", Utf8);
+    check(QuarantineRow, "[[], {}, [1]]", "+++", Json);
+}
+
+#[test]
+fn bytes_are_a_column_of_their_own_in_every_mode() {
+    let bytes = || Value::Bytes(vec![0, 255]);
+    for types in [QuarantineRow, Widen] {
+        let values = vec![Value::Null, bytes(), Value::Text("00ff".into()), bytes()];
+        check_values(types, values, "++x+", Binary);
+        check_values(types, vec![Value::Text("00ff".into()), bytes()], "+x", Utf8);
+    }
+}
+
+#[test]
+fn lossless_values_are_converted_in_every_mode() {
+    for types in [QuarantineRow, NullValue, Widen, Freeze] {
+        check(types, r#"[1, "12", 3.0, "-7"]"#, "+~~~", Int64);
+        check(types, r#"[1.5, 3, "2", "1.50", "6e2"]"#, "+~~~~", Float64);
+        check(types, r#"["a", 1, 2.50, true]"#, "+~~~", Utf8);
+    }
+}
+
+#[test]
+fn text_that_says_something_else_than_its_number_is_in_conflict() {
+    check(
+        QuarantineRow,
+        r#"[1, "012", "12k", " 12", "", "1e3", "1.0"]"#,
+        "+xxxxxx",
+        Int64,
+    );
+    check(
+        QuarantineRow,
+        r#"[1.5, "0.10000000000000000001", "NaN", "9007199254740993"]"#,
+        "+xxx",
+        Float64,
+    );
+    check(
+        QuarantineRow,
+        r#"[1.5, "0.30000000000000004", "64321.10000000"]"#,
+        "+~~",
+        Float64,
+    );
+}
+
+#[test]
+fn a_fraction_widens_an_integer_column_unless_frozen() {
+    check(QuarantineRow, "[1, 2.5, 3]", "~+~", Float64);
+    check(NullValue, "[1, 2.5, 3]", "~+~", Float64);
+    check(Freeze, "[1, 2.5, 3]", "+!+", Int64);
+}
+
+#[test]
+fn integers_beyond_2_to_the_53_never_become_floats() {
+    check(QuarantineRow, "[9007199254740993, 2.5]", "+x", Int64);
+    check(
+        QuarantineRow,
+        "[2.5, 9007199254740993, 9007199254740992]",
+        "+x~",
+        Float64,
+    );
+    check(Widen, "[9007199254740993, 2.5]", "~~", Decimal);
+    check(Widen, "[9007199254740993, 1e-30]", "~~", Utf8);
+    check(QuarantineRow, "[1, 9007199254740994.0]", "~+", Float64);
+}
+
+#[test]
+fn a_conflict_is_handled_by_contract() {
+    check(QuarantineRow, r#"[1, "x", 2]"#, "+x+", Int64);
+    check(NullValue, r#"[1, "x", 2]"#, "+0+", Int64);
+    check(Freeze, r#"[1, "x", 2]"#, "+!+", Int64);
+    check(Widen, r#"[1, "x", 2.5, true]"#, "~+~~", Utf8);
+    check(Widen, r#"[1, "1.5"]"#, "~~", Float64);
+    check(Widen, "[true, 1]", "~~", Utf8);
+    check(Widen, "[1, [1], 2]", "+x+", Int64);
+    check(Widen, "[[1], 1]", "+x", Json);
+}
+
+#[test]
+fn cells_are_read_as_what_they_look_like_and_kept_as_written_in_text() {
+    check_cells(&["880", "880.5", "1e3", " 7 "], "++++", Float64);
+    check_cells(&["1", "x"], "+x", Int64);
+    check_cells(&["a", "007", "1.50", "true"], "++++", Utf8);
+    check_cells(&["007", "8"], "++", Utf8);
+    check_cells(&["true", "False", "yes"], "++x", Bool);
+    check_cells(&["0.1", "NaN"], "+x", Float64);
+    check_cells(&["12345678901234567890"], "+", Utf8);
+    assert_eq!(text(&Value::Cell("1.50 ".into())).unwrap(), "1.50 ");
+}
+
+#[test]
+fn a_rejected_record_leaves_no_trace_in_the_schema() {
+    let config = config(QuarantineRow);
+    let mut contract = Contract::new(&config, None).unwrap();
+    contract.admit(entries(r#"{"a":1,"n":null}"#));
+    let before = contract.columns.clone();
+    let verdict = contract.admit(entries(r#"{"new":1,"n":true,"a":"x"}"#));
+    let Verdict::Reject(rejection) = verdict else {
+        panic!("{verdict:?}")
+    };
+    assert_eq!(
+        rejection.detail,
+        r#"column `a` is integer, the value is text `"x"`"#
+    );
+    assert_eq!(
+        (rejection.reason, rejection.path.as_str()),
+        ("type_conflict", "a")
+    );
+    assert_eq!(contract.columns, before);
+}
+
+#[test]
+fn columns_evolve_up_to_their_cap() {
+    let config = ContractConfig {
+        max_columns: 3,
+        ..config(Freeze)
+    };
+    let mut contract = Contract::new(&config, None).unwrap();
+    assert!(matches!(
+        contract.admit(entries(r#"{"a":1,"b":1}"#)),
+        Verdict::Land { .. }
+    ));
+    let verdict = contract.admit(entries(r#"{"c":1,"d":1}"#));
+    assert!(
+        matches!(
+            verdict,
+            Verdict::Reject(Rejection {
+                reason: "too_many_columns",
+                ..
+            })
+        ),
+        "{verdict:?}"
+    );
+    assert!(matches!(
+        contract.admit(entries(r#"{"c":1}"#)),
+        Verdict::Land { .. }
+    ));
+    assert_eq!(
+        contract
+            .columns
+            .iter()
+            .map(|c| c.field_id)
+            .collect::<Vec<_>>(),
+        [1, 2, 3]
+    );
+}
+
+#[test]
+fn reserved_names_are_rejected() {
+    let config = config(QuarantineRow);
+    let verdict = Contract::new(&config, None)
+        .unwrap()
+        .admit(entries(r#"{"_feedline_seq":1}"#));
+    assert!(
+        matches!(
+            verdict,
+            Verdict::Reject(Rejection {
+                reason: "reserved_key",
+                ..
+            })
+        ),
+        "{verdict:?}"
+    );
+}
+
+#[test]
+fn the_version_moves_only_when_something_changed() {
+    let config = config(QuarantineRow);
+    let version = |before: Option<&RecordSchema>, record: &str| {
+        let before = before.map(|schema| Before {
+            schema: schema.clone(),
+            presence: Presence::default(),
+        });
+        let mut contract = Contract::new(&config, before.as_ref()).unwrap();
+        contract.admit(entries(record));
+        contract.close().unwrap().schema
+    };
+    let first = version(None, r#"{"a":null}"#);
+    let second = version(Some(&first), r#"{"a":1}"#);
+    let same = version(Some(&second), r#"{"a":"3"}"#);
+    let third = version(Some(&same), r#"{"a":2.5}"#);
+    assert_eq!(
+        [&first, &second, &same, &third].map(|s| s.version.get()),
+        [1, 2, 2, 3]
+    );
+    assert_eq!(third.columns[0].field_id, 1);
+}

@@ -1,0 +1,123 @@
+//! Of the landed rows that are about one thing, the newest.
+//!
+//! Rows are about one thing when the cells of the source's key have the same texts, so a key that changed its type stays
+//! the same key. The newest is the row of the greatest version, a null being the least; of equal versions it is the one
+//! that landed last. So it depends on what has landed up to the log position, and not on partitions. A row without any
+//! part of its key is about nothing that could be newer, and stays.
+
+use datafusion::{
+    functions_window::expr_fn::row_number,
+    logical_expr::{Expr, ExprFunctionExt, ident, lit},
+    prelude::DataFrame,
+};
+use feedline_schemas::record::{ColumnType, RecordSchema};
+
+use crate::{
+    Error,
+    columns::{merge, system},
+    content::Cells,
+    join::typed,
+    landing::Landed,
+    plan::content_hash,
+};
+
+const KEY: &str = "_newest_key";
+const KEYLESS: &str = "_newest_keyless";
+const VERSION: &str = "_newest_version";
+const RANK: &str = "_newest_rank";
+
+/// How the newest rows of a source are told.
+pub(crate) struct Newest<'a> {
+    key: &'a [String],
+    version: Option<(&'a str, ColumnType)>,
+}
+
+impl<'a> Newest<'a> {
+    /// Nothing for a source without a key.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a column that is not there, or that has no order.
+    pub(crate) fn of(source: &'a Landed) -> Result<Option<Self>, Error> {
+        let Landed { key, version, .. } = source;
+        let name = &source.reference.name;
+        let merged = merge(
+            source
+                .generations
+                .iter()
+                .map(|generation| &generation.schema),
+        );
+        let find = |setting: &str, column: &str| {
+            let found = merged.iter().find(|merged| merged.name == column);
+            found.map(|merged| merged.r#type).ok_or_else(|| {
+                let reason =
+                    format!("source `{name}` has no column `{column}`; name one that it has");
+                Error::config(format!("source.{setting}"), reason)
+            })
+        };
+        for column in key {
+            find("key", column)?;
+        }
+        let version = match version.as_deref() {
+            None => None,
+            Some(_) if key.is_empty() => {
+                let reason = format!(
+                    "source `{name}` has no `key` that rows could be newer of; give it one"
+                );
+                return Err(Error::config("source.version", reason));
+            }
+            Some(column) => Some((column, find("version", column)?)),
+        };
+        if let Some((column, r#type)) = version
+            && (matches!(r#type, ColumnType::Json | ColumnType::Binary) || r#type.is_list())
+        {
+            let reason = format!(
+                "column `{column}` of source `{name}` has no order; name one of numbers, dates or text"
+            );
+            return Err(Error::config("source.version", reason));
+        }
+        Ok((!key.is_empty()).then_some(Self { key, version }))
+    }
+
+    /// What a row of a schema version has beside its columns.
+    pub(crate) fn columns(&self, schema: &RecordSchema) -> Result<Vec<Expr>, Error> {
+        let names = schema.columns.iter().map(|column| column.name.as_str());
+        let there: Vec<&str> = names
+            .filter(|name| self.key.iter().any(|key| key == name))
+            .collect();
+        let nothing = there.iter().map(|name| ident(*name).is_null());
+        let mut columns = vec![
+            nothing
+                .reduce(Expr::and)
+                .unwrap_or_else(|| lit(true))
+                .alias(KEYLESS),
+            content_hash(there.into_iter(), Cells::Text).alias(KEY),
+        ];
+        if let Some((name, r#type)) = self.version {
+            columns.push(typed(schema, name, r#type)?.alias(VERSION));
+        }
+        Ok(columns)
+    }
+
+    /// The newest of all rows of the source, without the columns beside their own.
+    pub(crate) fn keep(&self, rows: DataFrame) -> Result<DataFrame, Error> {
+        let fields = rows
+            .schema()
+            .fields()
+            .iter()
+            .map(|field| field.name().clone());
+        let own = fields.filter(|name| ![KEY, KEYLESS, VERSION].contains(&name.as_str()));
+        let own: Vec<Expr> = own.map(ident).collect();
+        let mut order = Vec::new();
+        if self.version.is_some() {
+            order.push(ident(VERSION).sort(false, false));
+        }
+        order.push(ident(system::ORIGIN).sort(false, false));
+        let rank = row_number()
+            .partition_by(vec![ident(KEY)])
+            .order_by(order)
+            .build()?
+            .alias(RANK);
+        let is_newest = ident(RANK).eq(lit(1_u64)).or(ident(KEYLESS));
+        Ok(rows.window(vec![rank])?.filter(is_newest)?.select(own)?)
+    }
+}

@@ -1,0 +1,261 @@
+//! `[source.contract]`: what happens to records that change their shape, and to JSON that is odd.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{record::ColumnType, units::ByteSize};
+
+/// `[source.contract]`.
+///
+/// All of it may change between runs: what has landed stays as it is, and what lands from then on follows the new rules.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ContractConfig {
+    /// When a value does not fit its column: `quarantine_row` (default), `null_value`, `widen` or `freeze` (stop).
+    /// A value that converts without loss (`"12"` in an integer column) is converted and counted in every mode.
+    pub types: TypeContract,
+    /// When a record has a key that is no column yet: `evolve` (default, a new column), `freeze` (stop),
+    /// `quarantine_row` or `null_value` (the value is left out, counted). The first batch of a source makes columns in
+    /// every mode, and so do the names in `contract.column` and `contract.required`.
+    #[serde(skip_serializing_if = "is_default")]
+    pub columns: ColumnsContract,
+    /// Columns that must hold a value in every record, such as `["id"]`. Default: none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub required: Vec<String>,
+    /// When a column that is in `required`, or that held a value in each of the 1,000 or more records before the batch,
+    /// is null or absent: `warn` (default, counted with a sample), `quarantine_row` or `freeze` (stop).
+    #[serde(skip_serializing_if = "is_default")]
+    pub nulls: NullContract,
+    /// When a column that most records had is absent in a whole batch: `warn` (default, counted) or `freeze` (stop).
+    #[serde(skip_serializing_if = "is_default")]
+    pub vanished: VanishedContract,
+    /// Rise of a column's share of missing values (null or absent), in a batch against all batches before, that is told
+    /// as an alarm, 0 to 1. Default 0.5; 1 tells of none. Lower it for columns that a model needs.
+    #[serde(skip_serializing_if = "is_half")]
+    pub null_drift: f64,
+    /// Rules of single columns by name, such as `[source.contract.column."book.bid"]`. Default: none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub column: BTreeMap<String, ColumnContract>,
+    /// What becomes of lists: `json` (default, their JSON text) or `list` (an Arrow list where all items are scalars of
+    /// one type, otherwise JSON text). Choose `list` to read items without parsing.
+    #[serde(skip_serializing_if = "is_default")]
+    pub lists: ListContract,
+    /// When an object has a key twice: `reject` (default, the record is set aside) or `last` (the last value counts, and
+    /// each is counted).
+    #[serde(skip_serializing_if = "is_default")]
+    pub duplicate_keys: DuplicateKeys,
+    /// Formats of points in time, tried in order: `rfc3339` or a pattern of `strptime` such as `"%d.%m.%Y %H:%M"`. A column
+    /// whose first text fits one of them becomes a timestamp; text without an offset is read as UTC. Default: none, points
+    /// in time stay text.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dates: Vec<String>,
+    /// Most columns of a source, 1 to 10,000. Default 1,000: keys used as data must not explode the schema.
+    pub max_columns: u32,
+    /// Most columns made of the keys of one nested object, 1 to 10,000. An object with more, in one record or in all, is
+    /// kept as JSON text in one column from then on: its keys are data. Default 256.
+    #[serde(skip_serializing_if = "is_256")]
+    pub max_keys: u32,
+    /// Deepest nesting that becomes columns, 1 to 64; deeper values are kept as JSON text. Default 8.
+    pub max_depth: u32,
+    /// Largest share of rejected records, 0 to 1; above it the run stops. Default 0.2.
+    pub max_reject_share: f64,
+    /// Bounds on JSON.
+    #[serde(skip_serializing_if = "is_default")]
+    pub json: JsonConfig,
+}
+
+impl Default for ContractConfig {
+    fn default() -> Self {
+        Self {
+            types: TypeContract::QuarantineRow,
+            columns: ColumnsContract::Evolve,
+            required: Vec::new(),
+            nulls: NullContract::Warn,
+            vanished: VanishedContract::Warn,
+            null_drift: 0.5,
+            column: BTreeMap::new(),
+            lists: ListContract::Json,
+            duplicate_keys: DuplicateKeys::Reject,
+            dates: Vec::new(),
+            max_columns: 1_000,
+            max_keys: 256,
+            max_depth: 8,
+            max_reject_share: 0.2,
+            json: JsonConfig::default(),
+        }
+    }
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+#[expect(clippy::float_cmp, reason = "the default is exactly one half")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_half(value: &f64) -> bool {
+    *value == 0.5
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_256(value: &u32) -> bool {
+    *value == 256
+}
+
+/// `[source.contract.column."<name>"]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ColumnContract {
+    /// Type of the column; it never becomes another. A column that has landed already may only get a wider one. Default:
+    /// the type of its first value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub r#type: Option<DeclaredType>,
+    /// What `contract.types` is for this column. Default: that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub types: Option<TypeContract>,
+}
+
+/// Type that a column is declared to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DeclaredType {
+    /// True or false.
+    Bool,
+    /// 64-bit integer.
+    Int,
+    /// 64-bit float.
+    Float,
+    /// Decimal number with up to 20 digits before the point and 18 behind it, exact.
+    Decimal,
+    /// Point in time, in microseconds since 1970 UTC, read by `contract.dates` (`rfc3339` when that is empty).
+    Timestamp,
+    /// Text; a number stays as it is written.
+    Text,
+    /// Lists and objects as JSON text; an object gives no columns of its own.
+    Json,
+}
+
+impl DeclaredType {
+    /// The column's type.
+    #[must_use]
+    pub const fn column_type(self) -> ColumnType {
+        match self {
+            Self::Bool => ColumnType::Bool,
+            Self::Int => ColumnType::Int64,
+            Self::Float => ColumnType::Float64,
+            Self::Decimal => ColumnType::Decimal,
+            Self::Timestamp => ColumnType::Timestamp,
+            Self::Text => ColumnType::Utf8,
+            Self::Json => ColumnType::Json,
+        }
+    }
+}
+
+/// What to do with a value that does not fit its column.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TypeContract {
+    /// Set the record aside in `rejects/`.
+    #[default]
+    QuarantineRow,
+    /// Land the record with a null in that column; counted.
+    NullValue,
+    /// Make a new schema version with a wider type (integer, float, decimal, text).
+    Widen,
+    /// Stop the run.
+    Freeze,
+}
+
+/// What to do with a key that is no column yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ColumnsContract {
+    /// Make a new schema version with a column for it.
+    #[default]
+    Evolve,
+    /// Stop the run.
+    Freeze,
+    /// Set the record aside in `rejects/`.
+    QuarantineRow,
+    /// Land the record without it; counted.
+    NullValue,
+}
+
+/// What to do when a column that always held a value holds none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NullContract {
+    /// Land the record; counted.
+    #[default]
+    Warn,
+    /// Set the record aside in `rejects/`.
+    QuarantineRow,
+    /// Stop the run.
+    Freeze,
+}
+
+/// What to do when a column is absent in a whole batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum VanishedContract {
+    /// Land the batch; counted.
+    #[default]
+    Warn,
+    /// Stop the run.
+    Freeze,
+}
+
+/// What becomes of lists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ListContract {
+    /// Their JSON text.
+    #[default]
+    Json,
+    /// A list column where all items are scalars of one type, otherwise their JSON text.
+    List,
+}
+
+/// What to do with a key that an object has twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DuplicateKeys {
+    /// Set the record aside in `rejects/`.
+    #[default]
+    Reject,
+    /// The last value counts; counted.
+    Last,
+}
+
+/// `[source.contract.json]`: bounds on JSON from `rest` and `files`. `retry.max_body_bytes` bounds a page as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct JsonConfig {
+    /// Deepest nesting of a document, 1 to 128; a record with more is set aside. Default 128.
+    pub max_depth: u32,
+    /// Most keys of one object, at least 1; a record with an object of more is set aside. Default 100,000.
+    pub max_keys: u64,
+    /// Most items of one list, at least 1, the records of a page among them; a document with a longer one is refused.
+    /// Default 1,000,000.
+    pub max_items: u64,
+    /// Most bytes of one text; a record with a longer one is set aside. Default 64 MiB.
+    pub max_text_bytes: ByteSize,
+}
+
+impl Default for JsonConfig {
+    fn default() -> Self {
+        Self {
+            max_depth: 128,
+            max_keys: 100_000,
+            max_items: 1_000_000,
+            max_text_bytes: ByteSize::mib(64),
+        }
+    }
+}
