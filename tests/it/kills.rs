@@ -10,7 +10,8 @@ use crate::support::{Random, count_files, files, kill_when, pipeline, run, start
 const KILLS: u64 = 50;
 
 fn kills() -> u64 {
-    env::var("FEEDLINE_INGEST_KILLS").map_or(KILLS, |number| number.parse().unwrap())
+    let asked = env::var_os("FEEDLINE_INGEST_KILLS");
+    asked.map_or(KILLS, |text| text.to_str().unwrap().parse().unwrap())
 }
 
 /// 40 pages of 10 records for each kill, misbehaving but quickly so.

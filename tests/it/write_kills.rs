@@ -129,11 +129,9 @@ impl Disk {
         let call = line.split_once(' ')?.1.trim_start();
         let (name, arguments) = call.split_once('(')?;
         let quoted: Vec<&str> = arguments.split('"').skip(1).step_by(2).collect();
-        let of_fd = || {
-            let path = arguments.split_once('<')?.1.split_once('>')?.0;
-            path.contains("/out").then(|| path.to_owned())
-        };
+        let of_fd = || Some(arguments.split_once('<')?.1.split_once('>')?.0.to_owned());
         match name {
+            // Streams and sockets are no files; no entry names them.
             "write" => {
                 self.dirty.insert(of_fd()?);
             }

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn sloppy_pages_stay_shallow() {
+    fn fault_48_sloppy_pages_stay_shallow() {
         check(&"<div><span>x</div>".repeat(5_000), 2);
         check(&"<li><a href=x>y</a>".repeat(5_000), 1);
         check(&"</div></span>".repeat(5_000), 0);

@@ -262,7 +262,7 @@ async fn a_start_page_may_redirect_to_the_host_it_lives_on() {
 
 /// 50 of the list of faults: a calendar without end.
 #[tokio::test]
-async fn traps_are_bounded_by_depth_and_by_number() {
+async fn fault_50_traps_are_bounded_by_depth_and_by_number() {
     let trap = || {
         Scripted::answering(|_, head| {
             let path = head.split(' ').nth(1).unwrap();
@@ -463,7 +463,7 @@ async fn rows_and_tables_are_records_of_their_own() {
 
 /// 47 of the list of faults: a selector that matches nothing is no success.
 #[tokio::test]
-async fn a_selector_that_matches_nothing_stops_the_run() {
+async fn fault_47_a_selector_that_matches_nothing_stops_the_run() {
     let server = site(Routes::from([
         ("/", html(&article("home", &["/a"]))),
         ("/a", html(&article("a", &[]))),

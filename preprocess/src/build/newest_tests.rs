@@ -115,7 +115,8 @@ async fn a_key_or_version_that_cannot_be_names_its_setting() {
 async fn fault_33_files_of_every_version_are_read_as_the_newest_one_is() {
     let root = Store::memory();
     let one = 10_i128.pow(18);
-    let steps: [(ColumnType, fn(i64) -> Value); 4] = [
+    type Step = (ColumnType, fn(i64) -> Value);
+    let steps: [Step; 4] = [
         (Int64, |i| json!(i)),
         (Float64, |i| json!(i as f64 + 0.5)),
         (Decimal, |i| {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use feedline_schemas::config::{AuthConfig, CredentialsIn};
+use feedline_schemas::config::{AuthConfig, CredentialsIn, JsonConfig};
 use reqwest::{
     Client,
     header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue},
@@ -141,7 +141,8 @@ impl OAuth {
 
     /// The token in an answer (RFC 6749, section 5.1). Nothing of the body is quoted.
     fn read(&self, http: &Http, body: &[u8]) -> Result<Token, String> {
-        let document = Value::parse(body).map_err(|reason| format!("it is no JSON: {reason}"))?;
+        let document = Value::parse_within(body, &JsonConfig::default(), 0)
+            .map_err(|reason| format!("it is no JSON: {reason}"))?;
         let Some(Value::Text(text)) = document.at("access_token") else {
             return Err("it has no text at `access_token`; check `auth.token_url`".into());
         };

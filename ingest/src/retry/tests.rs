@@ -1,0 +1,214 @@
+use std::collections::VecDeque;
+
+use super::*;
+use crate::http::testing;
+
+fn retry(settings: RetryConfig) -> Retry {
+    Retry::new("quotes", &settings, &testing::context()).unwrap()
+}
+
+fn failure(again: Again) -> Failure {
+    let error = Error::Http {
+        url: "http://api.example/".into(),
+        what: "it failed".into(),
+        advice: "mend it".into(),
+    };
+    Failure {
+        error: Box::new(error),
+        again,
+    }
+}
+
+/// Runs tries with the given failures, then success; gives the outcome, the number of tries and the waited time.
+async fn tried(retry: &mut Retry, failures: &[Again]) -> (Result<(), Error>, u32, Duration) {
+    let begin = Instant::now();
+    let mut tries = 0;
+    let mut script: VecDeque<Again> = failures.iter().copied().collect();
+    let outcome = retry
+        .run(|| {
+            tries += 1;
+            let next = script.pop_front();
+            async move { next.map_or(Ok(()), |again| Err(failure(again))) }
+        })
+        .await;
+    (outcome, tries, begin.elapsed())
+}
+
+#[tokio::test(start_paused = true)]
+async fn transient_failures_are_tried_again_with_bounded_backoff() {
+    let mut retry = retry(RetryConfig {
+        base_ms: 1_000,
+        cap_ms: 3_000,
+        ..RetryConfig::default()
+    });
+    let (outcome, tries, waited) = tried(&mut retry, &[Again::Backoff; 5]).await;
+    assert!(outcome.is_ok());
+    assert_eq!((tries, retry.retries()), (6, 5));
+    assert!(
+        waited > Duration::ZERO && waited <= Duration::from_millis(1_000 + 2_000 + 3 * 3_000 + 5),
+        "{waited:?}"
+    );
+}
+
+#[test]
+fn backoff_uses_the_whole_range_and_repeats_with_its_seed() {
+    let draws = |seed| {
+        let mut jitter = Jitter::new(seed);
+        (0..1_000).map(|_| jitter.up_to(9)).collect::<Vec<_>>()
+    };
+    assert_eq!(draws(7), draws(7));
+    assert_ne!(draws(7), draws(8));
+    for value in 0..=9 {
+        let share = draws(7).iter().filter(|&&d| d == value).count();
+        assert!(
+            (60..140).contains(&share),
+            "{value} came {share} times of 1000"
+        );
+    }
+    assert!((0..100).all(|_| Jitter::new(1).up_to(0) == 0));
+    let mut huge = retry(RetryConfig {
+        base_ms: u64::MAX,
+        cap_ms: 10,
+        ..RetryConfig::default()
+    });
+    assert!(huge.backoff(99) <= Duration::from_millis(10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn tries_run_out_and_the_message_says_so() {
+    let mut retry = retry(RetryConfig {
+        max_tries: 3,
+        ..RetryConfig::default()
+    });
+    let (outcome, tries, _) = tried(&mut retry, &[Again::Backoff; 9]).await;
+    assert_eq!(tries, 3);
+    let message = outcome.unwrap_err().to_string();
+    assert_eq!(
+        message,
+        "cannot fetch `http://api.example/`: it failed (the last of 3 tries); mend it"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_terminal_failure_is_not_tried_again() {
+    let (outcome, tries, waited) = tried(&mut retry(RetryConfig::default()), &[Again::Never]).await;
+    assert_eq!((tries, waited), (1, Duration::ZERO));
+    assert!(!outcome.unwrap_err().to_string().contains("tries"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn fault_13_an_asked_wait_is_never_shortened() {
+    let settings = RetryConfig {
+        base_ms: 100,
+        cap_ms: 200,
+        ..RetryConfig::default()
+    };
+    let asked = Duration::from_secs(250);
+    let (outcome, _, waited) = tried(&mut retry(settings), &[Again::After(asked)]).await;
+    assert!(outcome.is_ok());
+    assert!(
+        waited >= asked && waited <= asked + Duration::from_millis(102),
+        "{waited:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn fault_14_a_wait_over_the_limit_defers_without_waiting() {
+    for seconds in [301, u64::MAX] {
+        let asked = Again::After(Duration::from_secs(seconds));
+        let (outcome, tries, waited) = tried(&mut retry(RetryConfig::default()), &[asked]).await;
+        assert_eq!((tries, waited), (1, Duration::ZERO));
+        let Err(Error::Deferred { until_unix_s, .. }) = outcome else {
+            panic!("{outcome:?}")
+        };
+        assert!(until_unix_s >= seconds);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_tries_of_a_request_have_a_budget_of_time() {
+    let settings = RetryConfig {
+        base_ms: 40_000,
+        cap_ms: 40_000,
+        max_tries: 100,
+        max_elapsed_s: 120,
+        ..RetryConfig::default()
+    };
+    let mut retry = retry(settings);
+    let (outcome, tries, waited) = tried(&mut retry, &[Again::Backoff; 99]).await;
+    assert!((3..50).contains(&tries), "{tries}");
+    assert!(waited <= Duration::from_secs(120), "{waited:?}");
+    let message = outcome.unwrap_err().to_string();
+    let end = format!("(the last of {tries} tries, `retry.max_elapsed_s` is over); mend it");
+    assert!(message.ends_with(&end), "{message}");
+    // A server that says when to come back is come back to, by a later run.
+    let asked = Again::After(Duration::from_secs(121));
+    let (outcome, tries, waited) = tried(&mut retry, &[asked]).await;
+    assert_eq!((tries, waited), (1, Duration::ZERO));
+    let message = outcome.unwrap_err().to_string();
+    assert!(
+        message.contains("longer than is left of `retry.max_elapsed_s` = 120"),
+        "{message}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_ends_waits_and_tries_at_once() {
+    for hangs_in_try in [false, true] {
+        let (stop, cancel) = watch::channel(false);
+        let context = Context {
+            cancel,
+            ..testing::context()
+        };
+        let mut retry = Retry::new("quotes", &RetryConfig::default(), &context).unwrap();
+        let begin = Instant::now();
+        let run = retry.run(|| async move {
+            if hangs_in_try {
+                std::future::pending::<()>().await;
+            }
+            Err::<(), _>(failure(Again::After(Duration::from_secs(300))))
+        });
+        let stopper = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            stop.send(true).unwrap();
+        };
+        let (outcome, ()) = tokio::join!(run, stopper);
+        assert!(matches!(outcome, Err(Error::Cancelled)), "{outcome:?}");
+        assert!(begin.elapsed() < Duration::from_secs(2));
+    }
+}
+
+#[test]
+fn retry_after_is_understood_in_both_forms() {
+    let now = Duration::from_secs(784_111_777); // Sun, 06 Nov 1994 08:49:37 GMT
+    let check = |value: &str, date: Option<&str>, seconds: Option<u64>| {
+        assert_eq!(
+            retry_after(value, date, now),
+            seconds.map(Duration::from_secs),
+            "{value} {date:?}"
+        );
+    };
+    check("7", None, Some(7));
+    check(" 120 ", None, Some(120));
+    check("1.5", None, Some(2));
+    check("1000000000000", None, Some(1_000_000_000_000));
+    check("99999999999999999999999", None, Some(u64::MAX));
+    check("Sun, 06 Nov 1994 08:50:07 GMT", None, Some(30));
+    check("Sunday, 06-Nov-94 08:50:07 GMT", None, Some(30));
+    // The server's clock is an hour behind ours.
+    check(
+        "Sun, 06 Nov 1994 07:50:07 GMT",
+        Some("Sun, 06 Nov 1994 07:49:37 GMT"),
+        Some(30),
+    );
+    check("Sun, 06 Nov 1994 08:50:07 GMT", Some("yesterday"), Some(30));
+    check("Sun, 06 Nov 1994 08:49:07 GMT", None, None);
+    check(
+        "Sun, 06 Nov 1994 09:50:07 GMT",
+        Some("Sun, 06 Nov 1994 10:49:37 GMT"),
+        None,
+    );
+    for garbage in ["0", "0.0", "-5", "soon", "", ".", ".5", "1e3", "+3", "inf"] {
+        check(garbage, None, None);
+    }
+}
