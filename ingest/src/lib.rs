@@ -1,6 +1,6 @@
 //! Sources -> landing zone: immutable Parquet files and one append-only commit log per source.
 //!
-//! [`ingest`] runs the sources of a pipeline one after another. Pages of a source are gathered into batches; a batch is
+//! [`ingest`] runs the sources of a pipeline, some at a time. Pages of a source are gathered into batches; a batch is
 //! landed by writing its files first and then one log entry that names them together with the position to go on from.
 //! So data and position move in one atomic step, and a run that dies at any instant is continued without a record lost
 //! or doubled: batches are a pure function of the pages, and files are a pure function of the batch.

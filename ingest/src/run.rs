@@ -10,6 +10,7 @@ use feedline_schemas::{
     report::{IngestReport, SourceReport},
 };
 use feedline_storage::Store;
+use futures::{StreamExt as _, stream};
 use tracing::{info, warn};
 
 use crate::{
@@ -24,21 +25,25 @@ use crate::{
     known::known,
     report::{add, reject_sample, source_report},
     rest,
-    settings::{choose, config_hash},
+    settings::{choose, config_hash, looks_for_more},
     source::{Requests, Source},
     watermark::Incremental,
 };
 
+/// Sources that are run at a time: one waits for its server while another decodes. Each holds a batch.
+const AT_ONCE: usize = 4;
+
 /// Records after which the share of rejected ones is judged at every batch; before, only at the end.
 const JUDGED_AFTER: u64 = 1_000;
 
-/// Runs the pipeline's sources one after another, in order; only the one called `only`, if given.
+/// Runs the pipeline's sources, some at a time; only the one called `only`, if given.
 ///
 /// A source that is complete already costs the reading of its log. A deferred source lets the ones after it run.
 ///
 /// # Errors
-/// The first source's error that is not a deferral; batches committed until then stay, and the next call goes on from
-/// them. [`Error::Deferred`] after all other sources have run.
+/// After all sources have run: the error of the first source in order that failed, else [`Error::Deferred`] for the first
+/// that was deferred. Batches committed until then stay, and the next call goes on from them. Settings that cannot be are told
+/// before anything is run.
 pub async fn ingest(
     config: &PipelineConfig,
     only: Option<&Name>,
@@ -49,15 +54,26 @@ pub async fn ingest(
         url: context.root.url_of("landing"),
         ..IngestReport::default()
     };
-    let mut deferred = None;
-    for (index, source) in chosen {
-        match run_source(source, context).await {
+    // Boxed: the future of a source is large.
+    let runs = chosen
+        .iter()
+        .map(|(_, source)| Box::pin(run_source(source, context)));
+    let runs: Vec<_> = runs.collect();
+    let ended: Vec<_> = stream::iter(runs).buffered(AT_ONCE).collect().await;
+    let (mut failed, mut deferred) = (None, None);
+    for ((index, source), ended) in chosen.into_iter().zip(ended) {
+        match ended {
             Ok(source) => add(&mut report, source),
             Err(e @ Error::Deferred { .. }) => deferred = deferred.or(Some(e)),
-            Err(e) => return Err(e.under(&format!("source.{index}"))),
+            Err(e) => {
+                if failed.is_some() && !matches!(e, Error::Cancelled) {
+                    tracing::error!(source = %source.name, error = %e, "this source failed too");
+                }
+                failed = failed.or_else(|| Some(e.under(&format!("source.{index}"))));
+            }
         }
     }
-    deferred.map_or(Ok(report), Err)
+    failed.or(deferred).map_or(Ok(report), Err)
 }
 
 /// What the pipeline's sources have landed, from their commit logs alone.
@@ -95,12 +111,7 @@ async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceRe
     let is_done = log
         .last()
         .is_some_and(|entry| matches!(entry.state.position, Position::Done { .. }));
-    let goes_on = match config.r#type {
-        SourceKind::Files => true,
-        SourceKind::Html => !config.crawl.again.is_never(),
-        SourceKind::Rest => config.incremental.is_some(),
-    };
-    if is_done && !goes_on {
+    if is_done && !looks_for_more(config) {
         let source = &config.name;
         info!(%source, "finished by an earlier run; only `files`, `incremental` and `crawl.again` look for more");
     } else {

@@ -52,16 +52,21 @@ pub(crate) fn choose<'a>(
     }
 }
 
+/// From 1 to `most`.
+fn range(key: &str, value: u64, most: u64) -> Result<(), Error> {
+    within(key, value, 1, most)
+}
+
+fn within(key: &str, value: u64, least: u64, most: u64) -> Result<(), Error> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    let reason = format!("{value} is out of range: use {least} to {most}");
+    Err(Error::config(key, reason))
+}
+
 /// Ranges that every kind of source shares.
 fn check(source: &SourceConfig) -> Result<(), Error> {
-    let range = |key: &str, value: u64, most: u64| {
-        let reason = || format!("{value} is out of range: use 1 to {most}");
-        if (1..=most).contains(&value) {
-            Ok(())
-        } else {
-            Err(Error::config(key, reason()))
-        }
-    };
     range("batch.rows", source.batch.rows, 1_000_000)?;
     range("batch.pages", source.batch.pages, u64::MAX)?;
     check_manners(source)?;
@@ -84,14 +89,6 @@ fn check(source: &SourceConfig) -> Result<(), Error> {
 
 /// Ranges of the contract.
 fn check_contract(contract: &ContractConfig) -> Result<(), Error> {
-    let range = |key: &str, value: u64, most: u64| {
-        let reason = || format!("{value} is out of range: use 1 to {most}");
-        if (1..=most).contains(&value) {
-            Ok(())
-        } else {
-            Err(Error::config(key, reason()))
-        }
-    };
     range("contract.max_columns", contract.max_columns.into(), 10_000)?;
     range("contract.max_keys", contract.max_keys.into(), 10_000)?;
     range("contract.max_depth", contract.max_depth.into(), 64)?;
@@ -127,32 +124,24 @@ fn check_contract(contract: &ContractConfig) -> Result<(), Error> {
 
 /// Ranges of how a host is asked.
 fn check_manners(source: &SourceConfig) -> Result<(), Error> {
-    let range = |key: &str, value: u64, least: u64, most: u64| {
-        let reason = || format!("{value} is out of range: use {least} to {most}");
-        if (least..=most).contains(&value) {
-            Ok(())
-        } else {
-            Err(Error::config(key, reason()))
-        }
-    };
     let (retry, limits) = (&source.retry, &source.limits);
-    range("retry.min_bytes_per_s", retry.min_bytes_per_s, 0, 1_000_000)?;
-    range("retry.max_elapsed_s", retry.max_elapsed_s, 1, u64::MAX)?;
-    range(
+    within("retry.min_bytes_per_s", retry.min_bytes_per_s, 0, 1_000_000)?;
+    within("retry.max_elapsed_s", retry.max_elapsed_s, 1, u64::MAX)?;
+    within(
         "retry.circuit_failures",
         retry.circuit_failures.into(),
         0,
         1_000,
     )?;
-    range(
+    within(
         "retry.circuit_cooldown_s",
         retry.circuit_cooldown_s,
         1,
         3_600,
     )?;
-    range("limits.burst", limits.burst.unwrap_or(1).into(), 1, 1_000)?;
+    within("limits.burst", limits.burst.unwrap_or(1).into(), 1, 1_000)?;
     let concurrency = limits.concurrency.unwrap_or(1);
-    range("limits.concurrency", concurrency.into(), 1, 64)?;
+    within("limits.concurrency", concurrency.into(), 1, 64)?;
     let requests_per_s = limits.requests_per_s.unwrap_or(1.0);
     if !(requests_per_s > 0.0 && requests_per_s <= 1_000.0) {
         let reason = format!(
@@ -175,6 +164,15 @@ fn check_manners(source: &SourceConfig) -> Result<(), Error> {
         return Err(Error::config("private_hosts", reason));
     }
     Ok(())
+}
+
+/// Whether a run after one that was complete has anything to ask.
+pub(crate) fn looks_for_more(source: &SourceConfig) -> bool {
+    match source.r#type {
+        SourceKind::Files => true,
+        SourceKind::Html => !source.crawl.again.is_never(),
+        SourceKind::Rest => source.incremental.is_some(),
+    }
 }
 
 /// Hash of the settings that decide what is fetched and how it is parsed. Settings that only bound, retry or batch may

@@ -1,5 +1,6 @@
 mod canary;
 mod rounds;
+mod several;
 mod two_writers;
 
 use std::{
@@ -695,4 +696,24 @@ async fn a_missing_file_is_a_configuration_error_with_its_key() {
             .starts_with("`source.0.url`: there is no file or folder `/no/such/file.csv`"),
         "{error}"
     );
+}
+
+#[tokio::test]
+async fn fault_10_a_log_of_another_version_is_refused_by_name() {
+    let root = Store::memory();
+    run(&root, &config(), &mut scripted()).await.unwrap();
+    let path = "landing/s/log/00000000000000000009.json";
+    let entry = String::from_utf8(root.get(path).await.unwrap().to_vec()).unwrap();
+    for version in [0, 2] {
+        let other = entry.replace("\"version\": 1,", &format!("\"version\": {version},"));
+        assert_ne!(other, entry);
+        root.put(path, other.into()).await.unwrap();
+        let error = run(&root, &config(), &mut scripted()).await.unwrap_err();
+        assert!(matches!(error, Error::Contract(_)), "{error}");
+        let error = error.to_string();
+        assert!(
+            error.contains(&format!("version `{version}`")) && error.contains("9.json"),
+            "{error}"
+        );
+    }
 }

@@ -15,7 +15,11 @@ use tokio::{sync::Semaphore, task::JoinSet};
 
 pub use self::board::{Board, Served};
 use self::{line::Line, ticks::Ticks};
-use crate::{context::Context, error::Error, settings::choose};
+use crate::{
+    context::Context,
+    error::Error,
+    settings::{choose, looks_for_more},
+};
 
 /// Runs every source with a `[source.schedule]` when it is due.
 #[derive(Debug)]
@@ -48,6 +52,9 @@ impl Scheduler {
                 continue;
             };
             let ticks = Ticks::new(schedule).map_err(|e| e.under(&format!("source.{index}")))?;
+            if !looks_for_more(source) {
+                tracing::warn!(source = %source.name, "once it is complete, its runs ask for nothing: give it `incremental`, or `crawl.again` for pages");
+            }
             let number = self.board.add(Served {
                 pipeline: config.pipeline.name.to_string(),
                 source: source.name.to_string(),

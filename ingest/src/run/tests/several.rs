@@ -1,0 +1,56 @@
+//! Pipelines of several sources.
+
+use std::fs;
+
+use feedline_schemas::config::load;
+
+use super::*;
+use crate::run::ingest;
+
+#[tokio::test]
+async fn a_source_that_fails_lets_the_others_land_and_is_told_with_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut text = "[pipeline]\nname = \"p\"\n".to_owned();
+    for (name, bytes) in [
+        ("a", &b"n\n1\n"[..]),
+        ("b", &[0xff, 0xfe, 0xff]),
+        ("c", b"n\n2\n3\n"),
+        ("d", &[0xff, 0xfe, 0xff]),
+        ("e", b"n\n4\n"),
+        ("f", b"n\n5\n"),
+    ] {
+        let file = folder.path().join(format!("{name}.csv"));
+        fs::write(&file, bytes).unwrap();
+        text += &format!(
+            "[[source]]\nname = \"{name}\"\ntype = \"files\"\nurl = \"{}\"\n",
+            file.display()
+        );
+    }
+    let config = load("p.toml", &text, &[]).unwrap().config;
+    let root = Store::memory();
+    let error = ingest(&config, None, &context(&root))
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("b.csv"), "the first in order: {error}");
+    let mut rows = Vec::new();
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        let landed = landed(&root, &Name::new(name).unwrap()).await.unwrap();
+        rows.push(landed.map_or(0, |landed| landed.entries.last().unwrap().state.totals.rows));
+    }
+    assert_eq!(rows, [1, 0, 2, 0, 1, 1]);
+    // Mended, only what failed is read.
+    for name in ["b", "d"] {
+        fs::write(folder.path().join(format!("{name}.csv")), "n\n7\n").unwrap();
+    }
+    let report = ingest(&config, None, &context(&root)).await.unwrap();
+    let order: Vec<&str> = report
+        .sources
+        .iter()
+        .map(|source| source.name.as_str())
+        .collect();
+    assert_eq!(
+        (report.rows, order),
+        (7, vec!["a", "b", "c", "d", "e", "f"])
+    );
+}
