@@ -42,6 +42,8 @@ pub enum Effect {
     ShortRead(usize),
     /// A write finds the disk full.
     Full,
+    /// A creation is told that the object is there, and it is not: S3 answers 409 to a conflict that it lets nobody win.
+    Conflict,
     /// A read returns its bytes with this bit (counted from the first byte's lowest) flipped.
     FlipBit(usize),
 }
@@ -124,6 +126,16 @@ impl FaultyBackend {
         call: impl Future<Output = Result<T, E>> + Send,
     ) -> Result<(T, Option<Effect>), E> {
         let effect = self.faults.hit(operation, path);
+        self.run_with(effect, name, path, call).await
+    }
+
+    async fn run_with<T, E: From<Error>>(
+        &self,
+        effect: Option<Effect>,
+        name: &'static str,
+        path: &str,
+        call: impl Future<Output = Result<T, E>> + Send,
+    ) -> Result<(T, Option<Effect>), E> {
         let injected = |when| Error::Injected {
             operation: name,
             url: self.inner.url_of(path),
@@ -209,14 +221,13 @@ impl Backend for FaultyBackend {
             .map(|(done, _)| done)
     }
     async fn create(&self, path: &str, bytes: Bytes) -> Result<Created, Error> {
-        self.run(
-            Operation::Create,
-            "create",
-            path,
-            self.inner.create(path, bytes),
-        )
-        .await
-        .map(|(done, _)| done)
+        let effect = self.faults.hit(Operation::Create, path);
+        if effect == Some(Effect::Conflict) {
+            return Ok(Created::AlreadyThere);
+        }
+        let call = self.inner.create(path, bytes);
+        let done = self.run_with(effect, "create", path, call).await;
+        done.map(|(done, _)| done)
     }
     async fn list(&self, folder: &str) -> Result<Vec<Listed>, Error> {
         self.inner.list(folder).await

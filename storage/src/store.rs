@@ -569,6 +569,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn fault_05_a_conflict_that_nobody_won_is_tried_again() {
+        let conflicts = |times| {
+            let rule = rule(Operation::Create, Effect::Conflict, times);
+            Store::memory().with_faults(Faults::new(vec![rule]))
+        };
+        let created = conflicts(2).put_new("log/0", "mine".into()).await;
+        assert_eq!(created.unwrap(), PutNew::Created);
+        let error = conflicts(99).put_new("log/0", "mine".into()).await;
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("exists and that it does not"), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_write_that_did_not_land_is_made_again() {
         let faulty = Store::memory().with_faults(Faults::new(vec![rule(
             Operation::Create,

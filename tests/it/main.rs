@@ -8,6 +8,8 @@
 
 mod deferred;
 mod edit;
+mod examples;
+mod fault_table;
 mod inputs;
 mod kills;
 mod multi;

@@ -179,7 +179,7 @@ async fn numbered_pages_replace_a_parameter_of_the_url() {
 }
 
 #[tokio::test]
-async fn things_that_are_no_records_are_set_aside() {
+async fn fault_54_things_that_are_no_records_are_set_aside() {
     let body = "\u{feff}{\"items\": [{\"i\": 0}, \"ERR\", null, [1]]}";
     let (records, _) = read_script(&[ok(body)]).await.unwrap();
     assert_eq!(

@@ -153,7 +153,7 @@ async fn the_tries_of_a_request_have_a_budget_of_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_ends_waits_and_tries_at_once() {
+async fn fault_53_a_stop_ends_waits_and_tries_at_once() {
     for hangs_in_try in [false, true] {
         let (stop, cancel) = watch::channel(false);
         let context = Context {

@@ -182,6 +182,7 @@ mod tests {
     use std::sync::Mutex;
 
     use feedline_schemas::lease::RunOutcome;
+    use feedline_storage::{Effect, Faults, Operation, Rule};
 
     use super::*;
 
@@ -261,9 +262,18 @@ mod tests {
         assert!(!a.renew().await.unwrap());
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn of_many_that_ask_at_once_one_gets_it() {
-        let (root, clock) = (Store::memory(), Arc::new(ByHand::default()));
+        let clock = Arc::new(ByHand::default());
+        // All have looked before the first has written.
+        let slow = Faults::new(vec![Rule {
+            operation: Operation::Create,
+            path_contains: "lease/".into(),
+            skip: 0,
+            times: 99,
+            effect: Effect::Delay(Duration::from_secs(1)),
+        }]);
+        let root = Store::memory().with_faults(slow);
         let asked = (0..20).map(|i| {
             let mut lease = lease(&root, &format!("h{i}"), &clock);
             tokio::spawn(async move { lease.take().await.unwrap() })

@@ -133,7 +133,7 @@ impl Line {
     }
 
     /// Waits for the next time and runs the source; false when there will be none.
-    async fn turn(
+    pub(super) async fn turn(
         &self,
         lease: &mut Lease,
         past: &mut Option<Past>,
