@@ -329,11 +329,17 @@ impl<'a> Run<'a> {
 
     /// Tells of what the last batch has lost.
     fn warn(&self, sequence: Sequence) {
-        let decisions = self.log.last().map(|entry| &entry.counts.decisions);
+        let mut newest = self.log.entries().iter().rev();
+        let newest = [newest.next(), newest.next()];
         for kind in contract::ALARMS {
-            let alarms = decisions.and_then(|decisions| decisions.get(kind));
-            for (column, noted) in alarms.into_iter().flatten() {
-                warn!(source = %self.config.name, %sequence, column, kind, "{}", noted.sample);
+            let [now, before] =
+                newest.map(|entry| entry.and_then(|entry| entry.counts.decisions.get(kind)));
+            for (column, noted) in now.into_iter().flatten() {
+                // Told once while it lasts.
+                if before.is_none_or(|before| !before.contains_key(column)) {
+                    let what = kind.replace('_', " ");
+                    warn!(source = %self.config.name, %sequence, "column `{column}` {what}: {}", noted.sample);
+                }
             }
         }
     }

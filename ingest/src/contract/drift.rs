@@ -78,9 +78,9 @@ impl Change {
         }
     }
 
-    /// Tells of a column that should have no nulls and has.
+    /// Tells of a column that should have no nulls and has; of one that has vanished the alarm does.
     pub(super) fn tell(&self, column: &str, decisions: &mut Decisions) {
-        if self.now.sum() > 0 {
+        if self.now.sum() > 0 && !self.has_vanished() {
             note(decisions, TURNED_NULL, column, self.now.sum(), || {
                 self.to_string()
             });
@@ -92,9 +92,7 @@ impl Change {
         if self.rows == 0 || self.rows_before == 0 {
             return;
         }
-        let was_in_most = self.before.absent * 2 <= self.rows_before;
-        let has_vanished = self.now.absent == self.rows && was_in_most;
-        if has_vanished && self.is_surprise(self.before.absent) {
+        if self.has_vanished() {
             note(decisions, VANISHED, column, self.rows, || self.to_string());
             return;
         }
@@ -103,6 +101,12 @@ impl Change {
             let count = self.now.sum();
             note(decisions, NULL_DRIFT, column, count, || self.to_string());
         }
+    }
+
+    /// Whether no record has a column any more that most had.
+    fn has_vanished(&self) -> bool {
+        let was_in_most = self.rows_before > 0 && self.before.absent * 2 <= self.rows_before;
+        self.now.absent == self.rows && was_in_most && self.is_surprise(self.before.absent)
     }
 
     /// Whether a batch that holds so many missing values would be a rare chance, if it were like those before it; each of
@@ -124,9 +128,9 @@ impl std::fmt::Display for Change {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "of {} records {} lack it and in {} it is null; before, {} and {} of {}",
-            self.rows,
+            "{} of {} records lack it, {} have null; before, {} and {} of {}",
             self.now.absent,
+            self.rows,
             self.now.null,
             self.before.absent,
             self.before.null,

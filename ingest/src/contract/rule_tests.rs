@@ -156,7 +156,7 @@ fn a_required_column_that_is_null_is_handled_by_contract() {
     assert_eq!(warned.decided(), ["turned_null id 2", "turned_null k 1"]);
     assert_eq!(
         warned.sample("turned_null", "id"),
-        "of 4 records 1 lack it and in 1 it is null; before, 0 and 0 of 0"
+        "1 of 4 records lack it, 1 have null; before, 0 and 0 of 0"
     );
     let (_, verdicts) = story(NullContract::QuarantineRow);
     assert_eq!(
@@ -197,11 +197,11 @@ fn fault_35_a_vanished_column_and_one_that_turns_null_are_told_apart() {
     );
     assert_eq!(
         story.sample("null_drift", "b"),
-        "of 40 records 0 lack it and in 40 it is null; before, 0 and 0 of 60"
+        "0 of 40 records lack it, 40 have null; before, 0 and 0 of 60"
     );
     assert_eq!(
         story.sample("vanished", "c"),
-        "of 40 records 40 lack it and in 0 it is null; before, 0 and 0 of 60"
+        "40 of 40 records lack it, 0 have null; before, 0 and 0 of 60"
     );
     // An alarm ends when what it tells of has become usual.
     story.many(r#"{"a":1,"b":1}"#, 40);
