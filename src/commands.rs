@@ -55,6 +55,7 @@ pub(crate) fn run(cli: Cli, environment: Environment) -> anyhow::Result<Outcome>
             bars,
             clock: Arc::new(SystemClock),
             stop,
+            hosts: Arc::default(),
         };
         let outcome = dispatch(cli.command, &tools).await;
         tools.clear_bars();
@@ -265,6 +266,8 @@ struct Tools {
     bars: Option<Arc<Bars>>,
     clock: Arc<dyn Clock>,
     stop: Stop,
+    /// One budget for a host, whichever of the process's pipelines asks it.
+    hosts: Arc<feedline_ingest::Hosts>,
 }
 
 impl Tools {
@@ -367,7 +370,7 @@ impl<'a> Work<'a> {
             progress: Arc::clone(&self.tools.progress),
             clock: Arc::clone(&self.tools.clock),
             secrets: Arc::clone(&self.tools.environment) as Arc<dyn feedline_ingest::Secrets>,
-            hosts: Arc::default(),
+            hosts: Arc::clone(&self.tools.hosts),
             run_id: self.run_id(),
             cancel: self.tools.stop.watch.clone(),
             store_options: self.tools.environment.store_options(),
