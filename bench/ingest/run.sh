@@ -8,7 +8,7 @@
 # PEER_PAGES    the same for dlt and Scrapy, which are slower, default 200
 # BENCH_DATA    where outputs and results lie, default /tmp/feedline-bench-ingest
 # BENCH_PYTHON  a Python with bench/ingest/requirements.txt; made in $BENCH_DATA/venv if not given
-# BENCH_PROGRAM a feedline to measure; built from this checkout if not given
+# BENCH_PROGRAM a feedline to measure; built from this checkout if not given; BENCH_FLOOR the same for the bare loop
 #
 # Each run is checked: every record once. Prints a table, and keeps every run as a line of JSON in $BENCH_DATA/results. With
 # KILL=1 each program but the floor is killed by SIGKILL at half of the pages and started again, and what it lost, doubled

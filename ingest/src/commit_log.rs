@@ -7,6 +7,7 @@
 
 use bytes::Bytes;
 use feedline_schemas::{
+    ContractError,
     commit::{BatchCounts, CommitEntry, DataFile, SourceState},
     decode, encode,
     format::COMMIT,
@@ -37,8 +38,8 @@ pub struct Landed {
 /// Reads what `source` has landed below the pipeline's root folder; `None` when it has committed nothing yet.
 ///
 /// # Errors
-/// [`Error::Log`] when entries are missing or the hash chain is broken, [`Error::Contract`] for an entry that cannot be
-/// read, [`Error::Storage`].
+/// [`Error::Log`] when entries are missing or damaged or the hash chain is broken, [`Error::Contract`] for an entry of another
+/// version, [`Error::Storage`].
 pub async fn landed(root: &Store, source: &Name) -> Result<Option<Landed>, Error> {
     let (entries, last_hash) = read(&landing(root, source), source).await?;
     let last = entries
@@ -199,7 +200,7 @@ pub(crate) fn entry_path(sequence: u64) -> String {
 /// The entry in `body`, found at `path` where number `sequence` should be, after one whose bytes have the hash `before`.
 ///
 /// # Errors
-/// [`Error::Contract`], and [`Error::Log`] for an entry of another place or source.
+/// [`Error::Log`] for an entry that is damaged or of another place or source, [`Error::Contract`] for one of another version.
 pub(crate) fn checked(
     landing: &Store,
     source: &Name,
@@ -212,7 +213,16 @@ pub(crate) fn checked(
         url: landing.url_of("log"),
         reason,
     };
-    let entry: CommitEntry = decode(&landing.url_of(path), body)?;
+    let entry: CommitEntry = match decode(&landing.url_of(path), body) {
+        Err(ContractError::Malformed {
+            path: at, reason, ..
+        }) => {
+            return Err(damaged(format!(
+                "`{path}` cannot be read: {reason} at `{at}`"
+            )));
+        }
+        entry => entry?,
+    };
     if entry.sequence.get() != sequence || entry.source != *source {
         let CommitEntry {
             source, sequence, ..

@@ -79,7 +79,7 @@ pub(crate) struct Http {
     /// Sent to `origin` only.
     headers: HeaderMap,
     origin: Origin,
-    /// Hash of what is secret in `headers`.
+    /// Hash of what is secret in `headers` and `auth`: who asks.
     credential: u128,
     /// Kind of body asked for.
     accept: &'static str,

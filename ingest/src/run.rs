@@ -38,12 +38,12 @@ const JUDGED_AFTER: u64 = 1_000;
 
 /// Runs the pipeline's sources, some at a time; only the one called `only`, if given.
 ///
-/// A source that is complete already costs the reading of its log. A deferred source lets the ones after it run.
+/// A source that is complete already costs the reading of its log.
 ///
 /// # Errors
 /// After all sources have run: the error of the first source in order that failed, else [`Error::Deferred`] for the first
-/// that was deferred. Batches committed until then stay, and the next call goes on from them. Settings that cannot be are told
-/// before anything is run.
+/// that was deferred. Batches committed until then stay, and the next call goes on from them. Numbers out of their range and
+/// names that stand twice are told before anything is run.
 pub async fn ingest(
     config: &PipelineConfig,
     only: Option<&Name>,

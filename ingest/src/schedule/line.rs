@@ -167,8 +167,9 @@ impl Line {
             () = cancelled => return Ok(true),
         };
         // It is never closed.
-        let Ok(_place) = place else { return Ok(false) };
+        let Ok(place) = place else { return Ok(false) };
         if let Taken::By(other) = lease.take().await? {
+            drop(place);
             self.show(|served| served.waits_for = Some(format!("`{other}`, which runs it")));
             self.nap(lease.ttl() / 4).await;
             if let Some(last) = lease.last().await? {
