@@ -19,6 +19,7 @@ use arrow::{
 };
 use bytes::Bytes;
 use datafusion::parquet::arrow::{ArrowWriter, PARQUET_FIELD_ID_META_KEY};
+use feedline_picture::Encoding;
 use feedline_schemas::{
     commit::{BatchCounts, CommitEntry, DataFile, SourceState},
     config::{PipelineConfig, load},
@@ -226,6 +227,27 @@ pub(crate) async fn build_with(
 ) -> Result<DatasetReport, Error> {
     let (context, _scratch) = context(root, partitions);
     build(&pipeline(dataset), &context).await
+}
+
+/// Picture `i` in one colour, which no other has.
+pub(crate) fn coloured(i: u32, [width, height]: [u32; 2]) -> Vec<u8> {
+    let [_, _, green, blue] = i.to_be_bytes();
+    let pixels = [7, green, blue].repeat((width * height) as usize);
+    Encoding::Png.encode(&pixels, width, height).unwrap()
+}
+
+/// `[dataset]` of the pictures of source `a`, with a class each.
+pub(crate) const PICTURES: &str =
+    "sources = [\"a\"]\nkind = \"pictures\"\ntarget = \"label\"\ntask = \"classification\"\n";
+
+/// Builds [`PICTURES`] with these keys of `[dataset.picture]`.
+pub(crate) async fn build_pictures(
+    root: &Store,
+    picture: &str,
+    partitions: usize,
+) -> Result<DatasetReport, Error> {
+    let dataset = format!("{PICTURES}picture = {{ {picture} }}\n");
+    build_with(root, &dataset, partitions).await
 }
 
 /// A context over `root` with a scratch folder of its own.

@@ -3,19 +3,18 @@
 use std::{
     collections::HashMap,
     fs,
-    io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::TcpListener,
+    io::Read as _,
     path::{Path, PathBuf},
-    thread,
+    sync::mpsc,
 };
 
 use flate2::read::GzDecoder;
 use serde_json::Value;
 
-use crate::support::{run, shared_data};
+use crate::support::{run, serve, shared_data};
 
 /// Headers and body of an answer.
-type Answer = (String, String);
+type Recorded = (String, String);
 
 fn text_of(path: &Path) -> String {
     let mut text = String::new();
@@ -26,38 +25,22 @@ fn text_of(path: &Path) -> String {
 }
 
 /// Answers by path and query; what was not recorded is not found. `ORIGIN` in an answer is this server.
-fn replay(answers: HashMap<String, Answer>) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let origin = format!("http://{}", listener.local_addr().unwrap());
-    let own = origin.clone();
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut reader = BufReader::new(stream.unwrap());
-            let mut request = String::new();
-            reader.read_line(&mut request).unwrap();
-            let mut header = String::new();
-            while reader.read_line(&mut header).unwrap() > 2 {
-                header.clear();
-            }
-            let target = request.split(' ').nth(1).unwrap_or_default();
-            let (status, (headers, body)) = match answers.get(target) {
-                Some(answer) => ("200 OK", answer.clone()),
-                None => ("404 Not Found", Answer::default()),
-            };
-            let headers = headers.replace("ORIGIN", &own);
-            let answer = format!(
-                "HTTP/1.1 {status}\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
-                body.len()
-            );
-            // A client that has what it wants may be gone.
-            let _sent = reader.get_mut().write_all(answer.as_bytes());
+fn replay(answers: HashMap<String, Recorded>) -> String {
+    let (sender, own) = mpsc::channel::<String>();
+    let mut origin = None;
+    let served = serve(move |target| {
+        let origin = origin.get_or_insert_with(|| own.recv().unwrap());
+        match answers.get(target) {
+            Some((head, body)) => ("200 OK", head.replace("ORIGIN", origin), body.clone()),
+            None => ("404 Not Found", String::new(), String::new()),
         }
     });
-    origin
+    sender.send(served.clone()).unwrap();
+    served
 }
 
 /// The exchanges of a recording by path and query, and the origin they were recorded at.
-fn recording(file: &Path) -> HashMap<String, Answer> {
+fn recording(file: &Path) -> HashMap<String, Recorded> {
     let of = |line: &str| {
         let line: Value = serde_json::from_str(line).unwrap();
         let uri = line["request"]["uri"].as_str().unwrap();
@@ -73,7 +56,7 @@ fn recording(file: &Path) -> HashMap<String, Answer> {
 }
 
 /// Ingests an example from a replay of `answers`, whose first page is at `target`, twice: nothing comes of the second run.
-fn check(example: &str, answers: HashMap<String, Answer>, target: &str, rows: u64) -> PathBuf {
+fn check(example: &str, answers: HashMap<String, Recorded>, target: &str, rows: u64) -> PathBuf {
     let file = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("examples")
         .join(example);

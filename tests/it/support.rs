@@ -2,9 +2,12 @@
 
 use std::{
     env, fs,
+    io::{BufRead as _, BufReader, Write as _},
+    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     sync::mpsc,
+    thread,
     time::Duration,
 };
 
@@ -63,6 +66,34 @@ pub(crate) fn start(folder: &Path, arguments: &[&str]) -> Child {
         .stderr(Stdio::null())
         .spawn()
         .unwrap()
+}
+
+/// An answer to a request: status, further lines of the head, body.
+pub(crate) type Answer = (&'static str, String, String);
+
+/// Serves HTTP on loopback, one request a connection: `answer` is given the target of each. Returns the origin.
+pub(crate) fn serve(mut answer: impl FnMut(&str) -> Answer + Send + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let origin = format!("http://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut reader = BufReader::new(stream.unwrap());
+            let mut request = String::new();
+            reader.read_line(&mut request).unwrap();
+            let mut header = String::new();
+            while reader.read_line(&mut header).unwrap() > 2 {
+                header.clear();
+            }
+            let (status, head, body) = answer(request.split(' ').nth(1).unwrap_or_default());
+            let answer = format!(
+                "HTTP/1.1 {status}\r\n{head}Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                body.len()
+            );
+            // A client that has what it wants may be gone.
+            let _sent = reader.get_mut().write_all(answer.as_bytes());
+        }
+    });
+    origin
 }
 
 /// Kills `child` with SIGKILL once `ready` holds and `delay` has passed, or sees it end. Returns whether it was killed.

@@ -157,6 +157,15 @@ fn scripted() -> Scripted {
     }
 }
 
+/// A run that fails after two batches.
+async fn broken_off(root: &Store) {
+    let mut broken = Scripted {
+        broken: Some(4),
+        ..scripted()
+    };
+    run(root, &config(), &mut broken).await.unwrap_err();
+}
+
 /// Everything that landed, by path: the bytes of the files that the log names, and the log without what tells one
 /// run from another.
 async fn snapshot(root: &Store) -> BTreeMap<String, Bytes> {
@@ -451,16 +460,7 @@ async fn fault_06_of_two_writers_one_is_fenced() {
 #[tokio::test]
 async fn each_run_takes_the_next_epoch() {
     let root = Store::memory();
-    run(
-        &root,
-        &config(),
-        &mut Scripted {
-            broken: Some(4),
-            ..scripted()
-        },
-    )
-    .await
-    .unwrap_err();
+    broken_off(&root).await;
     run(&root, &config(), &mut scripted()).await.unwrap();
     let epochs: Vec<_> = entries(&root)
         .await
@@ -473,16 +473,7 @@ async fn each_run_takes_the_next_epoch() {
 #[tokio::test]
 async fn fault_12_other_settings_are_refused_while_bounds_may_change() {
     let root = Store::memory();
-    run(
-        &root,
-        &config(),
-        &mut Scripted {
-            broken: Some(4),
-            ..scripted()
-        },
-    )
-    .await
-    .unwrap_err();
+    broken_off(&root).await;
     let other = SourceConfig {
         records: "data".into(),
         ..config()
@@ -590,16 +581,7 @@ async fn a_damaged_log_is_refused() {
 #[tokio::test]
 async fn a_damaged_data_file_is_not_trusted_for_duplicates() {
     let root = Store::memory();
-    run(
-        &root,
-        &config(),
-        &mut Scripted {
-            broken: Some(4),
-            ..scripted()
-        },
-    )
-    .await
-    .unwrap_err();
+    broken_off(&root).await;
     let path = format!("landing/s/{}", entries(&root).await[1].files[0].path);
     root.put(&path, "PAR1".into()).await.unwrap();
     let error = run(&root, &config(), &mut scripted()).await.unwrap_err();

@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, fs};
 
 use arrow::{array::AsArray, datatypes::UInt64Type};
-use feedline_picture::Encoding;
 use feedline_schemas::{
     manifest::BoxCounts,
     record::ColumnType::{Binary, Float64, Int64, Json, Utf8},
@@ -14,33 +13,17 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     read_manifest,
-    testing::{self, Cells, LandingZone, blocks, contents, shared},
+    testing::{self, Cells, LandingZone, blocks, build_pictures, coloured, contents, shared},
     verify,
 };
 
-const DATASET: &str =
-    "sources = [\"a\"]\nkind = \"pictures\"\ntarget = \"label\"\ntask = \"classification\"\n";
-
-/// Picture `i` of 40 x 20 pixels, of which no other has the colours.
 fn file(i: u32) -> Vec<u8> {
-    let [_, _, green, blue] = i.to_be_bytes();
-    Encoding::Png
-        .encode(&[7, green, blue].repeat(800), 40, 20)
-        .unwrap()
+    coloured(i, [40, 20])
 }
 
 async fn land(root: &Store, rows: &[Cells]) {
     let columns = [("image", Binary), ("label", Int64), ("marks", Json)];
     LandingZone::new(root, "a", &columns).batch(rows).await;
-}
-
-async fn build_with(
-    root: &Store,
-    picture: &str,
-    partitions: usize,
-) -> Result<DatasetReport, Error> {
-    let dataset = format!("{DATASET}picture = {{ {picture} }}\n");
-    testing::build_with(root, &dataset, partitions).await
 }
 
 /// 120 pictures, each with a box that tells which it is, and one that is outside.
@@ -66,7 +49,7 @@ async fn boxes_come_along_with_their_pictures_whatever_the_partitions() {
         all.push(vec![json!(file(500)), json!(1), Value::Null]);
         all.push(vec![json!(file(501)), json!(1), json!("[[1, 2]]")]);
         land(&root, &all).await;
-        let report = build_with(&root, HALF, partitions).await.unwrap();
+        let report = build_pictures(&root, HALF, partitions).await.unwrap();
         assert_eq!(
             report.boxes,
             Some(BoxCounts {
@@ -121,15 +104,15 @@ async fn a_column_that_holds_no_boxes_is_refused_and_datasets_without_boxes_have
         ("mark", "`dataset.picture.boxes`: there is no column `mark`"),
     ] {
         let picture = format!("boxes = \"{column}\"");
-        let refused = build_with(&root, &picture, 1).await.unwrap_err();
+        let refused = build_pictures(&root, &picture, 1).await.unwrap_err();
         let refused = refused.to_string();
         assert!(refused.starts_with(expected), "{refused}");
     }
-    let refused = build_with(&root, "boxes_on = \"file\"", 1).await;
+    let refused = build_pictures(&root, "boxes_on = \"file\"", 1).await;
     let refused = refused.unwrap_err().to_string();
     let expected = "`dataset.picture.boxes_on`: it belongs to `boxes`";
     assert!(refused.starts_with(expected), "{refused}");
-    let report = build_with(&root, "store = \"png\"", 1).await.unwrap();
+    let report = build_pictures(&root, "store = \"png\"", 1).await.unwrap();
     assert_eq!(report.boxes, None);
     for (_, batch) in blocks(&root.child("dataset")).await {
         assert!(batch.column_by_name("boxes").is_none());
@@ -146,7 +129,7 @@ async fn a_schema_version_whose_column_holds_numbers_loses_its_rows_in_plain_sig
     let row = |i: u32, marks: Value| vec![json!(file(i)), json!(1), marks];
     zone.batch(&[row(500, json!(2.5)), row(501, Value::Null)])
         .await;
-    let report = build_with(&root, HALF, 1).await.unwrap();
+    let report = build_pictures(&root, HALF, 1).await.unwrap();
     assert_eq!(report.rejected_by_reason["bad_boxes"], 1);
     let sample = report.reject_sample.unwrap();
     assert!(sample.contains("it is no list"), "{sample}");

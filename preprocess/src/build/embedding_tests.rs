@@ -3,37 +3,20 @@
 use std::collections::BTreeMap;
 
 use arrow::{array::AsArray, datatypes::UInt64Type};
-use feedline_picture::Encoding;
 use feedline_schemas::record::ColumnType::{Binary, Int64, Json};
 use feedline_storage::Store;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::{self, Cells, LandingZone, blocks, contents};
+use crate::testing::{self, Cells, LandingZone, blocks, build_pictures, coloured, contents};
 
-const DATASET: &str =
-    "sources = [\"a\"]\nkind = \"pictures\"\ntarget = \"label\"\ntask = \"classification\"\n";
-
-/// Picture `i`, of a colour of its own.
 fn file(i: u32) -> Vec<u8> {
-    let [_, _, green, blue] = i.to_be_bytes();
-    Encoding::Png
-        .encode(&[7, green, blue].repeat(64), 8, 8)
-        .unwrap()
+    coloured(i, [8, 8])
 }
 
 async fn land(root: &Store, rows: &[Cells]) {
     let columns = [("image", Binary), ("label", Int64), ("vector", Json)];
     LandingZone::new(root, "a", &columns).batch(rows).await;
-}
-
-async fn build_with(
-    root: &Store,
-    picture: &str,
-    partitions: usize,
-) -> Result<DatasetReport, Error> {
-    let dataset = format!("{DATASET}picture = {{ {picture} }}\n");
-    testing::build_with(root, &dataset, partitions).await
 }
 
 /// 300 pictures: every fourth points in one of 75 directions, as do the three after it but for a little.
@@ -83,7 +66,7 @@ async fn pictures_of_near_embeddings_share_a_split_whatever_the_partitions() {
             json!(format!("{:?}", [0; 16])),
         ]);
         land(&root, &all).await;
-        let report = build_with(&root, NEAR, partitions).await.unwrap();
+        let report = build_pictures(&root, NEAR, partitions).await.unwrap();
         assert_eq!(report.rejected_by_reason["bad_embedding"], 2);
         let near = report.near_pictures.unwrap();
         assert_eq!((near.pictures, near.clusters, near.largest), (300, 75, 4));
@@ -99,7 +82,7 @@ async fn pictures_of_near_embeddings_share_a_split_whatever_the_partitions() {
     // By themselves they do not.
     let root = Store::memory();
     land(&root, &rows()).await;
-    build_with(&root, "duplicates = \"pixels\"", 1)
+    build_pictures(&root, "duplicates = \"pixels\"", 1)
         .await
         .unwrap();
     let splits = splits(&root).await;
@@ -132,7 +115,10 @@ async fn settings_and_embeddings_that_do_not_go_together_are_refused() {
             "`dataset.picture.embeddings`: column `label` holds no lists",
         ),
     ] {
-        let error = build_with(&root, picture, 1).await.unwrap_err().to_string();
+        let error = build_pictures(&root, picture, 1)
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(expected), "{picture}: {error}");
     }
 }
@@ -145,7 +131,7 @@ async fn embeddings_of_two_models_stop_the_build_and_say_of_which_lengths_they_a
         row[2] = json!("[1, 2]");
     }
     land(&root, &all).await;
-    let refused = build_with(&root, NEAR, 2).await.unwrap_err();
+    let refused = build_pictures(&root, NEAR, 2).await.unwrap_err();
     assert!(matches!(
         refused,
         Error::TooManyRejects { rejected: 75, .. }
