@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use feedline_schemas::{
     ContractError,
-    commit::{BatchCounts, CommitEntry, DataFile, SourceState},
+    commit::{BatchCounts, CommitEntry, DataFile, Presence, SourceState},
     decode, encode,
     format::COMMIT,
     ids::{Hash128, Name, Sequence, WriterEpoch},
@@ -41,7 +41,7 @@ pub struct Landed {
 /// [`Error::Log`] when entries are missing or damaged or the hash chain is broken, [`Error::Contract`] for an entry of another
 /// version, [`Error::Storage`].
 pub async fn landed(root: &Store, source: &Name) -> Result<Option<Landed>, Error> {
-    let (entries, last_hash) = read(&landing(root, source), source).await?;
+    let (entries, last_hash) = read(&landing(root, source), source, Kept::All).await?;
     let last = entries
         .last()
         .map(|entry| (entry.sequence, entry.schema.clone()));
@@ -96,7 +96,7 @@ impl CommitLog {
         config_hash: Hash128,
     ) -> Result<Self, Error> {
         let landing = landing(root, source);
-        let (entries, last_hash) = read(&landing, source).await?;
+        let (entries, last_hash) = read(&landing, source, Kept::Newest).await?;
         if entries
             .last()
             .is_some_and(|last| last.config_hash != config_hash)
@@ -128,7 +128,7 @@ impl CommitLog {
         &self.landing
     }
 
-    /// All entries.
+    /// All entries; of those before the last two only what the older ones are needed for: see [`lighten`].
     pub(crate) fn entries(&self) -> &[CommitEntry] {
         &self.entries
     }
@@ -183,9 +183,34 @@ impl CommitLog {
             }
         }
         self.last_hash = Some(hash);
-        self.entries.push(entry);
+        push(&mut self.entries, entry, Kept::Newest);
         Ok(())
     }
+}
+
+/// Which entries are held in memory whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    All,
+    /// The last two: a log may be long, and a run adds to it.
+    Newest,
+}
+
+fn push(entries: &mut Vec<CommitEntry>, entry: CommitEntry, kept: Kept) {
+    entries.push(entry);
+    if kept == Kept::Newest
+        && let [.., old, _, _] = &mut entries[..]
+    {
+        lighten(old);
+    }
+}
+
+/// Leaves the files and the position of an entry: what a run asks of one that others have followed.
+fn lighten(entry: &mut CommitEntry) {
+    entry.schema.columns = Vec::new();
+    entry.counts = BatchCounts::default();
+    entry.state.totals = BatchCounts::default();
+    entry.state.presence = Presence::default();
 }
 
 fn path(sequence: Sequence) -> String {
@@ -243,6 +268,7 @@ pub(crate) fn checked(
 async fn read(
     landing: &Store,
     source: &Name,
+    kept: Kept,
 ) -> Result<(Vec<CommitEntry>, Option<Hash128>), Error> {
     let damaged = |reason: String| Error::Log {
         url: landing.url_of("log"),
@@ -259,13 +285,13 @@ async fn read(
         }
     }
     let reads: Vec<_> = listed.iter().map(|file| landing.get(&file.path)).collect();
-    let bodies: Vec<Bytes> = futures::stream::iter(reads)
-        .buffered(READS)
-        .try_collect()
-        .await?;
-    let mut entries: Vec<CommitEntry> = Vec::with_capacity(bodies.len());
+    let mut bodies = futures::stream::iter(reads).buffered(READS);
+    let mut entries: Vec<CommitEntry> = Vec::with_capacity(listed.len());
     let mut last_hash = None;
-    for (file, body) in listed.iter().zip(bodies) {
+    for file in &listed {
+        let Some(body) = bodies.try_next().await? else {
+            break;
+        };
         let entry = checked(
             landing,
             source,
@@ -275,7 +301,7 @@ async fn read(
             &body,
         )?;
         last_hash = Some(Hash128::of(&body));
-        entries.push(entry);
+        push(&mut entries, entry, kept);
     }
     Ok((entries, last_hash))
 }
