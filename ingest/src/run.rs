@@ -1,6 +1,6 @@
 //! The loop of a source: position -> pages -> batch -> commit, until everything is read.
 
-use std::mem;
+use std::{mem, pin::pin};
 
 use feedline_schemas::{
     commit::{BatchCounts, CommitEntry, DataFile, Position, SourceState, note},
@@ -10,7 +10,11 @@ use feedline_schemas::{
     report::{IngestReport, SourceReport},
 };
 use feedline_storage::Store;
-use futures::{StreamExt as _, stream};
+use futures::{
+    StreamExt as _,
+    future::{Either, select},
+    stream,
+};
 use tracing::{info, warn};
 
 use crate::{
@@ -214,60 +218,58 @@ impl<'a> Run<'a> {
             .unwrap_or_default()
     }
 
-    /// Reads and commits to the end of the source.
+    /// Reads and commits to the end of the source. While a batch is written the next one is read.
     async fn drive(&mut self, source: &mut dyn Source) -> Result<(), Error> {
+        let mut read = self.reading(0).gather(source, self.position()).await?;
         loop {
-            let committed = self.position();
-            let (batch, next, ended) = self.gather(source, committed.clone()).await?;
+            let Gathered {
+                batch,
+                from,
+                next,
+                ended,
+            } = read;
             let is_done = matches!(next, Position::Done { .. });
-            let is_empty = batch.len() == 0 && next == committed && !batch.has_skipped();
-            let is_again = begins_again(&committed, &next);
+            let is_empty = batch.len() == 0 && next == from && !batch.has_skipped();
             let not_before = match &ended {
                 Some(Error::Deferred { until_unix_s, .. }) => Some(*until_unix_s),
                 _ => None,
             };
-            // A time to wait for is landed even when nothing else is: a later run must not ask before it.
-            if !is_empty || not_before.is_some() {
-                self.commit(batch, next, not_before).await?;
+            if is_done || is_empty || ended.is_some() {
+                // A time to wait for is landed even when nothing else is: a later run must not ask before it.
+                if !is_empty || not_before.is_some() {
+                    self.commit(batch, next, not_before).await?;
+                }
+                return ended.map_or(Ok(()), Err);
             }
-            if is_again {
+            let reading = self.reading(batch.len());
+            if begins_again(&from, &next) {
+                self.commit(batch, next.clone(), None).await?;
                 self.know().await?;
+                read = reading.gather(source, next).await?;
+                continue;
             }
-            match ended {
-                Some(error) => return Err(error),
-                None if is_done || is_empty => return Ok(()),
-                None => {}
-            }
+            let gather = pin!(reading.gather(source, next.clone()));
+            let commit = pin!(self.commit(batch, next, None));
+            read = match select(commit, gather).await {
+                Either::Left((committed, gather)) => {
+                    committed?;
+                    gather.await?
+                }
+                Either::Right((gathered, commit)) => {
+                    commit.await?;
+                    gathered?
+                }
+            };
         }
     }
 
-    /// Pages from `position` on until they make a batch. Where batches end depends on the pages alone, but for a server
-    /// that asks to wait and for a wish to stop: what was read until then is a batch, and the reason comes along.
-    async fn gather(
-        &self,
-        source: &mut dyn Source,
-        mut position: Position,
-    ) -> Result<(Batch, Position, Option<Error>), Error> {
-        let mut batch = Batch::default();
-        loop {
-            if self.context.is_cancelled() {
-                return Ok((batch, position, Some(Error::Cancelled)));
-            }
-            let page = match source.next_page(&position).await {
-                // A server that lets fewer pages through than a batch takes must not hold the run up for ever.
-                Err(reason @ (Error::Deferred { .. } | Error::Cancelled)) => {
-                    return Ok((batch, position, Some(reason)));
-                }
-                page => page?,
-            };
-            let next = batch.push(page)?;
-            let is_again = begins_again(&position, &next);
-            position = next;
-            self.report(batch.len(), &position);
-            let is_done = matches!(position, Position::Done { .. });
-            if batch.is_full(&self.config.batch) || is_done || is_again {
-                return Ok((batch, position, None));
-            }
+    /// What it takes to read on behind a batch of `open` records that is not in the log yet.
+    fn reading(&self, open: u64) -> Reading<'a> {
+        let totals = self.totals();
+        Reading {
+            config: self.config,
+            context: self.context,
+            read: totals.rows + totals.duplicates + totals.rejected + open,
         }
     }
 
@@ -420,10 +422,59 @@ impl<'a> Run<'a> {
             sample: sample.unwrap_or_default(),
         })
     }
+}
+
+/// A batch that has been read, and where from and to.
+struct Gathered {
+    batch: Batch,
+    from: Position,
+    next: Position,
+    /// Why the run ends with it.
+    ended: Option<Error>,
+}
+
+/// The side of a run that reads.
+struct Reading<'a> {
+    config: &'a SourceConfig,
+    context: &'a Context,
+    /// Records that have been read before.
+    read: u64,
+}
+
+impl Reading<'_> {
+    /// Pages from `from` on until they make a batch. Where batches end depends on the pages alone, but for a server
+    /// that asks to wait and for a wish to stop: what was read until then is a batch, and the reason comes along.
+    async fn gather(self, source: &mut dyn Source, from: Position) -> Result<Gathered, Error> {
+        let mut batch = Batch::default();
+        let mut next = from.clone();
+        let ended = loop {
+            if self.context.is_cancelled() {
+                break Some(Error::Cancelled);
+            }
+            let page = match source.next_page(&next).await {
+                // A server that lets fewer pages through than a batch takes must not hold the run up for ever.
+                Err(reason @ (Error::Deferred { .. } | Error::Cancelled)) => break Some(reason),
+                page => page?,
+            };
+            let at = batch.push(page)?;
+            let is_again = begins_again(&next, &at);
+            next = at;
+            self.report(batch.len(), &next);
+            let is_done = matches!(next, Position::Done { .. });
+            if batch.is_full(&self.config.batch) || is_done || is_again {
+                break None;
+            }
+        };
+        Ok(Gathered {
+            batch,
+            from,
+            next,
+            ended,
+        })
+    }
 
     /// Tells how many records have been read, those of the open batch included, and which file is being read.
     fn report(&self, open: u64, position: &Position) {
-        let totals = self.totals();
         let note = match position {
             Position::File {
                 current: Some(file),
@@ -433,7 +484,7 @@ impl<'a> Run<'a> {
         };
         self.context.progress.report(Event {
             stage: &format!("ingest {}", self.config.name),
-            done: totals.rows + totals.duplicates + totals.rejected + open,
+            done: self.read + open,
             total: None,
             unit: "records",
             note,
