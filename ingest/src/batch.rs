@@ -12,29 +12,34 @@
 //!
 //! Files are a pure function of the batch, the schema and the dedup window before it: same batch, same bytes, same name.
 
+mod cells;
 mod columns;
 mod deciding;
 mod file;
+mod plain;
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::{
-    array::{ArrayRef, FixedSizeBinaryBuilder, StringArray},
+    array::{ArrayRef, StringArray},
     error::ArrowError,
 };
 use feedline_schemas::{
     commit::{BatchCounts, Decisions, Position, Presence, note},
     config::{BatchConfig, ContractConfig},
     ids::{Hash128, Sequence},
-    record::{RecordSchema, system},
+    record::{ColumnType, RecordSchema, system},
 };
 
 pub(crate) use self::file::Encoded;
 use self::{
+    cells::Cells,
     deciding::{Deciding, frozen},
     file::{Named, encode, encode_error},
+    plain::Plain,
 };
 use crate::{
+    cell::{Cell, Held},
     contract::{self, Before, Contract, Reading, Rejection},
     dedup::Window,
     error::Error,
@@ -124,7 +129,8 @@ impl Batch {
             config,
             contract: Contract::new(config, before)?,
             window,
-            rows: Vec::with_capacity(self.records.len()),
+            cells: Cells::default(),
+            plain: Plain::default(),
             rejects: Vec::new(),
             duplicates: 0,
             nulled: BTreeMap::new(),
@@ -132,6 +138,7 @@ impl Batch {
         };
         for (row, record) in (0_u32..).zip(self.records) {
             match record {
+                Record::Json(record) => deciding.json(row, &record)?,
                 Record::Value(record @ Value::Object(_)) => deciding.record(row, record)?,
                 Record::Value(other) => {
                     let record = Record::of(other, || format!("record {row} of the batch"));
@@ -157,7 +164,7 @@ impl Batch {
             presence: closed.presence,
             decisions,
             reading,
-            rows: deciding.rows,
+            cells: deciding.cells,
             rejects: deciding.rejects,
             duplicates: deciding.duplicates,
             pages: self.pages,
@@ -175,7 +182,7 @@ pub(crate) struct Decided {
     pub(crate) presence: Presence,
     decisions: Decisions,
     reading: Reading,
-    rows: Vec<Row>,
+    cells: Cells,
     rejects: Vec<Reject>,
     duplicates: u64,
     nulled: BTreeMap<String, u64>,
@@ -183,15 +190,6 @@ pub(crate) struct Decided {
     skipped: BTreeMap<String, u64>,
     frontier: Vec<Discovery>,
     validators: Vec<(Hash128, Validator)>,
-}
-
-/// A record that lands.
-#[derive(Clone, Debug)]
-struct Row {
-    row: u32,
-    hash: Hash128,
-    /// Column index and value, nulls left out, in the order of columns.
-    cells: Vec<(usize, Value)>,
 }
 
 /// A record that is set aside.
@@ -228,7 +226,8 @@ impl Reject {
                 detail,
                 raw,
             },
-            Record::Value(value) => {
+            Record::Json(_) | Record::Value(_) => {
+                let value = record.into_value().unwrap_or(Value::Null);
                 let detail = format!("record {row} of the batch is {}", value.kind());
                 Self {
                     row,
@@ -265,7 +264,7 @@ impl Decided {
     /// What happened to the records.
     pub(crate) fn counts(&self) -> BatchCounts {
         let mut counts = BatchCounts {
-            rows: self.rows.len() as u64,
+            rows: self.cells.rows.len() as u64,
             duplicates: self.duplicates,
             rejected: self.rejects.len() as u64,
             nulled: self.nulled.clone(),
@@ -285,19 +284,16 @@ impl Decided {
     }
 
     fn count_coerced(&self, counts: &mut BatchCounts) {
-        let columns = &self.schema.columns;
-        let mut coerced: Vec<(u64, Option<&Value>)> = vec![(0, None); columns.len()];
-        for (column, value) in self.rows.iter().flat_map(|row| &row.cells) {
-            if contract::is_coerced(columns[*column].r#type, value) {
-                let (count, first) = &mut coerced[*column];
-                *count += 1;
-                first.get_or_insert(value);
-            }
-        }
-        for (column, (count, first)) in columns.iter().zip(coerced) {
-            let Some(first) = first else { continue };
+        for (i, column) in self.schema.columns.iter().enumerate() {
+            let is_coerced = |cell: &&Cell| self.is_coerced(column.r#type, cell);
+            let mut coerced = self.cells.column(i).filter(is_coerced);
+            let Some(first) = coerced.next() else {
+                continue;
+            };
+            let count = 1 + coerced.count() as u64;
             counts.coerced.insert(column.name.clone(), count);
-            let sample = || format!("`{}`", shorten(&first.canonical(), 100));
+            let first = self.cells.value(first).canonical();
+            let sample = || format!("`{}`", shorten(&first, 100));
             note(
                 &mut counts.decisions,
                 "coerced",
@@ -308,24 +304,33 @@ impl Decided {
         }
     }
 
+    /// Whether a cell was converted to get into a column of type `column`.
+    fn is_coerced(&self, column: ColumnType, cell: &Cell) -> bool {
+        match (column, cell.held) {
+            (_, Held::Null | Held::Cell)
+            | (ColumnType::Bool, Held::Bool)
+            | (ColumnType::Int64, Held::Int)
+            | (ColumnType::Float64, Held::Float)
+            | (ColumnType::Utf8 | ColumnType::Timestamp, Held::Text)
+            | (ColumnType::Json, Held::Json) => false,
+            _ => contract::is_coerced(column, &self.cells.value(cell)),
+        }
+    }
+
     /// The data file, if any record landed.
     ///
     /// # Errors
     /// [`Error::Encode`].
     pub(crate) fn data_file(&self, sequence: Sequence) -> Result<Option<Encoded>, Error> {
-        let rows = self.rows.iter().map(|row| row.row);
-        let mut hashes = FixedSizeBinaryBuilder::with_capacity(self.rows.len(), 16);
-        for row in &self.rows {
-            hashes
-                .append_value(row.hash.get().to_be_bytes())
-                .map_err(|e| encode_error("data", e.into()))?;
-        }
-        let mut columns = vec![Named::new(system::HASH, Arc::new(hashes.finish()))];
+        let hashes = self.cells.hashes();
+        let hashes = hashes.map_err(|e| encode_error("data", e.into()))?;
+        let mut columns = vec![Named::new(system::HASH, hashes)];
         let arrays = self
             .source_columns()
             .map_err(|e| encode_error("data", e.into()))?;
         let named = self.schema.columns.iter().zip(arrays);
         columns.extend(named.map(|(c, array)| Named::of_source(&c.name, c.field_id, array)));
+        let rows = self.cells.rows.iter().copied();
         encode("data", sequence, rows, columns)
     }
 
@@ -369,23 +374,11 @@ impl Decided {
         encode("validators", sequence, rows.into_iter(), columns.collect())
     }
 
-    /// The source's columns, from rows to columns. Cells are in the order of columns, so one cursor for each row is all
-    /// it takes to walk them column by column.
     fn source_columns(&self) -> Result<Vec<ArrayRef>, ArrowError> {
-        let mut cursors = vec![0; self.rows.len()];
-        let mut arrays = Vec::with_capacity(self.schema.columns.len());
-        for (i, column) in self.schema.columns.iter().enumerate() {
-            let mut cells = vec![None; self.rows.len()];
-            for ((cell, row), cursor) in cells.iter_mut().zip(&self.rows).zip(&mut cursors) {
-                if let Some((_, value)) = row.cells.get(*cursor).filter(|(column, _)| *column == i)
-                {
-                    *cell = Some(value);
-                    *cursor += 1;
-                }
-            }
-            arrays.push(columns::array(column, cells, &self.reading)?);
-        }
-        Ok(arrays)
+        let columns = self.schema.columns.iter().enumerate();
+        columns
+            .map(|(i, column)| columns::array(column, i, &self.cells, &self.reading))
+            .collect()
     }
 }
 

@@ -36,6 +36,7 @@ mod decimals;
 mod drift;
 mod fit;
 mod newcomers;
+mod plain;
 mod width;
 
 use std::{

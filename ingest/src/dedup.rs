@@ -1,6 +1,9 @@
 //! Which records have landed lately, by content hash.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    hash::{BuildHasherDefault, Hasher},
+};
 
 use arrow::array::AsArray;
 use feedline_schemas::{
@@ -21,11 +24,34 @@ pub(crate) struct Window {
     /// In landing order.
     hashes: VecDeque<u128>,
     /// Landing number of the newest record with this hash, counted from the window's making.
-    newest: HashMap<u128, u64>,
+    newest: HashMap<u128, u64, Hashed>,
     /// Landing number of the first of `hashes`.
     first: u64,
     /// Records that landed before and may come again, however long ago.
     known: HashSet<u128>,
+}
+
+/// Takes hashes as they are: they need no hashing.
+type Hashed = BuildHasherDefault<Same>;
+
+#[derive(Debug, Default)]
+struct Same(u64);
+
+impl Hasher for Same {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u128(&mut self, hash: u128) {
+        let [low, high] = [hash, hash >> 64].map(|half| half & u128::from(u64::MAX));
+        self.0 = u64::try_from(low ^ high).unwrap_or_default();
+    }
 }
 
 impl Window {
@@ -35,7 +61,7 @@ impl Window {
         Self {
             size,
             hashes: VecDeque::new(),
-            newest: HashMap::new(),
+            newest: HashMap::default(),
             first: 0,
             known: HashSet::new(),
         }

@@ -216,8 +216,11 @@ impl Fetching {
 
     /// Asks for the file of a row.
     fn ask(&mut self, record: Record) -> What {
-        let Record::Value(value) = record else {
+        if matches!(record, Record::Bad { .. }) {
             return What::Ready(record);
+        }
+        let Some(value) = record.into_value() else {
+            return What::Nothing;
         };
         let url = match self.url(&value) {
             Ok(url) => url,

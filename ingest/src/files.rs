@@ -342,7 +342,7 @@ pub(crate) mod tests {
             let page = files.next_page(&at).await?;
             at = page.next.clone();
             let show = |record: &Record| match record {
-                Record::Value(value) => value.canonical(),
+                record @ (Record::Value(_) | Record::Json(_)) => record.canonical(),
                 Record::Bad {
                     raw,
                     reason,

@@ -16,7 +16,10 @@
 //! Everything else that is no JSON refuses the document.
 
 mod encoding;
+mod leaves;
 mod number;
+mod record;
+mod tape;
 mod text;
 
 use std::collections::HashMap;
@@ -24,7 +27,10 @@ use std::collections::HashMap;
 use feedline_schemas::config::JsonConfig;
 
 pub(crate) use self::{
+    leaves::{Leaf, NoCell, Walk},
     number::{is_number, number},
+    record::JsonRecord,
+    tape::{Keys, NodeKind, Reader, Tape},
     text::write_text,
 };
 use crate::value::{Fault, Value};

@@ -8,6 +8,7 @@
 mod archive;
 mod batch;
 mod blocking;
+mod cell;
 mod commit_log;
 mod context;
 mod contract;

@@ -2,6 +2,8 @@
 
 mod layout;
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use async_trait::async_trait;
 use feedline_schemas::{
     commit::{PageRun, Position},
@@ -16,6 +18,7 @@ use crate::{
     demo::{self, DemoServer},
     error::Error,
     http::{Got, Http, redacted},
+    json::Reader,
     pagination::{At, Contents, Paginator, with_query},
     retry::{Again, Failure, Retry},
     source::{Page, Requests, Source},
@@ -67,6 +70,7 @@ pub(crate) async fn open(
         is_resumed: true,
         retry,
         http: http.with_auth(config.auth.as_ref(), context)?,
+        reader: Arc::default(),
         _demo: demo,
     }))
 }
@@ -84,6 +88,8 @@ struct Rest {
     is_resumed: bool,
     retry: Retry,
     http: Http,
+    /// Reads the bodies.
+    reader: Arc<Mutex<Reader>>,
     /// The embedded API lives as long as its reader.
     _demo: Option<DemoServer>,
 }
@@ -100,8 +106,9 @@ impl Source for Rest {
         let may_be_gone =
             self.is_resumed && at.page > 0 && self.pages.has_cursors() && !at.run.restarted;
         let (http, layout, pages) = (&self.http, &self.layout, &self.pages);
+        let reader = &self.reader;
         let tried = self.retry.run(|| async {
-            match fetch(http, layout, pages, &url).await {
+            match fetch(http, (layout, reader), pages, &url).await {
                 Ok(contents) => Ok(Ok(contents)),
                 Err(Failure {
                     error,
@@ -215,7 +222,7 @@ fn page(records: Vec<crate::source::Record>, next: Position) -> Page {
 /// One try of one page. A body that is not the expected document is tried again: it may be an error page sent with 200.
 async fn fetch(
     http: &Http,
-    layout: &Layout,
+    (layout, reader): (&Layout, &Arc<Mutex<Reader>>),
     pages: &Paginator,
     url: &Url,
 ) -> Result<Contents, Failure> {
@@ -231,8 +238,12 @@ async fn fetch(
         }),
         again: Again::Backoff,
     };
-    let layout = layout.clone();
-    let read = blocking(move || Ok(layout.read(&body))).await;
+    let (layout, reader) = (layout.clone(), Arc::clone(reader));
+    let read = move || {
+        let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(layout.read(body.into(), &mut reader))
+    };
+    let read = blocking(read).await;
     let read = read.map_err(|error| Failure {
         error: Box::new(error),
         again: Again::Never,

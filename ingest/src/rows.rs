@@ -20,6 +20,7 @@ use crate::{
     file_bytes::FileBytes,
     file_format::{Kind, Packing},
     idx_rows::IdxRows,
+    json::{JsonRecord, NodeKind, Reader},
     parquet_rows::ParquetRows,
     picture_rows::PictureRows,
     source::Record,
@@ -79,6 +80,7 @@ pub(crate) fn open(
         Kind::Ndjson => Box::new(Lines {
             reader: BufReader::new(reader),
             bounds: layout.json.clone(),
+            json: Reader::default(),
             number: 0,
             at: 0,
         }),
@@ -318,6 +320,7 @@ fn header(row: &csv::ByteRecord) -> Result<Vec<String>, String> {
 struct Lines<R> {
     reader: BufReader<R>,
     bounds: JsonConfig,
+    json: Reader,
     /// Number of the line just read, from 1.
     number: u64,
     /// Where the next one begins, in bytes of the unpacked file.
@@ -342,7 +345,7 @@ impl<R: Read + Send> Rows for Lines<R> {
                     return Err(format!("line {number} is longer than 64 MiB; split it"));
                 }
                 b"" => {}
-                text => return Ok(Some(self.record(text, begin))),
+                _ => return Ok(Some(self.record(line, begin))),
             }
         }
     }
@@ -350,7 +353,18 @@ impl<R: Read + Send> Rows for Lines<R> {
 
 impl<R> Lines<R> {
     /// The record of a line that begins at byte `begin` of the file.
-    fn record(&self, line: &[u8], begin: u64) -> Record {
+    fn record(&mut self, line: Vec<u8>, begin: u64) -> Record {
+        let line = match self.json.read(line, &self.bounds) {
+            Ok(tape) if tape.node(0).kind == NodeKind::Object => {
+                return Record::Json(JsonRecord {
+                    tape: Arc::new(tape),
+                    place: 0,
+                });
+            }
+            Ok(tape) => tape.into_bytes(),
+            Err(line) => line,
+        };
+        let line = line.trim_ascii();
         let place = || format!("line {} (byte {begin} of the file)", self.number);
         Value::parse_within(line, &self.bounds, self.number).map_or_else(
             |e| Record::Bad {

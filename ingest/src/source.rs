@@ -1,6 +1,6 @@
 //! The contract between the loop of a run and a source.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use async_trait::async_trait;
 use feedline_schemas::{
@@ -9,13 +9,17 @@ use feedline_schemas::{
 };
 use feedline_storage::Store;
 
-use crate::{error::Error, frontier::Discovery, validators::Validator, value::Value};
+use crate::{
+    error::Error, frontier::Discovery, json::JsonRecord, validators::Validator, value::Value,
+};
 
 /// What a source found where a record should be.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Record {
     /// A record.
     Value(Value),
+    /// A record of a document of JSON without faults.
+    Json(JsonRecord),
     /// Something that is no record; it goes to `rejects/` as it is.
     Bad {
         /// As it came.
@@ -32,7 +36,32 @@ impl Record {
     pub(crate) fn size(&self) -> u64 {
         match self {
             Self::Value(value) => value.size(),
+            Self::Json(record) => record.size(),
             Self::Bad { raw, detail, .. } => (raw.len() + detail.len()) as u64,
+        }
+    }
+
+    /// The record as a tree; none of a bad one.
+    pub(crate) fn value(&self) -> Option<Cow<'_, Value>> {
+        match self {
+            Self::Value(value) => Some(Cow::Borrowed(value)),
+            Self::Json(record) => Some(Cow::Owned(record.value())),
+            Self::Bad { .. } => None,
+        }
+    }
+
+    /// The canonical form of the record; that of null for a bad one.
+    pub(crate) fn canonical(&self) -> String {
+        self.value()
+            .map_or_else(|| Value::Null.canonical(), |value| value.canonical())
+    }
+
+    /// The record as a tree; none of a bad one.
+    pub(crate) fn into_value(self) -> Option<Value> {
+        match self {
+            Self::Value(value) => Some(value),
+            Self::Json(record) => Some(record.value()),
+            Self::Bad { .. } => None,
         }
     }
 

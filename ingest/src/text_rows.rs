@@ -86,7 +86,7 @@ mod tests {
         let mut records = Vec::new();
         while let Some(record) = rows.next().unwrap() {
             records.push(match record {
-                Record::Value(value) => value.canonical(),
+                record @ (Record::Value(_) | Record::Json(_)) => record.canonical(),
                 Record::Bad { raw, detail, .. } => format!("{detail} | {raw}"),
             });
         }

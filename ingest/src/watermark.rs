@@ -236,11 +236,11 @@ impl Incremental {
         let mut highest = high.as_deref().map(Mark::parse).transpose()?;
         let (mut seen, mut found) = (0, 0);
         for record in records {
-            let Record::Value(record) = record else {
+            let Some(record) = record.value() else {
                 continue;
             };
             seen += 1;
-            let Some(mark) = Mark::of(record, &self.path)? else {
+            let Some(mark) = Mark::of(&record, &self.path)? else {
                 continue;
             };
             found += 1;

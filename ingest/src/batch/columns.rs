@@ -4,96 +4,152 @@ use std::sync::Arc;
 
 use arrow::{
     array::{
-        ArrayBuilder, ArrayRef, BinaryArray, BooleanArray, BooleanBuilder, Decimal128Array,
-        Float64Array, Float64Builder, Int64Array, Int64Builder, ListBuilder, StringBuilder,
-        TimestampMicrosecondArray,
+        ArrayBuilder, ArrayRef, BinaryBuilder, BooleanBuilder, Decimal128Builder, Float64Builder,
+        Int64Builder, ListBuilder, StringBuilder, TimestampMicrosecondBuilder,
     },
     error::ArrowError,
 };
 use feedline_schemas::record::{Column, ColumnType, DECIMAL_PRECISION, DECIMAL_SCALE};
 
+use super::cells::Cells;
 use crate::{
+    cell::{Cell, Held},
     contract::{self, Reading},
     value::Value,
 };
 
-/// A column; every cell was admitted to it by the contract.
+/// Column number `index`; every cell was admitted to it by the contract.
 pub(super) fn array(
     column: &Column,
-    cells: Vec<Option<&Value>>,
+    index: usize,
+    cells: &Cells,
     reading: &Reading,
 ) -> Result<ArrayRef, ArrowError> {
-    let cells = Cells { column, cells };
+    let held = Admitted {
+        column,
+        index,
+        cells,
+    };
+    let rows = cells.rows.len();
     Ok(match column.r#type {
-        ColumnType::Bool => Arc::new(BooleanArray::from(cells.held(contract::boolean))),
-        ColumnType::Int64 => Arc::new(Int64Array::from(cells.held(contract::integer))),
-        ColumnType::Float64 => Arc::new(Float64Array::from(cells.held(contract::float))),
-        ColumnType::Decimal => Arc::new(
-            Decimal128Array::from(cells.held(contract::decimal))
-                .with_precision_and_scale(DECIMAL_PRECISION, DECIMAL_SCALE)?,
-        ),
-        ColumnType::Timestamp => {
-            let held = cells.held(|value| reading.timestamp(value));
-            Arc::new(TimestampMicrosecondArray::from(held).with_timezone("UTC"))
+        ColumnType::Bool => {
+            let mut array = BooleanBuilder::with_capacity(rows);
+            held.each(contract::boolean, |value| array.append_option(value));
+            Arc::new(array.finish())
         }
-        ColumnType::Utf8 | ColumnType::Null => texts(cells.held(contract::text)),
-        ColumnType::Json => texts(cells.held(|value| Some(value.canonical()))),
-        ColumnType::Binary => Arc::new(BinaryArray::from_iter(cells.held(contract::bytes))),
-        ColumnType::ListBool => cells.lists(BooleanBuilder::new(), |items, item| {
+        ColumnType::Int64 => {
+            let mut array = Int64Builder::with_capacity(rows);
+            for cell in cells.column(index) {
+                array.append_option(match cell.held {
+                    Held::Int => Some(cell.as_int()),
+                    _ => held.as_held(cell, contract::integer),
+                });
+            }
+            Arc::new(array.finish())
+        }
+        ColumnType::Float64 => {
+            let mut array = Float64Builder::with_capacity(rows);
+            for cell in cells.column(index) {
+                array.append_option(match cell.held {
+                    Held::Float => Some(cell.as_float()),
+                    _ => held.as_held(cell, contract::float),
+                });
+            }
+            Arc::new(array.finish())
+        }
+        ColumnType::Decimal => {
+            let array = Decimal128Builder::with_capacity(rows);
+            let mut array = array.with_precision_and_scale(DECIMAL_PRECISION, DECIMAL_SCALE)?;
+            held.each(contract::decimal, |value| array.append_option(value));
+            Arc::new(array.finish())
+        }
+        ColumnType::Timestamp => {
+            let mut array = TimestampMicrosecondBuilder::with_capacity(rows);
+            held.each(
+                |value| reading.timestamp(value),
+                |micros| array.append_option(micros),
+            );
+            Arc::new(array.finish().with_timezone("UTC"))
+        }
+        ColumnType::Utf8 | ColumnType::Null => held.texts(contract::text),
+        ColumnType::Json => held.texts(|value| Some(value.canonical())),
+        ColumnType::Binary => {
+            let mut array = BinaryBuilder::new();
+            held.each(contract::bytes, |bytes| array.append_option(bytes));
+            Arc::new(array.finish())
+        }
+        ColumnType::ListBool => held.lists(BooleanBuilder::new(), |items, item| {
             items.append_option(contract::boolean(item));
         }),
-        ColumnType::ListInt64 => cells.lists(Int64Builder::new(), |items, item| {
+        ColumnType::ListInt64 => held.lists(Int64Builder::new(), |items, item| {
             items.append_option(contract::integer(item));
         }),
-        ColumnType::ListFloat64 => cells.lists(Float64Builder::new(), |items, item| {
+        ColumnType::ListFloat64 => held.lists(Float64Builder::new(), |items, item| {
             items.append_option(contract::float(item));
         }),
         ColumnType::ListUtf8 | ColumnType::List => {
-            cells.lists(StringBuilder::new(), |items, item| {
+            held.lists(StringBuilder::new(), |items, item| {
                 items.append_option(contract::text(item));
             })
         }
     })
 }
 
-struct Cells<'a> {
+/// Cells that were admitted to a column.
+struct Admitted<'a> {
     column: &'a Column,
-    cells: Vec<Option<&'a Value>>,
+    index: usize,
+    cells: &'a Cells,
 }
 
-impl Cells<'_> {
-    fn held<T>(self, as_held: impl Fn(&Value) -> Option<T>) -> Vec<Option<T>> {
+impl Admitted<'_> {
+    /// A cell as the column holds it.
+    fn as_held<T>(&self, cell: &Cell, convert: impl Fn(&Value) -> Option<T>) -> Option<T> {
+        if cell.held == Held::Null {
+            return None;
+        }
+        let value = self.cells.value(cell);
+        let held = convert(&value);
         let column = self.column;
-        let convert = |value| {
-            let held = as_held(value);
-            assert!(
-                held.is_some(),
-                "the contract let {value:?} into column {column:?}"
-            );
-            held
-        };
-        self.cells
-            .into_iter()
-            .map(|cell| cell.and_then(convert))
-            .collect()
+        assert!(
+            held.is_some(),
+            "the contract let {value:?} into column {column:?}"
+        );
+        held
     }
 
-    fn lists<B: ArrayBuilder>(self, items: B, append: impl Fn(&mut B, &Value)) -> ArrayRef {
+    fn each<T>(&self, convert: impl Fn(&Value) -> Option<T>, mut append: impl FnMut(Option<T>)) {
+        for cell in self.cells.column(self.index) {
+            append(self.as_held(cell, &convert));
+        }
+    }
+
+    fn texts(&self, convert: impl Fn(&Value) -> Option<String>) -> ArrayRef {
+        let cells = self.cells;
+        let bytes = cells.column(self.index).map(Cell::text_len).sum();
+        let mut array = StringBuilder::with_capacity(cells.rows.len(), bytes);
+        for cell in cells.column(self.index) {
+            match cell.held {
+                Held::Null => array.append_null(),
+                Held::Text | Held::Cell | Held::Json => {
+                    array.append_value(cell.as_text(&cells.texts));
+                }
+                _ => array.append_option(self.as_held(cell, &convert)),
+            }
+        }
+        Arc::new(array.finish())
+    }
+
+    fn lists<B: ArrayBuilder>(&self, items: B, append: impl Fn(&mut B, &Value)) -> ArrayRef {
         let mut lists = ListBuilder::new(items);
-        for cell in &self.cells {
-            if let Some(Value::List(list)) = cell {
+        for cell in self.cells.column(self.index) {
+            if cell.held == Held::Odd
+                && let Value::List(list) = self.cells.odd(cell)
+            {
                 list.iter().for_each(|item| append(lists.values(), item));
             }
-            lists.append(cell.is_some());
+            lists.append(cell.held != Held::Null);
         }
         Arc::new(lists.finish())
     }
-}
-
-fn texts(cells: Vec<Option<String>>) -> ArrayRef {
-    let mut builder = StringBuilder::new();
-    cells
-        .into_iter()
-        .for_each(|cell| builder.append_option(cell));
-    Arc::new(builder.finish())
 }

@@ -8,11 +8,16 @@ use feedline_schemas::{
     ids::Hash128,
 };
 
-use super::{Reject, Row};
+use super::{
+    Reject,
+    cells::Cells,
+    plain::{Found, Plain},
+};
 use crate::{
     contract::{Contract, Rejection, Verdict},
     dedup::Window,
     error::Error,
+    json::JsonRecord,
     value::{Fault, Value, shorten},
 };
 
@@ -22,7 +27,8 @@ pub(super) struct Deciding<'a> {
     pub(super) config: &'a ContractConfig,
     pub(super) contract: Contract<'a>,
     pub(super) window: &'a mut Window,
-    pub(super) rows: Vec<Row>,
+    pub(super) cells: Cells,
+    pub(super) plain: Plain,
     pub(super) rejects: Vec<Reject>,
     pub(super) duplicates: u64,
     pub(super) nulled: BTreeMap<usize, u64>,
@@ -31,6 +37,33 @@ pub(super) struct Deciding<'a> {
 }
 
 impl Deciding<'_> {
+    /// Decides about a record of a tape: as a tree only when there is something to decide.
+    pub(super) fn json(&mut self, row: u32, record: &JsonRecord) -> Result<(), Error> {
+        let start = self.cells.texts.len();
+        let levels = self.config.max_depth;
+        let found = self
+            .plain
+            .write(record, levels, &self.contract, &mut self.cells);
+        if matches!(found, Found::Odd) {
+            return self.record(row, record.value());
+        }
+        let hash = Hash128::of(&self.cells.texts.as_bytes()[start..]);
+        if self.window.contains(hash) {
+            self.cells.texts.truncate(start);
+            self.duplicates += 1;
+            return Ok(());
+        }
+        let is_plain = self.plain.place(record, &self.contract, &mut self.cells)
+            && self.contract.take(&self.plain.cells, &self.cells.texts);
+        if !is_plain {
+            self.cells.texts.truncate(start);
+            return self.record(row, record.value());
+        }
+        self.window.push(hash);
+        self.cells.push(row, hash, self.plain.cells.drain(..));
+        Ok(())
+    }
+
     /// Decides about a record that is an object.
     pub(super) fn record(&mut self, row: u32, record: Value) -> Result<(), Error> {
         let (mut raw, has_faults) = record.canonical_and_faults();
@@ -56,13 +89,16 @@ impl Deciding<'_> {
             return Ok(());
         };
         match self.contract.admit(entries) {
-            Verdict::Land { mut cells, nulled } => {
-                cells.sort_unstable_by_key(|(column, _)| *column);
+            Verdict::Land { cells, nulled } => {
                 for column in nulled {
                     *self.nulled.entry(column).or_default() += 1;
                 }
                 self.window.push(hash);
-                self.rows.push(Row { row, hash, cells });
+                let cells = cells
+                    .into_iter()
+                    .map(|(column, value)| (column, self.cells.keep(value)));
+                let cells: Vec<_> = cells.collect();
+                self.cells.push(row, hash, cells.into_iter());
             }
             Verdict::Reject(rejection) => self.rejects.push(Reject::of(row, rejection, raw)),
             Verdict::Stop(key, rejection) => {

@@ -14,9 +14,9 @@ use feedline_schemas::{
 };
 use parquet::{
     arrow::{ArrowWriter, PARQUET_FIELD_ID_META_KEY},
-    basic::{Compression, ZstdLevel},
+    basic::{Compression, Encoding, ZstdLevel},
     errors::ParquetError,
-    file::properties::WriterProperties,
+    file::properties::{EnabledStatistics, WriterProperties},
     schema::types::ColumnPath,
 };
 
@@ -109,11 +109,18 @@ pub(super) fn encode(
 
 /// Parquet with fixed settings: nothing in it depends on time, machine or release.
 fn write(batch: &RecordBatch) -> Result<Bytes, ParquetError> {
+    let [hash, row] = [system::HASH, system::ROW].map(ColumnPath::from);
     let properties = WriterProperties::builder()
         .set_created_by("feedline".to_owned())
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
         .set_max_row_group_row_count(Some(MAX_RECORDS))
-        .set_column_dictionary_enabled(ColumnPath::from(system::HASH), false)
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        // Hashes repeat nothing, and rows go up by one.
+        .set_column_dictionary_enabled(hash.clone(), false)
+        .set_column_statistics_enabled(hash.clone(), EnabledStatistics::None)
+        .set_column_compression(hash, Compression::UNCOMPRESSED)
+        .set_column_dictionary_enabled(row.clone(), false)
+        .set_column_encoding(row, Encoding::DELTA_BINARY_PACKED)
         .build();
     let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties))?;
     writer.write(batch)?;

@@ -2,10 +2,17 @@ use arrow::{
     array::{Array, AsArray, RecordBatch},
     datatypes::{DataType, Float64Type, Int64Type, UInt32Type, UInt64Type},
 };
-use feedline_schemas::config::TypeContract;
+use feedline_schemas::config::{
+    ColumnsContract, DuplicateKeys, JsonConfig, ListContract, NullContract, TypeContract,
+};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use proptest::prelude::*;
 
 use super::*;
+use crate::{
+    json::{JsonRecord, NodeKind, Reader},
+    value::tests::any_record,
+};
 
 const RECORDS: [&str; 8] = [
     r#"{"id":1,"price":2,"note":null,"at":{"x":true}}"#,
@@ -22,15 +29,36 @@ fn decide(records: &[&str], types: TypeContract) -> Decided {
     decide_with(records, None, |config| config.types = types)
 }
 
+/// Decides about records that are trees and about the same ones on tapes, which must make no difference.
 pub(super) fn decide_with(
     records: &[&str],
     before: Option<&Before>,
     change: impl FnOnce(&mut ContractConfig),
 ) -> Decided {
-    let records = records
-        .iter()
-        .map(|r| Record::Value(Value::parse(r.as_bytes()).unwrap()))
-        .collect();
+    let mut config = ContractConfig::default();
+    change(&mut config);
+    let tree = |text: &&str| Record::Value(Value::parse(text.as_bytes()).unwrap());
+    let trees = decide_all(records.iter().map(tree).collect(), before, &config);
+    let tapes = decide_all(on_tapes(records), before, &config);
+    assert_eq!(outcome(&tapes), outcome(&trees), "{records:?}");
+    tapes
+}
+
+/// The records of a page; what no tape takes is a tree.
+fn on_tapes(records: &[&str]) -> Vec<Record> {
+    let bounds = JsonConfig::default();
+    let mut reader = Reader::default();
+    let record = |text: &&str| match reader.read(text.as_bytes().to_vec(), &bounds) {
+        Ok(tape) if tape.node(0).kind == NodeKind::Object => Record::Json(JsonRecord {
+            tape: Arc::new(tape),
+            place: 0,
+        }),
+        _ => Record::Value(Value::parse(text.as_bytes()).unwrap()),
+    };
+    records.iter().map(record).collect()
+}
+
+fn decide_all(records: Vec<Record>, before: Option<&Before>, config: &ContractConfig) -> Decided {
     let mut batch = Batch::default();
     batch
         .push(Page {
@@ -39,11 +67,26 @@ pub(super) fn decide_with(
             crawled: None,
         })
         .unwrap();
-    let mut config = ContractConfig::default();
-    change(&mut config);
     batch
-        .decide("s", &config, before, &mut Window::new(100))
+        .decide("s", config, before, &mut Window::new(100))
         .unwrap()
+}
+
+/// All that a batch leaves.
+fn outcome(decided: &Decided) -> String {
+    let bytes = |file: Option<Encoded>| file.map(|file| (file.file, file.bytes));
+    let sequence = Sequence::new(7);
+    format!(
+        "{:?}",
+        (
+            &decided.schema,
+            &decided.presence,
+            decided.counts(),
+            decided.rejects(),
+            bytes(decided.data_file(sequence).unwrap()),
+            bytes(decided.rejects_file(sequence).unwrap()),
+        )
+    )
 }
 
 pub(super) fn decode(encoded: Option<Encoded>) -> RecordBatch {
@@ -217,10 +260,93 @@ fn the_bytes_of_a_file_are_fixed() {
     let path = |encoded: Option<Encoded>| encoded.unwrap().file.path;
     assert_eq!(
         path(decided.data_file(Sequence::new(7)).unwrap()),
-        "data/00000000000000000007-a6203b426f221ec9.parquet"
+        "data/00000000000000000007-e7c2c36962380c28.parquet"
     );
     assert_eq!(
         path(decided.rejects_file(Sequence::new(7)).unwrap()),
-        "rejects/00000000000000000007-3a11ccf93d0be690.parquet"
+        "rejects/00000000000000000007-cf49846f8957d697.parquet"
     );
+}
+
+/// Records that are often alike, as those of one source are.
+fn likely_records() -> impl Strategy<Value = Vec<String>> {
+    let value = prop_oneof![
+        6 => (-5_i64..5).prop_map(|v| v.to_string()),
+        1 => any::<i64>().prop_map(|v| v.to_string()),
+        4 => (-400_i32..400).prop_map(|v| format!("{:?}", f64::from(v) / 8.0)),
+        1 => prop::sample::select(&["1.50", "1e3", "-0", "-0.0", "2E-7", "1e400", "1e-400", "9223372036854775808", "0.00001", "123456789012345678.5"][..]).prop_map(str::to_owned),
+        4 => "[a-c]{0,2}".prop_map(|v| format!("{v:?}")),
+        1 => prop::sample::select(&[r#""\u00e9\n""#, r#""\ud83d\ude00""#, r#""12""#, r#""1.50""#, r#""2024-01-02T03:04:05Z""#, r#""\ud800""#][..]).prop_map(str::to_owned),
+        2 => Just("null".to_owned()),
+        2 => any::<bool>().prop_map(|v| v.to_string()),
+        1 => prop::sample::select(&["[]", "[1,2]", "[\"x\",null]", "[{\"b\":1,\"a\":1.0}]", "{}", "[[1.10]]"][..]).prop_map(str::to_owned),
+    ];
+    let name = prop::sample::select(&["a", "b", "c.d", "\\u0061", "e\\\\"][..]);
+    let object = prop::collection::vec((name, value), 0..4).prop_map(|entries| {
+        let entries: Vec<String> = entries
+            .iter()
+            .map(|(k, v)| format!("\"{k}\": {v}"))
+            .collect();
+        format!("{{{}}}", entries.join(","))
+    });
+    let record = (0_u8..8, object.clone(), object).prop_map(|(kind, outer, inner)| match kind {
+        0 => outer,
+        1 => "[3]".to_owned(),
+        _ if outer == "{}" => format!(r#"{{"in":{inner}}}"#),
+        _ => format!(r#"{},"in":{inner}}}"#, outer.strip_suffix('}').unwrap()),
+    });
+    prop::collection::vec(record, 1..24)
+}
+
+proptest! {
+    #[test]
+    fn records_on_tapes_are_decided_as_trees_are(
+        records in likely_records(),
+        types in prop::sample::select(&[TypeContract::QuarantineRow, TypeContract::Widen, TypeContract::NullValue][..]),
+        columns in prop::sample::select(&[ColumnsContract::Evolve, ColumnsContract::QuarantineRow, ColumnsContract::NullValue][..]),
+        depth in 1_u32..4,
+        flags in 0_u8..32,
+    ) {
+        let is = |flag: u8| flags & (1 << flag) != 0;
+        let change = |config: &mut ContractConfig| {
+            config.types = types;
+            config.columns = columns;
+            config.max_depth = depth;
+            if is(0) {
+                config.lists = ListContract::List;
+            }
+            if is(1) {
+                config.dates = vec!["rfc3339".into()];
+            }
+            if is(2) {
+                config.required = vec!["a".into()];
+                config.nulls = NullContract::QuarantineRow;
+            }
+            if is(3) {
+                config.duplicate_keys = DuplicateKeys::Last;
+            }
+            if is(4) {
+                config.max_keys = 2;
+            }
+        };
+        let records: Vec<&str> = records.iter().map(String::as_str).collect();
+        let (first, second) = records.split_at(records.len() / 2);
+        let first = decide_with(first, None, change);
+        let before = Before { schema: first.schema.clone(), presence: first.presence.clone() };
+        decide_with(second, Some(&before).filter(|b| !b.schema.columns.is_empty()), change);
+    }
+
+    #[test]
+    fn a_tape_holds_what_the_document_does(record in any_record()) {
+        let text = record.canonical();
+        let tree = Value::parse(text.as_bytes()).unwrap();
+        match Reader::default().read(text.clone().into_bytes(), &JsonConfig::default()) {
+            Ok(tape) => {
+                prop_assert_eq!(tape.size(0), tree.size());
+                prop_assert_eq!(tape.value(0), tree);
+            }
+            // Keys with escapes are left to trees.
+            Err(bytes) => prop_assert!(text.contains('\\') && bytes == text.as_bytes()),
+        }
+    }
 }

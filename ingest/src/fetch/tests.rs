@@ -124,7 +124,7 @@ async fn read(
         let page = source.next_page(&at).await?;
         at = page.next;
         records.extend(page.records.into_iter().map(|record| match record {
-            Record::Value(value) => value.canonical(),
+            record @ (Record::Value(_) | Record::Json(_)) => record.canonical(),
             Record::Bad {
                 reason,
                 detail,

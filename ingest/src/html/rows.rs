@@ -182,7 +182,7 @@ mod tests {
         let shown: Vec<_> = found
             .iter()
             .map(|record| match record {
-                Record::Value(value) => value.canonical(),
+                record @ (Record::Value(_) | Record::Json(_)) => record.canonical(),
                 Record::Bad { reason, detail, .. } => format!("{reason} {detail}"),
             })
             .collect();

@@ -154,7 +154,9 @@ mod tests {
         let shown: Vec<_> = found
             .iter()
             .map(|record| match record {
-                Record::Value(value) => value.canonical().replace(r#","url":"http://h/""#, ""),
+                record @ (Record::Value(_) | Record::Json(_)) => {
+                    record.canonical().replace(r#","url":"http://h/""#, "")
+                }
                 Record::Bad { reason, raw, .. } => format!("{reason}: {raw}"),
             })
             .collect();

@@ -75,10 +75,12 @@ impl Found {
         self.pages += 1;
         for record in &page.records {
             self.records.push(match record {
-                Record::Value(value) => match value.at("url") {
-                    Some(Value::Text(url)) => path_of(url),
-                    other => panic!("{other:?}"),
-                },
+                record @ (Record::Value(_) | Record::Json(_)) => {
+                    match record.value().unwrap().at("url") {
+                        Some(Value::Text(url)) => path_of(url),
+                        other => panic!("{other:?}"),
+                    }
+                }
                 Record::Bad { raw, reason, .. } => format!("{reason} {}", path_of(raw)),
             });
         }

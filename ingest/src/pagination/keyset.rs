@@ -81,11 +81,11 @@ impl Keyset {
         let mut kept = Vec::with_capacity(records.len());
         let mut boundary = Vec::new();
         for record in records.drain(..) {
-            let Record::Value(value) = &record else {
+            let Some(value) = record.value() else {
                 kept.push(record);
                 continue;
             };
-            let (time, key) = self.place(value)?;
+            let (time, key) = self.place(&value)?;
             let hash = Hash128::of(key.as_bytes());
             let order = |earlier: &Mark| time.compare(earlier);
             let is_boundary = match &before {

@@ -21,8 +21,8 @@ impl Paginator {
         contents: &mut Contents,
     ) -> Result<Option<String>, Error> {
         let hash = |record: &Record| match record {
-            Record::Value(value) => Hash128::of(value.canonical().as_bytes()),
             Record::Bad { raw, .. } => Hash128::of(raw.as_bytes()),
+            record => Hash128::of(record.canonical().as_bytes()),
         };
         let hashes: Vec<Hash128> = contents.records.iter().map(hash).collect();
         let before: HashSet<Hash128> = run.boundary.iter().copied().collect();

@@ -1,12 +1,19 @@
 //! Where in a body things are.
 
+use std::sync::Arc;
+
 use feedline_schemas::{
     config::{JsonConfig, SourceConfig},
     ids::Hash128,
     record::{join_path, split_path},
 };
 
-use crate::{pagination::Paginator, source::Record, value::Value};
+use crate::{
+    json::{JsonRecord, NodeKind, Reader, Tape},
+    pagination::Paginator,
+    source::Record,
+    value::Value,
+};
 
 /// Where in a body things are.
 #[derive(Clone, Debug)]
@@ -55,7 +62,56 @@ impl Layout {
         }
     }
 
-    pub(super) fn read(&self, body: &[u8]) -> Result<Body, Unusable> {
+    /// What `body` holds; read as a tree only where it is not plainly what it should be.
+    pub(super) fn read(&self, body: Vec<u8>, reader: &mut Reader) -> Result<Body, Unusable> {
+        match reader.read(body, &self.json) {
+            Ok(tape) => {
+                let tape = Arc::new(tape);
+                match self.plain(&tape) {
+                    Some(body) => Ok(body),
+                    None => self.tree(tape.document().as_bytes()),
+                }
+            }
+            Err(body) => self.tree(&body),
+        }
+    }
+
+    /// What a document holds that has a list of records, and no error.
+    fn plain(&self, tape: &Arc<Tape>) -> Option<Body> {
+        let at = |path: &str| tape.at_path(path);
+        let value = |path: &str| at(path).map(|place| tape.value(place));
+        if let Some(path) = &self.error
+            && value(path).as_ref().is_some_and(is_something)
+        {
+            return None;
+        }
+        let token = match &self.token {
+            Some((key, path)) => token(value(path).as_ref(), key, path).ok()?,
+            None => None,
+        };
+        let total = match &self.total {
+            Some(path) => total(value(path).as_ref(), path).ok()?,
+            None => None,
+        };
+        let list = at(&self.records).filter(|place| tape.node(*place).kind == NodeKind::List)?;
+        let record = |(i, place): (usize, u32)| match tape.node(place).kind {
+            NodeKind::Object => Record::Json(JsonRecord {
+                tape: Arc::clone(tape),
+                place,
+            }),
+            _ => Record::of(tape.value(place), || format!("record {i} of the page")),
+        };
+        let records: Vec<Record> = tape.below(list).enumerate().map(record).collect();
+        let is_hashed = self.is_hashed && !records.is_empty();
+        Some(Body {
+            hash: is_hashed.then(|| Hash128::of(tape.text(tape.node(list)).as_bytes())),
+            records,
+            token,
+            total,
+        })
+    }
+
+    fn tree(&self, body: &[u8]) -> Result<Body, Unusable> {
         let document = Value::parse_within(body, &self.json, 0).map_err(|reason| {
             let is_markup = body.trim_ascii_start().starts_with(b"<");
             let kind = if is_markup {
@@ -74,11 +130,11 @@ impl Layout {
             }));
         }
         let token = match &self.token {
-            Some((key, path)) => token(&document, key, path).map_err(Unusable::Wrong)?,
+            Some((key, path)) => token(document.at(path), key, path).map_err(Unusable::Wrong)?,
             None => None,
         };
         let total = match &self.total {
-            Some(path) => total(&document, path).map_err(Unusable::Wrong)?,
+            Some(path) => total(document.at(path), path).map_err(Unusable::Wrong)?,
             None => None,
         };
         let records = match document.at(&self.records) {
@@ -142,9 +198,9 @@ fn hash(records: &[Value]) -> Hash128 {
     Hash128::of(texts.join("\n").as_bytes())
 }
 
-/// The cursor or URL at `path`: text or (a cursor only) an integer; null, absent or empty is none.
-fn token(document: &Value, key: &str, path: &str) -> Result<Option<String>, String> {
-    match document.at(path) {
+/// The cursor or URL found at `path`: text or (a cursor only) an integer; null, absent or empty is none.
+fn token(found: Option<&Value>, key: &str, path: &str) -> Result<Option<String>, String> {
+    match found {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Text(text)) => Ok((!text.is_empty()).then(|| text.clone())),
         Some(Value::Int(number)) if key == "cursor_path" => Ok(Some(number.to_string())),
@@ -160,8 +216,8 @@ fn token(document: &Value, key: &str, path: &str) -> Result<Option<String>, Stri
     }
 }
 
-fn total(document: &Value, path: &str) -> Result<Option<u64>, String> {
-    let number = match document.at(path) {
+fn total(found: Option<&Value>, path: &str) -> Result<Option<u64>, String> {
+    let number = match found {
         None | Some(Value::Null) => return Ok(None),
         Some(Value::Int(number)) => u64::try_from(*number).ok(),
         Some(Value::Text(text)) => text.parse().ok(),

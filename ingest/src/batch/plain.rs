@@ -1,0 +1,125 @@
+//! Records of a tape on their way into cells.
+
+use std::sync::Arc;
+
+use super::cells::Cells;
+use crate::{
+    cell::{Cell, Held},
+    contract::Contract,
+    json::{JsonRecord, Keys, Leaf, NoCell, Walk},
+};
+
+/// Where the values of a path go.
+#[derive(Clone, Copy, Debug, Default)]
+enum Place {
+    #[default]
+    Unknown,
+    /// Column, if there is one, and whether an object there is kept whole.
+    Known(Option<usize>, bool),
+}
+
+/// Brings records of tapes into cells.
+#[derive(Debug, Default)]
+pub(super) struct Plain {
+    walk: Walk,
+    /// By path; for the family of keys, the path of a record and the shape of the contract beside it.
+    places: Vec<Place>,
+    of: Option<(u64, u32, (usize, usize))>,
+    /// Cells of the record at hand.
+    pub(super) cells: Vec<(usize, Cell)>,
+}
+
+/// What a record of a tape is.
+pub(super) enum Found {
+    /// Its canonical form stands at the end of the texts, and its leaves are known.
+    Leaves,
+    /// It has to be a tree.
+    Odd,
+}
+
+impl Plain {
+    /// Appends the canonical form of a record to the texts of `cells`.
+    pub(super) fn write(
+        &mut self,
+        record: &JsonRecord,
+        levels: u32,
+        contract: &Contract<'_>,
+        cells: &mut Cells,
+    ) -> Found {
+        let (keys, root) = (Arc::clone(&record.tape.keys), record.key());
+        let of = Some((keys.family, root, contract.shape()));
+        if self.of != of {
+            self.places.clear();
+            self.of = of;
+        }
+        let places = &mut self.places;
+        let mut whole = |key| match place(places, contract, &keys, root, key) {
+            Place::Known(_, is_whole) => is_whole,
+            Place::Unknown => false,
+        };
+        let start = cells.texts.len();
+        let written = self.walk.record(
+            &record.tape,
+            record.place,
+            levels,
+            &mut whole,
+            &mut cells.texts,
+        );
+        match written {
+            Ok(()) => Found::Leaves,
+            Err(NoCell) => {
+                cells.texts.truncate(start);
+                Found::Odd
+            }
+        }
+    }
+
+    /// The cells of the record just written by column; `false` when one has no column yet. Texts with escapes are appended
+    /// to the texts of `cells`.
+    pub(super) fn place(
+        &mut self,
+        record: &JsonRecord,
+        contract: &Contract<'_>,
+        cells: &mut Cells,
+    ) -> bool {
+        let Walk {
+            leaves, unescaped, ..
+        } = &mut self.walk;
+        for (leaf, text) in unescaped.drain(..) {
+            let start = cells.texts.len();
+            cells.texts.push_str(&text);
+            match Cell::text(Held::Text, start, cells.texts.len()) {
+                Some(cell) => leaves[leaf].cell = cell,
+                None => return false,
+            }
+        }
+        self.cells.clear();
+        let root = record.key();
+        for Leaf { key, cell } in leaves {
+            match place(&mut self.places, contract, &record.tape.keys, root, *key) {
+                Place::Known(Some(column), _) => self.cells.push((column, *cell)),
+                _ => return false,
+            }
+        }
+        true
+    }
+}
+
+/// Where the values of the path `key` go.
+fn place(
+    places: &mut Vec<Place>,
+    contract: &Contract<'_>,
+    keys: &Keys,
+    root: u32,
+    key: u32,
+) -> Place {
+    let at = key as usize;
+    if places.len() <= at {
+        places.resize(at + 1, Place::Unknown);
+    }
+    if let Place::Unknown = places[at] {
+        let name = keys.column(root, key);
+        places[at] = Place::Known(contract.column_called(&name), contract.is_whole(&name));
+    }
+    places[at]
+}

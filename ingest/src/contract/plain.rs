@@ -1,0 +1,92 @@
+//! Records of which every value fits its column as it is: no decision, and no tree.
+
+use feedline_schemas::{
+    config::{NullContract, TypeContract},
+    record::ColumnType,
+};
+
+use super::{Contract, decimals, fit::MAX_EXACT};
+use crate::cell::{Cell, Held};
+
+impl Contract<'_> {
+    /// Lands a record of which every cell fits its column as it is and nothing is missing that is wanted. Any other is
+    /// left to [`Contract::admit`], which decides the same of those that this takes.
+    ///
+    /// `cells` are those of the record by column, nulls included, with texts in `texts`.
+    pub(crate) fn take(&mut self, cells: &[(usize, Cell)], texts: &str) -> bool {
+        let fits = |(column, cell): &(usize, Cell)| {
+            self.columns
+                .get(*column)
+                .is_some_and(|c| self.is_plain(c.r#type, *cell, texts))
+        };
+        if !cells.iter().all(fits) || !self.has_wanted(cells) {
+            return false;
+        }
+        self.rows += 1;
+        for (column, cell) in cells {
+            let met = &mut self.met[*column];
+            if cell.held == Held::Null {
+                met.null += 1;
+                continue;
+            }
+            met.present += 1;
+            match (self.columns[*column].r#type, cell.held) {
+                (ColumnType::Int64, Held::Int) => {
+                    met.is_big |= cell.as_int().unsigned_abs() > MAX_EXACT;
+                }
+                (ColumnType::Float64, Held::Float)
+                    if self.rules[*column].types == TypeContract::Widen =>
+                {
+                    let value = cell.as_float();
+                    met.is_beyond_decimal |=
+                        !decimals::is_surely_exact(value) && decimals::of_float(value).is_none();
+                }
+                _ => {}
+            }
+        }
+        true
+    }
+
+    fn is_plain(&self, column: ColumnType, cell: Cell, texts: &str) -> bool {
+        match (column, cell.held) {
+            (_, Held::Null)
+            | (ColumnType::Bool, Held::Bool)
+            | (ColumnType::Int64, Held::Int)
+            | (ColumnType::Float64, Held::Float)
+            | (ColumnType::Utf8, Held::Bool | Held::Int | Held::Float | Held::Text | Held::Cell)
+            | (ColumnType::Json, Held::Json) => true,
+            (ColumnType::Float64, Held::Int) => cell.as_int().unsigned_abs() <= MAX_EXACT,
+            (ColumnType::Timestamp, Held::Text) => {
+                self.reading.dates.micros(cell.as_text(texts)).is_some()
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether no column is null that must not be.
+    fn has_wanted(&self, cells: &[(usize, Cell)]) -> bool {
+        let wanted = self.never_null + self.unmade.len();
+        if wanted == 0 || self.config.nulls == NullContract::Warn {
+            return true;
+        }
+        let there = cells
+            .iter()
+            .filter(|(column, cell)| cell.held != Held::Null && self.rules[*column].is_never_null);
+        there.count() == wanted
+    }
+
+    /// Column number of each path, as they are now.
+    pub(crate) fn column_called(&self, name: &str) -> Option<usize> {
+        self.by_name.get(name).copied()
+    }
+
+    /// Whether the object at the path `name` is kept whole.
+    pub(crate) fn is_whole(&self, name: &str) -> bool {
+        self.whole.contains(name)
+    }
+
+    /// A number that changes whenever columns or what is kept whole do.
+    pub(crate) fn shape(&self) -> (usize, usize) {
+        (self.columns.len(), self.whole.len())
+    }
+}

@@ -1,0 +1,37 @@
+//! A record of a document that is a tape.
+
+use std::sync::Arc;
+
+use super::tape::Tape;
+use crate::value::Value;
+
+/// An object of a document.
+#[derive(Clone, Debug)]
+pub(crate) struct JsonRecord {
+    pub(crate) tape: Arc<Tape>,
+    /// Its node.
+    pub(crate) place: u32,
+}
+
+impl JsonRecord {
+    /// Its path in the document.
+    pub(crate) fn key(&self) -> u32 {
+        self.tape.node(self.place).key
+    }
+
+    /// It as a tree.
+    pub(crate) fn value(&self) -> Value {
+        self.tape.value(self.place)
+    }
+
+    /// [`Value::size`] of it.
+    pub(crate) fn size(&self) -> u64 {
+        self.tape.size(self.place)
+    }
+}
+
+impl PartialEq for JsonRecord {
+    fn eq(&self, other: &Self) -> bool {
+        self.value() == other.value()
+    }
+}
