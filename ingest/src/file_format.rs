@@ -24,9 +24,9 @@ pub(crate) enum Kind {
     Text,
     /// A whole picture.
     Picture,
-    /// A tar archive of pictures.
+    /// A tar archive.
     Tar,
-    /// A zip archive of pictures.
+    /// A zip archive.
     Zip,
 }
 
@@ -47,35 +47,52 @@ pub(crate) enum Packing {
 /// # Errors
 /// [`Error::Config`] for a delimiter that is not one ASCII character.
 pub(crate) fn of(name: &str, config: &SourceConfig) -> Result<Option<(Kind, Packing)>, Error> {
+    check_details(config)?;
+    Ok(named(name, config.format, delimiter(config)?))
+}
+
+/// Format of the file called `name`, read as `format`, with this delimiter of CSV (default: by its ending).
+pub(crate) fn named(
+    name: &str,
+    format: FileFormat,
+    delimiter: Option<u8>,
+) -> Option<(Kind, Packing)> {
     let name = name.to_ascii_lowercase();
     let (stem, packing) = stem(&name);
     let ending = ending(stem);
     let separator = if ending == "tsv" { b'\t' } else { b',' };
     let csv = Kind::Csv {
-        delimiter: delimiter(config)?.unwrap_or(separator),
+        delimiter: delimiter.unwrap_or(separator),
     };
-    let kind = match (config.format, ending) {
+    let kind = match (format, ending) {
+        (FileFormat::Idx, _) => Some(Kind::Idx),
+        (_, "tar") => Some(Kind::Tar),
+        (_, "zip") => Some(Kind::Zip),
         (FileFormat::Csv, _) | (FileFormat::Auto, "csv" | "tsv") => Some(csv),
         (FileFormat::Json, _) | (FileFormat::Auto, "json" | "geojson") => Some(Kind::Json),
         (FileFormat::Ndjson, _) | (FileFormat::Auto, "ndjson" | "jsonl") => Some(Kind::Ndjson),
         (FileFormat::Parquet, _) | (FileFormat::Auto, "parquet") => Some(Kind::Parquet),
-        (FileFormat::Idx, _) => Some(Kind::Idx),
         (FileFormat::Text, _) => Some(Kind::Text),
-        (FileFormat::Picture, "tar") => Some(Kind::Tar),
-        (FileFormat::Picture, "zip") => Some(Kind::Zip),
         (FileFormat::Picture, _) => Some(Kind::Picture),
         (FileFormat::Auto, _) => None,
     };
-    check_details(config)?;
-    Ok(kind.map(|kind| (kind, packing)))
+    kind.map(|kind| (kind, packing))
 }
 
 /// Whether a file of this name, met in a folder, is one that the configuration means: of the files beside pictures
-/// (licences, lists of labels) none is a picture, or an archive of some.
+/// (licences, lists of labels) none is a picture, or an archive of some; and an archive beside tables may be a copy of them.
 pub(crate) fn is_meant(name: &str, config: &SourceConfig) -> bool {
-    let lower = name.to_ascii_lowercase();
-    let is_archive = matches!(ending(stem(&lower).0), "tar" | "zip");
-    config.format != FileFormat::Picture || is_archive || is_picture(name)
+    let is_archive = is_archive(name);
+    match config.format {
+        FileFormat::Picture => is_archive || is_picture(name),
+        FileFormat::Auto => !is_archive || config.archive.member.is_some(),
+        _ => true,
+    }
+}
+
+/// Whether a file of this name, packed or not, is an archive.
+pub(crate) fn is_archive(name: &str) -> bool {
+    matches!(ending(stem(&name.to_ascii_lowercase()).0), "tar" | "zip")
 }
 
 /// Whether a file of this name, packed or not, is a picture.
@@ -112,6 +129,17 @@ fn check_details(config: &SourceConfig) -> Result<(), Error> {
         return Err(Error::config("idx.labels", reason));
     }
     let archive = &config.archive;
+    if let Some(member) = &archive.member {
+        if member.is_empty() {
+            let reason =
+                "no member has such a name; give a pattern such as `*.csv`, or remove this key";
+            return Err(Error::config("archive.member", reason));
+        }
+        if config.format == FileFormat::Idx {
+            let reason = "idx files are not read from archives; unpack them, or remove this key";
+            return Err(Error::config("archive.member", reason));
+        }
+    }
     let bounds = [
         ("max_members", archive.max_members, u64::MAX),
         (
@@ -140,7 +168,11 @@ fn check_details(config: &SourceConfig) -> Result<(), Error> {
     }
 }
 
-fn delimiter(config: &SourceConfig) -> Result<Option<u8>, Error> {
+/// The delimiter of CSV that is configured.
+///
+/// # Errors
+/// [`Error::Config`] where it is not one ASCII character.
+pub(crate) fn delimiter(config: &SourceConfig) -> Result<Option<u8>, Error> {
     match config.csv.delimiter.as_deref().map(str::as_bytes) {
         None => Ok(None),
         Some(&[byte]) if byte.is_ascii() && !matches!(byte, b'"' | b'\n' | b'\r') => Ok(Some(byte)),

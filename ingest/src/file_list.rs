@@ -58,6 +58,12 @@ impl FileList {
     /// The files, and the labels of the one that has some.
     async fn labelled(&self) -> Result<Vec<Found>, Error> {
         let mut found = self.list().await?;
+        let is_any_archive = || found.iter().any(|file| file_format::is_archive(&file.path));
+        if self.config.archive.member.is_some() && !is_any_archive() {
+            let reason =
+                "`url` names no archive (.zip, .tar, .tar.gz, .tgz or .tar.zst); remove this key";
+            return Err(Error::config("archive.member", reason));
+        }
         let Some(url) = &self.config.idx.labels else {
             return Ok(found);
         };
@@ -174,7 +180,8 @@ impl FileList {
                 self.config.url,
                 match self.config.format {
                     FileFormat::Picture => ".jpg, .png or another picture's ending, .zip or .tar",
-                    _ => ".csv, .tsv, .json, .ndjson, .jsonl or .parquet",
+                    _ =>
+                        ".csv, .tsv, .json, .ndjson, .jsonl or .parquet (or, with `archive.member`, .zip or .tar)",
                 }
             );
             return Err(Error::config("url", reason));
@@ -237,6 +244,7 @@ impl FileList {
 
     fn layout(&self, path: &str) -> Result<Option<Layout>, Error> {
         let SourceConfig {
+            format,
             csv,
             records,
             text,
@@ -244,11 +252,14 @@ impl FileList {
             contract,
             ..
         } = &self.config;
-        let format = file_format::of(path, &self.config)?;
-        Ok(format.map(|(kind, packing)| Layout {
+        let named = file_format::of(path, &self.config)?;
+        let delimiter = file_format::delimiter(&self.config)?;
+        Ok(named.map(|(kind, packing)| Layout {
             kind,
             packing,
+            format: *format,
             csv: csv.clone(),
+            delimiter,
             records: records.clone(),
             json: contract.json.clone(),
             text: text.clone(),
@@ -259,7 +270,7 @@ impl FileList {
 
 fn unknown(url: &str) -> Error {
     let reason = format!(
-        "the name of `{url}` does not tell its format (.csv, .tsv, .json, .ndjson, .jsonl or .parquet, with .gz or .zst behind); set `format`"
+        "the name of `{url}` does not tell its format (.csv, .tsv, .json, .ndjson, .jsonl, .parquet, .zip or .tar, with .gz or .zst behind); set `format`"
     );
     Error::config("format", reason)
 }

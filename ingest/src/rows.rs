@@ -10,13 +10,13 @@ use std::{
 };
 
 use feedline_schemas::{
-    config::{ArchiveConfig, CsvConfig, JsonConfig, TextConfig},
+    config::{ArchiveConfig, CsvConfig, FileFormat, JsonConfig, TextConfig},
     record::split_path,
 };
 use flate2::read::MultiGzDecoder;
 
 use crate::{
-    archive::{TarRows, ZipRows},
+    archive,
     file_bytes::FileBytes,
     file_format::{Kind, Packing},
     idx_rows::IdxRows,
@@ -47,7 +47,11 @@ pub(crate) trait Rows: Send {
 pub(crate) struct Layout {
     pub(crate) kind: Kind,
     pub(crate) packing: Packing,
+    /// As it is configured: members of an archive are read as it.
+    pub(crate) format: FileFormat,
     pub(crate) csv: CsvConfig,
+    /// CSV: the configured delimiter.
+    pub(crate) delimiter: Option<u8>,
     /// JSON: path of the list of records.
     pub(crate) records: String,
     /// JSON: its bounds.
@@ -58,10 +62,18 @@ pub(crate) struct Layout {
 
 /// A file's bytes from its beginning, unpacked.
 pub(crate) fn unpacked(file: &FileBytes, packing: Packing) -> Result<Box<dyn Read + Send>, String> {
+    unpack(file.reader(0), packing)
+}
+
+/// What `reader` gives, unpacked.
+pub(crate) fn unpack(
+    reader: impl Read + Send + 'static,
+    packing: Packing,
+) -> Result<Box<dyn Read + Send>, String> {
     Ok(match packing {
-        Packing::Plain => Box::new(file.reader(0)),
-        Packing::Gzip => Box::new(MultiGzDecoder::new(file.reader(0))),
-        Packing::Zstd => Box::new(zstd::Decoder::new(file.reader(0)).map_err(|e| e.to_string())?),
+        Packing::Plain => Box::new(reader),
+        Packing::Gzip => Box::new(MultiGzDecoder::new(reader)),
+        Packing::Zstd => Box::new(zstd::Decoder::new(reader).map_err(|e| e.to_string())?),
     })
 }
 
@@ -72,8 +84,38 @@ pub(crate) fn open(
     layout: &Layout,
     skip: u64,
 ) -> Result<Box<dyn Rows>, String> {
-    let reader = unpacked(file, layout.packing)?;
     let mut rows: Box<dyn Rows> = match layout.kind {
+        Kind::Csv { .. } | Kind::Ndjson | Kind::Json | Kind::Text => {
+            of_reader(unpacked(file, layout.packing)?, layout)?
+        }
+        Kind::Picture => {
+            let reader = unpacked(file, layout.packing)?;
+            Box::new(PictureRows::new(read_whole(reader), file.path()))
+        }
+        Kind::Tar => archive::tar(file, layout)?,
+        Kind::Zip if layout.packing == Packing::Plain => archive::zip(file, layout)?,
+        Kind::Zip => return Err("a zip archive is packed already; unpack it once".into()),
+        Kind::Idx => Box::new(IdxRows::open(file, layout.packing, labels)?),
+        Kind::Parquet if layout.packing == Packing::Plain => {
+            return ParquetRows::boxed(file.clone(), skip);
+        }
+        Kind::Parquet => {
+            let bytes = read_whole(unpacked(file, layout.packing)?)?;
+            return ParquetRows::boxed(bytes::Bytes::from(bytes), skip);
+        }
+    };
+    for _ in 0..skip {
+        rows.next()?;
+    }
+    Ok(rows)
+}
+
+/// The records of what `reader` gives, unpacked; of the kinds that are tables or texts in one go.
+pub(crate) fn of_reader(
+    reader: Box<dyn Read + Send>,
+    layout: &Layout,
+) -> Result<Box<dyn Rows>, String> {
+    Ok(match layout.kind {
         Kind::Csv { delimiter } => {
             Box::new(CsvRows::new(reader, delimiter, &layout.csv.null_values)?)
         }
@@ -85,26 +127,15 @@ pub(crate) fn open(
             at: 0,
         }),
         Kind::Json => Box::new(Elements::new(reader, layout)?),
+        Kind::Parquet => ParquetRows::boxed(bytes::Bytes::from(read_whole(reader)?), 0)?,
         Kind::Text => Box::new(TextRows::new(
             read_whole(reader)?,
             layout.text.separator.as_deref(),
         )),
-        Kind::Picture => Box::new(PictureRows::new(read_whole(reader), file.path())),
-        Kind::Tar => Box::new(TarRows::open(file, layout.packing, &layout.archive)?),
-        Kind::Zip if layout.packing == Packing::Plain => {
-            Box::new(ZipRows::open(file, &layout.archive)?)
+        Kind::Idx | Kind::Picture | Kind::Tar | Kind::Zip => {
+            return Err("it is an archive or a picture where a table or a text should be".into());
         }
-        Kind::Zip => return Err("a zip archive is packed already; unpack it once".into()),
-        Kind::Idx => Box::new(IdxRows::open(file, layout.packing, labels)?),
-        Kind::Parquet if layout.packing == Packing::Plain => {
-            return ParquetRows::boxed(file.clone(), skip);
-        }
-        Kind::Parquet => return ParquetRows::boxed(bytes::Bytes::from(read_whole(reader)?), skip),
-    };
-    for _ in 0..skip {
-        rows.next()?;
-    }
-    Ok(rows)
+    })
 }
 
 fn read_whole(reader: impl Read) -> Result<Vec<u8>, String> {

@@ -71,6 +71,10 @@ fn check(source: &SourceConfig) -> Result<(), Error> {
     range("batch.pages", source.batch.pages, u64::MAX)?;
     check_manners(source)?;
     check_contract(&source.contract)?;
+    if source.archive.member.is_some() && source.r#type != SourceKind::Files {
+        let reason = "is for sources of the type `files`; remove it";
+        return Err(Error::config("archive.member", reason));
+    }
     let is_rest = source.r#type == SourceKind::Rest;
     for (key, is_given) in [
         ("auth", source.auth.is_some()),
@@ -235,10 +239,15 @@ pub(crate) fn config_hash(config: &SourceConfig) -> Hash128 {
             let plain = ("files", url, records, config.format, csv);
             let fetch = config.fetch.as_ref();
             let fetch = fetch.map(|fetch| ("fetch", &fetch.column, &fetch.into));
-            match (&config.idx.labels, &config.text.separator, fetch) {
+            let all = match (&config.idx.labels, &config.text.separator, fetch) {
                 (None, None, None) => serde_json::to_vec(&plain),
                 (labels, separator, None) => serde_json::to_vec(&(plain, (labels, separator))),
                 (.., fetch) => serde_json::to_vec(&(plain, fetch)),
+            };
+            match &config.archive.member {
+                None => all,
+                // No JSON document goes on behind its end.
+                Some(member) => all.map(|all| [&all[..], b"\0member ", member.as_bytes()].concat()),
             }
         }
     };
@@ -362,6 +371,7 @@ mod tests {
             "csv.null_values=['NA']",
             "idx.labels=l",
             "text.separator='--'",
+            "archive.member='*.csv'",
         ] {
             assert_ne!(
                 hash(0, &[]),
@@ -372,6 +382,7 @@ mod tests {
         for same in [
             "batch.rows=3",
             "contract.types=widen",
+            "archive.max_ratio=7",
             "pagination.type=page",
             "licence=MIT",
         ] {

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     fs,
-    io::Read as _,
+    io::{Cursor, Read as _, Write as _},
     path::{Path, PathBuf},
     sync::mpsc,
 };
@@ -11,7 +11,10 @@ use std::{
 use flate2::read::GzDecoder;
 use serde_json::Value;
 
-use crate::support::{run, serve, shared_data};
+use crate::{
+    pages::{Pages, Site},
+    support::{run, serve, shared_data},
+};
 
 /// Headers and body of an answer.
 type Recorded = (String, String);
@@ -55,11 +58,15 @@ fn recording(file: &Path) -> HashMap<String, Recorded> {
     text_of(file).lines().map(of).collect()
 }
 
+fn example_file(example: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("examples")
+        .join(example)
+}
+
 /// Ingests an example from a replay of `answers`, whose first page is at `target`, twice: nothing comes of the second run.
 fn check(example: &str, answers: HashMap<String, Recorded>, target: &str, rows: u64) -> PathBuf {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("examples")
-        .join(example);
+    let file = example_file(example);
     let origin = replay(answers);
     let folder = tempfile::tempdir().unwrap().keep();
     let url = format!("source.0.url={origin}{target}");
@@ -154,4 +161,167 @@ fn earthquakes_are_features_of_one_document() {
     let answers = HashMap::from([(target.to_owned(), (String::new(), body))]);
     let folder = check("earthquakes.toml", answers, target, 1_707);
     fs::remove_dir_all(folder).unwrap();
+}
+
+/// A sitemap, or an index of some.
+fn sitemap(element: &str, urls: impl Iterator<Item = String>) -> Vec<u8> {
+    let list = if element == "url" {
+        "urlset"
+    } else {
+        "sitemapindex"
+    };
+    let urls: String = urls
+        .map(|url| format!("<{element}><loc>{url}</loc></{element}>"))
+        .collect();
+    format!(
+        "<?xml version=\"1.0\"?><{list} xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\">{urls}</{list}>"
+    )
+    .into()
+}
+
+/// There is no recording of the site that the example names: real pages of newspapers lie where its news do.
+#[test]
+fn news_are_found_by_their_sitemaps() {
+    let Some(data) = shared_data("html/article_extraction/html") else {
+        return;
+    };
+    let mut articles: Vec<PathBuf> = fs::read_dir(data)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    articles.sort();
+    assert_eq!(articles.len(), 70);
+    let site = Site::of(|origin| {
+        let path = |number: usize| format!("government/news/story-{number:02}");
+        let whole = |number: usize| format!("{origin}{}", path(number));
+        let others = [
+            "government/publications/a-form",
+            "government/news/withdrawn/old",
+        ];
+        let others = others.map(|other| format!("{origin}{other}"));
+        let robots = format!(
+            "User-agent: *\nDisallow: /government/news/withdrawn/\nSitemap: {origin}sitemap.xml\n"
+        );
+        let mut pages = Pages::from([
+            (
+                "/".to_owned(),
+                b"<html><body>Welcome</body></html>".to_vec(),
+            ),
+            ("/robots.txt".to_owned(), robots.into_bytes()),
+            (
+                "/sitemap.xml".to_owned(),
+                sitemap(
+                    "sitemap",
+                    (1..=2).map(|i| format!("{origin}sitemap-{i}.xml")),
+                ),
+            ),
+            (
+                "/sitemap-1.xml".to_owned(),
+                sitemap("url", (0..40).map(whole).chain(others)),
+            ),
+            (
+                "/sitemap-2.xml".to_owned(),
+                sitemap("url", (35..70).map(whole)),
+            ),
+        ]);
+        for (number, article) in articles.iter().enumerate() {
+            pages.insert(format!("/{}", path(number)), text_of(article).into_bytes());
+        }
+        pages
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let file = example_file("sitemap.toml");
+    let settings = [
+        format!("source.0.url={}", site.url()),
+        format!("source.0.crawl.sitemaps=['{}robots.txt']", site.url()),
+        "source.0.crawl.delay_ms=0".to_owned(),
+        "pipeline.root=out".to_owned(),
+    ];
+    let mut arguments = vec!["ingest", file.to_str().unwrap(), "--json"];
+    arguments.extend(settings.iter().flat_map(|setting| ["--set", setting]));
+    let report = run(folder.path(), &arguments).expect(0).json();
+    let source = &report["sources"][0];
+    let noindex = source["skipped"]["noindex"].as_u64().unwrap_or(0);
+    assert_eq!(
+        source["rows"].as_u64().unwrap() + source["duplicates"].as_u64().unwrap() + noindex,
+        70,
+        "{source}"
+    );
+    assert!(noindex <= 3, "{source}");
+    assert_eq!(source["skipped"]["robots"], 1, "{source}");
+    assert_eq!(source["rejected"], 0, "{source}");
+    let asked = site.asked();
+    let of = |part: &str| asked.iter().filter(|path| path.contains(part)).count();
+    assert_eq!(
+        (of("/news/story-"), of("publications"), of("withdrawn")),
+        (70, 0, 0),
+        "{asked:?}"
+    );
+    // A later run asks for all of it again, and nothing lands twice.
+    let again = run(folder.path(), &arguments).expect(0).json();
+    assert_eq!(again["rows"], report["rows"], "{again}");
+}
+
+/// A zip archive of one file.
+fn zip(name: &str, content: &str) -> Vec<u8> {
+    let mut writer = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    writer
+        .start_file(name, zip::write::SimpleFileOptions::default())
+        .unwrap();
+    writer.write_all(content.as_bytes()).unwrap();
+    writer.finish().unwrap().into_inner()
+}
+
+/// The shared data hold the bank's file as it lay in its archive.
+#[test]
+fn rates_in_an_archive_land_once_and_later_copies_add_what_is_new() {
+    let Some(data) = shared_data("timeseries/ecb_eurofxref_hist.csv.gz") else {
+        return;
+    };
+    let csv = text_of(&data);
+    let days = csv.lines().count() - 1;
+    assert_eq!(days, 6_983);
+    let site = Site::of(|_| {
+        Pages::from([(
+            "/stats/eurofxref/eurofxref-hist.zip".to_owned(),
+            zip("eurofxref-hist.csv", &csv),
+        )])
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let file = example_file("rates-archive.toml");
+    let ingest = |url: &str, root: &str| {
+        let settings = [
+            format!("source.0.url={url}"),
+            format!("pipeline.root={root}"),
+        ];
+        let mut arguments = vec!["ingest", file.to_str().unwrap(), "--json"];
+        arguments.extend(settings.iter().flat_map(|setting| ["--set", setting]));
+        run(folder.path(), &arguments).expect(0).json()
+    };
+    let url = format!("{}stats/eurofxref/eurofxref-hist.zip", site.url());
+    for _ in 0..2 {
+        let report = ingest(&url, "out");
+        assert_eq!(
+            (&report["rows"], &report["rejected"]),
+            (&days.into(), &0.into()),
+            "{report}"
+        );
+        assert_eq!(report["sources"][0]["status"], "complete", "{report}");
+    }
+
+    // A copy of some days ago, and one of today: the newest days come first.
+    let mut lines: Vec<&str> = csv.lines().collect();
+    let newest: Vec<&str> = lines.drain(1..6).collect();
+    assert!(newest[0].starts_with("2026-04-13"), "{newest:?}");
+    fs::create_dir(folder.path().join("rates")).unwrap();
+    let copies = [
+        ("2026-04-02.zip", lines.join("\n")),
+        ("2026-04-13.zip", csv.clone()),
+    ];
+    for ((name, content), rows) in copies.iter().zip([days - 5, days]) {
+        let copy = folder.path().join("rates").join(name);
+        fs::write(copy, zip("eurofxref-hist.csv", content)).unwrap();
+        let report = ingest("rates/*.zip", "copies");
+        assert_eq!(report["rows"], rows, "{report}");
+    }
 }

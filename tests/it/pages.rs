@@ -23,10 +23,11 @@ use crate::{
     support::{Random, count_files, files, kill_when, pipeline, run, shared_data, start},
 };
 
-type Pages = BTreeMap<String, Vec<u8>>;
+/// What a server has, by path.
+pub(crate) type Pages = BTreeMap<String, Vec<u8>>;
 
 /// A server on loopback; what it does not have is absent.
-struct Site {
+pub(crate) struct Site {
     port: u16,
     asked: Arc<Mutex<Vec<String>>>,
     stop: Arc<AtomicBool>,
@@ -34,8 +35,14 @@ struct Site {
 
 impl Site {
     fn start(pages: Pages) -> Self {
+        Self::of(|_| pages)
+    }
+
+    /// A server of the pages that `make` makes, given the URL of the first one.
+    pub(crate) fn of(make: impl FnOnce(&str) -> Pages) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
+        let pages = make(&format!("http://127.0.0.1:{port}/"));
         let (asked, stop) = (
             Arc::<Mutex<Vec<String>>>::default(),
             Arc::<AtomicBool>::default(),
@@ -55,11 +62,13 @@ impl Site {
         Self { port, asked, stop }
     }
 
-    fn url(&self) -> String {
+    /// URL of its first page.
+    pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}/", self.port)
     }
 
-    fn asked(&self) -> Vec<String> {
+    /// Paths that it was asked for.
+    pub(crate) fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }
 }
@@ -80,10 +89,11 @@ fn answer(socket: TcpStream, pages: &Pages) -> std::io::Result<String> {
         }
         line.clear();
     }
-    let kind = if path.ends_with(".txt") {
-        "text/plain"
-    } else {
-        "text/html"
+    let kind = match path.rsplit_once('.') {
+        Some((_, "txt")) => "text/plain",
+        Some((_, "xml")) => "application/xml",
+        Some((_, "zip")) => "application/zip",
+        _ => "text/html",
     };
     let (status, body) = match pages.get(&path) {
         Some(body) => ("200 OK", body.as_slice()),

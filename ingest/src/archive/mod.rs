@@ -1,19 +1,63 @@
-//! Pictures inside an archive: each member that is one becomes the record that a file of it would be, with `path` of the
-//! archive, `!/` and the member's name.
+//! Members of an archive, one after another: pictures, each a record, or tables and texts, each as many as it holds.
 //!
-//! Names are labels and nothing more: nothing is ever written under them, two members of one name are two records, and
-//! names like `../a.png` mean nothing. What is wrong with one member sets that one aside; what is wrong with the archive is
-//! looked for before its first record is handed out, so that a damaged one lands nothing. Memory holds one member.
+//! A picture becomes the record that a file of it would be, with `path` of the archive, `!/` and the member's name; a table
+//! or a text gives the records that a file of its name would give.
+//!
+//! Names are labels and nothing more: nothing is ever written under them, two members of one name are two, and
+//! names like `../a.png` mean nothing. What is wrong with one picture sets that one aside, what is wrong with a table ends
+//! the run, since its other rows would be lost; what is wrong with the archive is looked for before its first record is
+//! handed out, so that a damaged one lands nothing. Memory holds one member.
 
+mod pictures;
+mod tables;
 mod tar;
 mod zip;
 
 use std::io::Read;
 
-use feedline_schemas::config::ArchiveConfig;
+use feedline_schemas::config::{ArchiveConfig, FileFormat};
 
-pub(crate) use self::{tar::TarRows, zip::ZipRows};
-use crate::{file_format, picture_rows, source::Record, value::shorten};
+use self::{pictures::PictureMembers, tables::TableMembers, tar::TarMembers, zip::ZipMembers};
+use crate::{
+    file_bytes::FileBytes,
+    glob,
+    rows::{Layout, Rows},
+};
+
+/// The records of the members of a tar archive.
+///
+/// # Errors
+/// What is wrong with the archive.
+pub(crate) fn tar(file: &FileBytes, layout: &Layout) -> Result<Box<dyn Rows>, String> {
+    let members = TarMembers::open(file, layout.packing, &layout.archive)?;
+    Ok(rows(members, file, layout))
+}
+
+/// The records of the members of a zip archive.
+///
+/// # Errors
+/// What is wrong with the archive.
+pub(crate) fn zip(file: &FileBytes, layout: &Layout) -> Result<Box<dyn Rows>, String> {
+    let members = ZipMembers::open(file, &layout.archive)?;
+    Ok(rows(members, file, layout))
+}
+
+fn rows(members: impl Members + 'static, file: &FileBytes, layout: &Layout) -> Box<dyn Rows> {
+    if layout.format == FileFormat::Picture {
+        Box::new(PictureMembers::new(members, file.path(), &layout.archive))
+    } else {
+        Box::new(TableMembers::new(members, layout))
+    }
+}
+
+/// Members of an archive, in its order.
+trait Members: Send {
+    /// The next member whose name is `wanted`; `None` after the last.
+    ///
+    /// # Errors
+    /// What is wrong with the archive.
+    fn next(&mut self, wanted: &dyn Fn(&str) -> bool) -> Result<Option<(String, Member)>, String>;
+}
 
 /// An archive may unpack to this many bytes, whatever its own size.
 const FREE: u64 = 16 << 20;
@@ -79,26 +123,13 @@ impl Bounds {
     }
 }
 
-/// Whether a member of this name is read: it ends as pictures do, and is not hidden by a dot, nor in a folder that is.
-fn is_meant(name: &str) -> bool {
+/// Whether a member of this name is one that is asked for, and not hidden by a dot, nor in a folder that is.
+fn is_meant(name: &str, config: &ArchiveConfig) -> bool {
     let is_hidden = |part: &str| part.starts_with('.') && !matches!(part, "." | "..");
-    file_format::is_picture(name) && !name.split('/').any(is_hidden)
-}
-
-/// The record of a member of the archive at `archive`.
-fn record(archive: &str, name: &str, member: Member) -> Record {
-    let path = format!("{archive}!/{name}");
-    match member {
-        Member::Whole(bytes) => {
-            let folder = name.rsplit('/').nth(1).filter(|folder| !folder.is_empty());
-            picture_rows::record(bytes, path, folder)
-        }
-        Member::Bad(reason, told) => Record::Bad {
-            detail: format!("`{}`: {told}", shorten(&path, 200)),
-            raw: path,
-            reason,
-        },
-    }
+    // Many tar archives call their members `./a.csv`.
+    let plain = name.trim_start_matches("./");
+    let is_asked = |pattern: &String| glob::matches(pattern, plain);
+    !name.split('/').any(is_hidden) && config.member.as_ref().is_none_or(is_asked)
 }
 
 /// Fills `buffer`; false where there is nothing to read at all.

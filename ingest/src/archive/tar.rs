@@ -5,105 +5,37 @@ use std::io::Read;
 use feedline_schemas::config::ArchiveConfig;
 use feedline_storage::tar::{BLOCK, Entry, Headers, padded};
 
-use super::{Bounds, CUT, Member, fill, is_meant, record};
-use crate::{
-    file_bytes::FileBytes,
-    file_format::Packing,
-    rows::{Rows, unpacked},
-    source::Record,
-};
+use super::{Bounds, CUT, Member, Members, fill};
+use crate::{file_bytes::FileBytes, file_format::Packing, rows::unpacked};
 
-/// Reads the pictures of a tar archive.
-pub(crate) struct TarRows {
-    archive: String,
-    members: Members,
-}
-
-impl TarRows {
-    /// Walks over the whole archive, and begins again.
-    ///
-    /// # Errors
-    /// What is wrong with the archive.
-    pub(crate) fn open(
-        file: &FileBytes,
-        packing: Packing,
-        config: &ArchiveConfig,
-    ) -> Result<Self, String> {
-        let members = || Members::open(file, packing, config);
-        let mut all = members()?;
-        while all.next(|_| false)?.is_some() {}
-        Ok(Self {
-            archive: file.path().to_owned(),
-            members: members()?,
-        })
-    }
-}
-
-impl Rows for TarRows {
-    fn next(&mut self) -> Result<Option<Record>, String> {
-        loop {
-            match self.members.next(is_meant)? {
-                None => return Ok(None),
-                Some((_, None)) => {}
-                Some((name, Some(member))) => {
-                    return Ok(Some(record(&self.archive, &name, member)));
-                }
-            }
-        }
-    }
-}
-
-struct Members {
+/// Reads the members of a tar archive.
+pub(super) struct TarMembers {
     reader: Box<dyn Read + Send>,
     headers: Headers,
     bounds: Bounds,
 }
 
-impl Members {
-    fn open(file: &FileBytes, packing: Packing, config: &ArchiveConfig) -> Result<Self, String> {
+impl TarMembers {
+    /// Walks over the whole archive, and begins again.
+    ///
+    /// # Errors
+    /// What is wrong with the archive.
+    pub(super) fn open(
+        file: &FileBytes,
+        packing: Packing,
+        config: &ArchiveConfig,
+    ) -> Result<Self, String> {
+        let mut all = Self::begin(file, packing, config)?;
+        while all.next(&|_| false)?.is_some() {}
+        Self::begin(file, packing, config)
+    }
+
+    fn begin(file: &FileBytes, packing: Packing, config: &ArchiveConfig) -> Result<Self, String> {
         Ok(Self {
             reader: unpacked(file, packing)?,
             headers: Headers::default(),
             bounds: Bounds::new(config, file.mark.bytes),
         })
-    }
-
-    /// The next file or link, with its content if it is `wanted`; `None` after the last.
-    fn next(
-        &mut self,
-        wanted: impl Fn(&str) -> bool,
-    ) -> Result<Option<(String, Option<Member>)>, String> {
-        loop {
-            match self.header()? {
-                Entry::Zeros => return self.end().map(|()| None),
-                Entry::Extension { bytes } => {
-                    let data = self.data(bytes)?;
-                    self.headers.extend(&data)?;
-                }
-                Entry::Other => self.bounds.member()?,
-                Entry::Link { name } => {
-                    self.bounds.member()?;
-                    let told = "it is a link to another member, not a file; write the archive with files in their places";
-                    let member = wanted(&name).then(|| Member::Bad("member_link", told.into()));
-                    return Ok(Some((name, member)));
-                }
-                Entry::File { name, bytes } => {
-                    self.bounds.member()?;
-                    let member = match (wanted(&name), self.bounds.allows(bytes)) {
-                        (true, Ok(())) => Some(Member::Whole(self.data(bytes)?)),
-                        (true, Err(bad)) => {
-                            self.pass(padded(bytes))?;
-                            Some(bad)
-                        }
-                        (false, _) => {
-                            self.pass(padded(bytes))?;
-                            None
-                        }
-                    };
-                    return Ok(Some((name, member)));
-                }
-            }
-        }
     }
 
     fn header(&mut self) -> Result<Entry, String> {
@@ -148,6 +80,43 @@ impl Members {
             if block[..count].iter().any(|byte| *byte != 0) {
                 let told = "it goes on after its end; if archives were joined, keep them as files of their own";
                 return Err(told.into());
+            }
+        }
+    }
+}
+
+impl Members for TarMembers {
+    fn next(&mut self, wanted: &dyn Fn(&str) -> bool) -> Result<Option<(String, Member)>, String> {
+        loop {
+            match self.header()? {
+                Entry::Zeros => return self.end().map(|()| None),
+                Entry::Extension { bytes } => {
+                    let data = self.data(bytes)?;
+                    self.headers.extend(&data)?;
+                }
+                Entry::Other => self.bounds.member()?,
+                Entry::Link { name } => {
+                    self.bounds.member()?;
+                    if wanted(&name) {
+                        let told = "it is a link to another member, not a file; write the archive with files in their places";
+                        return Ok(Some((name, Member::Bad("member_link", told.into()))));
+                    }
+                }
+                Entry::File { name, bytes } => {
+                    self.bounds.member()?;
+                    if !wanted(&name) {
+                        self.pass(padded(bytes))?;
+                        continue;
+                    }
+                    let member = match self.bounds.allows(bytes) {
+                        Ok(()) => Member::Whole(self.data(bytes)?),
+                        Err(bad) => {
+                            self.pass(padded(bytes))?;
+                            bad
+                        }
+                    };
+                    return Ok(Some((name, member)));
+                }
             }
         }
     }

@@ -1,3 +1,5 @@
+mod tables;
+
 use std::io::{Cursor, Write};
 
 use feedline_schemas::{

@@ -10,12 +10,8 @@ use std::io::Read;
 use feedline_schemas::config::ArchiveConfig;
 use flate2::{Crc, read::DeflateDecoder};
 
-use super::{Bounds, CUT, Member, fill, is_meant, record};
-use crate::{
-    file_bytes::{FileBytes, FileReader},
-    rows::Rows,
-    source::Record,
-};
+use super::{Bounds, CUT, Member, Members, fill};
+use crate::file_bytes::{FileBytes, FileReader};
 
 /// Length of the record that ends an archive, without its comment.
 const END: u64 = 22;
@@ -29,18 +25,18 @@ const ENTRY: usize = 46;
 /// Length of a member's own header, without its texts.
 const LOCAL: usize = 30;
 
-/// Reads the pictures of a zip archive.
-pub(crate) struct ZipRows {
+/// Reads the members of a zip archive.
+pub(super) struct ZipMembers {
     file: FileBytes,
     list: List,
 }
 
-impl ZipRows {
+impl ZipMembers {
     /// Walks over the list of members, and begins again.
     ///
     /// # Errors
     /// What is wrong with the archive.
-    pub(crate) fn open(file: &FileBytes, config: &ArchiveConfig) -> Result<Self, String> {
+    pub(super) fn open(file: &FileBytes, config: &ArchiveConfig) -> Result<Self, String> {
         let end = End::find(file)?;
         let mut all = List::new(file, &end, config);
         while all.next()?.is_some() {}
@@ -51,16 +47,16 @@ impl ZipRows {
     }
 }
 
-impl Rows for ZipRows {
-    fn next(&mut self) -> Result<Option<Record>, String> {
+impl Members for ZipMembers {
+    fn next(&mut self, wanted: &dyn Fn(&str) -> bool) -> Result<Option<(String, Member)>, String> {
         while let Some(entry) = self.list.next()? {
-            if entry.is_file && is_meant(&entry.name()) {
-                let member = self.list.bounds.allows(entry.bytes);
-                let member = match member {
+            let name = entry.name();
+            if entry.is_file && wanted(&name) {
+                let member = match self.list.bounds.allows(entry.bytes) {
                     Ok(()) => entry.read(&self.file, self.list.start),
                     Err(bad) => bad,
                 };
-                return Ok(Some(record(self.file.path(), &entry.name(), member)));
+                return Ok(Some((name, member)));
             }
         }
         Ok(None)

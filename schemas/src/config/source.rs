@@ -76,7 +76,7 @@ pub struct SourceConfig {
     /// `files`: details of plain text.
     #[serde(default)]
     pub text: TextConfig,
-    /// `files`: bounds on archives of pictures.
+    /// `files`: which members of archives are read, and how much may come out of one.
     #[serde(default)]
     pub archive: ArchiveConfig,
     /// `files`: downloads a picture for each row of a table. Default: none.
@@ -204,6 +204,11 @@ impl Default for RetryConfig {
 #[serde(rename_all = "snake_case")]
 pub enum FileFormat {
     /// By the file's name: `.csv`, `.tsv`, `.json`, `.ndjson` or `.jsonl`, `.parquet`; `.gz` and `.zst` behind it.
+    ///
+    /// An archive (`.zip`, `.tar`, `.tar.gz`, `.tgz`, `.tar.zst`) gives the records of its members, one member after the
+    /// other in its order, each read as a file of its name would be; members whose names tell no format are left out. With
+    /// another `format` all members are read as that. `archive.member` chooses among them; with `auto`, archives that are met
+    /// in a folder are read only where it is set.
     #[default]
     Auto,
     /// Comma-separated values with a header line.
@@ -259,9 +264,15 @@ pub struct TextConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ArchiveConfig {
+    /// Pattern of the members that are read, such as `*.csv` or `**/API_*.csv`: `*` stays inside a folder, `**` does not. An
+    /// archive without such a member is refused. Default: those whose names tell a format, or are pictures; none is read that
+    /// is hidden by a dot, nor in a folder that is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub member: Option<String>,
     /// Most members of an archive, at least 1; one with more is refused. Default 10,000,000.
     pub max_members: u64,
-    /// Most bytes of a member, unpacked, 1 B to 1 GiB; a larger one is set aside in `rejects/`. Default 64 MiB.
+    /// Most bytes of a member, unpacked, 1 B to 1 GiB; memory holds one. A larger picture is set aside in `rejects/`, a larger
+    /// table or text ends the run. Default 64 MiB.
     pub max_member_bytes: ByteSize,
     /// How many times its own size (or 16 MiB, if that is more) an archive may unpack to, at least 1; one that goes
     /// beyond is refused, as it may be made to exhaust memory. Default 200.
@@ -271,6 +282,7 @@ pub struct ArchiveConfig {
 impl Default for ArchiveConfig {
     fn default() -> Self {
         Self {
+            member: None,
             max_members: 10_000_000,
             max_member_bytes: ByteSize::mib(64),
             max_ratio: 200,
