@@ -1,6 +1,6 @@
 //! What a kind of store must be able to do.
 
-use std::{fmt::Debug, ops::Range};
+use std::{fmt::Debug, ops::Range, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -31,6 +31,8 @@ pub(crate) trait Backend: Debug + Send + Sync {
     fn reconnect(&self);
     /// Its size in bytes.
     async fn size(&self, path: &str) -> Result<u64, Error>;
+    /// When it was written, since 1970-01-01 UTC, by the store's clock.
+    async fn modified(&self, path: &str) -> Result<Duration, Error>;
     /// Replaces it with `parts`, one after the other, atomically and durably.
     async fn put(&self, path: &str, parts: Vec<Bytes>) -> Result<(), Error>;
     /// Creates it if absent, atomically and durably.

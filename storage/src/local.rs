@@ -11,6 +11,7 @@ use std::{
     path::{Path, PathBuf},
     process,
     sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, UNIX_EPOCH},
 };
 
 use async_trait::async_trait;
@@ -115,6 +116,15 @@ impl Backend for LocalBackend {
     async fn size(&self, path: &str) -> Result<u64, Error> {
         self.blocking("read", path, |target| fs::metadata(target).map(|m| m.len()))
             .await
+    }
+
+    async fn modified(&self, path: &str) -> Result<Duration, Error> {
+        let modified = |target: &Path| {
+            let modified = fs::metadata(target)?.modified()?;
+            // A file from before 1970 is as old as can be told.
+            Ok(modified.duration_since(UNIX_EPOCH).unwrap_or_default())
+        };
+        self.blocking("read", path, modified).await
     }
 
     async fn put(&self, path: &str, parts: Vec<Bytes>) -> Result<(), Error> {

@@ -1,6 +1,6 @@
 //! Object stores: S3, Google Cloud Storage, Azure, HTTP, and memory.
 
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -154,6 +154,13 @@ impl Backend for ObjectBackend {
         let meta = self.store.head(&self.location(path)).await;
         meta.map(|m| m.size)
             .map_err(|e| self.error("look up", path, e))
+    }
+
+    async fn modified(&self, path: &str) -> Result<Duration, Error> {
+        let meta = self.store.head(&self.location(path)).await;
+        let meta = meta.map_err(|e| self.error("look up", path, e))?;
+        let unix_ms = u64::try_from(meta.last_modified.timestamp_millis()).unwrap_or(0);
+        Ok(Duration::from_millis(unix_ms))
     }
 
     async fn put(&self, path: &str, parts: Vec<Bytes>) -> Result<(), Error> {

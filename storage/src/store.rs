@@ -272,6 +272,14 @@ impl Store {
         self.backend.size(&self.full(path)).await
     }
 
+    /// When an object was written, since 1970-01-01 UTC, by the clock of the store: for telling people, not for deciding.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when it is absent, otherwise what the store said.
+    pub async fn modified(&self, path: &str) -> Result<Duration, Error> {
+        self.backend.modified(&self.full(path)).await
+    }
+
     /// Writes an object, replacing one that is there. Atomic and durable when it returns.
     ///
     /// # Errors
@@ -459,6 +467,9 @@ mod tests {
             })
         ));
         assert_eq!(store.size("d/x").await.unwrap(), 4);
+        let year_2020 = Duration::from_secs(1_577_836_800);
+        assert!(store.modified("d/x").await.unwrap() > year_2020);
+        assert!(store.modified("x").await.unwrap_err().is_not_found());
         check_reads_once(&store).await;
         assert_eq!(
             store.put_new("d/y", "mine".into()).await.unwrap(),
@@ -566,6 +577,28 @@ mod tests {
             PutNew::Created
         );
         assert_eq!(plain.get("log/0").await.unwrap(), "mine");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_writer_that_never_reads_back_believes_what_did_not_happen() {
+        for (effect, there) in [
+            (Effect::FailBefore, None),
+            (Effect::FailAfter, Some(Bytes::from("mine"))),
+            (Effect::Conflict, None),
+        ] {
+            let plain = Store::memory();
+            let rules = vec![rule(Operation::Create, effect, 1)];
+            let bad = plain.with_faults(Faults::without_read_back(rules));
+            let put = bad.put_new("log/0", "mine".into()).await;
+            assert_eq!(put.unwrap(), PutNew::Created);
+            assert_eq!(plain.get_opt("log/0").await.unwrap(), there);
+        }
+        let plain = Store::memory();
+        plain.put("log/0", "another's".into()).await.unwrap();
+        let bad = plain.with_faults(Faults::without_read_back(vec![]));
+        let put = bad.put_new("log/0", "mine".into()).await;
+        assert_eq!(put.unwrap(), PutNew::Created);
+        assert_eq!(plain.get("log/0").await.unwrap(), "another's");
     }
 
     #[tokio::test(start_paused = true)]
