@@ -1,17 +1,22 @@
 //! A process may die at any instant; the next one goes on, and the result is that of a process that never died.
 
-use std::{collections::BTreeSet, env, fs, path::Path, time::Duration};
+use std::{collections::BTreeSet, env, fs, path::Path, thread, time::Duration};
 
+use feedline_storage::clock::{Clock as _, SystemClock};
 use serde_json::Value;
 
 use crate::support::{Random, count_files, files, kill_when, pipeline, run, start};
 
-/// By default; `FEEDLINE_INGEST_KILLS` says otherwise.
+/// Kills of one landing zone.
 const KILLS: u64 = 50;
+/// Landing zones that are killed at the same time, so that programs disturb each other.
+const AT_ONCE: u64 = 2;
 
-fn kills() -> u64 {
+/// Kills in all: `FEEDLINE_INGEST_KILLS`, rounded up to whole zones; by default one zone's.
+fn zones() -> u64 {
     let asked = env::var_os("FEEDLINE_INGEST_KILLS");
-    asked.map_or(KILLS, |text| text.to_str().unwrap().parse().unwrap())
+    let kills: u64 = asked.map_or(KILLS, |text| text.to_str().unwrap().parse().unwrap());
+    kills.div_ceil(KILLS)
 }
 
 /// 40 pages of 10 records for each kill, misbehaving but quickly so.
@@ -36,8 +41,7 @@ retry = { base_ms = 1, cap_ms = 5 }
 
 #[test]
 fn fault_03_ingest_killed_at_random_points_lands_what_an_undisturbed_run_lands() {
-    let wanted = kills();
-    let text = source(wanted);
+    let text = source(KILLS);
     let undisturbed = tempfile::tempdir().unwrap();
     run(
         undisturbed.path(),
@@ -46,35 +50,74 @@ fn fault_03_ingest_killed_at_random_points_lands_what_an_undisturbed_run_lands()
     .expect(3);
     let expected = landing(&undisturbed.path().join("out/landing/market"));
     let batches: u64 = expected.entries.len().try_into().unwrap();
-    assert!(batches >= 4 * wanted, "{batches}");
+    assert!(batches >= 4 * KILLS, "{batches}");
 
+    // Many zones rather than a long one: each start reads the whole log, and the points are no others in a longer one.
+    let (zones, text, expected) = (zones(), &text, &expected);
+    let mut starts: Vec<Duration> = thread::scope(|scope| {
+        let runners = (0..AT_ONCE.min(zones)).map(|runner| {
+            let mine = (runner..zones).step_by(usize::try_from(AT_ONCE).unwrap());
+            scope.spawn(move || {
+                mine.flat_map(|zone| killed_fifty_times(text, expected, zone))
+                    .collect::<Vec<_>>()
+            })
+        });
+        let runners: Vec<_> = runners.collect();
+        runners
+            .into_iter()
+            .flat_map(|runner| runner.join().unwrap())
+            .collect()
+    });
+    starts.sort();
+    let slowest = starts.last().copied().unwrap_or_default();
+    let median = starts.get(starts.len() / 2).copied().unwrap_or_default();
+    eprintln!(
+        "{} kills in {zones} landing zones of {batches} batches, {} files equal in each; from {} starts to the first new \
+         commit: median {} ms, slowest {} ms",
+        zones * KILLS,
+        expected.files.len(),
+        starts.len(),
+        median.as_millis(),
+        slowest.as_millis()
+    );
+}
+
+/// Kills an ingest again and again at points drawn from `seed`, and holds what it lands to `expected`. Returns how long the
+/// starts took that came to a new commit.
+fn killed_fifty_times(text: &str, expected: &Landing, seed: u64) -> Vec<Duration> {
+    let batches: u64 = expected.entries.len().try_into().unwrap();
     let killed = tempfile::tempdir().unwrap();
-    let file = pipeline(killed.path(), &text);
+    let file = pipeline(killed.path(), text);
     let zone = killed.path().join("out/landing/market");
-    let mut random = Random(1);
-    let mut kills = 0;
-    while kills < wanted {
+    let log = zone.join("log");
+    let mut random = Random(1 + seed);
+    let mut starts = Vec::new();
+    for kill in 0..KILLS {
         // So many new commits, and then a moment longer: the points spread over the run and over the commit protocol.
-        let target = count_files(&zone.join("log")) + random.below(batches / wanted + 1);
+        let before = count_files(&log);
+        let target = before + random.below(batches / KILLS + 1);
         let delay = Duration::from_micros(random.below(15_000));
+        let began = SystemClock.monotonic();
+        let mut first = None;
         let child = start(killed.path(), &["ingest", file]);
-        if !kill_when(child, delay, || count_files(&zone.join("log")) >= target) {
-            panic!("the run ended after {kills} kills, before all had been made");
-        }
-        kills += 1;
+        let was_killed = kill_when(child, delay, || {
+            let commits = count_files(&log);
+            if commits > before {
+                first.get_or_insert_with(|| SystemClock.monotonic() - began);
+            }
+            commits >= target
+        });
+        assert!(was_killed, "zone {seed}: the run ended after {kill} kills");
+        starts.extend(first);
     }
     let report = run(killed.path(), &["ingest", file, "--json"])
         .expect(3)
         .json();
-    assert_eq!(report["batches"], batches);
-
+    assert_eq!(report["batches"], batches, "zone {seed}");
     let found = landing(&zone);
-    assert_eq!(found.entries, expected.entries);
-    assert_eq!(found.files, expected.files);
-    eprintln!(
-        "{kills} kills, {batches} batches, {} files equal",
-        found.files.len()
-    );
+    assert_eq!(found.entries, expected.entries, "zone {seed}");
+    assert_eq!(found.files, expected.files, "zone {seed}");
+    starts
 }
 
 /// What a landing zone holds, without what names a process.
