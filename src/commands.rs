@@ -133,7 +133,8 @@ async fn run_ingest(ingest: Ingest, tools: &Tools) -> anyhow::Result<Outcome> {
     match ingest.command {
         Some(IngestCommand::Status(pipeline)) => {
             let work = Work::load(&pipeline, tools)?;
-            let report = feedline_ingest::status(&work.loaded.config, &work.root).await;
+            let now = tools.clock.unix();
+            let report = feedline_ingest::standing(&work.loaded.config, &work.root, now).await;
             tools.print(&report.map_err(|e| work.ingest_error(e))?, work.json)?;
             return Ok(Outcome::Done);
         }
@@ -175,7 +176,7 @@ async fn run_serve(options: Serve, tools: &Tools) -> anyhow::Result<Outcome> {
         let added = scheduler.add(work.loaded.config.clone(), &work.ingesting());
         added.map_err(|e| work.ingest_error(e))?;
     }
-    serve::serve(scheduler, options.listen).await?;
+    serve::serve(scheduler, options.listen, Arc::clone(&tools.clock)).await?;
     Ok(Outcome::Done)
 }
 
@@ -371,6 +372,7 @@ impl<'a> Work<'a> {
             clock: Arc::clone(&self.tools.clock),
             secrets: Arc::clone(&self.tools.environment) as Arc<dyn feedline_ingest::Secrets>,
             hosts: Arc::clone(&self.tools.hosts),
+            meters: Arc::default(),
             run_id: self.run_id(),
             cancel: self.tools.stop.watch.clone(),
             store_options: self.tools.environment.store_options(),

@@ -1,5 +1,7 @@
 //! What a person or a script reads: reports on standard output, logs on standard error.
 
+mod ingest;
+
 use std::{
     collections::BTreeMap,
     fmt::{self, Write as _},
@@ -7,15 +9,11 @@ use std::{
 };
 
 use feedline_schemas::{
-    commit::Noted,
     manifest::{
         BoxCounts, JoinCounts, Layout, Manifest, NearDupCounts, NearPictureCounts, RedactedCounts,
         TargetKind, TokenType,
     },
-    report::{
-        DatasetReport, EvalReport, IngestReport, RepairReport, RepairedSource, RunReport,
-        SourceReport, TrainReport, VerifyReport,
-    },
+    report::{DatasetReport, EvalReport, RunReport, TrainReport, VerifyReport},
     transform::{FittedStep, TransformArtefact},
     units::ByteSize,
 };
@@ -23,6 +21,7 @@ use feedline_trainer::Fit;
 use serde::Serialize;
 use tracing_subscriber::EnvFilter;
 
+use self::ingest::write_source;
 use crate::{
     bench::BenchReport,
     environment::Environment,
@@ -88,112 +87,7 @@ impl Text for RunReport {
     }
 }
 
-impl Text for IngestReport {
-    fn write(&self, out: &mut String) -> fmt::Result {
-        writeln!(out, "ingest")?;
-        for source in &self.sources {
-            write_source(source, out)?;
-        }
-        line(
-            out,
-            "requests",
-            format!("{} ({} retried)", self.requests, self.retries),
-        )?;
-        line(out, "landing zone", &self.url)
-    }
-}
-
-impl Text for RepairReport {
-    fn write(&self, out: &mut String) -> fmt::Result {
-        writeln!(
-            out,
-            "repair{}",
-            if self.dry_run {
-                " (nothing is changed)"
-            } else {
-                ""
-            }
-        )?;
-        for source in &self.sources {
-            let RepairedSource {
-                kept, rows, pages, ..
-            } = source;
-            let good =
-                format!("{kept} entries with {rows} rows of {pages} pages or files are good");
-            let Some(damage) = &source.damage else {
-                line(out, &source.name, format!("whole: {good}"))?;
-                continue;
-            };
-            let set_aside = source.set_aside;
-            line(out, &source.name, format!("damaged: {damage}"))?;
-            line(out, "  kept", good)?;
-            if self.dry_run {
-                line(
-                    out,
-                    "  would go",
-                    format!("{set_aside} entries behind them; run again without `--dry-run`"),
-                )?;
-            } else {
-                line(
-                    out,
-                    "  set aside",
-                    format!("{set_aside} entries, in {}", source.url),
-                )?;
-                line(
-                    out,
-                    "  next",
-                    "run `feedline ingest`: it reads again what they had brought",
-                )?;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn write_source(source: &SourceReport, out: &mut String) -> fmt::Result {
-    line(
-        out,
-        &source.name,
-        format!(
-            "{}: {} rows landed, {} duplicates left out, {} rejected; {} batches, {} pages or files, schema version {}",
-            source.status,
-            source.rows,
-            source.duplicates,
-            source.rejected,
-            source.batches,
-            source.pages,
-            source.schema_version
-        ),
-    )?;
-    for (reason, count) in &source.skipped {
-        line(out, "  skipped", format!("{count} {reason}"))?;
-    }
-    for (kind, paths) in &source.decisions {
-        write_decisions(kind, paths, out)?;
-    }
-    write_rejects(
-        &source.rejected_by_reason,
-        source.reject_sample.as_deref(),
-        out,
-    )
-}
-
-/// Most columns of a kind of decision that are shown; `--json` has more.
-const SHOWN_DECISIONS: usize = 5;
-
-fn write_decisions(kind: &str, paths: &BTreeMap<String, Noted>, out: &mut String) -> fmt::Result {
-    let name = format!("  {}", kind.replace('_', " "));
-    for (path, noted) in paths.iter().take(SHOWN_DECISIONS) {
-        let Noted { count, sample } = noted;
-        let text = format!("{count} in `{path}`, such as {}", shortened(sample));
-        line(out, &name, text)?;
-    }
-    match paths.len().saturating_sub(SHOWN_DECISIONS) {
-        0 => Ok(()),
-        more => line(out, &name, format!("and in {more} more columns")),
-    }
-}
-
+/// Counts of rejected records by reason, and one of them.
 fn write_rejects(
     reasons: &BTreeMap<String, u64>,
     sample: Option<&str>,

@@ -80,7 +80,15 @@ fn style(known: bool, unit: &str) -> ProgressStyle {
 
 #[derive(Debug, Default)]
 struct Lines {
-    last: Mutex<HashMap<String, Duration>>,
+    last: Mutex<HashMap<String, Told>>,
+}
+
+/// What was told of a stage last.
+#[derive(Debug)]
+struct Told {
+    at: Duration,
+    done: u64,
+    note: String,
 }
 
 impl Progress for Lines {
@@ -89,9 +97,17 @@ impl Progress for Lines {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let at_end = event.total == Some(event.done);
         match last.get(event.stage) {
-            Some(then) if now.saturating_sub(*then) < LOG_EVERY && !at_end => return,
-            _ => last.insert(event.stage.to_owned(), now),
+            Some(told) if now.saturating_sub(told.at) < LOG_EVERY && !at_end => return,
+            // A wait that goes on is told once.
+            Some(told) if told.done == event.done && told.note == event.note && !at_end => return,
+            _ => {}
+        }
+        let told = Told {
+            at: now,
+            done: event.done,
+            note: event.note.to_owned(),
         };
+        last.insert(event.stage.to_owned(), told);
         drop(last);
         tracing::info!(
             target: "feedline::progress",

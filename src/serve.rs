@@ -1,6 +1,10 @@
 //! `feedline serve`: scheduled sources, and the pages that tell of them.
 
-use std::{fmt::Write as _, net::SocketAddr, sync::Arc};
+use std::{
+    fmt::Write as _,
+    net::SocketAddr,
+    sync::{Arc, atomic::AtomicU64},
+};
 
 use anyhow::Context as _;
 use axum::{
@@ -10,8 +14,9 @@ use axum::{
     response::IntoResponse,
     routing,
 };
-use feedline_ingest::{Board, Scheduler, Served};
+use feedline_ingest::{Board, Cause, LogTotals, Reading, Scheduler, Served};
 use feedline_schemas::lease::RunOutcome;
+use feedline_storage::clock::Clock;
 use prometheus_client::{
     encoding::text::encode,
     metrics::{counter::Counter, family::Family, gauge::Gauge},
@@ -26,7 +31,11 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 ///
 /// # Errors
 /// When the address cannot be had.
-pub(crate) async fn serve(scheduler: Scheduler, listen: SocketAddr) -> anyhow::Result<()> {
+pub(crate) async fn serve(
+    scheduler: Scheduler,
+    listen: SocketAddr,
+    clock: Arc<dyn Clock>,
+) -> anyhow::Result<()> {
     let refused = || {
         format!(
             "cannot listen on `{listen}`; another program may: choose another port with `--listen`, or 0 for any free one"
@@ -36,10 +45,11 @@ pub(crate) async fn serve(scheduler: Scheduler, listen: SocketAddr) -> anyhow::R
     let address = listener.local_addr().with_context(refused)?;
     let board = scheduler.board();
     tracing::info!(%address, sources = board.read().len(), "serving; `/healthz` and `/metrics` tell how it goes");
+    let shown = Shown { board, clock };
     let router = Router::new()
         .route("/healthz", routing::get(healthz))
         .route("/metrics", routing::get(metrics))
-        .with_state(board);
+        .with_state(shown);
     let pages = tokio::spawn(async move {
         if let Err(error) = axum::serve(listener, router).await {
             tracing::warn!(%error, "`/healthz` and `/metrics` are no longer served");
@@ -50,9 +60,16 @@ pub(crate) async fn serve(scheduler: Scheduler, listen: SocketAddr) -> anyhow::R
     Ok(())
 }
 
-/// 200 while every source is served, 503 when one is not any more.
-async fn healthz(State(board): State<Arc<Board>>) -> impl IntoResponse {
-    let all = board.read();
+/// What the pages tell of.
+#[derive(Clone, Debug)]
+struct Shown {
+    board: Arc<Board>,
+    clock: Arc<dyn Clock>,
+}
+
+/// 200 while every source is served, 503 when one is not any more; with what sources wait for.
+async fn healthz(State(shown): State<Shown>) -> impl IntoResponse {
+    let all = shown.board.read();
     let dead: Vec<_> = all
         .iter()
         .filter_map(|served| {
@@ -60,99 +77,169 @@ async fn healthz(State(board): State<Arc<Board>>) -> impl IntoResponse {
             Some(json!({ "pipeline": served.pipeline, "source": served.source, "why": why }))
         })
         .collect();
+    let waiting: Vec<_> = all
+        .iter()
+        .filter_map(|served| {
+            let waits_for = served.meter.read().waits_for;
+            let what = waits_for.or_else(|| served.waits_for.clone())?;
+            Some(json!({ "pipeline": served.pipeline, "source": served.source, "for": what }))
+        })
+        .collect();
     let status = if dead.is_empty() {
         StatusCode::OK
     } else {
         StatusCode::SERVICE_UNAVAILABLE
     };
-    let body = json!({ "sources": all.len(), "dead": dead }).to_string();
+    let body = json!({ "sources": all.len(), "dead": dead, "waiting": waiting }).to_string();
     (status, [(CONTENT_TYPE, "application/json")], body)
 }
 
-async fn metrics(State(board): State<Arc<Board>>) -> impl IntoResponse {
+async fn metrics(State(shown): State<Shown>) -> impl IntoResponse {
     let mut text = String::new();
+    let now_s = shown.clock.unix().as_secs();
     // Text can always grow; the encoder has no other error.
-    if encode(&mut text, &registry(&board.read())).is_err() {
+    if encode(&mut text, &registry(&shown.board.read(), now_s)).is_err() {
         let _written = writeln!(text, "# EOF");
     }
     ([(CONTENT_TYPE, OPEN_METRICS)], text)
 }
 
 type Labels = Vec<(&'static str, String)>;
+type Seconds = Counter<f64, AtomicU64>;
 
-/// The metrics as they are now.
-fn registry(all: &[Served]) -> Registry {
+fn of(served: &Served) -> Labels {
+    vec![
+        ("pipeline", served.pipeline.clone()),
+        ("source", served.source.clone()),
+    ]
+}
+
+fn with(served: &Served, label: &'static str, value: &str) -> Labels {
+    let mut labels = of(served);
+    labels.push((label, value.to_owned()));
+    labels
+}
+
+/// The metrics as they are at `now_s`, in seconds since 1970-01-01 UTC.
+fn registry(all: &[Served], now_s: u64) -> Registry {
     let mut registry = Registry::with_prefix("feedline_source");
-    let of = |served: &Served| -> Labels {
-        vec![
-            ("pipeline", served.pipeline.clone()),
-            ("source", served.source.clone()),
-        ]
-    };
+    let read: Vec<(&Served, Reading)> = all.iter().map(|s| (s, s.meter.read())).collect();
+    runs(&mut registry, all);
+    work(&mut registry, &read);
+    times(&mut registry, all);
+    log(&mut registry, &read, now_s);
+    registry
+}
+
+fn runs(registry: &mut Registry, all: &[Served]) {
     let runs = Family::<Labels, Counter>::default();
     for served in all {
         for outcome in RunOutcome::ALL {
-            let mut labels = of(served);
-            labels.push(("outcome", outcome.name().to_owned()));
             let ended = served.runs.get(&outcome).copied().unwrap_or(0);
+            let labels = with(served, "outcome", outcome.name());
             runs.get_or_create(&labels).inc_by(ended);
         }
     }
     registry.register("runs", "Runs of this program that ended", runs);
-    let mut counter = |name: &str, help: &str, value: fn(&Served) -> u64| {
-        let family = Family::<Labels, Counter>::default();
-        for served in all {
-            family.get_or_create(&of(served)).inc_by(value(served));
-        }
-        registry.register(name, help, family);
-    };
-    counter(
-        "requests",
-        "Requests of runs of this program that ended well",
-        |s| s.requests,
-    );
-    counter("retries", "Repeated requests among them", |s| s.retries);
-    let mut gauge = |name: &str, help: &str, value: fn(&Served) -> Option<i64>| {
-        let family = Family::<Labels, Gauge>::default();
-        for served in all {
-            if let Some(value) = value(served) {
-                family.get_or_create(&of(served)).set(value);
-            }
-        }
-        registry.register(name, help, family);
-    };
-    gauge("running", "Whether it runs now", |s| {
-        Some(i64::from(s.running_since_unix_s.is_some()))
-    });
-    gauge("next_run_timestamp_seconds", "When it is due next", |s| {
-        s.next_unix_s
-    });
-    gauge(
-        "complete_timestamp_seconds",
-        "When a run of it was complete last",
-        |s| s.complete_unix_s,
-    );
-    gauge("landed_rows", "Rows in its landing zone", |s| {
-        of_log(s, |r| r.rows)
-    });
-    gauge("duplicates", "Duplicates left out, all runs", |s| {
-        of_log(s, |r| r.duplicates)
-    });
-    gauge("rejected", "Records set aside, all runs", |s| {
-        of_log(s, |r| r.rejected)
-    });
-    gauge("schema_version", "Version of its record schema", |s| {
-        s.report.as_ref().map(|report| report.schema_version.into())
-    });
-    registry
 }
 
-fn of_log(
-    served: &Served,
-    value: fn(&feedline_schemas::report::SourceReport) -> u64,
-) -> Option<i64> {
-    served
-        .report
-        .as_ref()
-        .map(|report| i64::try_from(value(report)).unwrap_or(i64::MAX))
+/// What this program has done, runs that go on included.
+fn work(registry: &mut Registry, read: &[(&Served, Reading)]) {
+    let requests = Family::<Labels, Counter>::default();
+    let waited = Family::<Labels, Seconds>::default();
+    let [retries, commits] = [(); 2].map(|()| Family::<Labels, Counter>::default());
+    let committing = Family::<Labels, Seconds>::default();
+    for (served, reading) in read {
+        for (status, count) in &reading.requests {
+            let status = status.map_or_else(|| "none".to_owned(), |status| status.to_string());
+            let labels = with(served, "status", &status);
+            requests.get_or_create(&labels).inc_by(*count);
+        }
+        for cause in Cause::ALL {
+            let time = reading.waited.get(&cause).copied().unwrap_or_default();
+            let labels = with(served, "cause", cause.name());
+            waited.get_or_create(&labels).inc_by(time.as_secs_f64());
+        }
+        let labels = of(served);
+        retries.get_or_create(&labels).inc_by(reading.retries);
+        commits.get_or_create(&labels).inc_by(reading.commits);
+        let time = reading.committing.as_secs_f64();
+        committing.get_or_create(&labels).inc_by(time);
+    }
+    let help = "Requests by the status of their answers, `none` for those without one";
+    registry.register("requests", help, requests);
+    registry.register("retries", "Tries beyond the first", retries);
+    let help = "Seconds waited by cause, of requests that wait at the same time each";
+    registry.register("wait_seconds", help, waited);
+    registry.register("commits", "Batches that were committed", commits);
+    let help = "Seconds from the last page of a batch to its entry in the log, of all batches";
+    registry.register("commit_seconds", help, committing);
+}
+
+fn gauge<T>(
+    registry: &mut Registry,
+    (name, help): (&str, &str),
+    all: impl IntoIterator<Item = (Labels, T)>,
+    value: impl Fn(T) -> Option<i64>,
+) {
+    let family = Family::<Labels, Gauge>::default();
+    for (labels, from) in all {
+        if let Some(value) = value(from) {
+            family.get_or_create(&labels).set(value);
+        }
+    }
+    registry.register(name, help, family);
+}
+
+/// Whether sources run, and when.
+fn times(registry: &mut Registry, all: &[Served]) {
+    let each = || all.iter().map(|served| (of(served), served));
+    gauge(registry, ("running", "Whether it runs now"), each(), |s| {
+        Some(i64::from(s.running_since_unix_s.is_some()))
+    });
+    let due = ("next_run_timestamp_seconds", "When it is due next");
+    gauge(registry, due, each(), |s| s.next_unix_s);
+    let complete = (
+        "complete_timestamp_seconds",
+        "When a run of it was complete last",
+    );
+    gauge(registry, complete, each(), |s| s.complete_unix_s);
+}
+
+/// Name, help and value of a metric.
+type OfLog<'a> = (&'a str, &'a str, &'a dyn Fn(LogTotals) -> u64);
+
+/// What the logs say, as of the last commit.
+fn log(registry: &mut Registry, read: &[(&Served, Reading)], now_s: u64) {
+    let all: [OfLog<'_>; 7] = [
+        ("landed_rows", "Rows in its landing zone", &|log| log.rows),
+        ("duplicates", "Duplicates left out, all runs", &|log| {
+            log.duplicates
+        }),
+        ("rejected", "Records set aside, all runs", &|log| {
+            log.rejected
+        }),
+        ("batches", "Batches in its log", &|log| log.batches),
+        ("schema_version", "Version of its record schema", &|log| {
+            log.schema_version.into()
+        }),
+        (
+            "commit_timestamp_seconds",
+            "When its newest batch was committed",
+            &|log| log.committed_unix_s,
+        ),
+        (
+            "lag_seconds",
+            "Seconds since its newest batch was committed",
+            &|log| now_s.saturating_sub(log.committed_unix_s),
+        ),
+    ];
+    for (name, help, value) in all {
+        let each = read
+            .iter()
+            .map(|(served, reading)| (of(served), reading.landed));
+        gauge(registry, (name, help), each, |log| {
+            log.map(|log| i64::try_from(value(log)).unwrap_or(i64::MAX))
+        });
+    }
 }

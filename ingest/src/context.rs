@@ -6,7 +6,7 @@ use feedline_schemas::{config::SecretRef, progress::Progress};
 use feedline_storage::{Store, StoreOptions, clock::Clock};
 use tokio::sync::watch;
 
-use crate::hosts::Hosts;
+use crate::{hosts::Hosts, meter::Meters};
 
 /// Components of an ingest run. Settings are in the pipeline's configuration.
 #[derive(Clone, Debug)]
@@ -23,6 +23,8 @@ pub struct Context {
     pub secrets: Arc<dyn Secrets>,
     /// What is known about the hosts that are asked; runs that share it share their budgets.
     pub hosts: Arc<Hosts>,
+    /// What the sources of the pipeline wait for and have done.
+    pub meters: Arc<Meters>,
     /// Unique id of this process run, recorded in each commit.
     pub run_id: String,
     /// Becomes true when the run should stop. It is looked at between pages and in every wait; what

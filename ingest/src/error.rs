@@ -199,7 +199,8 @@ fn instead(key: &str) -> &'static str {
     }
 }
 
-fn when(unix_s: u64) -> String {
+/// A point in time for a person.
+pub(crate) fn when(unix_s: u64) -> String {
     i64::try_from(unix_s)
         .ok()
         .and_then(|s| jiff::Timestamp::from_second(s).ok())

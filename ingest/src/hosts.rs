@@ -24,7 +24,10 @@ use tokio::{
 
 use self::circuit::{Asked, Circuit};
 pub(crate) use self::quota::{Quota, quota};
-use crate::retry::{Again, Failure};
+use crate::{
+    meter::{Cause, Meter, seconds},
+    retry::{Again, Failure},
+};
 
 /// Longest time that a host is kept to be left alone; one that asks for more defers the run of whoever asked it.
 const LONGEST_HOLD: Duration = Duration::from_secs(366 * 24 * 3_600);
@@ -53,7 +56,14 @@ impl Hosts {
             let now = Instant::now();
             hosts.retain(|_, host| Arc::strong_count(host) > 1 || !host.state().is_blank(now));
         }
-        Arc::clone(hosts.entry(key).or_default())
+        let named = |key: &Key| {
+            let name = key.origin.rsplit('/').next().unwrap_or_default().to_owned();
+            Arc::new(Host {
+                name,
+                ..Host::default()
+            })
+        };
+        Arc::clone(hosts.entry(key).or_insert_with_key(named))
     }
 }
 
@@ -69,6 +79,7 @@ pub(crate) struct Pacing {
     /// Longest wait for the host, in seconds.
     max_wait_s: u64,
     circuit: circuit::Settings,
+    meter: Arc<Meter>,
 }
 
 impl Pacing {
@@ -85,7 +96,13 @@ impl Pacing {
                 cooldown: Duration::from_secs(retry.circuit_cooldown_s),
                 seed,
             },
+            meter: Arc::default(),
         }
+    }
+
+    /// The same, with waits told to `meter`.
+    pub(crate) fn metered(self, meter: Arc<Meter>) -> Self {
+        Self { meter, ..self }
     }
 }
 
@@ -101,6 +118,8 @@ pub(crate) enum Refused {
 /// A host, as one credential knows it.
 #[derive(Debug, Default)]
 pub(crate) struct Host {
+    /// With its port where that is not the usual one.
+    name: String,
     state: Mutex<State>,
     /// Told when a slot is free.
     freed: Notify,
@@ -147,8 +166,12 @@ impl Host {
         if let Asked::Down(failures, left) = self.state().circuit.look(Instant::now()) {
             return Err(Refused::Down(failures, left));
         }
-        let token = self.state().token(pacing, Instant::now());
-        sleep_until(token).await;
+        let (token, now) = (self.state().token(pacing, Instant::now()), Instant::now());
+        if token > now {
+            let what = format!("budget of {}: {}", self.name, seconds(token - now));
+            let _waiting = pacing.meter.wait(Cause::Budget, what);
+            sleep_until(token).await;
+        }
         loop {
             let freed = self.freed.notified();
             tokio::pin!(freed);
@@ -169,8 +192,16 @@ impl Host {
                 Enter::At(until) if (until - now).as_secs() > pacing.max_wait_s => {
                     return Err(Refused::Wait(until - now));
                 }
-                Enter::At(until) => sleep_until(until).await,
-                Enter::Busy => freed.await,
+                Enter::At(until) => {
+                    let what = format!("{} asked for {}", self.name, seconds(until - now));
+                    let _waiting = pacing.meter.wait(Cause::Asked, what);
+                    sleep_until(until).await;
+                }
+                Enter::Busy => {
+                    let what = format!("a free place at {}: others ask it", self.name);
+                    let _waiting = pacing.meter.wait(Cause::Concurrency, what);
+                    freed.await;
+                }
                 Enter::Down(failures, left) => return Err(Refused::Down(failures, left)),
             }
         }

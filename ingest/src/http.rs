@@ -51,6 +51,7 @@ use crate::{
     context::Context,
     error::Error,
     hosts::{Hosts, Pacing, Quota, Refused, Turn, quota},
+    meter::{Meter, Meters},
     retry::{Again, Failure, retry_after},
 };
 
@@ -63,6 +64,10 @@ pub(crate) const USER_AGENT: &str = concat!(
     ")"
 );
 const MAX_REDIRECTS: usize = 5;
+/// How a failure begins that is an answer; its status follows.
+pub(crate) const ANSWERED: &str = "the server answered";
+/// How a failure begins that is a request which a circuit suppressed.
+pub(crate) const DOWN: &str = "its host failed";
 /// What is read of the body of an error, in bytes, to show its beginning.
 const EXCERPT_BYTES: usize = 2_048;
 
@@ -86,6 +91,8 @@ pub(crate) struct Http {
     limits: RetryConfig,
     hosts: Arc<Hosts>,
     pacing: Pacing,
+    meters: Arc<Meters>,
+    meter: Arc<Meter>,
     reset_unit: ResetUnit,
     /// Requests of this client at a time, over all hosts.
     slots: Semaphore,
@@ -167,6 +174,8 @@ impl Http {
             limits: limits.clone(),
             hosts: Arc::clone(&context.hosts),
             pacing: Pacing::new(&Default::default(), limits, seed),
+            meters: Arc::clone(&context.meters),
+            meter: Arc::default(),
             reset_unit: ResetUnit::default(),
             slots: Semaphore::new(Semaphore::MAX_PERMITS),
             seed,
@@ -179,7 +188,9 @@ impl Http {
 
     /// With the manners that `config` asks for, and at most `concurrency` requests at a time.
     pub(crate) fn with_manners(mut self, config: &SourceConfig, concurrency: usize) -> Self {
-        self.pacing = Pacing::new(&config.limits, &self.limits, self.seed);
+        self.meter = self.meters.of(config.name.as_str());
+        let pacing = Pacing::new(&config.limits, &self.limits, self.seed);
+        self.pacing = pacing.metered(Arc::clone(&self.meter));
         self.reset_unit = config.limits.reset_unit;
         self.guard.let_in(&config.private_hosts);
         self.slots = Semaphore::new(concurrency);
@@ -272,7 +283,7 @@ impl Http {
             ),
             Refused::Down(failures, left) => (
                 format!(
-                    "its host failed {failures} times in a row (`retry.circuit_failures` = {}) and is asked again in {} s at the earliest",
+                    "{DOWN} {failures} times in a row (`retry.circuit_failures` = {}) and is asked again in {} s at the earliest",
                     self.limits.circuit_failures,
                     left.as_secs()
                 ),
@@ -302,6 +313,11 @@ impl Http {
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
         self.requests.fetch_add(1, Ordering::Relaxed);
         let response = client.get(proof.target(url)).headers(headers).send().await;
+        let answered = response
+            .as_ref()
+            .ok()
+            .map(|answer| answer.status().as_u16());
+        self.meter.asked(answered);
         let response = response.map_err(|e| self.broken(url, e))?;
         turn.answered(response.status(), self.quota(response.headers()));
         Ok(response)
@@ -446,10 +462,7 @@ impl Http {
         {
             start.extend_from_slice(&chunk[..chunk.len().min(EXCERPT_BYTES)]);
         }
-        let what = format!(
-            "the server answered {status}{}",
-            self.secretive.excerpt(&start)
-        );
+        let what = format!("{ANSWERED} {status}{}", self.secretive.excerpt(&start));
         if !is_transient {
             let mut failure = terminal(url, what, advice(status));
             if matches!(status, StatusCode::BAD_REQUEST | StatusCode::GONE) {

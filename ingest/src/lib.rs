@@ -30,6 +30,7 @@ mod idx_rows;
 mod json;
 mod known;
 mod landed_file;
+mod meter;
 mod pagination;
 mod parquet_rows;
 mod picture_rows;
@@ -44,6 +45,7 @@ mod run;
 mod schedule;
 mod settings;
 mod source;
+mod standing;
 mod text_rows;
 mod validators;
 mod value;
@@ -54,7 +56,9 @@ pub use self::{
     context::{Context, Secrets},
     error::{Error, ErrorKind},
     hosts::Hosts,
+    meter::{Cause, LogTotals, Meter, Meters, Reading},
     repair::repair,
     run::{ingest, status},
     schedule::{Board, Scheduler, Served},
+    standing::standing,
 };

@@ -70,6 +70,7 @@ pub(crate) async fn source_report(
             .sum(),
         schema_version: last.map_or(0, |entry| entry.schema.version.get()),
         url: landing.url(),
+        standing: None,
     }
 }
 

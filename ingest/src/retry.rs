@@ -14,7 +14,12 @@ use feedline_storage::clock::Clock;
 use tokio::{sync::watch, time::Instant};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use crate::{context::Context, error::Error};
+use crate::{
+    context::Context,
+    error::Error,
+    http::{ANSWERED, DOWN},
+    meter::{Cause, Meter, clock_time, seconds},
+};
 
 /// Why a try failed.
 #[derive(Debug)]
@@ -46,6 +51,7 @@ pub(crate) struct Retry {
     clock: Arc<dyn Clock>,
     cancel: watch::Receiver<bool>,
     jitter: Jitter,
+    meter: Arc<Meter>,
     retries: u64,
 }
 
@@ -70,6 +76,7 @@ impl Retry {
             cancel: context.cancel.clone(),
             // Processes that hit the same server draw different waits, and a run's waits can be told from its id.
             jitter: Jitter::new(xxh3_64(format!("{}/{source}", context.run_id).as_bytes())),
+            meter: context.meters.of(source),
             retries: 0,
         })
     }
@@ -83,6 +90,7 @@ impl Retry {
             clock: Arc::clone(&self.clock),
             cancel: self.cancel.clone(),
             jitter: Jitter::new(seed),
+            meter: Arc::clone(&self.meter),
             retries: 0,
         }
     }
@@ -122,10 +130,45 @@ impl Retry {
             }
             let wait_ms = wait.as_millis();
             tracing::warn!(source = self.source, tries, %wait_ms, error = %failure.error, "will try again");
+            let (cause, what) = self.told(&failure, wait, tries + 1);
+            let waiting = self.meter.wait(cause, what);
             unless_cancelled(&mut self.cancel, tokio::time::sleep(wait)).await?;
+            drop(waiting);
             tries += 1;
             self.retries += 1;
+            self.meter.tried_again();
         }
+    }
+
+    /// Why `wait` comes before this try, for a person.
+    fn told(&self, failure: &Failure, wait: Duration, next: u32) -> (Cause, String) {
+        let Self { settings, .. } = self;
+        let (place, what) = match &*failure.error {
+            Error::Http { url, what, .. } => (host_of(url), what.as_str()),
+            Error::Body { url, .. } => (host_of(url), ""),
+            _ => ("", ""),
+        };
+        let status = what.strip_prefix(ANSWERED).map(str::trim_start);
+        let status = status.and_then(|rest| rest.get(..3)).unwrap_or_default();
+        if let Again::After(_) = failure.again {
+            let now = self.clock.unix();
+            let until = clock_time(now.saturating_add(wait), now);
+            let what = match status {
+                "" => format!("{place} asked for time until {until}"),
+                status => format!("{status} until {until}"),
+            };
+            return (Cause::Asked, what);
+        }
+        let tries = format!("{} (try {next} of {})", seconds(wait), settings.max_tries);
+        if what.starts_with(DOWN) {
+            return (Cause::Circuit, format!("circuit of {place} open: {tries}"));
+        }
+        let what = if status.is_empty() {
+            "a failure"
+        } else {
+            status
+        };
+        (Cause::Backoff, format!("backoff after {what}: {tries}"))
     }
 
     /// How long to wait after try number `tries` (from 1) failed; `None` when there is nothing to wait for.
@@ -220,6 +263,12 @@ fn whole_seconds(text: &str) -> Option<u64> {
     }
     let up = u64::from(fraction.bytes().any(|b| b != b'0'));
     Some(whole.parse::<u64>().unwrap_or(u64::MAX).saturating_add(up))
+}
+
+/// The host of a URL, as a message shows it.
+fn host_of(url: &str) -> &str {
+    let behind = url.split_once("://").map_or(url, |(_, behind)| behind);
+    behind.split(['/', '?']).next().unwrap_or_default()
 }
 
 /// The last error; `over` says what ended the tries, if not their number.

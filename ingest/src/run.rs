@@ -1,12 +1,14 @@
 //! The loop of a source: position -> pages -> batch -> commit, until everything is read.
 
-use std::{mem, pin::pin};
+mod reading;
+mod telling;
+
+use std::mem;
 
 use feedline_schemas::{
     commit::{BatchCounts, CommitEntry, DataFile, Position, SourceState, note},
     config::{PipelineConfig, SourceConfig, SourceKind},
     ids::{Name, Sequence},
-    progress::Event,
     report::{IngestReport, SourceReport},
 };
 use feedline_storage::Store;
@@ -15,8 +17,10 @@ use futures::{
     future::{Either, select},
     stream,
 };
+use tokio::time::Instant;
 use tracing::{info, warn};
 
+use self::reading::{Gathered, Reading};
 use crate::{
     batch::{Batch, Decided, Encoded},
     blocking::blocking,
@@ -111,6 +115,9 @@ async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceRe
         config_hash(config),
     )
     .await?;
+    if let Some(entry) = log.last() {
+        telling::stands(context, log.landing(), entry).await;
+    }
     let mut requests = Requests::default();
     let is_done = log
         .last()
@@ -248,8 +255,8 @@ impl<'a> Run<'a> {
                 read = reading.gather(source, next).await?;
                 continue;
             }
-            let gather = pin!(reading.gather(source, next.clone()));
-            let commit = pin!(self.commit(batch, next, None));
+            let gather = Box::pin(reading.gather(source, next.clone()));
+            let commit = Box::pin(self.commit(batch, next, None));
             read = match select(commit, gather).await {
                 Either::Left((committed, gather)) => {
                     committed?;
@@ -280,6 +287,7 @@ impl<'a> Run<'a> {
         mut position: Position,
         not_before_unix_s: Option<u64>,
     ) -> Result<(), Error> {
+        let began = Instant::now();
         let sequence = self.log.next_sequence();
         let Prepared {
             decided,
@@ -324,6 +332,7 @@ impl<'a> Run<'a> {
                 state,
             })
             .await?;
+        self.committed(began.elapsed());
         info!(source = %self.config.name, %sequence, rows, rejected, pages, "batch landed");
         self.warn(sequence);
         Ok(())
@@ -421,74 +430,6 @@ impl<'a> Run<'a> {
             reason,
             sample: sample.unwrap_or_default(),
         })
-    }
-}
-
-/// A batch that has been read, and where from and to.
-struct Gathered {
-    batch: Batch,
-    from: Position,
-    next: Position,
-    /// Why the run ends with it.
-    ended: Option<Error>,
-}
-
-/// The side of a run that reads.
-struct Reading<'a> {
-    config: &'a SourceConfig,
-    context: &'a Context,
-    /// Records that have been read before.
-    read: u64,
-}
-
-impl Reading<'_> {
-    /// Pages from `from` on until they make a batch. Where batches end depends on the pages alone, but for a server
-    /// that asks to wait and for a wish to stop: what was read until then is a batch, and the reason comes along.
-    async fn gather(self, source: &mut dyn Source, from: Position) -> Result<Gathered, Error> {
-        let mut batch = Batch::default();
-        let mut next = from.clone();
-        let ended = loop {
-            if self.context.is_cancelled() {
-                break Some(Error::Cancelled);
-            }
-            let page = match source.next_page(&next).await {
-                // A server that lets fewer pages through than a batch takes must not hold the run up for ever.
-                Err(reason @ (Error::Deferred { .. } | Error::Cancelled)) => break Some(reason),
-                page => page?,
-            };
-            let at = batch.push(page)?;
-            let is_again = begins_again(&next, &at);
-            next = at;
-            self.report(batch.len(), &next);
-            let is_done = matches!(next, Position::Done { .. });
-            if batch.is_full(&self.config.batch) || is_done || is_again {
-                break None;
-            }
-        };
-        Ok(Gathered {
-            batch,
-            from,
-            next,
-            ended,
-        })
-    }
-
-    /// Tells how many records have been read, those of the open batch included, and which file is being read.
-    fn report(&self, open: u64, position: &Position) {
-        let note = match position {
-            Position::File {
-                current: Some(file),
-                ..
-            } => &file.url,
-            _ => "",
-        };
-        self.context.progress.report(Event {
-            stage: &format!("ingest {}", self.config.name),
-            done: self.read + open,
-            total: None,
-            unit: "records",
-            note,
-        });
     }
 }
 

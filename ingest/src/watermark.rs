@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use feedline_schemas::{commit::PageRun, config::IncrementalConfig};
-use jiff::{SignedDuration, Timestamp, ToSpan, civil::Date};
+use jiff::{SignedDuration, Timestamp, ToSpan, civil::Date, tz::TimeZone};
 
 use crate::{
     error::Error,
@@ -68,6 +68,18 @@ impl Mark {
     /// As the source wrote it.
     pub(crate) fn text(&self) -> &str {
         &self.text
+    }
+
+    /// Seconds since 1970-01-01 UTC, of a time or of the beginning of a day; none of an integer, which may be anything.
+    pub(crate) fn unix_s(&self) -> Option<i64> {
+        match self.kind {
+            Kind::Int(_) => None,
+            Kind::Time(time) => Some(time.as_second()),
+            Kind::Date(date) => {
+                let begins = date.to_zoned(TimeZone::UTC).ok()?;
+                Some(begins.timestamp().as_second())
+            }
+        }
     }
 
     /// Order in time or number.

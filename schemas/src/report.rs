@@ -9,6 +9,7 @@ use crate::{
     checkpoint::WorstSample,
     commit::{Decisions, Position},
     edit::EditReference,
+    lease::LastRun,
     manifest::{
         BoxCounts, CutCounts, JoinCounts, NearDupCounts, NearPictureCounts, RedactedCounts,
         TokenCounts,
@@ -91,6 +92,42 @@ pub struct SourceReport {
     pub schema_version: u32,
     /// Landing folder.
     pub url: String,
+    /// `ingest status`: where the source stands in time, and what its next run will do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standing: Option<Standing>,
+}
+
+/// Where a source stands in time, as `ingest status` tells it. Times are seconds since 1970-01-01 UTC.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Standing {
+    /// When the newest batch was committed, by the clock of the store: entries of the log hold no times, so that equal pages
+    /// make equal entries. Absent before the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub committed_unix_s: Option<u64>,
+    /// Seconds since then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lag_s: Option<u64>,
+    /// Incremental: the highest cursor of all records so far.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    /// Seconds from it to now, where it is a time or a day (which begins at midnight UTC); 0 for one of the future.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor_lag_s: Option<u64>,
+    /// Until when a server asked to be left alone, where that is not over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_before_unix_s: Option<u64>,
+    /// The last run that `serve` made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_run: Option<LastRun>,
+    /// Who runs it now, where a lease that has not ended says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_by: Option<String>,
+    /// Versions of the record schema so far.
+    pub schema_versions: u32,
+    /// Columns of the newest one.
+    pub columns: u64,
+    /// What the next run will do, for a person.
+    pub next: String,
 }
 
 /// Report of `ingest repair`.

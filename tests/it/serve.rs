@@ -9,7 +9,9 @@ use std::{
     time::Duration,
 };
 
-use crate::support::{feedline, run, wait};
+use feedline_storage::clock::{Clock as _, SystemClock};
+
+use crate::support::{self, feedline, files, run, wait};
 
 /// An address that is free now.
 fn free() -> SocketAddr {
@@ -31,11 +33,22 @@ fn get(address: SocketAddr, path: &str) -> Option<String> {
 
 /// A value of `/metrics` of the source called `numbers`.
 fn metric(address: SocketAddr, name: &str) -> Option<f64> {
+    metric_with(address, name, "")
+}
+
+/// The same of one that has a label more, such as `status="200"`.
+fn metric_with(address: SocketAddr, name: &str, label: &str) -> Option<f64> {
     let text = get(address, "/metrics")?;
-    let line = text
-        .lines()
-        .find(|line| line.starts_with(name) && line.contains("source=\"numbers\""))?;
-    line.rsplit(' ').next()?.parse().ok()
+    let begin = format!("{name}{{");
+    let is_meant = |line: &&str| {
+        line.starts_with(&begin) && line.contains("source=\"numbers\"") && line.contains(label)
+    };
+    text.lines()
+        .find(is_meant)?
+        .rsplit(' ')
+        .next()?
+        .parse()
+        .ok()
 }
 
 fn until(what: &str, is_so: impl Fn() -> bool) {
@@ -96,6 +109,104 @@ fn files_that_come_in_land_while_it_serves_and_a_signal_ends_it_well() {
         .expect(0)
         .json();
     assert_eq!(status["rows"], 3, "{status}");
+}
+
+/// Pages of an API whose second one is refused with a wish for 200 seconds.
+fn write_refusing(folder: &Path) {
+    let origin = support::serve(|target| {
+        if target.contains("cursor=") {
+            let head = "Retry-After: 200\r\n".to_owned();
+            ("429 Too Many Requests", head, "slow down".to_owned())
+        } else {
+            let body = r#"{"items": [{"id": 1}, {"id": 2}, {"id": 2}], "next": "b"}"#;
+            ("200 OK", String::new(), body.to_owned())
+        }
+    });
+    let text = format!(
+        "[pipeline]\nname = \"p\"\n[[source]]\nname = \"numbers\"\ntype = \"rest\"\nurl = \"{origin}/numbers\"\n\
+         records = \"items\"\npagination = {{ type = \"cursor\", cursor_param = \"cursor\", cursor_path = \"next\" }}\n\
+         batch = {{ pages = 1 }}\nschedule = {{ every_s = 1 }}\n"
+    );
+    fs::write(folder.join("p.toml"), text).unwrap();
+}
+
+#[test]
+fn fault_53_a_stop_in_a_wait_of_a_served_source_takes_effect_and_its_figures_are_those_of_the_log()
+{
+    let folder = tempfile::tempdir().unwrap();
+    write_refusing(folder.path());
+    let address = free();
+    let child = serve(folder.path(), address);
+    until("it waits for the server", || {
+        get(address, "/healthz").is_some_and(|health| health.contains("429 until "))
+    });
+    let health = get(address, "/healthz").unwrap();
+    assert!(health.starts_with("HTTP/1.1 200 OK"), "{health}");
+    until("seconds are counted", || {
+        let waited = metric_with(address, "feedline_source_wait_seconds_total", "\"asked\"");
+        waited.is_some_and(|seconds| seconds > 0.0)
+    });
+    for (name, label, expected) in [
+        ("running", "", 1.0),
+        ("landed_rows", "", 2.0),
+        ("duplicates", "", 1.0),
+        ("rejected", "", 0.0),
+        ("batches", "", 1.0),
+        ("schema_version", "", 1.0),
+        ("commits_total", "", 1.0),
+        ("requests_total", "status=\"200\"", 1.0),
+        ("requests_total", "status=\"429\"", 1.0),
+        ("retries_total", "", 0.0),
+        ("wait_seconds_total", "cause=\"circuit\"", 0.0),
+    ] {
+        let found = metric_with(address, &format!("feedline_source_{name}"), label);
+        assert_eq!(found, Some(expected), "{name} {label}");
+    }
+    let committed = metric(address, "feedline_source_commit_timestamp_seconds").unwrap();
+    assert!(committed > 1.7e9);
+    assert!(metric(address, "feedline_source_commit_seconds_total").unwrap() > 0.0);
+
+    // What is waited for is 200 s away; the program leaves at once.
+    let began = SystemClock.monotonic();
+    assert_eq!(terminate(child), 0);
+    let left = SystemClock.monotonic() - began;
+    eprintln!("left {} ms after it was asked to", left.as_millis());
+    assert!(left < Duration::from_secs(20), "{left:?}");
+
+    let zone = files(&folder.path().join("feedline-data/p/landing/numbers"));
+    let entries: Vec<_> = zone
+        .iter()
+        .filter(|(path, _)| path.starts_with("log/"))
+        .collect();
+    assert_eq!(entries.len(), 1, "{entries:?}");
+    let status = run(folder.path(), &["ingest", "status", "p.toml", "--json"])
+        .expect(0)
+        .json();
+    let source = &status["sources"][0];
+    assert_eq!(
+        (&source["rows"], &source["duplicates"], &source["batches"]),
+        (&2.into(), &1.into(), &1.into()),
+        "{source}"
+    );
+    let standing = &source["standing"];
+    assert!(
+        standing["committed_unix_s"].as_f64().unwrap() >= committed - 5.0,
+        "{standing}"
+    );
+    assert_eq!(standing["schema_versions"], 1, "{standing}");
+    assert_eq!(standing["columns"], 1, "{standing}");
+    assert_eq!(
+        standing["next"],
+        "goes on behind page 1, asked for with `b`"
+    );
+    assert_eq!(standing["last_run"]["outcome"], "stopped", "{standing}");
+    let text = run(folder.path(), &["ingest", "status", "p.toml"]).expect(0);
+    assert!(
+        text.stdout.contains("goes on behind page 1")
+            && text.stdout.contains("1 version, 1 column"),
+        "{}",
+        text.stdout
+    );
 }
 
 #[test]

@@ -34,6 +34,39 @@ fn seconds(seconds: u64) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_host_is_waited_for_is_told() {
+    let hosts = Hosts::default();
+    let origin = Url::parse("http://api.example/x").unwrap().origin();
+    let meter = Arc::new(Meter::default());
+    let limits = LimitsConfig {
+        requests_per_s: Some(0.25),
+        ..LimitsConfig::default()
+    };
+    let pacing = pacing(limits, RetryConfig::default()).metered(Arc::clone(&meter));
+    let free = plain().metered(Arc::clone(&meter));
+    let [slow, asking] = [0, 1].map(|credential| hosts.of(&origin, credential));
+    let told = async |host: &Arc<Host>, pacing: &Pacing| {
+        let mut turn = std::pin::pin!(host.turn(pacing));
+        assert!(futures::poll!(&mut turn).is_pending());
+        let told = meter.read().waits_for.unwrap();
+        drop(turn.await.unwrap());
+        told
+    };
+    drop(slow.turn(&pacing).await.unwrap());
+    assert_eq!(told(&slow, &pacing).await, "budget of api.example: 4 s");
+    let asked = failure(Again::After(seconds(7)));
+    let turn = asking.turn(&free).await.unwrap();
+    assert!(turn.settle(asked).is_err());
+    assert_eq!(told(&asking, &free).await, "api.example asked for 7 s");
+    let reading = meter.read();
+    assert_eq!(reading.waits_for, None);
+    assert_eq!(
+        reading.waited,
+        std::collections::BTreeMap::from([(Cause::Asked, seconds(7)), (Cause::Budget, seconds(4))])
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn requests_keep_to_their_rate_whoever_makes_them() {
     let limits = LimitsConfig {
         requests_per_s: Some(2.0),

@@ -29,6 +29,7 @@ use crate::{
     error::Error,
     frontier::Discovery,
     http::{Answer, Http, USER_AGENT, Wanted},
+    meter::{Cause, Meter, seconds},
     retry::{Again, Retry},
     validators::{Validator, Validators},
 };
@@ -80,6 +81,7 @@ pub(super) struct Site {
     clock: Arc<dyn Clock>,
     hosts: Mutex<HashMap<String, Arc<Host>>>,
     retries: AtomicU64,
+    meter: Arc<Meter>,
 }
 
 /// A host and its port.
@@ -134,6 +136,7 @@ impl Site {
             clock: Arc::clone(&context.clock),
             hosts: Mutex::default(),
             retries: AtomicU64::new(0),
+            meter: context.meters.of(config.name.as_str()),
         })
     }
 
@@ -180,6 +183,23 @@ impl Site {
         let fetched = fetched.await;
         self.retries.fetch_add(retry.retries(), Ordering::Relaxed);
         fetched
+    }
+
+    /// Waits for the turn of a host, and puts the next one off by `delay`.
+    async fn turn(&self, host: &Host, url: &Url, delay: Duration) {
+        let at = host.turn(delay);
+        if at <= Instant::now() {
+            return;
+        }
+        let whose = if delay > Duration::from_millis(self.crawl.delay_ms) {
+            "robots.txt crawl-delay"
+        } else {
+            "crawl.delay_ms"
+        };
+        let name = url.host_str().unwrap_or_default();
+        let what = format!("{whose} {} of {name}", seconds(delay));
+        let _waiting = self.meter.wait(Cause::CrawlDelay, what);
+        sleep_until(at).await;
     }
 
     fn host(&self, url: &Url) -> Arc<Host> {
@@ -242,7 +262,7 @@ impl Site {
         let least = Duration::from_millis(self.crawl.delay_ms);
         for _ in 0..=ROBOTS_REDIRECTS {
             let attempt = || async {
-                host.turn(least).await;
+                self.turn(host, &at, least).await;
                 self.http
                     .ask(&at, "text/plain", &self.headers, |_| {
                         Wanted::Start(MAX_BYTES + 1)
@@ -288,7 +308,7 @@ impl Site {
         headers.extend(known.map(Validator::conditions).unwrap_or_default());
         let headers = &headers;
         let attempt = || async move {
-            host.turn(delay).await;
+            self.turn(host, url, delay).await;
             let wanted = |headers: &HeaderMap| wanted(headers, is_sitemap);
             let answer = self.http.ask(url, ACCEPT, headers, wanted).await;
             answer.inspect_err(|failure| {
@@ -319,16 +339,13 @@ impl Site {
 }
 
 impl Host {
-    /// Waits for its turn, and puts the next one off by `delay`.
-    async fn turn(&self, delay: Duration) {
-        let at = {
-            let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-            let now = Instant::now();
-            let at = ready.map_or(now, |ready| ready.max(now));
-            *ready = at.checked_add(delay);
-            at
-        };
-        sleep_until(at).await;
+    /// When its turn is; the next one is put off by `delay`.
+    fn turn(&self, delay: Duration) -> Instant {
+        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let at = ready.map_or(now, |ready| ready.max(now));
+        *ready = at.checked_add(delay);
+        at
     }
 }
 

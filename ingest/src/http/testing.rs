@@ -69,6 +69,7 @@ pub(crate) fn context_after(seconds: u64) -> Context {
         clock: Arc::new(Frozen(seconds)),
         secrets: Arc::new(Echo),
         hosts: Arc::default(),
+        meters: Arc::default(),
         run_id: "run".into(),
         cancel: watch::channel(false).1,
     }

@@ -50,6 +50,71 @@ async fn transient_failures_are_tried_again_with_bounded_backoff() {
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_comes_before_another_try_is_told_while_it_lasts() {
+    let told = async |what: &str, again: Again, base_ms: u64| {
+        let context = testing::context();
+        let settings = RetryConfig {
+            base_ms,
+            ..RetryConfig::default()
+        };
+        let mut retry = Retry::new("quotes", &settings, &context).unwrap();
+        let failed = || Failure {
+            error: Box::new(Error::Http {
+                url: "http://api.example:81/v1?q=1".into(),
+                what: what.to_owned(),
+                advice: "wait".into(),
+            }),
+            again,
+        };
+        let mut tries = 0;
+        let run = retry.run(|| {
+            tries += 1;
+            let done = if tries == 1 { Err(failed()) } else { Ok(()) };
+            std::future::ready(done)
+        });
+        let mut run = std::pin::pin!(run);
+        assert!(futures::poll!(&mut run).is_pending());
+        let meter = context.meters.of("quotes");
+        let waits_for = meter.read().waits_for.unwrap();
+        run.await.unwrap();
+        let reading = meter.read();
+        assert_eq!((reading.waits_for, reading.retries), (None, 1));
+        let cause = reading.waited.into_iter().find(|(_, time)| !time.is_zero());
+        (waits_for, cause.unwrap().0)
+    };
+    let minute = Again::After(Duration::from_secs(60));
+    let limited = "the server answered 429 Too Many Requests: `slow down`";
+    let asked = |what: &str| (what.to_owned(), Cause::Asked);
+    assert_eq!(
+        told(limited, minute, 0).await,
+        asked("429 until 08:50:37 UTC")
+    );
+    assert_eq!(
+        told("an earlier answer of its host asked", minute, 0).await,
+        asked("api.example:81 asked for time until 08:50:37 UTC")
+    );
+    let (busy, cause) = told(
+        "the server answered 503 Service Unavailable",
+        Again::Backoff,
+        60_000,
+    )
+    .await;
+    assert!(
+        busy.starts_with("backoff after 503: ") && busy.ends_with(" s (try 2 of 8)"),
+        "{busy}"
+    );
+    assert_eq!(cause, Cause::Backoff);
+    let (down, cause) = told("its host failed 10 times in a row", Again::Backoff, 60_000).await;
+    assert!(
+        down.starts_with("circuit of api.example:81 open: ") && down.ends_with(" s (try 2 of 8)"),
+        "{down}"
+    );
+    assert_eq!(cause, Cause::Circuit);
+    let (lost, _) = told("the connection failed", Again::Backoff, 60_000).await;
+    assert!(lost.starts_with("backoff after a failure: "), "{lost}");
+}
+
 #[test]
 fn backoff_uses_the_whole_range_and_repeats_with_its_seed() {
     let draws = |seed| {

@@ -17,7 +17,7 @@ use feedline_schemas::{
     commit::{CommitEntry, PageRun},
     config::{SecretRef, TypeContract},
     decode,
-    progress::{Progress, Silent},
+    progress::{Event, Progress, Silent},
 };
 use feedline_storage::{Effect, Faults, Operation, Rule, StoreOptions, clock::SystemClock};
 use tokio::sync::watch;
@@ -48,6 +48,7 @@ fn context(root: &Store) -> Context {
         clock: Arc::new(SystemClock),
         secrets: Arc::new(NoSecrets),
         hosts: Arc::default(),
+        meters: Arc::default(),
         run_id: format!("run-{}", RUN.fetch_add(1, Ordering::Relaxed)),
         cancel: watch::channel(false).1,
     }
@@ -613,6 +614,27 @@ async fn status_tells_what_has_landed_and_shows_a_reject() {
     );
     assert_eq!(report.sources[1].status, "empty");
     assert!(report.sources[0].bytes > 0);
+
+    let newest = "landing/s/log/00000000000000000009.json";
+    let committed = root.modified(newest).await.unwrap();
+    let now = committed + std::time::Duration::from_secs(90);
+    let mut told = crate::standing(&pipeline, &root, now).await.unwrap();
+    let [standing, other] = [0, 1].map(|i| told.sources[i].standing.take().unwrap());
+    assert_eq!(told, report);
+    assert_eq!(
+        (standing.committed_unix_s, standing.lag_s),
+        (Some(committed.as_secs()), Some(90))
+    );
+    assert_eq!((standing.schema_versions, standing.columns), (3, 5));
+    assert_eq!(
+        standing.next,
+        "reads files that are not among the 0 read before"
+    );
+    let nothing = feedline_schemas::report::Standing {
+        next: "begins at the beginning".into(),
+        ..Default::default()
+    };
+    assert_eq!(other, nothing);
 }
 
 fn pipeline(url: &str) -> PipelineConfig {

@@ -2,13 +2,15 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use feedline_schemas::{
     lease::{LastRun, RunOutcome},
     report::SourceReport,
 };
+
+use crate::meter::Meter;
 
 /// A source that is served. Times are seconds since 1970-01-01 UTC.
 #[derive(Clone, Debug, Default)]
@@ -31,10 +33,8 @@ pub struct Served {
     pub runs: BTreeMap<RunOutcome, u64>,
     /// Where the source stands, from its log, after the last run that ended well.
     pub report: Option<SourceReport>,
-    /// Requests of the runs of this program.
-    pub requests: u64,
-    /// Repeated requests among them.
-    pub retries: u64,
+    /// What its runs wait for and have done, since this program began.
+    pub meter: Arc<Meter>,
     /// Why it is not served any more: a bug.
     pub dead: Option<String>,
 }

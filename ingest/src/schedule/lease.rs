@@ -126,18 +126,8 @@ impl Lease {
     }
 
     async fn read(&mut self) -> Result<(), Error> {
-        // What is listed may be followed by another and deleted before it is read.
-        for _ in 0..TRIES {
-            let listed = self.landing.list("lease").await?;
-            let Some(newest) = listed.last() else {
-                self.newest = None;
-                return Ok(());
-            };
-            if let Some(bytes) = self.landing.get_opt(&newest.path).await? {
-                let entry: LeaseEntry = decode(&self.landing.url_of(&newest.path), &bytes)?;
-                self.newest = Some(entry);
-                return Ok(());
-            }
+        if let Some(newest) = newest(&self.landing).await? {
+            self.newest = newest;
         }
         Ok(())
     }
@@ -171,6 +161,30 @@ impl Lease {
         self.newest = Some(entry);
         Ok(true)
     }
+}
+
+/// The newest object beside a log: `Some(None)` where there is none, and `None` where others were quicker each time.
+async fn newest(landing: &Store) -> Result<Option<Option<LeaseEntry>>, Error> {
+    // What is listed may be followed by another and deleted before it is read.
+    for _ in 0..TRIES {
+        let listed = landing.list("lease").await?;
+        let Some(newest) = listed.last() else {
+            return Ok(Some(None));
+        };
+        if let Some(bytes) = landing.get_opt(&newest.path).await? {
+            let entry: LeaseEntry = decode(&landing.url_of(&newest.path), &bytes)?;
+            return Ok(Some(Some(entry)));
+        }
+    }
+    Ok(None)
+}
+
+/// The newest lease of the source that has landed at `landing`.
+///
+/// # Errors
+/// [`Error::Storage`], and [`Error::Contract`] for an object that cannot be read.
+pub(crate) async fn lease(landing: &Store) -> Result<Option<LeaseEntry>, Error> {
+    Ok(newest(landing).await?.flatten())
 }
 
 fn path(sequence: u64) -> String {

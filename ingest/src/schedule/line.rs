@@ -18,7 +18,10 @@ use super::{
     lease::{Lease, Taken},
     ticks::{Ticks, jitter},
 };
-use crate::{commit_log::landing, context::Context, error::Error, run::ingest};
+use crate::{
+    commit_log::landing, context::Context, error::Error, meter::Cause, run::ingest,
+    standing::newest,
+};
 
 /// How long a lease holds without being renewed.
 const TTL: Duration = Duration::from_secs(60);
@@ -150,6 +153,10 @@ impl Line {
                     self.now(),
                 )?;
                 self.show(|served| tell(served, last));
+                // So that metrics agree with the log before the first run.
+                if let Some(totals) = newest(&landing(&self.context.root, &self.source)).await? {
+                    self.context.meters.of(self.source.as_str()).stands(totals);
+                }
                 past.insert(known)
             }
         };
@@ -160,7 +167,10 @@ impl Line {
         if !self.wait_until(from, late).await {
             return Ok(true);
         }
-        self.show(|served| served.waits_for = Some("a free place: others run".to_owned()));
+        let meter = self.context.meters.of(self.source.as_str());
+        let others = || "a free place: others run".to_owned();
+        self.show(|served| served.waits_for = Some(others()));
+        let waiting = meter.wait(Cause::Place, others());
         let cancelled = self.cancelled();
         let place = tokio::select! {
             place = self.places.acquire() => place,
@@ -168,10 +178,14 @@ impl Line {
         };
         // It is never closed.
         let Ok(place) = place else { return Ok(false) };
+        drop(waiting);
         if let Taken::By(other) = lease.take().await? {
             drop(place);
-            self.show(|served| served.waits_for = Some(format!("`{other}`, which runs it")));
+            let held = format!("a lease held by `{other}`, which runs it");
+            self.show(|served| served.waits_for = Some(held.clone()));
+            let waiting = meter.wait(Cause::Lease, held);
             self.nap(lease.ttl() / 4).await;
+            drop(waiting);
             if let Some(last) = lease.last().await? {
                 past.heard(&last);
                 self.show(|served| tell(served, Some(last)));
@@ -268,8 +282,6 @@ impl Line {
             *served.runs.entry(outcome).or_default() += 1;
             served.running_since_unix_s = None;
             if let Ok(report) = ended {
-                served.requests += report.requests;
-                served.retries += report.retries;
                 served.report = report.sources.into_iter().next();
             }
         });

@@ -14,6 +14,7 @@ use feedline_schemas::config::PipelineConfig;
 use tokio::{sync::Semaphore, task::JoinSet};
 
 pub use self::board::{Board, Served};
+pub(crate) use self::lease::lease;
 use self::{line::Line, ticks::Ticks};
 use crate::{
     context::Context,
@@ -58,6 +59,7 @@ impl Scheduler {
             let number = self.board.add(Served {
                 pipeline: config.pipeline.name.to_string(),
                 source: source.name.to_string(),
+                meter: context.meters.of(source.name.as_str()),
                 ..Served::default()
             });
             self.lines.push(Line {

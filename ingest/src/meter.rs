@@ -1,0 +1,321 @@
+//! What sources wait for, and what became of their requests and commits: told to people and to metrics, and never decided by.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use feedline_schemas::commit::CommitEntry;
+use tokio::time::Instant;
+
+/// Why a source waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// The server asked for it: Retry-After, or a quota that is used up.
+    Asked,
+    /// Before another try, after a failure.
+    Backoff,
+    /// Before another try at a host whose circuit is open.
+    Circuit,
+    /// For a token of `limits.requests_per_s`.
+    Budget,
+    /// For other requests to the same host to end.
+    Concurrency,
+    /// Between two requests of a crawl to one host: `crawl.delay_ms`, or the Crawl-delay of robots.txt.
+    CrawlDelay,
+    /// For another program, which holds the lease of the source.
+    Lease,
+    /// For other sources of this program, of which only some run at a time.
+    Place,
+}
+
+impl Cause {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Asked,
+        Self::Backoff,
+        Self::Circuit,
+        Self::Budget,
+        Self::Concurrency,
+        Self::CrawlDelay,
+        Self::Lease,
+        Self::Place,
+    ];
+
+    /// Its name in metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Asked => "asked",
+            Self::Backoff => "backoff",
+            Self::Circuit => "circuit",
+            Self::Budget => "budget",
+            Self::Concurrency => "concurrency",
+            Self::CrawlDelay => "crawl_delay",
+            Self::Lease => "lease",
+            Self::Place => "place",
+        }
+    }
+}
+
+/// A meter for each source of a pipeline, by name.
+#[derive(Debug, Default)]
+pub struct Meters(Mutex<BTreeMap<String, Arc<Meter>>>);
+
+impl Meters {
+    /// That of the source called `source`.
+    #[must_use]
+    pub fn of(&self, source: &str) -> Arc<Meter> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match all.get(source) {
+            Some(meter) => Arc::clone(meter),
+            None => Arc::clone(all.entry(source.to_owned()).or_default()),
+        }
+    }
+}
+
+/// What one source waits for and has done, since this program began.
+#[derive(Debug, Default)]
+pub struct Meter(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    requests: BTreeMap<Option<u16>, u64>,
+    retries: u64,
+    /// Waits that have ended.
+    waited: BTreeMap<Cause, Duration>,
+    /// Those that have not, in the order in which they began.
+    waits: BTreeMap<u64, Wait>,
+    begun: u64,
+    commits: u64,
+    committing: Duration,
+    landed: Option<LogTotals>,
+}
+
+#[derive(Debug)]
+struct Wait {
+    cause: Cause,
+    what: String,
+    since: Instant,
+}
+
+/// What a meter shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Requests by the status of their answers; `None` for those without one.
+    pub requests: BTreeMap<Option<u16>, u64>,
+    /// Tries beyond the first.
+    pub retries: u64,
+    /// Time waited, of requests that wait at the same time each; waits that go on count so far.
+    pub waited: BTreeMap<Cause, Duration>,
+    /// What it waits for now, for a person; of several things the one that it has waited for longest.
+    pub waits_for: Option<String>,
+    /// Batches that were committed.
+    pub commits: u64,
+    /// Time that they took, from the last page of each to its entry in the log.
+    pub committing: Duration,
+    /// What its log says; none before it was read.
+    pub landed: Option<LogTotals>,
+}
+
+/// What the newest entry of a log says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogTotals {
+    /// Rows of all batches.
+    pub rows: u64,
+    /// Records left out as duplicates.
+    pub duplicates: u64,
+    /// Records set aside.
+    pub rejected: u64,
+    /// Entries.
+    pub batches: u64,
+    /// Version of the record schema.
+    pub schema_version: u32,
+    /// When it was committed, in seconds since 1970-01-01 UTC.
+    pub committed_unix_s: u64,
+}
+
+impl LogTotals {
+    pub(crate) fn of(entry: &CommitEntry, committed_unix_s: u64) -> Self {
+        let totals = &entry.state.totals;
+        Self {
+            rows: totals.rows,
+            duplicates: totals.duplicates,
+            rejected: totals.rejected,
+            batches: entry.sequence.get() + 1,
+            schema_version: entry.schema.version.get(),
+            committed_unix_s,
+        }
+    }
+}
+
+impl Meter {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What it shows now.
+    #[must_use]
+    pub fn read(&self) -> Reading {
+        let now = Instant::now();
+        let state = self.state();
+        let mut waited = state.waited.clone();
+        for wait in state.waits.values() {
+            *waited.entry(wait.cause).or_default() += now - wait.since;
+        }
+        Reading {
+            requests: state.requests.clone(),
+            retries: state.retries,
+            waited,
+            waits_for: state.waits_for(),
+            commits: state.commits,
+            committing: state.committing,
+            landed: state.landed,
+        }
+    }
+
+    /// What the source waits for now.
+    pub(crate) fn waits_for(&self) -> Option<String> {
+        self.state().waits_for()
+    }
+
+    /// Takes note that the source waits for `what`, until the value that is returned is dropped.
+    pub(crate) fn wait(self: &Arc<Self>, cause: Cause, what: String) -> Waiting {
+        let mut state = self.state();
+        let number = state.begun;
+        state.begun += 1;
+        let since = Instant::now();
+        state.waits.insert(number, Wait { cause, what, since });
+        Waiting {
+            meter: Arc::clone(self),
+            number,
+        }
+    }
+
+    /// Takes note of a request, and of the status of its answer.
+    pub(crate) fn asked(&self, status: Option<u16>) {
+        *self.state().requests.entry(status).or_default() += 1;
+    }
+
+    /// Takes note of a try beyond the first.
+    pub(crate) fn tried_again(&self) {
+        self.state().retries += 1;
+    }
+
+    /// Takes note of what the log says.
+    pub(crate) fn stands(&self, landed: LogTotals) {
+        self.state().landed = Some(landed);
+    }
+
+    /// Takes note of a batch that was committed after `took`.
+    pub(crate) fn committed(&self, landed: LogTotals, took: Duration) {
+        let mut state = self.state();
+        state.commits += 1;
+        state.committing += took;
+        state.landed = Some(landed);
+    }
+}
+
+impl State {
+    fn waits_for(&self) -> Option<String> {
+        let (_, longest) = self.waits.first_key_value()?;
+        Some(longest.what.clone())
+    }
+}
+
+/// A wait that goes on.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    meter: Arc<Meter>,
+    number: u64,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let mut state = self.meter.state();
+        if let Some(wait) = state.waits.remove(&self.number) {
+            *state.waited.entry(wait.cause).or_default() += wait.since.elapsed();
+        }
+    }
+}
+
+/// A time of day in UTC for a person, with its day where that is another one than today's. `at` and `now` are since
+/// 1970-01-01 UTC.
+pub(crate) fn clock_time(at: Duration, now: Duration) -> String {
+    let time = |at: Duration| {
+        let seconds = i64::try_from(at.as_secs()).ok()?;
+        let zoned = jiff::Timestamp::from_second(seconds).ok()?;
+        Some(zoned.to_zoned(jiff::tz::TimeZone::UTC).datetime())
+    };
+    match (time(at), time(now)) {
+        (Some(at), Some(now)) if at.date() == now.date() => format!("{} UTC", at.time()),
+        (Some(at), _) => format!("{} {} UTC", at.date(), at.time()),
+        (None, _) => format!("Unix time {}", at.as_secs()),
+    }
+}
+
+/// A wait in seconds, with tenths where there are few of them.
+pub(crate) fn seconds(wait: Duration) -> String {
+    let tenths = wait.as_millis().div_ceil(100);
+    match (tenths / 10, tenths % 10) {
+        (whole, 0) => format!("{whole} s"),
+        (whole @ 0..10, tenth) => format!("{whole}.{tenth} s"),
+        (whole, _) => format!("{} s", whole + 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn waits_are_told_while_they_last_and_counted_by_their_cause() {
+        let meter = Meters::default().of("s");
+        let budget = meter.wait(Cause::Budget, "budget of h: 3 s".into());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let backoff = meter.wait(Cause::Backoff, "backoff".into());
+        tokio::time::advance(Duration::from_secs(2)).await;
+        let reading = meter.read();
+        assert_eq!(reading.waits_for.as_deref(), Some("budget of h: 3 s"));
+        let waited = |seconds: [u64; 2]| {
+            let seconds = seconds.map(Duration::from_secs);
+            BTreeMap::from([(Cause::Backoff, seconds[0]), (Cause::Budget, seconds[1])])
+        };
+        assert_eq!(reading.waited, waited([2, 3]));
+        drop(budget);
+        tokio::time::advance(Duration::from_secs(5)).await;
+        assert_eq!(meter.waits_for().as_deref(), Some("backoff"));
+        drop(backoff);
+        tokio::time::advance(Duration::from_secs(60)).await;
+        let reading = meter.read();
+        assert_eq!((reading.waits_for, reading.waited), (None, waited([7, 3])));
+    }
+
+    #[test]
+    fn a_source_has_one_meter() {
+        let meters = Meters::default();
+        meters.of("a").asked(Some(200));
+        meters.of("a").asked(None);
+        meters.of("b").tried_again();
+        let read = |source| meters.of(source).read();
+        assert_eq!(
+            read("a").requests,
+            BTreeMap::from([(None, 1), (Some(200), 1)])
+        );
+        assert_eq!((read("a").retries, read("b").retries), (0, 1));
+    }
+
+    #[test]
+    fn times_and_spans_are_short() {
+        let day = Duration::from_secs(1_780_000_000);
+        let at = |seconds| clock_time(day + Duration::from_secs(seconds), day);
+        assert_eq!(at(70), "20:27:50 UTC");
+        assert_eq!(at(86_400), "2026-05-29 20:26:40 UTC");
+        let seconds = |ms| seconds(Duration::from_millis(ms));
+        assert_eq!(seconds(3_000), "3 s");
+        assert_eq!(seconds(250), "0.3 s");
+        assert_eq!(seconds(59_999), "60 s");
+        assert_eq!(seconds(12_300), "13 s");
+    }
+}

@@ -1,0 +1,60 @@
+//! The side of a run that reads: pages from a position on, until they make a batch.
+
+use feedline_schemas::{commit::Position, config::SourceConfig};
+
+use super::begins_again;
+use crate::{batch::Batch, context::Context, error::Error, source::Source};
+
+/// A batch that has been read, and where from and to.
+pub(super) struct Gathered {
+    pub(super) batch: Batch,
+    pub(super) from: Position,
+    pub(super) next: Position,
+    /// Why the run ends with it.
+    pub(super) ended: Option<Error>,
+}
+
+/// The side of a run that reads.
+pub(super) struct Reading<'a> {
+    pub(super) config: &'a SourceConfig,
+    pub(super) context: &'a Context,
+    /// Records that have been read before.
+    pub(super) read: u64,
+}
+
+impl Reading<'_> {
+    /// Pages from `from` on until they make a batch. Where batches end depends on the pages alone, but for a server
+    /// that asks to wait and for a wish to stop: what was read until then is a batch, and the reason comes along.
+    pub(super) async fn gather(
+        self,
+        source: &mut dyn Source,
+        from: Position,
+    ) -> Result<Gathered, Error> {
+        let mut batch = Batch::default();
+        let mut next = from.clone();
+        let ended = loop {
+            if self.context.is_cancelled() {
+                break Some(Error::Cancelled);
+            }
+            let page = match self.next_page(source, &next, batch.len()).await {
+                // A server that lets fewer pages through than a batch takes must not hold the run up for ever.
+                Err(reason @ (Error::Deferred { .. } | Error::Cancelled)) => break Some(reason),
+                page => page?,
+            };
+            let at = batch.push(page)?;
+            let is_again = begins_again(&next, &at);
+            next = at;
+            self.report(batch.len(), &next);
+            let is_done = matches!(next, Position::Done { .. });
+            if batch.is_full(&self.config.batch) || is_done || is_again {
+                break None;
+            }
+        };
+        Ok(Gathered {
+            batch,
+            from,
+            next,
+            ended,
+        })
+    }
+}

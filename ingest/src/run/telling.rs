@@ -1,0 +1,91 @@
+//! Telling people and metrics how a run goes, and what it waits for.
+
+use std::{pin::pin, time::Duration};
+
+use feedline_schemas::{
+    commit::{CommitEntry, Position},
+    progress::Event,
+};
+use feedline_storage::Store;
+use tokio::time::sleep;
+
+use super::{Run, reading::Reading};
+use crate::{
+    commit_log::entry_path,
+    context::Context,
+    error::Error,
+    meter::LogTotals,
+    source::{Page, Source},
+};
+
+/// A wait is told when it has taken so long, and told again as it changes.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
+/// Tells metrics what the log of a source says, whose newest entry is `entry`. That its time cannot be had is no reason to
+/// stop.
+pub(super) async fn stands(context: &Context, landing: &Store, entry: &CommitEntry) {
+    let path = entry_path(entry.sequence.get());
+    let committed = landing.modified(&path).await.unwrap_or_default();
+    let meter = context.meters.of(entry.source.as_str());
+    meter.stands(LogTotals::of(entry, committed.as_secs()));
+}
+
+impl Reading<'_> {
+    /// The page at `position`. What the source waits for is told meanwhile; `open` records are in the batch already.
+    pub(super) async fn next_page(
+        &self,
+        source: &mut dyn Source,
+        position: &Position,
+        open: u64,
+    ) -> Result<Page, Error> {
+        let meter = self.context.meters.of(self.config.name.as_str());
+        let mut page = pin!(source.next_page(position));
+        let mut is_told = false;
+        loop {
+            tokio::select! {
+                biased;
+                page = &mut page => return page,
+                () = sleep(TELL_EVERY) => {
+                    let waits = meter.waits_for();
+                    if waits.is_some() || is_told {
+                        self.tell(open, waits.as_deref().unwrap_or_default());
+                    }
+                    is_told = waits.is_some();
+                }
+            }
+        }
+    }
+
+    /// Tells how many records have been read, the `open` ones of the batch included, and which file is being read.
+    pub(super) fn report(&self, open: u64, position: &Position) {
+        let note = match position {
+            Position::File {
+                current: Some(file),
+                ..
+            } => &file.url,
+            _ => "",
+        };
+        self.tell(open, note);
+    }
+
+    fn tell(&self, open: u64, note: &str) {
+        self.context.progress.report(Event {
+            stage: &format!("ingest {}", self.config.name),
+            done: self.read + open,
+            total: None,
+            unit: "records",
+            note,
+        });
+    }
+}
+
+impl Run<'_> {
+    /// Tells metrics of the newest entry, which was committed after `took`.
+    pub(super) fn committed(&self, took: Duration) {
+        if let Some(entry) = self.log.last() {
+            let totals = LogTotals::of(entry, self.context.clock.unix().as_secs());
+            let meter = self.context.meters.of(self.config.name.as_str());
+            meter.committed(totals, took);
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Where sources stand in time, and what their next runs will do: from their logs and leases alone, without a request.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use feedline_schemas::{
+    commit::{CommitEntry, FileProgress, Position, SourceState},
+    config::{PipelineConfig, SourceConfig, SourceKind},
+    decode,
+    report::{IngestReport, Standing},
+};
+use feedline_storage::Store;
+
+use crate::{
+    commit_log::{entry_path, landed, landing},
+    error::{Error, when},
+    meter::LogTotals,
+    report::{add, source_report},
+    schedule::lease,
+    settings::looks_for_more,
+    source::Requests,
+    value::shorten,
+    watermark::{Incremental, Mark},
+};
+
+/// What the pipeline's sources have landed, and where each stands at `now` (since 1970-01-01 UTC). Needs one request to the
+/// store more per source than [`status`](crate::status).
+///
+/// # Errors
+/// [`Error::Log`] for a damaged log, [`Error::Contract`] for a lease that cannot be read, [`Error::Storage`].
+pub async fn standing(
+    config: &PipelineConfig,
+    root: &Store,
+    now: Duration,
+) -> Result<IngestReport, Error> {
+    let mut report = IngestReport {
+        url: root.url_of("landing"),
+        ..IngestReport::default()
+    };
+    for source in &config.source {
+        let landed = landed(root, &source.name).await?;
+        let entries = landed.map(|landed| landed.entries).unwrap_or_default();
+        let folder = landing(root, &source.name);
+        let mut told = source_report(&source.name, &folder, &entries, Requests::default()).await;
+        told.standing = Some(of(source, &folder, &entries, now.as_secs()).await?);
+        add(&mut report, told);
+    }
+    Ok(report)
+}
+
+/// What the newest entry of a log says, which nothing but its own bytes is read for; none of an empty log.
+///
+/// # Errors
+/// [`Error::Contract`] for an entry that cannot be read, [`Error::Storage`].
+pub(crate) async fn newest(landing: &Store) -> Result<Option<LogTotals>, Error> {
+    let listed = landing.list("log").await?;
+    let Some(newest) = listed.last() else {
+        return Ok(None);
+    };
+    let bytes = landing.get(&newest.path).await?;
+    let entry: CommitEntry = decode(&landing.url_of(&newest.path), &bytes)?;
+    let committed = landing.modified(&newest.path).await?;
+    Ok(Some(LogTotals::of(&entry, committed.as_secs())))
+}
+
+async fn of(
+    config: &SourceConfig,
+    landing: &Store,
+    entries: &[CommitEntry],
+    now_s: u64,
+) -> Result<Standing, Error> {
+    let last = entries.last();
+    let committed_unix_s = match last {
+        None => None,
+        Some(entry) => {
+            let path = entry_path(entry.sequence.get());
+            Some(landing.modified(&path).await?.as_secs())
+        }
+    };
+    let run = last.and_then(|entry| entry.state.position.run());
+    let cursor = run.and_then(|run| run.high.clone());
+    let cursor_s = cursor
+        .as_deref()
+        .and_then(|high| Mark::parse(high).ok()?.unix_s());
+    let now = i64::try_from(now_s).unwrap_or(i64::MAX);
+    let cursor_lag = cursor_s.map(|at| u64::try_from(now.saturating_sub(at)).unwrap_or(0));
+    let lease = lease(landing).await?;
+    let versions: BTreeSet<u32> = entries
+        .iter()
+        .filter(|entry| !entry.schema.columns.is_empty())
+        .map(|entry| entry.schema.version.get())
+        .collect();
+    Ok(Standing {
+        committed_unix_s,
+        lag_s: committed_unix_s.map(|at| now_s.saturating_sub(at)),
+        cursor,
+        cursor_lag_s: cursor_lag,
+        not_before_unix_s: not_before(last.map(|entry| &entry.state), now_s),
+        held_by: lease
+            .as_ref()
+            .filter(|lease| lease.held)
+            .map(|lease| lease.holder.clone()),
+        last_run: lease.and_then(|lease| lease.last),
+        schema_versions: u32::try_from(versions.len()).unwrap_or(u32::MAX),
+        columns: last.map_or(0, |entry| entry.schema.columns.len() as u64),
+        next: next(config, last.map(|entry| &entry.state), now_s),
+    })
+}
+
+fn not_before(state: Option<&SourceState>, now_s: u64) -> Option<u64> {
+    let until = state.and_then(|state| state.not_before_unix_s);
+    until.filter(|until| *until > now_s)
+}
+
+/// What the next run will do.
+fn next(config: &SourceConfig, state: Option<&SourceState>, now_s: u64) -> String {
+    let Some(state) = state else {
+        return "begins at the beginning".to_owned();
+    };
+    let position = &state.position;
+    if (!matches!(position, Position::Done { .. }) || looks_for_more(config))
+        && let Some(until) = not_before(Some(state), now_s)
+    {
+        return format!(
+            "asks for nothing before {}, as a server wished",
+            when(until)
+        );
+    }
+    match position {
+        Position::Start => "begins at the beginning".to_owned(),
+        Position::Page { page, cursor, .. } => {
+            let at = cursor.as_deref().map_or_else(String::new, |cursor| {
+                format!(", asked for with `{}`", shorten(cursor, 60))
+            });
+            format!("goes on behind page {page}{at}")
+        }
+        Position::File {
+            current: Some(FileProgress { url, records, .. }),
+            ..
+        } => format!("goes on in `{url}` behind {records} records"),
+        Position::File { done, .. } => format!("goes on behind {} files", done.len()),
+        Position::Done { .. } if !looks_for_more(config) => {
+            "nothing: everything there was has been read".to_owned()
+        }
+        Position::Done { files, run, .. } => match (config.r#type, &config.incremental) {
+            (SourceKind::Files, _) => format!(
+                "reads files that are not among the {} read before",
+                files.len()
+            ),
+            (SourceKind::Html, _) => "asks every known page whether it has changed".to_owned(),
+            (SourceKind::Rest, incremental) => {
+                let since = incremental.as_ref().map(|incremental| {
+                    let next = Incremental::new(incremental)?.next_run(run)?;
+                    Ok::<_, Error>(next.since)
+                });
+                match since {
+                    Some(Ok(Some(since))) => format!("asks for what is new since `{since}`"),
+                    Some(Err(error)) => format!("fails: {error}"),
+                    Some(Ok(None)) | None => "asks for what is new".to_owned(),
+                }
+            }
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::{commit::PageRun, config::load};
+
+    use super::*;
+
+    fn source(settings: &str) -> SourceConfig {
+        let text = format!(
+            "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\nurl = \"http://h.example/\"\n{settings}"
+        );
+        load("p", &text, &[]).unwrap().config.source.remove(0)
+    }
+
+    fn at(position: Position, not_before_unix_s: Option<u64>) -> SourceState {
+        SourceState {
+            position,
+            not_before_unix_s,
+            ..SourceState::default()
+        }
+    }
+
+    fn done(run: PageRun) -> Position {
+        Position::Done {
+            pages: 3,
+            files: Vec::new(),
+            run,
+        }
+    }
+
+    #[test]
+    fn the_next_run_is_told_from_where_the_source_stands() {
+        let rest = source("type = \"rest\"");
+        let check = |source: &SourceConfig, position: Position, expected: &str| {
+            assert_eq!(next(source, Some(&at(position, None)), 100), expected);
+        };
+        assert_eq!(next(&rest, None, 100), "begins at the beginning");
+        let page = Position::Page {
+            page: 12,
+            cursor: Some("abc".into()),
+            run: PageRun::default(),
+        };
+        check(
+            &rest,
+            page.clone(),
+            "goes on behind page 12, asked for with `abc`",
+        );
+        let deferred = at(page, Some(4_102_444_800));
+        assert_eq!(
+            next(&rest, Some(&deferred), 100),
+            "asks for nothing before 2100-01-01T00:00:00Z, as a server wished"
+        );
+        assert!(next(&rest, Some(&deferred), 4_102_444_800).starts_with("goes on"));
+        let complete = "nothing: everything there was has been read";
+        check(&rest, done(PageRun::default()), complete);
+        let until = at(done(PageRun::default()), Some(4_102_444_800));
+        assert_eq!(next(&rest, Some(&until), 100), complete);
+        let more = source(
+            "type = \"rest\"\nincremental = { cursor = \"d\", param = \"from\", lookback = \"1d\" }",
+        );
+        let run = PageRun {
+            high: Some("2026-03-18".into()),
+            ..PageRun::default()
+        };
+        check(&more, done(run), "asks for what is new since `2026-03-17`");
+        let html = source("type = \"html\"\ncrawl = { again = \"changed\" }");
+        check(
+            &html,
+            done(PageRun::default()),
+            "asks every known page whether it has changed",
+        );
+    }
+}

@@ -1,0 +1,262 @@
+//! What ingest reports.
+
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write as _},
+};
+
+use feedline_schemas::{
+    commit::Noted,
+    lease::LastRun,
+    report::{IngestReport, RepairReport, RepairedSource, SourceReport, Standing},
+};
+
+use super::{Text, line, shortened, write_rejects};
+
+impl Text for IngestReport {
+    fn write(&self, out: &mut String) -> fmt::Result {
+        writeln!(out, "ingest")?;
+        for source in &self.sources {
+            write_source(source, out)?;
+        }
+        line(
+            out,
+            "requests",
+            format!("{} ({} retried)", self.requests, self.retries),
+        )?;
+        line(out, "landing zone", &self.url)
+    }
+}
+
+impl Text for RepairReport {
+    fn write(&self, out: &mut String) -> fmt::Result {
+        writeln!(
+            out,
+            "repair{}",
+            if self.dry_run {
+                " (nothing is changed)"
+            } else {
+                ""
+            }
+        )?;
+        for source in &self.sources {
+            let RepairedSource {
+                kept, rows, pages, ..
+            } = source;
+            let good =
+                format!("{kept} entries with {rows} rows of {pages} pages or files are good");
+            let Some(damage) = &source.damage else {
+                line(out, &source.name, format!("whole: {good}"))?;
+                continue;
+            };
+            let set_aside = source.set_aside;
+            line(out, &source.name, format!("damaged: {damage}"))?;
+            line(out, "  kept", good)?;
+            if self.dry_run {
+                line(
+                    out,
+                    "  would go",
+                    format!("{set_aside} entries behind them; run again without `--dry-run`"),
+                )?;
+            } else {
+                line(
+                    out,
+                    "  set aside",
+                    format!("{set_aside} entries, in {}", source.url),
+                )?;
+                line(
+                    out,
+                    "  next",
+                    "run `feedline ingest`: it reads again what they had brought",
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn write_source(source: &SourceReport, out: &mut String) -> fmt::Result {
+    line(
+        out,
+        &source.name,
+        format!(
+            "{}: {} rows landed, {} duplicates left out, {} rejected; {} batches, {} pages or files, schema version {}",
+            source.status,
+            source.rows,
+            source.duplicates,
+            source.rejected,
+            source.batches,
+            source.pages,
+            source.schema_version
+        ),
+    )?;
+    if let Some(standing) = &source.standing {
+        write_standing(standing, out)?;
+    }
+    for (reason, count) in &source.skipped {
+        line(out, "  skipped", format!("{count} {reason}"))?;
+    }
+    for (kind, paths) in &source.decisions {
+        write_decisions(kind, paths, out)?;
+    }
+    write_rejects(
+        &source.rejected_by_reason,
+        source.reject_sample.as_deref(),
+        out,
+    )
+}
+
+/// Most columns of a kind of decision that are shown; `--json` has more.
+const SHOWN_DECISIONS: usize = 5;
+
+fn write_decisions(kind: &str, paths: &BTreeMap<String, Noted>, out: &mut String) -> fmt::Result {
+    let name = format!("  {}", kind.replace('_', " "));
+    for (path, noted) in paths.iter().take(SHOWN_DECISIONS) {
+        let Noted { count, sample } = noted;
+        let text = format!("{count} in `{path}`, such as {}", shortened(sample));
+        line(out, &name, text)?;
+    }
+    match paths.len().saturating_sub(SHOWN_DECISIONS) {
+        0 => Ok(()),
+        more => line(out, &name, format!("and in {more} more columns")),
+    }
+}
+
+/// Where a source stands in time.
+fn write_standing(standing: &Standing, out: &mut String) -> fmt::Result {
+    let Standing {
+        committed_unix_s,
+        lag_s,
+        cursor,
+        cursor_lag_s,
+        ..
+    } = standing;
+    if let (Some(at), Some(lag)) = (committed_unix_s, lag_s) {
+        let text = format!("{}, {} ago", when(signed(*at)), span(*lag));
+        line(out, "  last commit", text)?;
+    }
+    if let Some(cursor) = cursor {
+        let behind = cursor_lag_s.map(|lag| format!(", {} behind now", span(lag)));
+        line(
+            out,
+            "  cursor",
+            shortened(cursor) + &behind.unwrap_or_default(),
+        )?;
+    }
+    if standing.schema_versions > 0 {
+        let versions = counted(standing.schema_versions.into(), "version");
+        let text = format!("{versions}, {}", counted(standing.columns, "column"));
+        line(out, "  schema", text)?;
+    }
+    if let Some(LastRun {
+        ended_unix_s,
+        outcome,
+        reason,
+        ..
+    }) = &standing.last_run
+    {
+        let why = reason
+            .as_ref()
+            .map(|reason| format!(": {}", shortened(reason)));
+        let text = format!(
+            "{} at {}{}",
+            outcome.name(),
+            when(*ended_unix_s),
+            why.unwrap_or_default()
+        );
+        line(out, "  served last", text)?;
+    }
+    if let Some(holder) = &standing.held_by {
+        line(out, "  running", format!("held by `{holder}`"))?;
+    }
+    line(out, "  next run", &standing.next)
+}
+
+fn counted(count: u64, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}
+
+fn signed(unix_s: u64) -> i64 {
+    i64::try_from(unix_s).unwrap_or(i64::MAX)
+}
+
+fn when(unix_s: i64) -> String {
+    let time = jiff::Timestamp::from_second(unix_s);
+    time.map_or_else(|_| format!("Unix time {unix_s}"), |time| time.to_string())
+}
+
+/// A span of time in its largest unit, and the next one where that tells something.
+fn span(seconds: u64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min"),
+        (0, _, _) => format!("{hours} h {} min", minutes % 60),
+        (1..=9, _, _) => format!("{days} d {} h", hours % 24),
+        _ => format!("{days} d"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::lease::RunOutcome;
+
+    use super::*;
+
+    #[test]
+    fn spans_are_told_in_units_that_fit() {
+        for (seconds, expected) in [
+            (0, "0 s"),
+            (59, "59 s"),
+            (60, "1 min"),
+            (7_199, "1 h 59 min"),
+            (90_000, "1 d 1 h"),
+            (86_400 * 40, "40 d"),
+        ] {
+            assert_eq!(span(seconds), expected);
+        }
+    }
+
+    #[test]
+    fn a_source_is_told_with_its_lag_and_what_comes_next() {
+        let source = SourceReport {
+            name: "rates".into(),
+            status: "deferred".into(),
+            rows: 7,
+            schema_version: 2,
+            standing: Some(Standing {
+                committed_unix_s: Some(1_780_000_000),
+                lag_s: Some(7_200),
+                cursor: Some("2026-05-27".into()),
+                cursor_lag_s: Some(86_400),
+                not_before_unix_s: Some(1_780_010_000),
+                last_run: Some(LastRun {
+                    due_unix_s: 1_779_999_000,
+                    began_unix_s: 1_779_999_001,
+                    ended_unix_s: 1_780_000_001,
+                    outcome: RunOutcome::Deferred,
+                    reason: Some("status 429".into()),
+                    until_unix_s: Some(1_780_010_000),
+                }),
+                held_by: None,
+                schema_versions: 2,
+                columns: 5,
+                next: "asks for nothing before then".into(),
+            }),
+            ..SourceReport::default()
+        };
+        let mut out = String::new();
+        write_source(&source, &mut out).unwrap();
+        for part in [
+            "deferred: 7 rows landed",
+            "2026-05-28T20:26:40Z, 2 h 0 min ago",
+            "2026-05-27, 1 d 0 h behind now",
+            "2 versions, 5 columns",
+            "deferred at 2026-05-28T20:26:41Z: status 429",
+            "asks for nothing before then",
+        ] {
+            assert!(out.contains(part), "{part} in {out}");
+        }
+    }
+}
