@@ -153,8 +153,9 @@ impl Line {
                     self.now(),
                 )?;
                 self.show(|served| tell(served, last));
-                // So that metrics agree with the log before the first run.
-                if let Some(totals) = newest(&landing(&self.context.root, &self.source)).await? {
+                // So that metrics agree with the log before the first run, which tells what is wrong with it.
+                let log = landing(&self.context.root, &self.source);
+                if let Ok(Some(totals)) = newest(&log).await {
                     self.context.meters.of(self.source.as_str()).stands(totals);
                 }
                 past.insert(known)
