@@ -218,7 +218,7 @@ impl Http {
         for _ in 0..=MAX_REDIRECTS {
             let (_slot, mut turn) = self.turn(&at).await?;
             let hop = self.in_time(&at, async {
-                let response = self.send_proved(&at, &mut turn).await?;
+                let response = self.send_proved(&at, HeaderMap::new(), &mut turn).await?;
                 match redirect::target(&at, response.status(), response.headers())? {
                     Some(next) => Ok(Hop::On(self.without_proof(next))),
                     None => self.read(at.clone(), response).await.map(Hop::Got),

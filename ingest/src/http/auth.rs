@@ -2,20 +2,22 @@
 //!
 //! The proof is put on a request as it is sent, so that no URL that is kept, compared or shown has it in.
 
+mod cookie;
 mod oauth;
+mod session;
 
 use std::fmt;
 
 use feedline_schemas::config::{AuthConfig, AuthKind, SecretRef};
 use reqwest::{
     Client, Response, StatusCode,
-    header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue},
+    header::{ACCEPT, AUTHORIZATION, COOKIE, HeaderMap, HeaderName, HeaderValue},
 };
 use url::{Url, form_urlencoded};
 use xxhash_rust::xxh3::xxh3_128;
 
-use self::oauth::OAuth;
-use super::{Context, Error, Failure, Http, Secretive, Turn, built, client};
+use self::{oauth::OAuth, session::Session};
+use super::{Context, Error, Failure, Http, Secretive, Turn, built, client, is_used_up};
 
 /// How a client proves who is asking.
 #[derive(Default)]
@@ -24,6 +26,7 @@ pub(super) enum Auth {
     None,
     Fixed(Proof),
     Credentials(Box<OAuth>),
+    Session(Box<Session>),
 }
 
 impl fmt::Debug for Auth {
@@ -32,6 +35,7 @@ impl fmt::Debug for Auth {
             Self::None => "none",
             Self::Fixed(_) => "fixed",
             Self::Credentials(_) => "oauth2",
+            Self::Session(_) => "session",
         })
     }
 }
@@ -133,6 +137,11 @@ impl Auth {
                 let oauth = OAuth::new(config, &id, &secret, client, secretive)?;
                 return Ok(Self::Credentials(Box::new(oauth)));
             }
+            AuthKind::Cookies => cookies(config, context, secretive)?,
+            AuthKind::Session => {
+                let session = Session::new(config, context, secretive)?;
+                return Ok(Self::Session(Box::new(session)));
+            }
         };
         Ok(Self::Fixed(proof))
     }
@@ -147,6 +156,7 @@ impl Auth {
                 xxh3_128(header.or(param).unwrap_or_default())
             }
             Self::Credentials(oauth) => oauth.credential(),
+            Self::Session(session) => session.credential(),
         }
     }
 
@@ -155,6 +165,7 @@ impl Auth {
         match self {
             Self::Fixed(proof) => proof.header.as_ref().map(|(name, _)| name),
             Self::Credentials(_) => Some(&AUTHORIZATION),
+            Self::Session(_) => Some(&COOKIE),
             Self::None => None,
         }
     }
@@ -163,16 +174,16 @@ impl Auth {
     pub(super) fn param(&self) -> Option<&str> {
         match self {
             Self::Fixed(proof) => proof.param.as_ref().map(|(name, _)| name.as_str()),
-            Self::None | Self::Credentials(_) => None,
+            Self::None | Self::Credentials(_) | Self::Session(_) => None,
         }
     }
 }
 
 /// Refuses keys that are missing or belong to another type: a secret that is not sent would be a puzzle.
 fn check_keys(config: &AuthConfig) -> Result<(), Error> {
-    use AuthKind::{ApiKey, Basic, Bearer, Oauth2};
+    use AuthKind::{ApiKey, Basic, Bearer, Cookies, Oauth2, Session};
     let kind = config.r#type;
-    let keys: [(&str, bool, &[AuthKind]); 9] = [
+    let keys: [(&str, bool, &[AuthKind]); 13] = [
         ("secret", config.secret.is_some(), &[Bearer, ApiKey]),
         ("header", config.header.is_some(), &[ApiKey]),
         ("param", config.param.is_some(), &[ApiKey]),
@@ -182,10 +193,14 @@ fn check_keys(config: &AuthConfig) -> Result<(), Error> {
         ("client_id", config.client_id.is_some(), &[Oauth2]),
         ("client_secret", config.client_secret.is_some(), &[Oauth2]),
         ("scope", config.scope.is_some(), &[Oauth2]),
+        ("cookies", !config.cookies.is_empty(), &[Cookies]),
+        ("login_url", config.login_url.is_some(), &[Session]),
+        ("fields", !config.fields.is_empty(), &[Session]),
+        ("login_body", !config.login_body.is_form(), &[Session]),
     ];
     let wrong = |key: &str, reason: &str| Err(Error::config(format!("auth.{key}"), reason));
     for (key, is_given, kinds) in keys {
-        let is_optional = matches!(key, "scope" | "header" | "param");
+        let is_optional = matches!(key, "scope" | "header" | "param" | "login_body");
         match (is_given, kinds.contains(&kind)) {
             (true, false) => {
                 return wrong(
@@ -254,6 +269,32 @@ fn basic(
     Proof::header(AUTHORIZATION, text).map_err(|reason| Error::config("auth.user", reason))
 }
 
+/// `Cookie`, as the configuration has it.
+fn cookies(
+    config: &AuthConfig,
+    context: &Context,
+    secretive: &mut Secretive,
+) -> Result<Proof, Error> {
+    let mut pairs = Vec::new();
+    for (name, reference) in &config.cookies {
+        let key = format!("cookies.{name}");
+        let wrong = |reason: &str| Err(Error::config(format!("auth.{key}"), reason));
+        if !cookie::is_name(name) {
+            return wrong("is not a cookie's name; use letters, digits, `-`, `_` and `.`");
+        }
+        let value = secret(&key, Some(reference), context, secretive)?;
+        if !cookie::is_value(&value) {
+            return wrong(
+                "has characters that a cookie cannot carry, such as a space, a quote or a semicolon; give the value of one cookie alone, as the server has written it",
+            );
+        }
+        pairs.push((name.as_str(), value));
+    }
+    let pairs = pairs.iter().map(|(name, value)| (*name, value.as_str()));
+    Proof::header(COOKIE, &cookie::header(pairs))
+        .map_err(|reason| Error::config("auth.cookies", reason))
+}
+
 impl Http {
     /// The client with a proof of who is asking, if `config` has one.
     ///
@@ -278,34 +319,57 @@ impl Http {
         if let Auth::Credentials(oauth) = &auth {
             self.guard.configure(oauth.url());
         }
+        if let Auth::Session(session) = &auth
+            && session.url().origin() != self.origin
+        {
+            let reason = "has another scheme, host or port than `url`: its cookies would not be for that; give the login of the same host";
+            return Err(Error::config("auth.login_url", reason));
+        }
         // One budget for each user of a server: the secrets tell them apart.
         self.credential ^= auth.credential();
         self.auth = auth;
         Ok(self)
     }
 
-    /// Sends a request for `url`, with proof where it belongs. A token that is refused is replaced and the request sent
-    /// again, once.
+    /// Sends a request for `url` with `headers`, and with proof where it belongs. A token or a session that is refused is
+    /// replaced and the request sent again, once.
     pub(super) async fn send_proved(
         &self,
         url: &Url,
+        mut headers: HeaderMap,
         turn: &mut Turn,
     ) -> Result<Response, Failure> {
-        let accept = (ACCEPT, HeaderValue::from_static(self.accept));
-        let headers = HeaderMap::from_iter([accept]);
+        headers.insert(ACCEPT, HeaderValue::from_static(self.accept));
         let is_home = url.origin() == self.origin;
-        let oauth = match &self.auth {
-            Auth::Fixed(proof) if is_home => return self.send(url, headers, proof, turn).await,
-            Auth::Credentials(oauth) if is_home => oauth,
-            _ => return self.send(url, headers, &Proof::default(), turn).await,
-        };
-        let proof = oauth.proof(self, None).await?;
-        let response = self.send(url, headers.clone(), &proof, turn).await?;
-        if response.status() != StatusCode::UNAUTHORIZED {
-            return Ok(response);
+        match &self.auth {
+            Auth::Fixed(proof) if is_home => self.send(url, headers, proof, turn).await,
+            Auth::Credentials(oauth) if is_home => {
+                let proof = oauth.proof(self, None).await?;
+                let response = self.send(url, headers.clone(), &proof, turn).await?;
+                if response.status() != StatusCode::UNAUTHORIZED {
+                    return Ok(response);
+                }
+                let proof = oauth.proof(self, Some(&proof)).await?;
+                self.send(url, headers, &proof, turn).await
+            }
+            Auth::Session(session) if is_home => {
+                let (proof, login) = session.proof(self, url, None).await?;
+                let response = self.send(url, headers.clone(), &proof, turn).await?;
+                if !self.is_logged_out(&response) {
+                    return Ok(response);
+                }
+                let (proof, _) = session.proof(self, url, Some(login)).await?;
+                self.send(url, headers, &proof, turn).await
+            }
+            _ => self.send(url, headers, &Proof::default(), turn).await,
         }
-        let proof = oauth.proof(self, Some(&proof)).await?;
-        self.send(url, headers, &proof, turn).await
+    }
+
+    /// Whether an answer says that a session is over.
+    fn is_logged_out(&self, response: &Response) -> bool {
+        let status = response.status();
+        matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+            && !is_used_up(status, self.quota(response.headers()))
     }
 
     /// Whether `text` has something in that proves who is asking, and so must not be written anywhere.

@@ -13,7 +13,9 @@ use crate::value::shorten;
 const MIN_SECRET_BYTES: usize = 4;
 const MASK: &str = "***";
 /// More tokens than a source uses at a time.
-const MAX_LATE: usize = 8;
+const MAX_LATE: usize = 64;
+/// A cookie that a server sets and that has fewer bytes is no session: it may be a word such as the name of a language.
+const MIN_SESSION_BYTES: usize = 16;
 
 /// `url` for people: without user, password and fragment, and with the values of its query masked.
 ///
@@ -51,8 +53,8 @@ pub(super) struct Secretive {
     known: Vec<String>,
     /// Those of `known` that prove who is asking.
     proofs: Vec<String>,
-    /// Those that came while requests were made, the newest last.
-    late: Mutex<Vec<String>>,
+    /// Those that came while requests were made, the newest last, and whether they prove who is asking.
+    late: Mutex<Vec<(String, bool)>>,
 }
 
 impl std::fmt::Debug for Secretive {
@@ -78,18 +80,28 @@ impl Secretive {
     /// Whether `text` has something in that proves who is asking.
     pub(super) fn is_revealed_by(&self, text: &str) -> bool {
         let late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut proofs = late.iter().chain(&self.proofs);
+        let late = late.iter().filter(|(_, is_proof)| *is_proof);
+        let mut proofs = late.map(|(text, _)| text).chain(&self.proofs);
         proofs.any(|proof| proof.len() >= MIN_SECRET_BYTES && text.contains(proof))
     }
 
     /// Adds a text that a server has given, such as a token; the last [`MAX_LATE`] of them are kept.
     pub(super) fn add_late(&self, text: &str) {
+        self.add_given(text, true);
+    }
+
+    /// The same for a cookie, which proves who is asking only where it is long enough.
+    pub(super) fn add_late_cookie(&self, text: &str) {
+        self.add_given(text, text.len() >= MIN_SESSION_BYTES);
+    }
+
+    fn add_given(&self, text: &str, is_proof: bool) {
         let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
         if text.len() >= MIN_SECRET_BYTES {
             if late.len() == MAX_LATE {
                 late.remove(0);
             }
-            late.push(text.to_owned());
+            late.push((text.to_owned(), is_proof));
         }
     }
 
@@ -110,7 +122,7 @@ impl Secretive {
     pub(super) fn excerpt(&self, body: &[u8]) -> String {
         let mut text = String::from_utf8_lossy(body).into_owned();
         let late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
-        for secret in late.iter().chain(&self.known) {
+        for secret in late.iter().map(|(text, _)| text).chain(&self.known) {
             text = text.replace(secret, MASK);
         }
         let is_readable = !text.contains(['\u{fffd}', '\0']);

@@ -1,11 +1,14 @@
 //! Recorded exchanges of real APIs, replayed on loopback. Skipped where `../shared/data` is absent.
 
 use std::{
+    collections::BTreeMap,
     io::Read,
     path::{Path, PathBuf},
 };
 
-use feedline_schemas::config::{AuthConfig, AuthKind, CredentialsIn, PaginationKind, SecretRef};
+use feedline_schemas::config::{
+    AuthConfig, AuthKind, CredentialsIn, LoginBody, PaginationKind, SecretRef,
+};
 use flate2::read::GzDecoder;
 use serde_json::Value as Json;
 
@@ -220,6 +223,10 @@ async fn recorded_reddit_posts_are_read_with_a_token_of_client_credentials() {
         password: None,
         scope: None,
         credentials: CredentialsIn::Header,
+        cookies: BTreeMap::new(),
+        login_url: None,
+        fields: BTreeMap::new(),
+        login_body: LoginBody::Form,
     });
     let (read, _) = read_all(&config, usize::MAX).await.unwrap();
     assert_eq!(read.len(), 100);

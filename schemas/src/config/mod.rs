@@ -36,7 +36,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    auth::{AuthConfig, AuthKind, CredentialsIn},
+    auth::{AuthConfig, AuthKind, CredentialsIn, LoginBody},
     average::AverageConfig,
     contract::{
         ColumnContract, ColumnsContract, ContractConfig, DeclaredType, DuplicateKeys, JsonConfig,

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use feedline_schemas::config::{CredentialsIn, RetryConfig, TextOrSecret};
+use feedline_schemas::config::{CredentialsIn, LoginBody, RetryConfig, TextOrSecret};
 use feedline_storage::clock::Clock;
 
 use super::*;
@@ -37,6 +37,10 @@ fn auth(r#type: AuthKind) -> AuthConfig {
         client_secret: None,
         scope: None,
         credentials: CredentialsIn::Header,
+        cookies: BTreeMap::new(),
+        login_url: None,
+        fields: BTreeMap::new(),
+        login_body: LoginBody::Form,
     }
 }
 
@@ -103,6 +107,45 @@ async fn each_kind_of_proof_is_sent_its_way() {
     check_sent(&basic, "authorization: Basic c2VjcmV0LVU6c2VjcmV0LVA=\r\n").await;
 }
 
+fn text(value: &str) -> TextOrSecret {
+    TextOrSecret::Text(value.into())
+}
+
+fn cookies(names: &[&str]) -> AuthConfig {
+    let cookies = names.iter().map(|&name| (name.to_owned(), env(name)));
+    AuthConfig {
+        cookies: cookies
+            .map(|(name, value)| (name, value.unwrap()))
+            .collect(),
+        ..auth(AuthKind::Cookies)
+    }
+}
+
+/// A login at `login` with a user in plain text and a secret password.
+fn session(login: &Url) -> AuthConfig {
+    let password = TextOrSecret::Secret(env("a b").unwrap());
+    AuthConfig {
+        login_url: Some(login.to_string()),
+        fields: BTreeMap::from([
+            ("user".to_owned(), text("me & you")),
+            ("password".to_owned(), password),
+        ]),
+        ..auth(AuthKind::Session)
+    }
+}
+
+#[tokio::test]
+async fn cookies_of_the_configuration_are_sent_together() {
+    check_sent(&cookies(&["session"]), "cookie: session=secret-session\r\n").await;
+    let signed = cookies(&[
+        "CloudFront-Policy",
+        "CloudFront-Signature",
+        "CloudFront-Key-Pair-Id",
+    ]);
+    let sent = "cookie: CloudFront-Key-Pair-Id=secret-CloudFront-Key-Pair-Id; CloudFront-Policy=secret-CloudFront-Policy; CloudFront-Signature=secret-CloudFront-Signature\r\n";
+    check_sent(&signed, sent).await;
+}
+
 fn to(place: &str) -> Step {
     answer(&format!("302 Found\r\nLocation: {place}"), "")
 }
@@ -113,7 +156,7 @@ async fn no_proof_goes_to_another_origin_and_none_is_kept_in_a_url() {
         secret: env("T"),
         ..auth(AuthKind::Bearer)
     };
-    for config in [bearer, api_key()] {
+    for config in [bearer, api_key(), cookies(&["session"])] {
         let other = Scripted::start([ok("[]")]).await;
         let there = other.url.join("there").unwrap();
         let home = Scripted::start([to("/b?api_key=secret-KEY&p=2"), to(there.as_str())]).await;
@@ -125,6 +168,132 @@ async fn no_proof_goes_to_another_origin_and_none_is_kept_in_a_url() {
         let asked = &home.targets()[1];
         assert_eq!(asked.matches("api_key").count(), 1, "{asked}");
     }
+}
+
+/// Gives a new session for each login, and pages to who has one of `good`; what else a login sets is `others`.
+async fn walled(good: &'static [&'static str], others: &'static str) -> Scripted {
+    let logins = AtomicU64::new(0);
+    Scripted::answering(move |_, head| {
+        if head.starts_with("POST") {
+            let number = logins.fetch_add(1, Ordering::Relaxed);
+            let head = format!(
+                "302 Found\r\nLocation: /home\r\nSet-Cookie: sid=secret-session-{number}; Path=/; HttpOnly{others}"
+            );
+            return answer(&head, "");
+        }
+        if good.iter().any(|sid| head.contains(&format!("sid={sid}"))) {
+            ok("[1]")
+        } else {
+            let echo = head.split("cookie: ").nth(1).unwrap_or_default();
+            answer("403 Forbidden", echo)
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_login_is_made_once_and_its_cookies_are_sent() {
+    let others = "\r\nSet-Cookie: far=1; Path=/far\r\nSet-Cookie: safe=1; Secure\r\nSet-Cookie: not=1; Domain=elsewhere.example\r\nSet-Cookie: old=1; Max-Age=0";
+    for (body, sent) in [
+        (LoginBody::Form, "password=secret-a+b&user=me+%26+you"),
+        (
+            LoginBody::Json,
+            r#"{"password":"secret-a b","user":"me & you"}"#,
+        ),
+    ] {
+        let server = walled(&["secret-session-0"], others).await;
+        let config = AuthConfig {
+            login_body: body,
+            ..session(&server.url.join("login").unwrap())
+        };
+        let http = client(&server.url, &config);
+        for page in ["a", "b", "far/c"] {
+            let page = server.url.join(page).unwrap();
+            assert_eq!(http.get(&page).await.unwrap(), "[1]");
+        }
+        assert_eq!((count(&server, "POST"), count(&server, "GET")), (1, 3));
+        assert_eq!(http.requests(), 4);
+        let heads = server.heads();
+        assert!(
+            heads[0].starts_with("POST /login ") && heads[0].ends_with(sent),
+            "{}",
+            heads[0]
+        );
+        assert!(
+            heads[1].contains("cookie: sid=secret-session-0\r\n"),
+            "{}",
+            heads[1]
+        );
+        assert!(
+            heads[3].contains("cookie: far=1; sid=secret-session-0\r\n"),
+            "{}",
+            heads[3]
+        );
+        assert!(!format!("{http:?}").contains("secret-"), "{http:?}");
+    }
+}
+
+#[tokio::test]
+async fn fault_20_a_session_that_is_over_is_begun_anew_once_for_all() {
+    let server = walled(&["secret-session-1"], "").await;
+    let http = client(&server.url, &session(&server.url));
+    let gets = (0..4).map(|_| http.get(&server.url));
+    for body in futures::future::join_all(gets).await {
+        assert_eq!(body.unwrap(), "[1]");
+    }
+    assert_eq!((count(&server, "POST"), count(&server, "GET")), (2, 8));
+}
+
+#[tokio::test]
+async fn fault_20_a_second_refusal_of_a_session_is_final_and_shows_no_secret() {
+    let server = walled(&[], "").await;
+    let http = client(&server.url, &session(&server.url));
+    let failure = http.get(&server.url).await.unwrap_err();
+    assert_eq!((count(&server, "POST"), count(&server, "GET")), (2, 2));
+    assert_eq!(failure.again, Again::Never);
+    let message = failure.error.to_string();
+    assert!(message.contains("403 Forbidden: `sid=***"), "{message}");
+    assert!(!message.contains("secret-"), "{message}");
+    // A quota that is used up is no end of a session.
+    let busy = "403 Forbidden\r\nX-RateLimit-Remaining: 0\r\nX-RateLimit-Reset: 9";
+    let login = answer("200 OK\r\nSet-Cookie: sid=secret-session", "");
+    let server = Scripted::start([login, answer(busy, "")]).await;
+    let http = client(&server.url, &session(&server.url));
+    let failure = http.get(&server.url).await.unwrap_err();
+    assert!(matches!(failure.again, Again::After(_)), "{failure:?}");
+    assert_eq!(count(&server, "POST"), 1);
+}
+
+#[tokio::test]
+async fn a_session_goes_to_no_other_origin() {
+    let other = Scripted::start([ok("[]")]).await;
+    let there = other.url.join("there").unwrap();
+    let login = answer("200 OK\r\nSet-Cookie: sid=secret-session", "");
+    let home = Scripted::start([login, to(there.as_str())]).await;
+    let http = client(&home.url, &session(&home.url));
+    assert_eq!(http.fetch(&home.url).await.unwrap().url, there);
+    assert!(!other.heads()[0].contains("cookie"), "{:?}", other.heads());
+}
+
+#[tokio::test]
+async fn a_login_that_fails_is_tried_again_or_not_and_shows_no_secret() {
+    let check = async |step: Step, again: Again, part: &str| {
+        let server = Scripted::start([step]).await;
+        let http = client(&server.url, &session(&server.url));
+        let failure = http.get(&server.url).await.unwrap_err();
+        let message = failure.error.to_string();
+        assert_eq!(failure.again, again, "{message}");
+        let is_told = message.contains(part) && !message.contains("secret-");
+        assert!(is_told, "{message}");
+        assert_eq!(server.heads().len(), 1);
+    };
+    let echo = "wrong: secret-a b, secret-a+b";
+    check(answer("401 No", echo), Again::Never, "`wrong: ***, ***`").await;
+    check(answer("400 No", echo), Again::Never, "400").await;
+    check(answer("503 Busy", ""), Again::Backoff, "503").await;
+    check(ok("<form>secret-a b"), Again::Never, "set no cookie").await;
+    let secure = answer("200 OK\r\nSet-Cookie: s=secret-session; Secure", "");
+    check(secure, Again::Never, "no cookie that may be sent").await;
 }
 
 const TOKEN: &str = r#"{"access_token":"secret-token-N","token_type":"Bearer","expires_in":3600}"#;
@@ -367,6 +536,59 @@ fn settings_that_cannot_work_name_their_key() {
             ..auth(AuthKind::Basic)
         },
         "password",
+    );
+    check(auth(AuthKind::Cookies), "cookies");
+    check(cookies(&["a b"]), "cookies.a b");
+    check(cookies(&["a", "a;b"]), "cookies.a;b");
+    let env_of = |name: &str| env(name).unwrap();
+    let odd = AuthConfig {
+        cookies: BTreeMap::from([("session".to_owned(), env_of("a; b=c"))]),
+        ..auth(AuthKind::Cookies)
+    };
+    check(odd, "cookies.session");
+    let home = session(&base.join("login").unwrap());
+    check(
+        AuthConfig {
+            login_url: None,
+            ..home.clone()
+        },
+        "login_url",
+    );
+    check(
+        AuthConfig {
+            fields: BTreeMap::new(),
+            ..home.clone()
+        },
+        "fields",
+    );
+    check(
+        session(&Url::parse("https://b.example/").unwrap()),
+        "login_url",
+    );
+    check(
+        session(&Url::parse("http://api.example/").unwrap()),
+        "login_url",
+    );
+    check(
+        AuthConfig {
+            secret: env("S"),
+            ..home.clone()
+        },
+        "secret",
+    );
+    check(
+        AuthConfig {
+            cookies: cookies(&["a"]).cookies,
+            ..home
+        },
+        "cookies",
+    );
+    check(
+        AuthConfig {
+            login_body: LoginBody::Json,
+            ..api_key()
+        },
+        "login_body",
     );
     check(oauth("not a url"), "token_url");
     check(oauth("http://token.example/"), "token_url");

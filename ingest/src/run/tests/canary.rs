@@ -55,11 +55,16 @@ fn failures(echo: &str, other: &str) -> Vec<Vec<Step>> {
 }
 
 fn proofs(token_url: &str) -> Vec<AuthConfig> {
+    let login_url = token_url.replace("/token", "/login");
     let secret = "{ env = 'CANARY' }";
     let texts = [
         format!("type = 'bearer'\nsecret = {secret}"),
         format!("type = 'api_key'\nheader = 'X-Key'\nsecret = {secret}"),
         format!("type = 'api_key'\nparam = 'key'\nsecret = {secret}"),
+        format!("type = 'cookies'\ncookies = {{ session = {secret} }}"),
+        format!(
+            "type = 'session'\nlogin_url = '{login_url}'\nfields = {{ user = {secret}, password = {secret} }}"
+        ),
         format!("type = 'basic'\nuser = {secret}\npassword = {secret}"),
         format!(
             "type = 'oauth2'\ntoken_url = '{token_url}'\nclient_id = {secret}\nclient_secret = {secret}"
@@ -97,6 +102,10 @@ async fn a_canary_is_found_in_no_log_line_error_report_or_landed_file() {
     for number in 0..failures("", "").len() {
         let place = other.url.to_string();
         let server = Scripted::answering(move |at, head| {
+            if head.starts_with("POST /login") {
+                let cookie = "200 OK\r\nSet-Cookie: sid=token-CANARY-session; Path=/";
+                return answer(cookie, "");
+            }
             if head.starts_with("POST") {
                 return ok(r#"{"access_token":"token-CANARY","token_type":"bearer"}"#);
             }

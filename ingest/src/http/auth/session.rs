@@ -1,0 +1,161 @@
+//! Cookies by a login: fields are sent to a URL of the source's own origin, and the cookies of its answer with each request.
+
+use std::collections::BTreeMap;
+
+use feedline_schemas::config::{AuthConfig, LoginBody, TextOrSecret};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, COOKIE, HeaderMap, HeaderValue, SET_COOKIE};
+use tokio::sync::Mutex;
+use url::{Url, form_urlencoded};
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::{
+    super::{Again, Ordering, is_loopback, terminal},
+    Context, Error, Failure, Http, Proof, Secretive,
+    cookie::{Jar, Now},
+    secret,
+};
+
+const ADVICE: &str = "check `auth.login_url` and `auth.fields`";
+
+/// A login, and the cookies that it brought.
+pub(in crate::http) struct Session {
+    url: Url,
+    kind: &'static str,
+    body: String,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Logins so far.
+    logins: u64,
+    jar: Jar,
+}
+
+impl Session {
+    pub(super) fn new(
+        config: &AuthConfig,
+        context: &Context,
+        secretive: &mut Secretive,
+    ) -> Result<Self, Error> {
+        let wrong = |reason: &str| Error::config("auth.login_url", reason);
+        let url = Url::parse(config.login_url.as_deref().unwrap_or_default())
+            .map_err(|_| wrong("is not a URL; write `https://host/path`"))?;
+        match url.scheme() {
+            "https" => {}
+            "http" if is_loopback(&url) => {}
+            _ => {
+                return Err(wrong(
+                    "is not https: the secret would be readable on its way",
+                ));
+            }
+        }
+        secretive.add_url(&url);
+        let mut fields = BTreeMap::new();
+        for (name, value) in &config.fields {
+            let text = match value {
+                TextOrSecret::Text(text) => text.clone(),
+                TextOrSecret::Secret(reference) => secret(
+                    &format!("fields.{name}"),
+                    Some(reference),
+                    context,
+                    secretive,
+                )?,
+            };
+            fields.insert(name.as_str(), text);
+        }
+        let (kind, body) = match config.login_body {
+            LoginBody::Form => {
+                let mut form = form_urlencoded::Serializer::new(String::new());
+                form.extend_pairs(&fields);
+                ("application/x-www-form-urlencoded", form.finish())
+            }
+            LoginBody::Json => {
+                let json = serde_json::to_string(&fields);
+                ("application/json", json.expect("texts are valid JSON"))
+            }
+        };
+        Ok(Self {
+            url,
+            kind,
+            body,
+            state: Mutex::default(),
+        })
+    }
+
+    /// Where the fields are sent.
+    pub(super) fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// A hash of who logs in.
+    pub(super) fn credential(&self) -> u128 {
+        xxh3_128(format!("{}\n{}", self.url, self.body).as_bytes())
+    }
+
+    /// The cookies for a request for `url`, and the number of the login that they are of: another one than `refused`.
+    /// Requests that need a login at the same time wait for the first of them.
+    pub(super) async fn proof(
+        &self,
+        http: &Http,
+        url: &Url,
+        refused: Option<u64>,
+    ) -> Result<(Proof, u64), Failure> {
+        let mut state = self.state.lock().await;
+        let is_fresh = state.logins > 0 && refused != Some(state.logins);
+        let kept = state.jar.header(url, http.clock.monotonic());
+        let text = match kept.filter(|_| is_fresh) {
+            Some(text) => text,
+            None => {
+                state.jar = self.log_in(http).await?;
+                state.logins += 1;
+                let sent = state.jar.header(url, http.clock.monotonic());
+                sent.ok_or_else(|| {
+                    let what = "the login has set no cookie that may be sent to it (by `Path`, `Secure`, `Domain` and end)";
+                    terminal(url, what, ADVICE)
+                })?
+            }
+        };
+        let proof = Proof::header(COOKIE, &text)
+            .map_err(|reason| terminal(&self.url, format!("its cookie {reason}"), ADVICE))?;
+        Ok((proof, state.logins))
+    }
+
+    /// One try. A refusal is final: asked again and again, a server may lock the account.
+    async fn log_in(&self, http: &Http) -> Result<Jar, Failure> {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.kind));
+        http.requests.fetch_add(1, Ordering::Relaxed);
+        let client = http.client(&self.url).await?;
+        let request = client.post(self.url.clone()).headers(headers);
+        let response = request.body(self.body.clone()).send().await;
+        let response = response.map_err(|e| http.broken(&self.url, e))?;
+        let status = response.status();
+        if !status.is_success() && !status.is_redirection() {
+            let mut failure = http.refused(&self.url, response).await;
+            // Here it says that the fields are wrong, not that a page has gone.
+            if failure.again == Again::Gone {
+                failure.again = Again::Never;
+            }
+            return Err(failure);
+        }
+        let now = Now {
+            monotonic: http.clock.monotonic(),
+            unix: http.clock.unix(),
+        };
+        let mut jar = Jar::default();
+        for value in response.headers().get_all(SET_COOKIE) {
+            if let Ok(text) = value.to_str() {
+                jar.set(text, &self.url, now);
+            }
+        }
+        if jar.values().next().is_none() {
+            let what = format!("the login was answered {status} and set no cookie for this host");
+            return Err(terminal(&self.url, what, ADVICE));
+        }
+        jar.values()
+            .for_each(|value| http.secretive.add_late_cookie(value));
+        Ok(jar)
+    }
+}
