@@ -214,11 +214,28 @@ impl Http {
 
     /// The same with the answer's headers.
     pub(crate) async fn fetch(&self, url: &Url) -> Result<Got, Failure> {
+        let got = self.fetch_changed(url, &HeaderMap::new()).await?;
+        Ok(got.expect("only what is asked for with conditions is unchanged"))
+    }
+
+    /// The same if it has changed: `conditions` say by what that is told. Where there are any, `None` is the answer that
+    /// it has not (status 304). A place that `url` redirects to is asked without them.
+    pub(crate) async fn fetch_changed(
+        &self,
+        url: &Url,
+        conditions: &HeaderMap,
+    ) -> Result<Option<Got>, Failure> {
         let mut at = url.clone();
-        for _ in 0..=MAX_REDIRECTS {
+        for hop in 0..=MAX_REDIRECTS {
+            let headers = Some(conditions).filter(|_| hop == 0).cloned();
+            let headers = headers.unwrap_or_default();
+            let is_asked = !headers.is_empty();
             let (_slot, mut turn) = self.turn(&at).await?;
             let hop = self.in_time(&at, async {
-                let response = self.send_proved(&at, HeaderMap::new(), &mut turn).await?;
+                let response = self.send_proved(&at, headers, &mut turn).await?;
+                if is_asked && response.status() == StatusCode::NOT_MODIFIED {
+                    return Ok(Hop::Unchanged);
+                }
                 match redirect::target(&at, response.status(), response.headers())? {
                     Some(next) => Ok(Hop::On(self.without_proof(next))),
                     None => self.read(at.clone(), response).await.map(Hop::Got),
@@ -226,7 +243,8 @@ impl Http {
             });
             let hop = hop.await;
             match turn.settle(hop)? {
-                Hop::Got(got) => return Ok(got),
+                Hop::Got(got) => return Ok(Some(got)),
+                Hop::Unchanged => return Ok(None),
                 Hop::On(next) => at = next,
             }
         }
@@ -366,6 +384,11 @@ impl Http {
     /// ``: `text` `` for a message, on one line, shortened, and with every secret masked.
     pub(crate) fn excerpt(&self, text: &str) -> String {
         self.secretive.excerpt(text.as_bytes())
+    }
+
+    /// Where headers and proofs are sent.
+    pub(crate) fn origin(&self) -> &Origin {
+        &self.origin
     }
 
     /// The whole body, decompressed.
@@ -543,6 +566,7 @@ fn terminal(url: &Url, what: impl Into<String>, advice: impl Into<String>) -> Fa
 /// What a request leads to.
 enum Hop {
     Got(Got),
+    Unchanged,
     On(Url),
 }
 

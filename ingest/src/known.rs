@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, collections::HashSet};
 
-use feedline_schemas::commit::{CommitEntry, Position};
+use feedline_schemas::commit::{CommitEntry, PageRun, Position};
 use feedline_storage::Store;
 
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Content hashes of the records that landed before the run of pages that comes after `entries`, or that they are in:
-/// all that may lie at or after its bound. None where that is the first run of pages.
+/// all that may lie at or after its bound, or all there are where a finished source is read again (`is_again`). None where that is the first run of pages.
 ///
 /// It is a function of the log and the configuration alone, so a resumed run leaves out what one that never stopped does.
 ///
@@ -22,10 +22,16 @@ pub(crate) async fn known(
     landing: &Store,
     entries: &[CommitEntry],
     incremental: Option<&Incremental>,
+    is_again: bool,
 ) -> Result<HashSet<u128>, Error> {
     let mut known = HashSet::new();
     let run = match (entries.last().map(|last| &last.state.position), incremental) {
         (Some(Position::Done { run, .. }), Some(incremental)) => incremental.next_run(run)?,
+        // Every page comes again: nothing lies below a bound.
+        (Some(Position::Done { run, .. }), None) if is_again => PageRun {
+            number: run.number + 1,
+            ..PageRun::default()
+        },
         (Some(Position::Page { run, .. }), _) => run.clone(),
         _ => return Ok(known),
     };

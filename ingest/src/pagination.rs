@@ -5,6 +5,7 @@ mod keyset;
 mod link;
 mod overlap;
 mod total;
+mod unread;
 mod urls;
 
 use std::collections::HashMap;

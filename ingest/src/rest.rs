@@ -1,17 +1,22 @@
 //! The `rest` source: pages of a JSON API.
 
+mod answers;
 mod layout;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use feedline_schemas::{
-    commit::{PageRun, Position},
+    commit::{CommitEntry, PageRun, Position},
     config::SourceConfig,
 };
+use feedline_storage::Store;
 use url::Url;
 
-use self::layout::{Layout, Unusable};
+use self::{
+    answers::{Answered, Answers},
+    layout::{Layout, Unusable},
+};
 use crate::{
     blocking::blocking,
     context::Context,
@@ -21,7 +26,7 @@ use crate::{
     json::Reader,
     pagination::{At, Contents, Paginator, with_query},
     retry::{Again, Failure, Retry},
-    source::{Page, Requests, Source},
+    source::{Crawled, Page, Requests, Source},
     watermark::Incremental,
 };
 
@@ -63,6 +68,7 @@ pub(crate) async fn open(
     let http = http.with_manners(config, 1);
     Ok(Box::new(Rest {
         layout: Layout::new(config, &pages),
+        answers: Answers::new(config),
         base,
         pages,
         incremental: incremental.transpose()?,
@@ -82,6 +88,8 @@ struct Rest {
     layout: Layout,
     pages: Paginator,
     incremental: Option<Incremental>,
+    /// What becomes of answers besides records.
+    answers: Answers,
     /// Whether equal records are different ones.
     keeps_all: bool,
     /// Whether no page has been read by this process.
@@ -106,10 +114,10 @@ impl Source for Rest {
         let may_be_gone =
             self.is_resumed && at.page > 0 && self.pages.has_cursors() && !at.run.restarted;
         let (http, layout, pages) = (&self.http, &self.layout, &self.pages);
-        let reader = &self.reader;
+        let (answers, reader) = (&self.answers, &self.reader);
         let tried = self.retry.run(|| async {
-            match fetch(http, (layout, reader), pages, &url).await {
-                Ok(contents) => Ok(Ok(contents)),
+            match fetch(http, answers, (layout, reader), pages, &url).await {
+                Ok(answered) => Ok(Ok(answered)),
                 Err(Failure {
                     error,
                     again: Again::Gone,
@@ -117,10 +125,21 @@ impl Source for Rest {
                 Err(failure) => Err(failure),
             }
         });
-        let mut contents = match tried.await? {
-            Ok(contents) => contents,
+        let answered = match tried.await? {
+            Ok(answered) => answered,
             Err(error) => return self.restart(at.run, &error),
         };
+        let Some(Answered {
+            mut contents,
+            headers,
+        }) = answered
+        else {
+            self.is_resumed = false;
+            return Ok(unchanged(self.pages.next_unread(at)));
+        };
+        let validator = self
+            .answers
+            .validator(&self.http, &url, &contents, &headers);
         self.is_resumed = false;
         if let (0, Some((key, path)), None) = (at.page, self.pages.token_path(), &contents.token) {
             // A wrong path looks the same as a source of one page: it must not pass in silence.
@@ -147,7 +166,19 @@ impl Source for Rest {
                 reason: "its next cursor or URL has the secret of `auth` in it, and would be kept in the commit log; if it is a query parameter, name it in `auth.param`".into(),
             });
         }
-        Ok(page(contents.records, next))
+        let validator = validator.filter(|_| self.pages.is_known_unread(&next));
+        Ok(Page {
+            crawled: validator.map(|validator| Crawled {
+                urls: 1,
+                validators: vec![validator],
+                ..Crawled::default()
+            }),
+            ..page(contents.records, next)
+        })
+    }
+
+    async fn restore(&mut self, landing: &Store, entries: &[CommitEntry]) -> Result<(), Error> {
+        self.answers.restore(landing, entries).await
     }
 
     fn requests(&self) -> Requests {
@@ -175,6 +206,13 @@ impl Rest {
             Position::Done { run, .. } => match incremental {
                 Some(incremental) => Some(At {
                     run: incremental.next_run(run)?,
+                    ..At::default()
+                }),
+                None if self.answers.are_asked_again() => Some(At {
+                    run: PageRun {
+                        number: run.number + 1,
+                        ..PageRun::default()
+                    },
                     ..At::default()
                 }),
                 None => None,
@@ -219,18 +257,34 @@ fn page(records: Vec<crate::source::Record>, next: Position) -> Page {
     }
 }
 
-/// One try of one page. A body that is not the expected document is tried again: it may be an error page sent with 200.
+/// A page that has not changed.
+fn unchanged(next: Position) -> Page {
+    Page {
+        crawled: Some(Crawled {
+            urls: 1,
+            skipped: [("unchanged", 1)].into(),
+            ..Crawled::default()
+        }),
+        ..page(Vec::new(), next)
+    }
+}
+
+/// One try of one page; `None` where it has not changed. A body that is not the expected document is tried again: it may be an error page sent with 200.
 async fn fetch(
     http: &Http,
+    answers: &Answers,
     (layout, reader): (&Layout, &Arc<Mutex<Reader>>),
     pages: &Paginator,
     url: &Url,
-) -> Result<Contents, Failure> {
-    let Got {
+) -> Result<Option<Answered>, Failure> {
+    let Some(Got {
         url: from,
         headers,
         body,
-    } = http.fetch(url).await?;
+    }) = answers.get(http, url).await?
+    else {
+        return Ok(None);
+    };
     let wrong = |reason| Failure {
         error: Box::new(Error::Body {
             url: redacted(url),
@@ -258,13 +312,16 @@ async fn fetch(
         })
     })?;
     let total = pages.total_in(&headers).map_err(wrong)?;
-    Ok(Contents {
-        records: body.records,
-        token: body.token.or_else(|| pages.token_in(&headers)),
-        total: body.total.or(total),
-        hash: body.hash,
-        url: from,
-    })
+    Ok(Some(Answered {
+        contents: Contents {
+            records: body.records,
+            token: body.token.or_else(|| pages.token_in(&headers)),
+            total: body.total.or(total),
+            hash: body.hash,
+            url: from,
+        },
+        headers,
+    }))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 mod reading;
 mod telling;
 
-use std::mem;
+use std::{collections::BTreeMap, mem};
 
 use feedline_schemas::{
     commit::{BatchCounts, CommitEntry, DataFile, Position, SourceState, note},
@@ -118,30 +118,39 @@ async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceRe
     if let Some(entry) = log.last() {
         telling::stands(context, log.landing(), entry).await;
     }
-    let mut requests = Requests::default();
+    let (mut requests, mut unlanded) = (Requests::default(), BTreeMap::new());
     let is_done = log
         .last()
         .is_some_and(|entry| matches!(entry.state.position, Position::Done { .. }));
     if is_done && !looks_for_more(config) {
         let source = &config.name;
-        info!(%source, "finished by an earlier run; only `files`, `incremental` and `crawl.again` look for more");
+        info!(%source, "finished by an earlier run; only `files`, `incremental`, `again` and `crawl.again` look for more");
     } else {
         still_deferred(config, context, log.last())?;
-        let mut source = match config.r#type {
-            SourceKind::Rest => rest::open(config, context).await?,
-            SourceKind::Html => html::open(config, context)?,
-            SourceKind::Files => match &config.fetch {
-                None => files::open(config, context)?,
-                Some(fetch) => fetch::open(config, fetch, context)?,
-            },
-        };
+        let mut source = open(config, context).await?;
         source.restore(log.landing(), log.entries()).await?;
         let mut run = Run::begin(config, context, log).await?;
         run.drive(source.as_mut()).await?;
-        log = run.log;
+        (log, unlanded) = (run.log, run.unlanded);
         requests = source.requests();
     }
-    Ok(source_report(&config.name, log.landing(), log.entries(), requests).await)
+    let mut report = source_report(&config.name, log.landing(), log.entries(), requests).await;
+    for (reason, count) in unlanded {
+        *report.skipped.entry(reason).or_default() += count;
+    }
+    Ok(report)
+}
+
+/// Opens the source that `config` describes.
+async fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn Source>, Error> {
+    Ok(match config.r#type {
+        SourceKind::Rest => rest::open(config, context).await?,
+        SourceKind::Html => html::open(config, context)?,
+        SourceKind::Files => match &config.fetch {
+            None => files::open(config, context)?,
+            Some(fetch) => fetch::open(config, fetch, context)?,
+        },
+    })
 }
 
 /// Ends a run that begins before the time a server asked an earlier one to wait for.
@@ -180,6 +189,10 @@ struct Run<'a> {
     context: &'a Context,
     log: CommitLog,
     window: Window,
+    /// Whether the window knows what may come again.
+    knows: bool,
+    /// Pages without a record, by reason, of batches that were not worth an entry of the log.
+    unlanded: BTreeMap<String, u64>,
 }
 
 impl<'a> Run<'a> {
@@ -195,8 +208,13 @@ impl<'a> Run<'a> {
             context,
             log,
             window,
+            knows: false,
+            unlanded: BTreeMap::new(),
         };
-        run.know().await?;
+        // A feed that has not changed costs no reading of what has landed.
+        if config.again.is_never() {
+            run.know().await?;
+        }
         Ok(run)
     }
 
@@ -205,8 +223,10 @@ impl<'a> Run<'a> {
         let incremental = self.config.incremental.as_ref().map(Incremental::new);
         let incremental = incremental.transpose()?;
         let (landing, entries) = (self.log.landing(), self.log.entries());
-        let known = known(landing, entries, incremental.as_ref()).await?;
+        let is_again = !self.config.again.is_never();
+        let known = known(landing, entries, incremental.as_ref(), is_again).await?;
         self.window.know(known);
+        self.knows = true;
         Ok(())
     }
 
@@ -287,6 +307,9 @@ impl<'a> Run<'a> {
         mut position: Position,
         not_before_unix_s: Option<u64>,
     ) -> Result<(), Error> {
+        if !self.knows && batch.len() > 0 {
+            self.know().await?;
+        }
         let began = Instant::now();
         let sequence = self.log.next_sequence();
         let Prepared {
@@ -299,6 +322,9 @@ impl<'a> Run<'a> {
         let counts = decided.counts();
         let is_still = counts.rows + counts.rejected == 0 && not_before_unix_s.is_none();
         if is_still && is_no_news(&self.position(), &position) {
+            for (reason, count) in counts.skipped {
+                *self.unlanded.entry(reason).or_default() += count;
+            }
             let (source, duplicates) = (&self.config.name, counts.duplicates);
             info!(%source, duplicates, "nothing new");
             return Ok(());

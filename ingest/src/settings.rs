@@ -80,13 +80,21 @@ fn check(source: &SourceConfig) -> Result<(), Error> {
         ("auth", source.auth.is_some()),
         ("incremental", source.incremental.is_some()),
         ("error_path", source.error_path.is_some()),
+        ("again", !source.again.is_never()),
     ] {
         if is_given && !is_rest {
-            return Err(Error::config(
-                key,
-                "is for sources of the type `rest`; remove it",
-            ));
+            let reason = match (key, source.r#type) {
+                ("again", SourceKind::Html) => {
+                    "is for sources of the type `rest`; write `crawl.again`"
+                }
+                _ => "is for sources of the type `rest`; remove it",
+            };
+            return Err(Error::config(key, reason));
         }
+    }
+    if !source.again.is_never() && source.incremental.is_some() {
+        let reason = "reads everything again, and `incremental` asks for what is new alone; remove one of them";
+        return Err(Error::config("again", reason));
     }
     Ok(())
 }
@@ -175,7 +183,7 @@ pub(crate) fn looks_for_more(source: &SourceConfig) -> bool {
     match source.r#type {
         SourceKind::Files => true,
         SourceKind::Html => !source.crawl.again.is_never(),
-        SourceKind::Rest => source.incremental.is_some(),
+        SourceKind::Rest => source.incremental.is_some() || !source.again.is_never(),
     }
 }
 
@@ -348,8 +356,38 @@ mod tests {
             "`source.0.incremental`: is for sources of the type `rest`; remove it"
         );
         assert_eq!(
+            refused(&["source.0.again=changed"], None),
+            "`source.0.again`: is for sources of the type `rest`; remove it"
+        );
+        let pages = ["source.1.type=html", "source.1.again=changed"];
+        assert!(refused(&pages, None).contains("write `crawl.again`"));
+        let both = [
+            "source.1.again=changed",
+            "source.1.incremental={cursor='c',param='p'}",
+        ];
+        assert!(refused(&both, None).starts_with("`source.1.again`: reads everything again"));
+        assert_eq!(
             refused(&["source=[]"], None),
             "`source`: the pipeline has no `[[source]]` to ingest, add one"
+        );
+    }
+
+    #[test]
+    fn sources_that_ask_for_more_when_they_are_complete_are_told() {
+        let check = |overrides: &[&str], expected: bool| {
+            assert_eq!(
+                looks_for_more(&pipeline(overrides).source[1]),
+                expected,
+                "{overrides:?}"
+            );
+        };
+        check(&[], false);
+        check(&["source.1.again=changed"], true);
+        check(&["source.1.incremental={cursor='c',param='p'}"], true);
+        check(&["source.1.type=html"], false);
+        check(
+            &["source.1.type=html", "source.1.crawl.again=changed"],
+            true,
         );
     }
 
@@ -443,6 +481,7 @@ mod tests {
             "format=csv",
             "auth={type='bearer',secret={env='T'}}",
             "error_path='error'",
+            "again=changed",
             "pagination.offset_param='skip'",
             "pagination.max_records=9",
             "pagination.total_path='n'",

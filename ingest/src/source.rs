@@ -85,11 +85,11 @@ pub(crate) struct Page {
     pub records: Vec<Record>,
     /// Where the next page begins; [`Position::Done`] when there is none.
     pub next: Position,
-    /// What a crawl tells besides.
+    /// What a crawl, or a source that is read again, tells besides.
     pub crawled: Option<Crawled>,
 }
 
-/// What some pages of a crawl bring besides records.
+/// What some pages bring besides records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Crawled {
     /// URLs that were asked for.

@@ -1,11 +1,11 @@
 //! What servers said by which a page can be told to be unchanged: `ETag` and `Last-Modified` (RFC 9110, section 8.8).
 //!
-//! A batch of a crawl with `again = "changed"` lands those of its pages as a Parquet file of its own, named by the same log
+//! A batch of a crawl or a `rest` source with `again = "changed"` lands those of its pages as a Parquet file of its own, named by the same log
 //! entry as its rows; later ones count instead of earlier ones:
 //!
 //! | column | type | |
 //! |---|---|---|
-//! | `page` | text | xxh3-128 of the page's URL with its query, as hexadecimal digits: a URL may hold a secret |
+//! | `page` | text | xxh3-128 of the page's URL with its query, as hexadecimal digits: a URL may hold a secret; of a `rest` source without its own origin |
 //! | `etag` | text | `ETag`, or null |
 //! | `modified` | text | `Last-Modified`, or null |
 

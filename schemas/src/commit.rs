@@ -47,7 +47,7 @@ pub struct CommitEntry {
     /// added, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub frontier: Vec<DataFile>,
-    /// `html` with `again`: files of by what the batch's pages can be told to be unchanged (Parquet); of a page the latest
+    /// With `again`: files of by what the batch's pages can be told to be unchanged (Parquet); of a page the latest
     /// counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub validators: Vec<DataFile>,

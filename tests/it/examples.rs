@@ -64,12 +64,10 @@ fn example_file(example: &str) -> PathBuf {
         .join(example)
 }
 
-/// Ingests an example from a replay of `answers`, whose first page is at `target`, twice: nothing comes of the second run.
-fn check(example: &str, answers: HashMap<String, Recorded>, target: &str, rows: u64) -> PathBuf {
+/// Ingests an example whose first page is at `url` into a folder.
+fn ingest(example: &str, url: &str, folder: &Path) -> Value {
     let file = example_file(example);
-    let origin = replay(answers);
-    let folder = tempfile::tempdir().unwrap().keep();
-    let url = format!("source.0.url={origin}{target}");
+    let url = format!("source.0.url={url}");
     let arguments = [
         "ingest",
         file.to_str().unwrap(),
@@ -79,8 +77,15 @@ fn check(example: &str, answers: HashMap<String, Recorded>, target: &str, rows: 
         "pipeline.root=out",
         "--json",
     ];
+    run(folder, &arguments).expect(0).json()
+}
+
+/// Ingests an example from a replay of `answers`, whose first page is at `target`, twice: nothing comes of the second run.
+fn check(example: &str, answers: HashMap<String, Recorded>, target: &str, rows: u64) {
+    let origin = replay(answers);
+    let folder = tempfile::tempdir().unwrap();
     for _ in 0..2 {
-        let report = run(&folder, &arguments).expect(0).json();
+        let report = ingest(example, &format!("{origin}{target}"), folder.path());
         assert_eq!(
             (&report["rows"], &report["rejected"]),
             (&rows.into(), &0.into()),
@@ -88,7 +93,6 @@ fn check(example: &str, answers: HashMap<String, Recorded>, target: &str, rows: 
         );
         assert_eq!(report["sources"][0]["status"], "complete", "{report}");
     }
-    folder
 }
 
 #[test]
@@ -114,8 +118,7 @@ fn rates_of_a_central_bank_are_asked_from_a_day_on() {
         format!("{path}?start_date=2026-03-11"),
         (String::new(), body),
     );
-    let folder = check("rates.toml", answers, path, days.len() as u64);
-    fs::remove_dir_all(folder).unwrap();
+    check("rates.toml", answers, path, days.len() as u64);
 }
 
 #[test]
@@ -147,8 +150,7 @@ fn issues_are_followed_along_their_links() {
         .collect();
     let again = (String::new(), serde_json::to_string(&again).unwrap());
     answers.insert(format!("{target}&since={since}"), again);
-    let folder = check("issues.toml", answers, target, issues.len() as u64);
-    fs::remove_dir_all(folder).unwrap();
+    check("issues.toml", answers, target, issues.len() as u64);
 }
 
 #[test]
@@ -158,9 +160,28 @@ fn earthquakes_are_features_of_one_document() {
     };
     let body = text_of(&data.join("usgs_earthquakes.geojson.gz"));
     let target = "/earthquakes/feed/v1.0/summary/all_week.geojson";
-    let answers = HashMap::from([(target.to_owned(), (String::new(), body))]);
-    let folder = check("earthquakes.toml", answers, target, 1_707);
-    fs::remove_dir_all(folder).unwrap();
+    // The week after: an earthquake is measured anew, another one is new, and most are no longer told.
+    let mut week: Value = serde_json::from_str(&body).unwrap();
+    let features = week["features"].as_array_mut().unwrap();
+    features.truncate(10);
+    features[0]["properties"]["updated"] = 1_900_000_000_000_u64.into();
+    features[1]["id"] = "new1".into();
+    let weeks = [body.clone(), body, week.to_string()];
+    let mut weeks = weeks.into_iter();
+    let origin = serve(move |_| ("200 OK", String::new(), weeks.next().unwrap()));
+    let folder = tempfile::tempdir().unwrap();
+    for (rows, duplicates) in [(1_707, 0), (1_707, 0), (1_709, 8)] {
+        let report = ingest(
+            "earthquakes.toml",
+            &format!("{origin}{target}"),
+            folder.path(),
+        );
+        assert_eq!(
+            (&report["rows"], &report["duplicates"], &report["rejected"]),
+            (&rows.into(), &duplicates.into(), &0.into()),
+            "{report}"
+        );
+    }
 }
 
 /// A sitemap, or an index of some.

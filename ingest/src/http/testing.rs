@@ -107,6 +107,7 @@ pub(crate) fn config(url: &str, r#type: PaginationKind) -> SourceConfig {
         fetch: None,
         auth: None,
         incremental: None,
+        again: Default::default(),
         error_path: None,
         schedule: None,
         contract: Default::default(),

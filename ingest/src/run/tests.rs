@@ -1,3 +1,4 @@
+mod again;
 mod canary;
 mod rounds;
 mod several;
@@ -175,7 +176,8 @@ async fn snapshot(root: &Store) -> BTreeMap<String, Bytes> {
     for file in landing.list("log").await.unwrap() {
         let bytes = landing.get(&file.path).await.unwrap();
         let mut entry: CommitEntry = decode(&file.path, &bytes).unwrap();
-        for named in entry.files.iter().chain(&entry.rejects) {
+        let others = [&entry.rejects, &entry.validators];
+        for named in entry.files.iter().chain(others.into_iter().flatten()) {
             all.insert(named.path.clone(), landing.get(&named.path).await.unwrap());
         }
         (entry.run_id, entry.batch_id, entry.prev_hash) = (String::new(), String::new(), None);

@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AuthConfig, ContractConfig, CrawlConfig, IncrementalConfig, LimitsConfig, PageConfig,
-    PaginationConfig, SecretRef, SourceScheduleConfig,
+    AuthConfig, ContractConfig, CrawlAgain, CrawlConfig, IncrementalConfig, LimitsConfig,
+    PageConfig, PaginationConfig, SecretRef, SourceScheduleConfig,
 };
 use crate::{ids::Name, units::ByteSize};
 
@@ -41,6 +41,15 @@ pub struct SourceConfig {
     /// `rest`: asks a finished source for what is new. Default: a finished source stays finished.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub incremental: Option<IncrementalConfig>,
+    /// `rest`: what a run does after one that has read everything: `never` (default) asks for nothing, `changed` reads all
+    /// pages again, for feeds that have no parameter to ask from. Records of equal content that have landed before, however
+    /// long ago, are left out, and one that has changed lands again. A page that came with `ETag` or `Last-Modified` is asked
+    /// for with them, and one that is unchanged (status 304) is counted as `unchanged` and not sent; with `pagination` of the
+    /// type `none`, or `page` (all but the last one) without a total, since of no other page the next one is known then. It
+    /// may be changed at any time. A run that finds a change reads the hashes of all that has landed, about 20 bytes of
+    /// memory a record. Not with `incremental`.
+    #[serde(default, skip_serializing_if = "CrawlAgain::is_never")]
+    pub again: CrawlAgain,
     /// `rest`: path of an error in a page that came with status 200; where something is there but null, false, zero or
     /// empty, the request is tried again as after a server's error. For APIs that report errors with success. Default:
     /// none is looked for.

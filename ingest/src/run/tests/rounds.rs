@@ -81,7 +81,10 @@ fn page(rows: &Rows, refuses: &AtomicU64, head: &str) -> Step {
     ok(&format!(r#"{{"items": [{items}], "next": {next}}}"#))
 }
 
-async fn ingest_once(root: &Store, config: &SourceConfig) -> Result<SourceReport, Error> {
+pub(super) async fn ingest_once(
+    root: &Store,
+    config: &SourceConfig,
+) -> Result<SourceReport, Error> {
     run_source(config, &context(root)).await
 }
 

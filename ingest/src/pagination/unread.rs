@@ -1,0 +1,35 @@
+//! The way on from a page that is not read, since it has not changed.
+
+use feedline_schemas::{commit::Position, config::PaginationKind};
+
+use super::{At, Paginator};
+
+impl Paginator {
+    /// Whether `next`, the position after a page, would be known without the page: nothing in it but its number leads
+    /// there. What the last page of several is may only be seen in it.
+    pub(crate) fn is_known_unread(&self, next: &Position) -> bool {
+        let is_last = matches!(next, Position::Done { .. });
+        match self.config.r#type {
+            PaginationKind::None => is_last,
+            PaginationKind::Page => !is_last && !self.counts(),
+            _ => false,
+        }
+    }
+
+    /// The position after the page at `at`, which has not changed since [`Paginator::is_known_unread`] held for it.
+    pub(crate) fn next_unread(&self, at: At) -> Position {
+        let At { page, run, .. } = at;
+        match self.config.r#type {
+            PaginationKind::Page => Position::Page {
+                page: page + 1,
+                cursor: None,
+                run,
+            },
+            _ => Position::Done {
+                pages: page + 1,
+                files: Vec::new(),
+                run,
+            },
+        }
+    }
+}
