@@ -307,6 +307,18 @@ pub(crate) enum IngestCommand {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Read the answers that `archive_raw` has kept again, under the settings as they are now, and ask nobody
+    Replay {
+        #[command(flatten)]
+        pipeline: Pipeline,
+        /// URL or path of the root folder with the archive; the pipeline's own root must be another one, such as by
+        /// `--set pipeline.root=FOLDER`
+        #[arg(long, value_name = "ROOT")]
+        from: String,
+        /// Only this source; by default all that have an archive
+        #[arg(long, value_name = "NAME")]
+        source: Option<String>,
+    },
 }
 
 #[derive(Debug, Subcommand)]

@@ -146,6 +146,14 @@ async fn run_ingest(ingest: Ingest, tools: &Tools) -> anyhow::Result<Outcome> {
             let work = Work::load(&pipeline, tools)?;
             return work.repair(source, dry_run).await;
         }
+        Some(IngestCommand::Replay {
+            pipeline,
+            from,
+            source,
+        }) => {
+            let work = Work::load(&pipeline, tools)?;
+            return work.replay(&from, source).await;
+        }
         None => {}
     }
     let file = ingest.file.context("the pipeline file is missing")?;
@@ -363,6 +371,16 @@ impl<'a> Work<'a> {
         let is_bad = dry_run && report.sources.iter().any(|source| source.damage.is_some());
         self.tools.print(&report, self.json)?;
         Ok(if is_bad { Outcome::Bad } else { Outcome::Done })
+    }
+
+    async fn replay(&self, from: &str, source: Option<String>) -> anyhow::Result<Outcome> {
+        let only = source.map(|text| self.source(&text)).transpose()?;
+        let from = self.tools.open(from)?;
+        let (config, context) = (&self.loaded.config, self.ingesting());
+        let replay = feedline_ingest::replay(config, only.as_ref(), &from, &context).await;
+        let report = replay.map_err(|e| self.ingest_error(e))?;
+        self.tools.print(&report, self.json)?;
+        Ok(Outcome::of_rejected(report.rejected))
     }
 
     fn ingesting(&self) -> feedline_ingest::Context {

@@ -80,6 +80,7 @@ pub(crate) struct Commit {
     pub(crate) rejects: Vec<DataFile>,
     pub(crate) frontier: Vec<DataFile>,
     pub(crate) validators: Vec<DataFile>,
+    pub(crate) raw: Vec<DataFile>,
     pub(crate) counts: BatchCounts,
     pub(crate) state: SourceState,
 }
@@ -165,6 +166,7 @@ impl CommitLog {
             rejects: commit.rejects,
             frontier: commit.frontier,
             validators: commit.validators,
+            raw: commit.raw,
             counts: commit.counts,
             state: commit.state,
         };
@@ -205,10 +207,13 @@ fn push(entries: &mut Vec<CommitEntry>, entry: CommitEntry, kept: Kept) {
     }
 }
 
-/// Leaves the files and the position of an entry: what a run asks of one that others have followed.
+/// Leaves the files, the pages and the position of an entry: what a run asks of one that others have followed.
 fn lighten(entry: &mut CommitEntry) {
     entry.schema.columns = Vec::new();
-    entry.counts = BatchCounts::default();
+    entry.counts = BatchCounts {
+        pages: entry.counts.pages,
+        ..BatchCounts::default()
+    };
     entry.state.totals = BatchCounts::default();
     entry.state.presence = Presence::default();
 }

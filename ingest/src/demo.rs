@@ -49,6 +49,9 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use self::records::{Dice, Market};
 use crate::error::Error;
 
+/// Path of the first page.
+pub(crate) const PATH: &str = "/v1/market";
+
 /// A running server; it ends when this is dropped.
 #[derive(Debug)]
 pub struct DemoServer {
@@ -92,14 +95,14 @@ pub async fn serve(url: &str) -> Result<DemoServer, Error> {
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.map_err(closed)?;
     let address = listener.local_addr().map_err(closed)?;
-    let url = Url::parse(&format!("http://{address}/v1/market"));
+    let url = Url::parse(&format!("http://{address}{PATH}"));
     let url = url.map_err(|e| closed(io::Error::other(e)))?;
     let state = Arc::new(Shared {
         options,
         stats: Mutex::default(),
     });
     let router = Router::new()
-        .route("/v1/market", get(answer))
+        .route(PATH, get(answer))
         .with_state(Arc::clone(&state));
     let (stop, stopped) = oneshot::channel::<()>();
     let stopped = async { drop(stopped.await) };

@@ -128,6 +128,17 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
+    /// An archive of answers does not have what is asked of it.
+    #[error("cannot replay from `{url}`: {reason}")]
+    Archive {
+        /// Archive.
+        url: String,
+        /// What is missing and what to do.
+        reason: String,
+    },
+    /// A request came to nothing, as an archive tells it.
+    #[error("{0}")]
+    Archived(String),
     /// A batch could not be encoded.
     #[error("cannot write {what} as Parquet")]
     Encode {

@@ -50,6 +50,7 @@ use crate::{
     context::Context,
     error::Error,
     http::redacted,
+    raw::{Kept, Tape},
     source::{Crawled, Page, Record, Requests, Source},
     validators::{self, Validator, Validators},
 };
@@ -96,6 +97,7 @@ pub(crate) fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn S
         landed: 0,
         failure: None,
         is_anew: false,
+        kept: Kept::default(),
     }))
 }
 
@@ -155,6 +157,8 @@ struct Crawl {
     failure: Option<String>,
     /// Whether a complete crawl is gone through again.
     is_anew: bool,
+    /// Answers that were not taken yet.
+    kept: Kept,
 }
 
 #[async_trait]
@@ -215,6 +219,14 @@ impl Source for Crawl {
         self.walk.frontier.restore(landing, entries, asked).await
     }
 
+    fn raw(&mut self) -> Option<&mut Kept> {
+        self.site.keeps().then_some(&mut self.kept)
+    }
+
+    fn replay(&mut self, tape: Arc<Tape>) {
+        self.site.replay(tape);
+    }
+
     fn requests(&self) -> Requests {
         Requests {
             requests: self.site.requests(),
@@ -253,6 +265,7 @@ impl Crawl {
     /// Asks for the next URLs, and takes what they give in their order.
     async fn chunk(&mut self) -> Result<(Vec<Record>, Crawled), Error> {
         let most = usize::try_from(CHUNK.min(self.config.batch.pages)).unwrap_or(1);
+        let most = most.min(self.site.most().max(1));
         let urls = self.walk.frontier.peek(most);
         let (mut records, mut crawled) = (Vec::new(), Crawled::default());
         let first = self.walk.frontier.next();
@@ -293,8 +306,9 @@ impl Crawl {
             Some(error) => return Err(error),
             None => {}
         }
-        for visit in done {
+        for (visit, kept) in done {
             self.take(visit, &mut records, &mut crawled)?;
+            kept.into_iter().for_each(|kept| self.kept.push(kept));
         }
         Ok((records, crawled))
     }

@@ -386,6 +386,11 @@ impl Http {
         self.secretive.excerpt(text.as_bytes())
     }
 
+    /// `body` as it may be kept, with a mask in place of each secret that was sent, and how many there were.
+    pub(crate) fn masked(&self, body: &Bytes) -> (Bytes, u32) {
+        self.secretive.masked(body)
+    }
+
     /// Where headers and proofs are sent.
     pub(crate) fn origin(&self) -> &Origin {
         &self.origin

@@ -34,6 +34,7 @@ mod meter;
 mod pagination;
 mod parquet_rows;
 mod picture_rows;
+mod raw;
 #[cfg(test)]
 mod recorded;
 mod repair;
@@ -58,7 +59,7 @@ pub use self::{
     hosts::Hosts,
     meter::{Cause, LogTotals, Meter, Meters, Reading},
     repair::repair,
-    run::{ingest, status},
+    run::{ingest, replay::replay, status},
     schedule::{Board, Scheduler, Served},
     standing::standing,
 };

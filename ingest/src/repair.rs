@@ -104,7 +104,12 @@ async fn good_entries(
             Ok(entry) => entry,
             Err(error) => return Ok((good, Some(error.to_string()))),
         };
-        let others = [&entry.rejects, &entry.frontier, &entry.validators];
+        let others = [
+            &entry.rejects,
+            &entry.frontier,
+            &entry.validators,
+            &entry.raw,
+        ];
         for named in entry.files.iter().chain(others.into_iter().flatten()) {
             if let Some(reason) = damage(landing, named).await? {
                 let reason = format!("`{}`, which `{}` names, {reason}", named.path, file.path);

@@ -25,6 +25,7 @@ use crate::{
     http::{Got, Http, redacted},
     json::Reader,
     pagination::{At, Contents, Paginator, with_query},
+    raw::{Kept, Tape},
     retry::{Again, Failure, Retry},
     source::{Crawled, Page, Requests, Source},
     watermark::Incremental,
@@ -68,7 +69,7 @@ pub(crate) async fn open(
     let http = http.with_manners(config, 1);
     Ok(Box::new(Rest {
         layout: Layout::new(config, &pages),
-        answers: Answers::new(config),
+        answers: Answers::new(config, &pages),
         base,
         pages,
         incremental: incremental.transpose()?,
@@ -88,7 +89,7 @@ struct Rest {
     layout: Layout,
     pages: Paginator,
     incremental: Option<Incremental>,
-    /// What becomes of answers besides records.
+    /// Where answers come from and what becomes of them.
     answers: Answers,
     /// Whether equal records are different ones.
     keeps_all: bool,
@@ -111,8 +112,10 @@ impl Source for Rest {
         let since = self.incremental.as_ref().and_then(|i| i.query(&at.run));
         let url = self.pages.url(&with_query(&self.base, since), &at)?;
         // Only a cursor of an earlier process may have expired: one that was given just now is refused for a reason.
-        let may_be_gone =
-            self.is_resumed && at.page > 0 && self.pages.has_cursors() && !at.run.restarted;
+        let may_be_gone = (self.is_resumed || self.answers.are_replayed())
+            && at.page > 0
+            && self.pages.has_cursors()
+            && !at.run.restarted;
         let (http, layout, pages) = (&self.http, &self.layout, &self.pages);
         let (answers, reader) = (&self.answers, &self.reader);
         let tried = self.retry.run(|| async {
@@ -127,11 +130,16 @@ impl Source for Rest {
         });
         let answered = match tried.await? {
             Ok(answered) => answered,
-            Err(error) => return self.restart(at.run, &error),
+            Err(error) => {
+                self.answers.keep_gone(&self.http, &url, &error);
+                return self.restart(at.run, &error);
+            }
         };
+        self.answers.keep(&self.http, &url, answered.as_ref());
         let Some(Answered {
             mut contents,
             headers,
+            ..
         }) = answered
         else {
             self.is_resumed = false;
@@ -179,6 +187,14 @@ impl Source for Rest {
 
     async fn restore(&mut self, landing: &Store, entries: &[CommitEntry]) -> Result<(), Error> {
         self.answers.restore(landing, entries).await
+    }
+
+    fn raw(&mut self) -> Option<&mut Kept> {
+        self.answers.kept()
+    }
+
+    fn replay(&mut self, tape: Arc<Tape>) {
+        self.answers.replay(tape);
     }
 
     fn requests(&self) -> Requests {
@@ -269,7 +285,8 @@ fn unchanged(next: Position) -> Page {
     }
 }
 
-/// One try of one page; `None` where it has not changed. A body that is not the expected document is tried again: it may be an error page sent with 200.
+/// One try of one page; `None` where it has not changed. A body that is not the expected document is tried again: it may
+/// be an error page sent with 200.
 async fn fetch(
     http: &Http,
     answers: &Answers,
@@ -292,6 +309,7 @@ async fn fetch(
         }),
         again: Again::Backoff,
     };
+    let kept = answers.body(&body);
     let (layout, reader) = (layout.clone(), Arc::clone(reader));
     let read = move || {
         let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
@@ -302,7 +320,7 @@ async fn fetch(
         error: Box::new(error),
         again: Again::Never,
     })?;
-    let body = read.map_err(|unusable| {
+    let found = read.map_err(|unusable| {
         wrong(match unusable {
             Unusable::Wrong(reason) => reason,
             Unusable::Error(text) => {
@@ -314,13 +332,14 @@ async fn fetch(
     let total = pages.total_in(&headers).map_err(wrong)?;
     Ok(Some(Answered {
         contents: Contents {
-            records: body.records,
-            token: body.token.or_else(|| pages.token_in(&headers)),
-            total: body.total.or(total),
-            hash: body.hash,
+            records: found.records,
+            token: found.token.or_else(|| pages.token_in(&headers)),
+            total: found.total.or(total),
+            hash: found.hash,
             url: from,
         },
         headers,
+        body: kept,
     }))
 }
 

@@ -1,9 +1,10 @@
 //! The loop of a source: position -> pages -> batch -> commit, until everything is read.
 
 mod reading;
+pub(crate) mod replay;
 mod telling;
 
-use std::{collections::BTreeMap, mem};
+use std::{collections::BTreeMap, mem, sync::Arc};
 
 use feedline_schemas::{
     commit::{BatchCounts, CommitEntry, DataFile, Position, SourceState, note},
@@ -31,6 +32,7 @@ use crate::{
     error::Error,
     fetch, files, html,
     known::known,
+    raw::{self, Exchange, Kept, Tape},
     report::{add, reject_sample, source_report},
     rest,
     settings::{choose, config_hash, looks_for_more},
@@ -181,6 +183,7 @@ struct Prepared {
     rejects: Option<Encoded>,
     frontier: Option<Encoded>,
     validators: Option<Encoded>,
+    raw: Option<Encoded>,
 }
 
 /// One source being run.
@@ -193,6 +196,8 @@ struct Run<'a> {
     knows: bool,
     /// Pages without a record, by reason, of batches that were not worth an entry of the log.
     unlanded: BTreeMap<String, u64>,
+    /// Where answers come from, if not from servers: batches are then those of the archive.
+    tape: Option<Arc<Tape>>,
 }
 
 impl<'a> Run<'a> {
@@ -210,6 +215,7 @@ impl<'a> Run<'a> {
             window,
             knows: false,
             unlanded: BTreeMap::new(),
+            tape: None,
         };
         // A feed that has not changed costs no reading of what has landed.
         if config.again.is_never() {
@@ -251,6 +257,7 @@ impl<'a> Run<'a> {
         loop {
             let Gathered {
                 batch,
+                answers,
                 from,
                 next,
                 ended,
@@ -264,19 +271,19 @@ impl<'a> Run<'a> {
             if is_done || is_empty || ended.is_some() {
                 // A time to wait for is landed even when nothing else is: a later run must not ask before it.
                 if !is_empty || not_before.is_some() {
-                    self.commit(batch, next, not_before).await?;
+                    self.commit(batch, answers, next, not_before).await?;
                 }
                 return ended.map_or(Ok(()), Err);
             }
             let reading = self.reading(batch.len());
             if begins_again(&from, &next) {
-                self.commit(batch, next.clone(), None).await?;
+                self.commit(batch, answers, next.clone(), None).await?;
                 self.know().await?;
                 read = reading.gather(source, next).await?;
                 continue;
             }
             let gather = Box::pin(reading.gather(source, next.clone()));
-            let commit = Box::pin(self.commit(batch, next, None));
+            let commit = Box::pin(self.commit(batch, answers, next, None));
             read = match select(commit, gather).await {
                 Either::Left((committed, gather)) => {
                     committed?;
@@ -296,6 +303,7 @@ impl<'a> Run<'a> {
         Reading {
             config: self.config,
             context: self.context,
+            tape: self.tape.clone(),
             read: totals.rows + totals.duplicates + totals.rejected + open,
         }
     }
@@ -304,6 +312,7 @@ impl<'a> Run<'a> {
     async fn commit(
         &mut self,
         batch: Batch,
+        answers: Vec<Exchange>,
         mut position: Position,
         not_before_unix_s: Option<u64>,
     ) -> Result<(), Error> {
@@ -318,10 +327,13 @@ impl<'a> Run<'a> {
             rejects,
             frontier,
             validators,
-        } = self.prepare(batch, sequence).await?;
+            raw,
+        } = self.prepare(batch, answers, sequence).await?;
         let counts = decided.counts();
         let is_still = counts.rows + counts.rejected == 0 && not_before_unix_s.is_none();
-        if is_still && is_no_news(&self.position(), &position) {
+        // Each batch of an archive becomes an entry, so that the two logs stay side by side.
+        let is_replay = self.tape.is_some();
+        if is_still && !is_replay && is_no_news(&self.position(), &position) {
             for (reason, count) in counts.skipped {
                 *self.unlanded.entry(reason).or_default() += count;
             }
@@ -339,6 +351,7 @@ impl<'a> Run<'a> {
         let rejects = self.put(rejects).await?;
         let frontier = self.put(frontier).await?;
         let validators = self.put(validators).await?;
+        let raw = self.put(raw).await?;
         let (rows, rejected, pages) = (counts.rows, counts.rejected, counts.pages);
         let presence = decided.presence;
         let state = SourceState {
@@ -354,6 +367,7 @@ impl<'a> Run<'a> {
                 rejects,
                 frontier,
                 validators,
+                raw,
                 counts,
                 state,
             })
@@ -382,7 +396,12 @@ impl<'a> Run<'a> {
     }
 
     /// Decides and encodes a batch. After an error the window is void: the run is over.
-    async fn prepare(&mut self, batch: Batch, sequence: Sequence) -> Result<Prepared, Error> {
+    async fn prepare(
+        &mut self,
+        batch: Batch,
+        answers: Vec<Exchange>,
+        sequence: Sequence,
+    ) -> Result<Prepared, Error> {
         // An entry without columns is one that landed nothing: the first columns make the first version.
         let before = self.log.last().map(|entry| Before {
             schema: entry.schema.clone(),
@@ -397,6 +416,7 @@ impl<'a> Run<'a> {
             let rejects = decided.rejects_file(sequence)?;
             let frontier = decided.frontier_file(sequence)?;
             let validators = decided.validators_file(sequence)?;
+            let raw = raw::file(&answers, sequence)?;
             Ok((
                 window,
                 Prepared {
@@ -405,6 +425,7 @@ impl<'a> Run<'a> {
                     rejects,
                     frontier,
                     validators,
+                    raw,
                 },
             ))
         };

@@ -96,6 +96,10 @@ fn check(source: &SourceConfig) -> Result<(), Error> {
         let reason = "reads everything again, and `incremental` asks for what is new alone; remove one of them";
         return Err(Error::config("again", reason));
     }
+    if source.archive_raw && source.r#type == SourceKind::Files {
+        let reason = "is for sources of the types `rest` and `html`; remove it, the files themselves are what would be kept";
+        return Err(Error::config("archive_raw", reason));
+    }
     Ok(())
 }
 
@@ -359,6 +363,8 @@ mod tests {
             refused(&["source.0.again=changed"], None),
             "`source.0.again`: is for sources of the type `rest`; remove it"
         );
+        let kept = refused(&["source.0.archive_raw=true"], None);
+        assert!(kept.starts_with("`source.0.archive_raw`: is for sources of the types `rest` and"));
         let pages = ["source.1.type=html", "source.1.again=changed"];
         assert!(refused(&pages, None).contains("write `crawl.again`"));
         let both = [
@@ -482,6 +488,7 @@ mod tests {
             "auth={type='bearer',secret={env='T'}}",
             "error_path='error'",
             "again=changed",
+            "archive_raw=true",
             "pagination.offset_param='skip'",
             "pagination.max_records=9",
             "pagination.total_path='n'",

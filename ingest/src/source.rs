@@ -1,6 +1,6 @@
 //! The contract between the loop of a run and a source.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use feedline_schemas::{
@@ -10,7 +10,12 @@ use feedline_schemas::{
 use feedline_storage::Store;
 
 use crate::{
-    error::Error, frontier::Discovery, json::JsonRecord, validators::Validator, value::Value,
+    error::Error,
+    frontier::Discovery,
+    json::JsonRecord,
+    raw::{Kept, Tape},
+    validators::Validator,
+    value::Value,
 };
 
 /// What a source found where a record should be.
@@ -127,6 +132,15 @@ pub(crate) trait Source: Send {
     async fn restore(&mut self, _landing: &Store, _entries: &[CommitEntry]) -> Result<(), Error> {
         Ok(())
     }
+
+    /// The answers of the pages since they were last taken; none for a source that keeps none.
+    fn raw(&mut self) -> Option<&mut Kept> {
+        None
+    }
+
+    /// Takes answers from `tape` from now on, and asks nobody. Called before [`Source::restore`], for sources of the types
+    /// `rest` and `html` only.
+    fn replay(&mut self, _tape: Arc<Tape>) {}
 
     /// Requests so far; none for a source that makes no requests.
     fn requests(&self) -> Requests {

@@ -106,6 +106,7 @@ impl LandingZone {
             rejects: Vec::new(),
             frontier: Vec::new(),
             validators: Vec::new(),
+            raw: Vec::new(),
             counts: BatchCounts {
                 rows: rows.len() as u64,
                 ..BatchCounts::default()

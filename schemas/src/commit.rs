@@ -51,6 +51,9 @@ pub struct CommitEntry {
     /// counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub validators: Vec<DataFile>,
+    /// With `archive_raw`: files of the answers that the batch was made of (Parquet).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub raw: Vec<DataFile>,
     /// Counts of this batch alone.
     pub counts: BatchCounts,
     /// State after this batch.

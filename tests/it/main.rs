@@ -19,6 +19,7 @@ mod python;
 mod quickstart;
 mod rank_kills;
 mod ranks;
+mod replay;
 mod s3;
 mod save_kills;
 mod serve;

@@ -30,6 +30,7 @@ use crate::{
     frontier::Discovery,
     http::{Answer, Http, USER_AGENT, Wanted},
     meter::{Cause, Meter, seconds},
+    raw::{Came, Exchange, Keeper, Tape},
     retry::{Again, Retry},
     validators::{Validator, Validators},
 };
@@ -40,6 +41,12 @@ const PRODUCT: &str = "feedline";
 const ROBOTS_AGE: Duration = Duration::from_secs(24 * 3_600);
 /// Redirects of robots.txt that are followed (RFC 9309, 2.3.1.2).
 const ROBOTS_REDIRECTS: usize = 5;
+/// Why a URL came to nothing.
+const ROBOTS: &str = "robots";
+const ROBOTS_UNREACHABLE: &str = "robots_unreachable";
+const CRAWL_DELAY: &str = "crawl_delay";
+const UNREACHABLE: &str = "unreachable";
+const UNUSABLE: &str = "unusable_answer";
 const ACCEPT: &str = "text/html,application/xhtml+xml,text/plain;q=0.5,application/xml;q=0.5";
 
 /// What a request came to.
@@ -82,6 +89,8 @@ pub(super) struct Site {
     hosts: Mutex<HashMap<String, Arc<Host>>>,
     retries: AtomicU64,
     meter: Arc<Meter>,
+    keeper: Option<Keeper>,
+    tape: Option<Arc<Tape>>,
 }
 
 /// A host and its port.
@@ -137,7 +146,24 @@ impl Site {
             hosts: Mutex::default(),
             retries: AtomicU64::new(0),
             meter: context.meters.of(config.name.as_str()),
+            keeper: config.archive_raw.then(|| Keeper::new(Vec::new())),
+            tape: None,
         })
+    }
+
+    /// Asks nobody from now on, and takes answers from `tape`.
+    pub(super) fn replay(&mut self, tape: Arc<Tape>) {
+        self.tape = Some(tape);
+    }
+
+    /// Whether answers are kept.
+    pub(super) fn keeps(&self) -> bool {
+        self.keeper.is_some()
+    }
+
+    /// Most URLs that may be asked for now.
+    pub(super) fn most(&self) -> usize {
+        self.tape.as_ref().map_or(usize::MAX, |tape| tape.left())
     }
 
     /// Asks from now on only for pages that are others than these tell of.
@@ -158,14 +184,21 @@ impl Site {
         self.retries.load(Ordering::Relaxed)
     }
 
-    /// Asks for a URL of the frontier, with the number it has there.
+    /// Asks for a URL of the frontier, with the number it has there. With an archive, what came of it comes along.
     ///
     /// # Errors
     /// [`Error::Cancelled`], [`Error::Deferred`], and what keeps robots.txt of a start page from being read.
-    pub(super) async fn fetch(&self, found: &Discovery, number: u64) -> Result<Fetched, Error> {
+    pub(super) async fn fetch(
+        &self,
+        found: &Discovery,
+        number: u64,
+    ) -> Result<(Fetched, Option<Exchange>), Error> {
         let Ok(url) = Url::parse(&found.url) else {
-            return Ok(Fetched::Skipped("not_a_url"));
+            return Ok((Fetched::Skipped("not_a_url"), None));
         };
+        if let Some(tape) = &self.tape {
+            return self.replayed(tape, &url, found.is_sitemap);
+        }
         let host = self.host(&url);
         let mut rules = host.rules.lock().await;
         let mut retry = self.retry.beside(number);
@@ -175,7 +208,10 @@ impl Site {
                 .await?
             {
                 Ok(delay) => delay,
-                Err(reason) => return Ok(Fetched::Skipped(reason)),
+                Err(reason) => {
+                    let kept = self.nothing(&url, reason, None);
+                    return Ok((Fetched::Skipped(reason), kept));
+                }
             };
             self.get(&host, delay, &url, found.is_sitemap, &mut retry)
                 .await
@@ -200,6 +236,45 @@ impl Site {
         let what = format!("{whose} {} of {name}", seconds(delay));
         let _waiting = self.meter.wait(Cause::CrawlDelay, what);
         sleep_until(at).await;
+    }
+
+    /// What an archive has of a URL.
+    fn replayed(
+        &self,
+        tape: &Tape,
+        url: &Url,
+        is_sitemap: bool,
+    ) -> Result<(Fetched, Option<Exchange>), Error> {
+        let kept = tape.take(url, self.http.origin(), &[])?;
+        let fetched = match kept.reason() {
+            Some((reason, detail)) => unanswered(reason, detail),
+            None => {
+                let is_known = self.validators.of(url.as_str()).is_some();
+                match Answer::kept(url, &kept) {
+                    Ok(answer) => judged(url, answer, is_sitemap, is_known),
+                    Err(failure) => unanswered(UNUSABLE, &failure.error.to_string()),
+                }
+            }
+        };
+        Ok((fetched, self.keeps().then_some(kept)))
+    }
+
+    /// What is kept of a URL that came to nothing.
+    fn nothing(&self, url: &Url, reason: &str, detail: Option<String>) -> Option<Exchange> {
+        let keeper = self.keeper.as_ref()?;
+        Some(keeper.nothing(&self.http, url, reason, detail))
+    }
+
+    /// What is kept of an answer.
+    fn kept(&self, url: &Url, answer: &Answer) -> Option<Exchange> {
+        let came = Came {
+            status: answer.status,
+            headers: &answer.headers,
+            body: &answer.body,
+            from: url,
+        };
+        let keeper = self.keeper.as_ref()?;
+        Some(keeper.answer(&self.http, url, came))
     }
 
     fn host(&self, url: &Url) -> Arc<Host> {
@@ -232,16 +307,16 @@ impl Site {
             }
         };
         let Rules::Known(robots) = known else {
-            return Ok(Err("robots_unreachable"));
+            return Ok(Err(ROBOTS_UNREACHABLE));
         };
         if !robots.allows(path(url)) {
             tracing::debug!(%url, "robots.txt disallows it");
-            return Ok(Err("robots"));
+            return Ok(Err(ROBOTS));
         }
         let asked = robots.crawl_delay.unwrap_or_default();
         if asked > Duration::from_secs(self.crawl.max_crawl_delay_s) {
             tracing::warn!(%url, delay_s = asked.as_secs_f64(), "robots.txt asks for a longer Crawl-delay than `crawl.max_crawl_delay_s`");
-            return Ok(Err("crawl_delay"));
+            return Ok(Err(CRAWL_DELAY));
         }
         Ok(Ok(least.max(asked)))
     }
@@ -301,7 +376,7 @@ impl Site {
         url: &Url,
         is_sitemap: bool,
         retry: &mut Retry,
-    ) -> Result<Fetched, Error> {
+    ) -> Result<(Fetched, Option<Exchange>), Error> {
         let is_transient = &AtomicBool::new(false);
         let mut headers = self.headers.clone();
         let known = self.validators.of(url.as_str());
@@ -316,23 +391,21 @@ impl Site {
             })
         };
         Ok(match retry.run(attempt).await {
-            Ok(answer) if answer.status == StatusCode::NOT_MODIFIED && known.is_some() => {
-                Fetched::Skipped("unchanged")
+            Ok(answer) => {
+                let kept = self.kept(url, &answer);
+                (judged(url, answer, is_sitemap, known.is_some()), kept)
             }
-            Ok(answer) => judged(url, answer, is_sitemap),
             Err(e @ (Error::Cancelled | Error::Deferred { .. })) => return Err(e),
             Err(error) => {
                 let is_transient = is_transient.load(Ordering::Relaxed);
-                let reason = if is_transient {
-                    "unreachable"
-                } else {
-                    "unusable_answer"
-                };
-                Fetched::Failed {
+                let reason = if is_transient { UNREACHABLE } else { UNUSABLE };
+                let kept = self.nothing(url, reason, Some(error.to_string()));
+                let failed = Fetched::Failed {
                     reason,
                     error,
                     is_transient,
-                }
+                };
+                (failed, kept)
             }
         })
     }
@@ -347,6 +420,21 @@ impl Host {
         *ready = at.checked_add(delay);
         at
     }
+}
+
+/// What an archive says of a URL that came to nothing. Whether its host was down was settled when it was asked.
+fn unanswered(reason: &str, detail: &str) -> Fetched {
+    let failed = [UNREACHABLE, UNUSABLE];
+    if let Some(reason) = failed.into_iter().find(|known| *known == reason) {
+        return Fetched::Failed {
+            reason,
+            error: Error::Archived(detail.to_owned()),
+            is_transient: false,
+        };
+    }
+    let skipped = [ROBOTS, ROBOTS_UNREACHABLE, CRAWL_DELAY];
+    let known = skipped.into_iter().find(|known| *known == reason);
+    Fetched::Skipped(known.unwrap_or("archived"))
 }
 
 /// Whether a body of this type is read.
@@ -366,7 +454,11 @@ fn is_page(content_type: &str) -> bool {
         .any(|page| essence.eq_ignore_ascii_case(page))
 }
 
-fn judged(url: &Url, answer: Answer, is_sitemap: bool) -> Fetched {
+/// What an answer comes to; `is_known` says that an unchanged page was asked to say so.
+fn judged(url: &Url, answer: Answer, is_sitemap: bool, is_known: bool) -> Fetched {
+    if is_known && answer.status == StatusCode::NOT_MODIFIED {
+        return Fetched::Skipped("unchanged");
+    }
     let content_type = answer.header("content-type").to_owned();
     match answer.status.as_u16() {
         _ if answer.redirect.is_some() => answer

@@ -2,6 +2,7 @@
 
 mod again;
 mod manners;
+mod replay;
 mod resume;
 
 use std::collections::BTreeMap;

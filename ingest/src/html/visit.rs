@@ -16,6 +16,7 @@ use crate::{
     error::Error,
     frontier::Discovery,
     http::{redacted, unzipped},
+    raw::Exchange,
     validators::Validator,
 };
 
@@ -44,12 +45,20 @@ pub(super) struct Visitor<'a> {
 }
 
 impl Visitor<'_> {
-    /// Asks for a URL, which has `number` in the frontier, and reads what comes.
+    /// Asks for a URL, which has `number` in the frontier, and reads what comes, which is kept if there is an archive.
     ///
     /// # Errors
     /// As [`Site::fetch`].
-    pub(super) async fn visit(&self, number: u64, at: Discovery) -> Result<Visit, Error> {
-        let fetched = self.site.fetch(&at, number).await?;
+    pub(super) async fn visit(
+        &self,
+        number: u64,
+        at: Discovery,
+    ) -> Result<(Visit, Option<Exchange>), Error> {
+        let (fetched, kept) = self.site.fetch(&at, number).await?;
+        Ok((self.read(at, fetched).await?, kept))
+    }
+
+    async fn read(&self, at: Discovery, fetched: Fetched) -> Result<Visit, Error> {
         let (bytes, content_type, robots, validator) = match fetched {
             Fetched::Body {
                 bytes,

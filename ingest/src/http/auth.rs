@@ -242,8 +242,14 @@ fn secret(
     if text.is_empty() {
         return Err(wrong("is empty; set it to the secret".into()));
     }
-    secretive.add_proof(&text);
-    secretive.add_proof(&encoded(&text));
+    // A user's name alone lets nobody in, and may be a word of the data.
+    let is_name = matches!(key, "user" | "client_id");
+    for text in [&text, &encoded(&text)] {
+        secretive.add_proof(text);
+        if !is_name {
+            secretive.mask(text);
+        }
+    }
     Ok(text)
 }
 
@@ -266,6 +272,7 @@ fn basic(
     let value = value.ok_or_else(|| Error::config("auth.user", "cannot be sent in a header"))?;
     let text = value.to_str().unwrap_or_default();
     text.split_whitespace().for_each(|word| secretive.add(word));
+    secretive.mask(text.split_whitespace().next_back().unwrap_or_default());
     Proof::header(AUTHORIZATION, text).map_err(|reason| Error::config("auth.user", reason))
 }
 

@@ -35,7 +35,9 @@ pub(super) fn resolve(
             TextOrSecret::Text(text) => text.clone(),
             TextOrSecret::Secret(reference) => {
                 let text = context.secrets.resolve(reference).map_err(wrong)?;
-                secretive.add(text.strip_prefix(&reference.prefix).unwrap_or(&text));
+                let secret = text.strip_prefix(&reference.prefix).unwrap_or(&text);
+                secretive.add(secret);
+                secretive.mask(secret);
                 text
             }
         };

@@ -7,6 +7,7 @@ use reqwest::{
 };
 
 use super::{Failure, Http, Pace, Proof, Url, gzip, is_transient, is_used_up, redirect};
+use crate::raw::Exchange;
 
 /// How much of a body is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,20 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    /// The answer to a request for `url` that an archive has kept.
+    ///
+    /// # Errors
+    /// A redirect that is not followed.
+    pub(crate) fn kept(url: &Url, kept: &Exchange) -> Result<Self, Failure> {
+        let (status, headers) = (kept.status().unwrap_or_default(), kept.headers());
+        Ok(Self {
+            redirect: redirect::target(url, status, &headers)?,
+            status,
+            headers,
+            body: kept.body().clone(),
+        })
+    }
+
     /// The value of a header; empty where there is none.
     pub(crate) fn header(&self, name: &str) -> &str {
         let value = self.headers.get(name).and_then(|v| v.to_str().ok());

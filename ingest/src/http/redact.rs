@@ -5,6 +5,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use bytes::Bytes;
 use url::{Url, form_urlencoded};
 
 use crate::value::shorten;
@@ -42,6 +43,22 @@ pub(crate) fn redacted(url: &Url) -> String {
     shown
 }
 
+/// `body` with a mask where `secret` is, and how often it is there.
+fn without(body: &Bytes, secret: &[u8]) -> (Bytes, u32) {
+    let (mut kept, mut rest, mut count) = (Vec::new(), &body[..], 0);
+    while let Some(at) = rest.windows(secret.len()).position(|part| part == secret) {
+        kept.extend_from_slice(&rest[..at]);
+        kept.extend_from_slice(MASK.as_bytes());
+        rest = &rest[at + secret.len()..];
+        count += 1;
+    }
+    if count == 0 {
+        return (body.clone(), 0);
+    }
+    kept.extend_from_slice(rest);
+    (kept.into(), count)
+}
+
 fn is_plain_number(value: &str) -> bool {
     value.len() <= 9 && value.bytes().all(|b| b.is_ascii_digit())
 }
@@ -53,6 +70,8 @@ pub(super) struct Secretive {
     known: Vec<String>,
     /// Those of `known` that prove who is asking.
     proofs: Vec<String>,
+    /// What is taken out of bodies that are kept.
+    masked: Vec<String>,
     /// Those that came while requests were made, the newest last, and whether they prove who is asking.
     late: Mutex<Vec<(String, bool)>>,
 }
@@ -103,6 +122,34 @@ impl Secretive {
             }
             late.push((text.to_owned(), is_proof));
         }
+    }
+
+    /// Adds a text that is taken out of bodies that are kept, also as it is written in a JSON text.
+    pub(super) fn mask(&mut self, text: &str) {
+        if text.len() < MIN_SECRET_BYTES {
+            return;
+        }
+        self.masked.push(text.to_owned());
+        let json = serde_json::Value::from(text).to_string();
+        let json = json
+            .strip_prefix('"')
+            .and_then(|json| json.strip_suffix('"'));
+        self.masked
+            .extend(json.filter(|json| *json != text).map(ToOwned::to_owned));
+        self.masked.sort_unstable_by_key(|text| Reverse(text.len()));
+    }
+
+    /// `body` as it may be kept, with a mask in place of each secret, and how many there were.
+    pub(super) fn masked(&self, body: &Bytes) -> (Bytes, u32) {
+        let late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+        let late = late.iter().filter(|(_, is_proof)| *is_proof);
+        let secrets = late.map(|(text, _)| text).chain(&self.masked);
+        let (mut kept, mut count) = (body.clone(), 0);
+        for secret in secrets {
+            let (bytes, found) = without(&kept, secret.as_bytes());
+            (kept, count) = (bytes, count + found);
+        }
+        (kept, count)
     }
 
     /// Adds what [`redacted`] masks in `url`, as it is written there and decoded.
@@ -158,6 +205,26 @@ mod tests {
             "https://api.example/v1?k=***&***&a=",
         );
         check("https://api.example", "https://api.example/");
+    }
+
+    #[test]
+    fn kept_bodies_have_a_mask_where_a_secret_was() {
+        let mut secretive = Secretive::default();
+        secretive.add_url(&Url::parse("http://h/?q=shown-word").unwrap());
+        secretive.mask("s3cr\"t");
+        secretive.mask("abc");
+        secretive.add_late("token-given");
+        secretive.add_late_cookie("english");
+        secretive.add_late_cookie("0123456789abcdef");
+        let body = r#"{"a":"s3cr\"t shown-word abc","b":"token-given","c":"english 0123456789abcdef0123456789abcdef"}"#;
+        let (kept, count) = secretive.masked(&Bytes::from(body));
+        assert_eq!(
+            kept,
+            r#"{"a":"*** shown-word abc","b":"***","c":"english ******"}"#
+        );
+        assert_eq!(count, 4);
+        let plain = Bytes::from_static(&[0xff, 0]);
+        assert_eq!(secretive.masked(&plain), (plain, 0));
     }
 
     #[test]

@@ -108,6 +108,7 @@ pub(crate) fn config(url: &str, r#type: PaginationKind) -> SourceConfig {
         auth: None,
         incremental: None,
         again: Default::default(),
+        archive_raw: false,
         error_path: None,
         schedule: None,
         contract: Default::default(),

@@ -2,6 +2,8 @@
 
 use feedline_schemas::{commit::Position, config::PaginationKind};
 
+use reqwest::header::HeaderName;
+
 use super::{At, Paginator};
 
 impl Paginator {
@@ -31,5 +33,11 @@ impl Paginator {
                 run,
             },
         }
+    }
+
+    /// The headers of an answer that are looked for.
+    pub(crate) fn headers(&self) -> Vec<HeaderName> {
+        let headers = [&self.cursor_header, &self.total_header];
+        headers.into_iter().flatten().cloned().collect()
     }
 }

@@ -1,28 +1,39 @@
-//! What becomes of the answers of a `rest` source besides records: by what a page can be told to be unchanged is remembered.
+//! Where the answers of a `rest` source come from, and what becomes of them besides records: they are kept in an archive,
+//! and by what a page can be told to be unchanged is remembered.
 
-use std::slice;
+use std::{slice, sync::Arc};
 
+use bytes::Bytes;
 use feedline_schemas::{
     commit::CommitEntry,
     config::{CrawlAgain, PaginationKind, SourceConfig},
     ids::Hash128,
 };
 use feedline_storage::Store;
-use reqwest::header::HeaderMap;
-use url::{Origin, Url};
+use reqwest::{
+    StatusCode,
+    header::{HeaderMap, HeaderName},
+};
+use url::Url;
 
 use crate::{
     error::Error,
     http::{Got, Http},
-    pagination::Contents,
-    retry::Failure,
+    pagination::{Contents, Paginator},
+    raw::{Came, Keeper, Kept, Tape, place},
+    retry::{Again, Failure},
     validators::{self, Validator, Validators},
 };
+
+/// Why an archive has no answer: the server no longer knew the cursor.
+const GONE: &str = "gone";
 
 /// A page that was answered.
 pub(super) struct Answered {
     pub(super) contents: Contents,
     pub(super) headers: HeaderMap,
+    /// As it came, decompressed; empty without an archive.
+    pub(super) body: Bytes,
 }
 
 /// See the module.
@@ -33,20 +44,39 @@ pub(super) struct Answers {
     is_single: bool,
     /// Of the pages of earlier runs.
     validators: Validators,
+    keeper: Option<Keeper>,
+    kept: Kept,
+    tape: Option<Arc<Tape>>,
+    /// Headers that pages are read by.
+    wanted: Vec<HeaderName>,
 }
 
 impl Answers {
-    pub(super) fn new(config: &SourceConfig) -> Self {
+    pub(super) fn new(config: &SourceConfig, pages: &Paginator) -> Self {
+        let wanted = pages.headers();
         Self {
             again: config.again,
             is_single: config.pagination.r#type == PaginationKind::None,
             validators: Validators::default(),
+            keeper: config.archive_raw.then(|| Keeper::new(wanted.clone())),
+            kept: Kept::default(),
+            tape: None,
+            wanted,
         }
     }
 
     /// Whether a source that has been read to its end is read again.
     pub(super) fn are_asked_again(&self) -> bool {
         !self.again.is_never()
+    }
+
+    /// Whether they come from an archive.
+    pub(super) fn are_replayed(&self) -> bool {
+        self.tape.is_some()
+    }
+
+    pub(super) fn replay(&mut self, tape: Arc<Tape>) {
+        self.tape = Some(tape);
     }
 
     /// Takes over by what the pages that `entries` landed can be told to be unchanged.
@@ -73,9 +103,78 @@ impl Answers {
 
     /// The answer to a request for `url`; `None` when the page has not changed.
     pub(super) async fn get(&self, http: &Http, url: &Url) -> Result<Option<Got>, Failure> {
+        if let Some(tape) = &self.tape {
+            return self.replayed(tape, http, url);
+        }
         let known = self.validators.of(&place(url, http.origin()));
         let conditions = known.map(Validator::conditions).unwrap_or_default();
         http.fetch_changed(url, &conditions).await
+    }
+
+    fn replayed(&self, tape: &Tape, http: &Http, url: &Url) -> Result<Option<Got>, Failure> {
+        let failed = |error, again| Failure {
+            error: Box::new(error),
+            again,
+        };
+        let exchange = tape
+            .take(url, http.origin(), &self.wanted)
+            .map_err(|error| failed(error, Again::Never))?;
+        if let Some((reason, detail)) = exchange.reason() {
+            let again = if reason == GONE {
+                Again::Gone
+            } else {
+                Again::Never
+            };
+            return Err(failed(Error::Archived(detail.to_owned()), again));
+        }
+        let is_unchanged = exchange.status() == Some(StatusCode::NOT_MODIFIED);
+        Ok((!is_unchanged).then(|| Got {
+            url: exchange.from(url),
+            headers: exchange.headers(),
+            body: exchange.body().clone(),
+        }))
+    }
+
+    /// What is held of a body until it is kept: nothing without an archive.
+    pub(super) fn body(&self, body: &Bytes) -> Bytes {
+        self.keeper
+            .as_ref()
+            .map(|_| body.clone())
+            .unwrap_or_default()
+    }
+
+    /// Keeps the answer to a request for `url`, if there is an archive.
+    pub(super) fn keep(&mut self, http: &Http, url: &Url, answered: Option<&Answered>) {
+        let Some(keeper) = &self.keeper else { return };
+        let (none, empty) = (HeaderMap::new(), Bytes::new());
+        let came = match answered {
+            Some(answered) => Came {
+                status: StatusCode::OK,
+                headers: &answered.headers,
+                body: &answered.body,
+                from: &answered.contents.url,
+            },
+            None => Came {
+                status: StatusCode::NOT_MODIFIED,
+                headers: &none,
+                body: &empty,
+                from: url,
+            },
+        };
+        self.kept.push(keeper.answer(http, url, came));
+    }
+
+    /// Keeps that the cursor in `url` was no longer known.
+    pub(super) fn keep_gone(&mut self, http: &Http, url: &Url, error: &Error) {
+        if let Some(keeper) = &self.keeper {
+            let detail = Some(error.to_string());
+            self.kept.push(keeper.nothing(http, url, GONE, detail));
+        }
+    }
+
+    /// The answers since they were last taken; none without an archive.
+    pub(super) fn kept(&mut self) -> Option<&mut Kept> {
+        self.keeper.is_some().then_some(&mut self.kept)
     }
 
     /// By what the page at `url` can be told to be unchanged when it is read again; none for one that came from elsewhere.
@@ -91,18 +190,5 @@ impl Answers {
         }
         let validator = Validator::of(headers)?;
         Some((validators::page(&place(url, http.origin())), validator))
-    }
-}
-
-/// A URL without fragment, user and password, and without its origin where that is `home`.
-fn place(url: &Url, home: &Origin) -> String {
-    let query = url
-        .query()
-        .map_or_else(String::new, |query| format!("?{query}"));
-    let path = format!("{}{query}", url.path());
-    if url.origin() == *home {
-        path
-    } else {
-        url.origin().ascii_serialization() + &path
     }
 }

@@ -1,13 +1,23 @@
 //! The side of a run that reads: pages from a position on, until they make a batch.
 
+use std::sync::Arc;
+
 use feedline_schemas::{commit::Position, config::SourceConfig};
 
 use super::begins_again;
-use crate::{batch::Batch, context::Context, error::Error, source::Source};
+use crate::{
+    batch::Batch,
+    context::Context,
+    error::Error,
+    raw::{Exchange, Kept, Tape},
+    source::Source,
+};
 
 /// A batch that has been read, and where from and to.
 pub(super) struct Gathered {
     pub(super) batch: Batch,
+    /// The answers it was made of, if they are archived.
+    pub(super) answers: Vec<Exchange>,
     pub(super) from: Position,
     pub(super) next: Position,
     /// Why the run ends with it.
@@ -18,6 +28,8 @@ pub(super) struct Gathered {
 pub(super) struct Reading<'a> {
     pub(super) config: &'a SourceConfig,
     pub(super) context: &'a Context,
+    /// Where answers come from, if not from servers: batches are then those of the archive.
+    pub(super) tape: Option<Arc<Tape>>,
     /// Records that have been read before.
     pub(super) read: u64,
 }
@@ -46,12 +58,19 @@ impl Reading<'_> {
             next = at;
             self.report(batch.len(), &next);
             let is_done = matches!(next, Position::Done { .. });
-            if batch.is_full(&self.config.batch) || is_done || is_again {
+            let is_full = match &self.tape {
+                Some(tape) => tape.left() == 0,
+                None => {
+                    batch.is_full(&self.config.batch) || source.raw().is_some_and(|r| r.is_full())
+                }
+            };
+            if is_full || is_done || is_again {
                 break None;
             }
         };
         Ok(Gathered {
             batch,
+            answers: source.raw().map(Kept::take).unwrap_or_default(),
             from,
             next,
             ended,

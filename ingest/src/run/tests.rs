@@ -1,5 +1,6 @@
 mod again;
 mod canary;
+mod replay;
 mod rounds;
 mod several;
 mod two_writers;
@@ -176,7 +177,7 @@ async fn snapshot(root: &Store) -> BTreeMap<String, Bytes> {
     for file in landing.list("log").await.unwrap() {
         let bytes = landing.get(&file.path).await.unwrap();
         let mut entry: CommitEntry = decode(&file.path, &bytes).unwrap();
-        let others = [&entry.rejects, &entry.validators];
+        let others = [&entry.rejects, &entry.validators, &entry.raw];
         for named in entry.files.iter().chain(others.into_iter().flatten()) {
             all.insert(named.path.clone(), landing.get(&named.path).await.unwrap());
         }

@@ -73,6 +73,13 @@ pub struct SourceConfig {
     /// address does, for requests to other hosts than these. Default none: data must not reach into this machine's network.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub private_hosts: Vec<String>,
+    /// `rest`, `html`: keeps every answer that a batch was made of, as `feedline ingest replay` reads it: one Parquet file
+    /// a batch in `raw/`, with the body as it came (decompressed), the status and the headers that pages are read by. What
+    /// `auth` and secrets of `headers` have sent is masked in it, and no cookie is kept. A batch then also ends with the page
+    /// that brings it to 128 MiB of bodies. May be changed at any time, but only what is kept from the first batch on can be
+    /// replayed. Default false: bodies are not kept. Set it where a contract or selectors may have to change later.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub archive_raw: bool,
     /// `files`: format; default `auto`, by the file's name.
     #[serde(default)]
     pub format: FileFormat,

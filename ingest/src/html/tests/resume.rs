@@ -69,6 +69,7 @@ pub(super) async fn snapshot(root: &Store) -> BTreeMap<String, Vec<u8>> {
             .chain(&entry.rejects)
             .chain(&entry.frontier)
             .chain(&entry.validators)
+            .chain(&entry.raw)
         {
             all.insert(
                 named.path.clone(),

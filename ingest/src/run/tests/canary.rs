@@ -5,7 +5,10 @@ use std::fmt::Debug;
 use feedline_schemas::config::{AuthConfig, PaginationKind};
 
 use super::*;
-use crate::http::testing::{self, Scripted, Step, answer, ok, traced};
+use crate::{
+    http::testing::{self, Scripted, Step, answer, ok, traced},
+    raw::Tape,
+};
 
 const LAST: &str = r#"{"items": [{"i": 1}]}"#;
 /// `secret-CANARY:secret-CANARY`.
@@ -45,6 +48,11 @@ fn failures(echo: &str, other: &str) -> Vec<Vec<Step>> {
             )),
             ok(LAST),
         ],
+        // A good page, which is kept, echoes the request beside its records.
+        vec![answer(
+            &format!("200 OK\r\nETag: \"{}\"\r\nX-Echo: {echo}", echo.len()),
+            &format!(r#"{{"items": [{{"i": 1}}], "request": "{echo}"}}"#),
+        )],
         vec![answer("200 OK\r\nContent-Encoding: br", &echo)],
         vec![testing::raw(
             "200 OK\r\nContent-Length: 4000",
@@ -98,7 +106,7 @@ fn check_debug(what: &str, value: &impl Debug) {
 #[tokio::test(start_paused = true)]
 async fn a_canary_is_found_in_no_log_line_error_report_or_landed_file() {
     let other = Scripted::start([ok(LAST)]).await;
-    let mut seen = 0;
+    let (mut seen, mut kept) = (0, 0);
     for number in 0..failures("", "").len() {
         let place = other.url.to_string();
         let server = Scripted::answering(move |at, head| {
@@ -122,6 +130,7 @@ async fn a_canary_is_found_in_no_log_line_error_report_or_landed_file() {
             // Each page is committed, with the position after it.
             config.batch.pages = 1;
             config.error_path = Some("error".into());
+            config.archive_raw = true;
             config.auth = Some(auth);
             let context = Context {
                 root: root.clone(),
@@ -140,12 +149,20 @@ async fn a_canary_is_found_in_no_log_line_error_report_or_landed_file() {
                 let bytes = root.get(&file.path).await.unwrap();
                 check(&file.path, &String::from_utf8_lossy(&bytes));
             }
+            // Bodies are compressed in their files.
+            let log = landed(&root, &config.name).await.unwrap();
+            for entry in log.map(|log| log.entries).unwrap_or_default() {
+                let tape = Tape::default();
+                tape.load(&root.child("landing/s"), &entry).await.unwrap();
+                kept += tape.left();
+                check_debug("archive", &tape);
+            }
         }
         let heads = server.heads().join("\n");
         assert!(heads.contains("CANARY") && heads.contains(BASIC));
         seen += server.heads().len();
     }
-    assert!(seen > 100, "{seen}");
+    assert!(seen > 100 && kept > 10, "{seen} {kept}");
     for head in other.heads() {
         let head = head.replace("leak=secret-CANARY&t=token-CANARY", "");
         check("another host", &head);

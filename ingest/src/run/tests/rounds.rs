@@ -9,14 +9,14 @@ use super::*;
 use crate::http::testing::{self, Scripted, Step, answer, ok};
 
 /// Records of an API: id, time of change and value.
-type Rows = Arc<Mutex<Vec<(u64, i64, u64)>>>;
+pub(super) type Rows = Arc<Mutex<Vec<(u64, i64, u64)>>>;
 
 /// An API of three records a page, in the order of their time, with `since` (inclusive) and `cursor`.
-struct Api {
-    server: Scripted,
+pub(super) struct Api {
+    pub(super) server: Scripted,
     rows: Rows,
     /// How many more cursors are refused as expired.
-    expired: Arc<AtomicU64>,
+    pub(super) expired: Arc<AtomicU64>,
 }
 
 fn param(head: &str, name: &str) -> Option<i64> {
@@ -28,7 +28,7 @@ fn param(head: &str, name: &str) -> Option<i64> {
 }
 
 impl Api {
-    async fn start(count: u64) -> Self {
+    pub(super) async fn start(count: u64) -> Self {
         let rows = (0..count).map(|id| (id, i64::try_from(id).unwrap() * 10, 0));
         let rows: Rows = Arc::new(Mutex::new(rows.collect()));
         let expired = Arc::new(AtomicU64::new(0));
@@ -41,12 +41,12 @@ impl Api {
         }
     }
 
-    fn change(&self, change: impl FnOnce(&mut Vec<(u64, i64, u64)>)) {
+    pub(super) fn change(&self, change: impl FnOnce(&mut Vec<(u64, i64, u64)>)) {
         change(&mut self.rows.lock().unwrap());
     }
 
     /// Batches of two pages, and a window that forgets nearly everything.
-    fn config(&self, lookback: Option<&str>) -> SourceConfig {
+    pub(super) fn config(&self, lookback: Option<&str>) -> SourceConfig {
         let mut config = testing::config(self.server.url.as_str(), PaginationKind::Cursor);
         config.name = Name::new("s").unwrap();
         config.batch.rows = 4;
@@ -89,7 +89,7 @@ pub(super) async fn ingest_once(
 }
 
 /// What a second run meets: two new records, one that has changed, and one that turned up late.
-fn news(rows: &mut Vec<(u64, i64, u64)>) {
+pub(super) fn news(rows: &mut Vec<(u64, i64, u64)>) {
     rows.extend([(20, 200, 0), (21, 201, 0), (30, 165, 0)]);
     rows[17] = (17, 195, 1);
 }
@@ -188,7 +188,7 @@ async fn an_incremental_run_killed_at_any_batch_lands_the_same_bytes() {
 }
 
 /// Lands `batches` batches of an API of twenty records, and dies.
-async fn interrupted(config: &SourceConfig, batches: u64) -> Store {
+pub(super) async fn interrupted(config: &SourceConfig, batches: u64) -> Store {
     let root = Store::memory();
     let rule = rule(Operation::Create, "log/", Effect::FailBefore, batches, 99);
     let dies = root.with_faults(Faults::new(vec![rule]));

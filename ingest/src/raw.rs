@@ -1,0 +1,242 @@
+//! The archive of answers: what the pages of a batch were made of, kept with `archive_raw`.
+//!
+//! A batch lands its answers as a Parquet file of its own, named by the same log entry as its rows, in the order in which
+//! they were read; `feedline ingest replay` reads them instead of asking ([`Tape`]). A try that failed and was made again is
+//! not in it. Of a `rest` source there is one row for each page, of a crawl one for each URL of its frontier; what
+//! robots.txt had said of a URL is kept as a reason, so robots.txt itself is not.
+//!
+//! | column | type | |
+//! |---|---|---|
+//! | `_feedline_seq`, `_feedline_row` | u64, u32 | the batch, and the number of the answer in it |
+//! | `request` | text | xxh3-128 of the URL that was asked for, as hexadecimal digits: a URL may hold a secret |
+//! | `url` | text | that URL for people: the values of its query are masked |
+//! | `from` | text | where the body came from, if redirects led elsewhere, without its query |
+//! | `status` | u16 | status; null where there was no answer |
+//! | `headers` | text | headers that pages are read by, a JSON object of lists |
+//! | `reason`, `detail` | text | why there was no answer, or why it counts for nothing |
+//! | `masked` | u32 | secrets that were in body and headers, each of which is `***` now |
+//! | `body` | binary | the body, decompressed |
+//!
+//! URLs of the source's own origin are written without it, so that an archive can be replayed wherever the source has moved.
+//! Nothing in it tells the time, and neither `Date` nor a cookie is kept: equal answers make equal files.
+
+mod file;
+mod tape;
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use feedline_schemas::ids::Hash128;
+use reqwest::{
+    StatusCode,
+    header::{
+        CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, LAST_MODIFIED, LINK, LOCATION,
+    },
+};
+use url::{Origin, Url};
+
+pub(crate) use self::{file::file, tape::Tape};
+use crate::http::{Http, redacted};
+
+/// A batch with so many bytes of bodies is committed at the end of its page.
+const MOST_BYTES: u64 = 128 << 20;
+
+/// An answer, or why there was none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Exchange {
+    request: Hash128,
+    url: String,
+    from: Option<String>,
+    status: Option<u16>,
+    headers: BTreeMap<String, Vec<String>>,
+    reason: Option<String>,
+    detail: Option<String>,
+    masked: u32,
+    body: Bytes,
+}
+
+impl Exchange {
+    /// Status of the answer; none where there was none.
+    pub(crate) fn status(&self) -> Option<StatusCode> {
+        StatusCode::from_u16(self.status?).ok()
+    }
+
+    /// Why there was no answer, or why it counts for nothing: one of a few fixed words, and the details.
+    pub(crate) fn reason(&self) -> Option<(&str, &str)> {
+        let reason = self.reason.as_deref()?;
+        Some((reason, self.detail.as_deref().unwrap_or_default()))
+    }
+
+    /// The headers that were kept.
+    pub(crate) fn headers(&self) -> HeaderMap {
+        let all = self.headers.iter();
+        let pairs = all.flat_map(|(name, values)| values.iter().map(move |value| (name, value)));
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            if let (Ok(name), Ok(value)) =
+                (HeaderName::try_from(name), HeaderValue::try_from(value))
+            {
+                headers.append(name, value);
+            }
+        }
+        headers
+    }
+
+    /// Where the answer to a request for `url` came from.
+    pub(crate) fn from(&self, url: &Url) -> Url {
+        let from = self.from.as_ref().and_then(|from| url.join(from).ok());
+        from.unwrap_or_else(|| url.clone())
+    }
+
+    /// The body.
+    pub(crate) fn body(&self) -> &Bytes {
+        &self.body
+    }
+}
+
+/// An answer as it came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Came<'a> {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) body: &'a Bytes,
+    /// Where it came from, redirects followed.
+    pub(crate) from: &'a Url,
+}
+
+/// Makes exchanges of what a client is answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Keeper {
+    /// Headers that are looked for besides the usual ones; of these it is kept that they were absent, too.
+    others: Vec<HeaderName>,
+}
+
+impl Keeper {
+    /// One that also keeps the headers called `others`.
+    pub(crate) fn new(others: Vec<HeaderName>) -> Self {
+        Self { others }
+    }
+
+    /// What was answered to a request for `url`.
+    pub(crate) fn answer(&self, http: &Http, url: &Url, came: Came<'_>) -> Exchange {
+        let mut masked = 0;
+        let mut mask = |bytes: &Bytes| {
+            let (kept, count) = http.masked(bytes);
+            masked += count;
+            kept
+        };
+        let body = mask(came.body);
+        let mut headers = BTreeMap::new();
+        let usual = [
+            CONTENT_TYPE,
+            ETAG,
+            LAST_MODIFIED,
+            LINK,
+            LOCATION,
+            HeaderName::from_static("x-robots-tag"),
+        ];
+        let usual = usual.iter().filter(|name| came.headers.contains_key(*name));
+        for name in usual.chain(&self.others) {
+            let values = came.headers.get_all(name).iter();
+            let values = values.map(|value| {
+                let bytes = mask(&Bytes::copy_from_slice(value.as_bytes()));
+                String::from_utf8_lossy(&bytes).into_owned()
+            });
+            headers.insert(name.as_str().to_owned(), values.collect());
+        }
+        let (home, from) = (http.origin(), came.from);
+        let place = || {
+            let mut place = from.clone();
+            place.set_query(None);
+            self::place(&place, home)
+        };
+        Exchange {
+            from: (from != url).then(place),
+            status: Some(came.status.as_u16()),
+            headers,
+            masked,
+            body,
+            ..request(url, home)
+        }
+    }
+
+    /// That a request for `url` came to nothing.
+    pub(crate) fn nothing(
+        &self,
+        http: &Http,
+        url: &Url,
+        reason: &str,
+        detail: Option<String>,
+    ) -> Exchange {
+        Exchange {
+            reason: Some(reason.to_owned()),
+            detail,
+            ..request(url, http.origin())
+        }
+    }
+}
+
+/// A request for `url` without an answer.
+fn request(url: &Url, home: &Origin) -> Exchange {
+    Exchange {
+        request: Hash128::of(place(url, home).as_bytes()),
+        url: shown(url, home),
+        from: None,
+        status: None,
+        headers: BTreeMap::new(),
+        reason: None,
+        detail: None,
+        masked: 0,
+        body: Bytes::new(),
+    }
+}
+
+/// A URL without fragment, user and password, and without its origin where that is `home`.
+pub(crate) fn place(url: &Url, home: &Origin) -> String {
+    let query = url
+        .query()
+        .map_or_else(String::new, |query| format!("?{query}"));
+    let path = format!("{}{query}", url.path());
+    if url.origin() == *home {
+        path
+    } else {
+        url.origin().ascii_serialization() + &path
+    }
+}
+
+/// The same for people.
+fn shown(url: &Url, home: &Origin) -> String {
+    let shown = redacted(url);
+    let host = shown.find("://").map_or(0, |at| at + 3);
+    match shown[host..].find('/') {
+        Some(path) if url.origin() == *home => shown[host + path..].to_owned(),
+        _ => shown,
+    }
+}
+
+/// The exchanges of the batch that is being read.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    exchanges: Vec<Exchange>,
+    bytes: u64,
+}
+
+impl Kept {
+    pub(crate) fn push(&mut self, exchange: Exchange) {
+        self.bytes += exchange.body.len() as u64;
+        self.exchanges.push(exchange);
+    }
+
+    /// Whether it is time to commit.
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes >= MOST_BYTES
+    }
+
+    /// All of them; none is left.
+    pub(crate) fn take(&mut self) -> Vec<Exchange> {
+        std::mem::take(self).exchanges
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! Answers of an archive, in place of those of a server.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use feedline_schemas::commit::CommitEntry;
+use feedline_storage::Store;
+use reqwest::header::HeaderName;
+use url::{Origin, Url};
+
+use super::{Exchange, file::read, place, shown};
+use crate::error::Error;
+
+const ADVICE: &str = "what is asked for must be what was asked for then: put `url`, `params`, `pagination`, `incremental`, `again` and `crawl` back, or ingest again";
+
+/// The answers of one batch of an archive. Each is given once; whoever asks for another one is told so.
+#[derive(Debug, Default)]
+pub(crate) struct Tape(Mutex<Reel>);
+
+#[derive(Debug, Default)]
+struct Reel {
+    /// Where the answers lie.
+    url: String,
+    /// In their order.
+    exchanges: Vec<Exchange>,
+}
+
+impl Tape {
+    /// Puts in the answers that `entry` of the log at `landing` names, in place of those before.
+    ///
+    /// # Errors
+    /// [`Error::Landed`], [`Error::Storage`].
+    pub(crate) async fn load(&self, landing: &Store, entry: &CommitEntry) -> Result<(), Error> {
+        let mut exchanges = Vec::new();
+        for file in &entry.raw {
+            exchanges.extend(read(landing, file).await?);
+        }
+        let url = entry.raw.last().map(|file| landing.url_of(&file.path));
+        *self.reel() = Reel {
+            url: url.unwrap_or_default(),
+            exchanges,
+        };
+        Ok(())
+    }
+
+    fn reel(&self) -> MutexGuard<'_, Reel> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many answers have not been asked for.
+    pub(crate) fn left(&self) -> usize {
+        self.reel().exchanges.len()
+    }
+
+    /// The answer to a request for `url` of a source whose own origin is `home`; it must have kept the headers `wanted`.
+    ///
+    /// # Errors
+    /// [`Error::Archive`] when it is not there.
+    pub(crate) fn take(
+        &self,
+        url: &Url,
+        home: &Origin,
+        wanted: &[HeaderName],
+    ) -> Result<Exchange, Error> {
+        let name = feedline_schemas::ids::Hash128::of(place(url, home).as_bytes());
+        let mut reel = self.reel();
+        let found = reel.exchanges.iter().position(|e| e.request == name);
+        let archive = reel.url.clone();
+        let missing = |reason: String| Error::Archive {
+            url: archive,
+            reason,
+        };
+        let Some(at) = found else {
+            let next = match reel.exchanges.first() {
+                Some(next) => format!("`{}` was asked for then", next.url),
+                None => "nothing more was asked for then".into(),
+            };
+            let url = shown(url, home);
+            return Err(missing(format!(
+                "it has no answer to `{url}`, which is asked for now; {next}; {ADVICE}"
+            )));
+        };
+        let exchange = reel.exchanges.remove(at);
+        let answered = exchange.status.is_some();
+        let absent = wanted
+            .iter()
+            .find(|name| answered && !exchange.headers.contains_key(name.as_str()));
+        match absent {
+            Some(name) => Err(missing(format!(
+                "it has not kept the header `{name}` of `{}`, which `pagination` names now; {ADVICE}",
+                exchange.url
+            ))),
+            None => Ok(exchange),
+        }
+    }
+
+    /// Refuses a batch that has not asked for all of its answers.
+    ///
+    /// # Errors
+    /// [`Error::Archive`].
+    pub(crate) fn check_used_up(&self) -> Result<(), Error> {
+        let reel = self.reel();
+        let Some(next) = reel.exchanges.first() else {
+            return Ok(());
+        };
+        Err(Error::Archive {
+            url: reel.url.clone(),
+            reason: format!(
+                "the settings are done with their pages, and `{}` was asked for then; {ADVICE}",
+                next.url
+            ),
+        })
+    }
+}

@@ -1,0 +1,200 @@
+//! Reading an archive of answers again, under other settings of what to make of them, without asking anybody.
+//!
+//! A replay goes through the code of a run; answers come from a [`Tape`] in place of servers. Each batch of the archive
+//! becomes an entry of a log of its own, in the order of the archive, so a replay that is killed goes on where it was, and under
+//! the same settings lands the same files. What is asked for must be what was asked for then.
+
+use std::sync::Arc;
+
+use feedline_schemas::{
+    commit::{CommitEntry, Position},
+    config::{PipelineConfig, SecretRef, SourceConfig, SourceKind},
+    ids::Name,
+    report::{IngestReport, SourceReport},
+};
+use feedline_storage::Store;
+use tracing::info;
+
+use super::{Run, begins_again, open, reading::Gathered};
+use crate::{
+    commit_log::{CommitLog, landed, landing},
+    context::{Context, Secrets},
+    demo,
+    error::Error,
+    raw::Tape,
+    report::{add, source_report},
+    settings::{choose, config_hash},
+    source::{Requests, Source},
+};
+
+/// Reads the answers that the pipeline's sources (only the one called `only`, if given) have archived below `from` again, and
+/// lands what comes of them below the root of `context`. Sources without an archive are passed over, unless named. No
+/// request is made and no secret looked up.
+///
+/// # Errors
+/// [`Error::Config`] when there is nothing to replay, or not from the first batch on; [`Error::Archive`] when the settings ask
+/// for what is not in the archive; and as for [`crate::ingest`]. Batches replayed until then stay, and the next call goes on
+/// from them.
+pub async fn replay(
+    config: &PipelineConfig,
+    only: Option<&Name>,
+    from: &Store,
+    context: &Context,
+) -> Result<IngestReport, Error> {
+    let chosen = choose(config, only)?;
+    if from.url() == context.root.url() {
+        let reason = "is the place of the archive itself; replay into another one, such as with `--set pipeline.root=FOLDER`";
+        return Err(Error::config("pipeline.root", reason));
+    }
+    let context = Context {
+        secrets: Arc::new(Unneeded),
+        ..context.clone()
+    };
+    let mut report = IngestReport {
+        url: context.root.url_of("landing"),
+        ..IngestReport::default()
+    };
+    for (index, source) in chosen {
+        let under = |error: Error| error.under(&format!("source.{index}"));
+        let entries = archived(source, from).await.map_err(under)?;
+        if entries.is_empty() && only.is_none() {
+            info!(source = %source.name, "has no archive and is passed over");
+            continue;
+        }
+        let archive = landing(from, &source.name);
+        // Boxed: the future of a source is large.
+        let replayed = Box::pin(replay_source(source, &entries, &archive, &context)).await;
+        add(&mut report, replayed.map_err(under)?);
+    }
+    if report.sources.is_empty() {
+        let reason = format!(
+            "no source of the pipeline has an archive below `{}`: set `archive_raw = true` before the first run of it",
+            from.url()
+        );
+        return Err(Error::config("source", reason));
+    }
+    Ok(report)
+}
+
+/// The entries with answers of what `config` has landed below `from`.
+async fn archived(config: &SourceConfig, from: &Store) -> Result<Vec<CommitEntry>, Error> {
+    if config.r#type == SourceKind::Files {
+        return Ok(Vec::new());
+    }
+    let landed = landed(from, &config.name).await?;
+    let mut entries = landed.map(|landed| landed.entries).unwrap_or_default();
+    let bare = |entry: &CommitEntry| entry.raw.is_empty() && entry.counts.pages > 0;
+    if let Some(bare) = entries.iter().find(|entry| bare(entry))
+        && entries.iter().any(|entry| !entry.raw.is_empty())
+    {
+        let reason = format!(
+            "was not set for all of what has landed: entry {} of the log at `{}` has no answers, and those after it build on it; ingest again with it into another `pipeline.root`",
+            bare.sequence,
+            landing(from, &config.name).url()
+        );
+        return Err(Error::config("archive_raw", reason));
+    }
+    entries.retain(|entry| !entry.raw.is_empty());
+    Ok(entries)
+}
+
+async fn replay_source(
+    config: &SourceConfig,
+    entries: &[CommitEntry],
+    archive: &Store,
+    context: &Context,
+) -> Result<SourceReport, Error> {
+    if entries.is_empty() {
+        let reason = format!(
+            "`{}` has no archive of it: set this before the first run",
+            archive.url()
+        );
+        return Err(Error::config("archive_raw", reason));
+    }
+    let (name, hash) = (&config.name, config_hash(config));
+    let log = CommitLog::open(&context.root, name, &context.run_id, hash).await?;
+    check_side_by_side(log.entries(), entries, log.landing())?;
+    let done = log.entries().len();
+    let tape = Arc::new(Tape::default());
+    let mut run = Run::begin(config, context, log).await?;
+    run.tape = Some(Arc::clone(&tape));
+    let asked = offline(config);
+    let mut opened: Option<Box<dyn Source>> = None;
+    for entry in entries.iter().skip(done) {
+        tape.load(archive, entry).await?;
+        let begin = run.position();
+        // A run after one that was complete was another process.
+        let is_anew = matches!(begin, Position::Done { .. });
+        let mut source = match opened.take().filter(|_| !is_anew) {
+            Some(source) => source,
+            None => {
+                let mut source = open(&asked, context).await?;
+                source.replay(Arc::clone(&tape));
+                source.restore(run.log.landing(), run.log.entries()).await?;
+                run.know().await?;
+                source
+            }
+        };
+        let Gathered {
+            batch,
+            answers,
+            next,
+            ended,
+            ..
+        } = run
+            .reading(0)
+            .gather(source.as_mut(), begin.clone())
+            .await?;
+        if let Some(error) = ended {
+            return Err(error);
+        }
+        tape.check_used_up()?;
+        let is_again = begins_again(&begin, &next);
+        run.commit(batch, answers, next, None).await?;
+        if is_again {
+            run.know().await?;
+        }
+        opened = Some(source);
+    }
+    let log = &run.log;
+    Ok(source_report(name, log.landing(), log.entries(), Requests::default()).await)
+}
+
+/// Refuses a log that is not that of a replay of these entries, or of its beginning.
+fn check_side_by_side(
+    own: &[CommitEntry],
+    archived: &[CommitEntry],
+    landing: &Store,
+) -> Result<(), Error> {
+    let mut both = own.iter().zip(archived);
+    if both.all(|(own, archived)| own.counts.pages == archived.counts.pages) {
+        return Ok(());
+    }
+    let reason = format!(
+        "has landed in `{}` already, but not by a replay of this archive; choose another `pipeline.root`",
+        landing.url()
+    );
+    Err(Error::config("name", reason))
+}
+
+/// `config` for a source that asks nobody.
+fn offline(config: &SourceConfig) -> SourceConfig {
+    let mut config = config.clone();
+    if config.url.starts_with("demo:") {
+        // The embedded API is not started.
+        config.url = format!("http://demo.invalid{}", demo::PATH);
+    }
+    // What an archive has is the same each time.
+    config.retry.max_tries = 1;
+    config
+}
+
+/// Nobody is asked, so nobody needs to be convinced.
+#[derive(Debug)]
+struct Unneeded;
+
+impl Secrets for Unneeded {
+    fn resolve(&self, reference: &SecretRef) -> Result<String, String> {
+        Ok(format!("{}not-needed-for-a-replay", reference.prefix))
+    }
+}

@@ -1,0 +1,305 @@
+//! Answers that are kept, and read again when their server is gone.
+
+use feedline_schemas::config::PaginationKind;
+
+use super::{
+    rounds::{Api, ingest_once, interrupted, news},
+    *,
+};
+use crate::{
+    http::testing::{self, Scripted as Server, answer, ok},
+    run::replay::replay,
+};
+
+/// A place that is another one than [`Store::memory`].
+fn elsewhere() -> Store {
+    Store::memory().child("again")
+}
+
+async fn replay_once(
+    from: &Store,
+    to: &Store,
+    config: &SourceConfig,
+) -> Result<SourceReport, Error> {
+    let mut whole = pipeline("unused");
+    whole.source = vec![config.clone()];
+    let report = replay(&whole, None, from, &context(to)).await?;
+    Ok(report.sources.into_iter().next().unwrap())
+}
+
+fn archived(api: &Api, lookback: Option<&str>) -> SourceConfig {
+    let mut config = api.config(lookback);
+    config.archive_raw = true;
+    config
+}
+
+#[tokio::test]
+async fn a_replay_without_the_server_lands_the_same_files_for_each_run_of_the_source() {
+    let api = Api::start(20).await;
+    let (root, to, config) = (Store::memory(), elsewhere(), archived(&api, Some("50")));
+    ingest_once(&root, &config).await.unwrap();
+    // Nothing new, which the log does not tell.
+    ingest_once(&root, &config).await.unwrap();
+    api.change(news);
+    let ingested = ingest_once(&root, &config).await.unwrap();
+    // Nobody listens any more.
+    drop(api);
+    assert!(ingest_once(&root, &once(&config)).await.is_err());
+    let before = snapshot(&root).await;
+    let replayed = replay_once(&root, &to, &config).await.unwrap();
+    assert_eq!(
+        (replayed.rows, replayed.duplicates, replayed.batches),
+        (24, 5, ingested.batches)
+    );
+    assert_eq!(replayed.requests, 0);
+    // Data, rejects, answers and what the entries say.
+    assert_eq!(snapshot(&to).await, before);
+    assert_eq!(snapshot(&root).await, before);
+    // Replayed again, nothing is left to do; and the copy is an archive itself.
+    replay_once(&root, &to, &config).await.unwrap();
+    let third = elsewhere().child("third");
+    replay_once(&to, &third, &config).await.unwrap();
+    assert_eq!(snapshot(&third).await, before);
+}
+
+/// With one try of each request.
+fn once(config: &SourceConfig) -> SourceConfig {
+    let mut config = config.clone();
+    config.retry.max_tries = 1;
+    config
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_with_an_archive_killed_at_any_write_lands_the_same_bytes() {
+    let api = Api::start(20).await;
+    let config = archived(&api, None);
+    let undisturbed = Store::memory();
+    ingest_once(&undisturbed, &config).await.unwrap();
+    let expected = snapshot(&undisturbed).await;
+    let batches = entries(&undisturbed).await.len() as u64;
+    assert_eq!(
+        expected.keys().filter(|p| p.starts_with("raw/")).count() as u64,
+        batches
+    );
+    for (operation, path, effect) in [
+        (Operation::Put, "raw/", Effect::FailBefore),
+        (Operation::Put, "raw/", Effect::FailAfter),
+        (Operation::Create, "log/", Effect::FailBefore),
+    ] {
+        for batch in 0..batches {
+            let root = Store::memory();
+            let faults = Faults::new(vec![rule(operation, path, effect, batch, 99)]);
+            ingest_once(&root.with_faults(faults), &config)
+                .await
+                .unwrap_err();
+            ingest_once(&root, &config).await.unwrap();
+            assert_eq!(snapshot(&root).await, expected, "{path} {effect:?} {batch}");
+        }
+    }
+    // And a replay that is killed goes on.
+    for batch in 0..batches {
+        let to = elsewhere();
+        let rule = rule(Operation::Create, "log/", Effect::FailBefore, batch, 99);
+        let dies = to.with_faults(Faults::new(vec![rule]));
+        replay_once(&undisturbed, &dies, &config).await.unwrap_err();
+        replay_once(&undisturbed, &to, &config).await.unwrap();
+        assert_eq!(snapshot(&to).await, expected, "replay killed at {batch}");
+    }
+}
+
+#[tokio::test]
+async fn batches_that_were_cut_short_are_replayed_as_they_were() {
+    let api = Api::start(20).await;
+    let config = archived(&api, None);
+    let root = Store::memory();
+    let (sender, cancel) = watch::channel(false);
+    let stopping = Context {
+        progress: Arc::new(CancelAfter(AtomicU64::new(3), sender)),
+        cancel,
+        ..context(&root)
+    };
+    run_source(&config, &stopping).await.unwrap_err();
+    ingest_once(&root, &config).await.unwrap();
+    let cut: Vec<u64> = entries(&root)
+        .await
+        .iter()
+        .map(|e| e.counts.pages)
+        .collect();
+    assert_eq!(cut[1], 1, "{cut:?}");
+    let to = elsewhere();
+    replay_once(&root, &to, &config).await.unwrap();
+    assert_eq!(snapshot(&to).await, snapshot(&root).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cursor_that_had_expired_expires_in_the_replay_too() {
+    let api = Api::start(20).await;
+    let config = archived(&api, None);
+    let root = interrupted(&config, 2).await;
+    api.expired.store(1, Ordering::Relaxed);
+    let report = ingest_once(&root, &config).await.unwrap();
+    assert_eq!((report.rows, report.duplicates), (20, 12));
+    drop(api);
+    let to = elsewhere();
+    replay_once(&root, &to, &config).await.unwrap();
+    assert_eq!(snapshot(&to).await, snapshot(&root).await);
+}
+
+const TWO_LISTS: &str =
+    r#"{"items": [{"a": 1}, {"a": "one"}], "more": {"list": [{"b": 1}, {"b": 2}, {"b": 3}]}}"#;
+
+#[tokio::test]
+async fn other_settings_make_other_rows_of_the_same_answers() {
+    // The first try is not kept.
+    let server = Server::start([answer("503 Busy", ""), ok(TWO_LISTS)]).await;
+    let mut config = testing::config(server.url.as_str(), PaginationKind::None);
+    config.name = Name::new("s").unwrap();
+    config.contract.types = TypeContract::NullValue;
+    config.archive_raw = true;
+    let root = Store::memory();
+    ingest_once(&root, &config).await.unwrap();
+    drop(server);
+    let rows = async |change: &dyn Fn(&mut SourceConfig)| {
+        let (to, mut other) = (elsewhere(), config.clone());
+        change(&mut other);
+        let report = replay_once(&root, &to, &other).await.unwrap();
+        let last = entries(&to).await.pop().unwrap();
+        let column = last.schema.columns[0].clone();
+        (report.rows, column.name, last.counts.nulled.len())
+    };
+    assert_eq!(rows(&|_| {}).await, (2, "a".into(), 1));
+    let widen = |c: &mut SourceConfig| c.contract.types = TypeContract::Widen;
+    assert_eq!(rows(&widen).await, (2, "a".into(), 0));
+    let list = |c: &mut SourceConfig| c.records = "more.list".into();
+    assert_eq!(rows(&list).await, (3, "b".into(), 0));
+}
+
+#[tokio::test]
+async fn headers_that_pages_are_read_by_are_kept_and_others_are_missed() {
+    let page = |cursor: &str, id: u32| {
+        let head = format!(
+            "200 OK\r\nX-Next: {cursor}\r\nX-Total: 2\r\nSet-Cookie: s=0123456789abcdef\r\nDate: now"
+        );
+        answer(&head, &format!(r#"{{"items": [{{"id": {id}}}]}}"#))
+    };
+    let server = Server::start([page("two", 1), page("", 2)]).await;
+    let mut config = testing::config(server.url.as_str(), PaginationKind::HeaderCursor);
+    config.name = Name::new("s").unwrap();
+    config.pagination.cursor_header = Some("X-Next".into());
+    config.archive_raw = true;
+    let root = Store::memory();
+    ingest_once(&root, &config).await.unwrap();
+    drop(server);
+    let to = elsewhere();
+    assert_eq!(replay_once(&root, &to, &config).await.unwrap().rows, 2);
+    let tape = Tape::default();
+    tape.load(&root.child("landing/s"), &entries(&root).await[0])
+        .await
+        .unwrap();
+    let kept = format!("{tape:?}");
+    assert!(kept.contains("x-next") && kept.contains("two"), "{kept}");
+    assert!(!kept.contains("cookie") && !kept.contains("date"), "{kept}");
+    config.pagination.total_header = Some("X-Total".into());
+    let error = replay_once(&root, &elsewhere(), &config).await.unwrap_err();
+    let error = error.to_string();
+    assert!(
+        error.contains("has not kept the header `x-total`"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn what_is_not_in_the_archive_is_named() {
+    let api = Api::start(10).await;
+    let root = Store::memory();
+    let config = archived(&api, None);
+    ingest_once(&root, &config).await.unwrap();
+    drop(api);
+    let check = async |change: &dyn Fn(&mut SourceConfig), parts: &[&str]| {
+        let (to, mut other) = (elsewhere(), config.clone());
+        change(&mut other);
+        let error = replay_once(&root, &to, &other)
+            .await
+            .unwrap_err()
+            .to_string();
+        let is_told = parts.iter().all(|part| error.contains(part));
+        assert!(is_told && error.contains("landing/s/raw/"), "{error}");
+        // Nothing of the batch has landed.
+        assert!(landed(&to, &config.name).await.unwrap().is_none());
+    };
+    let other = |c: &mut SourceConfig| {
+        c.params.insert("size".into(), "50".into());
+    };
+    check(
+        &other,
+        &["no answer to `/?size=50`", "`/` was asked for then"],
+    )
+    .await;
+    let fewer = |c: &mut SourceConfig| c.pagination.r#type = PaginationKind::None;
+    check(&fewer, &["are done", "`/?cursor=3` was asked for then"]).await;
+    let again = |c: &mut SourceConfig| c.records = "nowhere".into();
+    let (to, mut other) = (elsewhere(), config.clone());
+    again(&mut other);
+    let error = replay_once(&root, &to, &other)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("set `records` to the right one"), "{error}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_replayed_is_refused_with_its_key() {
+    let api = Api::start(10).await;
+    let check = async |root: &Store, to: &Store, config: &SourceConfig, key: &str, part: &str| {
+        match replay_once(root, to, config).await {
+            Err(Error::Config { key: found, reason }) => {
+                assert_eq!(found, key, "{reason}");
+                assert!(reason.contains(part), "{reason}");
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    let (root, mut config) = (Store::memory(), api.config(Some("0")));
+    check(&root, &elsewhere(), &config, "source", "no source").await;
+    ingest_once(&root, &config).await.unwrap();
+    check(&root, &elsewhere(), &config, "source", "no source").await;
+    // The bytes of who does not use it are as they were.
+    for entry in entries(&root).await {
+        assert!(
+            !feedline_schemas::encode(&entry)
+                .windows(5)
+                .any(|w| w == b"\"raw\"")
+        );
+    }
+    assert!(root.list("landing/s/raw").await.unwrap().is_empty());
+    config.archive_raw = true;
+    api.change(|rows| rows.push((99, 999, 0)));
+    ingest_once(&root, &config).await.unwrap();
+    let key = "source.0.archive_raw";
+    check(&root, &elsewhere(), &config, key, "entry 0 of the log").await;
+    let root = Store::memory();
+    ingest_once(&root, &config).await.unwrap();
+    check(&root, &root, &config, "pipeline.root", "itself").await;
+    let to = elsewhere();
+    let mut other = config.clone();
+    other.batch.pages = 1;
+    ingest_once(&to, &other).await.unwrap();
+    check(&root, &to, &config, "source.0.name", "choose another").await;
+}
+
+#[tokio::test]
+async fn the_embedded_api_is_replayed_wherever_it_had_listened() {
+    let mut config = testing::config("demo://market?rows=250&rude=false", PaginationKind::Cursor);
+    config.name = Name::new("s").unwrap();
+    config.records = "data.items".into();
+    config.pagination.cursor_path = "paging.next_cursor".into();
+    config.archive_raw = true;
+    let root = Store::memory();
+    ingest_once(&root, &config).await.unwrap();
+    let to = elsewhere();
+    replay_once(&root, &to, &config).await.unwrap();
+    assert_eq!(snapshot(&to).await, snapshot(&root).await);
+    let second = Store::memory();
+    ingest_once(&second, &config).await.unwrap();
+    assert_eq!(snapshot(&second).await, snapshot(&root).await);
+}
