@@ -32,7 +32,7 @@ use crate::{
     error::Error,
     fetch, files, html,
     known::known,
-    raw::{self, Exchange, Kept, Tape},
+    raw::{self, Exchange, Tape},
     report::{add, reject_sample, source_report},
     rest,
     settings::{choose, config_hash, looks_for_more},
