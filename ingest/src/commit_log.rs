@@ -105,7 +105,7 @@ impl CommitLog {
             return Err(Error::config(
                 "url",
                 format!(
-                    "`{}` was landed with other settings of what to fetch and how to parse it (url, records, params, headers, pagination, incremental, crawl, page, format or csv); going on would mix two sources: put the settings back, give the source another name, or remove that folder to read everything again",
+                    "`{}` was landed with other settings of what to fetch and how to parse it (url, records, params, headers, pagination, incremental, slices, for_each, crawl, page, format or csv); going on would mix two sources: put the settings back, give the source another name, or remove that folder to read everything again",
                     landing.url()
                 ),
             ));

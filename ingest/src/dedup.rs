@@ -29,6 +29,8 @@ pub(crate) struct Window {
     first: u64,
     /// Records that landed before and may come again, however long ago.
     known: HashSet<u128>,
+    /// Whether what lands is among them too.
+    keeps: bool,
 }
 
 /// Takes hashes as they are: they need no hashing.
@@ -64,12 +66,20 @@ impl Window {
             newest: HashMap::default(),
             first: 0,
             known: HashSet::new(),
+            keeps: false,
         }
     }
 
     /// Sets the records that landed before and may come again, however long ago.
     pub(crate) fn know(&mut self, known: HashSet<u128>) {
         self.known = known;
+        self.keeps = false;
+    }
+
+    /// Adds to the records that landed before and may come again; from now on those that land are among them.
+    pub(crate) fn know_more(&mut self, hashes: impl IntoIterator<Item = Hash128>) {
+        self.known.extend(hashes.into_iter().map(Hash128::get));
+        self.keeps = true;
     }
 
     /// The window as it was after the last of `entries`, from the newest data files in `landing`.
@@ -109,6 +119,9 @@ impl Window {
     pub(crate) fn push(&mut self, hash: Hash128) {
         if self.size == 0 {
             return;
+        }
+        if self.keeps {
+            self.known.insert(hash.get());
         }
         if self.hashes.len() == self.size
             && let Some(oldest) = self.hashes.pop_front()

@@ -33,6 +33,14 @@ pub enum Error {
         /// What is wrong and what to do.
         reason: String,
     },
+    /// The API has more records than it gives.
+    #[error("incomplete: not all records of `{url}` can be had: {reason}")]
+    Incomplete {
+        /// URL with everything secret taken out.
+        url: String,
+        /// How many came, and what to do.
+        reason: String,
+    },
     /// The server asks to wait longer than `retry.max_wait_s`.
     #[error(
         "source `{source}` is deferred until {}: {reason}; run the same command again after that, it goes on from the last committed page",

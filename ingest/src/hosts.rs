@@ -335,7 +335,7 @@ impl Turn {
             }
             Err(failure) => match failure.again {
                 // It answered: it is up.
-                Again::Never | Again::Gone => state.circuit.succeeded(),
+                Again::Never | Again::Gone | Again::Absent => state.circuit.succeeded(),
                 Again::After(wait) => {
                     state.hold(now, wait);
                     state.circuit.released(self.is_probe);

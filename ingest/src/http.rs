@@ -493,9 +493,11 @@ impl Http {
         let what = format!("{ANSWERED} {status}{}", self.secretive.excerpt(&start));
         if !is_transient {
             let mut failure = terminal(url, what, advice(status));
-            if matches!(status, StatusCode::BAD_REQUEST | StatusCode::GONE) {
-                failure.again = Again::Gone;
-            }
+            failure.again = match status {
+                StatusCode::BAD_REQUEST | StatusCode::GONE => Again::Gone,
+                StatusCode::NOT_FOUND => Again::Absent,
+                _ => Again::Never,
+            };
             return failure;
         }
         let again = asked.map_or(Again::Backoff, Again::After);

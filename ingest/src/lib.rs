@@ -30,6 +30,7 @@ mod idx_rows;
 mod json;
 mod known;
 mod landed_file;
+mod ledger;
 mod meter;
 mod pagination;
 mod parquet_rows;

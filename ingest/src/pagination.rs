@@ -206,8 +206,8 @@ impl Paginator {
     /// The position after the page at `at`, which holds `contents`. Records that it has given before are taken out.
     ///
     /// # Errors
-    /// [`Error::Body`] when the source would be read in circles or to another host, is cut off, or has another total than
-    /// it says.
+    /// [`Error::Incomplete`] at the number of records where the API stops, [`Error::Body`] when the source would be read in
+    /// circles or to another host, is cut off, or has another total than it says.
     pub(crate) fn next(&mut self, at: At, contents: &mut Contents) -> Result<Position, Error> {
         let At {
             page,

@@ -59,6 +59,7 @@ pub(crate) async fn source_report(
         coerced: totals.coerced.values().sum(),
         nulled: totals.nulled.values().sum(),
         decisions: totals.decisions,
+        slices: None,
         batches: entries.len() as u64,
         pages: totals.pages,
         requests: requests.requests,

@@ -2,13 +2,14 @@
 
 mod answers;
 mod layout;
+mod place;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use feedline_schemas::{
-    commit::{CommitEntry, PageRun, Position},
-    config::SourceConfig,
+    commit::{CommitEntry, Ledger, PageRun, Position},
+    config::{MissingValue, SourceConfig},
 };
 use feedline_storage::Store;
 use url::Url;
@@ -16,6 +17,7 @@ use url::Url;
 use self::{
     answers::{Answered, Answers},
     layout::{Layout, Unusable},
+    place::Place,
 };
 use crate::{
     blocking::blocking,
@@ -24,10 +26,11 @@ use crate::{
     error::Error,
     http::{Got, Http, redacted},
     json::Reader,
-    pagination::{At, Contents, Paginator, with_query},
+    ledger::Plan,
+    pagination::{At, Contents, Paginator},
     raw::{Kept, Tape},
     retry::{Again, Failure, Retry},
-    source::{Crawled, Page, Requests, Source},
+    source::{Crawled, Page, Record, Requests, Source},
     watermark::Incremental,
 };
 
@@ -58,22 +61,25 @@ pub(crate) async fn open(
             return Err(Error::config("url", reason));
         }
     };
-    let base = with_query(
-        &url,
-        config.params.iter().map(|(k, v)| (k.as_str(), v.clone())),
-    );
+    let plan = Plan::new(config, context).await?;
+    let params = plan.iter().flat_map(Plan::params);
+    let place = Place::new(config, url, params);
+    let each = config.for_each.as_ref();
+    let base = place.base();
     let key = config.auth.as_ref().and_then(|auth| auth.param.as_deref());
-    let pages = Paginator::new(&config.pagination, &base, key)?;
+    let pages = Paginator::new(&config.pagination, base, key)?;
     let incremental = config.incremental.as_ref().map(Incremental::new);
-    let http = Http::new(&base, &config.headers, &config.retry, context)?;
+    let http = Http::new(base, &config.headers, &config.retry, context)?;
     let http = http.with_manners(config, 1);
     Ok(Box::new(Rest {
         layout: Layout::new(config, &pages),
         answers: Answers::new(config, &pages),
-        base,
+        place,
+        plan,
         pages,
         incremental: incremental.transpose()?,
         keeps_all: config.batch.dedup_window == 0,
+        skips_absent: each.is_some_and(|each| each.missing == MissingValue::Skip),
         is_resumed: true,
         retry,
         http: http.with_auth(config.auth.as_ref(), context)?,
@@ -85,7 +91,8 @@ pub(crate) async fn open(
 /// A JSON API that is being read.
 #[derive(Debug)]
 struct Rest {
-    base: Url,
+    place: Place,
+    plan: Option<Plan>,
     layout: Layout,
     pages: Paginator,
     incremental: Option<Incremental>,
@@ -93,6 +100,8 @@ struct Rest {
     answers: Answers,
     /// Whether equal records are different ones.
     keeps_all: bool,
+    /// Whether a value that the server does not know has no records.
+    skips_absent: bool,
     /// Whether no page has been read by this process.
     is_resumed: bool,
     retry: Retry,
@@ -109,13 +118,13 @@ impl Source for Rest {
         let Some(at) = self.place(at)? else {
             return Ok(page(Vec::new(), at.clone()));
         };
-        let since = self.incremental.as_ref().and_then(|i| i.query(&at.run));
-        let url = self.pages.url(&with_query(&self.base, since), &at)?;
+        let url = self.pages.url(&self.base(&at.run)?, &at)?;
         // Only a cursor of an earlier process may have expired: one that was given just now is refused for a reason.
         let may_be_gone = (self.is_resumed || self.answers.are_replayed())
             && at.page > 0
             && self.pages.has_cursors()
             && !at.run.restarted;
+        let may_be_absent = self.skips_absent && at.page == 0;
         let (http, layout, pages) = (&self.http, &self.layout, &self.pages);
         let (answers, reader) = (&self.answers, &self.reader);
         let tried = self.retry.run(|| async {
@@ -124,16 +133,24 @@ impl Source for Rest {
                 Err(Failure {
                     error,
                     again: Again::Gone,
-                }) if may_be_gone => Ok(Err(error)),
+                }) if may_be_gone => Ok(Err(Some(error))),
+                Err(Failure {
+                    error,
+                    again: Again::Absent,
+                }) if may_be_absent => {
+                    tracing::warn!(%error, "there is no such value: it is left out");
+                    Ok(Err(None))
+                }
                 Err(failure) => Err(failure),
             }
         });
         let answered = match tried.await? {
             Ok(answered) => answered,
-            Err(error) => {
+            Err(Some(error)) => {
                 self.answers.keep_gone(&self.http, &url, &error);
                 return self.restart(at.run, &error);
             }
+            Err(None) => return Ok(self.absent(at.run)),
         };
         self.answers.keep(&self.http, &url, answered.as_ref());
         let Some(Answered {
@@ -149,7 +166,12 @@ impl Source for Rest {
             .answers
             .validator(&self.http, &url, &contents, &headers);
         self.is_resumed = false;
-        if let (0, Some((key, path)), None) = (at.page, self.pages.token_path(), &contents.token) {
+        if let (0, None, Some((key, path)), None) = (
+            at.page,
+            &at.run.ledger,
+            self.pages.token_path(),
+            &contents.token,
+        ) {
             // A wrong path looks the same as a source of one page: it must not pass in silence.
             let url = redacted(&url);
             tracing::warn!(url, key, path, "the first page names no next one");
@@ -162,7 +184,7 @@ impl Source for Rest {
                 reason,
             })?;
         }
-        let next = self.pages.next(at, &mut contents)?;
+        let next = self.after(at, &mut contents)?;
         if let Position::Page {
             cursor: Some(cursor),
             ..
@@ -186,6 +208,10 @@ impl Source for Rest {
     }
 
     async fn restore(&mut self, landing: &Store, entries: &[CommitEntry]) -> Result<(), Error> {
+        let ledger = entries.last().and_then(|last| last.state.position.ledger());
+        if let (Some(plan), Some(ledger)) = (&self.plan, ledger) {
+            plan.check(ledger)?;
+        }
         self.answers.restore(landing, entries).await
     }
 
@@ -209,6 +235,14 @@ impl Rest {
     /// The page to ask for; none when everything has been read.
     fn place(&self, at: &Position) -> Result<Option<At>, Error> {
         let incremental = self.incremental.as_ref();
+        if let (Some(plan), Position::Start | Position::Done { .. }) = (&self.plan, at) {
+            let number = at.run().map_or(0, |run| run.number);
+            let pass = plan.begin(at.ledger());
+            return Ok(pass.map(|ledger| At {
+                run: run_of(number, ledger),
+                ..At::default()
+            }));
+        }
         Ok(match at {
             Position::Start => Some(At {
                 run: incremental.map(Incremental::first_run).unwrap_or_default(),
@@ -240,6 +274,77 @@ impl Rest {
         })
     }
 
+    /// The URL with the parameters that all pages of a run have.
+    fn base(&self, run: &PageRun) -> Result<Url, Error> {
+        match (&self.plan, &run.ledger) {
+            (Some(plan), Some(ledger)) => self.place.url(plan.query(ledger)?),
+            _ => {
+                let since = self.incremental.as_ref().and_then(|i| i.query(run));
+                self.place.url(since.into_iter().collect())
+            }
+        }
+    }
+
+    /// The position after a page; where a run of pages ends or cannot bring all records, that of the next slice or value.
+    fn after(&mut self, at: At, contents: &mut Contents) -> Result<Position, Error> {
+        let (Some(plan), Some(ledger)) = (&self.plan, at.run.ledger.clone()) else {
+            return self.pages.next(at, contents);
+        };
+        let number = at.run.number;
+        if self.pages.is_beyond_cap(contents.total)
+            && let Some(halves) = plan.cut(&ledger)
+        {
+            // They come again.
+            contents.records.clear();
+            return Ok(self.begun_again(&ledger, halves, number));
+        }
+        let next = self.pages.next(at, contents);
+        plan.mark(&ledger, &mut contents.records);
+        match next {
+            Err(Error::Incomplete { url, reason }) => match plan.cut(&ledger) {
+                Some(halves) => Ok(self.begun_again(&ledger, halves, number)),
+                None => {
+                    let shown = plan.show(&ledger);
+                    let reason = format!("{shown} cannot be made smaller, and {reason}");
+                    Err(Error::Incomplete { url, reason })
+                }
+            },
+            Ok(Position::Done { .. }) => Ok(ended(number, plan.advance(*ledger))),
+            other => other,
+        }
+    }
+
+    /// A slice that the server knows nothing of.
+    fn absent(&self, run: PageRun) -> Page {
+        let ledger = self.plan.as_ref().zip(run.ledger);
+        let next = ledger.map_or(Position::Start, |(plan, ledger)| {
+            ended(run.number, plan.advance(*ledger))
+        });
+        let crawled = Crawled {
+            urls: 1,
+            skipped: [("not_found", 1)].into(),
+            ..Crawled::default()
+        };
+        Page {
+            records: Vec::new(),
+            next,
+            crawled: Some(crawled),
+        }
+    }
+
+    /// The position at the lower half of a slice that has more records than the API gives.
+    fn begun_again(&self, cut: &Ledger, halves: Ledger, number: u64) -> Position {
+        if let Some(plan) = &self.plan {
+            let (slice, half) = (plan.show(cut), plan.show(&halves));
+            tracing::info!(
+                slice,
+                half,
+                "more records than the API gives: the slice is cut into halves"
+            );
+        }
+        begin(run_of(number, halves))
+    }
+
     /// Begins the run of pages again whose cursor the server no longer knows. What has landed of it is left out when it
     /// comes again, which the caller sees to.
     fn restart(&self, run: PageRun, error: &Error) -> Result<Page, Error> {
@@ -250,22 +355,51 @@ impl Rest {
             return Err(Error::config("batch.dedup_window", reason));
         }
         tracing::warn!(%error, "the cursor has expired, so the run of pages begins again");
-        let next = Position::Page {
-            page: 0,
-            cursor: None,
-            run: PageRun {
-                number: run.number + 1,
-                restarted: true,
-                records: 0,
-                boundary: Vec::new(),
-                ..run
-            },
-        };
+        let next = begin(PageRun {
+            number: run.number + 1,
+            restarted: true,
+            records: 0,
+            boundary: Vec::new(),
+            ..run
+        });
         Ok(page(Vec::new(), next))
     }
 }
 
-fn page(records: Vec<crate::source::Record>, next: Position) -> Page {
+/// The first page of a run of pages.
+fn begin(run: PageRun) -> Position {
+    Position::Page {
+        page: 0,
+        cursor: None,
+        run,
+    }
+}
+
+/// The position after a slice: at the next one, or at the end of the pass.
+fn ended(number: u64, ledger: Ledger) -> Position {
+    let is_over = ledger.slice.is_none();
+    let run = run_of(number, ledger);
+    if !is_over {
+        return begin(run);
+    }
+    // How many pages there were is told by the batch.
+    Position::Done {
+        pages: 0,
+        files: Vec::new(),
+        run,
+    }
+}
+
+/// A run of pages of a slice.
+fn run_of(number: u64, ledger: Ledger) -> PageRun {
+    PageRun {
+        number,
+        ledger: Some(Box::new(ledger)),
+        ..PageRun::default()
+    }
+}
+
+fn page(records: Vec<Record>, next: Position) -> Page {
     Page {
         records,
         next,

@@ -37,6 +37,8 @@ pub(crate) enum Again {
     Never,
     /// Neither: the server does not know (any more) what it was asked for (status 400 or 410).
     Gone,
+    /// Neither: there is no such thing (status 404).
+    Absent,
     /// After our own backoff.
     Backoff,
     /// Not before the time that the server asked for.
@@ -174,7 +176,7 @@ impl Retry {
     /// How long to wait after try number `tries` (from 1) failed; `None` when there is nothing to wait for.
     fn wait(&mut self, failure: &Failure, tries: u32) -> Result<Option<Duration>, Error> {
         Ok(match failure.again {
-            Again::Never | Again::Gone => None,
+            Again::Never | Again::Gone | Again::Absent => None,
             Again::Backoff => Some(self.backoff(tries - 1)),
             Again::After(asked) if asked.as_secs() > self.settings.max_wait_s => {
                 return Err(self.deferred(asked, "than", "max_wait_s", failure));

@@ -1,10 +1,16 @@
 //! The loop of a source: position -> pages -> batch -> commit, until everything is read.
 
+mod order;
 mod reading;
+mod recall;
 pub(crate) mod replay;
 mod telling;
 
-use std::{collections::BTreeMap, mem, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    sync::Arc,
+};
 
 use feedline_schemas::{
     commit::{BatchCounts, CommitEntry, DataFile, Position, SourceState, note},
@@ -32,6 +38,7 @@ use crate::{
     error::Error,
     fetch, files, html,
     known::known,
+    ledger::slices_report,
     raw::{self, Exchange, Tape},
     report::{add, reject_sample, source_report},
     rest,
@@ -46,7 +53,8 @@ const AT_ONCE: usize = 4;
 /// Records after which the share of rejected ones is judged at every batch; before, only at the end.
 const JUDGED_AFTER: u64 = 1_000;
 
-/// Runs the pipeline's sources, some at a time; only the one called `only`, if given.
+/// Runs the pipeline's sources, some at a time; only the one called `only`, if given. A source that gets values from another
+/// is run after it, whether or not that one has failed, with the values that have landed.
 ///
 /// A source that is complete already costs the reading of its log.
 ///
@@ -64,14 +72,19 @@ pub async fn ingest(
         url: context.root.url_of("landing"),
         ..IngestReport::default()
     };
-    // Boxed: the future of a source is large.
-    let runs = chosen
-        .iter()
-        .map(|(_, source)| Box::pin(run_source(source, context)));
-    let runs: Vec<_> = runs.collect();
-    let ended: Vec<_> = stream::iter(runs).buffered(AT_ONCE).collect().await;
+    let mut all_ended = Vec::with_capacity(chosen.len());
+    for wave in order::waves(&chosen, &config.source) {
+        // Boxed: the future of a source is large.
+        let runs = wave
+            .iter()
+            .map(|(_, source)| Box::pin(run_source(source, context)));
+        let runs: Vec<_> = runs.collect();
+        let ended: Vec<_> = stream::iter(runs).buffered(AT_ONCE).collect().await;
+        all_ended.extend(wave.into_iter().zip(ended));
+    }
+    all_ended.sort_by_key(|((index, _), _)| *index);
     let (mut failed, mut deferred) = (None, None);
-    for ((index, source), ended) in chosen.into_iter().zip(ended) {
+    for ((index, source), ended) in all_ended {
         match ended {
             Ok(source) => add(&mut report, source),
             Err(e @ Error::Deferred { .. }) => deferred = deferred.or(Some(e)),
@@ -103,7 +116,7 @@ pub async fn status(config: &PipelineConfig, root: &Store) -> Result<IngestRepor
         let folder = landing(root, &source.name);
         add(
             &mut report,
-            source_report(&source.name, &folder, &entries, Requests::default()).await,
+            report_of(source, &folder, &entries, Requests::default()).await,
         );
     }
     Ok(report)
@@ -132,11 +145,16 @@ async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceRe
         let mut source = open(config, context).await?;
         source.restore(log.landing(), log.entries()).await?;
         let mut run = Run::begin(config, context, log).await?;
+        let goes_on = run.is_in_pass();
         run.drive(source.as_mut()).await?;
+        if goes_on {
+            // That pass has the range it began with; what is wanted now may be more.
+            run.drive(source.as_mut()).await?;
+        }
         (log, unlanded) = (run.log, run.unlanded);
         requests = source.requests();
     }
-    let mut report = source_report(&config.name, log.landing(), log.entries(), requests).await;
+    let mut report = report_of(config, log.landing(), log.entries(), requests).await;
     for (reason, count) in unlanded {
         *report.skipped.entry(reason).or_default() += count;
     }
@@ -153,6 +171,18 @@ async fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn Source
             Some(fetch) => fetch::open(config, fetch, context)?,
         },
     })
+}
+
+async fn report_of(
+    config: &SourceConfig,
+    landing: &Store,
+    entries: &[CommitEntry],
+    requests: Requests,
+) -> SourceReport {
+    let position = entries.last().map(|last| &last.state.position);
+    let slices = slices_report(config, position);
+    let report = source_report(&config.name, landing, entries, requests).await;
+    SourceReport { slices, ..report }
 }
 
 /// Ends a run that begins before the time a server asked an earlier one to wait for.
@@ -198,6 +228,8 @@ struct Run<'a> {
     unlanded: BTreeMap<String, u64>,
     /// Where answers come from, if not from servers: batches are then those of the archive.
     tape: Option<Arc<Tape>>,
+    /// Slices: the entries whose records the window knows.
+    recalled: BTreeSet<usize>,
 }
 
 impl<'a> Run<'a> {
@@ -216,6 +248,7 @@ impl<'a> Run<'a> {
             knows: false,
             unlanded: BTreeMap::new(),
             tape: None,
+            recalled: BTreeSet::new(),
         };
         // A feed that has not changed costs no reading of what has landed.
         if config.again.is_never() {
@@ -226,6 +259,10 @@ impl<'a> Run<'a> {
 
     /// Finds out what may come again in the run of pages that begins or goes on.
     async fn know(&mut self) -> Result<(), Error> {
+        if self.config.slices.is_some() || self.config.for_each.is_some() {
+            // Each batch finds it out for itself.
+            return Ok(());
+        }
         let incremental = self.config.incremental.as_ref().map(Incremental::new);
         let incremental = incremental.transpose()?;
         let (landing, entries) = (self.log.landing(), self.log.entries());
@@ -321,6 +358,7 @@ impl<'a> Run<'a> {
         }
         let began = Instant::now();
         let sequence = self.log.next_sequence();
+        self.recall(&position).await?;
         let Prepared {
             decided,
             data,

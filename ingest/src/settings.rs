@@ -8,7 +8,7 @@ use feedline_schemas::{
     ids::{Hash128, Name},
 };
 
-use crate::{contract::is_format, error::Error};
+use crate::{contract::is_format, error::Error, ledger};
 
 /// The sources to run, with their index in the configuration.
 pub(crate) fn choose<'a>(
@@ -28,7 +28,9 @@ pub(crate) fn choose<'a>(
             );
             return Err(Error::config(format!("source.{i}.name"), reason));
         }
-        check(source).map_err(|e| e.under(&format!("source.{i}")))?;
+        check(source)
+            .and_then(|()| ledger::check(source, &config.source))
+            .map_err(|e| e.under(&format!("source.{i}")))?;
     }
     let chosen: Vec<_> = config
         .source
@@ -187,7 +189,12 @@ pub(crate) fn looks_for_more(source: &SourceConfig) -> bool {
     match source.r#type {
         SourceKind::Files => true,
         SourceKind::Html => !source.crawl.again.is_never(),
-        SourceKind::Rest => source.incremental.is_some() || !source.again.is_never(),
+        SourceKind::Rest => {
+            source.incremental.is_some()
+                || !source.again.is_never()
+                || source.slices.is_some()
+                || source.for_each.is_some()
+        }
     }
 }
 
@@ -229,7 +236,10 @@ pub(crate) fn config_hash(config: &SourceConfig) -> Hash128 {
             let kind = kind_settings(&config.pagination);
             let bound = config.incremental.as_ref();
             let bound = bound.map(|bound| (&bound.cursor, &bound.param, &bound.start));
-            if kind.is_empty() && bound.is_none() {
+            let lists = ledger::hashed(config);
+            if !lists.is_empty() {
+                serde_json::to_vec(&(plain, kind, bound, lists))
+            } else if kind.is_empty() && bound.is_none() {
                 serde_json::to_vec(&plain)
             } else {
                 serde_json::to_vec(&(plain, kind, bound))

@@ -94,7 +94,7 @@ pub struct BatchCounts {
     pub nulled: BTreeMap<String, u64>,
     /// Pages (or files' parts) read.
     pub pages: u64,
-    /// `html`: pages that gave no record for a reason that is no failure, by reason.
+    /// `html`, and `rest` with `for_each`: pages that gave no record for a reason that is no failure, by reason.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub skipped: BTreeMap<String, u64>,
     /// What the contract decided beside that, by kind and column.
@@ -260,10 +260,16 @@ impl Position {
             Self::Start | Self::File { .. } => None,
         }
     }
+
+    /// What is done of slices and values, where a source has them.
+    #[must_use]
+    pub fn ledger(&self) -> Option<&Ledger> {
+        self.run().and_then(|run| run.ledger.as_deref())
+    }
 }
 
 /// A run of pages of a `rest` source: from a first page to the last one. A source has more than one when it is
-/// incremental, and when a cursor has expired. Only what the source's configuration needs is kept.
+/// incremental, when a cursor has expired, and for each slice and value. Only what the source's configuration needs is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PageRun {
@@ -286,6 +292,46 @@ pub struct PageRun {
     /// with an overlap of offsets, of the last records' canonical forms.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub boundary: Vec<Hash128>,
+    /// `slices`, `for_each`: what is done, and the slice and value that the pages are of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ledger: Option<Box<Ledger>>,
+}
+
+/// From the first to before the second: dates and times in the smallest units of the slices' format since 1970 UTC (such as
+/// days), integers as they are. Without slices a value is the whole of `[0, 1]`.
+pub type Interval = [i64; 2];
+
+/// What a source with slices or a list of values has done. A pass reads all values one after another, and of each the
+/// slices that are not done; the next one begins when it is over. Between passes all values have the same done, so that the
+/// ledger does not grow with their number.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Ledger {
+    /// Done by the passes before, of the first `old` values; in order, merged.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub done: Vec<Interval>,
+    /// The range of the pass, or of the last one.
+    pub target: Interval,
+    /// How many values the pass reads; 1 without a list of them.
+    pub values: u64,
+    /// xxh3-128 of these values, by which they are known to be the same; absent without a list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub values_hash: Option<Hash128>,
+    /// How many of them passes before have read, as `done` says.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub old: u64,
+    /// The value in work, counted from 0.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub value: u64,
+    /// What this pass has done of it; in order, merged.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub part: Vec<Interval>,
+    /// The slice in work; absent when the pass is over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slice: Option<Interval>,
+    /// Upper ends of what is left of slices that were cut, the outermost first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ends: Vec<i64>,
 }
 
 impl PageRun {
@@ -341,6 +387,30 @@ mod tests {
             run: PageRun::default(),
         };
         check(r#"{"at":"done","pages":8,"files":[]}"#, &done);
+    }
+
+    #[test]
+    fn a_ledger_is_small() {
+        let mut ledger = Ledger {
+            done: vec![[0, 100]],
+            target: [0, 200],
+            values: 1,
+            old: 1,
+            ..Ledger::default()
+        };
+        let text = r#"{"done":[[0,100]],"target":[0,200],"values":1,"old":1}"#;
+        assert_eq!(serde_json::to_string(&ledger).unwrap(), text);
+        (ledger.slice, ledger.ends) = (Some([100, 125]), vec![200, 150]);
+        let run = PageRun {
+            ledger: Some(Box::new(ledger)),
+            ..PageRun::default()
+        };
+        let text = serde_json::to_string(&run).unwrap();
+        assert!(
+            text.ends_with(r#""slice":[100,125],"ends":[200,150]}}"#),
+            "{text}"
+        );
+        assert_eq!(serde_json::from_str::<PageRun>(&text).unwrap(), run);
     }
 
     #[test]

@@ -78,6 +78,9 @@ pub struct SourceReport {
     /// What the contract decided, by kind and column, with the first value of each.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub decisions: Decisions,
+    /// Slices and values; absent where a source has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slices: Option<SlicesReport>,
     /// Batches committed.
     pub batches: u64,
     /// Pages or files read.
@@ -128,6 +131,24 @@ pub struct Standing {
     pub columns: u64,
     /// What the next run will do, for a person.
     pub next: String,
+}
+
+/// What is done of the slices and values of a source, and what is open.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SlicesReport {
+    /// Slices that are done, over all values, counted by the configured step.
+    pub done: u64,
+    /// Slices that are open. Where the range ends now, those of the pass that is under way.
+    pub open: u64,
+    /// Values that are done; of a source without a list there is one.
+    pub values_done: u64,
+    /// Values that are open. Of a list that another source gives, as many as were known when the last pass began.
+    pub values_open: u64,
+    /// What is done of the values that are least far, such as `2026-01-01 to 2026-03-01`.
+    pub ranges: Vec<String>,
+    /// The slice or value that is being read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_work: Option<String>,
 }
 
 /// Report of `ingest repair`.

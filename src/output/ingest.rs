@@ -8,7 +8,7 @@ use std::{
 use feedline_schemas::{
     commit::Noted,
     lease::LastRun,
-    report::{IngestReport, RepairReport, RepairedSource, SourceReport, Standing},
+    report::{IngestReport, RepairReport, RepairedSource, SlicesReport, SourceReport, Standing},
 };
 
 use super::{Text, line, shortened, write_rejects};
@@ -93,6 +93,9 @@ pub(super) fn write_source(source: &SourceReport, out: &mut String) -> fmt::Resu
     if let Some(standing) = &source.standing {
         write_standing(standing, out)?;
     }
+    if let Some(slices) = &source.slices {
+        write_slices(slices, out)?;
+    }
     for (reason, count) in &source.skipped {
         line(out, "  skipped", format!("{count} {reason}"))?;
     }
@@ -104,6 +107,36 @@ pub(super) fn write_source(source: &SourceReport, out: &mut String) -> fmt::Resu
         source.reject_sample.as_deref(),
         out,
     )
+}
+
+/// Most ranges that are shown; `--json` has all.
+const SHOWN_RANGES: usize = 5;
+
+fn write_slices(slices: &SlicesReport, out: &mut String) -> fmt::Result {
+    let SlicesReport {
+        done,
+        open,
+        values_done,
+        values_open,
+        ranges,
+        in_work,
+    } = slices;
+    let mut text = format!("{done} done, {open} open");
+    if values_done + values_open != 1 {
+        write!(text, "; {values_done} values done, {values_open} open")?;
+    }
+    line(out, "  slices", text)?;
+    if !ranges.is_empty() {
+        let mut text = ranges[..ranges.len().min(SHOWN_RANGES)].join(", ");
+        if ranges.len() > SHOWN_RANGES {
+            write!(text, " and {} more", ranges.len() - SHOWN_RANGES)?;
+        }
+        line(out, "  done", text)?;
+    }
+    match in_work {
+        Some(slice) => line(out, "  in work", slice),
+        None => Ok(()),
+    }
 }
 
 /// Most columns of a kind of decision that are shown; `--json` has more.

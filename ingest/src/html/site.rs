@@ -387,7 +387,8 @@ impl Site {
             let wanted = |headers: &HeaderMap| wanted(headers, is_sitemap);
             let answer = self.http.ask(url, ACCEPT, headers, wanted).await;
             answer.inspect_err(|failure| {
-                is_transient.store(failure.again != Again::Never, Ordering::Relaxed);
+                let is_final = matches!(failure.again, Again::Never | Again::Absent);
+                is_transient.store(!is_final, Ordering::Relaxed);
             })
         };
         Ok(match retry.run(attempt).await {

@@ -109,6 +109,8 @@ pub(crate) fn config(url: &str, r#type: PaginationKind) -> SourceConfig {
         incremental: None,
         again: Default::default(),
         archive_raw: false,
+        slices: None,
+        for_each: None,
         error_path: None,
         schedule: None,
         contract: Default::default(),

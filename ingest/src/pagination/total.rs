@@ -6,17 +6,30 @@ use super::Paginator;
 use crate::{error::Error, http::redacted};
 
 impl Paginator {
+    /// Whether the API has more records than it gives, by its own word.
+    pub(crate) fn is_beyond_cap(&self, total: Option<u64>) -> bool {
+        self.config
+            .max_records
+            .zip(total)
+            .is_some_and(|(most, total)| total > most)
+    }
+
     /// Refuses a run of pages that reaches the number at which the API stops.
+    ///
+    /// # Errors
+    /// [`Error::Incomplete`].
     pub(super) fn check_cap(&self, run: &PageRun, total: Option<u64>) -> Result<(), Error> {
         match self.config.max_records {
             Some(most) if run.records >= most && total != Some(run.records) => {
                 let total = total
                     .map(|total| format!(" of {total}"))
                     .unwrap_or_default();
-                Err(self.wrong(format!(
-                    "incomplete: {}{total} records have come, and at `pagination.max_records` = {most} the API stops; what comes after them cannot be had this way; ask for less at a time by `params`, in sources of their own, or by `incremental`",
+                let reason = format!(
+                    "{}{total} records have come, and at `pagination.max_records` = {most} the API stops; ask for less at a time: by `slices` if the API takes a range, by `for_each`, or by `params` in sources of their own",
                     run.records
-                )))
+                );
+                let url = redacted(&self.urls.base);
+                Err(Error::Incomplete { url, reason })
             }
             _ => Ok(()),
         }

@@ -161,7 +161,7 @@ async fn fault_27_an_api_that_stops_at_a_number_of_records_is_incomplete() {
     let check = async |config: &SourceConfig, part: &str| {
         let error = read_all(config, 1).await.unwrap_err().to_string();
         assert!(
-            error.contains("incomplete") && error.contains(part),
+            error.contains("incomplete") && error.contains(part) && error.contains("`slices`"),
             "{error}"
         );
     };

@@ -1,8 +1,10 @@
 mod again;
 mod canary;
+mod for_each;
 mod replay;
 mod rounds;
 mod several;
+mod slices;
 mod two_writers;
 
 use std::{

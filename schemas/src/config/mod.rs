@@ -10,6 +10,7 @@ mod crawl;
 mod dataset;
 mod device;
 mod document;
+mod for_each;
 mod guard;
 mod incremental;
 mod init;
@@ -27,6 +28,7 @@ mod picture;
 mod precision;
 mod schedule;
 mod secret;
+mod slices;
 mod source;
 mod source_schedule;
 mod train;
@@ -49,6 +51,7 @@ pub use self::{
     },
     device::DeviceChoice,
     document::{DocumentConfig, PersonalData, QualityConfig},
+    for_each::{ForEachConfig, MissingValue},
     guard::{GuardConfig, NotFinitePolicy},
     incremental::IncrementalConfig,
     init::InitConfig,
@@ -72,6 +75,7 @@ pub use self::{
     precision::{LossScaleConfig, Precision},
     schedule::{ScheduleConfig, ScheduleKind, ScheduleUnit},
     secret::SecretRef,
+    slices::{SlicesConfig, UpperEnd},
     source::{
         ArchiveConfig, BatchConfig, CsvConfig, FetchConfig, FileFormat, IdxConfig, RetryConfig,
         SourceConfig, SourceKind, TextConfig, TextOrSecret,

@@ -82,7 +82,8 @@ pub struct PaginationConfig {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub strict_total: bool,
     /// Number of records at which the API is known to stop, such as 10,000, at least 1. A run of pages that reaches it
-    /// without having the total is an error: what comes after it cannot be had this way. Default: none.
+    /// without having the total is an error: what comes after it cannot be had this way. With `slices` it is none: the
+    /// slice is cut into halves, at once where the total says so. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_records: Option<u64>,
     /// Most pages of a run, at least 1. Default 1,000,000: a guard against an API that never ends.

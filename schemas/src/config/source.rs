@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AuthConfig, ContractConfig, CrawlAgain, CrawlConfig, IncrementalConfig, LimitsConfig,
-    PageConfig, PaginationConfig, SecretRef, SourceScheduleConfig,
+    AuthConfig, ContractConfig, CrawlAgain, CrawlConfig, ForEachConfig, IncrementalConfig,
+    LimitsConfig, PageConfig, PaginationConfig, SecretRef, SlicesConfig, SourceScheduleConfig,
 };
 use crate::{ids::Name, units::ByteSize};
 
@@ -50,6 +50,12 @@ pub struct SourceConfig {
     /// memory a record. Not with `incremental`.
     #[serde(default, skip_serializing_if = "CrawlAgain::is_never")]
     pub again: CrawlAgain,
+    /// `rest`: asks for a range in slices. Default: everything is one run of pages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slices: Option<SlicesConfig>,
+    /// `rest`: asks for each value of a list. Default: there is no such list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub for_each: Option<ForEachConfig>,
     /// `rest`: path of an error in a page that came with status 200; where something is there but null, false, zero or
     /// empty, the request is tried again as after a server's error. For APIs that report errors with success. Default:
     /// none is looked for.

@@ -124,7 +124,7 @@ impl OAuth {
         if !response.status().is_success() {
             let mut failure = http.refused(&self.url, response).await;
             // Here it says that the credentials are wrong, not that a page has gone.
-            if failure.again == Again::Gone {
+            if matches!(failure.again, Again::Gone | Again::Absent) {
                 failure.again = Again::Never;
             }
             return Err(failure);

@@ -1,0 +1,212 @@
+//! Slices of a range and values of a list: what is wanted, less what is done, is what to read.
+//!
+//! A [`Ledger`] is part of the position, so it is committed with the records that it tells of. A pass takes up what is wanted
+//! when it begins, and goes through the values in their order, and of each through the slices that are not done, the lowest
+//! first. When it is over, all values have the same done, and the ledger is as small as that of one value.
+//!
+//! A slice that brings more records than the API gives is cut into halves. The upper one waits: `ends` is a stack of the
+//! upper ends of what is left. Of a range of 2^k units it holds k at most.
+
+mod intervals;
+mod known;
+mod scale;
+mod settings;
+mod show;
+mod slices;
+mod values;
+
+use feedline_schemas::{
+    commit::{Interval, Ledger},
+    config::SourceConfig,
+};
+
+use self::{intervals::Intervals, slices::Slices, values::Values};
+pub(crate) use self::{
+    known::neighbours,
+    settings::{check, depth, hashed},
+    show::slices_report,
+};
+use crate::{context::Context, error::Error, source::Record};
+
+/// The range of a source without slices: each value is done at once.
+const WHOLE: Interval = [0, 1];
+
+/// What a source with slices or a list of values is asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    slices: Option<Slices>,
+    values: Option<Values>,
+    /// What is wanted of each value, by the clock when this process began.
+    range: Interval,
+}
+
+impl Plan {
+    /// The plan of a source; none where it has neither slices nor a list. Reads the values that another source has landed.
+    ///
+    /// # Errors
+    /// [`Error::Config`], and for that other source [`Error::Log`], [`Error::Landed`], [`Error::Storage`].
+    pub(crate) async fn new(
+        config: &SourceConfig,
+        context: &Context,
+    ) -> Result<Option<Self>, Error> {
+        if config.slices.is_none() && config.for_each.is_none() {
+            return Ok(None);
+        }
+        let slices = config.slices.as_ref().map(Slices::new).transpose()?;
+        let values = match &config.for_each {
+            Some(each) => Some(Values::new(config, each, context).await?),
+            None => None,
+        };
+        settings::check_together(config, slices.as_ref(), values.as_ref())?;
+        let now = context.clock.unix();
+        let range = slices.as_ref().map_or(WHOLE, |slices| slices.range_at(now));
+        Ok(Some(Self {
+            slices,
+            values,
+            range,
+        }))
+    }
+
+    /// Names of the parameters that ask for a slice of a value.
+    pub(crate) fn params(&self) -> impl Iterator<Item = &str> {
+        let values = self.values.iter().map(|values| values.param.as_str());
+        values.chain(self.slices.iter().flat_map(Slices::params))
+    }
+
+    /// Refuses a ledger of other values.
+    ///
+    /// # Errors
+    /// [`Error::Config`].
+    pub(crate) fn check(&self, ledger: &Ledger) -> Result<(), Error> {
+        self.values
+            .as_ref()
+            .map_or(Ok(()), |values| values.check(ledger))
+    }
+
+    /// A pass over what is not done, at its first slice; none when all is done. `before` is the ledger of the passes before.
+    pub(crate) fn begin(&self, before: Option<&Ledger>) -> Option<Ledger> {
+        let values = self.values.as_ref().map_or(1, Values::len);
+        let mut ledger = Ledger {
+            done: before.map(|before| before.done.clone()).unwrap_or_default(),
+            old: before.map_or(0, |before| before.values),
+            target: self.range,
+            values,
+            values_hash: self.values.as_ref().map(|all| all.hash(values)),
+            ..Ledger::default()
+        };
+        self.seek(&mut ledger);
+        ledger.slice.is_some().then_some(ledger)
+    }
+
+    /// The ledger after the slice in work was read to its end; without a slice when the pass is over.
+    pub(crate) fn advance(&self, mut ledger: Ledger) -> Ledger {
+        let Some(slice) = ledger.slice.take() else {
+            return ledger;
+        };
+        ledger.part = Intervals::of(ledger.part.into_iter().chain([slice])).into_vec();
+        match ledger.ends.pop() {
+            Some(end) => ledger.slice = Some([slice[1], end]),
+            None => self.seek(&mut ledger),
+        }
+        if ledger.slice.is_some() {
+            return ledger;
+        }
+        // New values have done this pass alone: of what the others have done besides, nothing is said from here on, so that
+        // it would be read again if it were wanted again.
+        let target = Intervals::of([ledger.target]);
+        let is_of_all = ledger.old >= ledger.values;
+        let done = if is_of_all {
+            target.plus(&Intervals::of(ledger.done))
+        } else {
+            target
+        };
+        Ledger {
+            done: done.into_vec(),
+            target: ledger.target,
+            values: ledger.values,
+            values_hash: ledger.values_hash,
+            ..Ledger::default()
+        }
+    }
+
+    /// Finds the next slice that is not done, from the value in work on.
+    fn seek(&self, ledger: &mut Ledger) {
+        while ledger.value < ledger.values {
+            if let Some(gap) = todo(ledger).first() {
+                ledger.slice = Some(self.slices.as_ref().map_or(gap, |slices| slices.first(gap)));
+                return;
+            }
+            ledger.value += 1;
+            ledger.part.clear();
+        }
+    }
+
+    /// The ledger with the slice in work cut into halves, at the lower one; none where it is of the smallest unit.
+    pub(crate) fn cut(&self, ledger: &Ledger) -> Option<Ledger> {
+        let [from, to] = ledger.slice.filter(|_| self.slices.is_some())?;
+        let middle = from + (to - from) / 2;
+        if middle == from {
+            return None;
+        }
+        let mut ledger = ledger.clone();
+        ledger.slice = Some([from, middle]);
+        ledger.ends.push(to);
+        Some(ledger)
+    }
+
+    /// Parameters that ask for the slice and value in work.
+    ///
+    /// # Errors
+    /// [`Error::Config`] when there is no such value.
+    pub(crate) fn query(&self, ledger: &Ledger) -> Result<Vec<(&str, String)>, Error> {
+        let mut query = Vec::new();
+        if let Some(values) = &self.values {
+            let Some(text) = values.text(ledger.value) else {
+                return Err(values.check(ledger).err().unwrap_or_else(|| {
+                    Error::config("for_each", "has fewer values than were read")
+                }));
+            };
+            query.push((values.param.as_str(), text));
+        }
+        if let (Some(slices), Some(slice)) = (&self.slices, ledger.slice) {
+            query.extend(slices.query(slice));
+        }
+        Ok(query)
+    }
+
+    /// Adds the column with the value in work to records.
+    pub(crate) fn mark(&self, ledger: &Ledger, records: &mut [Record]) {
+        if let Some(values) = &self.values {
+            values.mark(ledger.value, records);
+        }
+    }
+
+    /// The slice and value in work, for people.
+    pub(crate) fn show(&self, ledger: &Ledger) -> String {
+        let value = self.values.as_ref().map(|values| {
+            let text = values.text(ledger.value).unwrap_or_default();
+            format!("the value `{}` of `{}`", text.escape_debug(), values.param)
+        });
+        let slice = self.slices.as_ref().zip(ledger.slice);
+        let slice = slice.map(|(slices, slice)| format!("the slice {}", slices.show(slice)));
+        [slice, value]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(" of ")
+    }
+}
+
+/// What the pass has still to do of the value in work.
+fn todo(ledger: &Ledger) -> Intervals {
+    let before = if ledger.value < ledger.old {
+        ledger.done.as_slice()
+    } else {
+        &[]
+    };
+    let done = Intervals::of(before.iter().chain(&ledger.part).copied());
+    Intervals::of([ledger.target]).minus(&done)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! What a batch has read of each value, and which batches before have read there too: their records may come again.
+
+use std::collections::BTreeSet;
+
+use feedline_schemas::commit::{Interval, Ledger, Position};
+
+use super::intervals::Intervals;
+
+/// Which of the batches that ended at `ends`, in the order of the log, have read, of some value, slices that touch those of
+/// the batch that follows them and ends at `after`: their indices.
+///
+/// It is a function of the log and of the batch alone, so a resumed run leaves out what one that never stopped does.
+pub(crate) fn neighbours<'a>(
+    ends: impl Iterator<Item = &'a Position>,
+    after: &Position,
+) -> BTreeSet<usize> {
+    let mut before = &Position::Start;
+    let mut readings = Vec::new();
+    for end in ends {
+        readings.push(Reading::of(before, end));
+        before = end;
+    }
+    let Some(batch) = Reading::of(before, after) else {
+        return BTreeSet::new();
+    };
+    let is_near = |reading: &Option<Reading>| reading.as_ref().is_some_and(|r| r.touches(&batch));
+    let near = readings.iter().enumerate();
+    near.filter(|(_, reading)| is_near(reading))
+        .map(|(index, _)| index)
+        .collect()
+}
+
+/// What one batch has read.
+struct Reading {
+    target: Intervals,
+    /// Done before the pass, of the first `old` values.
+    done: Intervals,
+    old: u64,
+    /// The first value it has read of, and what the pass had done of it before.
+    first: u64,
+    first_done: Intervals,
+    /// The value it ended in, and what of it has been begun by then; none when it ended with the pass.
+    last: Option<(u64, Intervals)>,
+    values: u64,
+}
+
+impl Reading {
+    fn of(before: &Position, after: &Position) -> Option<Self> {
+        let ended = after.ledger()?;
+        let earlier = before.ledger();
+        let is_same_pass = matches!(before, Position::Page { .. });
+        let (done, old) = match (earlier, is_same_pass) {
+            (Some(ledger), true) => (ledger.done.clone(), ledger.old),
+            (Some(ledger), false) => (ledger.done.clone(), ledger.values),
+            (None, _) => (Vec::new(), 0),
+        };
+        let at = earlier.filter(|_| is_same_pass);
+        Some(Self {
+            target: Intervals::of([ended.target]),
+            done: Intervals::of(done),
+            old,
+            first: at.map_or(0, |ledger| ledger.value),
+            first_done: Intervals::of(at.into_iter().flat_map(|ledger| ledger.part.clone())),
+            last: begun(ended).map(|begun| (ended.value, begun)),
+            values: ended.values,
+        })
+    }
+
+    /// Index behind the last value it has read of.
+    fn end(&self) -> u64 {
+        self.last
+            .as_ref()
+            .map_or(self.values, |(value, _)| value + 1)
+    }
+
+    /// What it has read of a value.
+    fn of_value(&self, value: u64) -> Intervals {
+        let read = match &self.last {
+            Some((last, begun)) if *last == value => begun.clone(),
+            _ if value < self.old => self.target.minus(&self.done),
+            _ => self.target.clone(),
+        };
+        if value == self.first {
+            read.minus(&self.first_done)
+        } else {
+            read
+        }
+    }
+
+    fn touches(&self, other: &Self) -> bool {
+        let first = self.first.max(other.first);
+        let end = self.end().min(other.end());
+        (first..end).any(|value| self.of_value(value).touches(&other.of_value(value)))
+    }
+}
+
+/// What a pass has done of the value in work and the slice in work, with all of the slice that it was cut from.
+fn begun(ledger: &Ledger) -> Option<Intervals> {
+    let [from, to] = ledger.slice?;
+    let whole: Interval = [from, ledger.ends.first().copied().unwrap_or(to)];
+    Some(Intervals::of(ledger.part.iter().copied().chain([whole])))
+}

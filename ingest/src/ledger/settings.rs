@@ -1,0 +1,169 @@
+//! Checking `[source.slices]` and `[source.for_each]` against the other settings and sources.
+
+use feedline_schemas::config::{ForEachConfig, SourceConfig, SourceKind};
+use url::{Position, Url};
+
+use super::{slices::Slices, values::Values};
+use crate::error::Error;
+
+/// Refuses what a source cannot have beside slices or a list of values, and lists whose source is none of the pipeline.
+///
+/// # Errors
+/// [`Error::Config`].
+pub(crate) fn check(source: &SourceConfig, all: &[SourceConfig]) -> Result<(), Error> {
+    let wrong = |key: &str, reason: String| Err(Error::config(key, reason));
+    for (key, is_given, instead) in [
+        (
+            "slices",
+            source.slices.is_some(),
+            "a range without `slices.end` asks for what is new by itself",
+        ),
+        (
+            "for_each",
+            source.for_each.is_some(),
+            "the log would keep a newest cursor for each value; give `slices`, whose state is one for all values",
+        ),
+    ] {
+        if is_given && source.r#type != SourceKind::Rest {
+            return wrong(key, "is for sources of the type `rest`; remove it".into());
+        }
+        if is_given && source.incremental.is_some() {
+            return wrong(key, format!("cannot stand beside `incremental`: {instead}"));
+        }
+        if is_given && !source.again.is_never() {
+            let reason = "cannot stand beside `again`, which has no place for what is done; remove one of them";
+            return wrong(key, reason.into());
+        }
+        if is_given && source.archive_raw {
+            let reason = "cannot stand beside `archive_raw`: what is asked for follows from the clock and from other sources, which an archive does not have; remove one of them";
+            return wrong(key, reason.into());
+        }
+    }
+    let Some(parent) = source
+        .for_each
+        .as_ref()
+        .and_then(|each| each.source.as_ref())
+    else {
+        return Ok(());
+    };
+    if *parent == source.name {
+        return wrong(
+            "for_each.source",
+            "is this source itself; name another one".into(),
+        );
+    }
+    if !all.iter().any(|other| other.name == *parent) {
+        let names: Vec<&str> = all.iter().map(|other| other.name.as_str()).collect();
+        return wrong(
+            "for_each.source",
+            format!(
+                "no source is called `{parent}`; there are: {}",
+                names.join(", ")
+            ),
+        );
+    }
+    if depth(source, all).is_none() {
+        return wrong(
+            "for_each.source",
+            format!(
+                "`{parent}` gets its values, over others, from this source: one of them must get them elsewhere"
+            ),
+        );
+    }
+    Ok(())
+}
+
+/// How many sources must be run before one, each for the next; none where they go in circles.
+pub(crate) fn depth(source: &SourceConfig, all: &[SourceConfig]) -> Option<usize> {
+    let parent = |source: &SourceConfig| {
+        let each = source.for_each.as_ref()?;
+        let name = each.source.as_ref()?;
+        all.iter().find(|other| other.name == *name)
+    };
+    let (mut at, mut depth) = (source, 0);
+    while let Some(next) = parent(at) {
+        depth += 1;
+        if depth > all.len() {
+            return None;
+        }
+        at = next;
+    }
+    Some(depth)
+}
+
+/// Refuses what cannot work together, all of it checked by itself.
+pub(super) fn check_together(
+    config: &SourceConfig,
+    slices: Option<&Slices>,
+    values: Option<&Values>,
+) -> Result<(), Error> {
+    let value = values.map(|values| values.param.as_str());
+    if let (Some(slices), Some(value)) = (slices, value)
+        && slices.params().any(|param| param == value)
+    {
+        let reason = "is a parameter of `slices` too; they need different ones";
+        return Err(Error::config("for_each.param", reason));
+    }
+    if let Some(slices) = slices
+        && config.batch.dedup_window == 0
+        && (slices.shares_ends() || config.pagination.max_records.is_some())
+    {
+        let reason = "is 0, which keeps equal records, and slices that share an end or are cut bring records twice; set it, or use `slices.upper` = `exclusive` and no `pagination.max_records`";
+        return Err(Error::config("batch.dedup_window", reason));
+    }
+    let params = value
+        .into_iter()
+        .chain(slices.into_iter().flat_map(Slices::params));
+    for param in params {
+        if config.params.contains_key(param) {
+            let reason =
+                format!("has `{param}`, which `slices` or `for_each` sets; remove it here");
+            return Err(Error::config("params", reason));
+        }
+        check_place(&config.url, param)?;
+    }
+    Ok(())
+}
+
+/// Refuses a URL whose host a parameter would choose.
+fn check_place(url: &str, param: &str) -> Result<(), Error> {
+    let place = format!("{{{param}}}");
+    if !url.contains(&place) {
+        return Ok(());
+    }
+    let front = |value: &str| {
+        let url = Url::parse(&url.replace(&place, value)).ok()?;
+        Some(url[..Position::BeforePath].to_owned())
+    };
+    if front("a").is_some() && front("a") == front("b") {
+        return Ok(());
+    }
+    let reason = format!("may have `{place}` in its path and query only");
+    Err(Error::config("url", reason))
+}
+
+/// What of the settings decides what is fetched. The range may change: the log tells what of it is done.
+pub(crate) fn hashed(config: &SourceConfig) -> Vec<String> {
+    let mut all = Vec::new();
+    if let Some(slices) = &config.slices {
+        let to_param = slices.to_param.clone().unwrap_or_default();
+        let upper = format!("{:?}", slices.upper);
+        all.extend(["slices".into(), slices.from_param.clone(), to_param]);
+        all.extend([slices.format.clone(), upper]);
+    }
+    if let Some(each) = &config.for_each {
+        let ForEachConfig {
+            param,
+            source,
+            column,
+            r#as,
+            ..
+        } = each;
+        let source = source.as_ref().map(ToString::to_string);
+        let column = column.clone().unwrap_or_default();
+        let marked = r#as.clone().unwrap_or_else(|| param.clone());
+        all.extend(["for_each".into(), param.clone()]);
+        all.extend([source.unwrap_or_default(), column, marked]);
+    }
+    all
+}

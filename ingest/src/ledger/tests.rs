@@ -1,0 +1,230 @@
+//! Passes over slices and values, against a plain model of sets of numbers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use feedline_schemas::{
+    commit::{PageRun, Position},
+    config::{SlicesConfig, UpperEnd},
+};
+use proptest::prelude::*;
+
+use super::*;
+use crate::value::Value;
+
+fn plan(range: Interval, step: i64, values: Option<u64>) -> Plan {
+    let slices = SlicesConfig {
+        from_param: "from".into(),
+        to_param: Some("to".into()),
+        start: range[0].to_string(),
+        end: Some(range[1].to_string()),
+        lag: "0s".into(),
+        step: step.to_string(),
+        format: "integer".into(),
+        upper: UpperEnd::Exclusive,
+    };
+    let list = |count: u64| (0..count).map(|i| Value::Text(format!("v{i}")));
+    Plan {
+        slices: Some(Slices::new(&slices).unwrap()),
+        values: values.map(|count| Values {
+            param: "v".into(),
+            column: None,
+            values: list(count).collect(),
+            source: None,
+        }),
+        range,
+    }
+}
+
+fn position(ledger: Ledger) -> Position {
+    let is_over = ledger.slice.is_none();
+    // As it comes back from the log.
+    let ledger = serde_json::from_str(&serde_json::to_string(&ledger).unwrap()).unwrap();
+    let run = PageRun {
+        ledger: Some(ledger),
+        ..PageRun::default()
+    };
+    match is_over {
+        true => Position::Done {
+            pages: 0,
+            files: vec![],
+            run,
+        },
+        false => Position::Page {
+            page: 0,
+            cursor: None,
+            run,
+        },
+    }
+}
+
+/// A pass: from, length, values that are added, and what is drawn for its slices.
+type Drawn = (i64, i64, u64, Vec<u8>);
+
+fn any_passes() -> impl Strategy<Value = Vec<Drawn>> {
+    let draws = proptest::collection::vec(any::<u8>(), 1..40);
+    let pass = (-20_i64..20, 1_i64..40, 0_u64..3, draws);
+    proptest::collection::vec(pass, 1..6)
+}
+
+/// Goes through passes; slices are cut and batches end as drawn.
+fn check_passes(passes: &[Drawn], step: i64, first_values: u64) {
+    let mut values = first_values;
+    let mut done: BTreeMap<u64, BTreeSet<i64>> = BTreeMap::new();
+    let (mut ends, mut batches) = (Vec::new(), Vec::new());
+    let mut last: Option<Ledger> = None;
+    let mut batch: Vec<(u64, Interval)> = Vec::new();
+    for (from, length, more, draws) in passes {
+        values += more;
+        let range = [*from, from + length];
+        let plan = plan(range, step, Some(values));
+        let wanted: BTreeSet<i64> = (range[0]..range[1]).collect();
+        let todo = |value: u64| &wanted - done.get(&value).unwrap_or(&BTreeSet::new());
+        let expected: BTreeMap<u64, BTreeSet<i64>> = (0..values)
+            .map(|value| (value, todo(value)))
+            .filter(|(_, todo)| !todo.is_empty())
+            .collect();
+        let Some(mut ledger) = plan.begin(last.as_ref()) else {
+            assert!(expected.is_empty());
+            continue;
+        };
+        plan.check(&ledger).unwrap();
+        let mut read: BTreeMap<u64, BTreeSet<i64>> = BTreeMap::new();
+        let mut draws = draws.iter().cycle();
+        while let Some(slice) = ledger.slice {
+            let value = ledger.value;
+            batch.push((value, slice));
+            let draw = draws.next().unwrap();
+            let cut = (draw % 3 == 0).then(|| plan.cut(&ledger)).flatten();
+            ledger = match cut {
+                Some(halves) => halves,
+                None => {
+                    let read = read.entry(value).or_default();
+                    for number in slice[0]..slice[1] {
+                        assert!(read.insert(number), "{number} of {value} twice");
+                    }
+                    plan.advance(ledger)
+                }
+            };
+            assert!(ledger.ends.windows(2).all(|ends| ends[0] > ends[1]));
+            if draw % 5 < 2 || ledger.slice.is_none() {
+                ends.push(position(ledger.clone()));
+                batches.push(std::mem::take(&mut batch));
+            }
+        }
+        assert_eq!(read, expected);
+        // The model of what is kept: new values narrow it to the pass.
+        let is_of_all = last.as_ref().is_some_and(|last| last.values == values);
+        for value in 0..values {
+            let kept = done.entry(value).or_default();
+            if !is_of_all {
+                kept.clear();
+            }
+            kept.extend(&wanted);
+        }
+        last = Some(ledger);
+    }
+    check_neighbours(&ends, &batches);
+}
+
+/// What a batch may bring again is in batches that are its neighbours.
+fn check_neighbours(ends: &[Position], batches: &[Vec<(u64, Interval)>]) {
+    let touch = |a: &(u64, Interval), b: &(u64, Interval)| {
+        a.0 == b.0 && a.1[0] <= b.1[1] && b.1[0] <= a.1[1]
+    };
+    for (index, batch) in batches.iter().enumerate() {
+        let near = neighbours(ends[..index].iter(), &ends[index]);
+        for (earlier, read) in batches[..index].iter().enumerate() {
+            let is_near = read.iter().any(|a| batch.iter().any(|b| touch(a, b)));
+            assert!(!is_near || near.contains(&earlier), "{earlier} {index}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    #[test]
+    fn passes_read_what_is_missing_of_each_value_and_nothing_twice(
+        passes in any_passes(), step in 1_i64..15, values in 1_u64..4
+    ) {
+        check_passes(&passes, step, values);
+    }
+}
+
+#[test]
+fn batches_far_away_are_no_neighbours() {
+    let plan = plan([0, 50], 10, None);
+    let (mut ledger, mut ends) = (plan.begin(None).unwrap(), Vec::new());
+    for _ in 0..4 {
+        ledger = plan.advance(ledger);
+        ends.push(position(ledger.clone()));
+    }
+    // The slices 0 to 3, each with the one that was begun; the fifth ends the pass.
+    let over = position(plan.advance(ledger));
+    let near = neighbours(ends.iter(), &over);
+    assert_eq!(near.into_iter().collect::<Vec<_>>(), [2, 3]);
+}
+
+#[test]
+fn a_slice_is_cut_down_to_its_smallest_unit_and_the_upper_halves_wait() {
+    let plan = plan([0, 8], 8, None);
+    let mut ledger = plan.begin(None).unwrap();
+    let mut cuts = Vec::new();
+    while let Some(halves) = plan.cut(&ledger) {
+        ledger = halves;
+        cuts.push((ledger.slice.unwrap(), ledger.ends.clone()));
+    }
+    assert_eq!(
+        cuts,
+        [
+            ([0, 4], vec![8]),
+            ([0, 2], vec![8, 4]),
+            ([0, 1], vec![8, 4, 2])
+        ]
+    );
+    let mut slices = Vec::new();
+    while let Some(slice) = ledger.slice {
+        slices.push(slice);
+        ledger = plan.advance(ledger);
+    }
+    assert_eq!(slices, [[0, 1], [1, 2], [2, 4], [4, 8]]);
+    assert_eq!(ledger.done, [[0, 8]]);
+    assert!(plan.begin(Some(&ledger)).is_none());
+}
+
+#[test]
+fn a_list_may_grow_at_its_end_only() {
+    let ledger = plan([0, 8], 8, Some(2)).begin(None).unwrap();
+    plan([0, 8], 8, Some(3)).check(&ledger).unwrap();
+    let refused = |plan: &Plan, key: &str| match plan.check(&ledger) {
+        Err(Error::Config { key: found, .. }) => assert_eq!(found, key),
+        other => panic!("{other:?}"),
+    };
+    refused(&plan([0, 8], 8, Some(1)), "for_each.values");
+    let mut other = plan([0, 8], 8, Some(3));
+    if let Some(values) = &mut other.values {
+        values.values.swap(0, 2);
+        values.source = Some("a".into());
+    }
+    refused(&other, "for_each.source");
+}
+
+#[test]
+fn a_thousand_values_take_as_many_bytes_as_one() {
+    let size = |values: u64| {
+        let plan = plan([0, 1_000], 10, Some(values));
+        let mut ledger = plan.begin(None).unwrap();
+        let mut most = 0;
+        while ledger.slice.is_some() {
+            most = most.max(serde_json::to_string(&ledger).unwrap().len());
+            ledger = plan.advance(ledger);
+        }
+        (most, serde_json::to_string(&ledger).unwrap().len())
+    };
+    let (one, many) = (size(1), size(1_000));
+    assert!(
+        many.0 <= one.0 + 20 && many.1 <= one.1 + 3,
+        "{one:?} {many:?}"
+    );
+    assert!(many.0 < 200, "{many:?}");
+}

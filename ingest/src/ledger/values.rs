@@ -1,0 +1,257 @@
+//! `[source.for_each]`, checked, and the values that another source has landed.
+
+use std::collections::HashSet;
+
+use arrow::{
+    array::{Array, AsArray},
+    datatypes::{DataType, Int64Type},
+};
+use feedline_schemas::{
+    commit::Ledger,
+    config::{ForEachConfig, SourceConfig},
+    ids::{Hash128, Name},
+};
+
+use crate::{
+    commit_log::{landed, landing},
+    context::Context,
+    error::Error,
+    landed_file,
+    source::Record,
+    value::Value,
+};
+
+/// The values that a source is asked for, one after another.
+#[derive(Clone, Debug)]
+pub(super) struct Values {
+    pub(super) param: String,
+    /// Column that is added to records.
+    pub(super) column: Option<String>,
+    /// Texts and integers, no two with one text.
+    pub(super) values: Vec<Value>,
+    /// The source that they come from.
+    pub(super) source: Option<String>,
+}
+
+impl Values {
+    /// The values that `config` names, or that its source has landed; some texts lead elsewhere as parts of a URL, and are
+    /// left out of a list that a source gives.
+    ///
+    /// # Errors
+    /// [`Error::Config`], and as [`landed`].
+    pub(super) async fn new(
+        config: &SourceConfig,
+        each: &ForEachConfig,
+        context: &Context,
+    ) -> Result<Self, Error> {
+        check(config, each)?;
+        let values = match (&each.source, &each.column) {
+            (Some(source), Some(column)) => {
+                let mut values = read(source, column, context).await?;
+                values.retain(|value| !is_misleading(config, each, &text(value)));
+                values
+            }
+            _ => each.values.iter().cloned().map(Value::Text).collect(),
+        };
+        let column = each.r#as.clone().unwrap_or_else(|| each.param.clone());
+        Ok(Self {
+            param: each.param.clone(),
+            column: Some(column).filter(|column| !column.is_empty()),
+            values,
+            source: each.source.as_ref().map(ToString::to_string),
+        })
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.values.len() as u64
+    }
+
+    /// The text of a value.
+    pub(super) fn text(&self, index: u64) -> Option<String> {
+        self.get(index).map(text)
+    }
+
+    fn get(&self, index: u64) -> Option<&Value> {
+        usize::try_from(index)
+            .ok()
+            .and_then(|index| self.values.get(index))
+    }
+
+    /// Hash of the first values.
+    pub(super) fn hash(&self, count: u64) -> Hash128 {
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        let texts: Vec<String> = self
+            .values
+            .iter()
+            .take(count)
+            .map(Value::canonical)
+            .collect();
+        Hash128::of(texts.join("\n").as_bytes())
+    }
+
+    /// Refuses values that are not those a ledger was written with.
+    ///
+    /// # Errors
+    /// [`Error::Config`].
+    pub(super) fn check(&self, ledger: &Ledger) -> Result<(), Error> {
+        if ledger.values <= self.len() && ledger.values_hash == Some(self.hash(ledger.values)) {
+            return Ok(());
+        }
+        let count = ledger.values;
+        Err(match &self.source {
+            None => Error::config(
+                "for_each.values",
+                format!(
+                    "does not begin with the {count} values that were read, in their order; put them back, add new ones at the end, or give this source another name"
+                ),
+            ),
+            Some(source) => Error::config(
+                "for_each.source",
+                format!(
+                    "what `{source}` has landed does not begin with the {count} values that were read: its landing folder was changed or is another one; put it back, or give this source another name"
+                ),
+            ),
+        })
+    }
+
+    /// Adds the column with a value to records that have none of its name.
+    pub(super) fn mark(&self, index: u64, records: &mut [Record]) {
+        let (Some(column), Some(value)) = (&self.column, self.get(index)) else {
+            return;
+        };
+        for record in records {
+            if let Record::Json(json) = record {
+                *record = Record::Value(json.value());
+            }
+            if let Record::Value(Value::Object(entries)) = record
+                && entries.iter().all(|(key, _)| key != column)
+            {
+                entries.push((column.clone(), value.clone()));
+            }
+        }
+    }
+}
+
+/// Refuses settings that cannot work.
+fn check(config: &SourceConfig, each: &ForEachConfig) -> Result<(), Error> {
+    let wrong = |key: &str, reason: &str| Err(Error::config(format!("for_each.{key}"), reason));
+    if each.param.is_empty() {
+        return wrong("param", "is empty; give the query parameter of a value");
+    }
+    match (each.values.is_empty(), &each.source, &each.column) {
+        (false, None, None) => {}
+        (true, Some(_), Some(column)) if !column.is_empty() => return Ok(()),
+        (true, Some(_), _) => {
+            return wrong(
+                "column",
+                "is missing; give the column of `for_each.source` that has the values",
+            );
+        }
+        (true, None, Some(_)) => {
+            return wrong("source", "is missing; give the source that has the column");
+        }
+        (true, None, None) => {
+            return wrong(
+                "values",
+                "are missing; give some, or `for_each.source` and `for_each.column`",
+            );
+        }
+        (false, ..) => {
+            return wrong(
+                "values",
+                "stand beside `for_each.source` or `for_each.column`; give one of both",
+            );
+        }
+    }
+    let mut seen = HashSet::new();
+    for value in &each.values {
+        let shown = value.escape_debug();
+        if !seen.insert(value) {
+            return wrong("values", &format!("have `{shown}` twice; remove one"));
+        }
+        if value.is_empty() || is_misleading(config, each, value) {
+            return wrong(
+                "values",
+                &format!("have `{shown}`, which cannot be asked for; remove it"),
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Whether a value in the place of `{param}` in the URL would lead elsewhere.
+fn is_misleading(config: &SourceConfig, each: &ForEachConfig, value: &str) -> bool {
+    matches!(value, "." | "..") && config.url.contains(&format!("{{{}}}", each.param))
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::Text(text) => text.clone(),
+        other => other.canonical(),
+    }
+}
+
+/// Distinct values of a column of what a source has landed, in the order of their first rows.
+async fn read(source: &Name, column: &str, context: &Context) -> Result<Vec<Value>, Error> {
+    let Some(landed) = landed(&context.root, source).await? else {
+        tracing::info!(%source, "has landed nothing yet that gives values");
+        return Ok(Vec::new());
+    };
+    let has_column = |name: &str| {
+        landed
+            .schema
+            .columns
+            .iter()
+            .any(|column| column.name == name)
+    };
+    if !landed.schema.columns.is_empty() && !has_column(column) {
+        let names: Vec<&str> = landed
+            .schema
+            .columns
+            .iter()
+            .map(|c| c.name.as_str())
+            .take(30)
+            .collect();
+        let reason = format!(
+            "`{source}` has no column `{column}`; it has: {}",
+            names.join(", ")
+        );
+        return Err(Error::config("for_each.column", reason));
+    }
+    let folder = landing(&context.root, source);
+    let (mut values, mut seen) = (Vec::new(), HashSet::new());
+    for file in landed.entries.iter().flat_map(|entry| &entry.files) {
+        for rows in landed_file::read(&folder, file, &[column], None).await? {
+            let Some(array) = rows.column_by_name(column) else {
+                continue;
+            };
+            for value in of_column(array.as_ref(), column)? {
+                let text = text(&value);
+                if !text.is_empty() && seen.insert(Hash128::of(text.as_bytes())) {
+                    values.push(value);
+                }
+            }
+        }
+    }
+    Ok(values)
+}
+
+/// The values of a column, those that are there.
+fn of_column(array: &dyn Array, column: &str) -> Result<Vec<Value>, Error> {
+    match array.data_type() {
+        DataType::Int64 => {
+            let ints = array.as_primitive::<Int64Type>().iter().flatten();
+            Ok(ints.map(Value::Int).collect())
+        }
+        DataType::Utf8 => {
+            let texts = array.as_string::<i32>().iter().flatten();
+            Ok(texts.map(|text| Value::Text(text.to_owned())).collect())
+        }
+        other => {
+            let reason = format!(
+                "`{column}` holds values of the type {other}; only text and integers can be asked for"
+            );
+            Err(Error::config("for_each.column", reason))
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! What may come again in a batch of slices.
+
+use std::collections::HashSet;
+
+use feedline_schemas::commit::Position;
+
+use super::Run;
+use crate::{dedup::read_hashes, error::Error, ledger::neighbours};
+
+impl Run<'_> {
+    /// Whether a pass over slices and values was begun and is not over.
+    pub(super) fn is_in_pass(&self) -> bool {
+        let position = self.position();
+        matches!(position, Position::Page { .. }) && position.ledger().is_some()
+    }
+
+    /// Finds out what may come again in a batch that goes on from the committed position to `next`: what has landed of the
+    /// slices that it has read and of their neighbours. Of values without slices only one that was begun again is known.
+    ///
+    /// # Errors
+    /// [`Error::Landed`], [`Error::Storage`].
+    pub(super) async fn recall(&mut self, next: &Position) -> Result<(), Error> {
+        if next.ledger().is_none() || self.config.batch.dedup_window == 0 {
+            return Ok(());
+        }
+        let before = self.position();
+        let is_restarted = before.run().is_some_and(|run| run.restarted);
+        if self.config.slices.is_none() && !is_restarted {
+            self.window.know(HashSet::new());
+            self.recalled.clear();
+            return Ok(());
+        }
+        let entries = self.log.entries();
+        let ends = entries.iter().map(|entry| &entry.state.position);
+        let near = neighbours(ends, next);
+        if self.recalled.is_empty() || !self.recalled.is_subset(&near) {
+            self.window.know(HashSet::new());
+            self.recalled.clear();
+        }
+        let mut hashes = Vec::new();
+        for index in near.difference(&self.recalled) {
+            for file in &entries[*index].files {
+                hashes.extend(read_hashes(self.log.landing(), file).await?);
+            }
+        }
+        self.window.know_more(hashes);
+        self.recalled = near;
+        // The window goes on to know what lands in this batch.
+        self.recalled.insert(entries.len());
+        Ok(())
+    }
+}

@@ -1,0 +1,318 @@
+//! A source that is asked for each value of a list.
+
+use std::fs;
+
+use feedline_schemas::config::{ForEachConfig, MissingValue, PaginationKind, load};
+
+use super::{
+    slices::{Api, check_kills, ingest_once, landed_numbers, param},
+    *,
+};
+use crate::http::testing::{self, Scripted, answer, ok};
+
+fn each(param: &str, values: &[&str]) -> ForEachConfig {
+    ForEachConfig {
+        param: param.into(),
+        values: values.iter().map(|value| (*value).to_owned()).collect(),
+        source: None,
+        column: None,
+        r#as: None,
+        missing: MissingValue::Stop,
+    }
+}
+
+/// The texts of a column of all landed rows, in order.
+async fn texts(root: &Store, name: &str, column: &str) -> Vec<String> {
+    let name = Name::new(name).unwrap();
+    let Some(landed) = landed(root, &name).await.unwrap() else {
+        return Vec::new();
+    };
+    let landing = landing(root, &name);
+    let mut all = Vec::new();
+    for file in landed.entries.iter().flat_map(|entry| &entry.files) {
+        for rows in crate::landed_file::read(&landing, file, &[column], None)
+            .await
+            .unwrap()
+        {
+            let column = rows.column(0);
+            let text = arrow::util::display::array_value_to_string;
+            all.extend((0..column.len()).map(|row| text(column, row).unwrap()));
+        }
+    }
+    all
+}
+
+#[tokio::test]
+async fn each_value_is_asked_for_once_and_stands_in_its_records() {
+    let server = Scripted::answering(|_, head| {
+        let of = param(head, "symbol").unwrap();
+        let more = if of == "C" {
+            r#", "symbol": "own""#
+        } else {
+            ""
+        };
+        ok(&format!(
+            r#"{{"items": [{{"n": 1{more}}}, {{"n": 2{more}}}]}}"#
+        ))
+    })
+    .await;
+    let mut config = testing::config(server.url.as_str(), PaginationKind::None);
+    config.name = Name::new("s").unwrap();
+    config.for_each = Some(each("symbol", &["A", "B"]));
+    let root = Store::memory();
+    let first = ingest_once(&root, &config).await.unwrap();
+    assert_eq!((first.rows, first.batches, first.requests), (4, 1, 2));
+    assert_eq!(texts(&root, "s", "symbol").await, ["A", "A", "B", "B"]);
+    // A list grows at its end; what was read is not read again.
+    config.for_each = Some(each("symbol", &["A", "B", "C"]));
+    let second = ingest_once(&root, &config).await.unwrap();
+    assert_eq!((second.rows, second.requests), (6, 1));
+    assert_eq!(texts(&root, "s", "symbol").await[4..], ["own", "own"]);
+    let slices = second.slices.unwrap();
+    assert_eq!((slices.values_done, slices.values_open), (3, 0));
+    assert_eq!(ingest_once(&root, &config).await.unwrap().requests, 0);
+    for values in [&["B", "A", "C"][..], &["A", "B"]] {
+        config.for_each = Some(each("symbol", values));
+        let error = ingest_once(&root, &config).await.unwrap_err().to_string();
+        assert!(
+            error.contains("`for_each.values`: does not begin with the 3"),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn slices_of_each_value_killed_at_any_batch_land_the_same_bytes() {
+    let times = || (0..60).map(|i| i * 37 % 300);
+    let api = Api::start(times(), 15, false).await;
+    let mut config = api.config(0, 300);
+    config.pagination.max_records = Some(15);
+    config.for_each = Some(ForEachConfig {
+        r#as: Some("of".into()),
+        ..each("symbol", &["A", "B", "C"])
+    });
+    check_kills(&config).await;
+    let root = Store::memory();
+    let report = ingest_once(&root, &config).await.unwrap();
+    let thrice = (0..60).flat_map(|n| [n; 3]);
+    assert_eq!(landed_numbers(&root).await, thrice.collect::<Vec<i64>>());
+    let slices = report.slices.unwrap();
+    assert_eq!((slices.done, slices.values_done), (9, 3));
+    // A new value has all slices to do, and with a wider range the others have what is missing.
+    let asked = api.server.heads().len();
+    config.for_each.as_mut().unwrap().values.push("D".into());
+    config.slices.as_mut().unwrap().end = Some("400".into());
+    let report = ingest_once(&root, &config).await.unwrap();
+    assert_eq!(report.rows, 240);
+    let heads = api.server.heads();
+    let new = heads[asked..]
+        .iter()
+        .filter(|head| param(head, "symbol").unwrap() != "D");
+    let new: Vec<String> = new.map(|head| param(head, "from").unwrap()).collect();
+    assert_eq!(new, ["300"; 3]);
+}
+
+/// A pipeline of a source that needs the ids of another one, which stands behind it, and a folder with these ids.
+fn two(folder: &std::path::Path, url: &str, more: &str) -> PipelineConfig {
+    let text = format!(
+        "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"rest\"\nurl = \"{url}items/{{id}}\"\n{more}\nfor_each = {{ param = \"id\", source = \"ids\", column = \"id\" }}\n[[source]]\nname = \"ids\"\ntype = \"files\"\nurl = \"{}/*.csv\"\n",
+        folder.display()
+    );
+    load("p.toml", &text, &[]).unwrap().config
+}
+
+#[tokio::test]
+async fn one_source_feeds_ids_to_another() {
+    let server = Scripted::answering(|_, head| {
+        let id = head.split([' ', '/']).nth(3).unwrap().to_owned();
+        ok(&format!(r#"[{{"item": "{id}"}}]"#))
+    })
+    .await;
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write("1.csv", "id,x\n7,1\n3,1\n7,2\n,3\n");
+    let config = two(folder.path(), server.url.as_str(), "");
+    let root = Store::memory();
+    let report = ingest(&config, None, &context(&root)).await.unwrap();
+    assert_eq!(server.targets(), ["/items/7", "/items/3"]);
+    assert_eq!(texts(&root, "s", "id").await, ["7", "3"]);
+    assert_eq!(report.sources[0].name, "s");
+    write("2.csv", "id,x\n3,9\n11,1\n");
+    ingest(&config, None, &context(&root)).await.unwrap();
+    assert_eq!(server.targets()[2..], ["/items/11"]);
+    let report = ingest(&config, None, &context(&root)).await.unwrap();
+    assert_eq!((report.rows, report.requests), (9, 0));
+    // Another column, or a source that has landed something else, is refused.
+    let mut other = config.clone();
+    other.source[0].for_each.as_mut().unwrap().column = Some("y".into());
+    let error = ingest(&other, None, &context(&Store::memory()))
+        .await
+        .unwrap_err();
+    let part = "`source.0.for_each.column`: `ids` has no column `y`; it has: id, x";
+    assert!(error.to_string().contains(part), "{error}");
+    let landing = root.child("landing/ids");
+    for folder in ["log", "data"] {
+        for file in landing.list(folder).await.unwrap() {
+            landing.delete(&file.path).await.unwrap();
+        }
+    }
+    write("1.csv", "id,x\n5,1\n");
+    let error = ingest(&config, None, &context(&root)).await.unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("does not begin with the 3 values"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_value_that_the_api_does_not_know_ends_the_run_or_is_left_out() {
+    let server = Scripted::answering(|_, head| match param(head, "id").as_deref() {
+        Some("2") => answer("404 Not Found", "no such id"),
+        _ => ok(r#"{"items": [{"n": 1}]}"#),
+    })
+    .await;
+    let mut config = testing::config(server.url.as_str(), PaginationKind::None);
+    config.name = Name::new("s").unwrap();
+    config.for_each = Some(each("id", &["1", "2", "3"]));
+    let error = ingest_once(&Store::memory(), &config).await.unwrap_err();
+    assert!(error.to_string().contains("404 Not Found"), "{error}");
+    config.for_each.as_mut().unwrap().missing = MissingValue::Skip;
+    let root = Store::memory();
+    let report = ingest_once(&root, &config).await.unwrap();
+    assert_eq!((report.rows, report.pages), (2, 3));
+    assert_eq!(report.skipped, BTreeMap::from([("not_found".into(), 1)]));
+    assert_eq!(texts(&root, "s", "id").await, ["1", "3"]);
+}
+
+#[tokio::test]
+async fn without_values_there_is_nothing_to_ask_for() {
+    let server = Scripted::start([ok("[]")]).await;
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("1.csv"), "id\n").unwrap();
+    let config = two(folder.path(), server.url.as_str(), "");
+    let root = Store::memory();
+    let report = ingest(&config, Some(&Name::new("s").unwrap()), &context(&root))
+        .await
+        .unwrap();
+    assert_eq!(
+        (report.requests, report.sources[0].status.as_str()),
+        (0, "empty")
+    );
+    let report = ingest(&config, None, &context(&root)).await.unwrap();
+    assert_eq!(report.requests, 0);
+}
+
+#[test]
+fn settings_that_cannot_work_name_their_key() {
+    let folder = std::path::Path::new("x");
+    let check = |change: &dyn Fn(&mut PipelineConfig), key: &str, part: &str| {
+        let mut config = two(folder, "http://h/", "");
+        change(&mut config);
+        let error = choose(&config, None).unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("`source.{key}`: ")) && error.contains(part),
+            "{error}"
+        );
+    };
+    let name = |name: &str| Some(Name::new(name).unwrap());
+    let from = |source: Option<Name>| ForEachConfig {
+        source,
+        column: Some("id".into()),
+        ..each("id", &[])
+    };
+    assert!(choose(&two(folder, "http://h/", ""), None).is_ok());
+    check(
+        &|c| c.source[0].r#type = SourceKind::Files,
+        "0.for_each",
+        "type `rest`",
+    );
+    check(
+        &|c| c.source[0].for_each = Some(from(name("s"))),
+        "0.for_each.source",
+        "itself",
+    );
+    check(
+        &|c| c.source[0].for_each = Some(from(name("t"))),
+        "0.for_each.source",
+        "there are: s, ids",
+    );
+    let circle = |c: &mut PipelineConfig| {
+        c.source[1].r#type = SourceKind::Rest;
+        c.source[1].for_each = Some(from(name("s")));
+    };
+    check(&circle, "0.for_each.source", "gets its values");
+    let incremental = |c: &mut PipelineConfig| {
+        let text = "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"rest\"\nurl = \"http://h/\"\nincremental = { cursor = \"t\", param = \"since\" }\n";
+        let other = load("p", text, &[]).unwrap().config.source.remove(0);
+        c.source[0].incremental = other.incremental;
+    };
+    check(
+        &incremental,
+        "0.for_each",
+        "cannot stand beside `incremental`",
+    );
+}
+
+#[tokio::test]
+async fn settings_that_cannot_work_are_told_before_any_request() {
+    let server = Scripted::start([ok("[]")]).await;
+    let api = Api::start([], 1, false).await;
+    let check = async |change: &dyn Fn(&mut SourceConfig), key: &str| {
+        let mut config = api.config(0, 10);
+        config.url = server.url.to_string();
+        config.for_each = Some(each("symbol", &["A"]));
+        change(&mut config);
+        match ingest_once(&Store::memory(), &config).await {
+            Err(Error::Config { key: found, .. }) => assert_eq!(found, key),
+            other => panic!("{key}: {other:?}"),
+        }
+    };
+    check(&|c| c.for_each = Some(each("", &["A"])), "for_each.param").await;
+    check(
+        &|c| c.for_each = Some(each("from", &["A"])),
+        "for_each.param",
+    )
+    .await;
+    check(
+        &|c| c.for_each = Some(each("symbol", &[])),
+        "for_each.values",
+    )
+    .await;
+    check(
+        &|c| c.for_each = Some(each("symbol", &["A", "A"])),
+        "for_each.values",
+    )
+    .await;
+    check(
+        &|c| c.for_each = Some(each("symbol", &[""])),
+        "for_each.values",
+    )
+    .await;
+    let in_url = |c: &mut SourceConfig| {
+        c.url += "{symbol}";
+        c.for_each = Some(each("symbol", &["A", ".."]));
+    };
+    check(&in_url, "for_each.values").await;
+    let both = |c: &mut SourceConfig| {
+        c.for_each.as_mut().unwrap().column = Some("id".into());
+    };
+    check(&both, "for_each.values").await;
+    let no_column = |c: &mut SourceConfig| {
+        c.for_each = Some(each("symbol", &[]));
+        c.for_each.as_mut().unwrap().source = Some(Name::new("t").unwrap());
+    };
+    check(&no_column, "for_each.column").await;
+    let twice = |c: &mut SourceConfig| {
+        c.params.insert("to".into(), "1".into());
+    };
+    check(&twice, "params").await;
+    check(&|c| c.url = "http://{symbol}.h/".into(), "url").await;
+    let keeps = |c: &mut SourceConfig| {
+        c.batch.dedup_window = 0;
+        c.pagination.max_records = Some(5);
+    };
+    check(&keeps, "batch.dedup_window").await;
+    assert_eq!(server.heads().len(), 0);
+}
