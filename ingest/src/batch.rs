@@ -8,11 +8,14 @@
 //!
 //! Frontier file of a `html` source: `_feedline_seq`, `_feedline_row`, then the columns of [`crate::frontier`].
 //!
+//! Child tables have files of their own, see [`feedline_schemas::commit::ChildTable`].
+//!
 //! Validators file of a `html` source: `_feedline_seq`, `_feedline_row`, then the columns of [`crate::validators`].
 //!
 //! Files are a pure function of the batch, the schema and the dedup window before it: same batch, same bytes, same name.
 
 mod cells;
+mod children;
 mod columns;
 mod deciding;
 mod file;
@@ -20,27 +23,25 @@ mod plain;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use arrow::{
-    array::{ArrayRef, StringArray},
-    error::ArrowError,
-};
+use arrow::array::{ArrayRef, StringArray};
 use feedline_schemas::{
-    commit::{BatchCounts, Decisions, Position, Presence, note},
+    commit::{BatchCounts, ChildTable, Decisions, Position, Presence, note},
     config::{BatchConfig, ContractConfig},
-    ids::{Hash128, Sequence},
-    record::{ColumnType, RecordSchema, system},
+    ids::{Hash128, Name, Sequence},
+    record::{RecordSchema, system},
 };
 
 pub(crate) use self::file::Encoded;
 use self::{
     cells::Cells,
+    children::{Children, DecidedChildren, Setup},
+    columns::Coerced,
     deciding::{Deciding, frozen},
     file::{Named, encode, encode_error},
     plain::Plain,
 };
 use crate::{
-    cell::{Cell, Held},
-    contract::{self, Before, Contract, Reading, Rejection},
+    contract::{Before, Contract, Reading, Rejection},
     dedup::Window,
     error::Error,
     frontier::{self, Discovery},
@@ -64,9 +65,16 @@ pub(crate) struct Batch {
     skipped: BTreeMap<String, u64>,
     frontier: Vec<Discovery>,
     validators: Vec<(Hash128, Validator)>,
+    /// What child tables have landed before.
+    children: BTreeMap<Name, ChildTable>,
 }
 
 impl Batch {
+    /// Goes on with what child tables have landed before.
+    pub(crate) fn follow(&mut self, children: BTreeMap<Name, ChildTable>) {
+        self.children = children;
+    }
+
     /// Adds a page's records.
     pub(crate) fn push(&mut self, page: Page) -> Result<Position, Error> {
         self.bytes += page.records.iter().map(Record::size).sum::<u64>();
@@ -124,8 +132,10 @@ impl Batch {
         before: Option<&Before>,
         window: &mut Window,
     ) -> Result<Decided, Error> {
+        let setup = Setup::new(config, self.children)?;
         let mut deciding = Deciding {
             source,
+            children: Children::new(&setup)?,
             config,
             contract: Contract::new(config, before)?,
             window,
@@ -147,6 +157,7 @@ impl Batch {
                 bad @ Record::Bad { .. } => deciding.rejects.push(Reject::new(row, bad)),
             }
         }
+        let children = deciding.children.close(source)?;
         let reading = deciding.contract.reading().clone();
         let closed = deciding
             .contract
@@ -166,6 +177,7 @@ impl Batch {
             reading,
             cells: deciding.cells,
             rejects: deciding.rejects,
+            children,
             duplicates: deciding.duplicates,
             pages: self.pages,
             skipped: self.skipped,
@@ -184,6 +196,7 @@ pub(crate) struct Decided {
     reading: Reading,
     cells: Cells,
     rejects: Vec<Reject>,
+    children: DecidedChildren,
     duplicates: u64,
     nulled: BTreeMap<String, u64>,
     pages: u64,
@@ -280,40 +293,19 @@ impl Decided {
                 .or_default() += 1;
         }
         self.count_coerced(&mut counts);
+        self.children.count(&mut counts);
         counts
     }
 
     fn count_coerced(&self, counts: &mut BatchCounts) {
-        for (i, column) in self.schema.columns.iter().enumerate() {
-            let is_coerced = |cell: &&Cell| self.is_coerced(column.r#type, cell);
-            let mut coerced = self.cells.column(i).filter(is_coerced);
-            let Some(first) = coerced.next() else {
-                continue;
-            };
-            let count = 1 + coerced.count() as u64;
-            counts.coerced.insert(column.name.clone(), count);
-            let first = self.cells.value(first).canonical();
-            let sample = || format!("`{}`", shorten(&first, 100));
-            note(
-                &mut counts.decisions,
-                "coerced",
-                &column.name,
-                count,
-                sample,
-            );
-        }
-    }
-
-    /// Whether a cell was converted to get into a column of type `column`.
-    fn is_coerced(&self, column: ColumnType, cell: &Cell) -> bool {
-        match (column, cell.held) {
-            (_, Held::Null | Held::Cell)
-            | (ColumnType::Bool, Held::Bool)
-            | (ColumnType::Int64, Held::Int)
-            | (ColumnType::Float64, Held::Float)
-            | (ColumnType::Utf8 | ColumnType::Timestamp, Held::Text)
-            | (ColumnType::Json, Held::Json) => false,
-            _ => contract::is_coerced(column, &self.cells.value(cell)),
+        for Coerced {
+            column,
+            count,
+            sample,
+        } in columns::coerced(&self.schema, &self.cells)
+        {
+            counts.coerced.insert(column.to_owned(), count);
+            note(&mut counts.decisions, "coerced", column, count, || sample);
         }
     }
 
@@ -325,13 +317,23 @@ impl Decided {
         let hashes = self.cells.hashes();
         let hashes = hashes.map_err(|e| encode_error("data", e.into()))?;
         let mut columns = vec![Named::new(system::HASH, hashes)];
-        let arrays = self
-            .source_columns()
-            .map_err(|e| encode_error("data", e.into()))?;
+        let arrays = columns::arrays(&self.schema, &self.cells, &self.reading);
+        let arrays = arrays.map_err(|e| encode_error("data", e.into()))?;
         let named = self.schema.columns.iter().zip(arrays);
         columns.extend(named.map(|(c, array)| Named::of_source(&c.name, c.field_id, array)));
         let rows = self.cells.rows.iter().copied();
         encode("data", sequence, rows, columns)
+    }
+
+    /// What the entry of the log says of each child table, and its file, if any item landed in it.
+    ///
+    /// # Errors
+    /// [`Error::Encode`].
+    pub(crate) fn child_files(
+        &self,
+        sequence: Sequence,
+    ) -> Result<BTreeMap<Name, (ChildTable, Option<Encoded>)>, Error> {
+        self.children.files(sequence)
     }
 
     /// The rejects file, if any record was rejected.
@@ -372,13 +374,6 @@ impl Decided {
         let columns = validators::columns(&self.validators).into_iter();
         let columns = columns.map(|(name, array)| Named::new(name, array));
         encode("validators", sequence, rows.into_iter(), columns.collect())
-    }
-
-    fn source_columns(&self) -> Result<Vec<ArrayRef>, ArrowError> {
-        let columns = self.schema.columns.iter().enumerate();
-        columns
-            .map(|(i, column)| columns::array(column, i, &self.cells, &self.reading))
-            .collect()
     }
 }
 

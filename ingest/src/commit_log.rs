@@ -5,10 +5,12 @@
 //! the same bytes); after it, everything is there. When the position is taken by an entry that is not ours, another
 //! process writes to this log, and we stop. See [`feedline_schemas::commit`] for the format.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use feedline_schemas::{
     ContractError,
-    commit::{BatchCounts, CommitEntry, DataFile, Presence, SourceState},
+    commit::{BatchCounts, ChildTable, CommitEntry, DataFile, Presence, SourceState},
     decode, encode,
     format::COMMIT,
     ids::{Hash128, Name, Sequence, WriterEpoch},
@@ -81,6 +83,7 @@ pub(crate) struct Commit {
     pub(crate) frontier: Vec<DataFile>,
     pub(crate) validators: Vec<DataFile>,
     pub(crate) raw: Vec<DataFile>,
+    pub(crate) children: BTreeMap<Name, ChildTable>,
     pub(crate) counts: BatchCounts,
     pub(crate) state: SourceState,
 }
@@ -167,6 +170,7 @@ impl CommitLog {
             frontier: commit.frontier,
             validators: commit.validators,
             raw: commit.raw,
+            children: commit.children,
             counts: commit.counts,
             state: commit.state,
         };
@@ -216,6 +220,7 @@ fn lighten(entry: &mut CommitEntry) {
     };
     entry.state.totals = BatchCounts::default();
     entry.state.presence = Presence::default();
+    entry.children = BTreeMap::new();
 }
 
 fn path(sequence: Sequence) -> String {

@@ -30,6 +30,7 @@
 //! aside leaves no trace in the schema. The last schema of the batch applies to its whole file.
 
 mod close;
+mod copy;
 mod dates;
 mod decide;
 mod decimals;

@@ -9,6 +9,7 @@ mod archive;
 mod batch;
 mod blocking;
 mod cell;
+mod children;
 mod commit_log;
 mod context;
 mod contract;

@@ -110,7 +110,9 @@ async fn good_entries(
             &entry.validators,
             &entry.raw,
         ];
-        for named in entry.files.iter().chain(others.into_iter().flatten()) {
+        let children = entry.children.values().map(|table| &table.files);
+        let others = others.into_iter().chain(children).flatten();
+        for named in entry.files.iter().chain(others) {
             if let Some(reason) = damage(landing, named).await? {
                 let reason = format!("`{}`, which `{}` names, {reason}", named.path, file.path);
                 return Ok((good, Some(reason)));

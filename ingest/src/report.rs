@@ -51,6 +51,7 @@ pub(crate) async fn source_report(
         name: name.to_string(),
         status: status.to_owned(),
         rows: totals.rows,
+        children: totals.children,
         duplicates: totals.duplicates,
         rejected: totals.rejected,
         rejected_by_reason: totals.rejected_by_reason,
@@ -66,7 +67,10 @@ pub(crate) async fn source_report(
         retries: requests.retries,
         bytes: entries
             .iter()
-            .flat_map(|entry| &entry.files)
+            .flat_map(|entry| {
+                let children = entry.children.values().flat_map(|table| &table.files);
+                entry.files.iter().chain(children)
+            })
             .map(|file| file.bytes)
             .sum(),
         schema_version: last.map_or(0, |entry| entry.schema.version.get()),

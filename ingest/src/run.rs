@@ -13,7 +13,7 @@ use std::{
 };
 
 use feedline_schemas::{
-    commit::{BatchCounts, CommitEntry, DataFile, Position, SourceState, note},
+    commit::{BatchCounts, ChildTable, CommitEntry, DataFile, Position, SourceState, note},
     config::{PipelineConfig, SourceConfig, SourceKind},
     ids::{Name, Sequence},
     report::{IngestReport, SourceReport},
@@ -214,6 +214,7 @@ struct Prepared {
     frontier: Option<Encoded>,
     validators: Option<Encoded>,
     raw: Option<Encoded>,
+    children: BTreeMap<Name, (ChildTable, Option<Encoded>)>,
 }
 
 /// One source being run.
@@ -366,6 +367,7 @@ impl<'a> Run<'a> {
             frontier,
             validators,
             raw,
+            children: child_files,
         } = self.prepare(batch, answers, sequence).await?;
         let counts = decided.counts();
         let is_still = counts.rows + counts.rejected == 0 && not_before_unix_s.is_none();
@@ -390,6 +392,11 @@ impl<'a> Run<'a> {
         let frontier = self.put(frontier).await?;
         let validators = self.put(validators).await?;
         let raw = self.put(raw).await?;
+        let mut children = BTreeMap::new();
+        for (name, (table, encoded)) in child_files {
+            self.put(encoded).await?;
+            children.insert(name, table);
+        }
         let (rows, rejected, pages) = (counts.rows, counts.rejected, counts.pages);
         let presence = decided.presence;
         let state = SourceState {
@@ -406,6 +413,7 @@ impl<'a> Run<'a> {
                 frontier,
                 validators,
                 raw,
+                children,
                 counts,
                 state,
             })
@@ -436,7 +444,7 @@ impl<'a> Run<'a> {
     /// Decides and encodes a batch. After an error the window is void: the run is over.
     async fn prepare(
         &mut self,
-        batch: Batch,
+        mut batch: Batch,
         answers: Vec<Exchange>,
         sequence: Sequence,
     ) -> Result<Prepared, Error> {
@@ -446,6 +454,8 @@ impl<'a> Run<'a> {
             presence: entry.state.presence.clone(),
         });
         let before = before.filter(|before| !before.schema.columns.is_empty());
+        let children = self.log.last().map(|entry| entry.children.clone());
+        batch.follow(children.unwrap_or_default());
         let SourceConfig { name, contract, .. } = self.config.clone();
         let mut window = mem::take(&mut self.window);
         let work = move || {
@@ -455,6 +465,7 @@ impl<'a> Run<'a> {
             let frontier = decided.frontier_file(sequence)?;
             let validators = decided.validators_file(sequence)?;
             let raw = raw::file(&answers, sequence)?;
+            let children = decided.child_files(sequence)?;
             Ok((
                 window,
                 Prepared {
@@ -464,6 +475,7 @@ impl<'a> Run<'a> {
                     frontier,
                     validators,
                     raw,
+                    children,
                 },
             ))
         };
@@ -559,6 +571,7 @@ fn sum(mut totals: BatchCounts, batch: &BatchCounts) -> BatchCounts {
         (&mut totals.coerced, &batch.coerced),
         (&mut totals.nulled, &batch.nulled),
         (&mut totals.skipped, &batch.skipped),
+        (&mut totals.children, &batch.children),
     ];
     for (total, batch) in maps {
         batch

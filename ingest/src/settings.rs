@@ -8,7 +8,7 @@ use feedline_schemas::{
     ids::{Hash128, Name},
 };
 
-use crate::{contract::is_format, error::Error, ledger};
+use crate::{children, contract::is_format, error::Error, ledger};
 
 /// The sources to run, with their index in the configuration.
 pub(crate) fn choose<'a>(
@@ -129,6 +129,7 @@ fn check_contract(contract: &ContractConfig) -> Result<(), Error> {
             return Err(Error::config(key, reason));
         }
     }
+    children::tables(contract)?;
     match contract.dates.iter().find(|format| !is_format(format)) {
         None => Ok(()),
         Some(format) => Err(Error::config(

@@ -107,6 +107,7 @@ impl LandingZone {
             frontier: Vec::new(),
             validators: Vec::new(),
             raw: Vec::new(),
+            children: BTreeMap::new(),
             counts: BatchCounts {
                 rows: rows.len() as u64,
                 ..BatchCounts::default()

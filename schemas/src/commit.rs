@@ -54,12 +54,50 @@ pub struct CommitEntry {
     /// With `archive_raw`: files of the answers that the batch was made of (Parquet).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub raw: Vec<DataFile>,
+    /// Tables made of lists in the records (`contract.children`), by name: what they have had so far, and the files that
+    /// this batch adds to them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub children: BTreeMap<Name, ChildTable>,
     /// Counts of this batch alone.
     pub counts: BatchCounts,
     /// State after this batch.
     pub state: SourceState,
 }
 versioned!(CommitEntry, COMMIT);
+
+/// A table of the items of a list in a source's records.
+///
+/// Its files have the columns `_feedline_seq`, `_feedline_row` (its own row in the batch, from 0), `_feedline_hash` and
+/// `_feedline_parent` (hash and row of the record that the item is in), `_feedline_index` (place in the list, from 0; for a
+/// list inside the items of another one more, see [`crate::record::system::index`]), and then its own. Rows are in the order
+/// of the records and of their lists. What is no object stands in the column `value`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChildTable {
+    /// Path of the list, from the outermost: in the record, in the items of that list, and so on.
+    pub lists: Vec<String>,
+    /// What its items are; absent as long as all of them were null.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub items: Option<ItemKind>,
+    /// Schema that its files of this batch have; its versions are its own.
+    pub schema: RecordSchema,
+    /// Files that the batch landed (Parquet).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<DataFile>,
+    /// Which columns had values in the rows landed so far.
+    #[serde(default, skip_serializing_if = "Presence::is_empty")]
+    pub presence: Presence,
+}
+
+/// What the items of a child table are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ItemKind {
+    /// Objects; their keys are columns.
+    Objects,
+    /// Scalars or lists, in one column `value`.
+    Values,
+}
 
 /// A file of the landing zone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -92,6 +130,9 @@ pub struct BatchCounts {
     /// Values that did not fit their column and were landed as null (contract `null_value`), by column.
     #[serde(default)]
     pub nulled: BTreeMap<String, u64>,
+    /// Rows landed in each child table.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub children: BTreeMap<String, u64>,
     /// Pages (or files' parts) read.
     pub pages: u64,
     /// `html`, and `rest` with `for_each`: pages that gave no record for a reason that is no failure, by reason.

@@ -1,7 +1,8 @@
 //! Record schema of a source: the columns of its landed data files.
 //!
 //! Nested objects become columns named by their path, joined with `.`; a `.` or `\` inside a key is written `\.` or
-//! `\\`, so a name can be split back into its keys. Lists are kept as JSON text in one column, or as lists of scalars.
+//! `\\`, so a name can be split back into its keys. Lists are kept as JSON text in one column, as lists of scalars, or as
+//! the rows of a child table ([`crate::commit::ChildTable`]).
 //!
 //! A column's type only ever widens, in a new version of the schema: `Int64` to `Float64` where every integer is exact
 //! as a float, otherwise to `Decimal`, and what no number holds to `Utf8`. Files of an older version keep the type they
@@ -129,8 +130,23 @@ pub mod system {
     /// `fixed_size_binary(16)`, xxh3-128 (big endian) of the record's canonical form: compact JSON of the record as
     /// the source sent it, object keys sorted by bytes. Records with equal canonical forms are the same record.
     pub const HASH: &str = "_feedline_hash";
+    /// `u32`, in a child table: the [`ROW`] of the record that the row is a part of.
+    pub const PARENT: &str = "_feedline_parent";
+    /// `u32`, in a child table: place of the row in its list, from 0. See [`index`].
+    pub const INDEX: &str = "_feedline_index";
     /// Prefix no source column may begin with.
     pub const PREFIX: &str = "_feedline_";
+
+    /// Column of a child table that tells the place in the list of this level, from 0 for the outermost:
+    /// `_feedline_index`, `_feedline_index_2`, and so on. A row of a list in an item of another list has the places of
+    /// both.
+    #[must_use]
+    pub fn index(level: usize) -> String {
+        match level {
+            0 => INDEX.to_owned(),
+            level => format!("{INDEX}_{}", level + 1),
+        }
+    }
 }
 
 /// Joins path keys into a column name.

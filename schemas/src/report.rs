@@ -60,6 +60,9 @@ pub struct SourceReport {
     pub status: String,
     /// Rows landed.
     pub rows: u64,
+    /// Rows landed in each child table.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub children: BTreeMap<String, u64>,
     /// Duplicates left out.
     pub duplicates: u64,
     /// Records set aside.

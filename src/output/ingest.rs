@@ -96,6 +96,9 @@ pub(super) fn write_source(source: &SourceReport, out: &mut String) -> fmt::Resu
     if let Some(slices) = &source.slices {
         write_slices(slices, out)?;
     }
+    for (table, rows) in &source.children {
+        line(out, &format!("  {table}"), format!("{rows} rows"))?;
+    }
     for (reason, count) in &source.skipped {
         line(out, "  skipped", format!("{count} {reason}"))?;
     }

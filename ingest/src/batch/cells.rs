@@ -47,6 +47,24 @@ impl Cells {
         self.hashes.push(hash);
     }
 
+    /// Forgets the records from the one at `place` on. Their texts stay until the end of the batch.
+    pub(super) fn truncate(&mut self, place: usize) {
+        self.rows.truncate(place);
+        self.hashes.truncate(place);
+        for held in &mut self.columns {
+            held.truncate(place);
+        }
+    }
+
+    /// [`Self::push`] of values.
+    pub(super) fn land(&mut self, row: u32, hash: Hash128, cells: Vec<(usize, Value)>) {
+        let cells = cells.into_iter();
+        let cells: Vec<_> = cells
+            .map(|(column, value)| (column, self.keep(value)))
+            .collect();
+        self.push(row, hash, cells.into_iter());
+    }
+
     /// A value as a cell.
     pub(super) fn keep(&mut self, value: Value) -> Cell {
         let (held, text) = match &value {

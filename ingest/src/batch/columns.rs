@@ -9,17 +9,73 @@ use arrow::{
     },
     error::ArrowError,
 };
-use feedline_schemas::record::{Column, ColumnType, DECIMAL_PRECISION, DECIMAL_SCALE};
+use feedline_schemas::record::{
+    Column, ColumnType, DECIMAL_PRECISION, DECIMAL_SCALE, RecordSchema,
+};
 
 use super::cells::Cells;
 use crate::{
     cell::{Cell, Held},
     contract::{self, Reading},
-    value::Value,
+    value::{Value, shorten},
 };
 
-/// Column number `index`; every cell was admitted to it by the contract.
-pub(super) fn array(
+/// Characters of a value in a sample.
+const SAMPLE: usize = 100;
+
+/// The columns of a schema; every cell was admitted to its column by the contract.
+pub(super) fn arrays(
+    schema: &RecordSchema,
+    cells: &Cells,
+    reading: &Reading,
+) -> Result<Vec<ArrayRef>, ArrowError> {
+    let columns = schema.columns.iter().enumerate();
+    columns
+        .map(|(index, column)| array(column, index, cells, reading))
+        .collect()
+}
+
+/// Values that were converted to get into their column.
+pub(super) struct Coerced<'a> {
+    pub(super) column: &'a str,
+    pub(super) count: u64,
+    /// The first of them, for a person.
+    pub(super) sample: String,
+}
+
+/// What was converted, by column; columns without are left out.
+pub(super) fn coerced<'a>(
+    schema: &'a RecordSchema,
+    cells: &'a Cells,
+) -> impl Iterator<Item = Coerced<'a>> {
+    let columns = schema.columns.iter().enumerate();
+    columns.filter_map(|(index, column)| {
+        let is_coerced = |cell: &&Cell| is_coerced(column.r#type, cell, cells);
+        let mut coerced = cells.column(index).filter(is_coerced);
+        let first = cells.value(coerced.next()?).canonical();
+        Some(Coerced {
+            column: &column.name,
+            count: 1 + coerced.count() as u64,
+            sample: format!("`{}`", shorten(&first, SAMPLE)),
+        })
+    })
+}
+
+/// Whether a cell was converted to get into a column of type `column`.
+fn is_coerced(column: ColumnType, cell: &Cell, cells: &Cells) -> bool {
+    match (column, cell.held) {
+        (_, Held::Null | Held::Cell)
+        | (ColumnType::Bool, Held::Bool)
+        | (ColumnType::Int64, Held::Int)
+        | (ColumnType::Float64, Held::Float)
+        | (ColumnType::Utf8 | ColumnType::Timestamp, Held::Text)
+        | (ColumnType::Json, Held::Json) => false,
+        _ => contract::is_coerced(column, &cells.value(cell)),
+    }
+}
+
+/// Column number `index`.
+fn array(
     column: &Column,
     index: usize,
     cells: &Cells,

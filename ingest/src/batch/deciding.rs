@@ -11,6 +11,7 @@ use feedline_schemas::{
 use super::{
     Reject,
     cells::Cells,
+    children::Children,
     plain::{Found, Plain},
 };
 use crate::{
@@ -26,6 +27,7 @@ pub(super) struct Deciding<'a> {
     pub(super) source: &'a str,
     pub(super) config: &'a ContractConfig,
     pub(super) contract: Contract<'a>,
+    pub(super) children: Children<'a>,
     pub(super) window: &'a mut Window,
     pub(super) cells: Cells,
     pub(super) plain: Plain,
@@ -39,6 +41,9 @@ pub(super) struct Deciding<'a> {
 impl Deciding<'_> {
     /// Decides about a record of a tape: as a tree only when there is something to decide.
     pub(super) fn json(&mut self, row: u32, record: &JsonRecord) -> Result<(), Error> {
+        if !self.children.is_empty() {
+            return self.record(row, record.value());
+        }
         let start = self.cells.texts.len();
         let levels = self.config.max_depth;
         let found = self
@@ -88,17 +93,18 @@ impl Deciding<'_> {
         let Value::Object(entries) = record else {
             return Ok(());
         };
-        match self.contract.admit(entries) {
+        let verdict = match self.children.begin(row, hash, entries) {
+            Ok(entries) => self.contract.admit(entries),
+            Err(verdict) => verdict,
+        };
+        self.children.end(matches!(verdict, Verdict::Land { .. }));
+        match verdict {
             Verdict::Land { cells, nulled } => {
                 for column in nulled {
                     *self.nulled.entry(column).or_default() += 1;
                 }
                 self.window.push(hash);
-                let cells = cells
-                    .into_iter()
-                    .map(|(column, value)| (column, self.cells.keep(value)));
-                let cells: Vec<_> = cells.collect();
-                self.cells.push(row, hash, cells.into_iter());
+                self.cells.land(row, hash, cells);
             }
             Verdict::Reject(rejection) => self.rejects.push(Reject::of(row, rejection, raw)),
             Verdict::Stop(key, rejection) => {

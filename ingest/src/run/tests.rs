@@ -1,5 +1,6 @@
 mod again;
 mod canary;
+mod children;
 mod for_each;
 mod replay;
 mod rounds;
@@ -180,7 +181,9 @@ async fn snapshot(root: &Store) -> BTreeMap<String, Bytes> {
         let bytes = landing.get(&file.path).await.unwrap();
         let mut entry: CommitEntry = decode(&file.path, &bytes).unwrap();
         let others = [&entry.rejects, &entry.validators, &entry.raw];
-        for named in entry.files.iter().chain(others.into_iter().flatten()) {
+        let children = entry.children.values().map(|table| &table.files);
+        let others = others.into_iter().chain(children).flatten();
+        for named in entry.files.iter().chain(others) {
             all.insert(named.path.clone(), landing.get(&named.path).await.unwrap());
         }
         (entry.run_id, entry.batch_id, entry.prev_hash) = (String::new(), String::new(), None);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{record::ColumnType, units::ByteSize};
+use crate::{ids::Name, record::ColumnType, units::ByteSize};
 
 /// `[source.contract]`.
 ///
@@ -42,6 +42,11 @@ pub struct ContractConfig {
     /// one type, otherwise JSON text). Choose `list` to read items without parsing.
     #[serde(skip_serializing_if = "is_default")]
     pub lists: ListContract,
+    /// Lists that become tables of their own, by the table's name, such as `[source.contract.children.items]`: a row for
+    /// each item, landed in one step with the record it is in, instead of a column. A dataset reads one as
+    /// `<source>.<table>`. At most 100. Default: none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub children: BTreeMap<Name, ChildConfig>,
     /// When an object has a key twice: `reject` (default, the record is set aside) or `last` (the last value counts, and
     /// each is counted).
     #[serde(skip_serializing_if = "is_default")]
@@ -77,6 +82,7 @@ impl Default for ContractConfig {
             null_drift: 0.5,
             column: BTreeMap::new(),
             lists: ListContract::Json,
+            children: BTreeMap::new(),
             duplicate_keys: DuplicateKeys::Reject,
             dates: Vec::new(),
             max_columns: 1_000,
@@ -120,6 +126,34 @@ pub struct ColumnContract {
     /// What `contract.types` is for this column. Default: that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub types: Option<TypeContract>,
+}
+
+/// `[source.contract.children.<table>]`: a list in each record whose items become the rows of a table.
+///
+/// The modes of `[source.contract]` hold for its columns too, and a value in conflict sets its whole record aside: a record
+/// lands with all of its items or not at all. A list that is absent, null or empty has no rows. What is no list where one
+/// should be, and an object among scalars or a scalar among objects, is a conflict that `contract.types` settles: the
+/// record is set aside, or with `null_value` the list is left out, or the item lands without values.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ChildConfig {
+    /// Path of the list, keys joined with `.`, such as `"owner.tags"`: in the record, or with `of` in an item of that
+    /// table. Default: the table's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// The table whose items the list is in, for a list inside a list. Default: none, it is in the record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of: Option<Name>,
+    /// Columns that each row gets from its record, such as `{ order_id = "id" }`: name of the column, and path of the value
+    /// in the record. With them rows can be joined, grouped or split by what their record is. Default: none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub parent: BTreeMap<String, String>,
+    /// What `contract.required` is for columns of this table. Default: none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub required: Vec<String>,
+    /// What `contract.column` is for columns of this table. Default: none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub column: BTreeMap<String, ColumnContract>,
 }
 
 /// Type that a column is declared to have.

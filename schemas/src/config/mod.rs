@@ -41,8 +41,8 @@ pub use self::{
     auth::{AuthConfig, AuthKind, CredentialsIn, LoginBody},
     average::AverageConfig,
     contract::{
-        ColumnContract, ColumnsContract, ContractConfig, DeclaredType, DuplicateKeys, JsonConfig,
-        ListContract, NullContract, TypeContract, VanishedContract,
+        ChildConfig, ColumnContract, ColumnsContract, ContractConfig, DeclaredType, DuplicateKeys,
+        JsonConfig, ListContract, NullContract, TypeContract, VanishedContract,
     },
     crawl::{CrawlAgain, CrawlConfig, PageConfig, PageExtract},
     dataset::{

@@ -1,0 +1,209 @@
+//! The child tables of a batch: items of lists, decided together with the record they are in.
+//!
+//! A record lands with all of its items or not at all. Items are admitted one after another, each by the contract of its
+//! table as the items before have left it, and the record last; what a record's items have changed is put back when it does
+//! not land.
+
+mod decided;
+mod growing;
+mod setup;
+
+use std::collections::BTreeMap;
+
+use feedline_schemas::{
+    commit::{Decisions, ItemKind, note},
+    config::TypeContract,
+    ids::Hash128,
+};
+
+use self::growing::{Growing, Parent, known};
+pub(super) use self::{decided::DecidedChildren, setup::Setup};
+use crate::{
+    children::{place, take},
+    contract::{Rejection, Verdict},
+    error::Error,
+    value::{Value, shorten},
+};
+
+/// Characters of a value in a sample.
+const SHOWN: usize = 100;
+
+/// Child tables while the records of a batch are decided.
+pub(super) struct Children<'a> {
+    setup: &'a Setup,
+    tables: Vec<Growing<'a>>,
+    /// Lists of the record at hand that are left out: path, and a sample.
+    left_out: Vec<(String, String)>,
+    /// Lists that were left out, by path.
+    nulled: BTreeMap<String, u64>,
+    decisions: Decisions,
+}
+
+impl<'a> Children<'a> {
+    /// Begins a batch.
+    ///
+    /// # Errors
+    /// As [`Contract::new`].
+    pub(super) fn new(setup: &'a Setup) -> Result<Self, Error> {
+        let before = setup.before.iter().zip(&setup.items);
+        let tables = setup.tables.iter().zip(before);
+        let tables =
+            tables.map(|(table, (before, items))| Growing::begin(table, before.as_ref(), *items));
+        Ok(Self {
+            setup,
+            tables: tables.collect::<Result<_, Error>>()?,
+            left_out: Vec::new(),
+            nulled: BTreeMap::new(),
+            decisions: Decisions::new(),
+        })
+    }
+
+    /// Whether records have no child tables.
+    pub(super) fn is_empty(&self) -> bool {
+        self.tables.is_empty()
+    }
+
+    /// Admits the items of a record, and leaves the rest of it. To be followed by [`Self::end`] whatever comes of it.
+    ///
+    /// # Errors
+    /// What becomes of the record as a whole because of one of its items.
+    pub(super) fn begin(
+        &mut self,
+        row: u32,
+        hash: Hash128,
+        mut entries: Vec<(String, Value)>,
+    ) -> Result<Vec<(String, Value)>, Verdict> {
+        if self.is_empty() {
+            return Ok(entries);
+        }
+        let parent = Parent {
+            row,
+            hash,
+            copies: self
+                .tables
+                .iter()
+                .map(|growing| growing.copies(&entries))
+                .collect(),
+        };
+        let mut lists = Vec::new();
+        for (index, growing) in self.tables.iter().enumerate() {
+            if growing.table.of.is_none()
+                && let Some(list) = take(&mut entries, &growing.table.keys)
+            {
+                lists.push((index, list));
+            }
+        }
+        for (index, list) in lists {
+            self.list(index, list, &mut Vec::new(), &parent)?;
+        }
+        Ok(entries)
+    }
+
+    /// Ends what [`Self::begin`] began: the items land with their record, or leave no trace.
+    pub(super) fn end(&mut self, has_landed: bool) {
+        self.tables
+            .iter_mut()
+            .for_each(|growing| growing.end(has_landed));
+        for (path, sample) in self.left_out.drain(..) {
+            if has_landed {
+                note(&mut self.decisions, "nulled", &path, 1, || sample);
+                *self.nulled.entry(path).or_default() += 1;
+            }
+        }
+    }
+
+    fn list(
+        &mut self,
+        index: usize,
+        value: Value,
+        at: &mut Vec<u32>,
+        parent: &Parent,
+    ) -> Result<(), Verdict> {
+        let items = match value {
+            Value::Null => return Ok(()),
+            Value::List(items) => items,
+            other => return self.no_list(index, &other, at),
+        };
+        for (i, item) in (0..).zip(items) {
+            at.push(i);
+            self.item(index, item, at, parent)?;
+            at.pop();
+        }
+        Ok(())
+    }
+
+    /// What becomes of a record with something else where a list should be.
+    fn no_list(&mut self, index: usize, value: &Value, at: &[u32]) -> Result<(), Verdict> {
+        let table = self.tables[index].table;
+        let sample = format!("`{}`", shorten(&value.canonical(), SHOWN));
+        let outer = &table.lists[..at.len()];
+        let list = table.lists.last().map(String::as_str).unwrap_or_default();
+        let path = place(outer, &known(at), list);
+        let rejection = Rejection {
+            reason: "not_a_list",
+            detail: format!(
+                "table `{}` is made of the list `{path}`, the value is {} {sample}",
+                table.name,
+                value.kind()
+            ),
+            path,
+        };
+        match table.contract.types {
+            TypeContract::NullValue => {
+                let path = place(outer, &vec![None; at.len()], list);
+                self.left_out.push((path, sample));
+                Ok(())
+            }
+            TypeContract::Freeze => Err(Verdict::Stop("types", rejection)),
+            TypeContract::QuarantineRow | TypeContract::Widen => Err(Verdict::Reject(rejection)),
+        }
+    }
+
+    fn item(
+        &mut self,
+        index: usize,
+        item: Value,
+        at: &mut Vec<u32>,
+        parent: &Parent,
+    ) -> Result<(), Verdict> {
+        self.tables[index].save();
+        let mut entries = self.tables[index].entries(item, at)?;
+        let mut nested = Vec::new();
+        if self.tables[index].items() == Some(ItemKind::Objects) {
+            for (inner, growing) in self.tables.iter().enumerate() {
+                if growing.table.of == Some(index)
+                    && let Some(list) = take(&mut entries, &growing.table.keys)
+                {
+                    nested.push((inner, list));
+                }
+            }
+        }
+        self.tables[index].admit(entries, at, parent, &parent.copies[index])?;
+        for (inner, list) in nested {
+            self.list(inner, list, at, parent)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the batch of `source`.
+    ///
+    /// # Errors
+    /// [`Error::Frozen`] when a contract stops the run, [`Error::Config`] for a table of too many rows.
+    pub(super) fn close(self, source: &str) -> Result<DecidedChildren, Error> {
+        let mut tables = Vec::with_capacity(self.tables.len());
+        for growing in self.tables {
+            tables.push(growing.close(source)?);
+        }
+        Ok(DecidedChildren {
+            tables,
+            unused: self.setup.unused.clone(),
+            nulled: self.nulled,
+            decisions: self.decisions,
+        })
+    }
+}
+
+#[cfg(test)]
+mod property_tests;
+#[cfg(test)]
+mod tests;
