@@ -11,7 +11,7 @@ use datafusion::prelude::SessionContext;
 use feedline_schemas::{
     config::{PipelineConfig, SplitBy, TokensConfig},
     format::MANIFEST,
-    ids::{Hash128, Name},
+    ids::{Hash128, Name, TableName},
     manifest::{
         DatasetCounts, Layout, Manifest, RowTokens, Split, SplitShards, TargetKind, TokensReference,
     },
@@ -65,7 +65,7 @@ pub async fn build(config: &PipelineConfig, context: &Context) -> Result<Dataset
         chosen(dataset, &config.source)?,
         frozen(dataset, &config.source)?,
     );
-    let foreign = chosen.iter().any(|source| source.is_foreign());
+    let foreign = chosen.iter().any(|(source, _)| source.is_foreign());
     let sources = landed(&context.root, chosen).await?;
     let frozen = landed(&context.root, against).await?;
     let joined = landed(&context.root, joined(dataset, &config.source)?).await?;
@@ -127,7 +127,7 @@ struct Build<'a> {
     /// The dataset's folder.
     store: Store,
     /// Sources by the index in an origin.
-    names: Vec<Name>,
+    names: Vec<TableName>,
     sources: Vec<Landed>,
     /// Sources that are joined on.
     joined: Vec<Landed>,
@@ -548,6 +548,8 @@ fn target_kind(artefact: &TransformArtefact) -> TargetKind {
 
 #[cfg(test)]
 mod box_tests;
+#[cfg(test)]
+mod child_tests;
 #[cfg(test)]
 mod document_tests;
 #[cfg(test)]

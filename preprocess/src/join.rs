@@ -91,7 +91,7 @@ pub(crate) fn resolve(
     for (index, join) in config.join.iter().enumerate() {
         let source = sources
             .iter()
-            .find(|source| source.reference.name == join.source)
+            .find(|source| source.reference.name.is_records_of(&join.source))
             .expect("every source that is joined on was read");
         let join = resolve_one(index, join, columns, source)?;
         columns.extend(join.taken.iter().map(|(_, column)| column.clone()));
@@ -264,7 +264,7 @@ impl Join {
     }
 
     fn name(&self) -> &Name {
-        &self.source.reference.name
+        &self.source.reference.name.source
     }
 
     /// A key that stands more than once in the source would multiply rows.

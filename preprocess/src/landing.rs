@@ -7,7 +7,7 @@ use feedline_schemas::{
     commit::{CommitEntry, DataFile},
     config::SourceConfig,
     decode,
-    ids::{Hash128, Name, Origin, SchemaVersion, Sequence},
+    ids::{Hash128, Name, Origin, SchemaVersion, Sequence, TableName},
     manifest::SourceReference,
     record::RecordSchema,
 };
@@ -32,6 +32,8 @@ pub(crate) struct Landed {
     pub(crate) key: Vec<String>,
     /// Column that tells which is the newest.
     pub(crate) version: Option<String>,
+    /// Of a child table whose source has a key: the records, of which only the newest have rows in it that are read.
+    pub(crate) records: Option<Box<Self>>,
 }
 
 /// The data files of one schema version, in log order.
@@ -42,27 +44,40 @@ pub(crate) struct Generation {
 }
 
 impl Landed {
-    /// Reads and verifies the commit log of `source`: contiguous from 0, chained by hash, all of this source.
-    pub(crate) async fn read(root: &Store, source: &SourceConfig) -> Result<Self, Error> {
+    /// Reads and verifies the commit log of `source`, contiguous from 0, chained by hash, all of this source, and takes its
+    /// records, or one of its child tables.
+    pub(crate) async fn read(
+        root: &Store,
+        source: &SourceConfig,
+        table: Option<&Name>,
+    ) -> Result<Self, Error> {
         let store = root.child(&format!("landing/{}", source.name));
         let paths = log_paths(&store, &source.name).await?;
         let mut entries = stream::iter(paths)
             .map(|path| read_entry(&store, path))
             .buffered(READS);
-        let mut generations = BTreeMap::new();
+        let (mut generations, mut children) = (BTreeMap::new(), BTreeMap::new());
         let mut last: Option<(Sequence, Hash128)> = None;
         while let Some((path, entry, hash)) = entries.try_next().await? {
             let expected = last.map_or(Sequence::new(0), |(sequence, _)| sequence.next());
             check_link(&entry, &source.name, expected, last.map(|l| l.1))
                 .map_err(|reason| damaged(store.url_of(&path), reason))?;
-            add(&mut generations, entry).map_err(|reason| damaged(store.url_of(&path), reason))?;
+            let mut entry = entry;
+            let child = table.and_then(|table| entry.children.remove(table));
+            child
+                .map_or(Ok(()), |child| {
+                    add(&mut children, child.schema, child.files)
+                })
+                .and_then(|()| add(&mut generations, entry.schema, entry.files))
+                .map_err(|reason| damaged(store.url_of(&path), reason))?;
             last = Some((expected, hash));
         }
         drop(entries);
-        let (sequence, entry_hash) = last.ok_or_else(|| nothing(&source.name, &store))?;
-        let landed = Self {
+        let mut name = TableName::from(source.name.clone());
+        let (sequence, entry_hash) = last.ok_or_else(|| nothing(&name, &store))?;
+        let mut landed = Self {
             reference: SourceReference {
-                name: source.name.clone(),
+                name: name.clone(),
                 sequence,
                 entry_hash,
                 licence: source.licence.clone(),
@@ -70,12 +85,38 @@ impl Landed {
             generations: generations.into_values().collect(),
             key: source.key.clone(),
             version: source.version.clone(),
+            records: None,
             store,
         };
+        if let Some(table) = table {
+            name.table = Some(table.clone());
+            landed = landed.child(name, children.into_values().collect());
+        }
         if landed.rows() == 0 {
             return Err(nothing(&landed.reference.name, &landed.store));
         }
         Ok(landed)
+    }
+
+    /// The child table with these files.
+    fn child(self, name: TableName, generations: Vec<Generation>) -> Self {
+        Self {
+            store: self.store.clone(),
+            reference: SourceReference {
+                name,
+                ..self.reference.clone()
+            },
+            generations,
+            key: Vec::new(),
+            version: None,
+            records: (!self.key.is_empty()).then(|| Box::new(self)),
+        }
+    }
+
+    /// Key and version of the records, if only the newest are read.
+    pub(crate) fn newest(&self) -> (&[String], Option<&str>) {
+        let records = self.records.as_deref().unwrap_or(self);
+        (&records.key, records.version.as_deref())
     }
 
     /// Rows in all files.
@@ -83,10 +124,14 @@ impl Landed {
         self.files().map(|file| file.rows).sum()
     }
 
-    /// Checks size and hash of every data file, reading each once; `seen` is told the rows of each.
+    /// Checks size and hash of every data file, those of the records among them where the newest are read, reading each
+    /// once; `seen` is told the rows of each.
     pub(crate) async fn verify_files(&self, mut seen: impl FnMut(u64)) -> Result<(), Error> {
-        let mut checked = stream::iter(self.files())
-            .map(|file| verify_file(&self.store, file))
+        let records = self.records.iter().flat_map(|records| records.files());
+        let records = records.map(|file| (file, 0));
+        let own = self.files().map(|file| (file, file.rows));
+        let mut checked = stream::iter(records.chain(own))
+            .map(|(file, rows)| verify_file(&self.store, file, rows))
             .buffer_unordered(READS);
         while let Some(rows) = checked.try_next().await? {
             seen(rows);
@@ -151,6 +196,12 @@ fn check_link(
         return Err("it does not continue the entry before it, whose hash is another".into());
     }
     let records = entry.counts.rows + entry.counts.duplicates + entry.counts.rejected;
+    let records = entry
+        .counts
+        .children
+        .values()
+        .copied()
+        .fold(records, u64::max);
     // The last row of a batch must have an origin.
     match Origin::pack(0, sequence.get(), records.saturating_sub(1)) {
         Some(_) => Ok(()),
@@ -162,26 +213,28 @@ fn check_link(
 
 fn add(
     generations: &mut BTreeMap<SchemaVersion, Generation>,
-    entry: CommitEntry,
+    schema: RecordSchema,
+    files: Vec<DataFile>,
 ) -> Result<(), String> {
-    if entry.files.is_empty() {
+    if files.is_empty() {
         return Ok(());
     }
-    let version = entry.schema.version;
+    let version = schema.version;
     let generation = generations.entry(version).or_insert_with(|| Generation {
-        schema: entry.schema.clone(),
+        schema: schema.clone(),
         files: Vec::new(),
     });
-    if generation.schema != entry.schema {
+    if generation.schema != schema {
         return Err(format!(
             "its columns differ from those of an earlier entry with the same schema version {version}"
         ));
     }
-    generation.files.extend(entry.files);
+    generation.files.extend(files);
     Ok(())
 }
 
-async fn verify_file(store: &Store, file: &DataFile) -> Result<u64, Error> {
+/// Checks a file, and hands on `rows`.
+async fn verify_file(store: &Store, file: &DataFile, rows: u64) -> Result<u64, Error> {
     let bytes = store.get(&file.path).await?;
     if bytes.len() as u64 != file.bytes {
         let reason = format!(
@@ -199,7 +252,7 @@ async fn verify_file(store: &Store, file: &DataFile) -> Result<u64, Error> {
         );
         return Err(damaged(store.url_of(&file.path), reason));
     }
-    Ok(file.rows)
+    Ok(rows)
 }
 
 fn damaged(url: String, reason: String) -> Error {
@@ -210,7 +263,7 @@ fn damaged(url: String, reason: String) -> Error {
     )
 }
 
-fn nothing(name: &Name, store: &Store) -> Error {
+fn nothing(name: &TableName, store: &Store) -> Error {
     Error::input(
         format!("source `{name}`"),
         format!("no rows have landed in `{}`", store.url()),

@@ -16,7 +16,7 @@ use datafusion::{
 };
 use feedline_schemas::{
     config::{DatasetConfig, DatasetKind, DocumentConfig, NearDupConfig, NearDupKeep, SplitBy},
-    ids::{Name, Origin},
+    ids::{Name, Origin, TableName},
     manifest::{NearDupCounts, Split},
     record::{Column, ColumnType},
     units::ByteSize,
@@ -183,8 +183,9 @@ fn check_keep(near: &NearDupConfig, config: &DatasetConfig) -> Result<(), Error>
 ///
 /// # Errors
 /// [`Error::Config`] for one that the dataset reads.
-pub(crate) fn check_against(near: &NearDupConfig, sources: &[Name]) -> Result<(), Error> {
-    match near.against.iter().find(|name| sources.contains(name)) {
+pub(crate) fn check_against(near: &NearDupConfig, sources: &[TableName]) -> Result<(), Error> {
+    let is_row = |name: &&Name| sources.iter().any(|table| table.is_records_of(name));
+    match near.against.iter().find(is_row) {
         None => Ok(()),
         Some(name) => Err(Error::config(
             "dataset.near_dup.against",
@@ -227,7 +228,7 @@ pub(crate) fn check_frozen(near: Option<&NearDup>, frozen: &[Landed]) -> Result<
 pub(crate) struct Pass<'a> {
     pub(crate) near: &'a NearDup,
     /// The dataset's sources by the index in an origin.
-    pub(crate) names: &'a [Name],
+    pub(crate) names: &'a [TableName],
     /// Sources whose documents are frozen.
     pub(crate) frozen: &'a [Landed],
     pub(crate) scratch: &'a Scratch,
@@ -314,7 +315,7 @@ impl Pass<'_> {
         let Member { group, first, .. } = *member;
         if first.is_frozen {
             let frozen = self.frozen.iter().map(|landed| &landed.reference.name);
-            let frozen: Vec<Name> = frozen.cloned().collect();
+            let frozen: Vec<TableName> = frozen.cloned().collect();
             let first = named(&frozen, first.id);
             return format!("{row} in {} is nearly the frozen {first}", split(group));
         }
@@ -390,14 +391,14 @@ impl Pass<'_> {
 }
 
 /// A row as people find it.
-fn named(names: &[Name], origin: u64) -> String {
+fn named(names: &[TableName], origin: u64) -> String {
     let at = Origin::from_packed(origin);
     let source = usize::try_from(at.source()).ok().and_then(|i| names.get(i));
     format!(
         "row {} of batch {} of source `{}`",
         at.row(),
         at.sequence(),
-        source.map_or("", Name::as_str)
+        source.map_or_else(String::new, TableName::to_string)
     )
 }
 

@@ -4,11 +4,14 @@
 //! the same key. The newest is the row of the greatest version, a null being the least; of equal versions it is the one
 //! that landed last. So it depends on what has landed up to the log position, and not on partitions. A row without any
 //! part of its key is about nothing that could be newer, and stays.
+//!
+//! Of a child table those rows are read whose records are.
 
 use datafusion::{
+    common::JoinType,
     functions_window::expr_fn::row_number,
     logical_expr::{Expr, ExprFunctionExt, ident, lit},
-    prelude::DataFrame,
+    prelude::{DataFrame, SessionContext},
 };
 use feedline_schemas::record::{ColumnType, RecordSchema};
 
@@ -18,13 +21,52 @@ use crate::{
     content::Cells,
     join::typed,
     landing::Landed,
-    plan::content_hash,
+    plan::{content_hash, origin, read},
 };
+
+/// Column of a child table's rows: the origin of their record.
+pub(crate) const RECORD: &str = "_newest_record";
 
 const KEY: &str = "_newest_key";
 const KEYLESS: &str = "_newest_keyless";
 const VERSION: &str = "_newest_version";
 const RANK: &str = "_newest_rank";
+const KEPT: &str = "_newest_kept";
+
+/// Of the rows of a child table, those of the newest `records`; without [`RECORD`].
+///
+/// # Errors
+/// As [`Newest::of`].
+pub(crate) fn of_newest(
+    session: &SessionContext,
+    rows: DataFrame,
+    records: &Landed,
+) -> Result<DataFrame, Error> {
+    let fields = rows.schema().fields().iter();
+    let own = fields.map(|field| field.name().clone());
+    let own: Vec<Expr> = own.filter(|name| name != RECORD).map(ident).collect();
+    let Some(newest) = Newest::of(records)? else {
+        return Ok(rows.select(own)?);
+    };
+    let mut all: Option<DataFrame> = None;
+    for generation in &records.generations {
+        let mut columns = vec![origin(0).alias(system::ORIGIN)];
+        columns.extend(newest.columns(&generation.schema)?);
+        let found = read(session, records, generation)?.select(columns)?;
+        all = Some(match all {
+            Some(above) => above.union(found)?,
+            None => found,
+        });
+    }
+    let Some(all) = all else {
+        return Ok(rows.select(own)?);
+    };
+    let kept = newest.keep(all)?;
+    let kept = kept.select(vec![ident(system::ORIGIN).alias(KEPT)])?;
+    // The side that comes first is held in memory: 8 bytes for each record.
+    let rows = kept.join(rows, JoinType::RightSemi, &[KEPT], &[RECORD], None)?;
+    Ok(rows.select(own)?)
+}
 
 /// How the newest rows of a source are told.
 pub(crate) struct Newest<'a> {

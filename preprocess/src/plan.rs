@@ -30,7 +30,7 @@ use crate::{
     functions, join,
     landing::{Generation, Landed},
     near_dup::{self, NearDup},
-    newest::Newest,
+    newest::{self, Newest},
     payload::{Part, Payload, PayloadKind, Picture, Text},
     pictures::Pictures,
     plain::{self, Plain},
@@ -180,6 +180,9 @@ pub(crate) async fn frame(
             if let Some(newest) = &newest {
                 columns.extend(newest.columns(&generation.schema)?);
             }
+            if source.records.is_some() {
+                columns.push(packed(0, record::system::PARENT).alias(newest::RECORD));
+            }
             let rows = rows.select(columns)?;
             own = Some(match own {
                 Some(above) => above.union(rows)?,
@@ -189,6 +192,10 @@ pub(crate) async fn frame(
         let Some(own) = own else { continue };
         let own = match newest {
             Some(newest) => newest.keep(own)?,
+            None => own,
+        };
+        let own = match &source.records {
+            Some(records) => newest::of_newest(session, own, records)?,
             None => own,
         };
         all = Some(match all {
@@ -344,23 +351,26 @@ pub(crate) fn read(
     };
     let table = ParquetFiles {
         store: ObjectStoreUrl::parse(LANDING)?,
-        schema: Arc::new(landed_schema(&generation.schema)),
+        schema: Arc::new(landed_schema(&generation.schema, source.records.is_some())),
         files: generation.files.iter().map(file).collect(),
     };
     Ok(session.read_table(Arc::new(table))?)
 }
 
-/// Columns of a landed file.
-pub(crate) fn landed_schema(schema: &RecordSchema) -> Schema {
+/// Columns of a landed file; of a child table, with the row of the record if that is asked for.
+pub(crate) fn landed_schema(schema: &RecordSchema, with_parent: bool) -> Schema {
+    let parent = with_parent.then_some((record::system::PARENT, DataType::UInt32));
     let system = [
-        Field::new(record::system::SEQUENCE, DataType::UInt64, true),
-        Field::new(record::system::ROW, DataType::UInt32, true),
+        (record::system::SEQUENCE, DataType::UInt64),
+        (record::system::ROW, DataType::UInt32),
     ];
+    let system = system.into_iter().chain(parent);
+    let system = system.map(|(name, r#type)| Field::new(name, r#type, true));
     let own = schema
         .columns
         .iter()
         .map(|c| Field::new(&c.name, landed_type(c.r#type), true));
-    Schema::new(system.into_iter().chain(own).collect::<Vec<_>>())
+    Schema::new(system.chain(own).collect::<Vec<_>>())
 }
 
 pub(crate) fn landed_type(column: ColumnType) -> DataType {
@@ -593,7 +603,11 @@ pub(crate) fn content_hash<'a>(names: impl Iterator<Item = &'a str>, cells: Cell
 }
 
 /// [`feedline_schemas::ids::Origin`] from the landed columns; the log was checked to hold no part that does not fit.
-fn origin(source: u64) -> Expr {
-    let row = cast(ident(record::system::ROW), DataType::UInt64);
+pub(crate) fn origin(source: u64) -> Expr {
+    packed(source, record::system::ROW)
+}
+
+fn packed(source: u64, row: &str) -> Expr {
+    let row = cast(ident(row), DataType::UInt64);
     lit(source << 56) + ident(record::system::SEQUENCE) * lit(1u64 << 24) + row
 }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use datafusion::{
     execution::object_store::ObjectStoreUrl, logical_expr::ident, prelude::SessionContext,
 };
-use feedline_schemas::ids::{Hash128, Name, Origin};
+use feedline_schemas::ids::{Hash128, Origin, TableName};
 use feedline_storage::Store;
 use futures::TryStreamExt;
 use serde::Serialize;
@@ -87,7 +87,7 @@ impl Rejects {
     }
 
     /// The first rejected row, as its line.
-    pub(crate) fn sample(&self, sources: &[Name]) -> Option<String> {
+    pub(crate) fn sample(&self, sources: &[TableName]) -> Option<String> {
         let first = self.first.values().min_by_key(|(origin, _)| *origin);
         first.map(|(origin, reason)| line(*origin, reason.clone(), sources))
     }
@@ -112,7 +112,7 @@ impl Rejects {
         &self,
         session: &SessionContext,
         dataset: &Store,
-        sources: &[Name],
+        sources: &[TableName],
     ) -> Result<Vec<String>, Error> {
         if self.files.is_empty() {
             return Ok(Vec::new());
@@ -185,10 +185,10 @@ async fn put(dataset: &Store, text: String) -> Result<String, Error> {
     Ok(path)
 }
 
-fn line(origin: u64, reason: Reason, sources: &[Name]) -> String {
+fn line(origin: u64, reason: Reason, sources: &[TableName]) -> String {
     #[derive(Serialize)]
-    struct Line<'a> {
-        source: &'a str,
+    struct Line {
+        source: String,
         sequence: u64,
         row: u64,
         #[serde(flatten)]
@@ -198,7 +198,7 @@ fn line(origin: u64, reason: Reason, sources: &[Name]) -> String {
     let source = usize::try_from(at.source())
         .ok()
         .and_then(|i| sources.get(i))
-        .map_or("", Name::as_str);
+        .map_or_else(String::new, TableName::to_string);
     let line = Line {
         source,
         sequence: at.sequence().get(),

@@ -21,7 +21,7 @@ use bytes::Bytes;
 use datafusion::parquet::arrow::{ArrowWriter, PARQUET_FIELD_ID_META_KEY};
 use feedline_picture::Encoding;
 use feedline_schemas::{
-    commit::{BatchCounts, CommitEntry, DataFile, SourceState},
+    commit::{BatchCounts, ChildTable, CommitEntry, DataFile, ItemKind, Presence, SourceState},
     config::{PipelineConfig, load},
     encode,
     format::COMMIT,
@@ -82,15 +82,53 @@ impl LandingZone {
 
     /// Lands and commits one batch.
     pub(crate) async fn batch(&mut self, rows: &[Cells]) {
-        let bytes = self.parquet(rows);
+        self.batch_with(rows, BTreeMap::new()).await;
+    }
+
+    /// Lands and commits a batch of records, and with them `items` in the child table `table`: the row of the record that
+    /// each is in, and its cells.
+    pub(crate) async fn family(
+        &mut self,
+        rows: &[Cells],
+        table: (&str, &Self),
+        items: &[(u32, Cells)],
+    ) {
+        let (name, child) = table;
+        let (parents, cells): (Vec<u32>, Vec<Cells>) = items.iter().cloned().unzip();
+        let parquet = self.parquet(&child.schema, &cells, Some(&parents));
+        let file = self
+            .file(&format!("children/{name}"), items.len(), parquet)
+            .await;
+        let table = ChildTable {
+            lists: vec![name.to_owned()],
+            items: Some(ItemKind::Objects),
+            schema: child.schema.clone(),
+            files: vec![file],
+            presence: Presence::default(),
+        };
+        let children = BTreeMap::from([(Name::new(name).unwrap(), table)]);
+        self.batch_with(rows, children).await;
+    }
+
+    async fn file(&self, folder: &str, rows: usize, bytes: Bytes) -> DataFile {
         let hash = Hash128::of(&bytes);
         let file = DataFile {
-            path: format!("data/{:020}-{}.parquet", self.sequence.get(), hash.short()),
-            rows: rows.len() as u64,
+            path: format!(
+                "{folder}/{:020}-{}.parquet",
+                self.sequence.get(),
+                hash.short()
+            ),
+            rows: rows as u64,
             bytes: bytes.len() as u64,
             hash,
         };
         self.store.put(&file.path, bytes).await.unwrap();
+        file
+    }
+
+    async fn batch_with(&mut self, rows: &[Cells], children: BTreeMap<Name, ChildTable>) {
+        let parquet = self.parquet(&self.schema, rows, None);
+        let file = self.file("data", rows.len(), parquet).await;
         let entry = CommitEntry {
             format: COMMIT.format.to_owned(),
             version: COMMIT.version,
@@ -107,7 +145,7 @@ impl LandingZone {
             frontier: Vec::new(),
             validators: Vec::new(),
             raw: Vec::new(),
-            children: BTreeMap::new(),
+            children,
             counts: BatchCounts {
                 rows: rows.len() as u64,
                 ..BatchCounts::default()
@@ -123,7 +161,7 @@ impl LandingZone {
         self.sequence = self.sequence.next();
     }
 
-    fn parquet(&self, rows: &[Cells]) -> Bytes {
+    fn parquet(&self, schema: &RecordSchema, rows: &[Cells], parents: Option<&[u32]>) -> Bytes {
         let count = u32::try_from(rows.len()).unwrap();
         let hashes = FixedSizeBinaryArray::try_from_iter(
             (0..count).map(|row| u128::from(row).to_be_bytes()),
@@ -143,7 +181,12 @@ impl LandingZone {
                 Arc::new(hashes),
             ),
         ];
-        for (i, column) in self.schema.columns.iter().enumerate() {
+        if let Some(parents) = parents {
+            let parents = UInt32Array::from(parents.to_vec());
+            let field = Field::new(system::PARENT, DataType::UInt32, false);
+            columns.push((field, Arc::new(parents)));
+        }
+        for (i, column) in schema.columns.iter().enumerate() {
             let cells = rows.iter().map(|row| &row[i]);
             let array: ArrayRef = match column.r#type {
                 ColumnType::Bool => Arc::new(cells.map(Value::as_bool).collect::<BooleanArray>()),

@@ -112,6 +112,79 @@ impl<'de> Deserialize<'de> for Name {
     }
 }
 
+/// A table that sources have landed: the records of a source, `NAME`, or one of its child tables, `NAME.TABLE`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TableName {
+    /// The source.
+    pub source: Name,
+    /// The child table; absent for the records themselves.
+    pub table: Option<Name>,
+}
+
+impl TableName {
+    /// Checks and splits `text`.
+    ///
+    /// # Errors
+    /// A message that says what is allowed.
+    pub fn new(text: &str) -> Result<Self, String> {
+        let (source, table) = match text.split_once('.') {
+            None => (text, None),
+            Some((source, table)) => (source, Some(Name::new(table)?)),
+        };
+        let source = Name::new(source)?;
+        Ok(Self { source, table })
+    }
+
+    /// Whether it is the records of `source`.
+    #[must_use]
+    pub fn is_records_of(&self, source: &Name) -> bool {
+        self.table.is_none() && self.source == *source
+    }
+}
+
+impl From<Name> for TableName {
+    fn from(source: Name) -> Self {
+        Self {
+            source,
+            table: None,
+        }
+    }
+}
+
+impl fmt::Display for TableName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.table {
+            None => self.source.fmt(f),
+            Some(table) => write!(f, "{}.{table}", self.source),
+        }
+    }
+}
+
+impl Serialize for TableName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for TableName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::new(&String::deserialize(deserializer)?).map_err(de::Error::custom)
+    }
+}
+
+impl JsonSchema for TableName {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "TableName".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "description": "a source, or a child table of one: NAME or NAME.TABLE",
+            "type": "string",
+            "pattern": r"^[a-z0-9][a-z0-9_-]{0,63}(\.[a-z0-9][a-z0-9_-]{0,63})?$"
+        })
+    }
+}
+
 /// A 128-bit content hash (xxh3-128), written as 32 lower-case hexadecimal digits, most significant first.
 ///
 /// It detects damage and names content; it is not a signature.
@@ -240,6 +313,25 @@ mod tests {
         }
         for bad in ["", "..", "A", "a/b", "-a", "ä", &"a".repeat(65)] {
             assert!(Name::new(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_table_is_a_source_or_a_child_of_one() {
+        for good in ["orders", "orders.items"] {
+            let table: TableName = serde_json::from_value(good.into()).unwrap();
+            assert_eq!(table.to_string(), good);
+            assert_eq!(serde_json::to_value(&table).unwrap(), good);
+        }
+        let orders = Name::new("orders").unwrap();
+        assert!(TableName::from(orders.clone()).is_records_of(&orders));
+        assert!(
+            !TableName::new("orders.items")
+                .unwrap()
+                .is_records_of(&orders)
+        );
+        for bad in ["", ".", "a.", ".a", "a.b.c", "A.b"] {
+            assert!(TableName::new(bad).is_err(), "{bad}");
         }
     }
 

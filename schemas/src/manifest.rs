@@ -36,7 +36,7 @@ use crate::{
     config::{DocumentConfig, NearDupConfig, PackMode},
     edit::EditReference,
     format::{MANIFEST, versioned},
-    ids::{Hash128, Name, Seed, Sequence},
+    ids::{Hash128, Name, Seed, Sequence, TableName},
     shard_table::{self, TableError},
     transform::TransformReference,
 };
@@ -182,8 +182,8 @@ pub enum TargetKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SourceReference {
-    /// Source name.
-    pub name: Name,
+    /// Source name, and with a `.` behind it that of the child table.
+    pub name: TableName,
     /// Last log entry that was read.
     pub sequence: Sequence,
     /// xxh3-128 of that entry.

@@ -2,7 +2,7 @@
 
 use feedline_schemas::{
     config::{DatasetConfig, SourceConfig},
-    ids::{Hash128, Name},
+    ids::{Hash128, Name, TableName},
     manifest::SourceReference,
 };
 use feedline_storage::Store;
@@ -13,14 +13,14 @@ use crate::{Error, columns::nearest, join, landing::Landed, near_dup};
 /// Raised when the same inputs give other shards than before, so that an older dataset is not taken for this one.
 const BUILD_VERSION: u32 = 1;
 
+/// A source, or one of its child tables.
+pub(super) type Chosen<'a> = (&'a SourceConfig, Option<Name>);
+
 /// Reads what sources have landed.
-pub(super) async fn landed(
-    root: &Store,
-    sources: Vec<&SourceConfig>,
-) -> Result<Vec<Landed>, Error> {
+pub(super) async fn landed(root: &Store, sources: Vec<Chosen<'_>>) -> Result<Vec<Landed>, Error> {
     let mut landed = Vec::with_capacity(sources.len());
-    for source in sources {
-        landed.push(Landed::read(root, source).await?);
+    for (source, table) in sources {
+        landed.push(Landed::read(root, source, table.as_ref()).await?);
     }
     Ok(landed)
 }
@@ -29,26 +29,34 @@ pub(super) async fn landed(
 pub(super) fn frozen<'a>(
     dataset: &DatasetConfig,
     sources: &'a [SourceConfig],
-) -> Result<Vec<&'a SourceConfig>, Error> {
+) -> Result<Vec<Chosen<'a>>, Error> {
     let against = dataset
         .near_dup
         .as_ref()
         .map_or(&[][..], |near| &near.against);
-    listed("dataset.near_dup.against", against, sources)
+    let against: Vec<TableName> = against.iter().cloned().map(TableName::from).collect();
+    listed("dataset.near_dup.against", &against, sources)
 }
 
 /// The sources whose columns are put beside the rows of the dataset.
 pub(super) fn joined<'a>(
     dataset: &DatasetConfig,
     sources: &'a [SourceConfig],
-) -> Result<Vec<&'a SourceConfig>, Error> {
+) -> Result<Vec<Chosen<'a>>, Error> {
     let names = join::sources(dataset);
-    if let Some(name) = names.iter().find(|name| dataset.sources.contains(name)) {
+    let is_row = |name: &&Name| {
+        dataset
+            .sources
+            .iter()
+            .any(|table| table.is_records_of(name))
+    };
+    if let Some(name) = names.iter().find(is_row) {
         let reason = format!(
             "`{name}` is in `dataset.join` too: its rows are rows, or stand beside some; remove it from one"
         );
         return Err(Error::config("dataset.sources", reason));
     }
+    let names: Vec<TableName> = names.into_iter().map(TableName::from).collect();
     listed("dataset.join", &names, sources)
 }
 
@@ -56,7 +64,7 @@ pub(super) fn joined<'a>(
 pub(super) fn chosen<'a>(
     dataset: &DatasetConfig,
     sources: &'a [SourceConfig],
-) -> Result<Vec<&'a SourceConfig>, Error> {
+) -> Result<Vec<Chosen<'a>>, Error> {
     const KEY: &str = "dataset.sources";
     if sources.is_empty() {
         return Err(Error::config(
@@ -71,7 +79,8 @@ pub(super) fn chosen<'a>(
     let all: Vec<Name> = sources.iter().map(|s| s.name.clone()).collect();
     let joined = join::sources(dataset);
     let is_own = |name: &Name| !against.contains(name) && !joined.contains(name);
-    let own: Vec<Name> = all.into_iter().filter(is_own).collect();
+    let own = all.into_iter().filter(is_own).map(TableName::from);
+    let own: Vec<TableName> = own.collect();
     let wanted = if dataset.sources.is_empty() {
         &own
     } else {
@@ -90,30 +99,55 @@ pub(super) fn chosen<'a>(
 /// The sources called `wanted`, at `key`.
 fn listed<'a>(
     key: &str,
-    wanted: &[Name],
+    wanted: &[TableName],
     sources: &'a [SourceConfig],
-) -> Result<Vec<&'a SourceConfig>, Error> {
+) -> Result<Vec<Chosen<'a>>, Error> {
     if wanted.len() > 256 {
         return Err(Error::config(key, "at most 256 sources can be listed"));
     }
-    let mut found: Vec<&SourceConfig> = Vec::new();
-    for name in wanted {
-        if found.iter().any(|s| s.name == *name) {
+    let mut found: Vec<Chosen<'_>> = Vec::new();
+    for (i, name) in wanted.iter().enumerate() {
+        if wanted[..i].contains(name) {
             return Err(Error::config(key, format!("`{name}` is listed twice")));
         }
-        found.push(sources.iter().find(|s| s.name == *name).ok_or_else(|| {
+        let source = sources.iter().find(|s| s.name == name.source);
+        let source = source.ok_or_else(|| {
             let names: Vec<&str> = sources.iter().map(|s| s.name.as_str()).collect();
-            let nearest = nearest(name.as_str(), names.iter().copied());
-            Error::config(
-                key,
-                format!(
-                    "there is no source `{name}` among {}{nearest}",
-                    names.join(", ")
-                ),
-            )
-        })?);
+            let nearest = nearest(name.source.as_str(), names.iter().copied());
+            let reason = format!(
+                "there is no source `{}` among {}{nearest}",
+                name.source,
+                names.join(", ")
+            );
+            Error::config(key, reason)
+        })?;
+        if let Some(table) = &name.table {
+            check_table(key, source, table)?;
+        }
+        found.push((source, name.table.clone()));
     }
     Ok(found)
+}
+
+/// A source has the child tables that its contract names.
+fn check_table(key: &str, source: &SourceConfig, table: &Name) -> Result<(), Error> {
+    let tables = &source.contract.children;
+    if tables.contains_key(table) {
+        return Ok(());
+    }
+    let SourceConfig { name, .. } = source;
+    let names: Vec<&str> = tables.keys().map(Name::as_str).collect();
+    let reason = match names.is_empty() {
+        true => format!(
+            "source `{name}` has no child tables; make one of a list with `[source.contract.children.{table}]`"
+        ),
+        false => format!(
+            "source `{name}` has no child table `{table}` among {}{}",
+            names.join(", "),
+            nearest(table.as_str(), names.iter().copied())
+        ),
+    };
+    Err(Error::config(key, reason))
 }
 
 pub(super) fn input_hash(
@@ -141,9 +175,7 @@ pub(super) fn input_hash(
     fn references(sources: &[Landed]) -> Vec<&SourceReference> {
         sources.iter().map(|s| &s.reference).collect()
     }
-    let keys = sources
-        .iter()
-        .map(|source| (&*source.key, source.version.as_deref()));
+    let keys = sources.iter().map(Landed::newest);
     let inputs = Inputs {
         build: BUILD_VERSION,
         dataset,
@@ -152,7 +184,7 @@ pub(super) fn input_hash(
         joined: references(joined),
         frozen: references(frozen),
         tokenizer,
-        keys: match sources.iter().any(|source| !source.key.is_empty()) {
+        keys: match keys.clone().any(|(key, _)| !key.is_empty()) {
             true => keys.collect(),
             false => Vec::new(),
         },

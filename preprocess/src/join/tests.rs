@@ -177,7 +177,7 @@ async fn what_is_joined_on_is_held_in_memory_only_where_it_is_small() {
         let session =
             crate::plan::session(&context, scratch.path(), 2, None, joined_bytes).unwrap();
         let config = pipeline(&joined("reject"));
-        let [a, b] = [0, 1].map(|at: usize| Landed::read(&root, &config.source[at]));
+        let [a, b] = [0, 1].map(|at: usize| Landed::read(&root, &config.source[at], None));
         let (a, b) = (a.await.unwrap(), b.await.unwrap());
         let mut merged = columns::merge(a.generations.iter().map(|g| &g.schema));
         let joins = resolve(config.dataset.as_ref().unwrap(), &mut merged, &[b]).unwrap();
@@ -350,7 +350,11 @@ async fn a_join_can_use_what_an_earlier_one_brought_and_all_sources_are_recorded
     }
     let dataset = root.child("dataset");
     let manifest = read_manifest(&dataset).await.unwrap();
-    let names: Vec<&str> = manifest.sources.iter().map(|s| s.name.as_str()).collect();
+    let names: Vec<String> = manifest
+        .sources
+        .iter()
+        .map(|s| s.name.to_string())
+        .collect();
     assert_eq!(names, ["a", "b", "c"]);
     assert_eq!(
         read_transform(&dataset, &manifest)

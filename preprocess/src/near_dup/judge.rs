@@ -11,7 +11,7 @@ use arrow::{
     datatypes::{DataType, UInt8Type, UInt64Type},
 };
 use datafusion::error::Result;
-use feedline_schemas::{config::NearDupKeep, ids::Name};
+use feedline_schemas::{config::NearDupKeep, ids::TableName};
 
 use super::{named, reason};
 use crate::{scalar::RowFunction, text::near::Clusters, typing::Reason};
@@ -21,8 +21,8 @@ pub(super) struct Judgement {
     pub(super) clusters: Clusters,
     pub(super) keep: NearDupKeep,
     pub(super) column: String,
-    pub(super) names: Vec<Name>,
-    pub(super) frozen: Vec<Name>,
+    pub(super) names: Vec<TableName>,
+    pub(super) frozen: Vec<TableName>,
 }
 
 impl Judgement {

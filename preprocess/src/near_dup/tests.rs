@@ -57,7 +57,7 @@ async fn audited(documents: &[(&str, Split)]) -> Result<(), Error> {
     let (staged, _) = stage(&session, rows, &spec, &scratch, meter).await.unwrap();
     let pass = Pass {
         near: spec.near_dup.as_ref().unwrap(),
-        names: &[Name::new("texts").unwrap()],
+        names: &[TableName::new("texts").unwrap()],
         frozen: &[],
         scratch: &scratch,
         meter: Arc::new(Meter::new(&progress, "test", count)),

@@ -7,7 +7,7 @@ use super::{
     StoredPictureConfig, document::DocumentConfig, join::JoinConfig, near_dup::NearDupConfig,
 };
 use crate::{
-    ids::{Name, Seed},
+    ids::{Seed, TableName},
     transform::CategoryEncoding,
     units::ByteSize,
 };
@@ -35,8 +35,9 @@ pub struct DatasetConfig {
     /// `tokens`, `multi`: how documents become token ids, and those rows. Default: a tokenizer is learnt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<TokensConfig>,
-    /// Sources whose rows are put under one another. Default: all sources of the pipeline that nothing else names.
-    pub sources: Vec<Name>,
+    /// Sources whose rows are put under one another; `<source>.<table>` is a child table of one (`contract.children`), with a
+    /// row for each item of a list. Default: all sources of the pipeline that nothing else names, without child tables.
+    pub sources: Vec<TableName>,
     /// Sources whose columns are put beside the rows that have their keys, such as labels from a table. Default none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub join: Vec<JoinConfig>,
