@@ -515,6 +515,39 @@ fn write_step(step: &FittedStep, out: &mut String) -> fmt::Result {
                 format!("{}: {} to {}", c.name, number(c.min), number(c.max)),
             )
         }),
+        FittedStep::Robust { columns } => columns.iter().try_for_each(|c| {
+            let (median, spread) = (number(c.median), number(c.scale));
+            line(
+                out,
+                "robust",
+                format!("{}: median {median}, spread {spread}", c.name),
+            )
+        }),
+        FittedStep::Log1p { columns } => columns
+            .iter()
+            .try_for_each(|c| line(out, "log1p", c.name.clone())),
+        FittedStep::Power { columns } => columns.iter().try_for_each(|c| {
+            line(
+                out,
+                "power",
+                format!("{}: {:?}, lambda {}", c.name, c.method, number(c.lambda)),
+            )
+        }),
+        FittedStep::Knn {
+            neighbours,
+            columns,
+            ..
+        } => columns.iter().try_for_each(|c| {
+            let rows = c.reference.len();
+            line(
+                out,
+                "impute",
+                format!(
+                    "{}: the nearest {neighbours} of {rows} rows, {} missing in train",
+                    c.name, c.missing
+                ),
+            )
+        }),
         FittedStep::Categories { columns } => columns.iter().try_for_each(|c| {
             line(
                 out,

@@ -11,7 +11,7 @@ use feedline_schemas::{
 
 use crate::{
     Error, document,
-    fit::{FitSpec, TargetSpec},
+    fit::{FitSpec, NEIGHBOURS, REFERENCE_ROWS, TargetSpec},
     join::Join,
     near_dup::{self, NearDup},
     payload::{self, Payload, PayloadKind},
@@ -66,6 +66,8 @@ pub(crate) mod system {
 const MAX_REJECT_SHARE: f64 = 0.05;
 const LOWER: f64 = 0.01;
 const UPPER: f64 = 0.99;
+const LOWER_SPREAD: f64 = 0.25;
+const UPPER_SPREAD: f64 = 0.75;
 const MAX_VALUES: u32 = 100;
 const SHARE_TOLERANCE: f64 = 1e-9;
 
@@ -555,17 +557,7 @@ pub(crate) fn check_reserved(key: &str, name: &str) -> Result<(), Error> {
 }
 
 fn step(kind: StepKind) -> StepConfig {
-    StepConfig {
-        r#type: kind,
-        columns: Vec::new(),
-        strategy: None,
-        value: None,
-        indicator: None,
-        lower: None,
-        upper: None,
-        encoding: None,
-        max_values: None,
-    }
+    StepConfig::new(kind, Vec::new())
 }
 
 fn default_steps() -> Vec<StepConfig> {
@@ -649,23 +641,32 @@ fn resolve_steps(
 }
 
 fn check_step(step: &StepConfig, key: &impl Fn(&str) -> String) -> Result<(), Error> {
-    let impute = step.r#type == StepKind::Impute;
-    let winsorize = step.r#type == StepKind::Winsorize;
-    let categories = step.r#type == StepKind::Categories;
+    let is = |kind: StepKind| step.r#type == kind;
+    let (impute, categories) = (is(StepKind::Impute), is(StepKind::Categories));
+    let percentiles = is(StepKind::Winsorize) || is(StepKind::Robust);
+    let knn = impute && step.strategy == Some(ImputeStrategy::Knn);
     let fields = [
         ("strategy", step.strategy.is_some(), impute),
         ("value", step.value.is_some(), impute),
         ("indicator", step.indicator.is_some(), impute),
-        ("lower", step.lower.is_some(), winsorize),
-        ("upper", step.upper.is_some(), winsorize),
+        ("lower", step.lower.is_some(), percentiles),
+        ("upper", step.upper.is_some(), percentiles),
         ("encoding", step.encoding.is_some(), categories),
         ("max_values", step.max_values.is_some(), categories),
+        ("clip", step.clip.is_some(), is(StepKind::MinMax)),
+        ("method", step.method.is_some(), is(StepKind::Power)),
+        ("neighbours", step.neighbours.is_some(), knn),
+        ("weights", step.weights.is_some(), knn),
+        ("reference_rows", step.reference_rows.is_some(), knn),
     ];
     if let Some((field, ..)) = fields.into_iter().find(|(_, given, fits)| *given && !*fits) {
-        return Err(Error::config(
-            key(field),
-            "this key does not belong to a step of this type, remove it",
-        ));
+        let reason = match field {
+            "neighbours" | "weights" | "reference_rows" if impute => {
+                "this key goes with `strategy = \"knn\"`, and only with it"
+            }
+            _ => "this key does not belong to a step of this type, remove it",
+        };
+        return Err(Error::config(key(field), reason));
     }
     let constant = step.strategy == Some(ImputeStrategy::Constant);
     if constant != step.value.is_some() || step.value.is_some_and(|v| !v.is_finite()) {
@@ -674,8 +675,8 @@ fn check_step(step: &StepConfig, key: &impl Fn(&str) -> String) -> Result<(), Er
             "a finite `value` goes with `strategy = \"constant\"`, and only with it",
         ));
     }
-    let (lower, upper) = (step.lower.unwrap_or(LOWER), step.upper.unwrap_or(UPPER));
-    if winsorize && !(0.0 <= lower && lower < upper && upper <= 1.0) {
+    let (lower, upper) = percentiles_of(step);
+    if percentiles && !(0.0 <= lower && lower < upper && upper <= 1.0) {
         return Err(Error::config(
             key("lower"),
             format!(
@@ -692,24 +693,53 @@ fn check_step(step: &StepConfig, key: &impl Fn(&str) -> String) -> Result<(), Er
             "use 1 to 100,000 known values",
         ));
     }
+    let ranges = [
+        ("neighbours", step.neighbours, 1_000),
+        ("reference_rows", step.reference_rows, 100_000),
+    ];
+    for (field, given, most) in ranges {
+        if given.is_some_and(|given| !(1..=most).contains(&given)) {
+            let reason = format!("it is 1 to {most}");
+            return Err(Error::config(key(field), reason));
+        }
+    }
     Ok(())
+}
+
+/// The percentiles of a step that has some.
+fn percentiles_of(step: &StepConfig) -> (f64, f64) {
+    let (lower, upper) = match step.r#type {
+        StepKind::Robust => (LOWER_SPREAD, UPPER_SPREAD),
+        _ => (LOWER, UPPER),
+    };
+    (step.lower.unwrap_or(lower), step.upper.unwrap_or(upper))
 }
 
 fn with_defaults(mut step: StepConfig) -> StepConfig {
     match step.r#type {
         StepKind::Impute => {
-            step.strategy.get_or_insert_default();
+            let strategy = *step.strategy.get_or_insert_default();
             step.indicator.get_or_insert(false);
+            if strategy == ImputeStrategy::Knn {
+                step.neighbours.get_or_insert(NEIGHBOURS);
+                step.weights.get_or_insert_default();
+                step.reference_rows.get_or_insert(REFERENCE_ROWS);
+            }
         }
-        StepKind::Winsorize => {
-            step.lower.get_or_insert(LOWER);
-            step.upper.get_or_insert(UPPER);
+        StepKind::Winsorize | StepKind::Robust => {
+            let (lower, upper) = percentiles_of(&step);
+            step.lower.get_or_insert(lower);
+            step.upper.get_or_insert(upper);
+        }
+        StepKind::Power => {
+            step.method.get_or_insert_default();
         }
         StepKind::Categories => {
             step.encoding.get_or_insert_default();
             step.max_values.get_or_insert(MAX_VALUES);
         }
-        StepKind::Standardize | StepKind::MinMax => {}
+        // `clip` stays absent unless it is given: it is no part of the hash of what does not use it.
+        StepKind::Standardize | StepKind::MinMax | StepKind::Log1p => {}
     }
     step
 }

@@ -2,15 +2,19 @@
 //!
 //! Steps run in the order written. Each is fitted on the output of the ones before: their operations are applied to the
 //! column inside the query, by the same code that transforms rows later ([`functions::cell`]). All columns of a step share
-//! its queries: imputing and winsorizing take one to four passes over the rows (see [`crate::quantile`]), standardizing
-//! and min-max one, the most frequent value and categories one per column.
+//! its queries: imputing, winsorizing and robust scaling take one to four passes over the rows (see [`crate::quantile`]),
+//! standardizing, min-max and logarithms one, powers about ten, the most frequent value and categories one per column.
+//! Filling from neighbours takes two, and where a step behind it is fitted, it writes the rows anew.
 //!
 //! Results depend neither on the order of the rows nor on how they are partitioned: counts are integers, means and
 //! deviations are rounded once from exact sums, percentiles are exact. Infinities take no part in statistics; `winsorize`
 //! caps them. A missing value takes no part either; NaN is missing.
 
 mod aggregate;
+mod neighbours;
 mod payload;
+mod power;
+mod robust;
 mod tokens;
 
 use datafusion::{
@@ -29,6 +33,7 @@ use feedline_schemas::{
 };
 
 pub(crate) use self::{
+    neighbours::{NEIGHBOURS, REFERENCE_ROWS},
     payload::{fit_parts, fit_payload},
     tokens::{LearnSpec, learn_tokenizer},
 };
@@ -97,9 +102,13 @@ async fn fit_rows(train: &TrainSplit, spec: &FitSpec) -> Result<TransformArtefac
     let mut fit = Fit {
         rows,
         steps: Vec::with_capacity(spec.steps.len()),
+        settled: 0,
     };
     for step in &spec.steps {
-        let fitted = fit.step(step).await?;
+        if step.r#type != StepKind::Categories {
+            fit.settle(train).await?;
+        }
+        let fitted = fit.step(step, train).await?;
         fit.steps.push(fitted);
     }
     let target = match &spec.target {
@@ -163,11 +172,16 @@ struct Fit {
     rows: Rows,
     /// Steps fitted so far.
     steps: Vec<FittedStep>,
+    /// How many of them the rows have behind them.
+    settled: usize,
 }
 
 impl Fit {
-    async fn step(&self, step: &StepConfig) -> Result<FittedStep, Error> {
+    async fn step(&self, step: &StepConfig, train: &TrainSplit) -> Result<FittedStep, Error> {
         Ok(match step.r#type {
+            StepKind::Impute if step.strategy == Some(ImputeStrategy::Knn) => {
+                self.neighbours(step, train).await?
+            }
             StepKind::Impute => FittedStep::Impute {
                 columns: self.impute(step).await?,
             },
@@ -179,6 +193,15 @@ impl Fit {
             },
             StepKind::MinMax => FittedStep::MinMax {
                 columns: self.min_max(step).await?,
+            },
+            StepKind::Robust => FittedStep::Robust {
+                columns: self.robust(step).await?,
+            },
+            StepKind::Log1p => FittedStep::Log1p {
+                columns: self.log1p(step).await?,
+            },
+            StepKind::Power => FittedStep::Power {
+                columns: self.power(step).await?,
             },
             StepKind::Categories => FittedStep::Categories {
                 columns: self.categories(step).await?,
@@ -286,6 +309,7 @@ impl Fit {
                 name: name.clone(),
                 min,
                 max,
+                clip: step.clip.unwrap_or(false),
             });
         }
         Ok(fitted)
@@ -375,7 +399,12 @@ impl Fit {
 
     /// The column as the steps so far leave it.
     fn cell(&self, column: &str) -> Expr {
-        functions::cell(ident(column), &op_chain(&self.steps, column))
+        functions::cell(ident(column), &op_chain(self.open_steps(), column))
+    }
+
+    /// The steps that the rows have not behind them.
+    fn open_steps(&self) -> &[FittedStep] {
+        &self.steps[self.settled..]
     }
 
     fn nothing_to_fit(&self, step: &str, column: &str) -> Error {
@@ -398,6 +427,7 @@ fn imputed(step: &StepConfig, name: &str, value: f64, missing: u64) -> FittedImp
         ImputeStrategy::Mean => ImputeStatistic::Mean,
         ImputeStrategy::MostFrequent => ImputeStatistic::MostFrequent,
         ImputeStrategy::Constant => ImputeStatistic::Constant,
+        ImputeStrategy::Knn => unreachable!("neighbours have a step of their own"),
     };
     FittedImpute {
         name: name.to_owned(),

@@ -1,6 +1,10 @@
 //! The dataset as one frame of typed rows with content hash, origin and split, copies dropped.
 
-use std::{ops::RangeInclusive, path::Path, sync::Arc};
+use std::{
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use datafusion::{
@@ -60,11 +64,18 @@ const SYSTEM_BYTES: usize = 64;
 const CELL_BYTES: usize = 16;
 
 /// The rows of the training split: the only thing statistics can be fitted on, and made only from what the splitter
-/// put there.
+/// put there. Nothing else makes one:
+///
+/// ```compile_fail,E0451
+/// fn leaks(frame: datafusion::prelude::DataFrame) -> feedline_preprocess::TrainSplit {
+///     feedline_preprocess::TrainSplit { frame, rows: 1, folder: "".into() }
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct TrainSplit {
     frame: DataFrame,
     rows: u64,
+    folder: PathBuf,
 }
 
 impl TrainSplit {
@@ -72,13 +83,32 @@ impl TrainSplit {
         Ok(Self {
             frame: staged.frame(Split::Train)?,
             rows: staged.rows(Split::Train),
+            folder: staged.folder().to_owned(),
         })
     }
 
     /// A training split of a test's own making.
     #[cfg(test)]
     pub(crate) fn from_frame(frame: DataFrame, rows: u64) -> Self {
-        Self { frame, rows }
+        Self {
+            frame,
+            rows,
+            folder: PathBuf::new(),
+        }
+    }
+
+    /// The same, whose rows may be written anew in `folder`.
+    #[cfg(test)]
+    pub(crate) fn in_folder(self, folder: &Path) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            ..self
+        }
+    }
+
+    /// Where its rows may be written anew, changed by steps.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Numeric inputs as `Float64` (null = missing, infinities kept), categories as `Utf8` (null = missing), the target

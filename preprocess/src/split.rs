@@ -89,6 +89,13 @@ impl ShuffleKey {
             prefix: prefix("feedline.order", &seed.get().to_le_bytes()),
         }
     }
+
+    /// By which rows are chosen to look for neighbours among: an order of its own.
+    pub(crate) fn of_reference() -> Self {
+        Self {
+            prefix: prefix("feedline.reference", &[]),
+        }
+    }
 }
 
 impl RowFunction for ShuffleKey {

@@ -7,7 +7,7 @@ mod copies;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -54,6 +54,8 @@ const FEW_VALUES: usize = 16;
 /// The typed rows of each split, in scratch.
 pub(crate) struct Staged {
     session: SessionContext,
+    /// The scratch folder.
+    folder: PathBuf,
     schema: SchemaRef,
     splits: [Part; 3],
     /// Distinct training values of the text columns that are features by default.
@@ -71,6 +73,10 @@ struct Part {
 impl Staged {
     pub(crate) fn rows(&self, split: Split) -> u64 {
         self.splits[usize::from(code(split))].rows
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     pub(crate) fn total(&self) -> u64 {
@@ -202,6 +208,7 @@ pub(crate) async fn stage(
     }
     let mut staged = Staged {
         session: session.clone(),
+        folder: scratch.path(""),
         schema,
         splits: Default::default(),
         distinct: counted

@@ -1,7 +1,7 @@
 //! The one function that turns raw rows into features: in the batch build, the loader and prediction.
 //!
 //! Everything is computed in 64 bits, cell by cell and in the order of the steps, and rounded to 32 bits at the end; no
-//! cell depends on another row, so one row gives the same bits as a million. Columns are bound by name.
+//! cell depends on another row of the batch, so one row gives the same bits as a million. Columns are bound by name.
 //!
 //! Layout of a row of `x`: the inputs in order; a numeric column gives one element and one more for each indicator
 //! (`<column>__missing`, 1 where the cell was missing); a category gives its id (`ordinal`) or one element per id
@@ -12,6 +12,8 @@
 mod cell;
 mod characters;
 mod layout;
+mod numbers;
+mod power;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,10 +26,12 @@ use feedline_schemas::transform::{
     CategoryEncoding, FittedTarget, NULL_ID, TransformArtefact, UNKNOWN_ID,
 };
 
-pub(crate) use cell::{CellOp, canonical};
+pub(crate) use cell::{CellOp, Probe, canonical};
 pub(crate) use characters::{Characters, vocabulary_of};
-use layout::{ColumnPlan, plan};
+use layout::{CategoryPlan, plan};
 pub(crate) use layout::{layout, op_chain};
+use numbers::Made;
+pub(crate) use numbers::Numbers;
 
 use crate::Error;
 
@@ -49,7 +53,8 @@ pub(crate) mod reason {
 #[derive(Debug)]
 pub struct Transform {
     artefact: TransformArtefact,
-    columns: Vec<ColumnPlan>,
+    numbers: Numbers,
+    categories: Vec<CategoryPlan>,
     /// Class ids of a classification target.
     classes: HashMap<String, i32>,
 }
@@ -97,7 +102,7 @@ impl Transform {
                 artefact.hash
             )));
         }
-        let columns = plan(&artefact.inputs, &artefact.steps).map_err(damaged)?;
+        let (numbers, categories) = plan(&artefact.inputs, &artefact.steps).map_err(damaged)?;
         if layout(&artefact.inputs, &artefact.steps).map_err(damaged)? != artefact.features {
             return Err(damaged(
                 "its features are not those its steps make".to_owned(),
@@ -109,7 +114,8 @@ impl Transform {
         };
         Ok(Self {
             artefact,
-            columns,
+            numbers,
+            categories,
             classes,
         })
     }
@@ -135,45 +141,24 @@ impl Transform {
     pub fn apply(&self, batch: &RecordBatch) -> Result<Applied, Error> {
         let mut x = vec![0f32; batch.num_rows() * self.features()];
         let mut bad = Bad::default();
-        for column in &self.columns {
-            match column {
-                ColumnPlan::Numeric {
-                    name,
-                    ops,
-                    indicators,
-                    place,
-                } => {
-                    let mut cells = cells(&numeric(batch, name)?);
-                    for (i, op) in ops.iter().enumerate() {
-                        if let Some(indicator) = indicators.get(&i) {
-                            self.write(
-                                &mut x,
-                                *indicator,
-                                cells.iter().map(|x| f32::from(u8::from(x.is_nan()))),
-                            );
-                        }
-                        op.apply(&mut cells);
-                    }
-                    let rounded = cells
-                        .iter()
-                        .enumerate()
-                        .map(|(row, x)| rounded(row, *x, name, &mut bad));
-                    self.write(&mut x, *place, rounded);
-                }
-                ColumnPlan::Category {
-                    name,
-                    ids,
-                    encoding,
-                    place,
-                } => {
-                    let values = text(batch, name)?;
-                    let ids = values.iter().map(|value| match value {
-                        None => NULL_ID,
-                        Some(value) => ids.get(value).copied().unwrap_or(UNKNOWN_ID),
-                    });
-                    self.write_category(&mut x, *place, *encoding, ids);
-                }
+        self.numbers.apply(batch, &mut |made| match made {
+            Made::Marked(place, cells) => {
+                let marks = cells.iter().map(|x| f32::from(u8::from(x.is_nan())));
+                self.write(&mut x, place, marks);
             }
+            Made::Number(plan, cells) => {
+                let cells = cells.iter().enumerate();
+                let rounded = cells.map(|(row, x)| rounded(row, *x, &plan.name, &mut bad));
+                self.write(&mut x, plan.place, rounded);
+            }
+        })?;
+        for plan in &self.categories {
+            let values = text(batch, &plan.name)?;
+            let ids = values.iter().map(|value| match value {
+                None => NULL_ID,
+                Some(value) => plan.ids.get(value).copied().unwrap_or(UNKNOWN_ID),
+            });
+            self.write_category(&mut x, plan.place, plan.encoding, ids);
         }
         let y = self.target(batch, &mut bad)?;
         let bad = bad
@@ -182,6 +167,24 @@ impl Transform {
             .map(|(row, (reason, detail))| (row, reason, detail))
             .collect();
         Ok(Applied { x, y, bad })
+    }
+
+    /// Numbers of the features `x`, `[rows, features]`, in the units they landed in: each numeric column by its name, in the
+    /// order of the inputs. What a step lost stays lost: cells that were filled or capped are those values. Numbers that
+    /// no power makes are infinite.
+    #[must_use]
+    pub fn invert(&self, x: &[f32]) -> Vec<(&str, Vec<f64>)> {
+        let rows = x.chunks_exact(self.features().max(1));
+        let column = |plan: &'_ numbers::NumericPlan| {
+            let cells = rows.clone().map(|row| f64::from(row[plan.place]));
+            let mut cells: Vec<f64> = cells.collect();
+            plan.invert(&mut cells);
+            cells
+        };
+        let plans = self.numbers.plans().iter();
+        plans
+            .map(|plan| (plan.name.as_str(), column(plan)))
+            .collect()
     }
 
     /// A stored regression target in its own units: `y · scale + offset`; `None` for a class or without a target.

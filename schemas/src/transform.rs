@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    config::StoredPictureConfig,
+    config::{NeighbourWeights, PowerMethod, StoredPictureConfig},
     format::{TRANSFORM, versioned},
     ids::{Hash128, Name},
 };
@@ -131,6 +131,30 @@ pub enum FittedStep {
         /// Per column.
         columns: Vec<FittedMinMax>,
     },
+    /// `(x - median) / scale`.
+    Robust {
+        /// Per column.
+        columns: Vec<FittedRobust>,
+    },
+    /// `ln(1 + x)`; minus infinity from -1 down.
+    Log1p {
+        /// Per column.
+        columns: Vec<FittedLog1p>,
+    },
+    /// A power transform.
+    Power {
+        /// Per column.
+        columns: Vec<FittedPower>,
+    },
+    /// Fills missing cells from the nearest of reference rows, all columns at once.
+    Knn {
+        /// Neighbours whose values make one.
+        neighbours: u32,
+        /// How much each counts.
+        weights: NeighbourWeights,
+        /// The columns that nearness is told by, and that are filled.
+        columns: Vec<FittedNeighbours>,
+    },
     /// Category ids: 0 is unknown, 1 is null, known values follow by falling count, then by bytes.
     Categories {
         /// Per column.
@@ -214,6 +238,77 @@ pub struct FittedMinMax {
     pub min: f64,
     /// Largest training value; a constant column becomes 0.
     pub max: f64,
+    /// Whether what lies outside becomes 0 or 1.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub clip: bool,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands out references"
+)]
+const fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+/// Fitted centre and spread of a column.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FittedRobust {
+    /// Column.
+    pub name: String,
+    /// Lower percentile, 0 to 1.
+    pub lower: f64,
+    /// Upper percentile, 0 to 1.
+    pub upper: f64,
+    /// Median of the training values.
+    pub median: f64,
+    /// Their lower percentile, interpolated linearly.
+    pub low: f64,
+    /// Their upper percentile.
+    pub high: f64,
+    /// What is divided by: `high - low`, or 1 where the two are equal or nearly so.
+    pub scale: f64,
+    /// Whether they are.
+    pub constant: bool,
+}
+
+/// A column that becomes its logarithm.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FittedLog1p {
+    /// Column.
+    pub name: String,
+}
+
+/// Fitted power transform of a column.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FittedPower {
+    /// Column.
+    pub name: String,
+    /// Family.
+    pub method: PowerMethod,
+    /// The power, of the greatest likelihood; 1 for a constant column.
+    pub lambda: f64,
+    /// Whether the column is constant or nearly so in the training split.
+    pub constant: bool,
+}
+
+/// A column of the reference rows that neighbours are looked for among.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FittedNeighbours {
+    /// Column.
+    pub name: String,
+    /// Mean over the training split, for a row that shares no column with any row that has the cell.
+    pub mean: f64,
+    /// Missing cells in the training split.
+    pub missing: u64,
+    /// Whether an indicator column is added.
+    pub indicator: bool,
+    /// Its cells in the reference rows, which all columns have in the same order; null where missing.
+    pub reference: Vec<Option<f64>>,
 }
 
 /// Fitted categories of a column.

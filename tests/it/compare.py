@@ -14,8 +14,11 @@ import sys
 import numpy as np
 import pyarrow.ipc
 import pyarrow.parquet
-from sklearn.impute import SimpleImputer
-from sklearn.preprocessing import MinMaxScaler, StandardScaler
+import scipy.optimize
+import scipy.special
+import scipy.stats
+from sklearn.impute import KNNImputer, SimpleImputer
+from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
 
 LIMIT = 1e-9
 
@@ -39,8 +42,12 @@ def main(landing, dataset):
         else:
             columns[spec["name"]] = [None if v is None or v.strip() == "" else v for v in values]
 
-    table = Table()
+    table, approximate = Table(), set()
     for step in transform["steps"]:
+        if step["type"] == "knn":
+            fill_from_neighbours(step, columns, table)
+            approximate.update(fitted["name"] for fitted in step["columns"])
+            continue
         for fitted in step["columns"]:
             name = fitted["name"]
             if step["type"] == "impute":
@@ -65,7 +72,21 @@ def main(landing, dataset):
                 scaler = MinMaxScaler().fit(columns[name].reshape(-1, 1))
                 table.add(name, "min", fitted["min"], scaler.data_min_[0])
                 table.add(name, "max", fitted["max"], scaler.data_max_[0])
+                if fitted.get("clip"):
+                    columns[name] = np.clip(columns[name], fitted["min"], fitted["max"])
                 columns[name] = (columns[name] - fitted["min"]) / (fitted["max"] - fitted["min"])
+            elif step["type"] == "robust":
+                quantiles = (100 * fitted["lower"], 100 * fitted["upper"])
+                scaler = RobustScaler(quantile_range=quantiles).fit(columns[name].reshape(-1, 1))
+                table.add(name, "median", fitted["median"], scaler.center_[0])
+                table.add(name, "spread", fitted["scale"], scaler.scale_[0])
+                columns[name] = (columns[name] - fitted["median"]) / fitted["scale"]
+            elif step["type"] == "log1p":
+                columns[name] = np.log1p(columns[name])
+                approximate.add(name)
+            elif step["type"] == "power":
+                columns[name] = raise_to_power(fitted, columns[name], table)
+                approximate.add(name)
             elif step["type"] == "categories":
                 counts = {v: columns[name].count(v) for v in set(columns[name]) if v is not None}
                 expected = sorted(counts, key=lambda v: (-counts[v], v.encode()))
@@ -83,7 +104,12 @@ def main(landing, dataset):
         expected = columns[feature["column"]]
         if feature["category"] is not None:
             expected = expected == feature["category"]
-        np.testing.assert_array_equal(shards["x"][:, index], np.asarray(expected, dtype=np.float32), feature["name"])
+        found = shards["x"][:, index]
+        if feature["column"] in approximate:
+            # Logarithms and sums of neighbours may differ in their last bit, and so the rounded numbers in theirs.
+            np.testing.assert_allclose(found, expected, rtol=2e-7, atol=1e-9, err_msg=feature["name"])
+        else:
+            np.testing.assert_array_equal(found, np.asarray(expected, dtype=np.float32), feature["name"])
     target = transform["target"]
     y = np.array([float(row[target["column"]]) for row in train])
     table.add(target["column"], "target mean", target["mean"], y.mean())
@@ -93,6 +119,54 @@ def main(landing, dataset):
     print(f"{len(train)} training rows, {len(table.rows)} numbers, worst relative difference {table.worst():.2e}")
     if table.worst() > LIMIT:
         raise SystemExit("the numbers differ")
+
+
+def fill_from_neighbours(step, columns, table):
+    """All training rows are the reference, so scikit-learn, fitted on them, must find the same."""
+    names = [fitted["name"] for fitted in step["columns"]]
+    before = np.column_stack([columns[name] for name in names])
+    imputer = KNNImputer(n_neighbors=step["neighbours"], weights=step["weights"])
+    after = imputer.fit_transform(before)
+    for i, fitted in enumerate(step["columns"]):
+        reference = np.array([np.nan if v is None else v for v in fitted["reference"]])
+        assert len(reference) == len(before), "the reference is not the whole training split"
+        np.testing.assert_allclose(np.sort(reference), np.sort(before[:, i]), rtol=1e-12)
+        missing = np.isnan(before[:, i])
+        table.add(names[i], "missing", fitted["missing"], missing.sum())
+        # A column that was scaled has a mean near 0, which is told in deviations.
+        table.add(names[i], "mean + 1", fitted["mean"] + 1, np.nanmean(before[:, i]) + 1)
+        columns[names[i]] = after[:, i]
+
+
+def raise_to_power(fitted, column, table):
+    """The power is compared with the root of the likelihood's slope: scikit-learn's own search ends at 8 digits."""
+    observed = column[~np.isnan(column)]
+    if fitted["method"] == "box_cox":
+        transform, weight = scipy.special.boxcox, np.log(observed)
+        usual = scipy.stats.boxcox_normmax(observed, method="mle")
+        l = np.log(observed)
+        signs = np.ones(len(observed), dtype=bool)
+    else:
+        transform, weight = scipy.stats.yeojohnson, np.sign(observed) * np.log1p(np.abs(observed))
+        usual = scipy.stats.yeojohnson_normmax(observed)
+        l = np.log1p(np.abs(observed))
+        signs = observed >= 0
+
+    def slope(power):
+        exponent = np.where(signs, power, 2 - power)
+        t = exponent * l
+        raised = np.where(exponent == 0, l, np.expm1(t) / np.where(exponent == 0, 1, exponent))
+        # Where t is small the formula loses digits.
+        series = 0.5 + t / 3 + t**2 / 8 + t**3 / 30 + t**4 / 144
+        formula = (l * np.exp(t) - raised) / np.where(exponent == 0, 1, exponent)
+        grown = np.where(np.abs(t) < 1e-2, l * l * series, formula)
+        y = np.where(signs, raised, -raised)
+        return weight.mean() - np.mean((y - y.mean()) * (grown - grown.mean())) / y.var()
+
+    root = scipy.optimize.brentq(slope, usual - 0.01, usual + 0.01, xtol=1e-14)
+    table.add(fitted["name"], "lambda", fitted["lambda"], root)
+    assert abs(fitted["lambda"] - usual) < 1e-5, (fitted["lambda"], usual)
+    return np.where(np.isnan(column), np.nan, transform(column, fitted["lambda"]))
 
 
 class Table:

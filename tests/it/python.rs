@@ -48,6 +48,59 @@ fn housing_statistics_and_shards_agree_with_numpy_and_scikit_learn() {
 }
 
 #[test]
+fn powers_neighbours_and_robust_scales_agree_with_scikit_learn() {
+    let dataset = r#"target = "median_house_value"
+drop = ["ocean_proximity", "longitude", "latitude"]
+[[dataset.step]]
+type = "power"
+columns = ["total_rooms", "population"]
+method = "box_cox"
+[[dataset.step]]
+type = "power"
+columns = ["median_income", "total_bedrooms"]
+[[dataset.step]]
+type = "log1p"
+columns = ["households"]
+[[dataset.step]]
+type = "robust"
+[[dataset.step]]
+type = "impute"
+strategy = "knn"
+weights = "distance"
+reference_rows = 100_000
+[[dataset.step]]
+type = "min_max"
+clip = true
+"#;
+    check("tabular/california_housing.csv.gz", dataset, 0);
+}
+
+#[test]
+fn neighbours_in_a_table_full_of_gaps_agree_with_scikit_learn() {
+    let dataset = r#"target = "T"
+drop = ["Date", "Time"]
+missing_values = [-200]
+[[dataset.step]]
+type = "winsorize"
+lower = 0.02
+upper = 0.95
+[[dataset.step]]
+type = "standardize"
+[[dataset.step]]
+type = "impute"
+strategy = "knn"
+neighbours = 7
+indicator = true
+reference_rows = 100_000
+[[dataset.step]]
+type = "robust"
+lower = 0.1
+upper = 0.9
+"#;
+    check("timeseries/air_quality_uci.csv.gz", dataset, 366);
+}
+
+#[test]
 fn air_quality_statistics_and_shards_agree_with_numpy_and_scikit_learn() {
     // -200 stands for a missing reading, in the target too: those 366 rows are set aside.
     let dataset = "target = \"T\"\ndrop = [\"Date\", \"Time\"]\nmissing_values = [-200]";

@@ -211,6 +211,42 @@ fn steps_that_make_no_sense_are_refused() {
         &step("type = \"categories\", max_values = 0"),
         "`dataset.step.0.max_values`: use 1 to 100,000",
     );
+    check_refused(
+        &step("type = \"robust\", lower = 0.5, upper = 0.5"),
+        "`dataset.step.0.lower`: percentiles are shares",
+    );
+    check_refused(
+        &step("type = \"standardize\", clip = true"),
+        "`dataset.step.0.clip`: this key does not belong",
+    );
+    check_refused(
+        &step("type = \"log1p\", method = \"box_cox\""),
+        "`dataset.step.0.method`: this key does not belong",
+    );
+    for key in [
+        "neighbours = 3",
+        "weights = \"distance\"",
+        "reference_rows = 9",
+    ] {
+        let name = key.split(' ').next().unwrap();
+        check_refused(
+            &step(&format!("type = \"impute\", {key}")),
+            &format!("`dataset.step.0.{name}`: this key goes with `strategy = \"knn\"`"),
+        );
+    }
+    let knn = "type = \"impute\", strategy = \"knn\"";
+    check_refused(
+        &step(&format!("{knn}, neighbours = 0")),
+        "`dataset.step.0.neighbours`: it is 1 to 1000",
+    );
+    check_refused(
+        &step(&format!("{knn}, reference_rows = 100_001")),
+        "`dataset.step.0.reference_rows`: it is 1 to 100000",
+    );
+    check_refused(
+        &step(&format!("{knn}, value = 1.0")),
+        "`dataset.step.0.value`: a finite `value`",
+    );
     let twice =
         "step = [{ type = \"categories\" }, { type = \"categories\", columns = [\"town\"] }]";
     check_refused(twice, "`dataset.step.1.columns`: `town` is already encoded");

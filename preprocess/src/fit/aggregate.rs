@@ -14,8 +14,11 @@ use datafusion::{
 
 use crate::{
     Error,
+    columns::system,
     functions::{self, Profile},
     quantile::{PREFIX_BYTES, Quantile, Scan, Search, Tally, Wanted},
+    scalar::RowFunction,
+    split::ShuffleKey,
 };
 
 /// Memory that the states of one query may take over all partitions, in bytes; less where the engine has little.
@@ -67,6 +70,39 @@ impl Rows {
     /// How many there are.
     pub(super) fn count(&self) -> u64 {
         self.count
+    }
+
+    /// They themselves.
+    pub(super) fn frame(&self) -> DataFrame {
+        self.frame.clone()
+    }
+
+    /// Cells of the numeric expressions `columns` in at most `rows` rows, those whose content has the least hashes, in that
+    /// order; `None` where missing or infinite.
+    pub(super) async fn reference(
+        &self,
+        columns: Vec<Expr>,
+        rows: usize,
+    ) -> Result<Vec<Vec<Option<f64>>>, Error> {
+        const ORDER: &str = "_order";
+        let mut cells = vec![vec![]; columns.len()];
+        let named = columns.into_iter().enumerate();
+        let mut wanted: Vec<Expr> = named.map(|(i, e)| e.alias(format!("c{i}"))).collect();
+        let order = ShuffleKey::of_reference().over(vec![ident(system::HASH)]);
+        wanted.push(order.alias(ORDER));
+        wanted.push(ident(system::ORIGIN));
+        let least = vec![
+            ident(ORDER).sort(true, false),
+            ident(system::ORIGIN).sort(true, false),
+        ];
+        let chosen = self.frame.clone().select(wanted)?.sort(least)?;
+        for batch in Box::pin(chosen.limit(0, Some(rows))?.collect()).await? {
+            for (cells, column) in cells.iter_mut().zip(batch.columns()) {
+                let column = column.as_primitive::<Float64Type>().iter();
+                cells.extend(column.map(|cell| cell.filter(|x| x.is_finite())));
+            }
+        }
+        Ok(cells)
     }
 
     /// Type of `column`.

@@ -33,6 +33,7 @@ pub(crate) async fn fit_payload(
     let fit = Fit {
         rows: rows_of(train)?,
         steps: Vec::new(),
+        settled: 0,
     };
     let target = match &spec.target {
         Some(target) => Some(fit.target(target).await?),

@@ -1,3 +1,5 @@
+mod steps;
+
 use std::sync::Arc;
 
 use datafusion::{
@@ -65,17 +67,7 @@ fn spec(table: &Table<'_>, steps: Vec<StepConfig>) -> FitSpec {
 }
 
 fn step(kind: StepKind, columns: &[&str]) -> StepConfig {
-    StepConfig {
-        r#type: kind,
-        columns: columns.iter().map(|c| (*c).to_owned()).collect(),
-        strategy: None,
-        value: None,
-        indicator: None,
-        lower: None,
-        upper: None,
-        encoding: None,
-        max_values: None,
-    }
+    StepConfig::new(kind, columns.iter().map(|c| (*c).to_owned()).collect())
 }
 
 fn impute(strategy: ImputeStrategy, columns: &[&str]) -> StepConfig {

@@ -1,6 +1,8 @@
 //! What the numeric steps do with one cell: the only formulas, shared by the fit's plan and the transform.
 
-use feedline_schemas::transform::FittedStep;
+use feedline_schemas::{config::PowerMethod, transform::FittedStep};
+
+use super::power::{logarithm, power, slope, unlogarithm, unpower, weight};
 
 /// One step on the cells of a numeric column. NaN stands for a missing cell and stays one except in `Fill`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -11,8 +13,25 @@ pub(crate) enum CellOp {
     Clip { low: f64, high: f64 },
     /// `(x - mean) / scale`.
     Standardize { mean: f64, scale: f64 },
-    /// `(x - min) / (max - min)`; 0 where they are equal.
-    MinMax { min: f64, max: f64 },
+    /// `(x - min) / (max - min)`; 0 where they are equal. What lies outside may become the nearer end.
+    MinMax { min: f64, max: f64, clip: bool },
+    /// `ln(1 + x)`.
+    Log1p,
+    /// A power transform.
+    Power { method: PowerMethod, lambda: f64 },
+    /// What a fit asks about powers; no step does this.
+    Probe(Probe),
+}
+
+/// What a fit of powers needs to know of each cell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Probe {
+    /// What the cell adds to the logarithm of the Jacobian.
+    Weight(PowerMethod),
+    /// The power and its slope in λ, added.
+    Sum { method: PowerMethod, lambda: f64 },
+    /// The power less its slope.
+    Difference { method: PowerMethod, lambda: f64 },
 }
 
 /// Bytes of one operation: its kind and two numbers.
@@ -51,9 +70,33 @@ impl CellOp {
                     .map(|c| Self::MinMax {
                         min: c.min,
                         max: c.max,
+                        clip: c.clip,
                     })
             }
-            FittedStep::Categories { .. } => None,
+            FittedStep::Robust { columns } => {
+                columns
+                    .iter()
+                    .find(|c| c.name == column)
+                    .map(|c| Self::Standardize {
+                        mean: c.median,
+                        scale: c.scale,
+                    })
+            }
+            FittedStep::Log1p { columns } => columns
+                .iter()
+                .find(|c| c.name == column)
+                .map(|_| Self::Log1p),
+            FittedStep::Power { columns } => {
+                columns
+                    .iter()
+                    .find(|c| c.name == column)
+                    .map(|c| Self::Power {
+                        method: c.method,
+                        lambda: c.lambda,
+                    })
+            }
+            // These look at more than the cell.
+            FittedStep::Knn { .. } | FittedStep::Categories { .. } => None,
         }
     }
 
@@ -71,13 +114,53 @@ impl CellOp {
                 }
             }),
             Self::Standardize { mean, scale } => each(cells, |x| (x - mean) / scale),
-            Self::MinMax { min, max } if min >= max => {
+            Self::MinMax {
+                min,
+                max,
+                clip: true,
+            } => {
+                // Before, not behind: only here an infinity is known to lie outside.
+                let ends = Self::Clip {
+                    low: min,
+                    high: max,
+                };
+                ends.apply(cells);
+                let clip = false;
+                Self::MinMax { min, max, clip }.apply(cells);
+            }
+            Self::MinMax { min, max, .. } if min >= max => {
                 each(cells, |x| if x.is_finite() { 0.0 } else { x })
             }
-            Self::MinMax { min, max } if (max - min).is_infinite() => {
+            Self::MinMax { min, max, .. } if (max - min).is_infinite() => {
                 each(cells, |x| (x / 2.0 - min / 2.0) / (max / 2.0 - min / 2.0));
             }
-            Self::MinMax { min, max } => each(cells, |x| (x - min) / (max - min)),
+            Self::MinMax { min, max, .. } => each(cells, |x| (x - min) / (max - min)),
+            Self::Log1p => each(cells, logarithm),
+            Self::Power { method, lambda } => each(cells, |x| power(x, method, lambda)),
+            Self::Probe(Probe::Weight(method)) => of_finite(cells, |x| weight(x, method)),
+            Self::Probe(Probe::Sum { method, lambda }) => of_finite(cells, |x| {
+                power(x, method, lambda) + slope(x, method, lambda)
+            }),
+            Self::Probe(Probe::Difference { method, lambda }) => of_finite(cells, |x| {
+                power(x, method, lambda) - slope(x, method, lambda)
+            }),
+        }
+    }
+
+    /// Undoes the step, as far as it can be undone: a cell that was filled or capped stays as it is.
+    pub(crate) fn invert(self, cells: &mut [f64]) {
+        match self {
+            Self::Fill(_) | Self::Clip { .. } | Self::Probe(_) => {}
+            Self::Standardize { mean, scale } => each(cells, |x| x * scale + mean),
+            Self::MinMax { min, max, .. } if min >= max => {
+                each(cells, |x| if x.is_finite() { min } else { x })
+            }
+            Self::MinMax { min, max, .. } if (max - min).is_infinite() => {
+                each(cells, |x| (x * (max / 2.0 - min / 2.0) + min / 2.0) * 2.0);
+            }
+            Self::MinMax { min, max, .. } => each(cells, |x| x * (max - min) + min),
+            Self::Log1p => each(cells, unlogarithm),
+            Self::Power { method, lambda } => each(cells, |x| unpower(x, method, lambda)),
         }
     }
 
@@ -99,7 +182,12 @@ impl CellOp {
             Self::Fill(value) => (0, value, 0.0),
             Self::Clip { low, high } => (1, low, high),
             Self::Standardize { mean, scale } => (2, mean, scale),
-            Self::MinMax { min, max } => (3, min, max),
+            Self::MinMax { min, max, clip } => (if clip { 4 } else { 3 }, min, max),
+            Self::Log1p => (5, 0.0, 0.0),
+            Self::Power { method, lambda } => (6, lambda, code(method)),
+            Self::Probe(Probe::Weight(method)) => (7, 0.0, code(method)),
+            Self::Probe(Probe::Sum { method, lambda }) => (8, lambda, code(method)),
+            Self::Probe(Probe::Difference { method, lambda }) => (9, lambda, code(method)),
         };
         let mut bytes = [kind; OP_BYTES];
         bytes[1..9].copy_from_slice(&first.to_le_bytes());
@@ -110,22 +198,45 @@ impl CellOp {
     fn decode(bytes: &[u8]) -> Option<Self> {
         let first = f64::from_le_bytes(bytes[1..9].try_into().ok()?);
         let second = f64::from_le_bytes(bytes[9..].try_into().ok()?);
-        match bytes[0] {
-            0 => Some(Self::Fill(first)),
-            1 => Some(Self::Clip {
+        let (lambda, method) = (first, method_of(second));
+        Some(match bytes[0] {
+            0 => Self::Fill(first),
+            1 => Self::Clip {
                 low: first,
                 high: second,
-            }),
-            2 => Some(Self::Standardize {
+            },
+            2 => Self::Standardize {
                 mean: first,
                 scale: second,
-            }),
-            3 => Some(Self::MinMax {
+            },
+            kind @ (3 | 4) => Self::MinMax {
                 min: first,
                 max: second,
-            }),
-            _ => None,
-        }
+                clip: kind == 4,
+            },
+            5 => Self::Log1p,
+            6 => Self::Power { method, lambda },
+            7 => Self::Probe(Probe::Weight(method)),
+            8 => Self::Probe(Probe::Sum { method, lambda }),
+            9 => Self::Probe(Probe::Difference { method, lambda }),
+            _ => return None,
+        })
+    }
+}
+
+/// A family of powers as the number that carries it.
+const fn code(method: PowerMethod) -> f64 {
+    match method {
+        PowerMethod::YeoJohnson => 0.0,
+        PowerMethod::BoxCox => 1.0,
+    }
+}
+
+fn method_of(code: f64) -> PowerMethod {
+    if code > 0.5 {
+        PowerMethod::BoxCox
+    } else {
+        PowerMethod::YeoJohnson
     }
 }
 
@@ -139,6 +250,12 @@ fn each(cells: &mut [f64], f: impl Fn(f64) -> f64) {
     for cell in cells {
         *cell = f(*cell);
     }
+}
+
+/// `f` of the finite cells; the others stay, so that they are counted as what they are.
+#[inline]
+fn of_finite(cells: &mut [f64], f: impl Fn(f64) -> f64) {
+    each(cells, |x| if x.is_finite() { f(x) } else { x });
 }
 
 #[cfg(test)]
@@ -183,7 +300,11 @@ mod tests {
 
     #[test]
     fn a_range_without_width_gives_zero_but_hides_no_infinity() {
-        let flat = CellOp::MinMax { min: 4.0, max: 4.0 };
+        let flat = CellOp::MinMax {
+            min: 4.0,
+            max: 4.0,
+            clip: false,
+        };
         check(flat, 4.0, 0.0);
         check(flat, 9.0, 0.0);
         check(flat, f64::INFINITY, f64::INFINITY);
@@ -195,17 +316,90 @@ mod tests {
         let wide = CellOp::MinMax {
             min: -f64::MAX,
             max: f64::MAX,
+            clip: false,
         };
         check(wide, -f64::MAX, 0.0);
         check(wide, 0.0, 0.5);
         check(wide, f64::MAX, 1.0);
-        check(CellOp::MinMax { min: 1.0, max: 3.0 }, 2.5, 0.75);
+        check(unit_of(1.0, 3.0, false), 2.5, 0.75);
+    }
+
+    fn unit_of(min: f64, max: f64, clip: bool) -> CellOp {
+        CellOp::MinMax { min, max, clip }
+    }
+
+    #[test]
+    fn what_lies_outside_of_the_range_leaves_it_unless_it_is_clipped() {
+        for (cell, free, clipped) in [
+            (0.0, -0.5, 0.0),
+            (4.0, 1.5, 1.0),
+            (f64::INFINITY, f64::INFINITY, 1.0),
+            (f64::NEG_INFINITY, f64::NEG_INFINITY, 0.0),
+            (f64::NAN, f64::NAN, f64::NAN),
+        ] {
+            check(unit_of(1.0, 3.0, false), cell, free);
+            check(unit_of(1.0, 3.0, true), cell, clipped);
+        }
+        check(unit_of(4.0, 4.0, true), f64::INFINITY, 0.0);
+    }
+
+    #[test]
+    fn a_step_undone_gives_the_cell_back() {
+        let steps = [
+            CellOp::Standardize {
+                mean: 3.0,
+                scale: 2.0,
+            },
+            unit_of(1.0, 3.0, false),
+            CellOp::Log1p,
+            CellOp::Power {
+                method: PowerMethod::YeoJohnson,
+                lambda: 0.5,
+            },
+            CellOp::Power {
+                method: PowerMethod::BoxCox,
+                lambda: -0.5,
+            },
+        ];
+        for step in steps {
+            let mut cells = [0.75, 2.0];
+            step.apply(&mut cells);
+            step.invert(&mut cells);
+            for (back, cell) in cells.into_iter().zip([0.75, 2.0]) {
+                assert!((back - cell).abs() < 1e-14, "{step:?} {back}");
+            }
+        }
+        let (widest, mut end) = (unit_of(-f64::MAX, f64::MAX, false), [1.0]);
+        widest.invert(&mut end);
+        assert_eq!(end[0].to_bits(), f64::MAX.to_bits());
+        let mut flat = [0.0];
+        unit_of(4.0, 4.0, false).invert(&mut flat);
+        assert_eq!(flat[0].to_bits(), 4f64.to_bits());
+        let mut kept = [5.0];
+        CellOp::Fill(2.0).invert(&mut kept);
+        assert_eq!(kept[0].to_bits(), 5f64.to_bits());
+    }
+
+    #[test]
+    fn every_operation_survives_the_way_through_a_plan() {
+        for method in [PowerMethod::YeoJohnson, PowerMethod::BoxCox] {
+            let lambda = -0.25;
+            let ops = [
+                CellOp::Log1p,
+                CellOp::Power { method, lambda },
+                CellOp::Probe(Probe::Weight(method)),
+                CellOp::Probe(Probe::Sum { method, lambda }),
+                CellOp::Probe(Probe::Difference { method, lambda }),
+            ];
+            let found = CellOp::from_bytes(&CellOp::to_bytes(&ops));
+            assert_eq!(found.as_deref(), Some(&ops[..]));
+        }
     }
 
     #[test]
     fn other_bytes_are_not_operations() {
         assert_eq!(CellOp::from_bytes(&[]), Some(Vec::new()));
         assert_eq!(CellOp::from_bytes(&[0; 16]), None);
-        assert_eq!(CellOp::from_bytes(&[4; 17]), None);
+        assert_eq!(CellOp::from_bytes(&[10; 17]), None);
     }
 }

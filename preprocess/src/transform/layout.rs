@@ -1,37 +1,28 @@
 //! From fitted steps to the layout of the feature vector and the work per column.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use feedline_schemas::transform::{
     CategoryEncoding, FIRST_KNOWN_ID, Feature, FittedCategories, FittedStep, InputColumn,
     InputKind, NULL_ID, UNKNOWN_ID,
 };
 
-use super::CellOp;
+use super::{
+    CellOp,
+    numbers::{Numbers, NumericPlan, has_indicator},
+};
 
-/// What is done with one input column.
+/// A column of categories.
 #[derive(Debug)]
-pub(super) enum ColumnPlan {
-    /// A number.
-    Numeric {
-        name: String,
-        ops: Vec<CellOp>,
-        /// Element that says whether the cell was missing before the operation of this index.
-        indicators: BTreeMap<usize, usize>,
-        /// Element of the value.
-        place: usize,
-    },
-    /// A category.
-    Category {
-        name: String,
-        ids: HashMap<String, u32>,
-        encoding: CategoryEncoding,
-        /// First element.
-        place: usize,
-    },
+pub(super) struct CategoryPlan {
+    pub(super) name: String,
+    pub(super) ids: HashMap<String, u32>,
+    pub(super) encoding: CategoryEncoding,
+    /// First element.
+    pub(super) place: usize,
 }
 
-/// What the fitted `steps` do with the numeric column `column`, in order.
+/// What the fitted `steps`, none of which looks at several columns, do with the numeric column `column`, in order.
 pub(crate) fn op_chain(steps: &[FittedStep], column: &str) -> Vec<CellOp> {
     steps
         .iter()
@@ -54,7 +45,10 @@ pub(crate) fn layout(inputs: &[InputColumn], steps: &[FittedStep]) -> Result<Vec
                     column: name.clone(),
                     category: None,
                 });
-                let indicators = indicators(steps, name).len();
+                let indicators = steps
+                    .iter()
+                    .filter(|step| has_indicator(step, name))
+                    .count();
                 let indicator = Feature {
                     name: format!("{name}__missing"),
                     column: name.clone(),
@@ -76,32 +70,26 @@ pub(crate) fn layout(inputs: &[InputColumn], steps: &[FittedStep]) -> Result<Vec
     }
 }
 
-/// The work per column; elements are placed as [`layout`] lays them out.
+/// The work per column, numbers and categories; elements are placed as [`layout`] lays them out.
 ///
 /// # Errors
-/// As [`layout`], and a category value that is listed twice.
+/// As [`layout`], a category value that is listed twice, and neighbours that fit no columns.
 pub(super) fn plan(
     inputs: &[InputColumn],
     steps: &[FittedStep],
-) -> Result<Vec<ColumnPlan>, String> {
+) -> Result<(Numbers, Vec<CategoryPlan>), String> {
     let mut next = 0;
-    let mut columns = Vec::with_capacity(inputs.len());
+    let (mut numbers, mut texts) = (Vec::new(), Vec::new());
     for input in inputs {
-        let (name, place) = (input.name.clone(), next);
+        let (name, place) = (&input.name, next);
         match input.kind {
             InputKind::Numeric => {
-                let indicators = indicators(steps, &name);
-                next += 1 + indicators.len();
-                let indicators = indicators.into_iter().zip(place + 1..).collect();
-                columns.push(ColumnPlan::Numeric {
-                    ops: op_chain(steps, &name),
-                    indicators,
-                    place,
-                    name,
-                });
+                let plan = NumericPlan::new(steps, name, place);
+                next += plan.width();
+                numbers.push(plan);
             }
             InputKind::Categorical => {
-                let fitted = categories(steps, &name)?;
+                let fitted = categories(steps, name)?;
                 next += category_features(fitted).len();
                 let ids: HashMap<String, u32> = fitted
                     .values
@@ -112,28 +100,16 @@ pub(super) fn plan(
                 if ids.len() != fitted.values.len() {
                     return Err(format!("a category of `{name}` is listed twice"));
                 }
-                columns.push(ColumnPlan::Category {
+                texts.push(CategoryPlan {
                     ids,
                     encoding: fitted.encoding,
                     place,
-                    name,
+                    name: name.clone(),
                 });
             }
         }
     }
-    Ok(columns)
-}
-
-/// Which operations of the column's chain are preceded by an indicator.
-fn indicators(steps: &[FittedStep], column: &str) -> Vec<usize> {
-    let of_column = steps
-        .iter()
-        .filter(|step| CellOp::of(step, column).is_some());
-    let marks = of_column.enumerate().filter(|(_, step)| match step {
-        FittedStep::Impute { columns } => columns.iter().any(|c| c.name == column && c.indicator),
-        _ => false,
-    });
-    marks.map(|(i, _)| i).collect()
+    Ok((Numbers::new(numbers, steps)?, texts))
 }
 
 fn categories<'a>(steps: &'a [FittedStep], column: &str) -> Result<&'a FittedCategories, String> {

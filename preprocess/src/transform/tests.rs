@@ -427,6 +427,7 @@ fn min_max_of_a_flat_column_is_zero() {
             name: "a".into(),
             min: 3.0,
             max: 3.0,
+            clip: false,
         }],
     };
     let transform = transform(vec![numeric("a")], vec![flat], None);

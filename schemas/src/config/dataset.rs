@@ -242,25 +242,65 @@ impl SplitBy {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StepConfig {
-    /// `impute`, `winsorize`, `standardize`, `min_max` or `categories`.
+    /// `impute`, `winsorize`, `standardize`, `min_max`, `robust`, `log1p`, `power` or `categories`.
     pub r#type: StepKind,
     /// Columns it applies to. Default: every numeric (for `categories` every categorical) feature.
     #[serde(default)]
     pub columns: Vec<String>,
-    /// `impute`: `median` (default), `mean`, `most_frequent` or `constant`.
+    /// `impute`: `median` (default), `mean`, `most_frequent`, `constant` or `knn`.
     pub strategy: Option<ImputeStrategy>,
     /// `impute` with `constant`: the value.
     pub value: Option<f64>,
     /// `impute`: whether to add a column `<name>__missing` of 0 and 1. Default false.
     pub indicator: Option<bool>,
-    /// `winsorize`: lower percentile, 0 to 1. Default 0.01.
+    /// `winsorize`: lower percentile, 0 to 1. Default 0.01. `robust`: lower end of the spread. Default 0.25.
     pub lower: Option<f64>,
-    /// `winsorize`: upper percentile, 0 to 1. Default 0.99.
+    /// `winsorize`: upper percentile, 0 to 1. Default 0.99. `robust`: upper end of the spread. Default 0.75.
     pub upper: Option<f64>,
     /// `categories`: `one_hot` (default) or `ordinal`.
     pub encoding: Option<CategoryEncoding>,
     /// `categories`: most known values, 1 to 100,000; rarer ones become unknown. Default 100.
     pub max_values: Option<u32>,
+    /// `min_max`: whether a value outside of the training range becomes 0 or 1. Default false: it leaves the range.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clip: Option<bool>,
+    /// `power`: `yeo_johnson` (default) or `box_cox`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<PowerMethod>,
+    /// `impute` with `knn`: neighbours whose values make one, 1 to 1,000. More are smoother. Default 5.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub neighbours: Option<u32>,
+    /// `impute` with `knn`: `uniform` (default) or `distance`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights: Option<NeighbourWeights>,
+    /// `impute` with `knn`: training rows that neighbours are looked for among, 1 to 100,000, chosen by a hash of their
+    /// content where there are more. The artefact holds them, at most 5,000,000 cells; the time a row takes grows with
+    /// them. Default 10,000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference_rows: Option<u32>,
+}
+
+impl StepConfig {
+    /// A step of this kind on `columns`, with the defaults of everything else.
+    #[must_use]
+    pub const fn new(r#type: StepKind, columns: Vec<String>) -> Self {
+        Self {
+            r#type,
+            columns,
+            strategy: None,
+            value: None,
+            indicator: None,
+            lower: None,
+            upper: None,
+            encoding: None,
+            max_values: None,
+            clip: None,
+            method: None,
+            neighbours: None,
+            weights: None,
+            reference_rows: None,
+        }
+    }
 }
 
 /// Kind of a step.
@@ -275,6 +315,13 @@ pub enum StepKind {
     Standardize,
     /// Scale to 0 to 1.
     MinMax,
+    /// Subtract the median, divide by the distance of two percentiles: outliers hardly count.
+    Robust,
+    /// The natural logarithm of one plus the number, for counts and sums that are never below 0.
+    Log1p,
+    /// Raise to the power that makes the training values most like a normal distribution; a `standardize` step behind it
+    /// gives them mean 0 and deviation 1.
+    Power,
     /// Encode categories.
     Categories,
 }
@@ -292,6 +339,31 @@ pub enum ImputeStrategy {
     MostFrequent,
     /// `value`.
     Constant,
+    /// The mean over the nearest of the training rows that have the cell. Nearness is told by the step's columns as they
+    /// are at that point, so scale them first: a column of large numbers decides alone otherwise.
+    Knn,
+}
+
+/// How much each neighbour counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NeighbourWeights {
+    /// All the same.
+    #[default]
+    Uniform,
+    /// The nearer, the more: by one over the distance. Those at distance 0 count alone.
+    Distance,
+}
+
+/// A family of power transforms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PowerMethod {
+    /// For all numbers (I.-K. Yeo, R. Johnson, "A new family of power transformations", Biometrika 87(4), 2000).
+    #[default]
+    YeoJohnson,
+    /// For numbers above 0 (G. Box, D. Cox, "An analysis of transformations", J. R. Stat. Soc. B 26(2), 1964).
+    BoxCox,
 }
 
 /// `[dataset.shards]`.

@@ -46,8 +46,8 @@ pub use self::{
     },
     crawl::{CrawlAgain, CrawlConfig, PageConfig, PageExtract},
     dataset::{
-        DatasetConfig, DatasetKind, DedupMode, ImputeStrategy, PackMode, ShardConfig, SplitBy,
-        SplitConfig, StepConfig, StepKind, Task, TokensConfig,
+        DatasetConfig, DatasetKind, DedupMode, ImputeStrategy, NeighbourWeights, PackMode,
+        PowerMethod, ShardConfig, SplitBy, SplitConfig, StepConfig, StepKind, Task, TokensConfig,
     },
     device::DeviceChoice,
     document::{DocumentConfig, PersonalData, QualityConfig},

@@ -1,0 +1,192 @@
+//! Reference rows of a step that fills from neighbours, and the rows as such a step leaves them.
+//!
+//! The reference is chosen by a hash of the rows' content, so that neither partitions nor order decide. What a cell becomes
+//! depends on several columns, which no query over one column can ask: where a later step is fitted, the rows are written
+//! to the scratch folder once with all steps so far behind them, and asked there.
+
+use std::sync::Arc;
+
+use datafusion::{
+    arrow::{
+        array::{ArrayRef, Float64Array, RecordBatch},
+        datatypes::SchemaRef,
+    },
+    error::DataFusionError,
+    execution::{SendableRecordBatchStream, object_store::ObjectStoreUrl},
+};
+use feedline_schemas::{
+    config::StepConfig,
+    transform::{FittedNeighbours, FittedStep},
+};
+use futures::TryStreamExt;
+use tokio::task::JoinSet;
+
+use super::{Fit, Rows, STEP};
+use crate::{
+    Error, TrainSplit,
+    scan::{ParquetFiles, ScanFile},
+    scratch::ScratchFile,
+    transform::Numbers,
+};
+
+/// Neighbours of a cell unless the step says otherwise.
+pub(crate) const NEIGHBOURS: u32 = 5;
+/// Reference rows unless the step says otherwise.
+pub(crate) const REFERENCE_ROWS: u32 = 10_000;
+/// Most cells of the reference: the artefact holds them.
+const MOST_CELLS: usize = 5_000_000;
+/// One column's deviation is so many times another's when distances are those of one column.
+const UNEQUAL: f64 = 100.0;
+
+impl Fit {
+    pub(super) async fn neighbours(
+        &self,
+        step: &StepConfig,
+        train: &TrainSplit,
+    ) -> Result<FittedStep, Error> {
+        let wanted = step.reference_rows.unwrap_or(REFERENCE_ROWS) as usize;
+        let rows = wanted.min(usize::try_from(train.rows()).unwrap_or(usize::MAX));
+        let cells = rows.saturating_mul(step.columns.len());
+        if cells > MOST_CELLS {
+            let reason = format!(
+                "{rows} reference rows of {} columns are {cells} cells, more than {MOST_CELLS}: lower `reference_rows`, or \
+                 name fewer `columns`",
+                step.columns.len()
+            );
+            return Err(Error::config(STEP, reason));
+        }
+        let profiles = self.profiles(step).await?;
+        let mut deviations = Vec::new();
+        let mut columns = Vec::with_capacity(step.columns.len());
+        for (name, profile) in step.columns.iter().zip(profiles) {
+            let summary = profile
+                .summary()
+                .ok_or_else(|| self.nothing_to_fit("impute", name))?;
+            deviations.extend(Some(summary.deviation).filter(|deviation| *deviation > 0.0));
+            columns.push(FittedNeighbours {
+                name: name.clone(),
+                mean: summary.mean,
+                missing: profile.tally().missing,
+                indicator: step.indicator.unwrap_or(false),
+                reference: Vec::new(),
+            });
+        }
+        let least = deviations.iter().copied().fold(f64::INFINITY, f64::min);
+        if deviations
+            .iter()
+            .any(|deviation| deviation / least > UNEQUAL)
+        {
+            tracing::warn!(
+                "columns of very different deviations tell what is near; put a `standardize` or `robust` step before `knn`"
+            );
+        }
+        let cells = step.columns.iter().map(|name| self.cell(name)).collect();
+        let reference = self.rows.reference(cells, rows).await?;
+        for (column, cells) in columns.iter_mut().zip(reference) {
+            column.reference = cells;
+        }
+        Ok(FittedStep::Knn {
+            neighbours: step.neighbours.unwrap_or(NEIGHBOURS),
+            weights: step.weights.unwrap_or_default(),
+            columns,
+        })
+    }
+
+    /// Puts the steps so far behind the rows, where one of them looks at several columns.
+    pub(super) async fn settle(&mut self, train: &TrainSplit) -> Result<(), Error> {
+        let steps = self.open_steps();
+        if !steps
+            .iter()
+            .any(|step| matches!(step, FittedStep::Knn { .. }))
+        {
+            return Ok(());
+        }
+        let names = numeric_columns(steps);
+        let numbers = Numbers::of(&names, steps).map_err(|reason| Error::config(STEP, reason))?;
+        let after = Arc::new(After { names, numbers });
+        let frame = self.rows.frame();
+        let (state, _) = frame.clone().into_parts();
+        let schema = Arc::new(frame.schema().as_arrow().clone());
+        let mut tasks = JoinSet::new();
+        let partitions = frame.execute_stream_partitioned().await?;
+        for (partition, stream) in partitions.into_iter().enumerate() {
+            let name = format!("settled-{}-{partition}.parquet", self.steps.len());
+            let file = ScratchFile::new(train.folder().join(name), SchemaRef::clone(&schema));
+            tasks.spawn(written(Arc::clone(&after), stream, file));
+        }
+        let mut files = Vec::new();
+        while let Some(done) = tasks.join_next().await {
+            files.extend(done.map_err(joined)??);
+        }
+        let table = ParquetFiles {
+            store: ObjectStoreUrl::local_filesystem(),
+            schema,
+            files,
+        };
+        let session = datafusion::prelude::SessionContext::new_with_state(state);
+        self.rows = Rows::new(session.read_table(Arc::new(table))?, self.rows.count());
+        self.settled = self.steps.len();
+        Ok(())
+    }
+}
+
+/// Numeric columns that `steps` change, each once.
+fn numeric_columns(steps: &[FittedStep]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for step in steps {
+        let of_step: Vec<&String> = match step {
+            FittedStep::Impute { columns } => columns.iter().map(|c| &c.name).collect(),
+            FittedStep::Winsorize { columns } => columns.iter().map(|c| &c.name).collect(),
+            FittedStep::Standardize { columns } => columns.iter().map(|c| &c.name).collect(),
+            FittedStep::MinMax { columns } => columns.iter().map(|c| &c.name).collect(),
+            FittedStep::Robust { columns } => columns.iter().map(|c| &c.name).collect(),
+            FittedStep::Log1p { columns } => columns.iter().map(|c| &c.name).collect(),
+            FittedStep::Power { columns } => columns.iter().map(|c| &c.name).collect(),
+            FittedStep::Knn { columns, .. } => columns.iter().map(|c| &c.name).collect(),
+            FittedStep::Categories { .. } => Vec::new(),
+        };
+        for name in of_step {
+            if !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
+    }
+    names
+}
+
+/// Rows after steps.
+struct After {
+    names: Vec<String>,
+    numbers: Numbers,
+}
+
+impl After {
+    fn of(&self, batch: &RecordBatch) -> Result<RecordBatch, Error> {
+        let mut columns: Vec<ArrayRef> = batch.columns().to_vec();
+        for (name, cells) in self.names.iter().zip(self.numbers.columns(batch)?) {
+            let cells = cells.into_iter().map(|x| (!x.is_nan()).then_some(x + 0.0));
+            let place = batch.schema().index_of(name)?;
+            columns[place] = Arc::new(cells.collect::<Float64Array>());
+        }
+        Ok(RecordBatch::try_new(batch.schema(), columns)?)
+    }
+}
+
+/// Writes the rows of a partition after the steps.
+async fn written(
+    after: Arc<After>,
+    mut stream: SendableRecordBatchStream,
+    mut file: ScratchFile,
+) -> Result<Option<ScanFile>, Error> {
+    while let Some(batch) = stream.try_next().await? {
+        let after = Arc::clone(&after);
+        // Distances keep a processor busy for long.
+        let work = tokio::task::spawn_blocking(move || after.of(&batch));
+        file.write(&work.await.map_err(joined)??)?;
+    }
+    file.finish()
+}
+
+fn joined(error: tokio::task::JoinError) -> Error {
+    Error::Engine(DataFusionError::ExecutionJoin(Box::new(error)))
+}

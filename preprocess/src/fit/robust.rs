@@ -1,0 +1,59 @@
+//! Centre and spread by order statistics, which outliers hardly move.
+
+use feedline_schemas::{config::StepConfig, transform::FittedRobust};
+
+use super::Fit;
+use crate::{
+    Error,
+    quantile::{Quantile, Wanted},
+};
+
+/// Percentiles of the spread unless the step says otherwise.
+const DEFAULT_SPREAD: (f64, f64) = (0.25, 0.75);
+
+impl Fit {
+    pub(super) async fn robust(&self, step: &StepConfig) -> Result<Vec<FittedRobust>, Error> {
+        let (lower, upper) = (
+            step.lower.unwrap_or(DEFAULT_SPREAD.0),
+            step.upper.unwrap_or(DEFAULT_SPREAD.1),
+        );
+        let wanted = [
+            Wanted::Median,
+            Wanted::Percentile(lower),
+            Wanted::Percentile(upper),
+        ];
+        let columns = step.columns.iter();
+        let columns = columns.map(|name| (self.cell(name), wanted.to_vec()));
+        let found = self.rows.quantiles(columns.collect()).await?;
+        let mut fitted = Vec::with_capacity(step.columns.len());
+        for (name, found) in step.columns.iter().zip(found) {
+            let quantiles = found.quantiles.as_deref();
+            let Some([median, low, high]) =
+                quantiles.and_then(|q| <[Quantile; 3]>::try_from(q).ok())
+            else {
+                return Err(self.nothing_to_fit("robust", name));
+            };
+            let [median, low, high] = [median, low, high].map(|quantile| quantile.value);
+            // The widest spread exceeds the range of floats; half of it is not worth a step of its own.
+            let spread = (high - low).min(f64::MAX);
+            let constant = spread <= 10.0 * f64::EPSILON * low.abs().max(high.abs());
+            if constant {
+                tracing::warn!(
+                    column = %name, value = low,
+                    "the percentiles of a column are equal, so it is only centred"
+                );
+            }
+            fitted.push(FittedRobust {
+                name: name.clone(),
+                lower,
+                upper,
+                median,
+                low,
+                high,
+                scale: if constant { 1.0 } else { spread },
+                constant,
+            });
+        }
+        Ok(fitted)
+    }
+}

@@ -1,0 +1,333 @@
+//! Scales, powers and neighbours.
+#![expect(clippy::float_cmp, reason = "what is promised is exact")]
+
+use arrow::array::{FixedSizeBinaryArray, UInt64Array};
+use feedline_schemas::{
+    config::{NeighbourWeights, PowerMethod},
+    transform::{FittedNeighbours, FittedPower, FittedRobust},
+};
+
+use super::*;
+use crate::columns::system;
+
+fn robust_of(artefact: &TransformArtefact) -> &[FittedRobust] {
+    match &artefact.steps[..] {
+        [.., FittedStep::Robust { columns }] => columns,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn power_of(artefact: &TransformArtefact) -> &[FittedPower] {
+    match &artefact.steps[..] {
+        [FittedStep::Power { columns }, ..] => columns,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn neighbours_of(artefact: &TransformArtefact) -> &[FittedNeighbours] {
+    match &artefact.steps[..] {
+        [FittedStep::Knn { columns, .. }, ..] => columns,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn power(method: PowerMethod, columns: &[&str]) -> StepConfig {
+    StepConfig {
+        method: Some(method),
+        ..step(StepKind::Power, columns)
+    }
+}
+
+fn knn(columns: &[&str]) -> StepConfig {
+    StepConfig {
+        neighbours: Some(2),
+        ..impute(ImputeStrategy::Knn, columns)
+    }
+}
+
+/// Rows `order` of numeric columns, with the columns that tell rows apart.
+fn keyed<'a>(columns: &[(&'a str, Vec<Option<f64>>)], order: &[usize]) -> Vec<(&'a str, ArrayRef)> {
+    let mut table: Vec<(&str, ArrayRef)> = columns
+        .iter()
+        .map(|(name, cells)| (*name, floats(order.iter().map(|row| cells[*row]))))
+        .collect();
+    let hashes = order
+        .iter()
+        .map(|row| (*row as u128 * 0x9e37_79b9_7f4a_7c15).to_be_bytes());
+    let hashes = FixedSizeBinaryArray::try_from_iter(hashes).unwrap();
+    let origins = order.iter().map(|row| *row as u64).collect::<UInt64Array>();
+    table.push((system::HASH, Arc::new(hashes)));
+    table.push((system::ORIGIN, Arc::new(origins)));
+    table
+}
+
+/// Fits `steps` to the columns of [`keyed`].
+async fn fitted_keyed(
+    table: &[(&str, ArrayRef)],
+    steps: Vec<StepConfig>,
+    partitions: usize,
+) -> Result<TransformArtefact, Error> {
+    let folder = tempfile::tempdir().unwrap();
+    let train = split(table, partitions).in_folder(folder.path());
+    let numbers: Vec<(&str, ArrayRef)> = table[..table.len() - 2].to_vec();
+    fit(&train, &spec(&numbers, steps)).await
+}
+
+#[tokio::test]
+async fn robust_scales_by_the_distance_of_percentiles() {
+    let table = [
+        ("a", floats([1.0, 2.0, 3.0, 4.0, 1000.0].map(Some))),
+        ("b", floats([7.0, 7.0, 7.0, 7.0, 9.0].map(Some))),
+    ];
+    let artefact = fitted(&table, vec![step(StepKind::Robust, &["a", "b"])]).await;
+    let [a, b] = robust_of(&artefact) else {
+        panic!("two columns")
+    };
+    assert_eq!((a.median, a.low, a.high, a.scale), (3.0, 2.0, 4.0, 2.0));
+    assert_eq!((a.lower, a.upper, a.constant), (0.25, 0.75, false));
+    assert_eq!((b.median, b.scale, b.constant), (7.0, 1.0, true));
+    let x = applied(&artefact, &table).x;
+    assert_eq!(x[8..], [498.5, 2.0]);
+}
+
+#[tokio::test]
+async fn the_widest_spread_does_not_overflow() {
+    let table = [("a", floats([-f64::MAX, 0.0, f64::MAX].map(Some)))];
+    let whole = StepConfig {
+        lower: Some(0.0),
+        upper: Some(1.0),
+        ..step(StepKind::Robust, &["a"])
+    };
+    let artefact = fitted(&table, vec![whole]).await;
+    assert_eq!(robust_of(&artefact)[0].scale, f64::MAX);
+    assert_eq!(applied(&artefact, &table).x, [-1.0, 0.0, 1.0]);
+}
+
+#[tokio::test]
+async fn logarithms_of_what_has_none_are_refused() {
+    let table = [("a", floats([Some(-1.0), Some(3.0), None]))];
+    assert_eq!(
+        failure(&table, vec![step(StepKind::Log1p, &["a"])]).await,
+        "`dataset.step`: cannot take the logarithm of 1 plus column `a`: its smallest training value is -1, it must be \
+         above -1; use a `power` step, or cap it by a `winsorize` step before"
+    );
+    let table = [("a", floats([Some(0.0), Some(3.0), None]))];
+    let artefact = fitted(&table, vec![step(StepKind::Log1p, &["a"])]).await;
+    let later = [("a", floats([Some(3.0), Some(-2.0)]))];
+    let applied = applied(&artefact, &later);
+    close(f64::from(applied.x[0]), f64::from(4f32.ln()));
+    assert_eq!(applied.bad[0].1, "not_finite");
+}
+
+#[tokio::test]
+async fn powers_make_symmetric_what_is_symmetric_on_another_scale() {
+    let steps = (-20..=20).map(|i| f64::from(i) / 7.0);
+    let steps: Vec<f64> = steps.collect();
+    let table = [
+        ("log", floats(steps.iter().map(|x| Some(x.exp())))),
+        ("same", floats(steps.iter().map(|x| Some(*x)))),
+    ];
+    let artefact = fitted(&table, vec![power(PowerMethod::BoxCox, &["log"])]).await;
+    let lambda = power_of(&artefact)[0].lambda;
+    assert!(lambda.abs() < 1e-11, "{lambda:e}");
+    let artefact = fitted(&table, vec![power(PowerMethod::YeoJohnson, &["same"])]).await;
+    let lambda = power_of(&artefact)[0].lambda;
+    assert!((lambda - 1.0).abs() < 1e-11, "{lambda:e}");
+}
+
+#[tokio::test]
+async fn powers_of_a_constant_column_change_nothing() {
+    let table = [("a", floats([Some(5.0), None, Some(5.0)]))];
+    let artefact = fitted(&table, vec![step(StepKind::Power, &["a"])]).await;
+    let fitted = &power_of(&artefact)[0];
+    assert_eq!((fitted.lambda, fitted.constant), (1.0, true));
+    let applied = applied(&artefact, &table);
+    assert_eq!(applied.x[0], 5.0);
+}
+
+#[tokio::test]
+async fn powers_of_extreme_numbers_end_at_a_limit_and_stay_finite() {
+    let table = [
+        ("a", floats([1.0, 1.0, 1.0, 1.0, 1e300].map(Some))),
+        ("b", floats([-1e300, 1.0, 2.0, 3.0, 4.0].map(Some))),
+    ];
+    let artefact = fitted(&table, vec![step(StepKind::Power, &["a", "b"])]).await;
+    for column in power_of(&artefact) {
+        assert!(column.lambda.abs() <= 32.0, "{column:?}");
+    }
+    assert_eq!(applied(&artefact, &table).bad, []);
+}
+
+#[tokio::test]
+async fn a_box_cox_power_of_zero_is_refused() {
+    let table = [("a", floats([Some(0.0), Some(3.0)]))];
+    assert_eq!(
+        failure(&table, vec![power(PowerMethod::BoxCox, &["a"])]).await,
+        "`dataset.step`: cannot fit `box_cox` to column `a`: its smallest training value is 0, all must be above 0; use \
+         `method = \"yeo_johnson\"`"
+    );
+}
+
+#[tokio::test]
+async fn columns_without_a_value_have_no_scale_no_power_and_no_neighbours() {
+    let rows: Vec<usize> = (0..3).collect();
+    let table = keyed(&[("a", vec![None; 3])], &rows);
+    for (step, name) in [
+        (step(StepKind::Robust, &["a"]), "robust"),
+        (step(StepKind::Log1p, &["a"]), "log1p"),
+        (step(StepKind::Power, &["a"]), "power"),
+        (knn(&["a"]), "impute"),
+    ] {
+        let error = fitted_keyed(&table, vec![step], 1).await.unwrap_err();
+        let message = error.to_string();
+        assert!(
+            message.contains(&format!("cannot fit `{name}` to column `a`")),
+            "{message}"
+        );
+    }
+}
+
+/// Columns with gaps, of which the second follows the first.
+fn gaps(rows: u32) -> [(&'static str, Vec<Option<f64>>); 2] {
+    let (a, b) = (messy(rows, 1), messy(rows, 5));
+    let b = a
+        .iter()
+        .zip(b)
+        .map(|(a, b)| b.map(|b| 0.25 * b + a.unwrap_or(1.0)));
+    [("a", a.clone()), ("b", b.collect())]
+}
+
+#[tokio::test]
+async fn neighbours_and_powers_are_the_same_bytes_for_any_partitions_and_order() {
+    let columns = gaps(300);
+    let orders: [Vec<usize>; 2] = [(0..300).collect(), (0..300).rev().collect()];
+    let steps = || {
+        vec![
+            StepConfig {
+                reference_rows: Some(50),
+                ..knn(&["a", "b"])
+            },
+            step(StepKind::Power, &["a", "b"]),
+            step(StepKind::Robust, &["a"]),
+            step(StepKind::Standardize, &["b"]),
+        ]
+    };
+    let mut hashes = Vec::new();
+    for (partitions, order) in [(1, 0), (2, 0), (8, 0), (8, 1)] {
+        let table = keyed(&columns, &orders[order]);
+        let artefact = fitted_keyed(&table, steps(), partitions).await.unwrap();
+        assert_eq!(neighbours_of(&artefact)[0].reference.len(), 50);
+        hashes.push(artefact.hash);
+    }
+    assert!(hashes.iter().all(|hash| *hash == hashes[0]), "{hashes:?}");
+}
+
+#[tokio::test]
+async fn what_stands_behind_neighbours_is_fitted_on_what_they_filled() {
+    let columns = [
+        (
+            "a",
+            vec![Some(1.0), Some(2.0), Some(3.0), Some(10.0), Some(2.0)],
+        ),
+        (
+            "b",
+            vec![Some(10.0), Some(20.0), Some(30.0), Some(100.0), None],
+        ),
+    ];
+    let rows: Vec<usize> = (0..5).collect();
+    let table = keyed(&columns, &rows);
+    let indicator = StepConfig {
+        indicator: Some(true),
+        ..knn(&["a", "b"])
+    };
+    let steps = vec![
+        indicator,
+        step(StepKind::MinMax, &["b"]),
+        step(StepKind::Standardize, &["b"]),
+    ];
+    let artefact = fitted_keyed(&table, steps, 2).await.unwrap();
+    assert_eq!(neighbours_of(&artefact)[1].missing, 1);
+    assert_eq!(neighbours_of(&artefact)[1].mean, 40.0);
+    // The gap is 20 and one of 10 and 30, which are equally far: 15 or 25.
+    let FittedStep::Standardize { columns: scaled } = &artefact.steps[2] else {
+        panic!("{:?}", artefact.steps)
+    };
+    let filled = [15.0, 25.0].map(|gap| ((160.0 + gap) / 5.0 - 10.0) / 90.0);
+    let close = |mean: &f64| (mean - scaled[0].mean).abs() < 1e-15;
+    assert!(filled.iter().any(close), "{scaled:?}");
+    let names: Vec<&str> = artefact.features.iter().map(|f| f.name.as_str()).collect();
+    assert_eq!(names, ["a", "a__missing", "b", "b__missing"]);
+    let x = applied(&artefact, &table).x;
+    assert_eq!((x[4 * 4 + 1], x[4 * 4 + 3]), (0.0, 1.0));
+    let mean: f32 = x.chunks(4).map(|row| row[2]).sum();
+    assert!(mean.abs() < 1e-6, "{mean}");
+}
+
+#[tokio::test]
+async fn too_large_a_reference_is_refused_and_says_what_to_lower() {
+    let rows: Vec<usize> = (0..1001).collect();
+    let cells = vec![Some(1.0); 1001];
+    let names: Vec<String> = (0..5000).map(|i| format!("c{i}")).collect();
+    let columns: Vec<(&str, Vec<Option<f64>>)> = names
+        .iter()
+        .map(|name| (name.as_str(), cells.clone()))
+        .collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let table = keyed(&columns, &rows);
+    let error = fitted_keyed(&table, vec![knn(&names)], 1)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "`dataset.step`: 1001 reference rows of 5000 columns are 5005000 cells, more than 5000000: lower \
+         `reference_rows`, or name fewer `columns`"
+    );
+}
+
+#[tokio::test]
+async fn numbers_come_back_in_their_units() {
+    let values = [0.5, 1.0, 2.0, 4.0, 8.0];
+    let rows: Vec<usize> = (0..5).collect();
+    let cells = values.map(Some).to_vec();
+    let table = keyed(&[("a", cells)], &rows);
+    let distance = StepConfig {
+        weights: Some(NeighbourWeights::Distance),
+        ..knn(&["a"])
+    };
+    let steps = vec![
+        step(StepKind::Log1p, &["a"]),
+        distance,
+        step(StepKind::Power, &["a"]),
+        step(StepKind::Robust, &["a"]),
+        step(StepKind::MinMax, &["a"]),
+    ];
+    let artefact = fitted_keyed(&table, steps, 1).await.unwrap();
+    let x = applied(&artefact, &table).x;
+    let transform = Transform::new(artefact).unwrap();
+    let back = transform.invert(&x);
+    assert_eq!(back[0].0, "a");
+    for (back, value) in back[0].1.iter().zip(values) {
+        assert!((back - value).abs() < 1e-5 * value, "{back} {value}");
+    }
+}
+
+#[tokio::test]
+async fn a_row_alone_gets_the_bits_it_has_among_all() {
+    let columns = gaps(200);
+    let rows: Vec<usize> = (0..200).collect();
+    let table = keyed(&columns, &rows);
+    let steps = vec![
+        step(StepKind::Standardize, &["a", "b"]),
+        knn(&["a", "b"]),
+        step(StepKind::Power, &["a", "b"]),
+    ];
+    let artefact = fitted_keyed(&table, steps, 4).await.unwrap();
+    let all = applied(&artefact, &table).x;
+    let transform = Transform::new(artefact).unwrap();
+    let whole = batch(&table);
+    for row in 0..200 {
+        let one = transform.apply(&whole.slice(row, 1)).unwrap().x;
+        let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&one), bits(&all[2 * row..2 * row + 2]), "row {row}");
+    }
+}

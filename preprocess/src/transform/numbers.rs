@@ -1,0 +1,237 @@
+//! What the steps do with the numeric columns of a batch: one column after the other where no step looks at several, else
+//! all of them together.
+
+use datafusion::arrow::array::RecordBatch;
+use feedline_schemas::transform::{FittedNeighbours, FittedStep};
+
+use super::{CellOp, cells, numeric};
+use crate::{Error, knn::Neighbours};
+
+/// A numeric column.
+#[derive(Debug)]
+pub(super) struct NumericPlan {
+    pub(super) name: String,
+    /// Operations before each step that looks at several columns, and behind the last.
+    segments: Vec<Vec<CellOp>>,
+    /// Where it is written whether the cell was missing, in the order of the steps.
+    marks: Vec<(Mark, usize)>,
+    /// Element of the value.
+    pub(super) place: usize,
+}
+
+/// A moment at which missing cells are noted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    /// Before an operation of a segment.
+    Operation(usize, usize),
+    /// Before a step that looks at several columns.
+    Joint(usize),
+}
+
+/// A step that looks at several columns.
+#[derive(Debug)]
+struct Joint {
+    /// Positions among the numeric columns.
+    columns: Vec<usize>,
+    neighbours: Neighbours,
+}
+
+/// The numeric columns.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers {
+    plans: Vec<NumericPlan>,
+    joints: Vec<Joint>,
+}
+
+/// What comes of a numeric column.
+pub(super) enum Made<'a> {
+    /// The cells as they are when missing ones are noted, and the element to note it in.
+    Marked(usize, &'a [f64]),
+    /// The cells after all steps.
+    Number(&'a NumericPlan, Vec<f64>),
+}
+
+impl NumericPlan {
+    /// What `steps` do with `name`, whose value has element `place`; indicators follow it.
+    pub(super) fn new(steps: &[FittedStep], name: &str, place: usize) -> Self {
+        let (mut segments, mut marks) = (vec![Vec::new()], Vec::new());
+        for step in steps {
+            let joints = segments.len() - 1;
+            let segment = segments.last_mut().expect("there is always one");
+            if let Some(op) = CellOp::of(step, name) {
+                if has_indicator(step, name) {
+                    marks.push(Mark::Operation(joints, segment.len()));
+                }
+                segment.push(op);
+            }
+            if matches!(step, FittedStep::Knn { .. }) {
+                if has_indicator(step, name) {
+                    marks.push(Mark::Joint(joints));
+                }
+                segments.push(Vec::new());
+            }
+        }
+        Self {
+            name: name.to_owned(),
+            segments,
+            marks: marks.into_iter().zip(place + 1..).collect(),
+            place,
+        }
+    }
+
+    /// Elements of the column: its value and its indicators.
+    pub(super) fn width(&self) -> usize {
+        1 + self.marks.len()
+    }
+
+    fn run(&self, segment: usize, cells: &mut [f64], made: &mut impl FnMut(Made<'_>)) {
+        for (i, op) in self.segments[segment].iter().enumerate() {
+            self.mark(Mark::Operation(segment, i), cells, made);
+            op.apply(cells);
+        }
+    }
+
+    fn mark(&self, now: Mark, cells: &[f64], made: &mut impl FnMut(Made<'_>)) {
+        for (mark, place) in &self.marks {
+            if *mark == now {
+                made(Made::Marked(*place, cells));
+            }
+        }
+    }
+
+    /// Undoes all operations, the last first. What neighbours filled stays.
+    pub(super) fn invert(&self, cells: &mut [f64]) {
+        let ops = self.segments.iter().flatten();
+        ops.rev().for_each(|op| op.invert(cells));
+    }
+}
+
+/// Whether `step` asks for an indicator of the numeric column `name`.
+pub(super) fn has_indicator(step: &FittedStep, name: &str) -> bool {
+    match step {
+        FittedStep::Impute { columns } => columns.iter().any(|c| c.name == name && c.indicator),
+        FittedStep::Knn { columns, .. } => columns.iter().any(|c| c.name == name && c.indicator),
+        _ => false,
+    }
+}
+
+impl Numbers {
+    /// The columns of `plans`.
+    ///
+    /// # Errors
+    /// What is wrong, for people: neighbours among columns that are not there, or that have not the same rows.
+    pub(super) fn new(plans: Vec<NumericPlan>, steps: &[FittedStep]) -> Result<Self, String> {
+        let mut joints = Vec::new();
+        for step in steps {
+            if let FittedStep::Knn {
+                neighbours,
+                weights,
+                columns,
+            } = step
+            {
+                let place = |c: &FittedNeighbours| {
+                    let found = plans.iter().position(|plan| plan.name == c.name);
+                    found.ok_or_else(|| format!("`{}` is no numeric column", c.name))
+                };
+                let places = columns.iter().map(place).collect::<Result<_, _>>()?;
+                let rows = columns.first().map_or(0, |c| c.reference.len());
+                if let Some(odd) = columns.iter().find(|c| c.reference.len() != rows) {
+                    return Err(format!(
+                        "the reference rows of `{}` are {}, not {rows}",
+                        odd.name,
+                        odd.reference.len()
+                    ));
+                }
+                let cells = |c: &FittedNeighbours| {
+                    let cells = c.reference.iter();
+                    cells.map(|cell| cell.unwrap_or(f64::NAN)).collect()
+                };
+                joints.push(Joint {
+                    columns: places,
+                    neighbours: Neighbours::new(
+                        columns.iter().map(cells).collect(),
+                        columns.iter().map(|c| c.mean).collect(),
+                        *neighbours as usize,
+                        *weights,
+                    ),
+                });
+            }
+        }
+        Ok(Self { plans, joints })
+    }
+
+    /// The columns called `names` after `steps`.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub(crate) fn of(names: &[String], steps: &[FittedStep]) -> Result<Self, String> {
+        let plans = names.iter().map(|name| NumericPlan::new(steps, name, 0));
+        Self::new(plans.collect(), steps)
+    }
+
+    pub(super) fn plans(&self) -> &[NumericPlan] {
+        &self.plans
+    }
+
+    /// Runs the steps over a batch.
+    ///
+    /// # Errors
+    /// [`Error::Input`] when a column is absent or of another type.
+    pub(super) fn apply(
+        &self,
+        batch: &RecordBatch,
+        made: &mut impl FnMut(Made<'_>),
+    ) -> Result<(), Error> {
+        let read = |plan: &NumericPlan| Ok(cells(&numeric(batch, &plan.name)?));
+        if self.joints.is_empty() {
+            for plan in &self.plans {
+                let mut cells = read(plan)?;
+                plan.run(0, &mut cells, made);
+                made(Made::Number(plan, cells));
+            }
+            return Ok(());
+        }
+        let columns = self.plans.iter().map(read);
+        let mut columns: Vec<Vec<f64>> = columns.collect::<Result<_, Error>>()?;
+        for segment in 0..=self.joints.len() {
+            for (plan, cells) in self.plans.iter().zip(&mut columns) {
+                plan.run(segment, cells, made);
+            }
+            if let Some(joint) = self.joints.get(segment) {
+                for (plan, cells) in self.plans.iter().zip(&columns) {
+                    plan.mark(Mark::Joint(segment), cells, made);
+                }
+                joint.fill(&mut columns);
+            }
+        }
+        for (plan, cells) in self.plans.iter().zip(columns) {
+            made(Made::Number(plan, cells));
+        }
+        Ok(())
+    }
+
+    /// The columns of a batch after the steps, in the order of their names.
+    ///
+    /// # Errors
+    /// [`Error::Input`] when a column is absent or of another type.
+    pub(crate) fn columns(&self, batch: &RecordBatch) -> Result<Vec<Vec<f64>>, Error> {
+        let mut columns = Vec::with_capacity(self.plans.len());
+        self.apply(batch, &mut |made| {
+            if let Made::Number(_, cells) = made {
+                columns.push(cells);
+            }
+        })?;
+        Ok(columns)
+    }
+}
+
+impl Joint {
+    fn fill(&self, columns: &mut [Vec<f64>]) {
+        let taken = self.columns.iter();
+        let mut taken: Vec<Vec<f64>> = taken.map(|i| std::mem::take(&mut columns[*i])).collect();
+        self.neighbours.fill(&mut taken);
+        for (i, cells) in self.columns.iter().zip(taken) {
+            columns[*i] = cells;
+        }
+    }
+}
