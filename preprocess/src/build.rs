@@ -568,3 +568,5 @@ mod picture_tests;
 mod tests;
 #[cfg(test)]
 mod token_tests;
+#[cfg(test)]
+mod trap_tests;

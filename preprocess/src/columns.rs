@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 
 use feedline_schemas::{
-    config::{DatasetConfig, ImputeStrategy, ShardConfig, SplitConfig, StepConfig, StepKind, Task},
+    config::{
+        DatasetConfig, DatasetKind, ImputeStrategy, ShardConfig, SplitConfig, StepConfig, StepKind,
+        Task,
+    },
     record::{ColumnType, RecordSchema},
     transform::{InputColumn, InputKind},
     units::ByteSize,
@@ -213,6 +216,20 @@ fn check_numbers(config: &DatasetConfig) -> Result<(), Error> {
             "dataset.max_reject_share",
             "it is a share, from 0 to 1",
         ));
+    }
+    if let Some(share) = config.max_missing_share {
+        if !(0.0..=1.0).contains(&share) {
+            return Err(Error::config(
+                "dataset.max_missing_share",
+                "it is a share, from 0 to 1",
+            ));
+        }
+        if !(config.kind.is_rows() || config.kind == DatasetKind::Multi) {
+            return Err(Error::config(
+                "dataset.max_missing_share",
+                "rows of this kind have no features of numbers or categories, remove this key",
+            ));
+        }
     }
     if config.missing_values.iter().any(|v| !v.is_finite()) {
         return Err(Error::config(

@@ -39,6 +39,7 @@ mod scalar;
 mod scan;
 mod scratch;
 mod shard;
+mod sparse;
 mod split;
 mod stage;
 pub mod text;

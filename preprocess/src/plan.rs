@@ -42,6 +42,7 @@ use crate::{
     range::{Borders, ByPlace, Embargo},
     scalar::RowFunction,
     scan::{ParquetFiles, ScanFile},
+    sparse::Sparse,
     split::{Splitter, code},
     stage::Staged,
     typing::{Category, Judge, Judged, Missing, Numeric},
@@ -452,7 +453,8 @@ impl Reading<'_> {
             split
                 .over(vec![group.clone().unwrap_or(hash)])
                 .alias(system::SPLIT),
-            self.quality(self.judge()).alias(system::REJECT),
+            self.sparse(self.quality(self.judge()))
+                .alias(system::REJECT),
         ];
         columns.extend(group.map(|group| group.alias(system::GROUP)));
         let payloads = self.spec.payloads();
@@ -521,6 +523,17 @@ impl Reading<'_> {
             InputKind::Categorical => Category(missing).over(cell),
         };
         typed.alias(name)
+    }
+
+    /// `judged`, and rows that lack too many of their features.
+    fn sparse(&self, judged: Expr) -> Expr {
+        let Some(share) = self.spec.config.max_missing_share else {
+            return judged;
+        };
+        let inputs = self.spec.inputs.iter().map(|i| &i.column);
+        let cells = inputs.map(|c| self.typed(&c.name, c.kind));
+        let arguments = std::iter::once(judged).chain(cells);
+        Sparse::new(share).over(arguments.collect())
     }
 
     /// `judged`, and what the filters of documents say.

@@ -21,6 +21,7 @@ use crate::{
     Error, join, near_dup,
     scan::{ParquetFiles, ScanFile},
     scratch::ScratchFile,
+    sparse,
     text::quality,
     typing::Reason,
 };
@@ -157,6 +158,7 @@ fn is_choice(reason: &str) -> bool {
         near_dup::reason::COPY,
         near_dup::reason::FROZEN,
         join::reason::DROPPED,
+        sparse::TOO_MANY_MISSING,
     ]
     .contains(&reason)
         || reason.starts_with(quality::REASON)

@@ -183,6 +183,14 @@ fn numbers_out_of_range_are_refused() {
         "`dataset.max_reject_share`: it is a share",
     );
     check_refused(
+        "max_missing_share = 1.5",
+        "`dataset.max_missing_share`: it is a share",
+    );
+    check_refused(
+        "max_missing_share = nan",
+        "`dataset.max_missing_share`: it is a share",
+    );
+    check_refused(
         "missing_values = [inf]",
         "`dataset.missing_values`: write finite numbers",
     );

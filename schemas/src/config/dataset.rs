@@ -74,6 +74,11 @@ pub struct DatasetConfig {
     pub shards: ShardConfig,
     /// Largest share of rows that may be set aside, 0 to 1; above it the build stops. Default 0.05.
     pub max_reject_share: Option<f64>,
+    /// Largest share of a row's features that may be missing as it landed, 0 to 1: rows that lack more are left out, and
+    /// counted, before the split and before anything is fitted. Lower it where a row of mostly filled cells would teach
+    /// nothing. Default: no row is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_missing_share: Option<f64>,
 }
 
 /// What a row becomes.
