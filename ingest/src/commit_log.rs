@@ -220,7 +220,10 @@ fn lighten(entry: &mut CommitEntry) {
     };
     entry.state.totals = BatchCounts::default();
     entry.state.presence = Presence::default();
-    entry.children = BTreeMap::new();
+    for table in entry.children.values_mut() {
+        table.schema.columns = Vec::new();
+        table.presence = Presence::default();
+    }
 }
 
 fn path(sequence: Sequence) -> String {

@@ -3,7 +3,7 @@
 use arrow::array::{Array, AsArray};
 use feedline_schemas::{
     commit::{CommitEntry, Position},
-    ids::Name,
+    config::SourceConfig,
     report::{IngestReport, SourceReport},
 };
 use feedline_storage::Store;
@@ -12,6 +12,7 @@ use crate::{
     batch::{describe, rejects},
     error::Error,
     landed_file,
+    ledger::slices_report,
     source::Requests,
 };
 
@@ -28,7 +29,7 @@ pub(crate) fn add(report: &mut IngestReport, source: SourceReport) {
 
 /// What the log says about a source, with the requests of this run.
 pub(crate) async fn source_report(
-    name: &Name,
+    config: &SourceConfig,
     landing: &Store,
     entries: &[CommitEntry],
     requests: Requests,
@@ -48,7 +49,7 @@ pub(crate) async fn source_report(
         .await
         .unwrap_or_else(|e| Some(e.to_string()));
     SourceReport {
-        name: name.to_string(),
+        name: config.name.to_string(),
         status: status.to_owned(),
         rows: totals.rows,
         children: totals.children,
@@ -60,7 +61,7 @@ pub(crate) async fn source_report(
         coerced: totals.coerced.values().sum(),
         nulled: totals.nulled.values().sum(),
         decisions: totals.decisions,
-        slices: None,
+        slices: slices_report(config, last.map(|entry| &entry.state.position)),
         batches: entries.len() as u64,
         pages: totals.pages,
         requests: requests.requests,

@@ -38,7 +38,6 @@ use crate::{
     error::Error,
     fetch, files, html,
     known::known,
-    ledger::slices_report,
     raw::{self, Exchange, Tape},
     report::{add, reject_sample, source_report},
     rest,
@@ -116,7 +115,7 @@ pub async fn status(config: &PipelineConfig, root: &Store) -> Result<IngestRepor
         let folder = landing(root, &source.name);
         add(
             &mut report,
-            report_of(source, &folder, &entries, Requests::default()).await,
+            source_report(source, &folder, &entries, Requests::default()).await,
         );
     }
     Ok(report)
@@ -154,7 +153,7 @@ async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceRe
         (log, unlanded) = (run.log, run.unlanded);
         requests = source.requests();
     }
-    let mut report = report_of(config, log.landing(), log.entries(), requests).await;
+    let mut report = source_report(config, log.landing(), log.entries(), requests).await;
     for (reason, count) in unlanded {
         *report.skipped.entry(reason).or_default() += count;
     }
@@ -171,18 +170,6 @@ async fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn Source
             Some(fetch) => fetch::open(config, fetch, context)?,
         },
     })
-}
-
-async fn report_of(
-    config: &SourceConfig,
-    landing: &Store,
-    entries: &[CommitEntry],
-    requests: Requests,
-) -> SourceReport {
-    let position = entries.last().map(|last| &last.state.position);
-    let slices = slices_report(config, position);
-    let report = source_report(&config.name, landing, entries, requests).await;
-    SourceReport { slices, ..report }
 }
 
 /// Ends a run that begins before the time a server asked an earlier one to wait for.

@@ -40,7 +40,7 @@ pub async fn standing(
         let landed = landed(root, &source.name).await?;
         let entries = landed.map(|landed| landed.entries).unwrap_or_default();
         let folder = landing(root, &source.name);
-        let mut told = source_report(&source.name, &folder, &entries, Requests::default()).await;
+        let mut told = source_report(source, &folder, &entries, Requests::default()).await;
         told.standing = Some(of(source, &folder, &entries, now.as_secs()).await?);
         add(&mut report, told);
     }

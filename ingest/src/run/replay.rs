@@ -157,7 +157,7 @@ async fn replay_source(
         opened = Some(source);
     }
     let log = &run.log;
-    Ok(source_report(name, log.landing(), log.entries(), Requests::default()).await)
+    Ok(source_report(config, log.landing(), log.entries(), Requests::default()).await)
 }
 
 /// Refuses a log that is not that of a replay of these entries, or of its beginning.

@@ -85,7 +85,7 @@ async fn records_and_items_are_counted_and_have_versions_of_their_own() {
         .sum();
     assert_eq!(landed, 30);
     let report = source_report(
-        &config().name,
+        &config(),
         &landing(&root, &config().name),
         &entries,
         Requests::default(),
