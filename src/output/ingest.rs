@@ -90,14 +90,14 @@ pub(super) fn write_source(source: &SourceReport, out: &mut String) -> fmt::Resu
             source.schema_version
         ),
     )?;
+    for (table, rows) in &source.children {
+        line(out, &format!("  {table}"), format!("{rows} rows"))?;
+    }
     if let Some(standing) = &source.standing {
         write_standing(standing, out)?;
     }
     if let Some(slices) = &source.slices {
         write_slices(slices, out)?;
-    }
-    for (table, rows) in &source.children {
-        line(out, &format!("  {table}"), format!("{rows} rows"))?;
     }
     for (reason, count) in &source.skipped {
         line(out, "  skipped", format!("{count} {reason}"))?;

@@ -41,7 +41,7 @@ fn items_of_orders_become_the_rows_of_a_dataset() {
     assert_eq!(again["dataset"]["up_to_date"], true);
     let status = run(folder.path(), &["ingest", "status", arguments[1]]).expect(0);
     let status = status.stdout;
-    assert!(status.contains("  items            300 rows"), "{status}");
+    assert!(status.contains("    items          300 rows"), "{status}");
     let verified = run(
         folder.path(),
         &["shards", "verify", "out/dataset", "--json"],
