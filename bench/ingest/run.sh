@@ -6,6 +6,8 @@
 # ROUNDS        rounds, default 3
 # PAGES         pages of each of the five streams, default 1000: a million records
 # PEER_PAGES    the same for dlt and Scrapy, which are slower, default 200
+# FAULTS        of 1,000 pages so many are refused when first asked for, by 503 or by 429 with `Retry-After: 1`; default 0, with
+#               KILL 10. Waiting as a server wishes is the same for all, so with faults the streams' waits are most of what is measured
 # BENCH_DATA    where outputs and results lie, default /tmp/feedline-bench-ingest
 # BENCH_PYTHON  a Python with bench/ingest/requirements.txt; made in $BENCH_DATA/venv if not given
 # BENCH_PROGRAM a feedline to measure; built from this checkout if not given; BENCH_FLOOR the same for the bare loop
@@ -42,12 +44,13 @@ trap '[ -z "$server" ] || kill "$server"' EXIT
 serve() {
   [ -z "$server" ] || { kill "$server"; wait "$server" || true; }
   mkfifo "$data/ready.$$"
-  "$python" "$here/server.py" "$port" "$1" >"$data/ready.$$" &
+  "$python" "$here/server.py" "$port" "$1" "$faults" >"$data/ready.$$" &
   server=$!
   grep -q -m 1 ready <"$data/ready.$$"
   rm "$data/ready.$$"
 }
 url=http://127.0.0.1:$port
+if [ -n "${KILL:-}" ]; then faults=${FAULTS:-10}; else faults=${FAULTS:-0}; fi
 
 # WHO FOLDER: its command, as words in the array `command`.
 command_of() {

@@ -53,9 +53,6 @@ use crate::{
 /// Most records of a batch: rows have 24 bits in [`feedline_schemas::ids::Origin`].
 const MAX_RECORDS: usize = 1 << 24;
 
-/// A batch of this many bytes is committed at the end of its page: columns are held in memory, with 32-bit offsets.
-const MOST_BYTES: u64 = 128 << 20;
-
 /// Pages since the last commit.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Batch {
@@ -108,7 +105,9 @@ impl Batch {
 
     /// Whether it is time to commit.
     pub(crate) fn is_full(&self, config: &BatchConfig) -> bool {
-        self.len() >= config.rows || self.pages >= config.pages || self.bytes >= MOST_BYTES
+        self.len() >= config.rows
+            || self.pages >= config.pages
+            || self.bytes >= config.bytes.bytes()
     }
 
     /// Whether any page gave no record for a reason: that is worth an entry of the log.

@@ -20,7 +20,7 @@ use self::{
     place::Place,
 };
 use crate::{
-    blocking::blocking,
+    blocking::computing,
     context::Context,
     demo::{self, DemoServer},
     error::Error,
@@ -449,7 +449,7 @@ async fn fetch(
         let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(layout.read(body.into(), &mut reader))
     };
-    let read = blocking(read).await;
+    let read = computing(read).await;
     let read = read.map_err(|error| Failure {
         error: Box::new(error),
         again: Again::Never,

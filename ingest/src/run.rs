@@ -30,7 +30,7 @@ use tracing::{info, warn};
 use self::reading::{Gathered, Reading};
 use crate::{
     batch::{Batch, Decided, Encoded},
-    blocking::blocking,
+    blocking::computing,
     commit_log::{Commit, CommitLog, landed, landing},
     context::Context,
     contract::{self, Before},
@@ -466,7 +466,7 @@ impl<'a> Run<'a> {
                 },
             ))
         };
-        let (window, prepared) = blocking(work).await?;
+        let (window, prepared) = computing(work).await?;
         self.window = window;
         Ok(prepared)
     }

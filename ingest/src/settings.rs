@@ -6,9 +6,13 @@ use feedline_schemas::{
         SourceConfig, SourceKind, TextOrSecret,
     },
     ids::{Hash128, Name},
+    units::ByteSize,
 };
 
 use crate::{children, contract::is_format, error::Error, ledger};
+
+/// Columns of a batch are held in memory, with 32-bit offsets.
+const MOST_BATCH_BYTES: ByteSize = ByteSize::mib(128);
 
 /// The sources to run, with their index in the configuration.
 pub(crate) fn choose<'a>(
@@ -71,6 +75,11 @@ fn within(key: &str, value: u64, least: u64, most: u64) -> Result<(), Error> {
 fn check(source: &SourceConfig) -> Result<(), Error> {
     range("batch.rows", source.batch.rows, 1_000_000)?;
     range("batch.pages", source.batch.pages, u64::MAX)?;
+    let bytes = source.batch.bytes;
+    if bytes.bytes() == 0 || bytes > MOST_BATCH_BYTES {
+        let reason = format!("{bytes} is out of range: use 1 B to {MOST_BATCH_BYTES}");
+        return Err(Error::config("batch.bytes", reason));
+    }
     check_manners(source)?;
     check_contract(&source.contract)?;
     if source.archive.member.is_some() && source.r#type != SourceKind::Files {
@@ -347,6 +356,13 @@ mod tests {
             refused(&["source.0.batch.rows=0"], None),
             "`source.0.batch.rows`: 0 is out of range: use 1 to 1000000"
         );
+        for bytes in ["0", "'129 MiB'"] {
+            let refused = refused(&[&format!("source.0.batch.bytes={bytes}")], None);
+            assert!(
+                refused.ends_with("is out of range: use 1 B to 128.0 MiB"),
+                "{refused}"
+            );
+        }
         assert_eq!(
             refused(&["source.1.contract.max_reject_share=1.5"], None),
             "`source.1.contract.max_reject_share`: 1.5 is out of range: use 0 to 1"

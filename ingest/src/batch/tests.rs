@@ -2,8 +2,11 @@ use arrow::{
     array::{Array, AsArray, RecordBatch},
     datatypes::{DataType, Float64Type, Int64Type, UInt32Type, UInt64Type},
 };
-use feedline_schemas::config::{
-    ColumnsContract, DuplicateKeys, JsonConfig, ListContract, NullContract, TypeContract,
+use feedline_schemas::{
+    config::{
+        ColumnsContract, DuplicateKeys, JsonConfig, ListContract, NullContract, TypeContract,
+    },
+    units::ByteSize,
 };
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use proptest::prelude::*;
@@ -251,6 +254,35 @@ fn columns_without_a_value_and_without_any_column_can_be_written() {
             .unwrap(),
     );
     assert_eq!(batch.num_columns(), 3);
+}
+
+#[test]
+fn a_batch_ends_with_the_page_that_brings_it_to_any_of_its_bounds() {
+    let is_full = |change: fn(&mut BatchConfig)| {
+        let mut config = BatchConfig::default();
+        change(&mut config);
+        let mut batch = Batch::default();
+        for _ in 0..2 {
+            let page = Page {
+                records: on_tapes(&[r#"{"a":1}"#, r#"{"a":"four"}"#]),
+                next: Position::Start,
+                crawled: None,
+            };
+            batch.push(page).unwrap();
+        }
+        batch.is_full(&config)
+    };
+    assert!(!is_full(|_| ()));
+    for (at, over) in [
+        (is_full(|c| c.rows = 4), is_full(|c| c.rows = 5)),
+        (is_full(|c| c.pages = 2), is_full(|c| c.pages = 3)),
+        (
+            is_full(|c| c.bytes = ByteSize::new(40)),
+            is_full(|c| c.bytes = ByteSize::new(41)),
+        ),
+    ] {
+        assert!(at && !over);
+    }
 }
 
 /// Pins the bytes: a change here changes the names and hashes of every landed file.

@@ -12,7 +12,7 @@ use super::{
     sitemap::{self, Sitemap},
 };
 use crate::{
-    blocking::blocking,
+    blocking::computing,
     error::Error,
     frontier::Discovery,
     http::{redacted, unzipped},
@@ -101,7 +101,7 @@ impl Visitor<'_> {
                     false => sitemap::parse(&bytes),
                 }))
             };
-            return Ok(match blocking(parse).await? {
+            return Ok(match computing(parse).await? {
                 Ok(sitemap) => Visit::Sitemap(sitemap, validator),
                 Err(detail) => failed("bad_sitemap", detail),
             });

@@ -348,6 +348,10 @@ pub struct BatchConfig {
     pub rows: u64,
     /// A batch is committed after this many pages at the latest, at least 1. Default 100.
     pub pages: u64,
+    /// A batch is committed at the end of the page that brings its records to this size, 1 B to 128 MiB. Default `32 MiB`.
+    /// Up to four sources are read at a time, and of each one batch is read while another is written; a record takes about
+    /// twice its text. A smaller bound saves memory where records are large.
+    pub bytes: ByteSize,
     /// An identical record (same content) among this many landed ones before it is left out as a duplicate; 0 keeps
     /// all. Default 100,000; 16 bytes of memory each.
     pub dedup_window: u64,
@@ -358,6 +362,7 @@ impl Default for BatchConfig {
         Self {
             rows: 10_000,
             pages: 100,
+            bytes: ByteSize::mib(32),
             dedup_window: 100_000,
         }
     }
