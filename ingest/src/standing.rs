@@ -13,6 +13,7 @@ use feedline_storage::Store;
 use crate::{
     commit_log::{entry_path, landed, landing},
     error::{Error, when},
+    ledger::slices_report,
     meter::LogTotals,
     report::{add, source_report},
     schedule::lease,
@@ -131,7 +132,10 @@ fn next(config: &SourceConfig, state: Option<&SourceState>, now_s: u64) -> Strin
             let at = cursor.as_deref().map_or_else(String::new, |cursor| {
                 format!(", asked for with `{}`", shorten(cursor, 60))
             });
-            format!("goes on behind page {page}{at}")
+            let part = slices_report(config, Some(position)).and_then(|slices| slices.in_work);
+            let part =
+                part.map_or_else(String::new, |part| format!(" of `{}`", shorten(&part, 60)));
+            format!("goes on behind page {page}{part}{at}")
         }
         Position::File {
             current: Some(FileProgress { url, records, .. }),
@@ -140,6 +144,9 @@ fn next(config: &SourceConfig, state: Option<&SourceState>, now_s: u64) -> Strin
         Position::File { done, .. } => format!("goes on behind {} files", done.len()),
         Position::Done { .. } if !looks_for_more(config) => {
             "nothing: everything there was has been read".to_owned()
+        }
+        Position::Done { .. } if config.slices.is_some() || config.for_each.is_some() => {
+            next_slices(config, position)
         }
         Position::Done { files, run, .. } => match (config.r#type, &config.incremental) {
             (SourceKind::Files, _) => format!(
@@ -162,9 +169,45 @@ fn next(config: &SourceConfig, state: Option<&SourceState>, now_s: u64) -> Strin
     }
 }
 
+/// What the next run will ask for of slices and values, when a pass over them is over.
+fn next_slices(config: &SourceConfig, position: &Position) -> String {
+    let what = match (&config.slices, &config.for_each) {
+        (Some(_), Some(_)) => "slices and values",
+        (Some(_), None) => "slices",
+        _ => "values",
+    };
+    let has_open = slices_report(config, Some(position))
+        .is_none_or(|slices| slices.open > 0 || slices.values_open > 0);
+    if has_open {
+        return format!("asks for {what} that are not done");
+    }
+    let mut grows = Vec::new();
+    if config
+        .slices
+        .as_ref()
+        .is_some_and(|slices| slices.end.is_none())
+    {
+        grows.push("slices that have become due".to_owned());
+    }
+    if let Some(source) = config
+        .for_each
+        .as_ref()
+        .and_then(|each| each.source.as_ref())
+    {
+        grows.push(format!("values that `{source}` has landed since"));
+    }
+    match grows.as_slice() {
+        [] => "nothing: everything there was has been read".to_owned(),
+        grows => format!("asks for {}", grows.join(" and for ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use feedline_schemas::{commit::PageRun, config::load};
+    use feedline_schemas::{
+        commit::{Ledger, PageRun},
+        config::load,
+    };
 
     use super::*;
 
@@ -226,6 +269,74 @@ mod tests {
             ..PageRun::default()
         };
         check(&more, done(run), "asks for what is new since `2026-03-17`");
+        let ledger = |ledger: Ledger| PageRun {
+            ledger: Some(Box::new(ledger)),
+            ..PageRun::default()
+        };
+        let all = ledger(Ledger {
+            done: vec![[0, 300]],
+            target: [0, 300],
+            values: 1,
+            ..Ledger::default()
+        });
+        let sliced = |end: i64| {
+            source(&format!(
+                "type = \"rest\"\nslices = {{ from_param = \"from\", to_param = \"to\", start = \"0\", end = \"{end}\", step = \"100\", format = \"integer\" }}"
+            ))
+        };
+        check(&sliced(300), done(all.clone()), complete);
+        check(&sliced(400), done(all), "asks for slices that are not done");
+        let open = source(
+            "type = \"rest\"\nslices = { from_param = \"from\", to_param = \"to\", start = \"2026-01-01\", step = \"1d\", format = \"%Y-%m-%d\" }",
+        );
+        let days = |ledger_: Ledger| {
+            ledger(Ledger {
+                values: 1,
+                ..ledger_
+            })
+        };
+        let until = Ledger {
+            done: vec![[20_454, 20_460]],
+            target: [20_454, 20_460],
+            ..Ledger::default()
+        };
+        check(
+            &open,
+            done(days(until)),
+            "asks for slices that have become due",
+        );
+        let page = Position::Page {
+            page: 2,
+            cursor: None,
+            run: ledger(Ledger {
+                slice: Some([100, 200]),
+                part: vec![[0, 100]],
+                target: [0, 300],
+                values: 1,
+                ..Ledger::default()
+            }),
+        };
+        check(&sliced(300), page, "goes on behind page 2 of `100 to 200`");
+        let listed =
+            source("type = \"rest\"\nfor_each = { param = \"id\", values = [\"a\", \"b\"] }");
+        let values = |values: u64| {
+            done(ledger(Ledger {
+                done: vec![[0, 1]],
+                target: [0, 1],
+                values,
+                ..Ledger::default()
+            }))
+        };
+        check(&listed, values(2), complete);
+        check(&listed, values(1), "asks for values that are not done");
+        let given = source(
+            "type = \"rest\"\nfor_each = { param = \"id\", source = \"other\", column = \"id\" }",
+        );
+        check(
+            &given,
+            values(5),
+            "asks for values that `other` has landed since",
+        );
         let html = source("type = \"html\"\ncrawl = { again = \"changed\" }");
         check(
             &html,
