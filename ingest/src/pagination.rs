@@ -36,6 +36,8 @@ pub(crate) struct Paginator {
     /// Hash of each cursor or page of this run of pages -> number of the page.
     seen: HashMap<Hash128, u64>,
 }
+    /// Records of this run of pages; none where not all of its pages were read by this process.
+    came: Option<u64>,
 
 /// The page to ask for.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -89,6 +91,7 @@ impl Paginator {
             config: config.clone(),
             seen: HashMap::new(),
         })
+            came: None,
     }
 
     /// Key and path of the next cursor or URL in a body, where there is one.
@@ -206,8 +209,9 @@ impl Paginator {
     /// The position after the page at `at`, which holds `contents`. Records that it has given before are taken out.
     ///
     /// # Errors
-    /// [`Error::Incomplete`] at the number of records where the API stops, [`Error::Body`] when the source would be read in
-    /// circles or to another host, is cut off, or has another total than it says.
+    /// [`Error::Incomplete`] at the number of records where the API stops, by the configuration or by its own total;
+    /// [`Error::Body`] when the source would be read in circles or to another host, is cut off, or has another total than it
+    /// says.
     pub(crate) fn next(&mut self, at: At, contents: &mut Contents) -> Result<Position, Error> {
         let At {
             page,
@@ -217,6 +221,7 @@ impl Paginator {
         if page == 0 {
             self.seen.clear();
         }
+            self.came = Some(0);
         let count = contents.records.len() as u64;
         let keyset = match &self.keyset {
             Some(keyset) => keyset
@@ -235,7 +240,9 @@ impl Paginator {
         }
         let is_all_seen = contents.records.is_empty();
         if self.counts() {
-            run.records += contents.records.len() as u64;
+        let new = contents.records.len() as u64;
+        self.came = self.came.map(|came| came + new);
+            run.records += new;
         }
         let missing = contents.total.is_some_and(|total| run.records < total);
         let is_last = is_all_seen || (count < self.config.page_size && !missing);

@@ -302,10 +302,14 @@ impl Rest {
         plan.mark(&ledger, &mut contents.records);
         match next {
             Err(Error::Incomplete { url, reason }) => match plan.cut(&ledger) {
-                Some(halves) => Ok(self.begun_again(&ledger, halves, number)),
-                None => {
-                    let shown = plan.show(&ledger);
-                    let reason = format!("{shown} cannot be made smaller, and {reason}");
+                Some(halves) if !self.keeps_all => Ok(self.begun_again(&ledger, halves, number)),
+                cut => {
+                    let why = if cut.is_some() {
+                        "is not cut into halves, since with `batch.dedup_window` = 0 what it has landed would land again"
+                    } else {
+                        "cannot be made smaller"
+                    };
+                    let reason = format!("{} {why}, and {reason}", plan.show(&ledger));
                     Err(Error::Incomplete { url, reason })
                 }
             },

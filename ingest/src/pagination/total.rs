@@ -1,9 +1,16 @@
 //! Whether all records have come.
+//!
+//! APIs stop at round numbers. A total is often an estimate, so that one above what came says little by itself; above a
+//! multiple of [`ROUND`] it is taken at its word. Without a total, numbers at which many APIs stop are only told.
 
-use feedline_schemas::commit::PageRun;
+use feedline_schemas::{commit::PageRun, config::PaginationKind};
 
 use super::Paginator;
 use crate::{error::Error, http::redacted};
+
+/// A total that is higher than a multiple of this many records, when those have come, is no estimate: a list that ends there
+/// by chance is one in as many.
+const ROUND: u64 = 1_000;
 
 impl Paginator {
     /// Whether the API has more records than it gives, by its own word.
@@ -35,11 +42,33 @@ impl Paginator {
         }
     }
 
+    /// Compares what a whole run of pages has brought with what the API says of it.
+    ///
+    /// # Errors
+    /// [`Error::Incomplete`] where it stopped at a round number below its total, [`Error::Body`] for a wrong total that has to
+    /// be right.
     pub(super) fn check_total(&self, run: &PageRun, total: Option<u64>) -> Result<(), Error> {
         let config = &self.config;
         let is_asked = config.total_path.is_some() || config.total_header.is_some();
         let received = run.records;
         let url = redacted(&self.urls.base);
+        if let Some(total) = total
+            && total > received
+            && received > 0
+            && received.is_multiple_of(ROUND)
+        {
+            return Err(self.stopped_short(received, total));
+        }
+        if total.is_none()
+            && config.max_records.is_none()
+            && let Some(records) = self.came.filter(|records| is_common_cap(*records))
+        {
+            tracing::warn!(
+                url,
+                records,
+                "it ends at a number at which many APIs stop; if this one does, say so by `pagination.max_records`, otherwise name its total by `pagination.total_path`"
+            );
+        }
         match total {
             Some(total) if total != received && config.strict_total => Err(self.wrong(format!(
                 "{received} records have come, and it says that there are {total}; run again, or remove `pagination.strict_total` if records come and go while they are read"
@@ -57,6 +86,50 @@ impl Paginator {
                 Ok(())
             }
             _ => Ok(()),
+        }
+    }
+
+    fn stopped_short(&self, received: u64, total: u64) -> Error {
+        let way = match self.config.r#type {
+            PaginationKind::None => {
+                "`pagination.type` is `none`: set one, which `feedline plan --ask` suggests"
+                    .to_owned()
+            }
+            _ => format!(
+                "set `pagination.max_records` = {received} and ask for less at a time: by `slices` if the API takes a range, by `for_each`, or by `params` in sources of their own"
+            ),
+        };
+        Error::Incomplete {
+            url: redacted(&self.urls.base),
+            reason: format!(
+                "{received} of {total} records have come, a number at which APIs stop; {way}; if these are all and the total is an estimate, remove `pagination.total_path` or `pagination.total_header`"
+            ),
+        }
+    }
+}
+
+/// Whether many APIs give no more than this: 1,000, 5,000, 10,000, 50,000 and so on.
+fn is_common_cap(records: u64) -> bool {
+    let mut digits = records;
+    while digits.is_multiple_of(10) && digits > 0 {
+        digits /= 10;
+    }
+    records >= ROUND && (digits == 1 || digits == 5)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_common_cap;
+
+    #[test]
+    fn common_caps_are_ones_and_fives_from_a_thousand_on() {
+        for cap in [1_000, 5_000, 10_000, 50_000, 100_000, 1_000_000] {
+            assert!(is_common_cap(cap), "{cap}");
+        }
+        for other in [
+            0, 1, 5, 10, 100, 500, 999, 1_001, 2_000, 9_999, 10_500, 15_000, 20_000,
+        ] {
+            assert!(!is_common_cap(other), "{other}");
         }
     }
 }

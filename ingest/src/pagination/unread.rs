@@ -19,7 +19,9 @@ impl Paginator {
     }
 
     /// The position after the page at `at`, which has not changed since [`Paginator::is_known_unread`] held for it.
-    pub(crate) fn next_unread(&self, at: At) -> Position {
+    pub(crate) fn next_unread(&mut self, at: At) -> Position {
+        // How many records an unread page has is not known.
+        self.came = None;
         let At { page, run, .. } = at;
         match self.config.r#type {
             PaginationKind::Page => Position::Page {

@@ -175,6 +175,65 @@ async fn fault_27_an_api_that_stops_at_a_number_of_records_is_incomplete() {
 }
 
 #[tokio::test]
+async fn fault_27_a_round_number_below_the_total_is_incomplete_without_being_told_the_cap() {
+    let cut = async |total: u64, end: u64, kind: PaginationKind, has_total: bool| {
+        let server = offset_server(total, 1_000, end).await;
+        let mut config = paged(&server, kind);
+        config.pagination.total_path = has_total.then(|| "n".into());
+        let (lines, read) = traced(read_all(&config, 1)).await;
+        let warns = lines.contains("`pagination.max_records`");
+        match read {
+            Ok((records, _)) => (Ok(records.len()), warns),
+            Err(Error::Incomplete { reason, .. }) => (Err(reason), warns),
+            Err(other) => panic!("{other}"),
+        }
+    };
+    let offset = PaginationKind::Offset;
+    let (stopped, _) = cut(20_000, 10_000, offset, true).await;
+    let reason = stopped.unwrap_err();
+    for part in [
+        "10000 of 20000 records have come",
+        "`pagination.max_records` = 10000",
+        "`slices`",
+        "remove `pagination.total_path`",
+    ] {
+        assert!(reason.contains(part), "{reason}");
+    }
+    let (stopped, _) = cut(3_001, 3_000, offset, true).await;
+    assert!(stopped.is_err());
+    let none = offset_server(20_000, 1_000, 10_000).await;
+    let mut single = paged(&none, PaginationKind::None);
+    single.url = format!("{}?offset=0", none.url);
+    single.pagination.total_path = Some("n".into());
+    let reason = read(&single).await.unwrap_err().to_string();
+    assert!(reason.contains("`feedline plan --ask`"), "{reason}");
+
+    // An estimate, a list that shrank, all of it, and one that is over for a reason of its own.
+    assert_eq!(cut(20_000, 9_990, offset, true).await, (Ok(9_990), false));
+    assert_eq!(cut(9, 7, offset, true).await, (Ok(7), false));
+    assert_eq!(cut(10_000, 10_000, offset, true).await, (Ok(10_000), false));
+    assert_eq!(cut(20_000, 0, offset, true).await, (Ok(0), false));
+}
+
+#[tokio::test]
+async fn fault_27_an_end_at_a_common_cap_without_a_total_is_told() {
+    let warns = async |end: u64, reopen_every: usize, max_records: Option<u64>| {
+        let server = offset_server(20_500, 500, end).await;
+        let mut config = paged(&server, PaginationKind::Offset);
+        config.pagination.max_records = max_records;
+        let (lines, read) = traced(read_all(&config, reopen_every)).await;
+        assert_eq!(read.unwrap().0.len() as u64, end);
+        lines.contains("records=") && lines.contains("`pagination.max_records`")
+    };
+    assert!(warns(10_000, usize::MAX, None).await);
+    assert!(warns(1_000, usize::MAX, None).await);
+    assert!(!warns(2_500, usize::MAX, None).await);
+    // Who has said the cap knows, and of a run that began in the middle nothing is known.
+    assert!(!warns(1_000, usize::MAX, Some(9_000)).await);
+    assert!(!warns(1_000, 1, None).await);
+}
+
+#[tokio::test]
 async fn fault_32_a_total_that_disagrees_fails_where_it_is_strict() {
     let server = offset_server(9, 3, 7).await;
     let mut config = paged(&server, PaginationKind::Offset);

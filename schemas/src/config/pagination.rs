@@ -70,8 +70,10 @@ pub struct PaginationConfig {
     /// default each page must begin with a record that has been seen, which proves that none was left out. Default false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub exclusive: bool,
-    /// Path in the body of the number of all records; compared with what has come when the run of pages ends. Default:
-    /// none.
+    /// Path in the body of the number of all records; compared with what has come when the run of pages ends. Where that is a
+    /// multiple of 1,000 and the total is higher, the API has stopped at a cap, and the run is incomplete (a slice is cut into
+    /// halves); any other difference is a warning, unless `strict_total` is set. Remove it where the total is an estimate and
+    /// the list ends at such a number. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_path: Option<String>,
     /// The same from a response header, such as `X-Total-Count`. Default: none.
@@ -83,7 +85,8 @@ pub struct PaginationConfig {
     pub strict_total: bool,
     /// Number of records at which the API is known to stop, such as 10,000, at least 1. A run of pages that reaches it
     /// without having the total is an error: what comes after it cannot be had this way. With `slices` it is none: the
-    /// slice is cut into halves, at once where the total says so. Default: none.
+    /// slice is cut into halves, at once where the total says so. Default: none; a run of pages that ends at 1,000, 5,000,
+    /// 10,000, 50,000 and so on without a total warns then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_records: Option<u64>,
     /// Most pages of a run, at least 1. Default 1,000,000: a guard against an API that never ends.

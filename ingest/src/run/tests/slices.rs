@@ -153,6 +153,28 @@ async fn fault_27_a_slice_that_reaches_the_cap_is_bisected_and_every_record_land
 }
 
 #[tokio::test]
+async fn fault_27_a_slice_that_stops_at_a_round_number_below_its_total_is_cut_though_no_cap_is_told()
+ {
+    let times = || (0..1_500).map(|i| i % 100);
+    let api = Api::start(times(), 1_000, false).await;
+    let mut config = api.config(0, 100);
+    config.pagination.total_path = Some("total".into());
+    let root = Store::memory();
+    ingest_once(&root, &config).await.unwrap();
+    assert_eq!(landed_numbers(&root).await, (0..1_500).collect::<Vec<_>>());
+    assert!(api.asked().contains(&(50, 100)), "{:?}", api.asked());
+
+    // Where equal records are kept, what came would land twice.
+    config.batch.dedup_window = 0;
+    let error = ingest_once(&Store::memory(), &config).await.unwrap_err();
+    let text = error.to_string();
+    assert!(
+        matches!(error, Error::Incomplete { .. }) && text.contains("`batch.dedup_window` = 0"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
 async fn fault_27_a_slice_of_the_smallest_unit_that_reaches_the_cap_is_incomplete_and_named() {
     for total_path in [None, Some("total".to_owned())] {
         let api = Api::start(std::iter::repeat_n(707, 60), 50, false).await;
