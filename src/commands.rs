@@ -165,7 +165,7 @@ async fn run_ingest(ingest: Ingest, tools: &Tools) -> anyhow::Result<Outcome> {
         tools,
     )?;
     let only = ingest.source.map(|text| work.source(&text)).transpose()?;
-    let report = work.ingest(only.as_ref()).await?;
+    let report = work.ingest_or_stop(only.as_ref()).await?;
     tools.print(&report, work.json)?;
     Ok(Outcome::of_rejected(report.rejected))
 }
@@ -351,14 +351,30 @@ impl<'a> Work<'a> {
     }
 
     async fn ingest(&self, only: Option<&Name>) -> anyhow::Result<IngestReport> {
-        if self.loaded.config.source.is_empty() {
-            return Err(self
-                .loaded
-                .error("source", "the pipeline has no source; add a `[[source]]`")
-                .into());
-        }
+        self.has_sources()?;
         let report = feedline_ingest::ingest(&self.loaded.config, only, &self.ingesting()).await;
         report.map_err(|e| self.ingest_error(e))
+    }
+
+    /// The same; to have been told to stop by SIGTERM is no failure, since the next run goes on from there.
+    async fn ingest_or_stop(&self, only: Option<&Name>) -> anyhow::Result<IngestReport> {
+        self.has_sources()?;
+        let (config, context) = (&self.loaded.config, self.ingesting());
+        let report = match feedline_ingest::ingest(config, only, &context).await {
+            Err(feedline_ingest::Error::Cancelled) if self.tools.stop.is_terminated() => {
+                feedline_ingest::stopped(config, only, &context).await
+            }
+            report => report,
+        };
+        report.map_err(|e| self.ingest_error(e))
+    }
+
+    fn has_sources(&self) -> Result<(), ConfigError> {
+        if self.loaded.config.source.is_empty() {
+            let reason = "the pipeline has no source; add a `[[source]]`";
+            return Err(self.loaded.error("source", reason));
+        }
+        Ok(())
     }
 
     /// A log that is damaged and stays so is a bad one.

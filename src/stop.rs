@@ -20,6 +20,9 @@ pub(crate) struct Stop {
     pub(crate) watch: watch::Receiver<bool>,
     /// For stages on threads of their own.
     pub(crate) flag: Arc<AtomicBool>,
+    /// Whether the first signal was SIGTERM: a supervisor's, who wants to hear that all went well. A person who interrupts
+    /// does not want what comes after this command to run.
+    is_term: Arc<AtomicBool>,
 }
 
 impl Stop {
@@ -30,13 +33,14 @@ impl Stop {
         let flag = Arc::new(AtomicBool::new(false));
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
-        let stop = Arc::clone(&flag);
+        let is_term = Arc::new(AtomicBool::new(false));
+        let (stop, term) = (Arc::clone(&flag), Arc::clone(&is_term));
         tokio::spawn(async move {
             loop {
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
-                }
+                let is_term = tokio::select! {
+                    _ = interrupt.recv() => false,
+                    _ = terminate.recv() => true,
+                };
                 let again = stop.swap(true, Ordering::SeqCst);
                 if launched {
                     continue;
@@ -47,10 +51,20 @@ impl Stop {
                 tracing::warn!(
                     "stopping at the next safe point; committed work stays, a second signal stops at once"
                 );
+                term.store(is_term, Ordering::SeqCst);
                 sender.send_replace(true);
             }
         });
-        Ok(Self { watch, flag })
+        Ok(Self {
+            watch,
+            flag,
+            is_term,
+        })
+    }
+
+    /// Whether SIGTERM was the signal that asked for it.
+    pub(crate) fn is_terminated(&self) -> bool {
+        self.is_term.load(Ordering::SeqCst)
     }
 
     /// For loops on threads of their own that have nothing to save.

@@ -61,7 +61,7 @@ pub use self::{
     hosts::Hosts,
     meter::{Cause, LogTotals, Meter, Meters, Reading},
     repair::repair,
-    run::{ingest, replay::replay, status},
+    run::{ingest, replay::replay, status, stopped},
     schedule::{Board, Scheduler, Served},
     standing::standing,
 };

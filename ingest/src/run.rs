@@ -58,8 +58,8 @@ const JUDGED_AFTER: u64 = 1_000;
 /// A source that is complete already costs the reading of its log.
 ///
 /// # Errors
-/// After all sources have run: the error of the first source in order that failed, else [`Error::Deferred`] for the first
-/// that was deferred. Batches committed until then stay, and the next call goes on from them. Numbers out of their range and
+/// After all sources have run: the error of the first source in order that failed, else [`Error::Cancelled`] where the run was
+/// asked to stop before its end, else [`Error::Deferred`] for the first that was deferred. Batches committed until then stay, and the next call goes on from them. Numbers out of their range and
 /// names that stand twice are told before anything is run.
 pub async fn ingest(
     config: &PipelineConfig,
@@ -82,20 +82,54 @@ pub async fn ingest(
         all_ended.extend(wave.into_iter().zip(ended));
     }
     all_ended.sort_by_key(|((index, _), _)| *index);
-    let (mut failed, mut deferred) = (None, None);
+    let (mut failed, mut stopped, mut deferred) = (None, None, None);
     for ((index, source), ended) in all_ended {
         match ended {
             Ok(source) => add(&mut report, source),
             Err(e @ Error::Deferred { .. }) => deferred = deferred.or(Some(e)),
+            // A wish to stop must not hide that another source failed.
+            Err(e @ Error::Cancelled) => stopped = Some(e),
             Err(e) => {
-                if failed.is_some() && !matches!(e, Error::Cancelled) {
+                if failed.is_some() {
                     tracing::error!(source = %source.name, error = %e, "this source failed too");
                 }
                 failed = failed.or_else(|| Some(e.under(&format!("source.{index}"))));
             }
         }
     }
-    failed.or(deferred).map_or(Ok(report), Err)
+    failed.or(stopped).or(deferred).map_or(Ok(report), Err)
+}
+
+/// What a run that was asked to stop leaves: what its sources have landed, and the requests that were answered. Only of the
+/// source called `only`, if given; `context` is that of the run.
+///
+/// # Errors
+/// [`Error::Log`] for a damaged log, [`Error::Storage`].
+pub async fn stopped(
+    config: &PipelineConfig,
+    only: Option<&Name>,
+    context: &Context,
+) -> Result<IngestReport, Error> {
+    let mut report = IngestReport {
+        url: context.root.url_of("landing"),
+        stopped: true,
+        ..IngestReport::default()
+    };
+    for (_, source) in choose(config, only)? {
+        let landed = landed(&context.root, &source.name).await?;
+        let entries = landed.map(|landed| landed.entries).unwrap_or_default();
+        let made = context.meters.of(source.name.as_str()).read();
+        let requests = Requests {
+            requests: made.requests.values().sum(),
+            retries: made.retries,
+        };
+        let folder = landing(&context.root, &source.name);
+        add(
+            &mut report,
+            source_report(source, &folder, &entries, requests).await,
+        );
+    }
+    Ok(report)
 }
 
 /// What the pipeline's sources have landed, from their commit logs alone.

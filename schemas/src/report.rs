@@ -47,6 +47,9 @@ pub struct IngestReport {
     pub batches: u64,
     /// Landing zone.
     pub url: String,
+    /// Whether the run was asked to stop before its end; the next one goes on from there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stopped: bool,
     /// Per source.
     pub sources: Vec<SourceReport>,
 }
@@ -56,7 +59,7 @@ pub struct IngestReport {
 pub struct SourceReport {
     /// Source name.
     pub name: String,
-    /// `complete`, `partial` or `empty`.
+    /// `complete`, `partial`, `deferred` or `empty`.
     pub status: String,
     /// Rows landed.
     pub rows: u64,

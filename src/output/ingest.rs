@@ -15,7 +15,12 @@ use super::{Text, line, shortened, write_rejects};
 
 impl Text for IngestReport {
     fn write(&self, out: &mut String) -> fmt::Result {
-        writeln!(out, "ingest")?;
+        let stopped = if self.stopped {
+            ", stopped as asked: the next run goes on from there"
+        } else {
+            ""
+        };
+        writeln!(out, "ingest{stopped}")?;
         for source in &self.sources {
             write_source(source, out)?;
         }

@@ -11,6 +11,7 @@ mod deferred;
 mod edit;
 mod examples;
 mod fault_table;
+mod ingest_stop;
 mod inputs;
 mod kills;
 mod multi;

@@ -54,3 +54,35 @@ async fn a_source_that_fails_lets_the_others_land_and_is_told_with_its_place() {
         (7, vec!["a", "b", "c", "d", "e", "f"])
     );
 }
+
+#[tokio::test]
+async fn a_wish_to_stop_hides_no_failure_and_leaves_a_report_that_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.csv");
+    fs::write(&file, "n\n1\n").unwrap();
+    let good = format!(
+        "[pipeline]\nname = \"p\"\n[[source]]\nname = \"a\"\ntype = \"files\"\nurl = \"{}\"\n",
+        file.display()
+    );
+    let bad = "[[source]]\nname = \"b\"\ntype = \"rest\"\nurl = \"ftp://h.example/\"\n";
+    let root = Store::memory();
+    let stopped = Context {
+        cancel: watch::channel(true).1,
+        ..context(&root)
+    };
+    let both = load("p.toml", &format!("{good}{bad}"), &[]).unwrap().config;
+    match ingest(&both, None, &stopped).await {
+        Err(Error::Config { key, .. }) => assert_eq!(key, "source.1.url"),
+        other => panic!("{other:?}"),
+    }
+    let alone = load("p.toml", &good, &[]).unwrap().config;
+    let error = ingest(&alone, None, &stopped).await.unwrap_err();
+    assert_eq!(error.kind(), crate::ErrorKind::Cancelled);
+    let report = crate::stopped(&alone, None, &stopped).await.unwrap();
+    assert!(report.stopped);
+    assert_eq!(
+        (report.sources[0].status.as_str(), report.rows),
+        ("empty", 0)
+    );
+    assert_eq!(ingest(&alone, None, &context(&root)).await.unwrap().rows, 1);
+}

@@ -1,0 +1,183 @@
+//! SIGTERM while `feedline ingest` is at work.
+
+use std::{
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use crate::support::{Finished, Random, feedline, finish, pipeline, run, serve, wait};
+
+/// Pages of three records each.
+const PAGES: u64 = 40;
+const LOOK: Duration = Duration::from_millis(5);
+
+/// An API whose page `held` is not answered before it is let go.
+#[derive(Clone, Default)]
+struct Api {
+    held: Arc<AtomicU64>,
+    is_asked: Arc<AtomicBool>,
+}
+
+impl Api {
+    /// Starts it; returns the origin.
+    fn start(&self) -> String {
+        let api = self.clone();
+        serve(move |target| {
+            let page: u64 = target.split("page=").nth(1).unwrap().parse().unwrap();
+            if page == api.held.load(Ordering::SeqCst) {
+                api.is_asked.store(true, Ordering::SeqCst);
+                while page == api.held.load(Ordering::SeqCst) {
+                    wait(LOOK);
+                }
+            }
+            let ids = if page <= PAGES {
+                page * 3..page * 3 + 3
+            } else {
+                0..0
+            };
+            let records: Vec<String> = ids.map(|id| format!("{{\"id\":{id}}}")).collect();
+            ("200 OK", String::new(), format!("[{}]", records.join(",")))
+        })
+    }
+
+    fn hold(&self, page: u64) {
+        self.is_asked.store(false, Ordering::SeqCst);
+        self.held.store(page, Ordering::SeqCst);
+    }
+
+    fn let_go(&self) {
+        self.held.store(0, Ordering::SeqCst);
+    }
+}
+
+fn write(folder: &Path, origin: &str) -> &'static str {
+    let text = format!(
+        "[pipeline]\nname = \"p\"\nroot = \"out\"\n[[source]]\nname = \"items\"\ntype = \"rest\"\n\
+         url = \"{origin}/items\"\npagination = {{ type = \"page\" }}\nbatch = {{ pages = 2 }}\n"
+    );
+    pipeline(folder, &text)
+}
+
+/// An ingest that waits for the page that is held.
+fn waiting(folder: &Path, file: &str, api: &Api) -> Child {
+    let mut command = feedline(folder);
+    command.args(["ingest", file, "--json"]);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    for _ in 0..6_000 {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        if api.is_asked.load(Ordering::SeqCst) {
+            return child;
+        }
+        wait(LOOK);
+    }
+    panic!("it does not ask for the page");
+}
+
+fn send(signal: &str, child: &Child) {
+    let sent = Command::new("kill")
+        .args([signal, &child.id().to_string()])
+        .status();
+    assert!(sent.unwrap().success());
+}
+
+fn ended(child: Child) -> Finished {
+    finish(child.wait_with_output().unwrap())
+}
+
+#[test]
+fn fault_11_sigterm_in_a_batch_lands_what_was_read_and_is_no_failure() {
+    let (folder, api) = (tempfile::tempdir().unwrap(), Api::default());
+    let file = write(folder.path(), &api.start());
+    // Two pages are a batch, and the third one is in the next.
+    api.hold(4);
+    let child = waiting(folder.path(), file, &api);
+    send("-TERM", &child);
+    let report = ended(child).expect(0).json();
+    api.let_go();
+    assert_eq!(report["stopped"], true, "{report}");
+    let source = &report["sources"][0];
+    assert_eq!(
+        (&source["status"], &source["rows"], &source["batches"]),
+        (&"partial".into(), &9.into(), &2.into()),
+        "{report}"
+    );
+    assert_eq!(report["requests"], 3, "what was answered: {report}");
+
+    // A person's Ctrl-C keeps what would come after it from running.
+    api.hold(6);
+    let child = waiting(folder.path(), file, &api);
+    send("-INT", &child);
+    let told = ended(child).expect(1);
+    assert!(told.stderr.contains("stopped as asked"), "{told:#?}");
+    api.let_go();
+
+    let last = run(folder.path(), &["ingest", file, "--json"])
+        .expect(0)
+        .json();
+    assert!(last.get("stopped").is_none(), "{last}");
+    assert_eq!(
+        (
+            &last["rows"],
+            &last["duplicates"],
+            &last["sources"][0]["status"]
+        ),
+        (&(PAGES * 3).into(), &0.into(), &"complete".into()),
+        "{last}"
+    );
+}
+
+#[test]
+fn fault_11_a_second_sigterm_leaves_a_log_that_the_next_run_goes_on_from() {
+    let (folder, api) = (tempfile::tempdir().unwrap(), Api::default());
+    let file = write(folder.path(), &api.start());
+    let mut random = Random(11);
+    let (mut page, mut codes) = (0, Vec::new());
+    while page + 5 < PAGES {
+        page += 3 + random.below(3);
+        api.hold(page);
+        let child = waiting(folder.path(), file, &api);
+        send("-TERM", &child);
+        wait(Duration::from_micros(1 + random.below(3_000)));
+        // It may be gone already.
+        let _sent = Command::new("kill")
+            .args(["-TERM", &child.id().to_string()])
+            .stderr(Stdio::null())
+            .status();
+        let told = ended(child);
+        assert!([0, 130].contains(&told.code), "{told:#?}");
+        codes.push(told.code);
+        api.let_go();
+        let status = run(folder.path(), &["ingest", "status", file, "--json"])
+            .expect(0)
+            .json();
+        let rows = status["rows"].as_u64().unwrap();
+        assert!(rows.is_multiple_of(3) && rows < page * 3, "{status}");
+    }
+    eprintln!("exit codes after two signals: {codes:?}");
+    let last = run(folder.path(), &["ingest", file, "--json"])
+        .expect(0)
+        .json();
+    assert_eq!(
+        (&last["rows"], &last["duplicates"]),
+        (&(PAGES * 3).into(), &0.into()),
+        "{last}"
+    );
+    let repair = run(
+        folder.path(),
+        &["ingest", "repair", file, "--dry-run", "--json"],
+    )
+    .expect(0);
+    assert!(
+        repair.json()["sources"][0].get("damage").is_none(),
+        "{repair:#?}"
+    );
+}
