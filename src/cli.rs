@@ -78,7 +78,14 @@ pub(crate) enum Command {
     /// Edit the texts that the pipeline's model was trained on: tokens that it is certain of are drawn anew
     Edit(Edit),
     /// Show what a run would do: where the sources stand, what training would read and hold, how well it would mix
-    Plan(Pipeline),
+    Plan {
+        #[command(flatten)]
+        pipeline: Pipeline,
+        /// Also ask each `rest` source that has no pagination and has landed nothing once, and suggest a pagination by its
+        /// first answer; nothing is landed or changed
+        #[arg(long)]
+        ask: bool,
+    },
     /// Measure a part of the program
     #[command(subcommand)]
     Bench(Bench),

@@ -123,7 +123,7 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
             tools.print(&report, work.json)?;
             Ok(Outcome::Done)
         }
-        Command::Plan(pipeline) => Work::load(&pipeline, tools)?.plan().await,
+        Command::Plan { pipeline, ask } => Work::load(&pipeline, tools)?.plan(ask).await,
         Command::Bench(Bench::Loader(options)) => bench_loader(options, tools).await,
         Command::DecodePictures => decode_pictures::run(),
     }
@@ -551,8 +551,17 @@ impl<'a> Work<'a> {
         Ok(Outcome::Done)
     }
 
-    async fn plan(&self) -> anyhow::Result<Outcome> {
+    /// With `ask` sources are asked what pagination they speak for; one that gives no page is a bad one.
+    async fn plan(&self, ask: bool) -> anyhow::Result<Outcome> {
         let config = &self.loaded.config;
+        let suggestions = if ask {
+            let suggestions = feedline_ingest::suggest(config, &self.ingesting()).await;
+            Some(suggestions.map_err(|e| self.ingest_error(e))?)
+        } else {
+            None
+        };
+        let mut told = suggestions.iter().flatten();
+        let is_bad = told.any(|suggestion| suggestion.error.is_some());
         let status = feedline_ingest::status(config, &self.root).await;
         let sources = status.map_err(|e| self.ingest_error(e))?.sources;
         let train = if config.train.is_some() {
@@ -567,9 +576,13 @@ impl<'a> Work<'a> {
         } else {
             None
         };
-        self.tools
-            .print(&PlanReport { sources, train }, self.json)?;
-        Ok(Outcome::Done)
+        let report = PlanReport {
+            sources,
+            suggestions,
+            train,
+        };
+        self.tools.print(&report, self.json)?;
+        Ok(if is_bad { Outcome::Bad } else { Outcome::Done })
     }
 
     fn training(&self) -> anyhow::Result<(TrainConfig, feedline_trainer::Context)> {

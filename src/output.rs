@@ -21,7 +21,7 @@ use feedline_trainer::Fit;
 use serde::Serialize;
 use tracing_subscriber::EnvFilter;
 
-use self::ingest::write_source;
+use self::ingest::{write_source, write_suggestions};
 use crate::{
     bench::BenchReport,
     environment::Environment,
@@ -565,6 +565,9 @@ impl Text for PlanReport {
         }
         for source in &self.sources {
             write_source(source, out)?;
+        }
+        if let Some(suggestions) = &self.suggestions {
+            write_suggestions(suggestions, out)?;
         }
         match &self.train {
             Some(train) => write_train_plan(train, out),

@@ -1,5 +1,6 @@
 //! `feedline plan`: what a run would do, before it does anything.
 
+use feedline_ingest::Suggestion;
 use feedline_loader::{Loader, LoaderPlan};
 use feedline_schemas::{manifest::Split, report::SourceReport};
 use feedline_trainer::Fit;
@@ -10,6 +11,9 @@ use serde::Serialize;
 pub(crate) struct PlanReport {
     /// Where the sources stand; a run goes on from there.
     pub(crate) sources: Vec<SourceReport>,
+    /// `--ask`: what the first answers speak for. Nothing of it is used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) suggestions: Option<Vec<Suggestion>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) train: Option<TrainPlan>,
 }

@@ -61,6 +61,7 @@ pub use self::{
     hosts::Hosts,
     meter::{Cause, LogTotals, Meter, Meters, Reading},
     repair::repair,
+    rest::{Suggestion, suggest},
     run::{ingest, replay::replay, status, stopped},
     schedule::{Board, Scheduler, Served},
     standing::standing,

@@ -4,6 +4,7 @@ mod check;
 mod keyset;
 mod link;
 mod overlap;
+pub(crate) mod suggest;
 mod total;
 mod unread;
 mod urls;
@@ -35,9 +36,9 @@ pub(crate) struct Paginator {
     total_header: Option<HeaderName>,
     /// Hash of each cursor or page of this run of pages -> number of the page.
     seen: HashMap<Hash128, u64>,
-}
     /// Records of this run of pages; none where not all of its pages were read by this process.
     came: Option<u64>,
+}
 
 /// The page to ask for.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -90,8 +91,8 @@ impl Paginator {
             total_header: header("total_header", &config.total_header)?,
             config: config.clone(),
             seen: HashMap::new(),
-        })
             came: None,
+        })
     }
 
     /// Key and path of the next cursor or URL in a body, where there is one.
@@ -220,8 +221,8 @@ impl Paginator {
         } = at;
         if page == 0 {
             self.seen.clear();
-        }
             self.came = Some(0);
+        }
         let count = contents.records.len() as u64;
         let keyset = match &self.keyset {
             Some(keyset) => keyset
@@ -239,9 +240,9 @@ impl Paginator {
             });
         }
         let is_all_seen = contents.records.is_empty();
-        if self.counts() {
         let new = contents.records.len() as u64;
         self.came = self.came.map(|came| came + new);
+        if self.counts() {
             run.records += new;
         }
         let missing = contents.total.is_some_and(|total| run.records < total);

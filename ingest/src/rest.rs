@@ -1,6 +1,7 @@
 //! The `rest` source: pages of a JSON API.
 
 mod answers;
+mod ask;
 mod layout;
 mod place;
 
@@ -14,6 +15,7 @@ use feedline_schemas::{
 use feedline_storage::Store;
 use url::Url;
 
+pub use self::ask::{Suggestion, suggest};
 use self::{
     answers::{Answered, Answers},
     layout::{Layout, Unusable},
@@ -42,6 +44,10 @@ pub(crate) async fn open(
     config: &SourceConfig,
     context: &Context,
 ) -> Result<Box<dyn Source>, Error> {
+    Ok(Box::new(opened(config, context).await?))
+}
+
+async fn opened(config: &SourceConfig, context: &Context) -> Result<Rest, Error> {
     let retry = Retry::new(config.name.as_str(), &config.retry, context)?;
     let url = Url::parse(&config.url).map_err(|e| {
         Error::config(
@@ -71,7 +77,7 @@ pub(crate) async fn open(
     let incremental = config.incremental.as_ref().map(Incremental::new);
     let http = Http::new(base, &config.headers, &config.retry, context)?;
     let http = http.with_manners(config, 1);
-    Ok(Box::new(Rest {
+    Ok(Rest {
         layout: Layout::new(config, &pages),
         answers: Answers::new(config, &pages),
         place,
@@ -85,7 +91,7 @@ pub(crate) async fn open(
         http: http.with_auth(config.auth.as_ref(), context)?,
         reader: Arc::default(),
         _demo: demo,
-    }))
+    })
 }
 
 /// A JSON API that is being read.

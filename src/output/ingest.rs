@@ -5,6 +5,7 @@ use std::{
     fmt::{self, Write as _},
 };
 
+use feedline_ingest::Suggestion;
 use feedline_schemas::{
     commit::Noted,
     lease::LastRun,
@@ -77,6 +78,46 @@ impl Text for RepairReport {
             }
         }
         Ok(())
+    }
+}
+
+pub(super) fn write_suggestions(suggestions: &[Suggestion], out: &mut String) -> fmt::Result {
+    writeln!(
+        out,
+        "paginations that first answers speak for; nothing of it is used"
+    )?;
+    if suggestions.is_empty() {
+        let none = "no `rest` source has no pagination and has landed nothing yet";
+        return line(out, "nobody was asked", none);
+    }
+    suggestions
+        .iter()
+        .try_for_each(|suggestion| write_suggestion(suggestion, out))
+}
+
+fn write_suggestion(suggestion: &Suggestion, out: &mut String) -> fmt::Result {
+    let Suggestion {
+        source,
+        pagination,
+        records,
+        reason,
+        error,
+    } = suggestion;
+    if let Some(error) = error {
+        return line(out, source, error);
+    }
+    let lines = [records, pagination].into_iter().flatten();
+    let mut lines: Vec<&str> = lines.map(String::as_str).collect();
+    if pagination.is_none() {
+        lines.push("no pagination: leave it as it is");
+    }
+    line(out, source, lines.remove(0))?;
+    for further in lines {
+        line(out, "", further)?;
+    }
+    match reason {
+        Some(reason) => line(out, "  why", reason),
+        None => Ok(()),
     }
 }
 

@@ -1,6 +1,7 @@
-//! SIGTERM while `feedline ingest` is at work.
+//! SIGTERM while `feedline ingest` is at work, and `feedline plan --ask` before it is.
 
 use std::{
+    fs,
     path::Path,
     process::{Child, Command, Stdio},
     sync::{
@@ -180,4 +181,74 @@ fn fault_11_a_second_sigterm_leaves_a_log_that_the_next_run_goes_on_from() {
         repair.json()["sources"][0].get("damage").is_none(),
         "{repair:#?}"
     );
+}
+
+#[test]
+fn plan_suggests_a_pagination_when_it_is_asked_to_and_uses_none() {
+    let asked = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&asked);
+    let origin = serve(move |target| {
+        count.fetch_add(1, Ordering::SeqCst);
+        match target {
+            "/lost" => ("404 Not Found", String::new(), "no".to_owned()),
+            _ => {
+                let link = "Link: </items?page=2&token=hidden-cursor>; rel=next\r\n".to_owned();
+                (
+                    "200 OK",
+                    link,
+                    r#"{"data": [{"id": 1}, {"id": 2}]}"#.to_owned(),
+                )
+            }
+        }
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let source = |path: &str, name: &str| {
+        format!("[[source]]\nname = \"{name}\"\ntype = \"rest\"\nurl = \"{origin}/{path}\"\n")
+    };
+    let head = "[pipeline]\nname = \"p\"\nroot = \"out\"\n";
+    let file = pipeline(
+        folder.path(),
+        &format!("{head}{}", source("items", "items")),
+    );
+    run(folder.path(), &["plan", file]).expect(0);
+    assert_eq!(asked.load(Ordering::SeqCst), 0);
+    let text = run(folder.path(), &["plan", file, "--ask"])
+        .expect(0)
+        .stdout;
+    for part in [
+        "nothing of it is used",
+        "records = \"data\"",
+        "pagination = { type = \"link\" }",
+        "its `Link` header names the next page",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert!(!text.contains("hidden-cursor"), "{text}");
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+    assert!(!folder.path().join("out").exists(), "nothing landed");
+
+    // What it says is what a pipeline takes.
+    let line = |begin: &str| {
+        let at = text.find(begin).unwrap();
+        text[at..].lines().next().unwrap().to_owned()
+    };
+    let filled = format!(
+        "{head}{}{}\n{}\n",
+        source("items", "items"),
+        line("records = "),
+        line("pagination = ")
+    );
+    fs::write(folder.path().join("pipeline.toml"), filled).unwrap();
+    let plan = run(folder.path(), &["plan", file, "--ask", "--json"])
+        .expect(0)
+        .json();
+    assert_eq!(plan["suggestions"], serde_json::json!([]), "{plan}");
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+
+    let file = pipeline(folder.path(), &format!("{head}{}", source("lost", "lost")));
+    let lost = run(folder.path(), &["plan", file, "--ask", "--json"])
+        .expect(1)
+        .json();
+    let error = lost["suggestions"][0]["error"].as_str().unwrap();
+    assert!(error.contains("404") && !error.contains('\n'), "{error}");
 }

@@ -112,15 +112,7 @@ impl Layout {
     }
 
     fn tree(&self, body: &[u8]) -> Result<Body, Unusable> {
-        let document = Value::parse_within(body, &self.json, 0).map_err(|reason| {
-            let is_markup = body.trim_ascii_start().starts_with(b"<");
-            let kind = if is_markup {
-                "; it looks like HTML or XML"
-            } else {
-                ""
-            };
-            Unusable::Wrong(format!("it is not valid JSON: {reason}{kind}"))
-        })?;
+        let document = document(body, &self.json).map_err(Unusable::Wrong)?;
         if let Some(error) = self.error.as_ref().and_then(|path| document.at(path))
             && is_something(error)
         {
@@ -182,8 +174,24 @@ impl Layout {
     }
 }
 
+/// The document that `body` is.
+///
+/// # Errors
+/// Why it is none. Nothing of it is quoted.
+pub(super) fn document(body: &[u8], bounds: &JsonConfig) -> Result<Value, String> {
+    Value::parse_within(body, bounds, 0).map_err(|reason| {
+        let is_markup = body.trim_ascii_start().starts_with(b"<");
+        let kind = if is_markup {
+            "; it looks like HTML or XML"
+        } else {
+            ""
+        };
+        format!("it is not valid JSON: {reason}{kind}")
+    })
+}
+
 /// Whether there is something to say: not null, false, zero or empty.
-fn is_something(value: &Value) -> bool {
+pub(super) fn is_something(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) | Value::Int(0) => false,
         Value::Text(text) => !text.is_empty(),

@@ -1,0 +1,511 @@
+//! What pagination a first answer speaks for. It is told to a person, who decides: nothing is paged by a guess.
+//!
+//! What is looked for, the surest first: a `Link` header, a cursor in a header, a URL or a cursor in the body, a total above
+//! what came, records in ascending order. Only names are told, never a value of the answer: cursors and URLs may be secret.
+
+mod body;
+mod order;
+
+use reqwest::header::{HeaderMap, LINK};
+use url::Url;
+
+use self::body::{Field, fields, list};
+use super::link;
+use crate::value::Value;
+
+/// What a first answer speaks for.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Found {
+    /// A line of TOML for the source; none where nothing speaks for further pages.
+    pub(crate) pagination: Option<String>,
+    /// A line of TOML with the path of the list of records, where it is not at the configured one.
+    pub(crate) records: Option<String>,
+    /// Why, for a person.
+    pub(crate) reason: String,
+}
+
+/// What the answer with `headers` and `body` to a request for `url` speaks for; its records should be at `records`.
+pub(crate) fn suggest(headers: &HeaderMap, body: &Value, url: &Url, records: &str) -> Found {
+    let Some((path, list)) = list(body, records) else {
+        return Found {
+            pagination: None,
+            records: None,
+            reason: "the answer has no list of records: it may be an error document, or one record alone"
+                .into(),
+        };
+    };
+    let answer = Answer {
+        headers,
+        url,
+        list,
+        fields: fields(body),
+    };
+    let (line, reason) = answer.speaks_for();
+    Found {
+        pagination: line.map(|line| line.0 + " }"),
+        records: (path != records).then(|| format!("records = {}", quoted(&path))),
+        reason,
+    }
+}
+
+/// An inline table that is being written.
+struct Line(String);
+
+impl Line {
+    fn new(kind: &str) -> Self {
+        Self(format!("pagination = {{ type = {}", quoted(kind)))
+    }
+
+    fn with(mut self, key: &str, text: &str) -> Self {
+        self.0 += &format!(", {key} = {}", quoted(text));
+        self
+    }
+
+    fn with_number(mut self, key: &str, number: u64) -> Self {
+        self.0 += &format!(", {key} = {number}");
+        self
+    }
+
+    /// With the place where the number of all records stands.
+    fn with_total(self, total: Option<&Total<'_>>) -> Self {
+        match total {
+            Some(Total { key, place, .. }) => self.with(key, place),
+            None => self,
+        }
+    }
+}
+
+/// A basic string of TOML.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// The number of all records, and where it stands.
+struct Total<'a> {
+    key: &'static str,
+    place: &'a str,
+    number: u64,
+}
+
+struct Answer<'a> {
+    headers: &'a HeaderMap,
+    url: &'a Url,
+    list: &'a [Value],
+    fields: Vec<Field<'a>>,
+}
+
+/// Names of a number of all records, without case and signs.
+const TOTALS: [&str; 16] = [
+    "total",
+    "totalcount",
+    "totalresults",
+    "totalrecords",
+    "totalitems",
+    "totalhits",
+    "totalsize",
+    "totalelements",
+    "totalrows",
+    "numfound",
+    "hitstotal",
+    "recordcount",
+    "resultcount",
+    "odatacount",
+    "count",
+    "matches",
+];
+/// Headers with it.
+const TOTAL_HEADERS: [&str; 4] = ["x-total-count", "x-total", "total-count", "x-total-results"];
+/// Names of a cursor in a body.
+const CURSORS: [&str; 22] = [
+    "nextcursor",
+    "nextpagetoken",
+    "nexttoken",
+    "nextcontinuationtoken",
+    "continuationtoken",
+    "continuation",
+    "resumptiontoken",
+    "nextpagecursor",
+    "nextmarker",
+    "nextbookmark",
+    "nextkey",
+    "nextsearchkey",
+    "nextpage",
+    "nextoffset",
+    "next",
+    "endcursor",
+    "after",
+    "bookmark",
+    "scrollid",
+    "cursor",
+    "pagetoken",
+    "marker",
+];
+/// Those of them that are there on the last page too, empty.
+const SURE_CURSORS: [&str; 5] = [
+    "nextcursor",
+    "nextpagetoken",
+    "nexttoken",
+    "nextcontinuationtoken",
+    "continuationtoken",
+];
+/// Names of the URL of the next page.
+const NEXT_URLS: [&str; 8] = [
+    "next",
+    "nextpage",
+    "nexturl",
+    "nextlink",
+    "nextpageurl",
+    "nexthref",
+    "nexturi",
+    "odatanextlink",
+];
+/// Names of the number of a page.
+const PAGES: [&str; 6] = [
+    "page",
+    "currentpage",
+    "pagenumber",
+    "pageno",
+    "pageindex",
+    "pagenum",
+];
+/// Names of an offset.
+const OFFSETS: [&str; 6] = ["offset", "skip", "startat", "startindex", "start", "from"];
+/// Names of the number of records of a page.
+const SIZES: [&str; 9] = [
+    "limit",
+    "perpage",
+    "pagesize",
+    "size",
+    "pagelength",
+    "itemsperpage",
+    "maxresults",
+    "rows",
+    "take",
+];
+
+impl Answer<'_> {
+    fn count(&self) -> u64 {
+        self.list.len() as u64
+    }
+
+    fn speaks_for(&self) -> (Option<Line>, String) {
+        let total = self.total();
+        let more = total.as_ref().filter(|total| total.number > self.count());
+        if let Some((line, reason)) = self
+            .by_link()
+            .or_else(|| self.by_header())
+            .or_else(|| self.by_url())
+            .or_else(|| self.by_cursor())
+        {
+            return (Some(line.with_total(more)), reason);
+        }
+        let count = self.count();
+        if let Some(total) = more {
+            let (line, reason) = self.numbered();
+            let reason = format!(
+                "`{}` says that there are more records than the {count} that came; {reason}",
+                total.place
+            );
+            return (Some(line.with_total(more)), reason);
+        }
+        if let Some(total) = &total
+            && total.number == count
+        {
+            let reason = format!(
+                "`{}` says that the {count} records that came are all",
+                total.place
+            );
+            return (None, reason);
+        }
+        if let Some(name) = self.sure_cursor() {
+            return self.ended(name);
+        }
+        if self.headers.contains_key(LINK) {
+            return (None, "its `Link` header names no next page".into());
+        }
+        if self.looks_cut()
+            && let Some((line, reason)) = order::keyset(self.list)
+        {
+            return (Some(line), reason);
+        }
+        let doubt = if self.looks_cut() {
+            ", which is as many as a page may hold: look into the API's documentation"
+        } else {
+            ""
+        };
+        (
+            None,
+            format!("nothing in it names a next page; {count} records came{doubt}"),
+        )
+    }
+
+    fn by_link(&self) -> Option<(Line, String)> {
+        let values = self.headers.get_all(LINK).into_iter();
+        link::next(values.filter_map(|value| value.to_str().ok()))?;
+        Some((
+            Line::new("link"),
+            "its `Link` header names the next page".into(),
+        ))
+    }
+
+    fn by_header(&self) -> Option<(Line, String)> {
+        let (name, value) = self.headers.iter().find(|(name, value)| {
+            let name = name.as_str();
+            let is_next = name.contains("next")
+                && ["page", "token", "cursor", "key"]
+                    .iter()
+                    .any(|what| name.contains(what));
+            (is_next || name.ends_with("cursor")) && !value.is_empty()
+        })?;
+        let name = name.as_str();
+        let is_number = value
+            .to_str()
+            .is_ok_and(|text| text.trim().parse::<u64>().is_ok());
+        if is_number && name.ends_with("page") {
+            let reason = format!("its header `{name}` has the number of the next page");
+            return Some((
+                self.sized(Line::new("page").with("page_param", "page")),
+                reason,
+            ));
+        }
+        let param = if name.ends_with("token") {
+            "page_token"
+        } else {
+            "cursor"
+        };
+        let line = Line::new("header_cursor")
+            .with("cursor_param", param)
+            .with("cursor_header", name);
+        let reason = format!(
+            "its header `{name}` has a cursor; {}",
+            guessed("cursor_param", param)
+        );
+        Some((line, reason))
+    }
+
+    fn by_url(&self) -> Option<(Line, String)> {
+        let field = self.fields.iter().find(|field| {
+            let Value::Text(text) = field.value else {
+                return false;
+            };
+            let is_url = ["http://", "https://", "/", "?"]
+                .iter()
+                .any(|begin| text.starts_with(begin));
+            let is_next = field.is_of(&NEXT_URLS)
+                || (["href", "url"].contains(&field.name.as_str()) && field.parent == "next");
+            is_url && is_next
+        })?;
+        let reason = format!("`{}` is the URL of the next page", field.path);
+        Some((Line::new("next_url").with("next_path", &field.path), reason))
+    }
+
+    fn by_cursor(&self) -> Option<(Line, String)> {
+        let is_cursor = |field: &&Field<'_>| match field.value {
+            Value::Text(text) => !text.is_empty() && field.is_of(&CURSORS),
+            // A number that is no next one may be the page's own.
+            Value::Int(number) => {
+                *number > 0 && field.is_of(&CURSORS) && field.name.starts_with("next")
+            }
+            _ => false,
+        };
+        // The list of names is in the order of trust.
+        let rank = |field: &&Field<'_>| CURSORS.iter().position(|name| *name == field.name);
+        let field = self.fields.iter().filter(is_cursor).min_by_key(rank)?;
+        if let (Value::Int(_), "nextpage") = (field.value, field.name.as_str()) {
+            let reason = format!("`{}` is the number of the next page", field.path);
+            return Some((
+                self.sized(Line::new("page").with("page_param", "page")),
+                reason,
+            ));
+        }
+        let (line, param) = cursor(field);
+        let reason = format!(
+            "`{}` has a cursor; {}",
+            field.path,
+            guessed("cursor_param", &param)
+        );
+        Some((line, reason))
+    }
+
+    /// A cursor that is there and empty.
+    fn sure_cursor(&self) -> Option<&Field<'_>> {
+        self.fields.iter().find(|field| field.is_of(&SURE_CURSORS))
+    }
+
+    fn ended(&self, field: &Field<'_>) -> (Option<Line>, String) {
+        let (line, param) = cursor(field);
+        let reason = format!(
+            "`{}` is where a cursor would be, and it is empty: this answer is the last page; {}",
+            field.path,
+            guessed("cursor_param", &param)
+        );
+        (Some(line), reason)
+    }
+
+    fn total(&self) -> Option<Total<'_>> {
+        let header = TOTAL_HEADERS.iter().find_map(|name| {
+            let number = self
+                .headers
+                .get(*name)?
+                .to_str()
+                .ok()?
+                .trim()
+                .parse()
+                .ok()?;
+            Some(Total {
+                key: "total_header",
+                place: name,
+                number,
+            })
+        });
+        let in_body = || {
+            let named = |field: &&Field<'_>| {
+                field.is_of(&TOTALS) || (field.name == "value" && field.parent == "total")
+            };
+            let number = |field: &Field<'_>| match field.value {
+                Value::Int(number) => u64::try_from(*number).ok(),
+                Value::Text(text) => text.parse().ok(),
+                _ => None,
+            };
+            let rank = |field: &&Field<'_>| TOTALS.iter().position(|name| *name == field.name);
+            let field = self
+                .fields
+                .iter()
+                .filter(named)
+                .filter(|field| number(field).is_some());
+            let field = field.min_by_key(rank)?;
+            Some(Total {
+                key: "total_path",
+                place: &field.path,
+                number: number(field)?,
+            })
+        };
+        header.or_else(in_body)
+    }
+
+    /// By number of the page or by offset, whichever is named.
+    fn numbered(&self) -> (Line, String) {
+        let asked = |names: &[&str]| {
+            let pairs = self.url.query_pairs();
+            let mut keys = pairs.map(|(key, _)| key.into_owned());
+            keys.find(|key| body::is_plain(key) && names.contains(&body::bare(key).as_str()))
+        };
+        let first = |names: &[&str]| {
+            self.fields.iter().find_map(|field| match field.value {
+                Value::Int(number @ 0..=1) if field.is_of(names) => {
+                    Some((field, u64::from(*number == 1)))
+                }
+                _ => None,
+            })
+        };
+        if let Some((field, number)) = first(&OFFSETS) {
+            let param = asked(&OFFSETS).unwrap_or_else(|| field.key.to_owned());
+            let line = Line::new("offset").with("offset_param", &param);
+            let line = if number == 1 {
+                line.with_number("first_offset", 1)
+            } else {
+                line
+            };
+            let reason = format!(
+                "`{}` is an offset; {}",
+                field.path,
+                guessed("offset_param", &param)
+            );
+            return (self.sized(line), reason);
+        }
+        if let Some(param) = asked(&OFFSETS) {
+            let line = Line::new("offset").with("offset_param", &param);
+            return (
+                self.sized(line),
+                format!("`{param}` in its URL is an offset"),
+            );
+        }
+        let page = first(&PAGES);
+        let param = asked(&PAGES);
+        let why = match (&page, &param) {
+            (Some((field, _)), _) => format!("`{}` is the number of this page", field.path),
+            (None, Some(param)) => format!("`{param}` in its URL is the number of a page"),
+            (None, None) => "that it counts pages is a guess".to_owned(),
+        };
+        let shown = param.as_deref().unwrap_or("page");
+        let line = Line::new("page").with("page_param", shown);
+        let line = match page {
+            Some((_, 0)) => line.with_number("first_page", 0),
+            _ => line,
+        };
+        let guess = if param.is_none() {
+            guessed("page_param", shown)
+        } else {
+            String::new()
+        };
+        let why = if guess.is_empty() {
+            why
+        } else {
+            format!("{why}; {guess}")
+        };
+        (self.sized(line), why)
+    }
+
+    /// With the number of records of a page, where the answer or its URL says that this was one.
+    fn sized(&self, line: Line) -> Line {
+        let count = self.count();
+        let is_said = |field: &Field<'_>| {
+            field.is_of(&SIZES)
+                && matches!(field.value, Value::Int(n) if u64::try_from(*n) == Ok(count))
+        };
+        if count > 0 && (self.fields.iter().any(is_said) || self.is_asked_for()) {
+            return line.with_number("page_size", count);
+        }
+        line
+    }
+
+    /// Whether the URL asks for as many records as came.
+    fn is_asked_for(&self) -> bool {
+        let count = self.count().to_string();
+        self.url.query_pairs().any(|(_, value)| value == count)
+    }
+
+    /// Whether as many records came as a page may hold.
+    fn looks_cut(&self) -> bool {
+        let count = self.count();
+        count >= 10 && (count.is_multiple_of(10) || self.is_asked_for())
+    }
+}
+
+/// A line for a cursor, and its query parameter.
+fn cursor(field: &Field<'_>) -> (Line, String) {
+    let param = cursor_param(field.key);
+    let line = Line::new("cursor")
+        .with("cursor_param", &param)
+        .with("cursor_path", &field.path);
+    (line, param)
+}
+
+/// The query parameter that the cursor called `key` is most often sent in.
+fn cursor_param(key: &str) -> String {
+    let bare = body::bare(key);
+    match bare.as_str() {
+        "endcursor" => return "after".into(),
+        "next" => return "cursor".into(),
+        // This one is sent as it is called.
+        "nexttoken" => return key.to_owned(),
+        _ => {}
+    }
+    let rest = ["next_", "next-", "next", "Next"]
+        .iter()
+        .find_map(|begin| key.strip_prefix(begin));
+    let rest = rest.filter(|rest| !rest.is_empty()).unwrap_or(key);
+    let mut chars = rest.chars();
+    let first = chars.next().map(|c| c.to_ascii_lowercase());
+    first.into_iter().chain(chars).collect()
+}
+
+/// What is said of a parameter that no answer can tell.
+fn guessed(key: &str, name: &str) -> String {
+    format!("that `{key}` is `{name}` is a guess, the API's documentation says it")
+}
+
+#[cfg(test)]
+mod recorded;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! What stands in a body beside its records.
+
+use feedline_schemas::record::join_path;
+
+use crate::value::Value;
+
+/// Levels of objects that are looked into.
+const MAX_DEPTH: usize = 4;
+/// Values that are looked at; a body with more beside its records is no page.
+const MAX_FIELDS: usize = 1_000;
+/// Longest key that is told.
+const MAX_KEY_BYTES: usize = 64;
+
+/// A value beside the records.
+pub(super) struct Field<'a> {
+    pub(super) path: String,
+    pub(super) key: &'a str,
+    /// The key without case and signs.
+    pub(super) name: String,
+    /// That of the object that it stands in; empty for the body itself.
+    pub(super) parent: String,
+    pub(super) value: &'a Value,
+}
+
+impl Field<'_> {
+    pub(super) fn is_of(&self, names: &[&str]) -> bool {
+        names.contains(&self.name.as_str())
+    }
+}
+
+/// A key without case and signs.
+pub(super) fn bare(key: &str) -> String {
+    let chars = key.chars().filter(char::is_ascii_alphanumeric);
+    chars.map(|c| c.to_ascii_lowercase()).collect()
+}
+
+/// Whether a key can be told as it is.
+pub(super) fn is_plain(key: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-@$:.".contains(c);
+    !key.is_empty() && key.len() <= MAX_KEY_BYTES && key.chars().all(is_plain)
+}
+
+/// The single values of the objects of `body`, in its order, none of its lists.
+pub(super) fn fields(body: &Value) -> Vec<Field<'_>> {
+    let mut found = Vec::new();
+    add_fields(body, &mut Vec::new(), &mut found);
+    found
+}
+
+fn add_fields<'a>(at: &'a Value, path: &mut Vec<&'a str>, found: &mut Vec<Field<'a>>) {
+    let Value::Object(entries) = at else { return };
+    for (key, value) in entries.iter().filter(|(key, _)| is_plain(key)) {
+        if found.len() >= MAX_FIELDS {
+            return;
+        }
+        let parent = path.last().map(|key| bare(key)).unwrap_or_default();
+        path.push(key);
+        match value {
+            Value::Object(_) if path.len() < MAX_DEPTH => add_fields(value, path, found),
+            Value::Object(_) | Value::List(_) => {}
+            value => found.push(Field {
+                path: join_path(path.iter().copied()),
+                key,
+                name: bare(key),
+                parent,
+                value,
+            }),
+        }
+        path.pop();
+    }
+}
+
+/// The list of records: the one at `records`, otherwise that with the most objects, the first of several; and its path.
+pub(super) fn list<'a>(body: &'a Value, records: &str) -> Option<(String, &'a [Value])> {
+    if let Some(Value::List(items)) = body.at(records) {
+        return Some((records.to_owned(), items));
+    }
+    let mut best = None;
+    find_list(body, &mut Vec::new(), &mut best);
+    best.map(|(_, path, items)| (path, items))
+}
+
+type Best<'a> = Option<(usize, String, &'a [Value])>;
+
+fn find_list<'a>(at: &'a Value, path: &mut Vec<&'a str>, best: &mut Best<'a>) {
+    match at {
+        Value::List(items) => {
+            let is_object = |item: &&Value| matches!(item, Value::Object(_));
+            let objects = items.iter().filter(is_object).count();
+            // An empty list may be one of no records.
+            if best.as_ref().is_none_or(|(most, ..)| objects > *most)
+                && (objects > 0 || items.is_empty())
+            {
+                *best = Some((objects, join_path(path.iter().copied()), items));
+            }
+        }
+        Value::Object(entries) if path.len() < MAX_DEPTH => {
+            for (key, value) in entries.iter().filter(|(key, _)| is_plain(key)) {
+                path.push(key);
+                find_list(value, path, best);
+                path.pop();
+            }
+        }
+        _ => {}
+    }
+}

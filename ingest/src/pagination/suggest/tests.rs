@@ -1,0 +1,313 @@
+//! Made-up answers.
+
+use feedline_schemas::config::{SourceConfig, load};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+
+use super::*;
+use crate::pagination::Paginator;
+
+fn headers(list: &[(&str, &str)]) -> HeaderMap {
+    let pair = |(name, value): &(&str, &str)| {
+        let name = HeaderName::try_from(*name).unwrap();
+        (name, HeaderValue::try_from(*value).unwrap())
+    };
+    list.iter().map(pair).collect()
+}
+
+/// The source that the lines make, if they are such as a pipeline may have.
+pub(super) fn source(found: &Found) -> SourceConfig {
+    let mut text =
+        "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"rest\"\nurl = \"http://h.example/\"\n"
+            .to_owned();
+    for line in [&found.records, &found.pagination].into_iter().flatten() {
+        text += line;
+        text.push('\n');
+    }
+    let source = load("p", &text, &[]).unwrap_or_else(|e| panic!("{e}: {text}"));
+    let source = source.config.source.into_iter().next().unwrap();
+    Paginator::new(
+        &source.pagination,
+        &Url::parse("http://h.example/").unwrap(),
+        None,
+    )
+    .unwrap();
+    source
+}
+
+fn found(url: &str, head: &[(&str, &str)], body: &str) -> Found {
+    let url = Url::parse("http://h.example/v1/")
+        .unwrap()
+        .join(url)
+        .unwrap();
+    let body = Value::parse(body.as_bytes()).unwrap();
+    let found = suggest(&headers(head), &body, &url, "");
+    source(&found);
+    found
+}
+
+fn check(url: &str, head: &[(&str, &str)], body: &str, line: &str, part: &str) {
+    let found = found(url, head, body);
+    let shown = found.pagination.as_deref().unwrap_or_default();
+    assert_eq!(shown, line, "{body}: {found:?}");
+    assert!(found.reason.contains(part), "{body}: {found:?}");
+}
+
+/// So many records without order.
+fn items(count: usize) -> String {
+    let items: Vec<String> = (0..count)
+        .map(|i| format!("{{\"id\":{}}}", i * 7 % 10))
+        .collect();
+    items.join(",")
+}
+
+#[test]
+fn headers_that_lead_on_are_found_before_bodies() {
+    let link = "<http://h.example/v1/?page=2&token=abcdefgh>; rel=\"next\"";
+    let body = r#"{"items": [{"id": 1}], "next": "http://h.example/x", "total": 9}"#;
+    let line = "pagination = { type = \"link\", total_path = \"total\" }";
+    check("?", &[("link", link)], body, line, "`Link` header");
+    let line = "pagination = { type = \"link\", total_header = \"x-total\" }";
+    check(
+        "?",
+        &[("link", link), ("X-Total", "7")],
+        "[{\"id\":1}]",
+        line,
+        "next page",
+    );
+    let line = "pagination = { type = \"header_cursor\", cursor_param = \"cursor\", cursor_header = \"x-next-cursor\" }";
+    check(
+        "?",
+        &[("X-Next-Cursor", "abc")],
+        "[{\"id\":1}]",
+        line,
+        "`cursor` is a guess",
+    );
+    let line = "pagination = { type = \"page\", page_param = \"page\", page_size = 1 }";
+    check(
+        "?per_page=1",
+        &[("X-Next-Page", "2")],
+        "[{\"id\":1}]",
+        line,
+        "`x-next-page`",
+    );
+    check(
+        "?",
+        &[("X-Next-Page", "")],
+        "[{\"id\":1}]",
+        "",
+        "names a next page",
+    );
+    let last = "<http://h.example/v1/?page=1>; rel=\"first\"";
+    check("?", &[("link", last)], "[{\"id\":1}]", "", "no next page");
+}
+
+#[test]
+fn urls_and_cursors_in_bodies_are_found_by_their_names() {
+    let url =
+        |path: &str| format!("pagination = {{ type = \"next_url\", next_path = \"{path}\" }}");
+    let cursor = |param: &str, path: &str| {
+        format!(
+            "pagination = {{ type = \"cursor\", cursor_param = \"{param}\", cursor_path = \"{path}\" }}"
+        )
+    };
+    for (body, line) in [
+        (
+            r#"{"results": [{"a": 1}], "next": "https://h.example/?page=2"}"#,
+            url("next"),
+        ),
+        (
+            r#"{"data": [{"a": 1}], "links": {"self": "/a", "next": "/b?p=2"}}"#,
+            url("links.next"),
+        ),
+        (
+            r#"{"data": [{"a": 1}], "_links": {"next": {"href": "?p=2"}}}"#,
+            url("_links.next.href"),
+        ),
+        (
+            r#"{"value": [{"a": 1}], "@odata.nextLink": "https://h.example/x"}"#,
+            url(r"@odata\\.nextLink"),
+        ),
+        (
+            r#"{"data": [{"a": 1}], "paging": {"next": "abc"}}"#,
+            cursor("cursor", "paging.next"),
+        ),
+        (
+            r#"{"items": [{"a": 1}], "nextPageToken": "abc"}"#,
+            cursor("pageToken", "nextPageToken"),
+        ),
+        (
+            r#"{"items": [{"a": 1}], "meta": {"next_page_token": "x"}}"#,
+            cursor("page_token", "meta.next_page_token"),
+        ),
+        (
+            r#"{"items": [{"a": 1}], "NextToken": "abc"}"#,
+            cursor("NextToken", "NextToken"),
+        ),
+        (
+            r#"{"items": [{"a": 1}], "next_cursor": 17}"#,
+            cursor("cursor", "next_cursor"),
+        ),
+        (
+            r#"{"items": [{"a": 1}], "pageInfo": {"endCursor": "abc"}}"#,
+            cursor("after", "pageInfo.endCursor"),
+        ),
+        // The surest name counts, not the first one.
+        (
+            r#"{"items": [{"a": 1}], "cursor": "a", "next_cursor": "b"}"#,
+            cursor("cursor", "next_cursor"),
+        ),
+        // Empty, and still where the cursor of a longer list would be.
+        (
+            r#"{"items": [{"a": 1}], "next_cursor": ""}"#,
+            cursor("cursor", "next_cursor"),
+        ),
+        (
+            r#"{"items": [{"a": 1}], "next_cursor": null}"#,
+            cursor("cursor", "next_cursor"),
+        ),
+        // What stands in a record is none of the page's.
+        (
+            r#"{"items": [{"a": 1, "next": "/b", "next_cursor": "x"}]}"#,
+            String::new(),
+        ),
+        (r#"{"items": [{"a": 1}], "next": null}"#, String::new()),
+    ] {
+        let shown = found("?", &[], body).pagination.unwrap_or_default();
+        assert_eq!(shown, line, "{body}");
+    }
+    let line = "pagination = { type = \"page\", page_param = \"page\" }";
+    check(
+        "?",
+        &[],
+        r#"{"items": [{"a": 1}], "next_page": 2}"#,
+        line,
+        "number of the next page",
+    );
+}
+
+#[test]
+fn a_total_above_what_came_asks_for_pages_or_offsets() {
+    let two = items(2);
+    let body = |more: &str| format!("{{\"items\": [{two}], {more}}}");
+    let line = "pagination = { type = \"page\", page_param = \"page\", total_path = \"total\" }";
+    check("?", &[], &body("\"total\": 5"), line, "a guess");
+    let line = "pagination = { type = \"page\", page_param = \"page\", first_page = 0, page_size = 2, total_path = \"meta.totalCount\" }";
+    check(
+        "?",
+        &[],
+        &body(r#""meta": {"totalCount": "5", "page": 0, "perPage": 2}"#),
+        line,
+        "`meta.page`",
+    );
+    let line = "pagination = { type = \"offset\", offset_param = \"offset\", page_size = 2, total_path = \"count\" }";
+    check(
+        "?limit=2",
+        &[],
+        &body(r#""count": 5, "offset": 0"#),
+        line,
+        "`offset`",
+    );
+    let line = "pagination = { type = \"offset\", offset_param = \"startIndex\", first_offset = 1, total_path = \"totalResults\" }";
+    check(
+        "?",
+        &[],
+        &body(r#""totalResults": 5, "startIndex": 1"#),
+        line,
+        "`startIndex`",
+    );
+    let line = "pagination = { type = \"offset\", offset_param = \"skip\", page_size = 2, total_path = \"hits.total.value\" }";
+    check(
+        "?skip=0&take=2",
+        &[],
+        &body(r#""hits": {"total": {"value": 5}}"#),
+        line,
+        "in its URL",
+    );
+    let line = "pagination = { type = \"page\", page_param = \"pageNumber\", page_size = 2, total_header = \"x-total-count\" }";
+    check(
+        "?pageNumber=1&n=2",
+        &[("X-Total-Count", "5")],
+        &format!("[{two}]"),
+        line,
+        "in its URL",
+    );
+    check("?", &[], &body("\"total\": 2"), "", "are all");
+    check(
+        "?",
+        &[],
+        &body("\"total\": \"many\""),
+        "",
+        "names a next page",
+    );
+}
+
+#[test]
+fn ascending_records_may_be_asked_for_by_their_id_or_time() {
+    let list = |record: &dyn Fn(u32) -> String| {
+        let records: Vec<String> = (0..20).map(record).collect();
+        format!("[{}]", records.join(","))
+    };
+    let ids = list(&|i| format!("{{\"id\": {}}}", i * 3 + 7));
+    let line = "pagination = { type = \"keyset\", time_path = \"id\", time_param = \"since\", key_path = \"id\", page_size = 20, exclusive = true }";
+    check("?", &[], &ids, line, "ascending order of `id`");
+    let times = list(&|i| {
+        format!(
+            "{{\"id\": \"k{}\", \"updated_at\": \"2026-01-{:02}T00:00:00Z\"}}",
+            i * 7 % 20,
+            i / 2 + 1
+        )
+    });
+    let line = "pagination = { type = \"keyset\", time_path = \"updated_at\", time_param = \"since\", key_path = \"id\", page_size = 20 }";
+    check("?", &[], &times, line, "ascending order of `updated_at`");
+    let falling = list(&|i| format!("{{\"id\": {}}}", 100 - i));
+    check("?", &[], &falling, "", "as many as a page may hold");
+    // Nineteen are no page.
+    let few = ids.rsplit_once(',').unwrap().0.to_owned() + "]";
+    check("?", &[], &few, "", "19 records came");
+}
+
+#[test]
+fn the_list_of_records_is_found_where_it_is() {
+    let records = |body: &str| found("?", &[], body).records;
+    assert_eq!(records("[{\"a\":1}]"), None);
+    assert_eq!(
+        records(r#"{"tags": ["a","b","c"], "data": {"items": [{"a":1}]}}"#).unwrap(),
+        "records = \"data.items\""
+    );
+    assert_eq!(
+        records(r#"{"few": [{"a":1}], "many": [{"a":1},{"a":2}]}"#).unwrap(),
+        "records = \"many\""
+    );
+    assert_eq!(
+        records(r#"{"a.b": [{"a":1}]}"#).unwrap(),
+        r#"records = "a\\.b""#
+    );
+    let none = found("?", &[], r#"{"error": "no such thing"}"#);
+    assert_eq!((none.pagination, none.records), (None, None));
+    assert!(
+        none.reason.contains("no list of records"),
+        "{}",
+        none.reason
+    );
+}
+
+#[test]
+fn names_that_cannot_be_told_and_deep_or_wide_bodies_are_passed_over() {
+    for body in [
+        r#"{"items": [{"a":1}], "x\" }\nurl = \"http://evil": {"next_cursor": "a"}}"#.to_owned(),
+        format!(
+            "{{\"items\": [{{\"a\":1}}], \"{}\": {{\"next_cursor\": \"a\"}}}}",
+            "k".repeat(65)
+        ),
+        r#"{"items": [{"a":1}], "a": {"b": {"c": {"d": {"next_cursor": "a"}}}}}"#.to_owned(),
+    ] {
+        let found = found("?", &[], &body);
+        assert_eq!(found.pagination, None, "{body}");
+    }
+    let wide: Vec<String> = (0..5_000).map(|i| format!("\"k{i}\": {i}")).collect();
+    let body = format!(
+        "{{\"items\": [{{\"a\":1}}], {}, \"next_cursor\": \"a\"}}",
+        wide.join(",")
+    );
+    assert_eq!(found("?", &[], &body).pagination, None);
+}

@@ -1,0 +1,172 @@
+//! The first answer of a source, for a person who is looking for its pagination.
+
+use feedline_schemas::{
+    commit::Position,
+    config::{PaginationKind, PipelineConfig, SourceConfig, SourceKind},
+};
+use serde::Serialize;
+use url::Url;
+
+use super::{
+    Rest,
+    layout::{self, Unusable},
+    opened,
+};
+use crate::{
+    blocking::blocking,
+    commit_log::landed,
+    context::Context,
+    error::Error,
+    http::{Got, redacted},
+    pagination::suggest::{Found, suggest as speaks_for},
+    settings::choose,
+    value::Value,
+};
+
+/// What the first answer of a source speaks for. Nothing uses it: whoever reads it decides.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Suggestion {
+    /// Source name.
+    pub source: String,
+    /// `[source.pagination]` as a line of TOML; absent where nothing speaks for further pages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pagination: Option<String>,
+    /// `records` as a line of TOML, where the records are not at the configured path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub records: Option<String>,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Why there is no answer to look at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Asks each `rest` source that has no pagination and has landed nothing for its first answer, by its own client and
+/// manners, and tells what that speaks for. Each is asked once, and nothing is landed.
+///
+/// # Errors
+/// [`Error::Config`] for a source that cannot be asked as it is configured, [`Error::Log`] and [`Error::Storage`] for its log,
+/// [`Error::Cancelled`]. What goes wrong with the request is told in its [`Suggestion`].
+pub async fn suggest(config: &PipelineConfig, context: &Context) -> Result<Vec<Suggestion>, Error> {
+    let mut all = Vec::new();
+    for (index, source) in choose(config, None)? {
+        let is_bare =
+            source.r#type == SourceKind::Rest && source.pagination.r#type == PaginationKind::None;
+        if !is_bare {
+            continue;
+        }
+        let log = landed(&context.root, &source.name).await?;
+        if log.is_some_and(|landed| !landed.entries.is_empty()) {
+            continue;
+        }
+        let name = source.name.to_string();
+        match first_answer(source, context).await {
+            Ok(suggestion) => all.push(suggestion),
+            Err(error @ Error::Config { .. }) => {
+                return Err(error.under(&format!("source.{index}")));
+            }
+            Err(error @ (Error::Cancelled | Error::Log { .. } | Error::Storage(_))) => {
+                return Err(error);
+            }
+            Err(error) => all.push(Suggestion {
+                source: name,
+                error: Some(error.to_string()),
+                ..Suggestion::default()
+            }),
+        }
+    }
+    Ok(all)
+}
+
+async fn first_answer(config: &SourceConfig, context: &Context) -> Result<Suggestion, Error> {
+    let mut once = config.clone();
+    once.retry.max_tries = 1;
+    let mut rest = Box::pin(opened(&once, context)).await?;
+    let source = config.name.to_string();
+    let Some((url, got)) = rest.first().await? else {
+        return Ok(Suggestion {
+            source,
+            reason: Some("nothing was asked: there is no slice or value to ask for yet".into()),
+            ..Suggestion::default()
+        });
+    };
+    let Got { headers, body, .. } = got;
+    let (json, records, at) = (
+        config.contract.json.clone(),
+        config.records.clone(),
+        url.clone(),
+    );
+    let error_path = config.error_path.clone();
+    let read = move || {
+        let document = match layout::document(&body, &json) {
+            Ok(document) => document,
+            Err(reason) => return Ok(Err(Unusable::Wrong(reason))),
+        };
+        let error = error_path.and_then(|path| document.at(&path).cloned());
+        if let Some(error) = error.filter(layout::is_something) {
+            return Ok(Err(Unusable::Error(match error {
+                Value::Text(text) => text,
+                other => other.canonical(),
+            })));
+        }
+        Ok(Ok(speaks_for(&headers, &document, &at, &records)))
+    };
+    match blocking(read).await? {
+        Ok(found) => Ok(rest.told(source, found)),
+        Err(unusable) => Err(Error::Body {
+            url: redacted(&url),
+            reason: match unusable {
+                Unusable::Wrong(reason) => reason,
+                Unusable::Error(text) => format!(
+                    "it came with status 200 and has an error at `error_path`{}",
+                    rest.http.excerpt(&text)
+                ),
+            },
+        }),
+    }
+}
+
+impl Rest {
+    /// The answer to the first request there is, and its URL; none where there is nothing to ask for.
+    async fn first(&mut self) -> Result<Option<(Url, Got)>, Error> {
+        let Some(at) = self.place(&Position::Start)? else {
+            return Ok(None);
+        };
+        let url = self.pages.url(&self.base(&at.run)?, &at)?;
+        let http = &self.http;
+        let got = self.retry.run(|| http.fetch(&url)).await?;
+        Ok(Some((url, got)))
+    }
+
+    /// What was found, unless a name in it holds a secret.
+    fn told(&self, source: String, found: Found) -> Suggestion {
+        let Found {
+            pagination,
+            records,
+            reason,
+        } = found;
+        let lines = [pagination.as_deref(), records.as_deref(), Some(&reason)];
+        let all = lines.into_iter().flatten().collect::<Vec<_>>().join("\n");
+        let is_secret = self.http.is_revealed_by(&all) || self.http.masked(&all.into()).1 > 0;
+        if is_secret {
+            return Suggestion {
+                source,
+                reason: Some(
+                    "names in the answer hold a secret of this source, and are not shown".into(),
+                ),
+                ..Suggestion::default()
+            };
+        }
+        Suggestion {
+            source,
+            pagination,
+            records,
+            reason: Some(reason),
+            error: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+//! Sources that are asked for their first answer.
+
+use feedline_schemas::config::{AuthConfig, SecretRef, TextOrSecret};
+
+use super::*;
+use crate::http::testing::{Scripted, Step, answer, config, context, ok};
+
+async fn asked(sources: Vec<SourceConfig>, context: &Context) -> Result<Vec<Suggestion>, Error> {
+    let mut pipeline = feedline_schemas::config::load("p", "[pipeline]\nname = \"p\"\n", &[])
+        .unwrap()
+        .config;
+    pipeline.source = sources;
+    suggest(&pipeline, context).await
+}
+
+async fn one(
+    script: impl IntoIterator<Item = Step>,
+    set: impl FnOnce(&mut SourceConfig),
+) -> (Scripted, Suggestion) {
+    let server = Scripted::start(script).await;
+    let mut source = config(server.url.as_str(), PaginationKind::None);
+    source.retry.max_tries = 5;
+    set(&mut source);
+    let mut all = asked(vec![source], &context()).await.unwrap();
+    (server, all.remove(0))
+}
+
+fn secret(name: &str) -> SecretRef {
+    SecretRef {
+        env: Some(name.into()),
+        file: None,
+        prefix: String::new(),
+    }
+}
+
+#[tokio::test]
+async fn one_request_with_headers_and_parameters_of_the_source_brings_a_suggestion() {
+    let body = r#"{"data": {"rows": [{"id": 1}]}, "next_cursor": "abcdefgh-cursor"}"#;
+    let (server, suggestion) = one([ok(body)], |source| {
+        source.params.insert("limit".into(), "9".into());
+        let key = TextOrSecret::Secret(secret("KEY"));
+        source.headers.insert("X-Key".into(), key);
+    })
+    .await;
+    assert_eq!(server.targets(), ["/?limit=9"]);
+    assert!(server.heads()[0].contains("x-key: secret-KEY"));
+    assert_eq!(
+        suggestion.pagination.as_deref(),
+        Some(
+            "pagination = { type = \"cursor\", cursor_param = \"cursor\", cursor_path = \"next_cursor\" }"
+        )
+    );
+    assert_eq!(
+        suggestion.records.as_deref(),
+        Some("records = \"data.rows\"")
+    );
+    let shown = format!("{suggestion:?}");
+    assert!(
+        !shown.contains("abcdefgh") && !shown.contains("secret-KEY"),
+        "{shown}"
+    );
+}
+
+#[tokio::test]
+async fn answers_that_are_no_page_give_one_line_after_one_request() {
+    let check = async |step: Step, parts: &[&str]| {
+        let (server, suggestion) =
+            one([step], |source| source.error_path = Some("error".into())).await;
+        assert_eq!(server.heads().len(), 1);
+        assert_eq!((&suggestion.pagination, &suggestion.reason), (&None, &None));
+        let error = suggestion.error.unwrap();
+        assert!(
+            parts.iter().all(|part| error.contains(part)) && !error.contains('\n'),
+            "{error}"
+        );
+    };
+    check(
+        answer("404 Not Found", "nothing\nhere"),
+        &["cannot fetch", "404"],
+    )
+    .await;
+    check(answer("503 Busy", ""), &["cannot fetch", "503"]).await;
+    check(
+        ok("<html>\n</html>"),
+        &["not valid JSON", "looks like HTML"],
+    )
+    .await;
+    check(ok(""), &["not valid JSON"]).await;
+    check(
+        ok(r#"{"error": "no\nquota"}"#),
+        &["has an error at `error_path`", "quota"],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_secret_that_comes_back_as_a_name_is_not_shown() {
+    let body = r#"{"items": [{"id": 1}], "secret-KEY": {"next_cursor": "a"}}"#;
+    let (_, suggestion) = one([ok(body)], |source| {
+        let auth = "type = \"bearer\"\nsecret = { env = \"KEY\" }";
+        source.auth = Some(auth_of(auth));
+    })
+    .await;
+    let shown = format!("{suggestion:?}");
+    assert!(
+        !shown.contains("secret-KEY") && shown.contains("hold a secret"),
+        "{shown}"
+    );
+}
+
+fn auth_of(text: &str) -> AuthConfig {
+    let text = format!(
+        "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"rest\"\nurl = \"http://h.example/\"\n[source.auth]\n{text}\n"
+    );
+    let source = feedline_schemas::config::load("p", &text, &[])
+        .unwrap()
+        .config
+        .source
+        .remove(0);
+    source.auth.unwrap()
+}
+
+#[tokio::test]
+async fn only_sources_without_pagination_and_without_a_log_are_asked() {
+    let server = Scripted::start([ok(r#"{"items": [{"id": 1}]}"#)]).await;
+    let bare = config(server.url.as_str(), PaginationKind::None);
+    let paged = SourceConfig {
+        name: feedline_schemas::ids::Name::new("paged").unwrap(),
+        ..config(server.url.as_str(), PaginationKind::Link)
+    };
+    let context = context();
+    let first = asked(vec![bare.clone(), paged.clone()], &context)
+        .await
+        .unwrap();
+    assert_eq!(first.len(), 1);
+    assert_eq!(
+        (first[0].source.as_str(), server.heads().len()),
+        ("quotes", 1)
+    );
+    // Nothing was landed, so that it is asked again.
+    assert_eq!(asked(vec![bare.clone()], &context).await.unwrap().len(), 1);
+    let mut pipeline = feedline_schemas::config::load("p", "[pipeline]\nname = \"p\"\n", &[])
+        .unwrap()
+        .config;
+    pipeline.source = vec![bare.clone()];
+    crate::ingest(&pipeline, None, &context).await.unwrap();
+    let before = server.heads().len();
+    assert_eq!(asked(vec![bare, paged], &context).await.unwrap(), []);
+    assert_eq!(server.heads().len(), before);
+}
+
+#[tokio::test]
+async fn a_private_address_that_an_answer_leads_to_is_not_asked() {
+    let server = Scripted::start([answer("302 Found\r\nLocation: http://127.0.0.2:9/x", "")]).await;
+    let source = config(server.url.as_str(), PaginationKind::None);
+    let all = asked(vec![source], &context()).await.unwrap();
+    let error = all[0].error.as_deref().unwrap();
+    assert!(error.contains("private_hosts"), "{error}");
+}
