@@ -87,6 +87,7 @@ impl Environment {
         let vars = self.vars.iter().filter(|(name, _)| of_stores(name));
         StoreOptions {
             vars: vars.map(|(k, v)| (k.clone(), v.clone())).collect(),
+            ..StoreOptions::default()
         }
     }
 

@@ -136,7 +136,7 @@ impl Source for Fetching {
 
     fn requests(&self) -> Requests {
         Requests {
-            requests: self.http.requests(),
+            requests: self.http.requests() + self.table.requests().requests,
             retries: self.retries,
         }
     }

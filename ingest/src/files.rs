@@ -4,7 +4,14 @@
 //! with its hash and the number of records committed from it. A file that was read to its end is listed with size and
 //! hash, and never read again; one that has changed since is an error, because landed rows cannot be taken back.
 
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use feedline_schemas::{
@@ -12,6 +19,7 @@ use feedline_schemas::{
     config::{FileFormat, SourceConfig},
     ids::Hash128,
 };
+use feedline_storage::{StoreOptions, web::WebOptions};
 
 use crate::{
     blocking::blocking,
@@ -21,7 +29,7 @@ use crate::{
     file_format,
     file_list::{FileList, Found},
     rows::{self, Rows},
-    source::{Page, Record, Source},
+    source::{Page, Record, Requests, Source},
 };
 
 /// Most records of a page.
@@ -35,12 +43,25 @@ const PAGE_BYTES: u64 = 32 << 20;
 /// [`Error::Config`] for a setting that cannot work.
 pub(crate) fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn Source>, Error> {
     file_format::of("", config)?;
+    let limits = &config.retry;
+    let web = WebOptions {
+        private_hosts: config.private_hosts.clone(),
+        connect_timeout: Duration::from_millis(limits.connect_timeout_ms),
+        read_timeout: Duration::from_millis(limits.read_timeout_ms),
+        total_timeout: Duration::from_millis(limits.total_timeout_ms),
+        ..WebOptions::default()
+    };
+    let requests = Arc::clone(&web.requests);
     let list = FileList {
         config: config.clone(),
-        options: context.store_options.clone(),
+        options: StoreOptions {
+            web,
+            ..context.store_options.clone()
+        },
     };
     Ok(Box::new(Files {
         list,
+        requests,
         found: None,
         open: None,
     }))
@@ -48,6 +69,8 @@ pub(crate) fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn S
 
 struct Files {
     list: FileList,
+    /// Those over http and https.
+    requests: Arc<AtomicU64>,
     /// Files in reading order, once looked for.
     found: Option<Vec<Found>>,
     open: Option<OpenFile>,
@@ -108,6 +131,13 @@ impl Source for Files {
             files: unread.done,
             run: PageRun::default(),
         }))
+    }
+
+    fn requests(&self) -> Requests {
+        Requests {
+            requests: self.requests.load(Ordering::Relaxed),
+            retries: 0,
+        }
     }
 }
 
@@ -321,10 +351,11 @@ pub(crate) mod tests {
     fn files(config: &SourceConfig) -> Files {
         let list = FileList {
             config: config.clone(),
-            options: feedline_storage::StoreOptions::default(),
+            options: StoreOptions::default(),
         };
         Files {
             list,
+            requests: Arc::default(),
             found: None,
             open: None,
         }

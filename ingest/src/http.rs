@@ -11,7 +11,6 @@ mod gzip;
 mod headers;
 mod pace;
 mod page;
-mod public;
 mod redact;
 mod redirect;
 #[cfg(test)]
@@ -28,13 +27,17 @@ use std::{
 
 use bytes::Bytes;
 use feedline_schemas::config::{ResetUnit, RetryConfig, SourceConfig, TextOrSecret};
-use feedline_storage::clock::Clock;
+pub(crate) use feedline_storage::web::USER_AGENT;
+use feedline_storage::{
+    clock::Clock,
+    web::{self, Guard, Lookup, MAX_REDIRECTS, Verdict, is_loopback},
+};
 use reqwest::{
     Client, ClientBuilder, Response, StatusCode,
     header::{ACCEPT_ENCODING, CONTENT_ENCODING, DATE, HeaderMap, HeaderValue, RETRY_AFTER},
 };
 use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
-use url::{Host, Origin, Url};
+use url::{Origin, Url};
 use xxhash_rust::xxh3::xxh3_64;
 
 pub(crate) use self::auth::without_param;
@@ -44,7 +47,6 @@ use self::{
     auth::{Auth, Proof},
     gzip::gunzip,
     pace::Pace,
-    public::{Guard, Lookup, Verdict},
     redact::Secretive,
 };
 use crate::{
@@ -55,15 +57,6 @@ use crate::{
     retry::{Again, Failure, retry_after},
 };
 
-/// Who we are and where to complain.
-pub(crate) const USER_AGENT: &str = concat!(
-    "feedline/",
-    env!("CARGO_PKG_VERSION"),
-    " (+",
-    env!("CARGO_PKG_REPOSITORY"),
-    ")"
-);
-const MAX_REDIRECTS: usize = 5;
 /// How a failure begins that is an answer; its status follows.
 pub(crate) const ANSWERED: &str = "the server answered";
 /// How a failure begins that is a request which a circuit suppressed.
@@ -165,7 +158,7 @@ impl Http {
             configured: OnceCell::new(),
             guarded: OnceCell::new(),
             guard,
-            lookup: public::system(),
+            lookup: web::system(),
             no_proxy: false,
             headers: HeaderMap::new(),
             origin: Origin::new_opaque(),
@@ -276,7 +269,7 @@ impl Http {
     /// Waits until the host of `url` may be asked.
     async fn turn(&self, url: &Url) -> Result<(SemaphorePermit<'_>, Turn), Failure> {
         if self.guard.judge(url) == Verdict::Refuse {
-            return Err(terminal(url, public::REFUSED, PUBLIC_ADVICE));
+            return Err(terminal(url, web::REFUSED, PUBLIC_ADVICE));
         }
         let is_home = url.origin() == self.origin;
         let credential = if is_home { self.credential } else { 0 };
@@ -364,7 +357,7 @@ impl Http {
                 let setup = async { built(client(&self.limits).dns_resolver(resolver)) };
                 self.guarded.get_or_try_init(|| setup).await
             }
-            Verdict::Refuse => return Err(terminal(url, public::REFUSED, PUBLIC_ADVICE)),
+            Verdict::Refuse => return Err(terminal(url, web::REFUSED, PUBLIC_ADVICE)),
         };
         client.map_err(|error| Failure {
             error: Box::new(error),
@@ -534,7 +527,7 @@ impl Http {
                     "check the server's certificate and this machine's clock and root certificates",
                 );
             }
-            () if cause.contains(public::REFUSED) => {
+            () if cause.contains(web::REFUSED) => {
                 return terminal(url, cause, PUBLIC_ADVICE);
             }
             () if error.is_builder() => return terminal(url, cause, "check the source's `url`"),
@@ -615,16 +608,6 @@ fn is_transient(status: StatusCode) -> bool {
 /// Whether a refusal means that the quota is used up: some servers say so with 403.
 fn is_used_up(status: StatusCode, quota: Option<Quota>) -> bool {
     status == StatusCode::FORBIDDEN && quota.is_some_and(|quota| quota.left == 0)
-}
-
-/// Whether `url` stays on this machine: then a proxy from the environment would be wrong.
-fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(Host::Ipv6(ip)) => ip.is_loopback(),
-        Some(Host::Domain(name)) => name == "localhost",
-        None => false,
-    }
 }
 
 /// The innermost cause, which says what happened; the layers above only say where. None of them shows the URL.

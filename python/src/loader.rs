@@ -51,6 +51,7 @@ impl Loader {
         let config = settings.config(py)?;
         let options = StoreOptions {
             vars: settings.variables,
+            ..StoreOptions::default()
         };
         let stores = urls.iter().map(|url| Store::open(url, &options));
         let stores = stores

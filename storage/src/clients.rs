@@ -1,7 +1,6 @@
 //! Clients of an object store that try each request once, and what its answers said beside their bodies.
 
 use std::{
-    collections::BTreeMap,
     error::Error as StdError,
     sync::{Arc, Mutex, PoisonError, RwLock},
     time::Duration,
@@ -21,7 +20,11 @@ use object_store::{
 };
 use url::{Position, Url};
 
-use crate::{FailureClass, Lane, retry_after::parse_retry_after};
+use crate::{
+    FailureClass, Lane, StoreOptions,
+    retry_after::parse_retry_after,
+    web::{Connector, WebOptions, refusal},
+};
 
 /// Callers have deadlines of their own, which know how much was asked for.
 const NO_TIMEOUT: &str = "1 day";
@@ -35,7 +38,7 @@ pub(crate) struct Clients {
 enum How {
     /// Without a network there is nothing to keep apart.
     Same(Arc<dyn ObjectStore>),
-    Settings(Url, BTreeMap<String, String>),
+    Settings(Url, StoreOptions),
 }
 
 impl std::fmt::Debug for Clients {
@@ -53,17 +56,17 @@ impl Clients {
         }
     }
 
-    pub(crate) const fn new(url: Url, vars: BTreeMap<String, String>) -> Self {
+    pub(crate) const fn new(url: Url, options: StoreOptions) -> Self {
         Self {
             made: RwLock::new([None, None]),
-            how: How::Settings(url, vars),
+            how: How::Settings(url, options),
         }
     }
 
     pub(crate) fn get(&self, lane: Lane) -> object_store::Result<Arc<dyn ObjectStore>> {
-        let (url, vars) = match &self.how {
+        let (url, options) = match &self.how {
             How::Same(store) => return Ok(Arc::clone(store)),
-            How::Settings(url, vars) => (url, vars),
+            How::Settings(url, options) => (url, options),
         };
         let made = self.made.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = &made[lane as usize] {
@@ -73,7 +76,7 @@ impl Clients {
         let mut made = self.made.write().unwrap_or_else(PoisonError::into_inner);
         let slot = &mut made[lane as usize];
         if slot.is_none() {
-            *slot = Some(connect(url, vars)?);
+            *slot = Some(connect(url, options)?);
         }
         slot.clone().ok_or(object_store::Error::NotImplemented {
             operation: "connect".into(),
@@ -99,15 +102,13 @@ macro_rules! configured {
         let builder = builder
             .with_config(<$key>::Client(ClientConfigKey::Timeout), NO_TIMEOUT)
             .with_retry(once())
-            .with_http_connector(NotingConnector);
+            .with_http_connector(NotingConnector(ReqwestConnector::default()));
         Arc::new(builder.build()?)
     }};
 }
 
-fn connect(
-    url: &Url,
-    vars: &BTreeMap<String, String>,
-) -> object_store::Result<Arc<dyn ObjectStore>> {
+fn connect(url: &Url, options: &StoreOptions) -> object_store::Result<Arc<dyn ObjectStore>> {
+    let vars = &options.vars;
     Ok(match ObjectStoreScheme::parse(url)?.0 {
         ObjectStoreScheme::AmazonS3 => configured!(
             AmazonS3Builder::new().with_url(url.as_str()),
@@ -125,20 +126,28 @@ fn connect(
             AzureConfigKey
         ),
         _ => {
-            let builder = HttpBuilder::new().with_url(&url[..Position::BeforePath]);
-            let builder = vars.iter().fold(builder, |builder, (name, value)| {
-                match name.to_ascii_lowercase().parse() {
-                    Ok(key) => builder.with_config(key, value),
-                    Err(_) => builder,
-                }
-            });
-            let builder = builder
-                .with_config(ClientConfigKey::Timeout, NO_TIMEOUT)
+            let connector = Connector::new(url, &options.web, true);
+            let builder = HttpBuilder::new()
+                .with_url(&url[..Position::BeforePath])
                 .with_retry(once())
-                .with_http_connector(NotingConnector);
+                .with_http_connector(NotingConnector(connector));
             Arc::new(builder.build()?)
         }
     })
+}
+
+/// A store at `url` that tries again what may succeed then, where it is files over http or https.
+pub(crate) fn web(
+    url: &Url,
+    options: &WebOptions,
+) -> object_store::Result<Option<Box<dyn ObjectStore>>> {
+    if !matches!(ObjectStoreScheme::parse(url)?.0, ObjectStoreScheme::Http) {
+        return Ok(None);
+    }
+    let builder = HttpBuilder::new()
+        .with_url(&url[..Position::BeforePath])
+        .with_http_connector(Connector::new(url, options, false));
+    Ok(Some(Box::new(builder.build()?)))
 }
 
 fn once() -> RetryConfig {
@@ -171,11 +180,11 @@ impl Notes {
 }
 
 #[derive(Debug)]
-struct NotingConnector;
+struct NotingConnector<C>(C);
 
-impl HttpConnector for NotingConnector {
+impl<C: HttpConnector> HttpConnector for NotingConnector<C> {
     fn connect(&self, options: &object_store::ClientOptions) -> object_store::Result<HttpClient> {
-        let client = ReqwestConnector::default().connect(options)?;
+        let client = self.0.connect(options)?;
         Ok(HttpClient::new(NotingService(client)))
     }
 }
@@ -214,6 +223,7 @@ fn note(answer: &Result<HttpResponse, HttpError>) -> Note {
 
 fn class_of(error: &HttpError) -> FailureClass {
     match error.kind() {
+        _ if refusal(error).is_some() => FailureClass::Fatal,
         HttpErrorKind::Timeout => FailureClass::TimedOut,
         HttpErrorKind::Connect => connect_class(error),
         _ => FailureClass::Broken,

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::web;
+
 /// An error of a store. Its URLs carry no credentials.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -55,6 +57,16 @@ pub enum Error {
         wanted: u64,
         /// Bytes received.
         got: u64,
+    },
+    /// A request was not sent, or its redirect not followed.
+    #[error("cannot {operation} `{url}`: {reason}")]
+    Refused {
+        /// What was tried.
+        operation: &'static str,
+        /// URL of the object.
+        url: String,
+        /// Why, and what to do.
+        reason: String,
     },
     /// A local file operation failed.
     #[error("cannot {operation} `{url}`")]
@@ -141,10 +153,17 @@ impl Error {
             object_store::Error::NotFound { .. } => Self::NotFound { url },
             object_store::Error::PermissionDenied { source, .. }
             | object_store::Error::Unauthenticated { source, .. } => Self::Denied { url, source },
-            source => Self::Remote {
-                operation,
-                url,
-                source,
+            source => match web::refusal(&source) {
+                Some(reason) => Self::Refused {
+                    operation,
+                    url,
+                    reason,
+                },
+                None => Self::Remote {
+                    operation,
+                    url,
+                    source,
+                },
             },
         }
     }

@@ -16,6 +16,7 @@ mod object;
 mod retry_after;
 mod store;
 pub mod tar;
+pub mod web;
 
 pub use attempt::{Answer, FailureClass, Lane, ReadFailure, ReadOnce};
 pub use error::Error;

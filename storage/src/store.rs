@@ -17,21 +17,24 @@ use url::Url;
 use crate::{
     Answer, Error, Faults, LocalFiles, ReadFailure, ReadOnce,
     backend::{Backend, Created},
-    clients::Clients,
+    clients::{self, Clients},
     faults::FaultyBackend,
     local::LocalBackend,
     object::ObjectBackend,
+    web::WebOptions,
 };
 
 /// Tries of a create whose outcome stays unknown, and the first wait between them.
 const CREATE_TRIES: u32 = 5;
 const CREATE_WAIT: Duration = Duration::from_millis(100);
 
-/// What the environment says about stores: `AWS_*`, `GOOGLE_*`, `AZURE_*` variables by name.
+/// How stores are reached: what the environment says about them, `AWS_*`, `GOOGLE_*`, `AZURE_*` variables by name.
 #[derive(Clone, Default)]
 pub struct StoreOptions {
     /// Variables by name, as object stores' own tools use them (`AWS_ENDPOINT_URL`, `AWS_REGION`, ...).
     pub vars: BTreeMap<String, String>,
+    /// How files over http and https are asked for, which no variable changes.
+    pub web: WebOptions,
 }
 
 impl std::fmt::Debug for StoreOptions {
@@ -102,14 +105,13 @@ impl Store {
                     return Err(location("the bucket or host is missing".into()));
                 }
                 let parsed = Url::parse(url).map_err(|e| location(e.to_string()))?;
-                let mut vars = options.vars.clone();
+                let mut options = options.clone();
                 if scheme == "http" {
                     // Whoever writes `http` in a URL has allowed it.
-                    vars.insert("allow_http".into(), "true".into());
+                    options.vars.insert("allow_http".into(), "true".into());
                 }
-                let pairs = vars.iter().map(|(k, v)| (k.as_str(), v.as_str()));
                 let (store, root) =
-                    parse_url_opts(&parsed, pairs).map_err(|e| location(e.to_string()))?;
+                    reached(&parsed, &options).map_err(|e| location(e.to_string()))?;
                 let base = Url::parse(&format!(
                     "{scheme}://{}",
                     parsed.authority().rsplit('@').next().unwrap_or_default()
@@ -118,7 +120,7 @@ impl Store {
                     store.into(),
                     root,
                     base.map_err(|e| location(e.to_string()))?,
-                    Clients::new(parsed, vars),
+                    Clients::new(parsed, options),
                 ))
             }
             _ => Err(location(format!("unknown scheme `{scheme}`"))),
@@ -412,8 +414,20 @@ impl Store {
     }
 }
 
+/// The store that `url` is of, and the path in it.
+fn reached(
+    url: &Url,
+    options: &StoreOptions,
+) -> object_store::Result<(Box<dyn ObjectStore>, Path)> {
+    if let Some(web) = clients::web(url, &options.web)? {
+        return Ok((web, Path::from_url_path(url.path())?));
+    }
+    let pairs = options.vars.iter();
+    parse_url_opts(url, pairs.map(|(k, v)| (k.as_str(), v.as_str())))
+}
+
 /// `url` without user, password and query.
-fn redacted(url: &str) -> String {
+pub(crate) fn redacted(url: &str) -> String {
     match Url::parse(url) {
         Ok(parsed) if parsed.has_host() => {
             format!(
@@ -695,6 +709,7 @@ mod tests {
         ];
         let options = StoreOptions {
             vars: vars.map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
+            ..StoreOptions::default()
         };
         let store = Store::open("s3://bucket/some/prefix", &options).unwrap();
         assert_eq!(store.url_of("x/y"), "s3://bucket/some/prefix/x/y");

@@ -1,5 +1,6 @@
 //! Where a redirect leads.
 
+use feedline_storage::web::redirected;
 use reqwest::{
     StatusCode,
     header::{HeaderMap, LOCATION},
@@ -11,26 +12,16 @@ use crate::retry::Failure;
 
 /// The place that an answer of `from` redirects to; `None` when it is no redirect.
 ///
-/// A redirect from https to http is refused: what was asked for in secret is not asked for in public.
+/// # Errors
+/// A redirect that is not followed.
 pub(super) fn target(
     from: &Url,
     status: StatusCode,
     headers: &HeaderMap,
 ) -> Result<Option<Url>, Failure> {
-    if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
-        return Ok(None);
-    }
-    let refused = |what: String| terminal(from, what, "give the final URL as the source's `url`");
     let location = headers.get(LOCATION).and_then(|value| value.to_str().ok());
-    let Some(next) = location.and_then(|location| from.join(location).ok()) else {
-        return Err(refused("it redirects to no readable place".into()));
-    };
-    match (from.scheme(), next.scheme()) {
-        (_, "https") | ("http", "http") => Ok(Some(next)),
-        (from, to) => Err(refused(format!(
-            "it redirects from `{from}` to `{to}`, which is not followed"
-        ))),
-    }
+    redirected(from, status.as_u16(), location)
+        .map_err(|what| terminal(from, what, "give the final URL as the source's `url`"))
 }
 
 #[cfg(test)]

@@ -67,14 +67,15 @@ pub struct SourceConfig {
     /// `html`: what becomes of a page.
     #[serde(default, skip_serializing_if = "PageConfig::is_default")]
     pub page: PageConfig,
-    /// `rest`, `html` and `fetch`: retries, time limits and the largest body.
+    /// `rest`, `html` and `fetch`: retries, time limits and the largest body. `files` over http(s): the time limits
+    /// `connect_timeout_ms`, `read_timeout_ms` and `total_timeout_ms`.
     #[serde(default)]
     pub retry: RetryConfig,
     /// `rest`, `html` and `fetch`: how often a host is asked.
     #[serde(default, skip_serializing_if = "LimitsConfig::is_default")]
     pub limits: LimitsConfig,
-    /// `rest`, `html` and `fetch`: hosts, by name or address, that may be asked although their address is not one of the
-    /// internet, where data lead to them: a redirect, a link, a sitemap, a next page, a row's URL. What the configuration
+    /// `rest`, `html`, `fetch`, and `files` over http(s): hosts, by name or address, that may be asked although their address
+    /// is not one of the internet, where data lead to them: a redirect, a link, a sitemap, a next page, a row's URL. What the configuration
     /// itself names (`url`, `crawl.start`, `crawl.sitemaps`, `crawl.hosts`) needs not stand here; a proxy with such an
     /// address does, for requests to other hosts than these. Default none: data must not reach into this machine's network.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

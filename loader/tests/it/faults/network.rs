@@ -1,6 +1,6 @@
 //! A store that is slow, overloaded, broken or changed under the run: real requests over loopback.
 
-use std::{collections::BTreeMap, error::Error as _, time::Duration};
+use std::{error::Error as _, time::Duration};
 
 use feedline_loader::{Error, FetchConfig, FetchError, Loader, LoaderConfig};
 use feedline_schemas::manifest::Manifest;
@@ -90,8 +90,11 @@ pub(super) fn s3(server: &Server) -> Store {
         ("AWS_ACCESS_KEY_ID", "any".into()),
         ("AWS_SECRET_ACCESS_KEY", "any".into()),
     ];
-    let vars: BTreeMap<_, _> = vars.map(|(k, v)| (k.to_owned(), v)).into();
-    Store::open("s3://bucket", &StoreOptions { vars }).unwrap()
+    let options = StoreOptions {
+        vars: vars.map(|(k, v)| (k.to_owned(), v)).into(),
+        ..StoreOptions::default()
+    };
+    Store::open("s3://bucket", &options).unwrap()
 }
 
 /// Short waits, no hedges, and all else far away: only what a test is about can happen.

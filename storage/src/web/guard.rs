@@ -7,6 +7,7 @@
 
 use std::{
     collections::HashSet,
+    fmt,
     future::Future,
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -18,17 +19,17 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
 /// What is said of a host that is refused.
-pub(super) const REFUSED: &str =
-    "its host is not of the internet but of this machine or its network";
+pub const REFUSED: &str = "its host is not of the internet but of this machine or its network";
 
 /// The addresses of a name.
-type Found = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
+pub type Found = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
 
 /// How names are looked up.
-pub(super) type Lookup = Arc<dyn Fn(&str) -> Found + Send + Sync>;
+pub type Lookup = Arc<dyn Fn(&str) -> Found + Send + Sync>;
 
 /// The lookup of this machine.
-pub(super) fn system() -> Lookup {
+#[must_use]
+pub fn system() -> Lookup {
     Arc::new(|name| {
         let name = name.to_owned();
         Box::pin(async move {
@@ -40,7 +41,7 @@ pub(super) fn system() -> Lookup {
 
 /// Which hosts may be asked.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Guard {
+pub struct Guard {
     /// Whether all may be.
     is_open: bool,
     /// Hosts that the configuration names for requests.
@@ -51,7 +52,7 @@ pub(super) struct Guard {
 
 /// What may be done with a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub enum Verdict {
     /// Ask, whatever its address is.
     Configured,
     /// Ask, if the [`Resolver`] lets it.
@@ -62,7 +63,8 @@ pub(super) enum Verdict {
 
 impl Guard {
     /// A guard that lets all hosts be asked if it `is_open`, otherwise those of the internet.
-    pub(super) fn new(is_open: bool) -> Self {
+    #[must_use]
+    pub fn new(is_open: bool) -> Self {
         Self {
             is_open,
             ..Self::default()
@@ -70,21 +72,23 @@ impl Guard {
     }
 
     /// Lets the host of `url` be asked, as the configuration says.
-    pub(super) fn configure(&mut self, url: &Url) {
+    pub fn configure(&mut self, url: &Url) {
         self.configured.extend(url.host_str().map(normal));
     }
 
     /// Lets `host`, a name or an address, be asked as the configuration says.
-    pub(super) fn configure_host(&mut self, host: &str) {
+    pub fn configure_host(&mut self, host: &str) {
         self.configured.insert(normal(host));
     }
 
     /// Lets data lead to `hosts`.
-    pub(super) fn let_in(&mut self, hosts: &[String]) {
+    pub fn let_in(&mut self, hosts: &[String]) {
         self.private.extend(hosts.iter().map(|host| normal(host)));
     }
 
-    pub(super) fn judge(&self, url: &Url) -> Verdict {
+    /// What may be done with `url`.
+    #[must_use]
+    pub fn judge(&self, url: &Url) -> Verdict {
         let is_named = |names: &HashSet<String>| {
             let host = url.host_str().map(normal);
             host.is_some_and(|host| names.contains(&host))
@@ -101,7 +105,8 @@ impl Guard {
     }
 
     /// A resolver for the URLs to [`Verdict::Resolve`].
-    pub(super) fn resolver(&self, lookup: &Lookup) -> Resolver {
+    #[must_use]
+    pub fn resolver(&self, lookup: &Lookup) -> Resolver {
         Resolver {
             private: self.private.clone(),
             lookup: Arc::clone(lookup),
@@ -120,10 +125,16 @@ fn normal(host: &str) -> String {
 }
 
 /// Resolves names to addresses of the internet alone, those that are then connected to.
-pub(super) struct Resolver {
+pub struct Resolver {
     /// Names of any address.
     private: HashSet<String>,
     lookup: Lookup,
+}
+
+impl fmt::Debug for Resolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(&self.private).finish()
+    }
 }
 
 impl Resolve for Resolver {

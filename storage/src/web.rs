@@ -1,0 +1,275 @@
+//! Files over http and https: who asks for them, how long it waits, and where redirects may lead.
+//!
+//! Redirects are followed here and not by the library, which names the previous URL in `Referer` and goes wherever an answer
+//! leads. The host of a store's own URL is asked whatever its address is; another one only if it is of the internet, judged
+//! on the address that is connected to, or if it is named. What writes is not redirected.
+
+mod guard;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    error::Error as StdError,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use object_store::{
+    ClientOptions,
+    client::{
+        HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
+    },
+};
+use reqwest::{Client, ClientBuilder, redirect::Policy};
+use tokio::sync::OnceCell;
+use url::{Host, Url};
+
+pub use self::guard::{Found, Guard, Lookup, REFUSED, Resolver, Verdict, system};
+use crate::store::redacted;
+
+/// Who we are and where to complain.
+pub const USER_AGENT: &str = concat!(
+    "feedline/",
+    env!("CARGO_PKG_VERSION"),
+    " (+",
+    env!("CARGO_PKG_REPOSITORY"),
+    ")"
+);
+/// How many redirects of one request are followed.
+pub const MAX_REDIRECTS: usize = 5;
+
+/// Headers that are for the origin of the first URL alone.
+const OWN_HEADERS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
+
+/// How files over http and https are asked for.
+#[derive(Clone, Debug)]
+pub struct WebOptions {
+    /// Hosts, by name or address, that redirects may lead to although their address is not one of the internet.
+    pub private_hosts: Vec<String>,
+    /// Time to connect.
+    pub connect_timeout: Duration,
+    /// Longest silence while reading. It does not hold for [`Store::read_once`](crate::Store::read_once).
+    pub read_timeout: Duration,
+    /// Whole time of one request. It does not hold for [`Store::read_once`](crate::Store::read_once).
+    pub total_timeout: Duration,
+    /// Requests that were sent, each hop of a redirect and each retry counted. Clones count together.
+    pub requests: Arc<AtomicU64>,
+}
+
+impl Default for WebOptions {
+    fn default() -> Self {
+        Self {
+            private_hosts: Vec::new(),
+            connect_timeout: Duration::from_secs(10),
+            read_timeout: Duration::from_secs(30),
+            total_timeout: Duration::from_secs(300),
+            requests: Arc::default(),
+        }
+    }
+}
+
+/// The place that an answer of `from` redirects to; `None` when it is no redirect.
+///
+/// # Errors
+/// Why it is not followed. One from https to http is not: what was asked for in secret is not asked for in public.
+pub fn redirected(from: &Url, status: u16, location: Option<&str>) -> Result<Option<Url>, String> {
+    if !matches!(status, 301 | 302 | 303 | 307 | 308) {
+        return Ok(None);
+    }
+    let Some(next) = location.and_then(|location| from.join(location).ok()) else {
+        return Err("it redirects to no readable place".into());
+    };
+    match (from.scheme(), next.scheme()) {
+        (_, "https") | ("http", "http") => Ok(Some(next)),
+        (from, to) => Err(format!(
+            "it redirects from `{from}` to `{to}`, which is not followed"
+        )),
+    }
+}
+
+/// Whether `url` stays on this machine: then a proxy from the environment would be wrong.
+#[must_use]
+pub fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
+    }
+}
+
+/// Why a request was not sent, or its redirect not followed. Trying again would not help.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Refused(String);
+
+fn refused(reason: impl Into<String>) -> HttpError {
+    HttpError::new(HttpErrorKind::Unknown, Refused(reason.into()))
+}
+
+/// The reason of a refusal, if `error` comes from one.
+pub(crate) fn refusal(error: &(dyn StdError + 'static)) -> Option<String> {
+    let mut causes = std::iter::successors(Some(error), |&error| error.source());
+    causes.find_map(|error| error.downcast_ref::<Refused>().map(ToString::to_string))
+}
+
+/// Makes the clients of a store at `home`.
+#[derive(Debug)]
+pub(crate) struct Connector {
+    home: Url,
+    options: WebOptions,
+    /// Whether callers have deadlines of their own.
+    has_deadline: bool,
+}
+
+impl Connector {
+    pub(crate) fn new(home: &Url, options: &WebOptions, has_deadline: bool) -> Self {
+        Self {
+            home: home.clone(),
+            options: options.clone(),
+            has_deadline,
+        }
+    }
+}
+
+impl HttpConnector for Connector {
+    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
+        let Self { home, options, .. } = self;
+        let mut guard = Guard::default();
+        guard.configure(home);
+        guard.let_in(&options.private_hosts);
+        let own = client(options, self.has_deadline);
+        let own = if is_loopback(home) {
+            own.no_proxy()
+        } else {
+            own
+        };
+        let own = own.build().map_err(|e| object_store::Error::Generic {
+            store: "HTTP",
+            source: Box::new(e),
+        })?;
+        Ok(HttpClient::new(Asking {
+            own: HttpClient::new(own),
+            others: OnceCell::new(),
+            guard,
+            options: options.clone(),
+            has_deadline: self.has_deadline,
+        }))
+    }
+}
+
+fn client(options: &WebOptions, has_deadline: bool) -> ClientBuilder {
+    // Sizes and ranges are those of the bytes as they are kept, and connections are many rather than shared.
+    let client = Client::builder()
+        .user_agent(USER_AGENT)
+        .redirect(Policy::none())
+        .referer(false)
+        .no_gzip()
+        .no_brotli()
+        .no_zstd()
+        .no_deflate()
+        .http1_only()
+        .connect_timeout(options.connect_timeout);
+    if has_deadline {
+        return client;
+    }
+    client
+        .read_timeout(options.read_timeout)
+        .timeout(options.total_timeout)
+}
+
+#[derive(Debug)]
+struct Asking {
+    /// For the store's own host.
+    own: HttpClient,
+    /// For hosts that redirects lead to: its names have addresses of the internet only.
+    others: OnceCell<HttpClient>,
+    guard: Guard,
+    options: WebOptions,
+    has_deadline: bool,
+}
+
+#[async_trait]
+impl HttpService for Asking {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let first = Url::parse(&request.uri().to_string()).map_err(|e| refused(e.to_string()))?;
+        let is_read = matches!(request.method().as_str(), "GET" | "HEAD" | "PROPFIND");
+        let mut at = first.clone();
+        for _ in 0..=MAX_REDIRECTS {
+            let answer = self.ask(&first, &at, request.clone()).await?;
+            let location = answer.headers().get("location");
+            let location = location.and_then(|value| value.to_str().ok());
+            let next = if is_read {
+                redirected(&at, answer.status().as_u16(), location)
+            } else {
+                Ok(None)
+            };
+            match next {
+                Ok(None) => return Ok(answer),
+                Ok(Some(next)) => at = next,
+                Err(reason) => return Err(refused(format!("{reason}; give the final URL"))),
+            }
+        }
+        Err(refused(format!(
+            "it redirects more than {MAX_REDIRECTS} times, lastly to `{}`; give the final URL",
+            redacted(at.as_str())
+        )))
+    }
+}
+
+impl Asking {
+    /// Sends `request` to `at`.
+    async fn ask(
+        &self,
+        first: &Url,
+        at: &Url,
+        mut request: HttpRequest,
+    ) -> Result<HttpResponse, HttpError> {
+        let elsewhere = || {
+            refused(format!(
+                "it redirects to `{}`, and {REFUSED}; give the final URL, or name that host in the source's `private_hosts` if data may lead to it",
+                redacted(at.as_str())
+            ))
+        };
+        *request.uri_mut() = at
+            .as_str()
+            .parse()
+            .map_err(|_| refused("it redirects to no readable place; give the final URL"))?;
+        if at.origin() != first.origin() {
+            for name in OWN_HEADERS {
+                request.headers_mut().remove(name);
+            }
+        }
+        let client = match self.guard.judge(at) {
+            Verdict::Configured => &self.own,
+            Verdict::Resolve => self.others.get_or_try_init(|| self.guarded()).await?,
+            Verdict::Refuse => return Err(elsewhere()),
+        };
+        match client.execute(request).await {
+            Err(error) if is_refused(&error) => Err(elsewhere()),
+            answer => {
+                self.options.requests.fetch_add(1, Ordering::Relaxed);
+                answer
+            }
+        }
+    }
+
+    async fn guarded(&self) -> Result<HttpClient, HttpError> {
+        let resolver = Arc::new(self.guard.resolver(&system()));
+        let client = client(&self.options, self.has_deadline).dns_resolver(resolver);
+        let client = client.build();
+        client
+            .map(HttpClient::new)
+            .map_err(|e| HttpError::new(HttpErrorKind::Unknown, e))
+    }
+}
+
+/// Whether the [`Resolver`] refused.
+fn is_refused(error: &HttpError) -> bool {
+    let mut causes = std::iter::successors(Some(error as &dyn StdError), |&error| error.source());
+    causes.any(|error| error.to_string() == REFUSED)
+}
