@@ -19,6 +19,9 @@ const OWN_HEADERS: [&str; 6] = [
     "transfer-encoding",
 ];
 
+/// Headers that say who asks: their values are secrets, which a configuration does not hold.
+const SECRET_HEADERS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
+
 /// The headers to send; what may be secret in them is added to `secretive`.
 ///
 /// # Errors
@@ -47,6 +50,10 @@ pub(super) fn resolve(
         if OWN_HEADERS.contains(&header.as_str()) {
             return Err(wrong("is set by feedline itself; remove it".into()));
         }
+        if SECRET_HEADERS.contains(&header.as_str()) && matches!(value, TextOrSecret::Text(_)) {
+            let reason = "says who asks, and secrets are not written into a configuration; give a reference, such as `{ env = \"API_TOKEN\", prefix = \"Bearer \" }` or `{ file = \"PATH\" }`";
+            return Err(wrong(reason.into()));
+        }
         let mut value = HeaderValue::try_from(text).map_err(|_| {
             wrong("its value has characters a header cannot carry, such as a line end".into())
         })?;
@@ -56,12 +63,11 @@ pub(super) fn resolve(
     Ok(resolved)
 }
 
-/// A hash of what tells one user of a server from another: secrets, `Authorization` and `Cookie`; 0 for nobody.
+/// A hash of the secrets, which tell one user of a server from another; 0 for nobody.
 pub(super) fn credential(headers: &BTreeMap<String, TextOrSecret>, resolved: &HeaderMap) -> u128 {
     let (mut hash, mut is_somebody) = (Xxh3::new(), false);
     for (name, value) in headers {
-        let is_secret = matches!(value, TextOrSecret::Secret(_))
-            || ["authorization", "cookie"].contains(&name.to_ascii_lowercase().as_str());
+        let is_secret = matches!(value, TextOrSecret::Secret(_));
         if let Some(value) = resolved.get(name).filter(|_| is_secret) {
             hash.update(value.as_bytes());
             hash.update(b"\n");
@@ -98,6 +104,28 @@ mod tests {
                 "{error}"
             );
             assert!(!error.to_string().contains("line\nend"));
+        }
+    }
+
+    #[test]
+    fn what_says_who_asks_is_given_by_reference() {
+        for name in ["Authorization", "COOKIE", "proxy-authorization"] {
+            let check = |value: TextOrSecret| {
+                let headers = BTreeMap::from([(name.to_owned(), value)]);
+                resolve(&headers, &context(), &mut Secretive::default())
+            };
+            let error = check(TextOrSecret::Text("Bearer canary".into())).unwrap_err();
+            let expected = format!(
+                "`headers.{name}`: says who asks, and secrets are not written into a configuration; give a reference, such as `{{ env = \"API_TOKEN\", prefix = \"Bearer \" }}` or `{{ file = \"PATH\" }}`"
+            );
+            assert_eq!(error.to_string(), expected);
+            let reference = SecretRef {
+                env: Some("TOKEN".into()),
+                file: None,
+                prefix: "Bearer ".into(),
+            };
+            let headers = check(TextOrSecret::Secret(reference)).unwrap();
+            assert_eq!(headers[name], "Bearer secret-TOKEN");
         }
     }
 }
