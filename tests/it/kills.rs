@@ -128,6 +128,26 @@ pub(crate) struct Landing {
     files: Vec<(String, Vec<u8>)>,
 }
 
+impl Landing {
+    /// How many of the files lie in `folder`.
+    pub(crate) fn files_in(&self, folder: &str) -> usize {
+        let paths = self.files.iter().map(|(path, _)| path);
+        paths.filter(|path| path.starts_with(folder)).count()
+    }
+}
+
+/// Paths of all files that an entry of a log names, whatever they are for: an object with a path and a hash is one.
+pub(crate) fn named_files(entry: &Value) -> BTreeSet<String> {
+    match entry {
+        Value::Object(object) => match (object.get("path"), object.get("hash")) {
+            (Some(Value::String(path)), Some(_)) => [path.clone()].into(),
+            _ => object.values().flat_map(named_files).collect(),
+        },
+        Value::Array(items) => items.iter().flat_map(named_files).collect(),
+        _ => BTreeSet::new(),
+    }
+}
+
 pub(crate) fn landing(zone: &Path) -> Landing {
     let (mut entries, mut named) = (Vec::new(), BTreeSet::new());
     for (path, bytes) in files(zone) {
@@ -138,12 +158,7 @@ pub(crate) fn landing(zone: &Path) -> Landing {
         for key in ["run_id", "batch_id", "epoch", "prev_hash"] {
             entry.as_object_mut().unwrap().remove(key);
         }
-        for file in [&entry["files"], &entry["rejects"]]
-            .into_iter()
-            .flat_map(|f| f.as_array().unwrap())
-        {
-            named.insert(file["path"].as_str().unwrap().to_owned());
-        }
+        named.extend(named_files(&entry));
         entries.push(entry);
     }
     let files = named

@@ -8,11 +8,11 @@ use std::{
 };
 
 use crate::{
-    kills::landing,
+    kills::{landing, named_files},
     support::{feedline, finish, pipeline, run},
 };
 
-/// A few batches, with repeated records and rejects.
+/// A few batches, with repeated records, rejects, a child table and an archive of answers.
 const SMALL: &str = r#"
 [pipeline]
 name = "small"
@@ -26,7 +26,12 @@ records = "data.items"
 pagination = { type = "cursor", cursor_param = "cursor", cursor_path = "paging.next_cursor" }
 batch = { rows = 150, dedup_window = 1000 }
 retry = { base_ms = 1, cap_ms = 5 }
+archive_raw = true
+contract = { children = { flags = { parent = { quote = "id" } } } }
 "#;
+
+/// Where its files lie.
+const FOLDERS: [&str; 4] = ["data/", "rejects/", "raw/", "children/flags/"];
 
 /// Calls that change files or make them durable. A file that is opened to be written to is empty until `write`.
 const CALLS: [&str; 7] = [
@@ -88,6 +93,9 @@ fn a_kill_at_every_call_that_writes_loses_and_doubles_nothing() {
     assert_eq!(code, 3, "{calls}");
     let expected = landing(&undisturbed.path().join("out/landing/market"));
     assert_eq!(expected.entries.len(), 3);
+    for folder in FOLDERS {
+        assert!(expected.files_in(folder) > 0, "{folder}");
+    }
     let mut killed = 0;
     for call in CALLS {
         let made = calls
@@ -193,14 +201,10 @@ fn after_power_cut(folder: &Path, calls: &str) -> Vec<String> {
     for entry in fs::read_dir(zone.join("log")).unwrap() {
         let path = entry.unwrap().path();
         let text: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-        let files = ["files", "rejects"]
+        let files = named_files(&text);
+        let files = files
             .iter()
-            .flat_map(|key| text[key].as_array().unwrap());
-        let files = files.map(|file| {
-            zone.join(file["path"].as_str().unwrap())
-                .display()
-                .to_string()
-        });
+            .map(|path| zone.join(path).display().to_string());
         disk.named
             .insert(path.display().to_string(), files.collect());
     }
