@@ -307,9 +307,9 @@ mod tests {
         drop(sender);
     }
 
-    /// 48 of the list of faults. `FEEDLINE_PAGE_KIB` makes the broken pages larger; by default they are of 32 KiB.
+    /// `FEEDLINE_PAGE_KIB` makes the broken pages larger; by default they are of 32 KiB.
     #[tokio::test]
-    async fn broken_pages_are_read_or_refused() {
+    async fn fault_48_broken_pages_are_read_or_refused() {
         #[expect(
             clippy::disallowed_methods,
             reason = "the size of a long test is told by the environment"
