@@ -127,9 +127,13 @@ fn chain<'a>(
     Ok(chain)
 }
 
-/// The modes of the source, and what is said about single columns of the table.
+/// The modes of the table or else of the source, and what is said about single columns of the table.
 fn contract(config: &ContractConfig, child: &ChildConfig) -> ContractConfig {
     ContractConfig {
+        types: child.types.unwrap_or(config.types),
+        columns: child.columns.unwrap_or(config.columns),
+        nulls: child.nulls.unwrap_or(config.nulls),
+        vanished: child.vanished.unwrap_or(config.vanished),
         required: child.required.clone(),
         column: child.column.clone(),
         children: BTreeMap::new(),
@@ -296,6 +300,35 @@ mod tests {
             );
             assert!(table.contract.column.is_empty());
         }
+    }
+
+    #[test]
+    fn a_table_may_have_modes_of_its_own() {
+        let tables = of(
+            "types = \"widen\"\ncolumns = \"freeze\"\n[source.contract.children]\nplain = {}\n\
+             strict = { types = \"freeze\", columns = \"null_value\", nulls = \"quarantine_row\", vanished = \"freeze\" }\n",
+        )
+        .unwrap();
+        let modes = tables.iter().map(|table| {
+            let ContractConfig {
+                types,
+                columns,
+                nulls,
+                vanished,
+                ..
+            } = &table.contract;
+            format!(
+                "{} {types:?} {columns:?} {nulls:?} {vanished:?}",
+                table.name
+            )
+        });
+        assert_eq!(
+            modes.collect::<Vec<_>>(),
+            [
+                "plain Widen Freeze Warn Warn",
+                "strict Freeze NullValue QuarantineRow Freeze"
+            ]
+        );
     }
 
     #[test]

@@ -47,7 +47,7 @@ use std::{
 
 use feedline_schemas::{
     commit::{Decisions, Presence},
-    config::{ContractConfig, DeclaredType, TypeContract},
+    config::{ContractConfig, DeclaredType, NullContract, TypeContract},
     record::{Column, ColumnType, RecordSchema},
 };
 
@@ -128,8 +128,8 @@ pub(crate) struct Contract<'a> {
     by_name: HashMap<String, usize>,
     /// What each column's values are held to.
     rules: Vec<Rule>,
-    /// How many of them must not be null.
-    never_null: usize,
+    /// How many of them cost a record where they are null.
+    strict: usize,
     /// What this batch has landed in each column.
     met: Vec<Met>,
     /// Names in `contract.required` that are no columns yet.
@@ -154,6 +154,14 @@ struct Rule {
     is_declared: bool,
     /// Whether it must not be null.
     is_never_null: bool,
+    nulls: NullContract,
+}
+
+impl Rule {
+    /// Whether a null costs the record, or the run.
+    fn is_strict(self) -> bool {
+        self.is_never_null && self.nulls != NullContract::Warn
+    }
 }
 
 impl<'a> Contract<'a> {
@@ -184,7 +192,7 @@ impl<'a> Contract<'a> {
             config,
             before,
             rules: Vec::new(),
-            never_null: 0,
+            strict: 0,
             met: vec![Met::default(); columns.len()],
             unmade: required
                 .filter(|name| !by_name.contains_key(*name))
@@ -207,11 +215,8 @@ impl<'a> Contract<'a> {
             .iter()
             .map(|c| contract.rule(&c.name))
             .collect();
-        contract.never_null = contract
-            .rules
-            .iter()
-            .filter(|rule| rule.is_never_null)
-            .count();
+        let strict = contract.rules.iter().filter(|rule| rule.is_strict());
+        contract.strict = strict.count();
         Ok(contract)
     }
 
@@ -246,7 +251,20 @@ impl<'a> Contract<'a> {
             is_declared: own.is_some_and(|own| own.r#type.is_some()),
             is_never_null: self.config.required.iter().any(|n| n == name)
                 || (is_known && self.by_name.contains_key(name)),
+            nulls: self.nulls(name),
         }
+    }
+
+    /// What is done when the column called `name` is null and should not be.
+    fn nulls(&self, name: &str) -> NullContract {
+        let own = self.config.column.get(name).and_then(|own| own.nulls);
+        own.unwrap_or(self.config.nulls)
+    }
+
+    /// Names that are no columns yet and cost a record that lacks them.
+    fn strict_unmade(&self) -> impl Iterator<Item = &'a str> {
+        let unmade = self.unmade.iter().copied();
+        unmade.filter(|name| self.nulls(name) != NullContract::Warn)
     }
 
     /// How values are read.

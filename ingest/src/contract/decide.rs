@@ -59,26 +59,29 @@ impl Contract<'_> {
     /// What becomes of a record because a column that must not be null is; nothing when none is.
     fn empty(&self, leaves: &[Leaf], places: &[usize], nulled: &[usize]) -> Option<Verdict> {
         // What is only told is told at the end of the batch, from its counts.
-        if self.config.nulls == NullContract::Warn {
+        let wanted = self.strict + self.strict_unmade().count();
+        if wanted == 0 {
             return None;
         }
         let is_wanted = |leaf: &Leaf, place: usize| match self.rules.get(place) {
-            Some(rule) => rule.is_never_null,
-            None => self.unmade.contains(&leaf.name.as_str()),
+            Some(rule) => rule.is_strict(),
+            None => self.strict_unmade().any(|name| name == leaf.name),
         };
         let there = leaves.iter().zip(places).enumerate();
         let there = there.filter(|(i, (leaf, place))| {
             is_wanted(leaf, **place) && leaf.value != Value::Null && !nulled.contains(i)
         });
-        if there.clone().count() == self.never_null + self.unmade.len() {
+        if there.clone().count() == wanted {
             return None;
         }
         let columns = self.columns.iter().zip(&self.rules);
-        let made = columns.filter(|(_, rule)| rule.is_never_null);
-        let mut names = made
+        let made = columns.filter(|(_, rule)| rule.is_strict());
+        let names = made
             .map(|(column, _)| column.name.as_str())
-            .chain(self.unmade.iter().copied());
-        let path = names.find(|name| there.clone().all(|(_, (leaf, _))| leaf.name != *name))?;
+            .chain(self.strict_unmade());
+        let missing = names.filter(|name| there.clone().all(|(_, (leaf, _))| leaf.name != *name));
+        // What stops the run comes before what costs the record.
+        let path = missing.min_by_key(|name| self.nulls(name) != NullContract::Freeze)?;
         let is_null = leaves.iter().any(|leaf| leaf.name == path);
         let what = if is_null { "null" } else { "absent" };
         let rejection = Rejection {
@@ -86,7 +89,7 @@ impl Contract<'_> {
             path: path.to_owned(),
             detail: format!("column `{path}` is {what}, every record should have it"),
         };
-        Some(match self.config.nulls {
+        Some(match self.nulls(path) {
             NullContract::Freeze => Verdict::Stop("nulls", rejection),
             NullContract::Warn | NullContract::QuarantineRow => Verdict::Reject(rejection),
         })

@@ -143,7 +143,7 @@ impl Contract<'_> {
         let r#type = declared(self.config, &name).unwrap_or_else(|| self.reading.infer(value));
         let rule: Rule = self.rule(&name);
         self.unmade.retain(|unmade| *unmade != name);
-        self.never_null += usize::from(rule.is_never_null);
+        self.strict += usize::from(rule.is_strict());
         if name.contains('.') {
             self.width
                 .push(&name, |path| self.by_name.contains_key(path));

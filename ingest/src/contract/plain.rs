@@ -1,9 +1,6 @@
 //! Records of which every value fits its column as it is: no decision, and no tree.
 
-use feedline_schemas::{
-    config::{NullContract, TypeContract},
-    record::ColumnType,
-};
+use feedline_schemas::{config::TypeContract, record::ColumnType};
 
 use super::{Contract, decimals, fit::MAX_EXACT};
 use crate::cell::{Cell, Held};
@@ -65,13 +62,13 @@ impl Contract<'_> {
 
     /// Whether no column is null that must not be.
     fn has_wanted(&self, cells: &[(usize, Cell)]) -> bool {
-        let wanted = self.never_null + self.unmade.len();
-        if wanted == 0 || self.config.nulls == NullContract::Warn {
+        let wanted = self.strict + self.strict_unmade().count();
+        if wanted == 0 {
             return true;
         }
         let there = cells
             .iter()
-            .filter(|(column, cell)| cell.held != Held::Null && self.rules[*column].is_never_null);
+            .filter(|(column, cell)| cell.held != Held::Null && self.rules[*column].is_strict());
         there.count() == wanted
     }
 

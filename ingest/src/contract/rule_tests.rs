@@ -118,7 +118,7 @@ fn names_in_the_configuration_are_known_keys() {
         config.required = vec!["id".into()];
         let text = ColumnContract {
             r#type: Some(DeclaredType::Text),
-            types: None,
+            ..ColumnContract::default()
         };
         config.column.insert("b.c".into(), text);
     });
@@ -170,6 +170,57 @@ fn a_required_column_that_is_null_is_handled_by_contract() {
     );
     let (_, verdicts) = story(NullContract::Freeze);
     assert_eq!(verdicts[1..], ["! nulls id", "! nulls id", "! nulls k"]);
+}
+
+#[test]
+fn nulls_of_a_single_column_are_handled_by_its_own_contract() {
+    let story = |own: &[(&str, NullContract)]| {
+        let mut story = Story::of(|config| {
+            config.required = vec!["id".into(), "k".into(), "none".into()];
+            for (name, nulls) in own {
+                let column = ColumnContract {
+                    nulls: Some(*nulls),
+                    ..ColumnContract::default()
+                };
+                config.column.insert((*name).into(), column);
+            }
+        });
+        let verdicts = story.batch(&[
+            r#"{"id":1,"k":1}"#,
+            r#"{"id":2,"k":null}"#,
+            r#"{"k":3}"#,
+            r#"{"z":4}"#,
+        ]);
+        (story.decided(), verdicts)
+    };
+    let told = "turned_null none";
+    let (decided, verdicts) = story(&[]);
+    assert_eq!(verdicts, ["+", "+", "+", "+"]);
+    assert_eq!(decided.len(), 3, "{decided:?}");
+    assert!(
+        decided.iter().any(|line| line.starts_with(told)),
+        "{decided:?}"
+    );
+    let (decided, verdicts) = story(&[("k", NullContract::QuarantineRow)]);
+    assert_eq!(
+        verdicts,
+        ["+", "x missing_value k", "+", "x missing_value k"]
+    );
+    assert!(
+        decided.iter().any(|line| line.starts_with(told)),
+        "{decided:?}"
+    );
+    // A column that no record has had counts too, and what stops the run comes first.
+    let (_, verdicts) = story(&[("none", NullContract::QuarantineRow)]);
+    assert_eq!(verdicts, ["x missing_value none"; 4]);
+    let (_, verdicts) = story(&[
+        ("id", NullContract::QuarantineRow),
+        ("k", NullContract::Freeze),
+    ]);
+    assert_eq!(
+        verdicts,
+        ["+", "! nulls k", "x missing_value id", "! nulls k"]
+    );
 }
 
 #[test]
@@ -247,8 +298,8 @@ fn single_columns_have_rules_of_their_own() {
     let mut story = Story::of(|config| {
         config.types = TypeContract::NullValue;
         let frozen = ColumnContract {
-            r#type: None,
             types: Some(TypeContract::Freeze),
+            ..ColumnContract::default()
         };
         config.column.insert("book.bid".into(), frozen);
     });
@@ -267,7 +318,7 @@ fn declaring(r#type: DeclaredType) -> Story {
         config.types = TypeContract::Widen;
         let column = ColumnContract {
             r#type: Some(r#type),
-            types: None,
+            ..ColumnContract::default()
         };
         config.column.insert("v".into(), column);
     })

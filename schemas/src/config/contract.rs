@@ -126,13 +126,16 @@ pub struct ColumnContract {
     /// What `contract.types` is for this column. Default: that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub types: Option<TypeContract>,
+    /// What `contract.nulls` is for this column. Default: that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nulls: Option<NullContract>,
 }
 
 /// `[source.contract.children.<table>]`: a list in each record whose items become the rows of a table.
 ///
-/// The modes of `[source.contract]` hold for its columns too, and a value in conflict sets its whole record aside: a record
+/// The modes of `[source.contract]` hold for its columns too where it has none of its own, and a value in conflict sets its whole record aside: a record
 /// lands with all of its items or not at all. A list that is absent, null or empty has no rows. What is no list where one
-/// should be, and an object among scalars or a scalar among objects, is a conflict that `contract.types` settles: the
+/// should be, and an object among scalars or a scalar among objects, is a conflict that `types` settles: the
 /// record is set aside, or with `null_value` the list is left out, or the item lands without values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -148,6 +151,18 @@ pub struct ChildConfig {
     /// in the record. With them rows can be joined, grouped or split by what their record is. Default: none.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub parent: BTreeMap<String, String>,
+    /// What `contract.types` is for this table. Default: that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub types: Option<TypeContract>,
+    /// What `contract.columns` is for this table. Default: that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub columns: Option<ColumnsContract>,
+    /// What `contract.nulls` is for this table. Default: that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nulls: Option<NullContract>,
+    /// What `contract.vanished` is for this table. Default: that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vanished: Option<VanishedContract>,
     /// What `contract.required` is for columns of this table. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub required: Vec<String>,
