@@ -61,7 +61,8 @@ pub async fn suggest(config: &PipelineConfig, context: &Context) -> Result<Vec<S
             continue;
         }
         let name = source.name.to_string();
-        match first_answer(source, context).await {
+        // Boxed: the future of a source is large.
+        match Box::pin(first_answer(source, context)).await {
             Ok(suggestion) => all.push(suggestion),
             Err(error @ Error::Config { .. }) => {
                 return Err(error.under(&format!("source.{index}")));
