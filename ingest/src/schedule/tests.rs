@@ -154,10 +154,10 @@ async fn a_run_that_fails_is_told_and_tried_at_the_next_time() {
         "x",
     );
     let failed = |served: &Served| served.runs.get(&RunOutcome::Failed).copied().unwrap_or(0);
-    let served = running.until(|served| failed(served) == 1).await;
+    let served = running.until(|served| failed(served) >= 1).await;
     assert!(served.last.is_some_and(|last| last.reason.is_some()));
     fs::write(&file, "a\n1\n").unwrap();
-    running.until(|served| complete(served) == 1).await;
+    running.until(|served| complete(served) >= 1).await;
     running.end().await;
 }
 
