@@ -90,6 +90,7 @@ struct Warnings(Arc<AtomicU64>);
 
 impl Warnings {
     fn listen(&self) -> tracing::subscriber::DefaultGuard {
+        crate::device::fake::keep_listening();
         tracing::subscriber::set_default(self.clone())
     }
 
