@@ -14,7 +14,7 @@ use feedline_schemas::{
         TargetKind, TokenType,
     },
     report::{DatasetReport, EvalReport, RunReport, TrainReport, VerifyReport},
-    transform::{FittedStep, TransformArtefact},
+    transform::{FittedCategories, FittedStep, TransformArtefact},
     units::ByteSize,
 };
 use feedline_trainer::Fit;
@@ -548,13 +548,22 @@ fn write_step(step: &FittedStep, out: &mut String) -> fmt::Result {
                 ),
             )
         }),
-        FittedStep::Categories { columns } => columns.iter().try_for_each(|c| {
-            line(
-                out,
-                "categories",
-                format!("{}: {} known, {:?}", c.name, c.values.len(), c.encoding),
-            )
-        }),
+        FittedStep::Categories { columns } => columns
+            .iter()
+            .try_for_each(|c| line(out, "categories", category_text(c))),
+    }
+}
+
+fn category_text(c: &FittedCategories) -> String {
+    match c.buckets {
+        Some(buckets) => format!("{}: {:?} in {buckets} buckets", c.name, c.encoding),
+        None => {
+            let known = format!("{}: {} known, {:?}", c.name, c.values.len(), c.encoding);
+            match c.min_count {
+                Some(fewest) => format!("{known}, each in {fewest} rows or more"),
+                None => known,
+            }
+        }
     }
 }
 

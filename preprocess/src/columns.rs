@@ -8,13 +8,13 @@ use feedline_schemas::{
         Task,
     },
     record::{ColumnType, RecordSchema},
-    transform::{InputColumn, InputKind},
+    transform::{CategoryEncoding, InputColumn, InputKind},
     units::ByteSize,
 };
 
 use crate::{
     Error, document,
-    fit::{FitSpec, NEIGHBOURS, REFERENCE_ROWS, TargetSpec},
+    fit::{BUCKETS, FitSpec, NEIGHBOURS, REFERENCE_ROWS, TargetSpec, most_values},
     join::Join,
     near_dup::{self, NearDup},
     payload::{self, Payload, PayloadKind},
@@ -71,7 +71,6 @@ const LOWER: f64 = 0.01;
 const UPPER: f64 = 0.99;
 const LOWER_SPREAD: f64 = 0.25;
 const UPPER_SPREAD: f64 = 0.75;
-const MAX_VALUES: u32 = 100;
 const SHARE_TOLERANCE: f64 = 1e-9;
 
 /// A landed column over all sources and schema versions.
@@ -662,6 +661,8 @@ fn check_step(step: &StepConfig, key: &impl Fn(&str) -> String) -> Result<(), Er
     let (impute, categories) = (is(StepKind::Impute), is(StepKind::Categories));
     let percentiles = is(StepKind::Winsorize) || is(StepKind::Robust);
     let knn = impute && step.strategy == Some(ImputeStrategy::Knn);
+    let hash = categories && step.encoding == Some(CategoryEncoding::Hash);
+    let known = categories && !hash;
     let fields = [
         ("strategy", step.strategy.is_some(), impute),
         ("value", step.value.is_some(), impute),
@@ -669,7 +670,9 @@ fn check_step(step: &StepConfig, key: &impl Fn(&str) -> String) -> Result<(), Er
         ("lower", step.lower.is_some(), percentiles),
         ("upper", step.upper.is_some(), percentiles),
         ("encoding", step.encoding.is_some(), categories),
-        ("max_values", step.max_values.is_some(), categories),
+        ("max_values", step.max_values.is_some(), known),
+        ("min_count", step.min_count.is_some(), known),
+        ("buckets", step.buckets.is_some(), hash),
         ("clip", step.clip.is_some(), is(StepKind::MinMax)),
         ("method", step.method.is_some(), is(StepKind::Power)),
         ("neighbours", step.neighbours.is_some(), knn),
@@ -680,6 +683,10 @@ fn check_step(step: &StepConfig, key: &impl Fn(&str) -> String) -> Result<(), Er
         let reason = match field {
             "neighbours" | "weights" | "reference_rows" if impute => {
                 "this key goes with `strategy = \"knn\"`, and only with it"
+            }
+            "buckets" if categories => "this key goes with `encoding = \"hash\"`, and only with it",
+            "max_values" | "min_count" if hash => {
+                "`encoding = \"hash\"` knows no values, `buckets` says how many ids they share; remove this key"
             }
             _ => "this key does not belong to a step of this type, remove it",
         };
@@ -710,7 +717,11 @@ fn check_step(step: &StepConfig, key: &impl Fn(&str) -> String) -> Result<(), Er
             "use 1 to 100,000 known values",
         ));
     }
+    if step.min_count == Some(0) {
+        return Err(Error::config(key("min_count"), "it is 1 or more"));
+    }
     let ranges = [
+        ("buckets", step.buckets, 65_536),
         ("neighbours", step.neighbours, 1_000),
         ("reference_rows", step.reference_rows, 100_000),
     ];
@@ -752,10 +763,14 @@ fn with_defaults(mut step: StepConfig) -> StepConfig {
             step.method.get_or_insert_default();
         }
         StepKind::Categories => {
-            step.encoding.get_or_insert_default();
-            step.max_values.get_or_insert(MAX_VALUES);
+            let encoding = *step.encoding.get_or_insert_default();
+            if encoding == CategoryEncoding::Hash {
+                step.buckets.get_or_insert(BUCKETS);
+            } else {
+                step.max_values.get_or_insert(most_values(encoding));
+            }
         }
-        // `clip` stays absent unless it is given: it is no part of the hash of what does not use it.
+        // `clip` and `min_count` stay absent unless they are given: they are no part of the hash of what does not use them.
         StepKind::Standardize | StepKind::MinMax | StepKind::Log1p => {}
     }
     step

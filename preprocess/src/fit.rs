@@ -11,6 +11,7 @@
 //! caps them. A missing value takes no part either; NaN is missing.
 
 mod aggregate;
+mod categories;
 mod neighbours;
 mod payload;
 mod power;
@@ -26,13 +27,13 @@ use feedline_schemas::{
     format::TRANSFORM,
     ids::Hash128,
     transform::{
-        FittedCategories, FittedCharacters, FittedImpute, FittedMinMax, FittedStandardize,
-        FittedStep, FittedTarget, FittedTokens, FittedWinsorize, ImputeStatistic, InputColumn,
-        InputKind, TransformArtefact,
+        FittedCharacters, FittedImpute, FittedMinMax, FittedStandardize, FittedStep, FittedTarget,
+        FittedTokens, FittedWinsorize, ImputeStatistic, InputColumn, InputKind, TransformArtefact,
     },
 };
 
 pub(crate) use self::{
+    categories::{BUCKETS, most_values},
     neighbours::{NEIGHBOURS, REFERENCE_ROWS},
     payload::{fit_parts, fit_payload},
     tokens::{LearnSpec, learn_tokenizer},
@@ -49,8 +50,6 @@ use crate::{
 
 /// Most classes of a target, and most known values of a category.
 const MOST_VALUES: u32 = 100_000;
-/// Known values of a category unless the step says otherwise.
-const DEFAULT_VALUES: u32 = 100;
 /// Percentiles of `winsorize` unless the step says otherwise.
 const DEFAULT_CAPS: (f64, f64) = (0.01, 0.99);
 
@@ -310,22 +309,6 @@ impl Fit {
                 min,
                 max,
                 clip: step.clip.unwrap_or(false),
-            });
-        }
-        Ok(fitted)
-    }
-
-    async fn categories(&self, step: &StepConfig) -> Result<Vec<FittedCategories>, Error> {
-        let limit = step.max_values.unwrap_or(DEFAULT_VALUES) as usize;
-        let mut fitted = Vec::with_capacity(step.columns.len());
-        for name in &step.columns {
-            let (values, counts) = unzip(self.rows.frequent_texts(name, limit).await?);
-            let encoding = step.encoding.unwrap_or_default();
-            fitted.push(FittedCategories {
-                name: name.clone(),
-                values,
-                counts,
-                encoding,
             });
         }
         Ok(fitted)

@@ -4,11 +4,12 @@
 //! cell depends on another row of the batch, so one row gives the same bits as a million. Columns are bound by name.
 //!
 //! Layout of a row of `x`: the inputs in order; a numeric column gives one element and one more for each indicator
-//! (`<column>__missing`, 1 where the cell was missing); a category gives its id (`ordinal`) or one element per id
-//! (`<column>=__unknown__`, `<column>=__null__`, `<column>=<value>`).
+//! (`<column>__missing`, 1 where the cell was missing); a category gives one element (`ordinal`, `frequency`) or one per id
+//! (`<column>=__unknown__`, `<column>=__null__`, then `<column>=<value>`, of hashed texts `<column>=#<bucket>`).
 //!
 //! Cost: a column at a time, one pass per step over the batch's 64-bit cells, then one strided write per element.
 
+mod category;
 mod cell;
 mod characters;
 mod layout;
@@ -22,13 +23,12 @@ use datafusion::arrow::{
     compute::cast,
     datatypes::{DataType, Float64Type},
 };
-use feedline_schemas::transform::{
-    CategoryEncoding, FittedTarget, NULL_ID, TransformArtefact, UNKNOWN_ID,
-};
+use feedline_schemas::transform::{FittedTarget, TransformArtefact};
 
+use category::CategoryPlan;
 pub(crate) use cell::{CellOp, Probe, canonical};
 pub(crate) use characters::{Characters, vocabulary_of};
-use layout::{CategoryPlan, plan};
+use layout::plan;
 pub(crate) use layout::{layout, op_chain};
 use numbers::Made;
 pub(crate) use numbers::Numbers;
@@ -153,12 +153,7 @@ impl Transform {
             }
         })?;
         for plan in &self.categories {
-            let values = text(batch, &plan.name)?;
-            let ids = values.iter().map(|value| match value {
-                None => NULL_ID,
-                Some(value) => plan.ids.get(value).copied().unwrap_or(UNKNOWN_ID),
-            });
-            self.write_category(&mut x, plan.place, plan.encoding, ids);
+            plan.write(&text(batch, &plan.name)?, &mut x, self.features());
         }
         let y = self.target(batch, &mut bad)?;
         let bad = bad
@@ -201,25 +196,6 @@ impl Transform {
     fn write(&self, x: &mut [f32], place: usize, values: impl Iterator<Item = f32>) {
         for (row, value) in x.chunks_exact_mut(self.features()).zip(values) {
             row[place] = value;
-        }
-    }
-
-    fn write_category(
-        &self,
-        x: &mut [f32],
-        place: usize,
-        encoding: CategoryEncoding,
-        ids: impl Iterator<Item = u32>,
-    ) {
-        for (row, id) in x.chunks_exact_mut(self.features()).zip(ids) {
-            match encoding {
-                CategoryEncoding::OneHot => row[place + id as usize] = 1.0,
-                #[expect(
-                    clippy::cast_precision_loss,
-                    reason = "at most 100,002 ids, exact in 24 bits"
-                )]
-                CategoryEncoding::Ordinal => row[place] = id as f32,
-            }
         }
     }
 

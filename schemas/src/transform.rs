@@ -317,12 +317,52 @@ pub struct FittedNeighbours {
 pub struct FittedCategories {
     /// Column.
     pub name: String,
-    /// Known values; the first has id 2.
+    /// Known values; the first has id 2. None for `hash`.
     pub values: Vec<String>,
     /// Training rows of each known value.
     pub counts: Vec<u64>,
     /// How the id enters the feature vector.
     pub encoding: CategoryEncoding,
+    /// Fewest training rows of a known value, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_count: Option<u64>,
+    /// `hash`: ids that values share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buckets: Option<u32>,
+    /// `frequency`: what shares are of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frequency: Option<FittedFrequency>,
+}
+
+impl FittedCategories {
+    /// Categories of these values, which have `counts` training rows each, and of nothing else.
+    #[must_use]
+    pub const fn new(
+        name: String,
+        values: Vec<String>,
+        counts: Vec<u64>,
+        encoding: CategoryEncoding,
+    ) -> Self {
+        Self {
+            name,
+            values,
+            counts,
+            encoding,
+            min_count: None,
+            buckets: None,
+            frequency: None,
+        }
+    }
+}
+
+/// What the shares of categories are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FittedFrequency {
+    /// Rows of the training split, above 0.
+    pub rows: u64,
+    /// Those of them whose cell is missing.
+    pub missing: u64,
 }
 
 /// Reserved id of a category not seen in the training split.
@@ -341,13 +381,18 @@ pub enum CategoryEncoding {
     OneHot,
     /// One element: the id as a number.
     Ordinal,
+    /// One element: the share of the training rows that have the value, missing counted as a value. 0 where unknown.
+    Frequency,
+    /// One element per id; a value's id is 2 + xxh3-64 (seed 0) of its text after Unicode's NFC, modulo `buckets`. Nothing
+    /// is fitted, so no value is unknown: id 0 is reserved and never used, id 1 is null.
+    Hash,
 }
 
 /// One element of the feature vector.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Feature {
-    /// Feature name: a column, `<column>__missing`, or `<column>=<value>`.
+    /// Feature name: a column, `<column>__missing`, `<column>=<value>`, or `<column>=#<bucket>`.
     pub name: String,
     /// Column it comes from.
     pub column: String,

@@ -131,6 +131,22 @@ fn categories_no_step_names_are_encoded_at_the_end() {
 }
 
 #[test]
+fn encodings_get_the_defaults_of_their_kind() {
+    for (encoding, expected) in [
+        ("one_hot", (Some(100), None)),
+        ("frequency", (Some(10_000), None)),
+        ("hash", (None, Some(64))),
+    ] {
+        let dataset = format!(
+            "features = [\"town\"]\nstep = [{{ type = \"categories\", encoding = \"{encoding}\" }}]"
+        );
+        let step = resolved(&dataset).unwrap().steps.remove(0);
+        assert_eq!((step.max_values, step.buckets), expected, "{encoding}");
+        assert_eq!(step.min_count, None);
+    }
+}
+
+#[test]
 fn columns_left_out_leave_their_steps_too() {
     let spec = resolved("target = \"price\"\nfeatures = [\"rooms\", \"town\"]").unwrap();
     let fit = spec.fit_spec(&BTreeSet::from(["town".to_owned()]));
@@ -254,6 +270,35 @@ fn steps_that_make_no_sense_are_refused() {
     check_refused(
         &step(&format!("{knn}, value = 1.0")),
         "`dataset.step.0.value`: a finite `value`",
+    );
+    let categories = "type = \"categories\"";
+    for (fields, message) in [
+        (
+            "buckets = 8",
+            "buckets`: this key goes with `encoding = \"hash\"`",
+        ),
+        (
+            "encoding = \"hash\", buckets = 0",
+            "buckets`: it is 1 to 65536",
+        ),
+        (
+            "encoding = \"hash\", max_values = 8",
+            "max_values`: `encoding = \"hash\"` knows no values",
+        ),
+        (
+            "encoding = \"hash\", min_count = 8",
+            "min_count`: `encoding = \"hash\"` knows no values",
+        ),
+        ("min_count = 0", "min_count`: it is 1 or more"),
+    ] {
+        check_refused(
+            &step(&format!("{categories}, {fields}")),
+            &format!("`dataset.step.0.{message}"),
+        );
+    }
+    check_refused(
+        &step("type = \"power\", min_count = 2"),
+        "`dataset.step.0.min_count`: this key does not belong",
     );
     let twice =
         "step = [{ type = \"categories\" }, { type = \"categories\", columns = [\"town\"] }]";

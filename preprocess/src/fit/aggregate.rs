@@ -185,6 +185,12 @@ impl Rows {
             .collect())
     }
 
+    /// How many cells of the text column `column` are missing.
+    pub(super) async fn missing_texts(&self, column: &str) -> Result<u64, Error> {
+        let missing = self.frame.clone().filter(ident(column).is_null())?;
+        Ok(Box::pin(missing.count()).await? as u64)
+    }
+
     /// The most frequent finite value of a numeric expression; the smallest of several.
     ///
     /// The engine groups by value, so memory grows with the number of distinct values.

@@ -1,3 +1,4 @@
+mod categories;
 mod steps;
 
 use std::sync::Arc;

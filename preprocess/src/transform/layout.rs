@@ -1,26 +1,14 @@
 //! From fitted steps to the layout of the feature vector and the work per column.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
-use feedline_schemas::transform::{
-    CategoryEncoding, FIRST_KNOWN_ID, Feature, FittedCategories, FittedStep, InputColumn,
-    InputKind, NULL_ID, UNKNOWN_ID,
-};
+use feedline_schemas::transform::{Feature, FittedCategories, FittedStep, InputColumn, InputKind};
 
 use super::{
     CellOp,
+    category::{CategoryPlan, category_features},
     numbers::{Numbers, NumericPlan, has_indicator},
 };
-
-/// A column of categories.
-#[derive(Debug)]
-pub(super) struct CategoryPlan {
-    pub(super) name: String,
-    pub(super) ids: HashMap<String, u32>,
-    pub(super) encoding: CategoryEncoding,
-    /// First element.
-    pub(super) place: usize,
-}
 
 /// What the fitted `steps`, none of which looks at several columns, do with the numeric column `column`, in order.
 pub(crate) fn op_chain(steps: &[FittedStep], column: &str) -> Vec<CellOp> {
@@ -73,7 +61,7 @@ pub(crate) fn layout(inputs: &[InputColumn], steps: &[FittedStep]) -> Result<Vec
 /// The work per column, numbers and categories; elements are placed as [`layout`] lays them out.
 ///
 /// # Errors
-/// As [`layout`], a category value that is listed twice, and neighbours that fit no columns.
+/// As [`layout`], what [`CategoryPlan::new`] refuses, and neighbours that fit no columns.
 pub(super) fn plan(
     inputs: &[InputColumn],
     steps: &[FittedStep],
@@ -91,21 +79,7 @@ pub(super) fn plan(
             InputKind::Categorical => {
                 let fitted = categories(steps, name)?;
                 next += category_features(fitted).len();
-                let ids: HashMap<String, u32> = fitted
-                    .values
-                    .iter()
-                    .cloned()
-                    .zip(FIRST_KNOWN_ID..)
-                    .collect();
-                if ids.len() != fitted.values.len() {
-                    return Err(format!("a category of `{name}` is listed twice"));
-                }
-                texts.push(CategoryPlan {
-                    ids,
-                    encoding: fitted.encoding,
-                    place,
-                    name: name.clone(),
-                });
+                texts.push(CategoryPlan::new(fitted, place)?);
             }
         }
     }
@@ -121,26 +95,4 @@ fn categories<'a>(steps: &'a [FittedStep], column: &str) -> Result<&'a FittedCat
         .iter()
         .find_map(of_step)
         .ok_or_else(|| format!("no step turns the text of column `{column}` into numbers"))
-}
-
-fn category_features(fitted: &FittedCategories) -> Vec<Feature> {
-    let column = &fitted.name;
-    if fitted.encoding == CategoryEncoding::Ordinal {
-        return vec![Feature {
-            name: column.clone(),
-            column: column.clone(),
-            category: None,
-        }];
-    }
-    let reserved = [(UNKNOWN_ID, "__unknown__"), (NULL_ID, "__null__")];
-    let known = (FIRST_KNOWN_ID..).zip(fitted.values.iter().map(String::as_str));
-    reserved
-        .into_iter()
-        .chain(known)
-        .map(|(id, value)| Feature {
-            name: format!("{column}={value}"),
-            column: column.clone(),
-            category: Some(id),
-        })
-        .collect()
 }

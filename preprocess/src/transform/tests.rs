@@ -4,8 +4,8 @@ use feedline_schemas::{
     decode,
     format::TRANSFORM,
     transform::{
-        FittedCategories, FittedImpute, FittedMinMax, FittedStandardize, FittedStep,
-        FittedWinsorize, ImputeStatistic, InputColumn, InputKind,
+        CategoryEncoding, FittedCategories, FittedImpute, FittedMinMax, FittedStandardize,
+        FittedStep, FittedWinsorize, ImputeStatistic, InputColumn, InputKind,
     },
 };
 
@@ -64,12 +64,12 @@ fn standardize(name: &str, mean: f64, scale: f64) -> FittedStep {
 fn categories(name: &str, values: &[&str], encoding: CategoryEncoding) -> FittedStep {
     let values: Vec<String> = values.iter().map(|v| (*v).to_owned()).collect();
     FittedStep::Categories {
-        columns: vec![FittedCategories {
-            name: name.into(),
-            counts: vec![1; values.len()],
-            values,
+        columns: vec![FittedCategories::new(
+            name.into(),
+            values.clone(),
+            vec![1; values.len()],
             encoding,
-        }],
+        )],
     }
 }
 

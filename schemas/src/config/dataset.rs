@@ -262,10 +262,19 @@ pub struct StepConfig {
     pub lower: Option<f64>,
     /// `winsorize`: upper percentile, 0 to 1. Default 0.99. `robust`: upper end of the spread. Default 0.75.
     pub upper: Option<f64>,
-    /// `categories`: `one_hot` (default) or `ordinal`.
+    /// `categories`: `one_hot` (default), `ordinal`, `frequency`, `hash` or `target`.
     pub encoding: Option<CategoryEncoding>,
-    /// `categories`: most known values, 1 to 100,000; rarer ones become unknown. Default 100.
+    /// `categories` but `hash`: most known values, 1 to 100,000; rarer ones become unknown. Default 100; 10,000 for
+    /// `frequency` and `target`, which take one element however many there are.
     pub max_values: Option<u32>,
+    /// `categories` but `hash`: fewest training rows of a known value, 1 or more; rarer ones become unknown. Raise it
+    /// where rare values are noise. Default 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_count: Option<u64>,
+    /// `categories` with `hash`: values share so many ids, 1 to 65,536. More mean fewer values that share one, and a longer
+    /// row. Default 64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buckets: Option<u32>,
     /// `min_max`: whether a value outside of the training range becomes 0 or 1. Default false: it leaves the range.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clip: Option<bool>,
@@ -299,6 +308,8 @@ impl StepConfig {
             upper: None,
             encoding: None,
             max_values: None,
+            min_count: None,
+            buckets: None,
             clip: None,
             method: None,
             neighbours: None,

@@ -1,0 +1,157 @@
+//! What becomes of the text of a category: one element per id, or one that is a number.
+
+use std::collections::HashMap;
+
+use datafusion::arrow::array::StringArray;
+use feedline_schemas::transform::{
+    CategoryEncoding, FIRST_KNOWN_ID, Feature, FittedCategories, NULL_ID, UNKNOWN_ID,
+};
+use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// A column of categories.
+#[derive(Debug)]
+pub(super) struct CategoryPlan {
+    pub(super) name: String,
+    /// First element.
+    place: usize,
+    ids: Ids,
+    elements: Elements,
+}
+
+/// The id of a text.
+#[derive(Debug)]
+enum Ids {
+    Known(HashMap<String, u32>),
+    /// So many are shared by all texts.
+    Hashed(u64),
+}
+
+/// What is written for an id.
+#[derive(Debug)]
+enum Elements {
+    /// A 1 in the element of the id.
+    OnePerId,
+    /// The id itself.
+    Id,
+    /// A number for each id.
+    Number(Vec<f32>),
+}
+
+impl CategoryPlan {
+    /// What `fitted` does with its column, whose elements begin at `place`.
+    ///
+    /// # Errors
+    /// What is wrong, for people: a value that is listed twice, or an encoding without what it needs.
+    pub(super) fn new(fitted: &FittedCategories, place: usize) -> Result<Self, String> {
+        let column = &fitted.name;
+        let lacks = |what: &str| format!("the categories of `{column}` lack {what}");
+        let known = fitted.values.iter().cloned().zip(FIRST_KNOWN_ID..);
+        let known: HashMap<String, u32> = known.collect();
+        if known.len() != fitted.values.len() {
+            return Err(format!("a category of `{column}` is listed twice"));
+        }
+        let ids = match (fitted.encoding, fitted.buckets) {
+            (CategoryEncoding::Hash, Some(buckets)) if buckets > 0 => Ids::Hashed(buckets.into()),
+            (CategoryEncoding::Hash, _) => return Err(lacks("buckets")),
+            _ => Ids::Known(known),
+        };
+        let elements = match fitted.encoding {
+            CategoryEncoding::OneHot | CategoryEncoding::Hash => Elements::OnePerId,
+            CategoryEncoding::Ordinal => Elements::Id,
+            CategoryEncoding::Frequency => {
+                let of = fitted.frequency.filter(|of| of.rows > 0);
+                let of = of.ok_or_else(|| lacks("the rows that shares are of"))?;
+                let counts = [0, of.missing]
+                    .into_iter()
+                    .chain(fitted.counts.iter().copied());
+                Elements::Number(counts.map(|count| share(count, of.rows)).collect())
+            }
+        };
+        if let Elements::Number(numbers) = &elements
+            && numbers.len() != fitted.values.len() + FIRST_KNOWN_ID as usize
+        {
+            return Err(lacks("a number for each value"));
+        }
+        Ok(Self {
+            name: column.clone(),
+            place,
+            ids,
+            elements,
+        })
+    }
+
+    /// Writes the elements of `values` into `x`, rows of `features` elements that are 0 there.
+    pub(super) fn write(&self, values: &StringArray, x: &mut [f32], features: usize) {
+        for (row, value) in x.chunks_exact_mut(features).zip(values) {
+            let id = self.ids.of(value);
+            match &self.elements {
+                Elements::OnePerId => row[self.place + id as usize] = 1.0,
+                #[expect(
+                    clippy::cast_precision_loss,
+                    reason = "at most 100,002 ids, exact in 24 bits"
+                )]
+                Elements::Id => row[self.place] = id as f32,
+                Elements::Number(numbers) => row[self.place] = numbers[id as usize],
+            }
+        }
+    }
+}
+
+impl Ids {
+    fn of(&self, value: Option<&str>) -> u32 {
+        match (self, value) {
+            (_, None) => NULL_ID,
+            (Self::Known(ids), Some(value)) => ids.get(value).copied().unwrap_or(UNKNOWN_ID),
+            (Self::Hashed(buckets), Some(value)) => {
+                let bucket = hash(value) % buckets;
+                FIRST_KNOWN_ID + u32::try_from(bucket).expect("buckets are counted in 32 bits")
+            }
+        }
+    }
+}
+
+/// The hash of a text, the same for all ways to write it that Unicode holds equal.
+fn hash(value: &str) -> u64 {
+    if is_nfc_quick(value.chars()) == IsNormalized::Yes {
+        xxh3_64(value.as_bytes())
+    } else {
+        xxh3_64(value.nfc().collect::<String>().as_bytes())
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    reason = "rounding to 32 bits is the purpose"
+)]
+fn share(count: u64, rows: u64) -> f32 {
+    (count as f64 / rows as f64) as f32
+}
+
+/// Name and origin of each element of a category.
+pub(super) fn category_features(fitted: &FittedCategories) -> Vec<Feature> {
+    let column = &fitted.name;
+    let feature = |name: String, category: Option<u32>| Feature {
+        name,
+        column: column.clone(),
+        category,
+    };
+    let of_id = |(id, value): (u32, String)| feature(format!("{column}={value}"), Some(id));
+    let reserved = [(UNKNOWN_ID, "__unknown__"), (NULL_ID, "__null__")];
+    let reserved = reserved.map(|(id, name)| (id, name.to_owned())).into_iter();
+    match fitted.encoding {
+        CategoryEncoding::Ordinal | CategoryEncoding::Frequency => {
+            vec![feature(column.clone(), None)]
+        }
+        CategoryEncoding::OneHot => {
+            let known = (FIRST_KNOWN_ID..).zip(fitted.values.iter().cloned());
+            reserved.chain(known).map(of_id).collect()
+        }
+        CategoryEncoding::Hash => {
+            let buckets = (0..fitted.buckets.unwrap_or(0)).map(|bucket| format!("#{bucket}"));
+            let hashed = (FIRST_KNOWN_ID..).zip(buckets);
+            reserved.chain(hashed).map(of_id).collect()
+        }
+    }
+}
