@@ -485,28 +485,35 @@ fn write_step(step: &FittedStep, out: &mut String) -> fmt::Result {
         }),
         FittedStep::Winsorize { columns } => columns.iter().try_for_each(|c| {
             let clipped = c.clipped_low + c.clipped_high;
-            line(
-                out,
-                "winsorize",
-                format!(
-                    "{}: {} to {}, {clipped} clipped in train",
-                    c.name,
-                    number(c.low),
-                    number(c.high)
-                ),
-            )
+            let text = format!(
+                "{}: {} to {}, {clipped} clipped in train",
+                c.name,
+                number(c.low),
+                number(c.high)
+            );
+            line(out, "winsorize", text)?;
+            c.groups.iter().try_for_each(|groups| {
+                let caps = groups.caps.values();
+                let clipped: u64 = caps.map(|of| of.clipped_low + of.clipped_high).sum();
+                let of_groups = group_text(&groups.by, groups.caps.len(), groups.min_count);
+                line(out, "", format!("{of_groups}, {clipped} clipped in train"))
+            })
         }),
         FittedStep::Standardize { columns } => columns.iter().try_for_each(|c| {
-            line(
-                out,
-                "standardize",
-                format!(
-                    "{}: mean {}, deviation {}",
-                    c.name,
-                    number(c.mean),
-                    number(c.deviation)
-                ),
-            )
+            let text = format!(
+                "{}: mean {}, deviation {}",
+                c.name,
+                number(c.mean),
+                number(c.deviation)
+            );
+            line(out, "standardize", text)?;
+            c.groups.iter().try_for_each(|groups| {
+                line(
+                    out,
+                    "",
+                    group_text(&groups.by, groups.moments.len(), groups.min_count),
+                )
+            })
         }),
         FittedStep::MinMax { columns } => columns.iter().try_for_each(|c| {
             line(
@@ -552,6 +559,10 @@ fn write_step(step: &FittedStep, out: &mut String) -> fmt::Result {
             .iter()
             .try_for_each(|c| line(out, "categories", category_text(c))),
     }
+}
+
+fn group_text(by: &str, own: usize, fewest: u64) -> String {
+    format!("  and numbers of their own for {own} values of `{by}` with {fewest} rows or more")
 }
 
 fn category_text(c: &FittedCategories) -> String {

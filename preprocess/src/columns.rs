@@ -14,7 +14,7 @@ use feedline_schemas::{
 
 use crate::{
     Error, document,
-    fit::{BUCKETS, FitSpec, NEIGHBOURS, REFERENCE_ROWS, TargetSpec, most_values},
+    fit::{BUCKETS, FitSpec, GROUP_ROWS, NEIGHBOURS, REFERENCE_ROWS, TargetSpec, most_values},
     join::Join,
     near_dup::{self, NearDup},
     payload::{self, Payload, PayloadKind},
@@ -310,6 +310,8 @@ fn check_names(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<(), E
     }
     for (i, step) in config.step.iter().flatten().enumerate() {
         check_list(&format!("dataset.step.{i}.columns"), &step.columns, columns)?;
+        let by = step.by.as_slice();
+        check_list(&format!("dataset.step.{i}.by"), by, columns)?;
     }
     let both = |name: &&String| config.features.contains(name);
     if let Some(name) = config.drop.iter().find(both) {
@@ -484,16 +486,18 @@ fn asks_for(config: &DatasetConfig, steps: &[StepConfig], column: &MergedColumn)
         } else {
             InputKind::Numeric
         };
-        step.columns
-            .contains(&column.name)
-            .then(|| (format!("dataset.step.{i}.columns"), kind))
+        let groups = step.by.as_ref() == Some(&column.name);
+        let listed = step.columns.contains(&column.name);
+        let listed = listed.then(|| (format!("dataset.step.{i}.columns"), kind));
+        let groups = groups.then(|| (format!("dataset.step.{i}.by"), InputKind::Categorical));
+        listed.into_iter().chain(groups)
     };
     let mut kinds = config
         .categorical
         .contains(&column.name)
         .then(|| ("dataset.categorical".to_owned(), InputKind::Categorical))
         .into_iter()
-        .chain(steps.iter().enumerate().filter_map(listed));
+        .chain(steps.iter().enumerate().flat_map(listed));
     let first = kinds.next();
     let conflict = first
         .as_ref()
@@ -617,6 +621,16 @@ fn resolve_steps(
                 ),
             ));
         }
+        let is_input = |by: &&String| inputs.iter().any(|input| input.column.name == **by);
+        if let Some(by) = step.by.as_ref().filter(|by| !is_input(by)) {
+            return Err(Error::config(
+                key("by"),
+                format!(
+                    "`{by}` is not a feature of this dataset, so a row to predict may lack its group; take it out of \
+                     `dataset.drop`, or list it in `dataset.features`"
+                ),
+            ));
+        }
         if step.columns.is_empty() {
             let kind = if step.r#type == StepKind::Categories {
                 InputKind::Categorical
@@ -663,6 +677,7 @@ fn check_step(step: &StepConfig, key: &impl Fn(&str) -> String) -> Result<(), Er
     let knn = impute && step.strategy == Some(ImputeStrategy::Knn);
     let hash = categories && step.encoding == Some(CategoryEncoding::Hash);
     let known = categories && !hash;
+    let groups = is(StepKind::Winsorize) || is(StepKind::Standardize);
     let fields = [
         ("strategy", step.strategy.is_some(), impute),
         ("value", step.value.is_some(), impute),
@@ -671,7 +686,12 @@ fn check_step(step: &StepConfig, key: &impl Fn(&str) -> String) -> Result<(), Er
         ("upper", step.upper.is_some(), percentiles),
         ("encoding", step.encoding.is_some(), categories),
         ("max_values", step.max_values.is_some(), known),
-        ("min_count", step.min_count.is_some(), known),
+        (
+            "min_count",
+            step.min_count.is_some(),
+            known || step.by.is_some(),
+        ),
+        ("by", step.by.is_some(), groups),
         ("buckets", step.buckets.is_some(), hash),
         ("clip", step.clip.is_some(), is(StepKind::MinMax)),
         ("method", step.method.is_some(), is(StepKind::Power)),
@@ -684,6 +704,7 @@ fn check_step(step: &StepConfig, key: &impl Fn(&str) -> String) -> Result<(), Er
             "neighbours" | "weights" | "reference_rows" if impute => {
                 "this key goes with `strategy = \"knn\"`, and only with it"
             }
+            "min_count" if groups => "this key goes with `by`, and only with it",
             "buckets" if categories => "this key goes with `encoding = \"hash\"`, and only with it",
             "max_values" | "min_count" if hash => {
                 "`encoding = \"hash\"` knows no values, `buckets` says how many ids they share; remove this key"
@@ -744,6 +765,9 @@ fn percentiles_of(step: &StepConfig) -> (f64, f64) {
 }
 
 fn with_defaults(mut step: StepConfig) -> StepConfig {
+    if step.by.is_some() {
+        step.min_count.get_or_insert(GROUP_ROWS);
+    }
     match step.r#type {
         StepKind::Impute => {
             let strategy = *step.strategy.get_or_insert_default();
@@ -770,7 +794,7 @@ fn with_defaults(mut step: StepConfig) -> StepConfig {
                 step.max_values.get_or_insert(most_values(encoding));
             }
         }
-        // `clip` and `min_count` stay absent unless they are given: they are no part of the hash of what does not use them.
+        // `clip` and, of categories, `min_count` stay absent unless they are given: they are no part of the hash of what does not use them.
         StepKind::Standardize | StepKind::MinMax | StepKind::Log1p => {}
     }
     step

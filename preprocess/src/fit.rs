@@ -4,7 +4,8 @@
 //! column inside the query, by the same code that transforms rows later ([`functions::cell`]). All columns of a step share
 //! its queries: imputing, winsorizing and robust scaling take one to four passes over the rows (see [`crate::quantile`]),
 //! standardizing, min-max and logarithms one, powers about ten, the most frequent value and categories one per column.
-//! Filling from neighbours takes two, and where a step behind it is fitted, it writes the rows anew.
+//! Filling from neighbours takes two, numbers by group two or three, and where a step behind them is fitted, they write the
+//! rows anew.
 //!
 //! Results depend neither on the order of the rows nor on how they are partitioned: counts are integers, means and
 //! deviations are rounded once from exact sums, percentiles are exact. Infinities take no part in statistics; `winsorize`
@@ -12,6 +13,7 @@
 
 mod aggregate;
 mod categories;
+mod groups;
 mod neighbours;
 mod payload;
 mod power;
@@ -34,6 +36,7 @@ use feedline_schemas::{
 
 pub(crate) use self::{
     categories::{BUCKETS, most_values},
+    groups::GROUP_ROWS,
     neighbours::{NEIGHBOURS, REFERENCE_ROWS},
     payload::{fit_parts, fit_payload},
     tokens::{LearnSpec, learn_tokenizer},
@@ -273,7 +276,11 @@ impl Fit {
                 high: high.value,
                 clipped_low: low.below + found.tally.low_infinite,
                 clipped_high: high.above + found.tally.high_infinite,
+                groups: None,
             });
+        }
+        if let Some(by) = &step.by {
+            self.cap_groups(step, by, &mut fitted).await?;
         }
         Ok(fitted)
     }
@@ -293,7 +300,11 @@ impl Fit {
                 deviation,
                 scale,
                 constant,
+                groups: None,
             });
+        }
+        if let Some(by) = &step.by {
+            self.scale_groups(step, by, &mut fitted).await?;
         }
         Ok(fitted)
     }
@@ -505,7 +516,16 @@ fn check_step(spec: &FitSpec, step: &StepConfig) -> Result<(), String> {
             Some(_) => {}
         }
     }
-    Ok(())
+    let is_odd = |by: &&String| {
+        let named = spec.inputs.iter().find(|input| input.name == **by);
+        named.is_none_or(|input| input.kind != InputKind::Categorical)
+    };
+    match step.by.as_ref().filter(is_odd) {
+        Some(by) => Err(format!(
+            "column `{by}` is no category among the features, so rows have no groups by it"
+        )),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -283,7 +283,7 @@ impl Search {
 
 impl Wanted {
     /// The one or two ranks, from 0, that the quantile of `count` values is made of.
-    fn ranks(self, count: u64) -> Vec<u64> {
+    pub(crate) fn ranks(self, count: u64) -> Vec<u64> {
         if count == 0 {
             return Vec::new();
         }
@@ -313,13 +313,24 @@ impl Wanted {
         }
     }
 
+    /// The quantile of `count` values, of which `found` are those at its ranks; `None` where one of them is absent.
+    pub(crate) fn of_found(self, count: u64, found: &BTreeMap<u64, f64>) -> Option<f64> {
+        let (low, high, way) = self.position(count);
+        let (low, high) = (*found.get(&low)?, *found.get(&high)?);
+        Some(self.value(low, high, way))
+    }
+
+    fn value(self, low: f64, high: f64, way: f64) -> f64 {
+        match self {
+            Self::Median => middle(low, high),
+            Self::Percentile(_) => between(low, high, way),
+        }
+    }
+
     fn quantile(self, count: u64, found: &BTreeMap<u64, OrderStatistic>) -> Option<Quantile> {
         let (low, high, way) = self.position(count);
         let (low, high) = (found.get(&low)?, found.get(&high)?);
-        let value = match self {
-            Self::Median => middle(low.value, high.value),
-            Self::Percentile(_) => between(low.value, high.value, way),
-        };
+        let value = self.value(low.value, high.value, way);
         let below = if value > low.value {
             high.below
         } else {

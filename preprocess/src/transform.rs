@@ -12,6 +12,7 @@
 mod category;
 mod cell;
 mod characters;
+mod groups;
 mod layout;
 mod numbers;
 mod power;
@@ -31,7 +32,7 @@ pub(crate) use characters::{Characters, vocabulary_of};
 use layout::plan;
 pub(crate) use layout::{layout, op_chain};
 use numbers::Made;
-pub(crate) use numbers::Numbers;
+pub(crate) use numbers::{Numbers, is_joint};
 
 use crate::Error;
 
@@ -166,20 +167,52 @@ impl Transform {
 
     /// Numbers of the features `x`, `[rows, features]`, in the units they landed in: each numeric column by its name, in the
     /// order of the inputs. What a step lost stays lost: cells that were filled or capped are those values. Numbers that
-    /// no power makes are infinite.
+    /// no power makes are infinite. Columns that were scaled by groups are left out: [`Self::invert_rows`] knows those.
     #[must_use]
     pub fn invert(&self, x: &[f32]) -> Vec<(&str, Vec<f64>)> {
-        let rows = x.chunks_exact(self.features().max(1));
-        let column = |plan: &'_ numbers::NumericPlan| {
-            let cells = rows.clone().map(|row| f64::from(row[plan.place]));
-            let mut cells: Vec<f64> = cells.collect();
-            plan.invert(&mut cells);
-            cells
-        };
-        let plans = self.numbers.plans().iter();
-        plans
-            .map(|plan| (plan.name.as_str(), column(plan)))
+        let mut columns = self.columns_of(x);
+        if self.numbers.invert(None, &mut columns).is_err() {
+            unreachable!("without rows no column can be absent");
+        }
+        let found = self.numbers.plans().iter().zip(columns).enumerate();
+        let known = found.filter(|(place, _)| !self.numbers.hides(*place));
+        known
+            .map(|(_, (plan, cells))| (plan.name.as_str(), cells))
             .collect()
+    }
+
+    /// As [`Self::invert`], of all numeric columns: `batch` has the rows that `x` was made of, or at least the columns that
+    /// steps group them by.
+    ///
+    /// # Errors
+    /// [`Error::Input`] when such a column is absent or of another type, or there are not as many rows.
+    pub fn invert_rows(
+        &self,
+        x: &[f32],
+        batch: &RecordBatch,
+    ) -> Result<Vec<(&str, Vec<f64>)>, Error> {
+        if x.len() != batch.num_rows() * self.features() {
+            let rows = x.len() / self.features().max(1);
+            return Err(Error::input(
+                "the rows to invert",
+                format!("there are {}, and features of {rows}", batch.num_rows()),
+                "give the rows that the features were made of",
+            ));
+        }
+        let mut columns = self.columns_of(x);
+        self.numbers.invert(Some(batch), &mut columns)?;
+        let plans = self.numbers.plans().iter().zip(columns);
+        Ok(plans
+            .map(|(plan, cells)| (plan.name.as_str(), cells))
+            .collect())
+    }
+
+    /// The elements of the numeric columns.
+    fn columns_of(&self, x: &[f32]) -> Vec<Vec<f64>> {
+        let rows = x.chunks_exact(self.features().max(1));
+        let column = |place: usize| rows.clone().map(|row| f64::from(row[place])).collect();
+        let plans = self.numbers.plans().iter();
+        plans.map(|plan| column(plan.place)).collect()
     }
 
     /// A stored regression target in its own units: `y · scale + offset`; `None` for a class or without a target.

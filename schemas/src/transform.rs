@@ -3,6 +3,8 @@
 //! Steps are applied in order to the columns they name. Applying is a pure function of the artefact and the row, the
 //! same in the batch build, the loader and prediction. `hash` is the xxh3-128 of the document with `hash` set to zero.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -206,6 +208,37 @@ pub struct FittedWinsorize {
     pub low: f64,
     /// Upper cap.
     pub high: f64,
+    /// Training values below the lower cap; with groups, those in rows that no group has caps for.
+    pub clipped_low: u64,
+    /// Training values above the upper cap, in the same rows.
+    pub clipped_high: u64,
+    /// Caps of groups, where they have some of their own. Those above are of all training rows and hold for all others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<FittedCapGroups>,
+}
+
+/// Caps of a column by group.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FittedCapGroups {
+    /// Column whose values are the groups.
+    pub by: String,
+    /// Fewest finite training values of a group with caps of its own.
+    pub min_count: u64,
+    /// Per group.
+    pub caps: BTreeMap<String, FittedCaps>,
+}
+
+/// Caps of a column in one group.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FittedCaps {
+    /// Finite training values.
+    pub rows: u64,
+    /// Lower cap.
+    pub low: f64,
+    /// Upper cap.
+    pub high: f64,
     /// Training values below the lower cap.
     pub clipped_low: u64,
     /// Training values above the upper cap.
@@ -225,6 +258,37 @@ pub struct FittedStandardize {
     /// What is divided by: `deviation`, or 1 for a constant column.
     pub scale: f64,
     /// Whether the column is constant or nearly so in the training split.
+    pub constant: bool,
+    /// Numbers of groups, where they have some of their own. Those above are of all training rows and hold for all others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<FittedScaleGroups>,
+}
+
+/// Standardization of a column by group.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FittedScaleGroups {
+    /// Column whose values are the groups.
+    pub by: String,
+    /// Fewest finite training values of a group with numbers of its own.
+    pub min_count: u64,
+    /// Per group.
+    pub moments: BTreeMap<String, FittedMoments>,
+}
+
+/// Mean and deviation of a column in one group.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FittedMoments {
+    /// Finite training values.
+    pub rows: u64,
+    /// Their mean.
+    pub mean: f64,
+    /// Their standard deviation (dividing by n).
+    pub deviation: f64,
+    /// What is divided by: `deviation`, or 1 for a constant group.
+    pub scale: f64,
+    /// Whether the group is constant or nearly so.
     pub constant: bool,
 }
 

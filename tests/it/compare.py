@@ -42,6 +42,8 @@ def main(landing, dataset):
         else:
             columns[spec["name"]] = [None if v is None or v.strip() == "" else v for v in values]
 
+    # Categories as they landed, for steps that group by them.
+    columns[None] = {spec["name"]: columns[spec["name"]] for spec in transform["inputs"] if spec["kind"] != "numeric"}
     table, approximate = Table(), set()
     for step in transform["steps"]:
         if step["type"] == "knn":
@@ -57,7 +59,11 @@ def main(landing, dataset):
                     table.add(name, strategy, fitted["value"], imputer.statistics_[0])
                 columns[name] = np.where(np.isnan(columns[name]), fitted["value"], columns[name])
             elif step["type"] == "winsorize":
-                low, high = np.nanpercentile(columns[name], [100 * fitted["lower"], 100 * fitted["upper"]])
+                percentiles = [100 * fitted["lower"], 100 * fitted["upper"]]
+                if fitted.get("groups"):
+                    columns[name] = cap_groups(fitted, percentiles, columns, table)
+                    continue
+                low, high = np.nanpercentile(columns[name], percentiles)
                 table.add(name, f"percentile {fitted['lower']}", fitted["low"], low)
                 table.add(name, f"percentile {fitted['upper']}", fitted["high"], high)
                 table.add(name, "clipped low", fitted["clipped_low"], np.sum(columns[name] < low))
@@ -67,6 +73,9 @@ def main(landing, dataset):
                 scaler = StandardScaler().fit(columns[name].reshape(-1, 1))
                 table.add(name, "mean", fitted["mean"], scaler.mean_[0])
                 table.add(name, "scale", fitted["scale"], scaler.scale_[0])
+                if fitted.get("groups"):
+                    columns[name] = scale_groups(fitted, columns, table)
+                    continue
                 columns[name] = (columns[name] - fitted["mean"]) / fitted["scale"]
             elif step["type"] == "min_max":
                 scaler = MinMaxScaler().fit(columns[name].reshape(-1, 1))
@@ -116,6 +125,50 @@ def main(landing, dataset):
     print(f"{len(train)} training rows, {len(table.rows)} numbers, worst relative difference {table.worst():.2e}")
     if table.worst() > LIMIT:
         raise SystemExit("the numbers differ")
+
+
+def members(groups, column, columns):
+    """Rows of each group that has numbers of its own, and the rows of no such group."""
+    names = np.array(["" if v is None else v for v in columns[None][groups["by"]]])
+    rest = np.ones(len(names), dtype=bool)
+    own = {}
+    for name in sorted(set(names) - {""}):
+        rows = names == name
+        if np.isfinite(column[rows]).sum() >= groups["min_count"]:
+            own[name] = rows
+            rest &= ~rows
+    return own, rest
+
+
+def cap_groups(fitted, percentiles, columns, table):
+    """Caps by group; the others share those of all rows."""
+    column, groups = columns[fitted["name"]], fitted["groups"]
+    own, rest = members(groups, column, columns)
+    assert sorted(groups["caps"]) == sorted(own), (sorted(groups["caps"]), sorted(own))
+    after = column.copy()
+    parts = [(name, groups["caps"][name], rows, rows) for name, rows in own.items()]
+    for name, caps, rows, fitted_on in parts + [("all", fitted, rest, np.ones(len(column), dtype=bool))]:
+        low, high = np.nanpercentile(column[fitted_on], percentiles)
+        table.add(fitted["name"], f"low {name}", caps["low"], low)
+        table.add(fitted["name"], f"high {name}", caps["high"], high)
+        table.add(fitted["name"], "clipped low", caps["clipped_low"], np.sum(column[rows] < low))
+        table.add(fitted["name"], "clipped high", caps["clipped_high"], np.sum(column[rows] > high))
+        after[rows] = np.clip(column[rows], caps["low"], caps["high"])
+    return after
+
+
+def scale_groups(fitted, columns, table):
+    """Means and deviations by group; the others share those of all rows, which were compared."""
+    column, groups = columns[fitted["name"]], fitted["groups"]
+    own, rest = members(groups, column, columns)
+    assert sorted(groups["moments"]) == sorted(own), (sorted(groups["moments"]), sorted(own))
+    after = (column - fitted["mean"]) / fitted["scale"]
+    for name, rows in own.items():
+        scaler, moments = StandardScaler().fit(column[rows].reshape(-1, 1)), groups["moments"][name]
+        table.add(fitted["name"], f"mean {name}", moments["mean"], scaler.mean_[0])
+        table.add(fitted["name"], f"scale {name}", moments["scale"], scaler.scale_[0])
+        after[rows] = (column[rows] - moments["mean"]) / moments["scale"]
+    return after
 
 
 def encode(fitted, values, table):

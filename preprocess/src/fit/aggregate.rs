@@ -249,7 +249,7 @@ impl Rows {
     }
 
     /// How many states of `bytes` each fit into one query. A final merge holds one more than there are partitions.
-    fn per_query(&self, bytes: usize) -> usize {
+    pub(super) fn per_query(&self, bytes: usize) -> usize {
         (self.state_bytes / bytes / (self.partitions + 1)).max(1)
     }
 

@@ -26,7 +26,7 @@ use crate::{
     Error, TrainSplit,
     scan::{ParquetFiles, ScanFile},
     scratch::ScratchFile,
-    transform::Numbers,
+    transform::{Numbers, is_joint},
 };
 
 /// Neighbours of a cell unless the step says otherwise.
@@ -92,13 +92,10 @@ impl Fit {
         })
     }
 
-    /// Puts the steps so far behind the rows, where one of them looks at several columns.
+    /// Puts the steps so far behind the rows, where one of them looks at more than a cell.
     pub(super) async fn settle(&mut self, train: &TrainSplit) -> Result<(), Error> {
         let steps = self.open_steps();
-        if !steps
-            .iter()
-            .any(|step| matches!(step, FittedStep::Knn { .. }))
-        {
+        if !steps.iter().any(is_joint) {
             return Ok(());
         }
         let names = numeric_columns(steps);

@@ -1,4 +1,5 @@
 mod categories;
+mod groups;
 mod steps;
 
 use std::sync::Arc;

@@ -2,6 +2,7 @@
 
 use feedline_schemas::{config::PowerMethod, transform::FittedStep};
 
+use super::groups::is_grouped;
 use super::power::{logarithm, power, slope, unlogarithm, unpower, weight};
 
 /// One step on the cells of a numeric column. NaN stands for a missing cell and stays one except in `Fill`.
@@ -38,8 +39,11 @@ pub(crate) enum Probe {
 const OP_BYTES: usize = 17;
 
 impl CellOp {
-    /// What `step` does with the numeric column `column`.
+    /// What `step` does with the numeric column `column`, where nothing but the cell decides.
     pub(crate) fn of(step: &FittedStep, column: &str) -> Option<Self> {
+        if is_grouped(step) {
+            return None;
+        }
         match step {
             FittedStep::Impute { columns } => columns
                 .iter()

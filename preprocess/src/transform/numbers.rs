@@ -1,17 +1,21 @@
-//! What the steps do with the numeric columns of a batch: one column after the other where no step looks at several, else
-//! all of them together.
+//! What the steps do with the numeric columns of a batch: one column after the other where no step looks at more than a
+//! cell, else all of them together.
 
 use datafusion::arrow::array::RecordBatch;
 use feedline_schemas::transform::{FittedNeighbours, FittedStep};
 
-use super::{CellOp, cells, numeric};
+use super::{
+    CellOp, cells,
+    groups::{Grouped, is_grouped},
+    numeric,
+};
 use crate::{Error, knn::Neighbours};
 
 /// A numeric column.
 #[derive(Debug)]
 pub(super) struct NumericPlan {
     pub(super) name: String,
-    /// Operations before each step that looks at several columns, and behind the last.
+    /// Operations before each joint step, and behind the last.
     segments: Vec<Vec<CellOp>>,
     /// Where it is written whether the cell was missing, in the order of the steps.
     marks: Vec<(Mark, usize)>,
@@ -24,16 +28,24 @@ pub(super) struct NumericPlan {
 enum Mark {
     /// Before an operation of a segment.
     Operation(usize, usize),
-    /// Before a step that looks at several columns.
+    /// Before a joint step.
     Joint(usize),
 }
 
-/// A step that looks at several columns.
+/// A step that looks at more than the cell it changes.
 #[derive(Debug)]
-struct Joint {
-    /// Positions among the numeric columns.
-    columns: Vec<usize>,
-    neighbours: Neighbours,
+enum Joint {
+    Near {
+        /// Positions among the numeric columns.
+        columns: Vec<usize>,
+        neighbours: Neighbours,
+    },
+    Grouped(Grouped),
+}
+
+/// Whether `step` looks at more than the cell it changes.
+pub(crate) fn is_joint(step: &FittedStep) -> bool {
+    matches!(step, FittedStep::Knn { .. }) || is_grouped(step)
 }
 
 /// The numeric columns.
@@ -64,7 +76,7 @@ impl NumericPlan {
                 }
                 segment.push(op);
             }
-            if matches!(step, FittedStep::Knn { .. }) {
+            if is_joint(step) {
                 if has_indicator(step, name) {
                     marks.push(Mark::Joint(joints));
                 }
@@ -99,9 +111,9 @@ impl NumericPlan {
         }
     }
 
-    /// Undoes all operations, the last first. What neighbours filled stays.
-    pub(super) fn invert(&self, cells: &mut [f64]) {
-        let ops = self.segments.iter().flatten();
+    /// Undoes the operations of a segment, the last first.
+    fn undo(&self, segment: usize, cells: &mut [f64]) {
+        let ops = self.segments[segment].iter();
         ops.rev().for_each(|op| op.invert(cells));
     }
 }
@@ -119,21 +131,26 @@ impl Numbers {
     /// The columns of `plans`.
     ///
     /// # Errors
-    /// What is wrong, for people: neighbours among columns that are not there, or that have not the same rows.
+    /// What is wrong, for people: neighbours among columns that are not there, or that have not the same rows; groups of
+    /// several kinds.
     pub(super) fn new(plans: Vec<NumericPlan>, steps: &[FittedStep]) -> Result<Self, String> {
         let mut joints = Vec::new();
+        let place = |name: &str| {
+            let found = plans.iter().position(|plan| plan.name == name);
+            found.ok_or_else(|| format!("`{name}` is no numeric column"))
+        };
         for step in steps {
+            if is_grouped(step) {
+                joints.push(Joint::Grouped(Grouped::new(step, place)?));
+            }
             if let FittedStep::Knn {
                 neighbours,
                 weights,
                 columns,
             } = step
             {
-                let place = |c: &FittedNeighbours| {
-                    let found = plans.iter().position(|plan| plan.name == c.name);
-                    found.ok_or_else(|| format!("`{}` is no numeric column", c.name))
-                };
-                let places = columns.iter().map(place).collect::<Result<_, _>>()?;
+                let places = columns.iter().map(|c| place(&c.name));
+                let places = places.collect::<Result<_, _>>()?;
                 let rows = columns.first().map_or(0, |c| c.reference.len());
                 if let Some(odd) = columns.iter().find(|c| c.reference.len() != rows) {
                     return Err(format!(
@@ -146,7 +163,7 @@ impl Numbers {
                     let cells = c.reference.iter();
                     cells.map(|cell| cell.unwrap_or(f64::NAN)).collect()
                 };
-                joints.push(Joint {
+                joints.push(Joint::Near {
                     columns: places,
                     neighbours: Neighbours::new(
                         columns.iter().map(cells).collect(),
@@ -171,6 +188,34 @@ impl Numbers {
 
     pub(super) fn plans(&self) -> &[NumericPlan] {
         &self.plans
+    }
+
+    /// Whether the column at `place` among the numeric ones was scaled by groups.
+    pub(super) fn hides(&self, place: usize) -> bool {
+        let mut joints = self.joints.iter();
+        joints.any(|joint| matches!(joint, Joint::Grouped(grouped) if grouped.hides(place)))
+    }
+
+    /// Undoes all operations on the columns, the last first. What neighbours filled stays. The groups are those of `batch`;
+    /// without one, what a group decides stays as it is.
+    ///
+    /// # Errors
+    /// [`Error::Input`] when a column of groups is absent or of another type.
+    pub(super) fn invert(
+        &self,
+        batch: Option<&RecordBatch>,
+        columns: &mut [Vec<f64>],
+    ) -> Result<(), Error> {
+        for segment in (0..=self.joints.len()).rev() {
+            for (plan, cells) in self.plans.iter().zip(columns.iter_mut()) {
+                plan.undo(segment, cells);
+            }
+            let before = segment.checked_sub(1).and_then(|i| self.joints.get(i));
+            if let (Some(Joint::Grouped(grouped)), Some(batch)) = (before, batch) {
+                grouped.invert(batch, columns)?;
+            }
+        }
+        Ok(())
     }
 
     /// Runs the steps over a batch.
@@ -201,7 +246,7 @@ impl Numbers {
                 for (plan, cells) in self.plans.iter().zip(&columns) {
                     plan.mark(Mark::Joint(segment), cells, made);
                 }
-                joint.fill(&mut columns);
+                joint.apply(batch, &mut columns)?;
             }
         }
         for (plan, cells) in self.plans.iter().zip(columns) {
@@ -226,12 +271,22 @@ impl Numbers {
 }
 
 impl Joint {
-    fn fill(&self, columns: &mut [Vec<f64>]) {
-        let taken = self.columns.iter();
-        let mut taken: Vec<Vec<f64>> = taken.map(|i| std::mem::take(&mut columns[*i])).collect();
-        self.neighbours.fill(&mut taken);
-        for (i, cells) in self.columns.iter().zip(taken) {
-            columns[*i] = cells;
+    fn apply(&self, batch: &RecordBatch, columns: &mut [Vec<f64>]) -> Result<(), Error> {
+        match self {
+            Self::Grouped(grouped) => grouped.apply(batch, columns),
+            Self::Near {
+                columns: places,
+                neighbours,
+            } => {
+                let taken = places.iter();
+                let mut taken: Vec<Vec<f64>> =
+                    taken.map(|i| std::mem::take(&mut columns[*i])).collect();
+                neighbours.fill(&mut taken);
+                for (i, cells) in places.iter().zip(taken) {
+                    columns[*i] = cells;
+                }
+                Ok(())
+            }
         }
     }
 }

@@ -45,6 +45,7 @@ fn clip(name: &str, low: f64, high: f64) -> FittedStep {
         high,
         clipped_low: 0,
         clipped_high: 0,
+        groups: None,
     }];
     FittedStep::Winsorize { columns }
 }
@@ -57,6 +58,7 @@ fn standardize(name: &str, mean: f64, scale: f64) -> FittedStep {
             deviation: scale,
             scale,
             constant: false,
+            groups: None,
         }],
     }
 }

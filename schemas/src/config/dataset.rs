@@ -268,9 +268,16 @@ pub struct StepConfig {
     /// `frequency` and `target`, which take one element however many there are.
     pub max_values: Option<u32>,
     /// `categories` but `hash`: fewest training rows of a known value, 1 or more; rarer ones become unknown. Raise it
-    /// where rare values are noise. Default 1.
+    /// where rare values are noise. Default 1. With `by`: fewest finite training values of a group with numbers of its own,
+    /// 1 or more; smaller groups use those of all rows. Default 30.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_count: Option<u64>,
+    /// `winsorize` and `standardize`: column of categories, such as a station, of which each value has caps or a mean and
+    /// deviation of its own, at most 10,000 values. It must be a feature. Use it where groups differ in level or spread, so
+    /// that what is usual in one is an outlier in another. Values that the training split lacks, or has few rows of, use the
+    /// numbers of all rows, as do missing ones. Default: all rows are one group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     /// `categories` with `hash`: values share so many ids, 1 to 65,536. More mean fewer values that share one, and a longer
     /// row. Default 64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -309,6 +316,7 @@ impl StepConfig {
             encoding: None,
             max_values: None,
             min_count: None,
+            by: None,
             buckets: None,
             clip: None,
             method: None,
