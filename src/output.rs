@@ -570,10 +570,14 @@ fn category_text(c: &FittedCategories) -> String {
         Some(buckets) => format!("{}: {:?} in {buckets} buckets", c.name, c.encoding),
         None => {
             let known = format!("{}: {} known, {:?}", c.name, c.values.len(), c.encoding);
-            match c.min_count {
-                Some(fewest) => format!("{known}, each in {fewest} rows or more"),
-                None => known,
-            }
+            let fewest = c.min_count.map_or_else(String::new, |fewest| {
+                format!(", each in {fewest} rows or more")
+            });
+            let folds = c.outcomes.as_ref().map_or_else(String::new, |outcomes| {
+                let (folds, rows) = (outcomes.folds, outcomes.smoothing);
+                format!(", out of {folds} folds, smoothed by {rows} rows")
+            });
+            known + &fewest + &folds
         }
     }
 }

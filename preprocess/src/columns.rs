@@ -14,7 +14,10 @@ use feedline_schemas::{
 
 use crate::{
     Error, document,
-    fit::{BUCKETS, FitSpec, GROUP_ROWS, NEIGHBOURS, REFERENCE_ROWS, TargetSpec, most_values},
+    fit::{
+        BUCKETS, FOLDS, FitSpec, GROUP_ROWS, NEIGHBOURS, REFERENCE_ROWS, SMOOTHING, TargetSpec,
+        most_values,
+    },
     join::Join,
     near_dup::{self, NearDup},
     payload::{self, Payload, PayloadKind},
@@ -188,6 +191,7 @@ pub(crate) fn resolve(
         steps = config.step.clone().unwrap_or_else(default_steps);
         inputs_found = inputs(config, &steps, columns, &parts)?;
         steps = resolve_steps(steps, config.step.is_some(), &inputs_found)?;
+        check_encodings(config.step.as_deref().unwrap_or_default(), target.is_some())?;
     }
     let mut config = config.clone();
     config.step = Some(steps.clone());
@@ -676,6 +680,7 @@ fn check_step(step: &StepConfig, key: &impl Fn(&str) -> String) -> Result<(), Er
     let percentiles = is(StepKind::Winsorize) || is(StepKind::Robust);
     let knn = impute && step.strategy == Some(ImputeStrategy::Knn);
     let hash = categories && step.encoding == Some(CategoryEncoding::Hash);
+    let of_target = categories && step.encoding == Some(CategoryEncoding::Target);
     let known = categories && !hash;
     let groups = is(StepKind::Winsorize) || is(StepKind::Standardize);
     let fields = [
@@ -693,6 +698,8 @@ fn check_step(step: &StepConfig, key: &impl Fn(&str) -> String) -> Result<(), Er
         ),
         ("by", step.by.is_some(), groups),
         ("buckets", step.buckets.is_some(), hash),
+        ("folds", step.folds.is_some(), of_target),
+        ("smoothing", step.smoothing.is_some(), of_target),
         ("clip", step.clip.is_some(), is(StepKind::MinMax)),
         ("method", step.method.is_some(), is(StepKind::Power)),
         ("neighbours", step.neighbours.is_some(), knn),
@@ -706,6 +713,9 @@ fn check_step(step: &StepConfig, key: &impl Fn(&str) -> String) -> Result<(), Er
             }
             "min_count" if groups => "this key goes with `by`, and only with it",
             "buckets" if categories => "this key goes with `encoding = \"hash\"`, and only with it",
+            "folds" | "smoothing" if categories => {
+                "this key goes with `encoding = \"target\"`, and only with it"
+            }
             "max_values" | "min_count" if hash => {
                 "`encoding = \"hash\"` knows no values, `buckets` says how many ids they share; remove this key"
             }
@@ -741,6 +751,18 @@ fn check_step(step: &StepConfig, key: &impl Fn(&str) -> String) -> Result<(), Er
     if step.min_count == Some(0) {
         return Err(Error::config(key("min_count"), "it is 1 or more"));
     }
+    if step.folds.is_some_and(|folds| !(2..=100).contains(&folds)) {
+        return Err(Error::config(key("folds"), "it is 2 to 100"));
+    }
+    if step
+        .smoothing
+        .is_some_and(|rows| !(rows >= 0.0 && rows.is_finite()))
+    {
+        return Err(Error::config(
+            key("smoothing"),
+            "it is a number of rows, 0 or more",
+        ));
+    }
     let ranges = [
         ("buckets", step.buckets, 65_536),
         ("neighbours", step.neighbours, 1_000),
@@ -753,6 +775,19 @@ fn check_step(step: &StepConfig, key: &impl Fn(&str) -> String) -> Result<(), Er
         }
     }
     Ok(())
+}
+
+/// A category can only become what the target is like where there is one.
+fn check_encodings(steps: &[StepConfig], has_target: bool) -> Result<(), Error> {
+    let of_target = |step: &StepConfig| step.encoding == Some(CategoryEncoding::Target);
+    match steps.iter().position(of_target).filter(|_| !has_target) {
+        Some(i) => Err(Error::config(
+            format!("dataset.step.{i}.encoding"),
+            "`target` encodes categories by what the target is like, but `dataset.target` is absent; name it, or use \
+             `frequency`",
+        )),
+        None => Ok(()),
+    }
 }
 
 /// The percentiles of a step that has some.
@@ -793,8 +828,13 @@ fn with_defaults(mut step: StepConfig) -> StepConfig {
             } else {
                 step.max_values.get_or_insert(most_values(encoding));
             }
+            if encoding == CategoryEncoding::Target {
+                step.folds.get_or_insert(FOLDS);
+                step.smoothing.get_or_insert(SMOOTHING);
+            }
         }
-        // `clip` and, of categories, `min_count` stay absent unless they are given: they are no part of the hash of what does not use them.
+        // `clip` and, of categories, `min_count` stay absent unless they are given: they are no part of the hash of what does
+        // not use them.
         StepKind::Standardize | StepKind::MinMax | StepKind::Log1p => {}
     }
     step

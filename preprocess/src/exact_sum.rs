@@ -16,8 +16,10 @@
 //! Memory: pages of 64 bins (3 KiB) for the exponents that occur, usually one to three pages, at most 96 KiB.
 
 mod integer;
+mod total;
 
 use integer::{Natural, Scaled};
+pub(crate) use total::ExactTotal;
 
 /// Bins of one page.
 const PAGE: usize = 64;
@@ -68,15 +70,9 @@ impl ExactMoments {
     /// The value must be finite: the caller sets infinities and NaN aside.
     #[inline]
     pub(crate) fn add(&mut self, value: f64) {
-        debug_assert!(value.is_finite());
-        let bits = value.to_bits();
-        let exponent = usize::try_from(bits >> 52 & 0x7ff).expect("11 bits fit");
-        let fraction = bits & ((1 << 52) - 1);
-        // Subnormals share the unit of the smallest normal exponent and lack the hidden bit.
-        let magnitude = fraction | u64::from(exponent > 0) << 52;
-        let bin = self.bin(exponent.saturating_sub(1));
-        let signed = i128::from(magnitude);
-        bin.sum += if bits >> 63 == 1 { -signed } else { signed };
+        let (exponent, magnitude, signed) = decode(value);
+        let bin = self.bin(exponent);
+        bin.sum += signed;
         bin.add_squares(u128::from(magnitude) * u128::from(magnitude), 0);
         self.count += 1;
     }
@@ -96,6 +92,11 @@ impl ExactMoments {
     pub(crate) fn sum(&self) -> f64 {
         let (positive, magnitude) = self.exact_sum();
         with_sign(positive, Scaled::divide(&magnitude, LOWEST, &[]).to_f64())
+    }
+
+    /// How many values there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
     }
 
     /// Mean and deviation; `None` without values.
@@ -186,22 +187,7 @@ impl ExactMoments {
 
     /// Whether `Σ x` is positive or zero, and `|Σ x|` in units of 2^-1074.
     fn exact_sum(&self) -> (bool, Natural) {
-        let (mut positive, mut negative) = (Natural::default(), Natural::default());
-        for (exponent, bin) in self.bins() {
-            let side = if bin.sum < 0 {
-                &mut negative
-            } else {
-                &mut positive
-            };
-            side.add_shifted(&Natural::from_u128(bin.sum.unsigned_abs()), exponent);
-        }
-        if positive >= negative {
-            positive.subtract(&negative);
-            (true, positive)
-        } else {
-            negative.subtract(&positive);
-            (false, negative)
-        }
+        signed_sum(self.bins().map(|(exponent, bin)| (exponent, bin.sum)))
     }
 
     /// `Σ x²` in units of 2^-2148.
@@ -224,6 +210,40 @@ impl std::fmt::Debug for ExactMoments {
             .field("count", &self.count)
             .field("summary", &self.summary())
             .finish()
+    }
+}
+
+/// Exponent of a finite value, its magnitude in units of that, and the same with its sign.
+#[inline]
+fn decode(value: f64) -> (usize, u64, i128) {
+    debug_assert!(value.is_finite());
+    let bits = value.to_bits();
+    let exponent = usize::try_from(bits >> 52 & 0x7ff).expect("11 bits fit");
+    let fraction = bits & ((1 << 52) - 1);
+    // Subnormals share the unit of the smallest normal exponent and lack the hidden bit.
+    let magnitude = fraction | u64::from(exponent > 0) << 52;
+    let signed = i128::from(magnitude);
+    let signed = if bits >> 63 == 1 { -signed } else { signed };
+    (exponent.saturating_sub(1), magnitude, signed)
+}
+
+/// Whether the sum of `bins`, exponent and sum in units of that, is positive or zero, and its magnitude in units of 2^-1074.
+fn signed_sum(bins: impl Iterator<Item = (usize, i128)>) -> (bool, Natural) {
+    let (mut positive, mut negative) = (Natural::default(), Natural::default());
+    for (exponent, sum) in bins {
+        let side = if sum < 0 {
+            &mut negative
+        } else {
+            &mut positive
+        };
+        side.add_shifted(&Natural::from_u128(sum.unsigned_abs()), exponent);
+    }
+    if positive >= negative {
+        positive.subtract(&negative);
+        (true, positive)
+    } else {
+        negative.subtract(&positive);
+        (false, negative)
     }
 }
 

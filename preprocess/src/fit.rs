@@ -15,6 +15,7 @@ mod aggregate;
 mod categories;
 mod groups;
 mod neighbours;
+mod outcomes;
 mod payload;
 mod power;
 mod robust;
@@ -38,6 +39,7 @@ pub(crate) use self::{
     categories::{BUCKETS, most_values},
     groups::GROUP_ROWS,
     neighbours::{NEIGHBOURS, REFERENCE_ROWS},
+    outcomes::{FOLDS, SMOOTHING},
     payload::{fit_parts, fit_payload},
     tokens::{LearnSpec, learn_tokenizer},
 };
@@ -105,6 +107,7 @@ async fn fit_rows(train: &TrainSplit, spec: &FitSpec) -> Result<TransformArtefac
         rows,
         steps: Vec::with_capacity(spec.steps.len()),
         settled: 0,
+        target: spec.target.clone(),
     };
     for step in &spec.steps {
         if step.r#type != StepKind::Categories {
@@ -176,6 +179,8 @@ struct Fit {
     steps: Vec<FittedStep>,
     /// How many of them the rows have behind them.
     settled: usize,
+    /// What is predicted.
+    target: Option<TargetSpec>,
 }
 
 impl Fit {

@@ -109,6 +109,29 @@ impl RowFunction for ShuffleKey {
     }
 }
 
+/// Part of the training split that a row belongs to: `xxh3-64("feedline.fold" | 0 | content hash)`, scaled to the number of
+/// parts. Copies share one, and it tells nothing about the row's split or place.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Folds {
+    prefix: Vec<u8>,
+    count: u32,
+}
+
+impl Folds {
+    pub(crate) fn new(count: u32) -> Self {
+        Self {
+            prefix: prefix("feedline.fold", &[]),
+            count,
+        }
+    }
+
+    /// The fold, from 0, of the row whose content has this hash.
+    pub(crate) fn of(&self, hash: &[u8]) -> usize {
+        let scaled = u128::from(keyed(&self.prefix, hash)) * u128::from(self.count);
+        usize::try_from(scaled >> 64).expect("below the count, which has 32 bits")
+    }
+}
+
 fn prefix(purpose: &str, salt: &[u8]) -> Vec<u8> {
     [purpose.as_bytes(), &(salt.len() as u64).to_le_bytes(), salt].concat()
 }
@@ -199,6 +222,23 @@ mod tests {
             .filter(|row| a.split_of(&row.to_be_bytes()) != b.split_of(&row.to_be_bytes()))
             .count();
         assert!(moved > 200, "{moved}");
+    }
+
+    #[test]
+    fn trap_55_folds_are_even_and_independent_of_the_split() {
+        let (splitter, folds) = (Splitter::new(&SplitConfig::default()), Folds::new(5));
+        let mut train = [0_u32; 5];
+        for row in 0..50_000u128 {
+            let hash = row.to_be_bytes();
+            if splitter.split_of(&hash) == Split::Train {
+                train[folds.of(&hash)] += 1;
+            }
+        }
+        // Five standard deviations of the binomial.
+        assert!(
+            train.iter().all(|rows| rows.abs_diff(8000) < 410),
+            "{train:?}"
+        );
     }
 
     #[test]

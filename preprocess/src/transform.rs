@@ -4,7 +4,8 @@
 //! cell depends on another row of the batch, so one row gives the same bits as a million. Columns are bound by name.
 //!
 //! Layout of a row of `x`: the inputs in order; a numeric column gives one element and one more for each indicator
-//! (`<column>__missing`, 1 where the cell was missing); a category gives one element (`ordinal`, `frequency`) or one per id
+//! (`<column>__missing`, 1 where the cell was missing); a category gives one element (`ordinal`, `frequency`, and `target`
+//! where that is a number or one of two classes), one per class (`<column>~<class>`), or one per id
 //! (`<column>=__unknown__`, `<column>=__null__`, then `<column>=<value>`, of hashed texts `<column>=#<bucket>`).
 //!
 //! Cost: a column at a time, one pass per step over the batch's 64-bit cells, then one strided write per element.
@@ -20,7 +21,9 @@ mod power;
 use std::collections::{BTreeMap, HashMap};
 
 use datafusion::arrow::{
-    array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch, StringArray},
+    array::{
+        Array, ArrayRef, AsArray, FixedSizeBinaryArray, Float64Array, RecordBatch, StringArray,
+    },
     compute::cast,
     datatypes::{DataType, Float64Type},
 };
@@ -34,7 +37,7 @@ pub(crate) use layout::{layout, op_chain};
 use numbers::Made;
 pub(crate) use numbers::{Numbers, is_joint};
 
-use crate::Error;
+use crate::{Error, columns::system};
 
 /// Why a row cannot become features.
 pub(crate) mod reason {
@@ -140,6 +143,30 @@ impl Transform {
     /// [`Error::Input`] when a column is absent or of another type. A bad value is no error: its row is named in
     /// [`Applied::bad`].
     pub fn apply(&self, batch: &RecordBatch) -> Result<Applied, Error> {
+        self.apply_to(batch, None)
+    }
+
+    /// As [`Self::apply`] for rows of the training split, which have their content hash beside them: where a category tells
+    /// what the target is like, each gets what all other folds tell, so that no row is told its own target.
+    ///
+    /// # Errors
+    /// As [`Self::apply`]; also when the content hash is absent though it is needed.
+    pub(crate) fn apply_train(&self, batch: &RecordBatch) -> Result<Applied, Error> {
+        if !self.categories.iter().any(CategoryPlan::is_folded) {
+            return self.apply_to(batch, None);
+        }
+        let content = column(batch, system::HASH)?;
+        let content = content
+            .as_fixed_size_binary_opt()
+            .ok_or_else(|| wrong_type(system::HASH, content, "a content hash"))?;
+        self.apply_to(batch, Some(content))
+    }
+
+    fn apply_to(
+        &self,
+        batch: &RecordBatch,
+        content: Option<&FixedSizeBinaryArray>,
+    ) -> Result<Applied, Error> {
         let mut x = vec![0f32; batch.num_rows() * self.features()];
         let mut bad = Bad::default();
         self.numbers.apply(batch, &mut |made| match made {
@@ -154,7 +181,8 @@ impl Transform {
             }
         })?;
         for plan in &self.categories {
-            plan.write(&text(batch, &plan.name)?, &mut x, self.features());
+            let values = text(batch, &plan.name)?;
+            plan.write(&values, content, &mut x, self.features());
         }
         let y = self.target(batch, &mut bad)?;
         let bad = bad

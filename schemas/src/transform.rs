@@ -396,6 +396,9 @@ pub struct FittedCategories {
     /// `frequency`: what shares are of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frequency: Option<FittedFrequency>,
+    /// `target`: what the target is like in the rows of each value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcomes: Option<FittedOutcomes>,
 }
 
 impl FittedCategories {
@@ -415,8 +418,36 @@ impl FittedCategories {
             min_count: None,
             buckets: None,
             frequency: None,
+            outcomes: None,
         }
     }
+}
+
+/// What the target is like in the rows of each value of a category. With `n` rows of a value, the sum `s` of their targets
+/// and the mean `p` over all rows it is `(s + smoothing * p) / (n + smoothing)`, and where the target is stored standardized,
+/// that less the mean, divided by the deviation of the same rows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FittedOutcomes {
+    /// Parts of the training split. A row's is `xxh3-64("feedline.fold" | 0 as u64 | content hash) * folds / 2^64`.
+    pub folds: u32,
+    /// Rows of the mean that are added to those of each value.
+    pub smoothing: f64,
+    /// One for a number to predict; one per class, by bytes, of which the first is left out where there are two.
+    pub elements: Vec<FittedOutcome>,
+}
+
+/// One element of a category that became what the target is like.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FittedOutcome {
+    /// The class whose share it is; absent for a number to predict.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
+    /// By id, what rows outside of the training split get: from all training rows. Unknown values get the mean.
+    pub all: Vec<f64>,
+    /// Per fold, by id, what its rows get: from the training rows of all other folds.
+    pub others: Vec<Vec<f64>>,
 }
 
 /// What the shares of categories are of.
@@ -450,13 +481,18 @@ pub enum CategoryEncoding {
     /// One element per id; a value's id is 2 + xxh3-64 (seed 0) of its text after Unicode's NFC, modulo `buckets`. Nothing
     /// is fitted, so no value is unknown: id 0 is reserved and never used, id 1 is null.
     Hash,
+    /// One element: the mean target of the training rows that have the value, drawn to the mean of all by `smoothing`; for
+    /// classes the share of each, an element per class, or one of two. Training rows get it from the other `folds`, so that
+    /// no row is told its own target; all other rows from all training rows. Unknown values get the mean of all.
+    Target,
 }
 
 /// One element of the feature vector.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Feature {
-    /// Feature name: a column, `<column>__missing`, `<column>=<value>`, or `<column>=#<bucket>`.
+    /// Feature name: a column, `<column>__missing`, `<column>=<value>`, `<column>=#<bucket>`,
+    /// or `<column>~<class>`.
     pub name: String,
     /// Column it comes from.
     pub column: String,

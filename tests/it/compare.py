@@ -18,7 +18,7 @@ import scipy.optimize
 import scipy.special
 import scipy.stats
 from sklearn.impute import KNNImputer, SimpleImputer
-from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
+from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler, TargetEncoder
 
 LIMIT = 1e-9
 
@@ -97,7 +97,12 @@ def main(landing, dataset):
                 columns[name] = raise_to_power(fitted, columns[name], table)
                 approximate.add(name)
             elif step["type"] == "categories":
-                columns[name] = encode(fitted, columns[name], table)
+                if fitted["encoding"] == "target":
+                    y = np.array([float(row[transform["target"]["column"]]) for row in train])
+                    index = [feature["name"] for feature in transform["features"]].index(name)
+                    columns[name] = encode_by_target(fitted, columns[name], y, transform["target"], shards["x"][:, index], table)
+                else:
+                    columns[name] = encode(fitted, columns[name], table)
             else:
                 raise SystemExit(f"unknown step {step['type']}")
 
@@ -169,6 +174,45 @@ def scale_groups(fitted, columns, table):
         table.add(fitted["name"], f"scale {name}", moments["scale"], scaler.scale_[0])
         after[rows] = (column[rows] - moments["mean"]) / moments["scale"]
     return after
+
+
+def encode_by_target(fitted, values, y, target, found, table):
+    """The fold of each row is read off what the row got; then every number is made again from the other folds.
+
+    scikit-learn agrees where all rows are taken; its folds are dealt anew in each call of `fit_transform`, ours follow from
+    the rows. Its numbers are not standardized, ours are where the target is.
+    """
+    outcomes, [element] = fitted["outcomes"], fitted["outcomes"]["elements"]
+    ids = {v: i + 2 for i, v in enumerate(fitted["values"])} | {None: 1}
+    ids = np.array([ids.get(v, 0) for v in values])
+    others = np.array(element["others"])
+    near = np.abs(others[:, ids].astype(np.float32) - found)
+    folds = near.argmin(axis=0)
+    assert near.min(axis=0).max() == 0 and len(set(folds)) == outcomes["folds"]
+    scaled = target["scale"] != 1 or target["offset"] != 0
+
+    def numbers(rows):
+        mean = y[rows].mean()
+        counts = np.bincount(ids[rows], minlength=len(fitted["values"]) + 2).astype(float)
+        sums = np.bincount(ids[rows], weights=y[rows], minlength=len(fitted["values"]) + 2)
+        counts[0] = sums[0] = 0
+        drawn = (sums + outcomes["smoothing"] * mean) / (counts + outcomes["smoothing"])
+        return (drawn - mean) / y[rows].std() if scaled else drawn
+
+    every = np.ones(len(y), dtype=bool)
+    for what, ours, theirs in [("all", element["all"], numbers(every))] + [
+        (f"without {fold}", others[fold], numbers(folds != fold)) for fold in range(outcomes["folds"])
+    ]:
+        for i, (own, their) in enumerate(zip(ours, theirs)):
+            # Means of standardized numbers are near 0, so they are told in deviations.
+            table.add(fitted["name"], f"{what} {i}", own + 1, their + 1)
+    if not (ids == 0).any() and not (ids == 1).any():
+        encoder = TargetEncoder(smooth=outcomes["smoothing"], target_type="continuous")
+        encoder.fit(np.array(values, dtype=object).reshape(-1, 1), y)
+        theirs = encoder.encodings_[0][np.argsort(np.argsort(fitted["values"]))]
+        for own, their in zip(element["all"][2:], theirs):
+            table.add(fitted["name"], "scikit-learn", own * y.std() + y.mean() if scaled else own, their)
+    return others[folds, ids]
 
 
 def encode(fitted, values, table):

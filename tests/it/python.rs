@@ -76,6 +76,25 @@ clip = true
 }
 
 #[test]
+fn groups_shares_and_targets_of_categories_agree_with_numpy_and_scikit_learn() {
+    let steps = |encoding: &str| {
+        format!(
+            "target = \"median_house_value\"\n\
+             [[dataset.step]]\ntype = \"winsorize\"\nby = \"ocean_proximity\"\nlower = 0.03\nupper = 0.95\n\
+             [[dataset.step]]\ntype = \"impute\"\nstrategy = \"mean\"\n\
+             [[dataset.step]]\ntype = \"standardize\"\nby = \"ocean_proximity\"\nmin_count = 10\n\
+             [[dataset.step]]\ntype = \"categories\"\n{encoding}\n"
+        )
+    };
+    for encoding in [
+        "encoding = \"target\"\nsmoothing = 3.5",
+        "encoding = \"frequency\"\nmin_count = 100",
+    ] {
+        check("tabular/california_housing.csv.gz", &steps(encoding), 0);
+    }
+}
+
+#[test]
 fn neighbours_in_a_table_full_of_gaps_agree_with_scikit_learn() {
     let dataset = r#"target = "T"
 drop = ["Date", "Time"]

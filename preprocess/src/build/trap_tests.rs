@@ -2,6 +2,8 @@
 //! such inputs that the project keeps.
 #![expect(clippy::float_cmp, reason = "what is promised is exact")]
 
+mod categories;
+
 use feedline_schemas::{
     record::ColumnType::{self, Float64, Int64, Utf8},
     report::DatasetReport,

@@ -110,7 +110,10 @@ impl Build<'_> {
                 let text = text.map(str::to_owned);
                 async move {
                     let work = move || {
-                        let applied = fitted.transform.apply(&batch)?;
+                        let applied = match split {
+                            Split::Train => fitted.transform.apply_train(&batch)?,
+                            _ => fitted.transform.apply(&batch)?,
+                        };
                         let encoded = fitted.encoded(&batch, text.as_deref())?;
                         Ok((batch, applied, encoded))
                     };

@@ -147,6 +147,25 @@ fn encodings_get_the_defaults_of_their_kind() {
 }
 
 #[test]
+fn a_column_that_groups_is_a_category_that_stays() {
+    let dataset =
+        "features = [\"price\", \"owner\"]\nstep = [{ type = \"standardize\", by = \"owner\" }]";
+    assert_eq!(inputs_of(dataset), "price:Numeric owner:Categorical");
+    let spec = resolved(dataset).unwrap();
+    assert_eq!(
+        (spec.steps[0].min_count, spec.inputs[1].by_default),
+        (Some(30), false)
+    );
+    let kept = resolved("step = [{ type = \"winsorize\", by = \"town\" }]").unwrap();
+    let town = kept
+        .inputs
+        .iter()
+        .find(|input| input.column.name == "town")
+        .unwrap();
+    assert!(!town.by_default);
+}
+
+#[test]
 fn columns_left_out_leave_their_steps_too() {
     let spec = resolved("target = \"price\"\nfeatures = [\"rooms\", \"town\"]").unwrap();
     let fit = spec.fit_spec(&BTreeSet::from(["town".to_owned()]));
@@ -290,12 +309,60 @@ fn steps_that_make_no_sense_are_refused() {
             "min_count`: `encoding = \"hash\"` knows no values",
         ),
         ("min_count = 0", "min_count`: it is 1 or more"),
+        (
+            "folds = 3",
+            "folds`: this key goes with `encoding = \"target\"`",
+        ),
+        (
+            "encoding = \"hash\", smoothing = 1.0",
+            "smoothing`: this key goes with `encoding",
+        ),
+        ("encoding = \"target\", folds = 1", "folds`: it is 2 to 100"),
+        (
+            "encoding = \"target\", smoothing = -1.0",
+            "smoothing`: it is a number of rows",
+        ),
+        (
+            "encoding = \"target\", smoothing = nan",
+            "smoothing`: it is a number of rows",
+        ),
+        (
+            "encoding = \"target\"",
+            "encoding`: `target` encodes categories by what the target is like",
+        ),
+        ("by = \"town\"", "by`: this key does not belong"),
     ] {
         check_refused(
             &step(&format!("{categories}, {fields}")),
             &format!("`dataset.step.0.{message}"),
         );
     }
+    for (fields, message) in [
+        ("min_count = 2", "min_count`: this key goes with `by`"),
+        ("by = \"twon\"", "by`: there is no column `twon`"),
+        (
+            "by = \"rooms\", columns = [\"rooms\"]",
+            "by`: `rooms` is read as a number in one place",
+        ),
+        (
+            "by = \"town\", min_count = 0",
+            "min_count`: it is 1 or more",
+        ),
+    ] {
+        for kind in ["winsorize", "standardize"] {
+            check_refused(
+                &step(&format!("type = \"{kind}\", {fields}")),
+                &format!("`dataset.step.0.{message}"),
+            );
+        }
+    }
+    check_refused(
+        &format!(
+            "drop = [\"town\"]\n{}",
+            step("type = \"standardize\", by = \"town\"")
+        ),
+        "`dataset.step.0.by`: `town` is not a feature of this dataset",
+    );
     check_refused(
         &step("type = \"power\", min_count = 2"),
         "`dataset.step.0.min_count`: this key does not belong",

@@ -15,7 +15,7 @@ pub(crate) const BUCKETS: u32 = 64;
 pub(crate) const fn most_values(encoding: CategoryEncoding) -> u32 {
     match encoding {
         CategoryEncoding::OneHot | CategoryEncoding::Ordinal | CategoryEncoding::Hash => 100,
-        CategoryEncoding::Frequency => 10_000,
+        CategoryEncoding::Frequency | CategoryEncoding::Target => 10_000,
     }
 }
 
@@ -64,6 +64,9 @@ impl Fit {
                 rows: self.rows.count(),
                 missing: self.rows.missing_texts(name).await?,
             });
+        }
+        if encoding == CategoryEncoding::Target {
+            fitted.outcomes = Some(self.outcomes(step, &fitted).await?);
         }
         Ok(fitted)
     }

@@ -34,6 +34,7 @@ pub(crate) async fn fit_payload(
         rows: rows_of(train)?,
         steps: Vec::new(),
         settled: 0,
+        target: spec.target.clone(),
     };
     let target = match &spec.target {
         Some(target) => Some(fit.target(target).await?),

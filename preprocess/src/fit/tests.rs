@@ -1,5 +1,6 @@
 mod categories;
 mod groups;
+mod outcomes;
 mod steps;
 
 use std::sync::Arc;

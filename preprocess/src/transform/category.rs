@@ -2,12 +2,15 @@
 
 use std::collections::HashMap;
 
-use datafusion::arrow::array::StringArray;
+use datafusion::arrow::array::{FixedSizeBinaryArray, StringArray};
 use feedline_schemas::transform::{
-    CategoryEncoding, FIRST_KNOWN_ID, Feature, FittedCategories, NULL_ID, UNKNOWN_ID,
+    CategoryEncoding, FIRST_KNOWN_ID, Feature, FittedCategories, FittedOutcomes, NULL_ID,
+    UNKNOWN_ID,
 };
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 use xxhash_rust::xxh3::xxh3_64;
+
+use crate::split::Folds;
 
 /// A column of categories.
 #[derive(Debug)]
@@ -36,6 +39,8 @@ enum Elements {
     Id,
     /// A number for each id.
     Number(Vec<f32>),
+    /// For each fold, and last for rows that are in none, of each element the number of each id.
+    Folded(Folds, Vec<Vec<Vec<f32>>>),
 }
 
 impl CategoryPlan {
@@ -67,6 +72,14 @@ impl CategoryPlan {
                     .chain(fitted.counts.iter().copied());
                 Elements::Number(counts.map(|count| share(count, of.rows)).collect())
             }
+            CategoryEncoding::Target => {
+                let outcomes = fitted.outcomes.as_ref();
+                let outcomes = outcomes.ok_or_else(|| lacks("what the target is like"))?;
+                let ids = fitted.values.len() + FIRST_KNOWN_ID as usize;
+                let numbers =
+                    by_fold(outcomes, ids).ok_or_else(|| lacks("a number for each value"))?;
+                Elements::Folded(Folds::new(outcomes.folds), numbers)
+            }
         };
         if let Elements::Number(numbers) = &elements
             && numbers.len() != fitted.values.len() + FIRST_KNOWN_ID as usize
@@ -81,9 +94,21 @@ impl CategoryPlan {
         })
     }
 
-    /// Writes the elements of `values` into `x`, rows of `features` elements that are 0 there.
-    pub(super) fn write(&self, values: &StringArray, x: &mut [f32], features: usize) {
-        for (row, value) in x.chunks_exact_mut(features).zip(values) {
+    /// Whether training rows get other numbers than the rest.
+    pub(super) fn is_folded(&self) -> bool {
+        matches!(self.elements, Elements::Folded(..))
+    }
+
+    /// Writes the elements of `values` into `x`, rows of `features` elements that are 0 there. `content` has the content
+    /// hashes of training rows.
+    pub(super) fn write(
+        &self,
+        values: &StringArray,
+        content: Option<&FixedSizeBinaryArray>,
+        x: &mut [f32],
+        features: usize,
+    ) {
+        for (i, (row, value)) in x.chunks_exact_mut(features).zip(values).enumerate() {
             let id = self.ids.of(value);
             match &self.elements {
                 Elements::OnePerId => row[self.place + id as usize] = 1.0,
@@ -93,9 +118,44 @@ impl CategoryPlan {
                 )]
                 Elements::Id => row[self.place] = id as f32,
                 Elements::Number(numbers) => row[self.place] = numbers[id as usize],
+                Elements::Folded(folds, numbers) => {
+                    let none = numbers.len() - 1;
+                    let fold = content.map_or(none, |content| folds.of(content.value(i)));
+                    for (cell, numbers) in row[self.place..].iter_mut().zip(&numbers[fold]) {
+                        *cell = numbers[id as usize];
+                    }
+                }
             }
         }
     }
+}
+
+/// The numbers of each fold, and of rows in none; `None` where there are not as many as there should be.
+fn by_fold(outcomes: &FittedOutcomes, ids: usize) -> Option<Vec<Vec<Vec<f32>>>> {
+    let elements = &outcomes.elements;
+    let folds = outcomes.folds as usize;
+    let numbers = elements
+        .iter()
+        .flat_map(|e| e.others.iter().chain([&e.all]));
+    let complete = elements.iter().all(|e| e.others.len() == folds)
+        && numbers.clone().all(|numbers| numbers.len() == ids)
+        && numbers.flatten().all(|number| short(*number).is_finite());
+    if elements.is_empty() || !complete {
+        return None;
+    }
+    let rounded = |numbers: &Vec<f64>| numbers.iter().copied().map(short).collect();
+    let fold = |fold: usize| elements.iter().map(|e| rounded(&e.others[fold])).collect();
+    let all: Vec<Vec<f32>> = elements.iter().map(|e| rounded(&e.all)).collect();
+    Some((0..folds).map(fold).chain([all]).collect())
+}
+
+/// Never -0.0, so that equal rows have equal bytes.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "rounding to 32 bits is the purpose, and overflow is checked"
+)]
+fn short(number: f64) -> f32 {
+    number as f32 + 0.0
 }
 
 impl Ids {
@@ -143,6 +203,19 @@ pub(super) fn category_features(fitted: &FittedCategories) -> Vec<Feature> {
     match fitted.encoding {
         CategoryEncoding::Ordinal | CategoryEncoding::Frequency => {
             vec![feature(column.clone(), None)]
+        }
+        CategoryEncoding::Target => {
+            let elements = fitted
+                .outcomes
+                .iter()
+                .flat_map(|outcomes| &outcomes.elements);
+            let name = |class: Option<&String>| match class {
+                Some(class) => format!("{column}~{class}"),
+                None => column.clone(),
+            };
+            elements
+                .map(|e| feature(name(e.class.as_ref()), None))
+                .collect()
         }
         CategoryEncoding::OneHot => {
             let known = (FIRST_KNOWN_ID..).zip(fitted.values.iter().cloned());

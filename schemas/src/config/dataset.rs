@@ -272,6 +272,14 @@ pub struct StepConfig {
     /// 1 or more; smaller groups use those of all rows. Default 30.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_count: Option<u64>,
+    /// `categories` with `target`: parts that the training split is cut into, 2 to 100, by a keyed hash of the rows' content.
+    /// A training row gets numbers that its own part had no share in; the fewer parts, the noisier these are. Default 5.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folds: Option<u32>,
+    /// `categories` with `target`: rows of the mean over all rows that are added to those of each value, 0 or more. Raise it
+    /// where values of few rows make noise. Default 10.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub smoothing: Option<f64>,
     /// `winsorize` and `standardize`: column of categories, such as a station, of which each value has caps or a mean and
     /// deviation of its own, at most 10,000 values. It must be a feature. Use it where groups differ in level or spread, so
     /// that what is usual in one is an outlier in another. Values that the training split lacks, or has few rows of, use the
@@ -316,6 +324,8 @@ impl StepConfig {
             encoding: None,
             max_values: None,
             min_count: None,
+            folds: None,
+            smoothing: None,
             by: None,
             buckets: None,
             clip: None,
