@@ -360,6 +360,11 @@ impl Text for Inspection {
         } = &self.manifest;
         writeln!(out, "dataset {}", self.manifest.dataset)?;
         line(out, "layout", layout_text(layout))?;
+        let kept = &self.manifest.kept;
+        if !kept.is_empty() {
+            let names: Vec<&str> = kept.iter().map(|column| column.name.as_str()).collect();
+            line(out, "kept", names.join(", "))?;
+        }
         if let Some(tokens) = tokens {
             let end = match tokens.end_of_text {
                 Some(id) => format!("id {id} behind each document"),

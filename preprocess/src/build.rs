@@ -35,6 +35,7 @@ use crate::{
     rejects::{self, Rejects},
     scratch::Scratch,
     shard::ShardLayout,
+    split::Rule,
     stage::{Staged, stage},
     tokens::Encoder,
     transform::Characters,
@@ -120,6 +121,9 @@ pub async fn build(config: &PipelineConfig, context: &Context) -> Result<Dataset
     Box::pin(build.run()).await
 }
 
+/// Bytes of a group in the memory of a join, about.
+const GROUP_BYTES: u64 = 48;
+
 struct Build<'a> {
     context: &'a Context,
     name: &'a Name,
@@ -193,6 +197,7 @@ impl Build<'_> {
         let sizes = &self.spec.config.shards;
         let layout = ShardLayout {
             boxes: rows::has_boxes(&self.spec),
+            kept: self.spec.kept.clone(),
             ..ShardLayout::new(self.name, artefact.hash, self.layout(&fitted), sizes)
         };
         let written = self.write(&staged, &fitted, &layout, &scratch).await?;
@@ -244,6 +249,7 @@ impl Build<'_> {
             rejects: rejects.publish(&session, &self.store, &self.names).await?,
             tokens: self.put_tokenizer(&fitted).await?,
             edit: None,
+            kept: self.spec.kept.clone(),
         };
         complete(&self.store, &mut manifest).await?;
         let seconds = self
@@ -325,7 +331,22 @@ impl Build<'_> {
 
     /// About how many bytes the sources have that are joined on.
     fn joined_bytes(&self) -> u64 {
-        unpacked(&self.joined)
+        // Each row may be a group of its own, which its last time is found by.
+        let split = &self.spec.config.split;
+        let is_grouped = split.by == SplitBy::Time && !split.key.is_empty();
+        let groups = if is_grouped {
+            self.rows.saturating_mul(GROUP_BYTES)
+        } else {
+            0
+        };
+        let is_frozen = |source: &&Landed| Some(&source.reference.name) == split.frozen.as_ref();
+        let frozen: u64 = self
+            .sources
+            .iter()
+            .filter(is_frozen)
+            .map(|s| s.rows() * GROUP_BYTES)
+            .sum();
+        unpacked(&self.joined) + groups + frozen
     }
 
     /// Rows that were neither dropped nor set aside. Each document that is cut has one training part.
@@ -423,9 +444,13 @@ impl Build<'_> {
     }
 
     fn check_splits(&self, rows: [u64; 3]) -> Result<(), Error> {
+        self.check_named(rows)?;
         let config = &self.spec.config.split;
         let shares = [config.train, config.validation, config.test];
         let [train, validation, test] = rows;
+        if config.by.is_named() || !config.until.is_empty() {
+            return Ok(());
+        }
         for ((split, share), found) in Split::ALL.into_iter().zip(shares).zip(rows) {
             if share > 0.0 && found == 0 {
                 let is_text = self.spec.config.kind.is_text();
@@ -451,6 +476,39 @@ impl Build<'_> {
                     test,
                     advice,
                 });
+            }
+        }
+        Ok(())
+    }
+
+    /// Splits whose size no share says: nothing is learnt without training rows, and a border or source that is given has
+    /// rows.
+    fn check_named(&self, rows: [u64; 3]) -> Result<(), Error> {
+        let config = &self.spec.config.split;
+        let [train, validation, test] = rows;
+        let (key, what) = match config.by {
+            _ if config.frozen.is_some() => ("frozen", "this source leaves none that can be used"),
+            SplitBy::Expression => ("expression", "it names none"),
+            SplitBy::Column => ("column", "it names none"),
+            SplitBy::Time if !config.until.is_empty() => ("until", "none lies between its borders"),
+            _ => return Ok(()),
+        };
+        for (split, found) in Split::ALL.into_iter().zip(rows) {
+            let expected = match &self.spec.rule {
+                Rule::Time(time) => time.expects(split).unwrap_or(false),
+                Rule::Named(_) => split == Split::Train,
+                Rule::Hash | Rule::Range => split == Split::Test,
+            };
+            if expected && found == 0 {
+                let rows = train + validation + test;
+                let reason = format!(
+                    "the {split} split has no row: {what}, of {rows} rows that fell as {train} train, {validation} validation, \
+                     {test} test"
+                );
+                return Err(Error::config(format!("dataset.split.{key}"), reason));
+            }
+            if found == 0 && matches!(self.spec.rule, Rule::Named(_)) {
+                tracing::warn!(%split, "nothing names this split, so it is empty");
             }
         }
         Ok(())
@@ -564,6 +622,8 @@ mod newest_tests;
 mod payload_tests;
 #[cfg(test)]
 mod picture_tests;
+#[cfg(test)]
+mod split_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

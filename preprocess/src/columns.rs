@@ -7,6 +7,7 @@ use feedline_schemas::{
         DatasetConfig, DatasetKind, ImputeStrategy, ShardConfig, SplitConfig, StepConfig, StepKind,
         Task,
     },
+    manifest::KeptColumn,
     record::{ColumnType, RecordSchema},
     transform::{CategoryEncoding, InputColumn, InputKind},
     units::ByteSize,
@@ -19,9 +20,11 @@ use crate::{
         most_values,
     },
     join::Join,
+    kept,
     near_dup::{self, NearDup},
     payload::{self, Payload, PayloadKind},
     pictures::Pictures,
+    split::{self, Rule},
 };
 
 /// Columns the plan adds; a column of these names cannot be a feature or target.
@@ -52,7 +55,10 @@ pub(crate) mod system {
     pub(crate) const TEXT: &str = "_text";
     /// `u64`, how much was redacted in the document.
     pub(crate) const REDACTED: &str = "_redacted";
-    pub(super) const ALL: [&str; 13] = [
+    /// `i64`, the time that decides the split; null where the row has none.
+    pub(crate) const TIME: &str = "_time";
+    pub(super) const ALL: [&str; 14] = [
+        TIME,
         ORIGIN,
         HASH,
         SPLIT,
@@ -108,6 +114,10 @@ pub(crate) struct DatasetSpec {
     pub(crate) steps: Vec<StepConfig>,
     pub(crate) config: DatasetConfig,
     pub(crate) max_reject_share: f64,
+    /// What decides the split of a row.
+    pub(crate) rule: Rule,
+    /// What shards hold as it landed.
+    pub(crate) kept: Vec<KeptColumn>,
 }
 
 impl DatasetSpec {
@@ -180,8 +190,11 @@ pub(crate) fn resolve(
     check_numbers(config)?;
     check_names(config, columns)?;
     let payload = payload::resolve(config, columns)?;
+    let rule = split::resolve(config, columns)?;
+    let kept = kept::resolve(config, columns)?;
     let parts = payload::parts(config, columns)?;
     let mut held = payload.iter().chain(&parts);
+    split::check_pictures(&config.split, held.clone())?;
     let document = held.find(|payload| payload.kind == PayloadKind::Text);
     document::check(config, document)?;
     let near_dup = near_dup::resolve(config, columns, document)?;
@@ -204,6 +217,8 @@ pub(crate) fn resolve(
         target,
         steps,
         max_reject_share: config.max_reject_share.unwrap_or(MAX_REJECT_SHARE),
+        rule,
+        kept,
         config,
     })
 }
@@ -308,6 +323,7 @@ fn check_names(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<(), E
         ("dataset.drop", &config.drop),
         ("dataset.categorical", &config.categorical),
         ("dataset.split.key", &config.split.key),
+        ("dataset.keep", &config.keep),
     ];
     for (key, names) in lists {
         check_list(key, names, columns)?;
@@ -532,7 +548,10 @@ fn input_kind(
         return Ok(None);
     }
     let explicit = config.features.contains(name) || asked.kind.is_some();
-    if !explicit && config.split.key.contains(name) {
+    let split = &config.split;
+    let named = [&split.column, &split.time];
+    let aside = split.key.contains(name) || config.keep.contains(name);
+    if !explicit && (aside || named.contains(&&Some(name.clone()))) {
         return Ok(None);
     }
     match column.r#type {
@@ -569,7 +588,7 @@ fn input_kind(
 }
 
 pub(crate) fn check_reserved(key: &str, name: &str) -> Result<(), Error> {
-    if system::ALL.contains(&name) {
+    if system::ALL.contains(&name) || kept::is_reserved(name) {
         return Err(Error::config(
             key,
             format!(

@@ -191,6 +191,9 @@ impl Error {
 /// An error of ours that travelled through the engine comes out as it went in.
 impl From<DataFusionError> for Error {
     fn from(error: DataFusionError) -> Self {
+        if let Some(config) = config_of(&error) {
+            return config;
+        }
         match error {
             DataFusionError::External(inner) => match inner.downcast::<Self>() {
                 Ok(ours) => *ours,
@@ -203,6 +206,17 @@ impl From<DataFusionError> for Error {
             }
             other => Self::Engine(other),
         }
+    }
+}
+
+/// What a function of ours found wrong with the configuration, however the engine wrapped it on the way.
+fn config_of(error: &DataFusionError) -> Option<Error> {
+    let DataFusionError::External(inner) = error.find_root() else {
+        return None;
+    };
+    match inner.downcast_ref::<Error>() {
+        Some(Error::Config { key, reason }) => Some(Error::config(key.clone(), reason.clone())),
+        _ => None,
     }
 }
 

@@ -20,6 +20,7 @@ mod exact_sum;
 mod fit;
 mod functions;
 mod join;
+mod kept;
 pub mod knn;
 mod landing;
 mod manifest;

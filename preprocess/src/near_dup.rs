@@ -15,7 +15,7 @@ use datafusion::{
     prelude::{DataFrame, SessionContext},
 };
 use feedline_schemas::{
-    config::{DatasetConfig, DatasetKind, DocumentConfig, NearDupConfig, NearDupKeep, SplitBy},
+    config::{DatasetConfig, DatasetKind, DocumentConfig, NearDupConfig, NearDupKeep},
     ids::{Name, Origin, TableName},
     manifest::{NearDupCounts, Split},
     record::{Column, ColumnType},
@@ -162,8 +162,8 @@ fn check_numbers(near: &NearDupConfig) -> Result<(), Error> {
 /// Clusters that are kept whole decide the split, which nothing else may then do.
 fn check_keep(near: &NearDupConfig, config: &DatasetConfig) -> Result<(), Error> {
     let reason = match near.keep {
-        NearDupKeep::All if config.split.by == SplitBy::Range => {
-            "rows are split by their order, which no cluster can follow; use `first`"
+        NearDupKeep::All if !config.split.by.is_key() => {
+            "rows are split by their order, time or name, which no cluster can follow; use `first`"
         }
         NearDupKeep::All
             if config.kind == DatasetKind::Pictures || config.picture_column.is_some() =>

@@ -12,7 +12,7 @@ use arrow::{
 };
 use datafusion::error::Result as EngineResult;
 use feedline_schemas::{
-    config::{DatasetConfig, DatasetKind, SplitBy, SplitConfig, Task},
+    config::{DatasetConfig, DatasetKind, Embargo, SplitBy, SplitConfig, Task},
     manifest::Split,
     pnm::{self, Pnm},
     record::ColumnType,
@@ -133,13 +133,6 @@ pub(crate) fn parts(
         };
         parts.push(payload(key, config, columns, (kind, column, r#type))?);
     }
-    let grouped = |part: &Payload| part.pictures.as_ref().is_some_and(|p| p.how.hashes);
-    if config.split.by == SplitBy::Range && parts.iter().any(grouped) {
-        return refuse(
-            "split.by",
-            "rows that share a picture share a split (`picture.duplicates`), which no order can follow; use `key`",
-        );
-    }
     Ok(parts)
 }
 
@@ -228,10 +221,17 @@ fn check_keys(config: &DatasetConfig, kind: PayloadKind) -> Result<(), Error> {
 
 fn check_range(split: &SplitConfig, kind: Option<PayloadKind>) -> Result<(), Error> {
     let is_range = split.by == SplitBy::Range;
-    if split.embargo > 0 && !(is_range && kind.is_none()) {
+    let of_rows = is_range && kind.is_none();
+    if !split.embargo.is_none() && !of_rows && split.by != SplitBy::Time {
         return Err(Error::config(
             "dataset.split.embargo",
-            "it belongs to rows that are split by `range`; remove it",
+            "it belongs to rows that are split by `range`, and to a split by `time`; remove it",
+        ));
+    }
+    if of_rows && matches!(split.embargo, Embargo::Span(_)) {
+        return Err(Error::config(
+            "dataset.split.embargo",
+            "rows are split by their place, so it is a number of rows; a span of time goes with `by = \"time\"`",
         ));
     }
     let reason = match kind {

@@ -19,7 +19,7 @@ use datafusion::{
     prelude::{DataFrame, SessionConfig, SessionContext},
 };
 use feedline_schemas::{
-    config::{DedupMode, DocumentConfig, SplitBy, SplitConfig, Task},
+    config::{DedupMode, DocumentConfig, SplitConfig, Task},
     ids::Hash128,
     manifest::{NearDupCounts, Split},
     record::{self, ColumnType, DECIMAL_PRECISION, DECIMAL_SCALE, RecordSchema},
@@ -31,7 +31,7 @@ use crate::{
     columns::{DatasetSpec, system},
     content::{Cells, ContentHash, HASH_BYTES},
     document::{self, Quality},
-    functions, join,
+    functions, join, kept,
     landing::{Generation, Landed},
     near_dup::{self, NearDup},
     newest::{self, Newest},
@@ -43,7 +43,7 @@ use crate::{
     scalar::RowFunction,
     scan::{ParquetFiles, ScanFile},
     sparse::Sparse,
-    split::{Splitter, code},
+    split::{self, ByName, Rule, Splitter, code},
     stage::Staged,
     typing::{Category, Judge, Judged, Missing, Numeric},
 };
@@ -193,8 +193,9 @@ pub(crate) async fn frame(
     spec: &DatasetSpec,
     near_dup: Option<&near_dup::Pass<'_>>,
 ) -> Result<Frame, Error> {
-    let mut all: Option<DataFrame> = None;
+    let (mut all, mut frozen): (Option<DataFrame>, Option<DataFrame>) = (None, None);
     for (index, source) in sources.iter().enumerate() {
+        let is_frozen = spec.config.split.frozen.as_ref() == Some(&source.reference.name);
         let newest = Newest::of(source)?;
         let mut own: Option<DataFrame> = None;
         for generation in &source.generations {
@@ -202,12 +203,13 @@ pub(crate) async fn frame(
             let reading = Reading {
                 schema: &schema,
                 spec,
+                is_frozen,
                 missing: Missing::new(&spec.config.null_values, &spec.config.missing_values),
             };
             let rows = read(session, source, generation)?;
             let rows = join::beside(session, rows, &generation.schema, &spec.joins)?;
             let rows = reading.prepared(rows)?;
-            let mut columns = reading.columns(index as u64);
+            let mut columns = reading.columns(index as u64)?;
             if let Some(newest) = &newest {
                 columns.extend(newest.columns(&generation.schema)?);
             }
@@ -229,7 +231,8 @@ pub(crate) async fn frame(
             Some(records) => newest::of_newest(session, own, records)?,
             None => own,
         };
-        all = Some(match all {
+        let part = if is_frozen { &mut frozen } else { &mut all };
+        *part = Some(match part.take() {
             Some(above) => above.union(own)?,
             None => own,
         });
@@ -241,6 +244,16 @@ pub(crate) async fn frame(
             let partitions = session.state().config().target_partitions();
             all.repartition(Partitioning::RoundRobinBatch(partitions))?
         }
+    };
+    let rows = match frozen {
+        Some(frozen) => {
+            let frozen = match spec.config.dedup {
+                DedupMode::Exact => first_of_each_content(frozen)?,
+                DedupMode::None => frozen,
+            };
+            split::apart(rows, frozen, !spec.config.split.key.is_empty())?
+        }
+        None => rows,
     };
     let (rows, near_dup) = match near_dup {
         Some(pass) => {
@@ -255,9 +268,10 @@ pub(crate) async fn frame(
         .filter(|p| p.kind == PayloadKind::Text)
     else {
         return Ok(Frame {
-            rows: match spec.config.split.by {
-                SplitBy::Key => rows,
-                SplitBy::Range => in_order(rows, &spec.config.split).await?,
+            rows: match &spec.rule {
+                Rule::Hash | Rule::Named(_) => rows,
+                Rule::Range => in_order(rows, &spec.config.split).await?,
+                Rule::Time(time) => time.split(rows).await?,
             },
             documents: None,
             near_dup,
@@ -266,9 +280,10 @@ pub(crate) async fn frame(
     let documents = rows.clone().filter(ident(system::REJECT).is_null())?;
     let documents = documents.select(vec![ident(&text.column)])?;
     Ok(Frame {
-        rows: match spec.config.split.by {
-            SplitBy::Key => rows,
-            SplitBy::Range => parts(&rows, spec, text)?,
+        rows: match &spec.rule {
+            Rule::Hash | Rule::Named(_) => rows,
+            Rule::Range => parts(&rows, spec, text)?,
+            Rule::Time(time) => time.split(rows).await?,
         },
         documents: Some(documents),
         near_dup,
@@ -429,6 +444,8 @@ struct Reading<'a> {
     schema: &'a RecordSchema,
     spec: &'a DatasetSpec,
     missing: Missing,
+    /// Whether the rows are the test split.
+    is_frozen: bool,
 }
 
 impl Reading<'_> {
@@ -441,22 +458,27 @@ impl Reading<'_> {
     }
 
     /// The frame's columns.
-    fn columns(&self, source: u64) -> Vec<Expr> {
+    fn columns(&self, source: u64) -> Result<Vec<Expr>, Error> {
         let payload = self.spec.payload.as_ref();
         let content = |name: &&str| payload.is_none_or(|payload| payload.column == *name);
         let hash = content_hash(self.names().filter(content), Cells::Typed);
         let group = self.group();
-        let split = Splitter::new(&self.spec.config.split);
+        let judged = self.sparse(self.quality(self.judge()));
+        let (split, reject) = self.split(group.clone().unwrap_or(hash.clone()), judged)?;
         let mut columns = vec![
             origin(source).alias(system::ORIGIN),
-            hash.clone().alias(system::HASH),
-            split
-                .over(vec![group.clone().unwrap_or(hash)])
-                .alias(system::SPLIT),
-            self.sparse(self.quality(self.judge()))
-                .alias(system::REJECT),
+            hash.alias(system::HASH),
+            split.alias(system::SPLIT),
+            reject.alias(system::REJECT),
         ];
         columns.extend(group.map(|group| group.alias(system::GROUP)));
+        if let Rule::Time(time) = &self.spec.rule {
+            columns.push(time.instant(self.schema)?.alias(system::TIME));
+        }
+        for column in &self.spec.kept {
+            let cell = join::typed(self.schema, &column.name, column.r#type)?;
+            columns.push(cell.alias(kept::named(column)));
+        }
         let payloads = self.spec.payloads();
         columns.extend(payloads.map(|payload| self.payload(payload)));
         let pictures = self.spec.pictures().into_iter();
@@ -478,7 +500,25 @@ impl Reading<'_> {
             Task::Regression => self.typed(&t.column, InputKind::Numeric),
             Task::Classification => self.typed(&t.column, InputKind::Categorical),
         }));
-        columns
+        Ok(columns)
+    }
+
+    /// The split of a row, as far as the row itself decides it, and why the row is set aside, if it is.
+    fn split(&self, group: Expr, reject: Expr) -> Result<(Expr, Expr), Error> {
+        if self.is_frozen {
+            return Ok((lit(code(Split::Test)), reject));
+        }
+        Ok(match &self.spec.rule {
+            Rule::Hash | Rule::Range => {
+                let splitter = Splitter::new(&self.spec.config.split);
+                (splitter.over(vec![group]), reject)
+            }
+            Rule::Named(named) => {
+                let name = named.over(self.schema)?;
+                (ByName.over(vec![name.clone()]), named.judged(reject, name))
+            }
+            Rule::Time(time) => (lit(code(Split::Train)), time.judged(reject, self.schema)?),
+        })
     }
 
     fn names(&self) -> impl Iterator<Item = &str> {

@@ -10,7 +10,10 @@ use arrow::{
     datatypes::{DataType, UInt64Type},
 };
 use datafusion::error::Result as EngineResult;
-use feedline_schemas::{config::SplitConfig, manifest::Split};
+use feedline_schemas::{
+    config::{self, SplitConfig},
+    manifest::Split,
+};
 
 use crate::{scalar::RowFunction, split::code, typing::Reason};
 
@@ -66,7 +69,10 @@ impl Borders {
     pub(crate) fn new(config: &SplitConfig, rows: u64) -> Self {
         Self {
             ends: Ends::new(config).among(rows),
-            embargo: config.embargo,
+            embargo: match config.embargo {
+                config::Embargo::Count(rows) => rows,
+                config::Embargo::Span(_) => 0,
+            },
         }
     }
 
@@ -134,7 +140,7 @@ mod tests {
             train: 0.5,
             validation: 0.3,
             test: 0.2,
-            embargo: 2,
+            embargo: config::Embargo::Count(2),
             ..SplitConfig::default()
         };
         let borders = Borders::new(&config, 10);

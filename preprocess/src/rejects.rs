@@ -21,7 +21,7 @@ use crate::{
     Error, join, near_dup,
     scan::{ParquetFiles, ScanFile},
     scratch::ScratchFile,
-    sparse,
+    sparse, split,
     text::quality,
     typing::Reason,
 };
@@ -159,6 +159,8 @@ fn is_choice(reason: &str) -> bool {
         near_dup::reason::FROZEN,
         join::reason::DROPPED,
         sparse::TOO_MANY_MISSING,
+        split::GROUP_STRADDLES,
+        split::OF_FROZEN,
     ]
     .contains(&reason)
         || reason.starts_with(quality::REASON)

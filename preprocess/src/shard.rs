@@ -26,12 +26,17 @@ use feedline_schemas::{
     config::ShardConfig,
     ids::{Hash128, Name},
     manifest::{
-        Block, Layout, Lengths, Manifest, Shard, Split, SplitShards, TargetKind, TokenType,
+        Block, KeptColumn, Layout, Lengths, Manifest, Shard, Split, SplitShards, TargetKind,
+        TokenType,
     },
 };
 use feedline_storage::Store;
 
-use crate::{Error, transform::TargetValues};
+use crate::{
+    Error,
+    kept::{self, Kept},
+    transform::TargetValues,
+};
 
 /// Alignment of buffers, in bytes.
 const ALIGNMENT: usize = 64;
@@ -49,6 +54,8 @@ pub(crate) struct ShardLayout {
     pub(crate) layout: Layout,
     /// Whether pictures have boxes.
     pub(crate) boxes: bool,
+    /// What rows keep as it landed.
+    pub(crate) kept: Vec<KeptColumn>,
     pub(crate) block_bytes: u64,
     pub(crate) shard_bytes: u64,
 }
@@ -65,6 +72,7 @@ impl ShardLayout {
             transform,
             layout,
             boxes: false,
+            kept: Vec::new(),
             block_bytes: sizes.block_bytes.bytes(),
             shard_bytes: sizes.shard_bytes.bytes(),
         }
@@ -74,6 +82,7 @@ impl ShardLayout {
     pub(crate) fn of(manifest: &Manifest) -> Self {
         Self {
             boxes: manifest.counts.boxes.is_some(),
+            kept: manifest.kept.clone(),
             ..Self::new(
                 &manifest.dataset,
                 manifest.transform.hash,
@@ -154,6 +163,7 @@ impl ShardLayout {
         if self.boxes {
             fields.push(Field::new("boxes", DataType::LargeUtf8, false));
         }
+        fields.extend(self.kept.iter().map(kept::field));
         let metadata = [
             ("feedline.format", FORMAT.to_owned()),
             ("feedline.version", FORMAT_VERSION.to_owned()),
@@ -175,7 +185,9 @@ impl ShardLayout {
             return block.bytes >= self.block_bytes;
         };
         let target_bytes = if target == TargetKind::None { 0 } else { 4 };
-        let row_bytes = 4 * u64::from(features) + target_bytes + 8 + 8;
+        // A text that is kept counts as a number does: every block but the last has as many rows.
+        let kept_bytes = 8 * self.kept.len() as u64;
+        let row_bytes = 4 * u64::from(features) + target_bytes + 8 + 8 + kept_bytes;
         let rows = (self.block_bytes / row_bytes).clamp(1, u64::from(u32::MAX >> 1));
         block.keys.len() as u64 >= rows
     }
@@ -236,6 +248,8 @@ pub(crate) struct Row<'a> {
     pub(crate) y: Option<(&'a TargetValues, usize)>,
     pub(crate) key: u64,
     pub(crate) origin: u64,
+    /// What is kept of its batch, a column each, and which row of it.
+    pub(crate) kept: Option<(&'a Arc<[ArrayRef]>, usize)>,
 }
 
 /// The rows of the block being filled.
@@ -251,6 +265,7 @@ struct Rows {
     y_class: Vec<i32>,
     keys: Vec<u64>,
     origins: Vec<u64>,
+    kept: Kept,
     bytes: u64,
 }
 
@@ -387,6 +402,9 @@ impl Rows {
         }
         self.keys.push(row.key);
         self.origins.push(row.origin);
+        if let Some((columns, at)) = row.kept {
+            self.kept.push(columns, at);
+        }
     }
 
     fn into_batch(
@@ -425,6 +443,7 @@ impl Rows {
         if layout.boxes {
             columns.push(Arc::new(self.boxes.finish()));
         }
+        columns.extend(self.kept.into_columns(layout.kept.len())?);
         RecordBatch::try_new(Arc::clone(schema), columns)
     }
 }

@@ -1,7 +1,14 @@
-//! Which split a row belongs to: a pure function of its key (or content) and the salt, so adding rows moves none.
+//! Which split a row belongs to: by hash a pure function of its key (or content) and the salt, so adding rows moves none;
+//! else what [`Rule`] says.
 //!
-//! `xxh3-64("feedline.split" | salt length u64 | salt | group hash)`, its upper 53 bits compared with the cumulative
+//! The hash is `xxh3-64("feedline.split" | salt length u64 | salt | group hash)`, its upper 53 bits compared with the cumulative
 //! shares. The shuffle has another prefix, so the two orders are independent.
+
+mod frozen;
+mod integers;
+mod named;
+mod rule;
+mod time;
 
 use std::sync::Arc;
 
@@ -12,6 +19,11 @@ use arrow::{
 use datafusion::error::Result;
 use feedline_schemas::{config::SplitConfig, ids::Seed, manifest::Split};
 use xxhash_rust::xxh3::xxh3_64;
+
+pub(crate) use frozen::{OF_FROZEN, apart};
+pub(crate) use named::ByName;
+pub(crate) use rule::{Rule, check_pictures, resolve};
+pub(crate) use time::GROUP_STRADDLES;
 
 use crate::scalar::RowFunction;
 

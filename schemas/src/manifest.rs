@@ -16,6 +16,10 @@
 //! `{"bbox": [x, y, width, height], "label": ...}` in pixels of the picture as it is decoded, upright, from its left upper
 //! corner; the label is text, an integer, or absent.
 //!
+//! Columns of [`Manifest::kept`] stand behind all of these, under their own names and as they landed: `bool`, `int64`,
+//! `float64`, `utf8`, `binary`, `timestamp[us, UTC]` or `decimal128(38, 18)`, nullable, each field with metadata
+//! [`KEPT_FIELD`]. They are for those who read shards themselves.
+//!
 //! `y` is `float32` (regression) or `int32` (class id), and absent without a target. `key: uint64` is the first 8 bytes
 //! of the content hash, `origin: uint64` an [`crate::ids::Origin`].
 //!
@@ -37,11 +41,15 @@ use crate::{
     edit::EditReference,
     format::{MANIFEST, versioned},
     ids::{Hash128, Name, Seed, Sequence, TableName},
+    record::ColumnType,
     shard_table::{self, TableError},
     transform::TransformReference,
 };
 
 pub use crate::shard_table::MOST_LISTED_SHARDS;
+
+/// Metadata key of a shard's field that is a column of [`Manifest::kept`].
+pub const KEPT_FIELD: &str = "feedline.kept";
 
 /// Manifest of a dataset.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -83,8 +91,21 @@ pub struct Manifest {
     /// What was edited, and by which model, when the training split is not what sources landed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edit: Option<EditReference>,
+    /// Columns that the shards hold as they landed, beside those of the layout.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<KeptColumn>,
 }
 versioned!(Manifest, MANIFEST);
+
+/// A column that shards hold as it landed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KeptColumn {
+    /// Its name, in the source and in the shards.
+    pub name: String,
+    /// Its type.
+    pub r#type: ColumnType,
+}
 
 /// Layout of the shards.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

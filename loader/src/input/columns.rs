@@ -1,10 +1,10 @@
 //! The columns that a shard must have, and which of its columns they are.
 
 use arrow::{
-    datatypes::{DataType, Schema, SchemaRef},
+    datatypes::{DataType, FieldRef, Schema, SchemaRef},
     ipc::{self, convert::fb_to_schema},
 };
-use feedline_schemas::manifest::{Layout, TargetKind, TokenType};
+use feedline_schemas::manifest::{KEPT_FIELD, Layout, TargetKind, TokenType};
 
 use crate::guard::catching;
 
@@ -84,7 +84,10 @@ impl ShardColumns {
             (*schema.field(found).data_type() == DataType::LargeUtf8).then_some(found)
         });
         let others = [x, image, tokens, y, boxes].into_iter().flatten().count();
-        let expected = 2 + others;
+        // So are columns that were kept as they landed.
+        let is_kept = |field: &&FieldRef| field.metadata().contains_key(KEPT_FIELD);
+        let kept = schema.fields().iter().filter(is_kept).count();
+        let expected = 2 + others + kept;
         if schema.fields().len() != expected {
             return Err(format!(
                 "it has `{}` columns instead of `{expected}`",
@@ -244,6 +247,19 @@ mod tests {
         assert!(ShardColumns::read(&refused, &pictures).is_err());
         let refused = with("x", vector(3, DataType::Float32), DataType::LargeUtf8);
         assert!(ShardColumns::read(&refused, &LAYOUT).is_err());
+    }
+
+    #[test]
+    fn columns_kept_as_they_landed_are_passed_over() {
+        let mut fields = columns(vector(3, DataType::Float32), DataType::Float32);
+        let kept = Field::new("id", DataType::Int64, true);
+        let metadata = [(KEPT_FIELD.to_owned(), "1".to_owned())];
+        fields.insert(1, kept.with_metadata(metadata.into()));
+        let found = ShardColumns::read(&head(fields), &LAYOUT).unwrap();
+        assert_eq!(
+            (found.payload, found.y, found.key, found.origin),
+            (0, Some(2), 3, 4)
+        );
     }
 
     #[test]

@@ -355,5 +355,6 @@ pub(crate) fn empty_manifest(layout: Layout) -> Manifest {
         rejects: Vec::new(),
         tokens: None,
         edit: None,
+        kept: Vec::new(),
     }
 }

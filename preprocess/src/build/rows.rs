@@ -1,7 +1,9 @@
 //! Writing rows: the good ones of each batch to the shards, the bad ones to the rejects.
 
+use std::sync::Arc;
+
 use arrow::{
-    array::{AsArray, RecordBatch},
+    array::{ArrayRef, AsArray, RecordBatch},
     datatypes::UInt64Type,
 };
 use datafusion::{logical_expr::ident, prelude::DataFrame};
@@ -15,6 +17,7 @@ use crate::{
     Error,
     columns::{DatasetSpec, system},
     content::key_of,
+    kept,
     pictures::box_counts,
     rejects::RejectWriter,
     shard::{Row, SplitWriter, tokens_in},
@@ -29,6 +32,8 @@ pub(super) struct RowWriter<'a> {
     picture: Option<&'a str>,
     document: Option<&'a str>,
     features: usize,
+    /// What is kept, as the plan calls it.
+    kept: Vec<String>,
     /// Most ids of a row.
     length: usize,
     rejects: &'a mut RejectWriter,
@@ -67,6 +72,7 @@ impl<'a> RowWriter<'a> {
             picture: spec.picture().map(|picture| picture.column.as_str()),
             document: spec.document().map(|document| document.column.as_str()),
             features: features as usize,
+            kept: spec.kept.iter().map(kept::named).collect(),
             length: length.unwrap_or(usize::MAX),
             rejects,
             texts: TextCounts::default(),
@@ -105,6 +111,8 @@ impl<'a> RowWriter<'a> {
             let counts = column(batch, system::BOXES_COUNTS).as_fixed_size_binary();
             (column(batch, system::BOXES).as_string::<i32>(), counts)
         });
+        let kept = self.kept.iter().map(|name| Arc::clone(column(batch, name)));
+        let kept: Arc<[ArrayRef]> = kept.collect();
         for row in (0..batch.num_rows()).filter(|row| !bad[*row]) {
             let tokens = self
                 .document
@@ -118,6 +126,7 @@ impl<'a> RowWriter<'a> {
                     y: applied.y.as_ref().map(|y| (y, row)),
                     key: key_of(hashes.value(row)),
                     origin: origins.value(row),
+                    kept: (!kept.is_empty()).then_some((&kept, row)),
                 })
                 .await?;
             if let Some(((_, counts), all)) = boxes.zip(self.boxes.as_mut()) {

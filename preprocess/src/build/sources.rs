@@ -81,11 +81,27 @@ pub(super) fn chosen<'a>(
     let is_own = |name: &Name| !against.contains(name) && !joined.contains(name);
     let own = all.into_iter().filter(is_own).map(TableName::from);
     let own: Vec<TableName> = own.collect();
-    let wanted = if dataset.sources.is_empty() {
-        &own
-    } else {
-        &dataset.sources
+    let mut wanted = match dataset.sources.is_empty() {
+        true => own,
+        false => dataset.sources.clone(),
     };
+    if let Some(frozen) = &dataset.split.frozen {
+        listed(
+            "dataset.split.frozen",
+            std::slice::from_ref(frozen),
+            sources,
+        )?;
+        // Its rows stand behind the others.
+        wanted.retain(|name| name != frozen);
+        if wanted.is_empty() {
+            let reason = format!(
+                "`{frozen}` is the only source, so nothing is left to learn from; name another beside it"
+            );
+            return Err(Error::config("dataset.split.frozen", reason));
+        }
+        wanted.push(frozen.clone());
+    }
+    let wanted = &wanted;
     if wanted.is_empty() {
         let reason = "every source of the pipeline is in `dataset.near_dup.against` or `dataset.join`, so nothing is left to build from";
         return Err(Error::config(KEY, reason));

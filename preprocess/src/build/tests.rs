@@ -583,6 +583,7 @@ async fn a_key_in_two_splits_is_found_by_the_audit_and_by_verify() {
             y,
             key: stolen.key,
             origin: stolen.origin.packed(),
+            kept: None,
         })
         .await
         .unwrap();

@@ -383,6 +383,7 @@ async fn push(block: &Block, ids: &[u32], writer: &mut SplitWriter<'_>) -> Resul
             y: None,
             key,
             origin: *origin,
+            kept: None,
         };
         writer.push(row).await?;
     }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     StoredPictureConfig, document::DocumentConfig, join::JoinConfig, near_dup::NearDupConfig,
+    split::SplitConfig,
 };
 use crate::{
     ids::{Seed, TableName},
@@ -51,6 +52,10 @@ pub struct DatasetConfig {
     pub drop: Vec<String>,
     /// Columns read as categories although they hold numbers.
     pub categorical: Vec<String>,
+    /// `rows`: columns that the shards hold beside the features, each under its own name and as it landed, to find or check
+    /// rows by, such as an id. They are no features unless `features` or a step lists them. Default none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub keep: Vec<String>,
     /// Text values read as missing, compared after trimming spaces. Default `[]`. The empty text is always missing.
     pub null_values: Vec<String>,
     /// Numbers read as missing, such as `-200`. Default `[]`.
@@ -174,73 +179,6 @@ pub enum DedupMode {
     Exact,
     /// All rows are kept. Copies still share a split unless a `key` says otherwise.
     None,
-}
-
-/// `[dataset.split]`. Shares must add up to 1.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct SplitConfig {
-    /// `key` (default) or `range`.
-    #[serde(skip_serializing_if = "SplitBy::is_key")]
-    pub by: SplitBy,
-    /// Share of the training split, above 0 and at most 1. Default 0.8.
-    pub train: f64,
-    /// Share of the validation split, 0 to 1. Default 0.1.
-    pub validation: f64,
-    /// Share of the test split, 0 to 1. Default 0.1.
-    pub test: f64,
-    /// Columns whose values decide the split: rows with equal values share one. Default: the row's content.
-    /// Name the entity (customer, patient, device) so that it never stands on both sides.
-    pub key: Vec<String>,
-    /// `range`, `rows`: first rows of the validation and of the test split that are set aside, as many as a row looks
-    /// back (lags, windows), so that none of them has seen the split before. Default 0.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub embargo: u64,
-    /// Text mixed into the hash. Another salt makes another split; adding rows never moves old ones.
-    pub salt: String,
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde hands out references"
-)]
-const fn is_zero(rows: &u64) -> bool {
-    *rows == 0
-}
-
-impl Default for SplitConfig {
-    fn default() -> Self {
-        Self {
-            by: SplitBy::Key,
-            train: 0.8,
-            validation: 0.1,
-            test: 0.1,
-            key: Vec::new(),
-            embargo: 0,
-            salt: "feedline".into(),
-        }
-    }
-}
-
-/// How rows are split.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum SplitBy {
-    /// By a hash of their `key` or content: a row stands in one split, and stays there when others are added.
-    #[default]
-    Key,
-    /// By order: training first, then validation, then test, by their shares. `rows`: in the order they landed, for time
-    /// series; adding rows moves the borders. `characters` and `tokens`: each document is cut into a part for every split,
-    /// for one long text.
-    Range,
-}
-
-impl SplitBy {
-    /// Whether rows are split by a hash.
-    #[must_use]
-    pub const fn is_key(&self) -> bool {
-        matches!(self, Self::Key)
-    }
 }
 
 /// `[[dataset.step]]`.

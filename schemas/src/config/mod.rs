@@ -31,6 +31,7 @@ mod secret;
 mod slices;
 mod source;
 mod source_schedule;
+mod split;
 mod train;
 mod tune;
 
@@ -47,7 +48,7 @@ pub use self::{
     crawl::{CrawlAgain, CrawlConfig, PageConfig, PageExtract},
     dataset::{
         DatasetConfig, DatasetKind, DedupMode, ImputeStrategy, NeighbourWeights, PackMode,
-        PowerMethod, ShardConfig, SplitBy, SplitConfig, StepConfig, StepKind, Task, TokensConfig,
+        PowerMethod, ShardConfig, StepConfig, StepKind, Task, TokensConfig,
     },
     device::DeviceChoice,
     document::{DocumentConfig, PersonalData, QualityConfig},
@@ -81,6 +82,7 @@ pub use self::{
         SourceConfig, SourceKind, TextConfig, TextOrSecret,
     },
     source_schedule::{Overlap, SourceScheduleConfig},
+    split::{Embargo, SplitBy, SplitConfig},
     train::{BadShardsPolicy, CheckpointConfig, LoaderCache, LoaderSettings, TrainConfig},
     tune::{TuneConfig, TuneParameter, TuneScale, TuneStop, TuneStrategy},
 };

@@ -185,6 +185,7 @@ pub(crate) async fn publish_made(store: &Store, made: &Made<'_>) {
         rejects: vec![],
         tokens: None,
         edit: None,
+        kept: Vec::new(),
     };
     manifest.fingerprint = manifest.compute_fingerprint();
     store

@@ -1,0 +1,94 @@
+//! A source that is the test split, whole: nothing that it holds may be learnt from.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, StringArray},
+    datatypes::DataType,
+};
+use datafusion::{
+    common::JoinType,
+    error::Result as EngineResult,
+    logical_expr::{Expr, ident},
+    prelude::DataFrame,
+};
+
+use crate::{Error, columns::system, scalar::RowFunction, typing::Reason};
+
+/// Reason of rows that the frozen source holds too.
+pub(crate) const OF_FROZEN: &str = "of_frozen";
+
+const THEIRS: &str = "_frozen";
+
+/// The rows and those of the frozen source, of both those with a content of their own; of the first those that have the
+/// content, or with a key the group, of one of the second are set aside.
+pub(crate) fn apart(rows: DataFrame, frozen: DataFrame, has_key: bool) -> Result<DataFrame, Error> {
+    let mut marked = mark(rows, &frozen, system::HASH, "the same row")?;
+    if has_key {
+        marked = mark(
+            marked,
+            &frozen,
+            system::GROUP,
+            "a row of the same `dataset.split.key`",
+        )?;
+    }
+    Ok(marked.union(frozen)?)
+}
+
+/// Sets those of `rows` aside whose cell in column `by` a frozen row has, since that is `what`.
+fn mark(
+    rows: DataFrame,
+    frozen: &DataFrame,
+    by: &str,
+    what: &'static str,
+) -> Result<DataFrame, Error> {
+    let names: Vec<String> = rows
+        .schema()
+        .fields()
+        .iter()
+        .map(|field| field.name().clone())
+        .collect();
+    let theirs = frozen
+        .clone()
+        .select(vec![ident(by).alias(THEIRS)])?
+        .distinct()?;
+    // The side that comes first is held in memory: 16 bytes for each frozen row.
+    let joined = theirs.join(rows, JoinType::Right, &[THEIRS], &[by], None)?;
+    let columns: Vec<Expr> = names
+        .iter()
+        .map(|name| match name.as_str() {
+            system::REJECT => OfFrozen { what }
+                .over(vec![ident(name), ident(THEIRS)])
+                .alias(name),
+            name => ident(name),
+        })
+        .collect();
+    Ok(joined.select(columns)?)
+}
+
+/// Why a row is set aside, from the reason it has already, if any, and what it has in common with a frozen row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct OfFrozen {
+    what: &'static str,
+}
+
+impl RowFunction for OfFrozen {
+    const NAME: &'static str = "feedline_of_frozen";
+    const RETURNS: DataType = DataType::Utf8;
+
+    fn call(&self, columns: &[ArrayRef], rows: usize) -> EngineResult<ArrayRef> {
+        let (reasons, theirs) = (columns[0].as_string::<i32>(), &columns[1]);
+        let reason = |row: usize| {
+            if reasons.is_valid(row) {
+                return Some(reasons.value(row).to_owned());
+            }
+            let reason = Reason {
+                reason: OF_FROZEN.to_owned(),
+                column: String::new(),
+                value: format!("{} is in the frozen source", self.what),
+            };
+            theirs.is_valid(row).then(|| reason.to_json())
+        };
+        Ok(Arc::new((0..rows).map(reason).collect::<StringArray>()))
+    }
+}

@@ -1,0 +1,146 @@
+//! Arithmetic of integers in SQL, exact: a result that leaves 64 bits ends the build, where the engine would wrap around
+//! without a word and put the row into any split.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, Int64Array},
+    datatypes::{DataType, Int64Type},
+};
+use datafusion::{
+    common::{
+        DFSchema,
+        tree_node::{Transformed, TreeNode},
+    },
+    error::Result as EngineResult,
+    logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, cast},
+};
+
+use crate::{Error, scalar::RowFunction};
+
+/// `expression` over columns of `schema`, which stands at `key`, with its integers exact.
+pub(super) fn checked(
+    expression: Expr,
+    schema: &DFSchema,
+    key: &'static str,
+) -> EngineResult<Expr> {
+    let rewritten = expression.transform_up(|node| {
+        let Expr::BinaryExpr(BinaryExpr { left, op, right }) = &node else {
+            return Ok(Transformed::no(node));
+        };
+        let of_integers =
+            is_integer(&left.get_type(schema)?) && is_integer(&right.get_type(schema)?);
+        let Some(sign) = sign(*op).filter(|_| of_integers) else {
+            return Ok(Transformed::no(node));
+        };
+        let sides = [left, right].map(|side| cast((**side).clone(), DataType::Int64));
+        Ok(Transformed::yes(Exact { sign, key }.over(sides.to_vec())))
+    })?;
+    Ok(rewritten.data)
+}
+
+fn is_integer(r#type: &DataType) -> bool {
+    r#type.is_integer() && *r#type != DataType::UInt64
+}
+
+const fn sign(op: Operator) -> Option<char> {
+    Some(match op {
+        Operator::Plus => '+',
+        Operator::Minus => '-',
+        Operator::Multiply => '*',
+        Operator::Divide => '/',
+        Operator::Modulo => '%',
+        _ => return None,
+    })
+}
+
+/// An operation on two integers. A quotient is cut off towards zero, and a remainder has the sign of what is divided, as in
+/// SQL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Exact {
+    sign: char,
+    /// Where the expression stands.
+    key: &'static str,
+}
+
+impl Exact {
+    fn of(self, a: i64, b: i64) -> Result<i64, Error> {
+        let found = match self.sign {
+            '+' => a.checked_add(b),
+            '-' => a.checked_sub(b),
+            '*' => a.checked_mul(b),
+            '/' => a.checked_div(b),
+            _ => a.checked_rem(b),
+        };
+        found.ok_or_else(|| {
+            let reason = match (self.sign, b) {
+                ('/' | '%', 0) => format!(
+                    "`{a} {} 0` has no value; keep rows with 0 there from it with `case when`",
+                    self.sign
+                ),
+                _ => format!(
+                    "`{a} {} {b}` is no integer of 64 bits; take a remainder (`%`) of what is large first",
+                    self.sign
+                ),
+            };
+            Error::config(self.key, reason)
+        })
+    }
+}
+
+impl RowFunction for Exact {
+    const NAME: &'static str = "feedline_exact";
+    const RETURNS: DataType = DataType::Int64;
+
+    fn call(&self, columns: &[ArrayRef], rows: usize) -> EngineResult<ArrayRef> {
+        let [a, b] = [0, 1].map(|i: usize| columns[i].as_primitive::<Int64Type>());
+        let cell = |row: usize| {
+            let both = a.is_valid(row) && b.is_valid(row);
+            both.then(|| self.of(a.value(row), b.value(row)))
+                .transpose()
+        };
+        let cells = (0..rows).map(cell).collect::<Result<Int64Array, _>>()?;
+        Ok(Arc::new(cells))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn exact(a: i64, sign: char, b: i64) -> Result<i64, Error> {
+        Exact { sign, key: "k" }.of(a, b)
+    }
+
+    #[test]
+    fn what_leaves_64_bits_is_refused_with_its_operands() {
+        let message = exact(i64::MAX, '*', 2).unwrap_err().to_string();
+        assert!(message.contains("`9223372036854775807 * 2`"), "{message}");
+        for (a, sign, b) in [(i64::MAX, '+', 1), (i64::MIN, '-', 1), (i64::MIN, '/', -1)] {
+            assert!(exact(a, sign, b).is_err());
+        }
+        let message = exact(7, '%', 0).unwrap_err().to_string();
+        assert!(message.contains("has no value"), "{message}");
+        assert_eq!(
+            (exact(-7, '/', 2).unwrap(), exact(-7, '%', 2).unwrap()),
+            (-3, -1)
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn results_are_those_of_wide_integers(a: i64, b: i64) {
+            for (sign, wide) in [
+                ('+', Some(i128::from(a) + i128::from(b))),
+                ('-', Some(i128::from(a) - i128::from(b))),
+                ('*', Some(i128::from(a) * i128::from(b))),
+                ('/', i128::from(a).checked_div(i128::from(b))),
+            ] {
+                let wide = wide.and_then(|wide| i64::try_from(wide).ok());
+                prop_assert_eq!(exact(a, sign, b).ok(), wide);
+            }
+        }
+    }
+}
