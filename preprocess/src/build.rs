@@ -5,7 +5,7 @@ mod sources;
 mod tokenizer;
 mod write;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use datafusion::prelude::SessionContext;
 use feedline_schemas::{
@@ -36,6 +36,7 @@ use crate::{
     scratch::Scratch,
     shard::ShardLayout,
     split::Rule,
+    sql::{self, Query},
     stage::{Staged, stage},
     tokens::Encoder,
     transform::Characters,
@@ -70,12 +71,15 @@ pub async fn build(config: &PipelineConfig, context: &Context) -> Result<Dataset
     let sources = landed(&context.root, chosen).await?;
     let frozen = landed(&context.root, against).await?;
     let joined = landed(&context.root, joined(dataset, &config.source)?).await?;
-    let mut merged = columns::merge(
-        sources
-            .iter()
-            .flat_map(|s| &s.generations)
-            .map(|g| &g.schema),
-    );
+    let query = match &dataset.sql {
+        Some(sql) => Some(Query::resolve(sql, &sources).await?),
+        None => None,
+    };
+    let landed_columns = sources.iter().flat_map(|s| &s.generations);
+    let mut merged = match &query {
+        Some(query) => columns::merge([&query.schema]),
+        None => columns::merge(landed_columns.map(|g| &g.schema)),
+    };
     let joins = join::resolve(dataset, &mut merged, &joined)?;
     let mut spec = DatasetSpec {
         joins,
@@ -103,7 +107,12 @@ pub async fn build(config: &PipelineConfig, context: &Context) -> Result<Dataset
             [&sources, &joined, &frozen],
         ),
         store: context.root.child("dataset"),
-        names: sources.iter().map(|s| s.reference.name.clone()).collect(),
+        names: match &query {
+            Some(_) => vec![sql::table_name()],
+            None => sources.iter().map(|s| s.reference.name.clone()).collect(),
+        },
+        query,
+        made: Vec::new(),
         rows: sources.iter().map(Landed::rows).sum(),
         sources,
         joined,
@@ -133,6 +142,10 @@ struct Build<'a> {
     /// Sources by the index in an origin.
     names: Vec<TableName>,
     sources: Vec<Landed>,
+    /// What makes the rows of them, where that is a query.
+    query: Option<Query>,
+    /// What it made.
+    made: Vec<Landed>,
     /// Sources that are joined on.
     joined: Vec<Landed>,
     /// Sources that nothing may be nearly a copy of.
@@ -147,10 +160,27 @@ struct Build<'a> {
 }
 
 impl Build<'_> {
-    async fn run(&self) -> Result<DatasetReport, Error> {
+    async fn run(mut self) -> Result<DatasetReport, Error> {
         let started = self.context.clock.monotonic();
         self.verify_sources().await?;
         let scratch = Scratch::claim(&self.context.scratch)?;
+        if let Some(query) = &self.query {
+            let made = query.run(&self.sources, self.context, &scratch).await?;
+            self.rows = made.rows();
+            self.made = vec![made];
+        }
+        self.built(&scratch, started).await
+    }
+
+    /// The sources that rows are read from.
+    fn tables(&self) -> &[Landed] {
+        match &self.made[..] {
+            [] => &self.sources,
+            made => made,
+        }
+    }
+
+    async fn built(&self, scratch: &Scratch, started: Duration) -> Result<DatasetReport, Error> {
         let session = plan::session(
             self.context,
             &scratch.path("spill"),
@@ -158,9 +188,9 @@ impl Build<'_> {
             self.payload_bytes(),
             self.joined_bytes(),
         )?;
-        let joins = join::counted(&session, &self.sources, &self.spec.joins, self.rows).await?;
-        let near_dup = self.near_dup(&scratch);
-        let frame = plan::frame(&session, &self.sources, &self.spec, near_dup.as_ref()).await?;
+        let joins = join::counted(&session, self.tables(), &self.spec.joins, self.rows).await?;
+        let near_dup = self.near_dup(scratch);
+        let frame = plan::frame(&session, self.tables(), &self.spec, near_dup.as_ref()).await?;
         let kind = self.spec.config.kind;
         let documents = match frame.documents {
             Some(documents) => Some(rows::units_of(documents, kind).await?),
@@ -171,8 +201,7 @@ impl Build<'_> {
             "shards: clean and split",
             self.rows,
         ));
-        let (staged, mut rejects) =
-            stage(&session, frame.rows, &self.spec, &scratch, meter).await?;
+        let (staged, mut rejects) = stage(&session, frame.rows, &self.spec, scratch, meter).await?;
         let documents = match self.spec.document() {
             // Rows may have been set aside for another part.
             Some(text) if self.spec.payload.is_none() => {
@@ -200,7 +229,7 @@ impl Build<'_> {
             kept: self.spec.kept.clone(),
             ..ShardLayout::new(self.name, artefact.hash, self.layout(&fitted), sizes)
         };
-        let written = self.write(&staged, &fitted, &layout, &scratch).await?;
+        let written = self.write(&staged, &fitted, &layout, scratch).await?;
         rejects.merge(written.rejects);
         self.check_rejects(&session, &rejects, distinct).await?;
         let rows = [0, 1, 2].map(|i: usize| written.splits[i].rows);
@@ -322,7 +351,7 @@ impl Build<'_> {
 
     /// About how many bytes a row's picture or text has; landed files are packed.
     fn payload_bytes(&self) -> Option<u64> {
-        let bytes = unpacked(&self.sources).saturating_add(self.joined_bytes());
+        let bytes = unpacked(self.tables()).saturating_add(self.joined_bytes());
         let each = bytes / self.rows.max(1);
         let carried = self.spec.near_dup.as_ref().and_then(NearDup::carried);
         let holds = self.spec.payloads().next().is_some() || carried.is_some();
@@ -624,6 +653,8 @@ mod payload_tests;
 mod picture_tests;
 #[cfg(test)]
 mod split_tests;
+#[cfg(test)]
+mod sql_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -43,9 +43,9 @@ pub(crate) fn resolve(
         let reason = match column.r#type {
             ColumnType::Null => Some("holds no value in any row"),
             list if list.is_list() => Some("holds lists, which shards cannot keep"),
-            _ if OWN.contains(&name.as_str()) => {
-                Some("is called as a column that every shard may have; rename it in the source")
-            }
+            _ if OWN.contains(&name.as_str()) => Some(
+                "is called as a column that every shard may have; rename it in the source, or with `dataset.sql`",
+            ),
             _ => None,
         };
         if let Some(reason) = reason {

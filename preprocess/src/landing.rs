@@ -14,7 +14,7 @@ use feedline_schemas::{
 use feedline_storage::Store;
 use futures::{StreamExt, TryStreamExt, stream};
 
-use crate::Error;
+use crate::{Error, scan::ScanFile};
 
 /// Objects read at the same time.
 const READS: usize = 16;
@@ -34,6 +34,8 @@ pub(crate) struct Landed {
     pub(crate) version: Option<String>,
     /// Of a child table whose source has a key: the records, of which only the newest have rows in it that are read.
     pub(crate) records: Option<Box<Self>>,
+    /// Where its rows are instead of in the landing zone: they were made of those of other sources.
+    pub(crate) local: Option<ScanFile>,
 }
 
 /// The data files of one schema version, in log order.
@@ -86,6 +88,7 @@ impl Landed {
             key: source.key.clone(),
             version: source.version.clone(),
             records: None,
+            local: None,
             store,
         };
         if let Some(table) = table {
@@ -109,6 +112,7 @@ impl Landed {
             generations,
             key: Vec::new(),
             version: None,
+            local: None,
             records: (!self.key.is_empty()).then(|| Box::new(self)),
         }
     }

@@ -42,6 +42,7 @@ mod scratch;
 mod shard;
 mod sparse;
 mod split;
+mod sql;
 mod stage;
 pub mod text;
 mod tokens;

@@ -139,9 +139,10 @@ pub(crate) fn session(
         .memory_bytes
         .is_some_and(|bytes| joined_bytes >= bytes / 8);
     let partitions = context.partitions.max(if sorts { 2 } else { 1 });
-    let mut config = SessionConfig::new()
+    let config = SessionConfig::new()
         .with_target_partitions(partitions)
         .with_collect_statistics(false);
+    let mut config = split::names_as_written(config);
     let disk = DiskManagerBuilder::default()
         .with_mode(DiskManagerMode::Directories(vec![spill.to_owned()]))
         .with_max_temp_directory_size(u64::MAX);
@@ -214,7 +215,7 @@ pub(crate) async fn frame(
                 columns.extend(newest.columns(&generation.schema)?);
             }
             if source.records.is_some() {
-                columns.push(packed(0, record::system::PARENT).alias(newest::RECORD));
+                columns.push(parent().alias(newest::RECORD));
             }
             let rows = rows.select(columns)?;
             own = Some(match own {
@@ -387,6 +388,15 @@ pub(crate) fn read(
     source: &Landed,
     generation: &Generation,
 ) -> Result<DataFrame, Error> {
+    let schema = Arc::new(landed_schema(&generation.schema, source.records.is_some()));
+    if let Some(file) = &source.local {
+        let table = ParquetFiles {
+            store: ObjectStoreUrl::local_filesystem(),
+            schema,
+            files: vec![file.clone()],
+        };
+        return Ok(session.read_table(Arc::new(table))?);
+    }
     let (_, _, folder) = source.store.object_store();
     let file = |f: &feedline_schemas::commit::DataFile| ScanFile {
         path: f
@@ -397,7 +407,7 @@ pub(crate) fn read(
     };
     let table = ParquetFiles {
         store: ObjectStoreUrl::parse(LANDING)?,
-        schema: Arc::new(landed_schema(&generation.schema, source.records.is_some())),
+        schema,
         files: generation.files.iter().map(file).collect(),
     };
     Ok(session.read_table(Arc::new(table))?)
@@ -688,6 +698,11 @@ pub(crate) fn content_hash<'a>(names: impl Iterator<Item = &'a str>, cells: Cell
 /// [`feedline_schemas::ids::Origin`] from the landed columns; the log was checked to hold no part that does not fit.
 pub(crate) fn origin(source: u64) -> Expr {
     packed(source, record::system::ROW)
+}
+
+/// The same of the record that a row of a child table is in.
+pub(crate) fn parent() -> Expr {
+    packed(0, record::system::PARENT)
 }
 
 fn packed(source: u64, row: &str) -> Expr {

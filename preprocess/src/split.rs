@@ -21,7 +21,7 @@ use feedline_schemas::{config::SplitConfig, ids::Seed, manifest::Split};
 use xxhash_rust::xxh3::xxh3_64;
 
 pub(crate) use frozen::{OF_FROZEN, apart};
-pub(crate) use named::ByName;
+pub(crate) use named::{ByName, names_as_written};
 pub(crate) use rule::{Rule, check_pictures, resolve};
 pub(crate) use time::GROUP_STRADDLES;
 

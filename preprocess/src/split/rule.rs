@@ -138,6 +138,8 @@ fn check_frozen(config: &DatasetConfig) -> Result<(), Error> {
          the others that add up to 1"
     } else if config.kind != DatasetKind::Rows {
         "it belongs to a dataset of rows; for texts name the source in `dataset.near_dup.against`"
+    } else if config.sql.is_some() {
+        "rows that a query makes have no source; name their split with `by = \"expression\"`"
     } else if config.near_dup.is_some() {
         "copies of a frozen source are told by their content, near ones by `dataset.near_dup.against`; use one of the two"
     } else {

@@ -39,6 +39,14 @@ pub struct DatasetConfig {
     /// Sources whose rows are put under one another; `<source>.<table>` is a child table of one (`contract.children`), with a
     /// row for each item of a list. Default: all sources of the pipeline that nothing else names, without child tables.
     pub sources: Vec<TableName>,
+    /// SQL query whose result is the rows of the dataset, over tables that are called as `sources` are (a child table
+    /// in double quotes), before any other step: for what no key says, such as a condition, a computed column or a
+    /// sum over another source. Names are written as they are. It runs in one partition; sums and means of floats
+    /// follow the order of the rows, and an `order by` with `limit` must leave no ties, or the result is not the same
+    /// for every memory limit. Rows are told apart by their content; the origin of a row is its place among them in
+    /// the order of their hashes. Default: the rows of the sources, one under another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sql: Option<String>,
     /// Sources whose columns are put beside the rows that have their keys, such as labels from a table. Default none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub join: Vec<JoinConfig>,

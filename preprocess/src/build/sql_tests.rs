@@ -1,0 +1,201 @@
+//! Rows that a query makes of the sources.
+
+use std::collections::BTreeSet;
+
+use arrow::{array::AsArray, datatypes::Int64Type};
+use feedline_schemas::{
+    manifest::Split,
+    record::ColumnType::{self, Float64, Int64, Json, Utf8},
+};
+use feedline_storage::Store;
+use serde_json::json;
+
+use crate::{
+    read_manifest,
+    testing::{Cells, LandingZone, blocks, build_with, contents, written},
+    verify,
+};
+
+const ORDERS: [(&str, ColumnType); 3] = [("id", Int64), ("shop", Utf8), ("Price", Float64)];
+const SHOPS: [(&str, ColumnType); 2] = [("name", Utf8), ("city", Utf8)];
+
+fn order(i: i64) -> Cells {
+    vec![
+        json!(i),
+        json!(["x", "y", "z"][usize::try_from(i % 3).unwrap()]),
+        json!(i as f64 * 0.5),
+    ]
+}
+
+/// Orders in source `a`, some in another schema version, and their shops in source `b`.
+async fn landed(orders: impl Iterator<Item = i64>) -> Store {
+    let root = Store::memory();
+    let orders: Vec<Cells> = orders.map(order).collect();
+    let mut zone = LandingZone::new(&root, "a", &ORDERS);
+    let (early, late) = orders.split_at(orders.len() / 2);
+    zone.batch(early).await;
+    zone.batch(late).await;
+    let shops = ["x", "y", "z"].map(|shop| vec![json!(shop), json!(format!("city {shop}"))]);
+    LandingZone::new(&root, "b", &SHOPS).batch(&shops).await;
+    root
+}
+
+const SQL: &str = "sql = \"\"\"select a.id, a.Price, a.Price * 2 as twice, b.city, s.orders
+    from a join b on a.shop = b.name
+    join (select shop, count(*) as orders from a group by shop) s on s.shop = a.shop
+    where a.Price >= 10 order by a.id desc\"\"\"\nkeep = [\"id\"]\n";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_makes_the_rows_whatever_the_partitions_and_the_order_they_landed_in() {
+    let mut found = Vec::new();
+    for (partitions, memory) in [(1, None), (3, None), (2, Some(64 << 20))] {
+        let root = landed(0..300).await;
+        let (mut context, _scratch) = crate::testing::context(&root, partitions);
+        context.memory_bytes = memory;
+        let report = crate::build(&crate::testing::pipeline(SQL), &context)
+            .await
+            .unwrap();
+        assert_eq!(
+            (report.rows_in, report.duplicates, report.rejected),
+            (280, 0, 0)
+        );
+        found.push(contents(&root.child("dataset")).await);
+    }
+    assert!(found[0] == found[1] && found[0] == found[2]);
+    let mut origins = Vec::new();
+    for backwards in [false, true] {
+        let root = match backwards {
+            true => landed((0..300).rev()).await,
+            false => landed(0..300).await,
+        };
+        build_with(&root, SQL, 2).await.unwrap();
+        let dataset = root.child("dataset");
+        let mut rows = BTreeSet::new();
+        for (_, batch) in blocks(&dataset).await {
+            let ids = batch["id"].as_primitive::<Int64Type>();
+            let origins = batch["origin"].as_primitive::<arrow::datatypes::UInt64Type>();
+            rows.extend(
+                ids.values()
+                    .iter()
+                    .copied()
+                    .zip(origins.values().iter().copied()),
+            );
+        }
+        assert_eq!(
+            rows.iter().map(|row| row.0).collect::<Vec<_>>(),
+            (20..300).collect::<Vec<_>>()
+        );
+        assert_eq!(
+            rows.iter().map(|row| row.1).collect::<BTreeSet<_>>(),
+            (0..280).collect()
+        );
+        let manifest = read_manifest(&dataset).await.unwrap();
+        assert_eq!(manifest.sources.len(), 2);
+        assert!(verify(&dataset).await.unwrap().problems.is_empty());
+        origins.push(rows);
+    }
+    assert_eq!(
+        origins[0], origins[1],
+        "a row keeps its origin in whatever order it landed"
+    );
+}
+
+#[tokio::test]
+async fn rows_of_a_query_are_split_cleaned_and_set_aside_as_landed_ones_are() {
+    let root = landed(0..100).await;
+    let dataset = "sql = \"select id, Price, case when id % 10 = 3 then null else Price end as y from a union all select id, Price, Price from a where id = 4\"\n\
+                   target = \"y\"\nmax_reject_share = 0.2\n\
+                   split = { by = \"expression\", expression = \"case when id % 5 = 0 then 'test' else 'train' end\" }\n";
+    let report = build_with(&root, dataset, 2).await.unwrap();
+    assert_eq!(
+        (report.rows_in, report.duplicates, report.rejected),
+        (101, 1, 10)
+    );
+    assert_eq!((report.train, report.test), (70, 20));
+    let sample = report.reject_sample.unwrap();
+    assert!(
+        sample.starts_with("{\"source\":\"sql\",\"sequence\":0,"),
+        "{sample}"
+    );
+    let tests = written(&root.child("dataset")).await;
+    assert_eq!(
+        tests.iter().filter(|row| row.split == Split::Test).count(),
+        20
+    );
+}
+
+#[tokio::test]
+async fn a_query_reads_of_a_source_with_a_key_the_newest_rows() {
+    let root = Store::memory();
+    let mut zone = LandingZone::new(&root, "a", &[("id", Int64), ("x", Float64)]);
+    zone.batch(
+        &(0..50)
+            .map(|i| vec![json!(i), json!(0.5)])
+            .collect::<Vec<_>>(),
+    )
+    .await;
+    zone.evolve(&[("id", Int64), ("x", Float64), ("note", Utf8)]);
+    zone.batch(
+        &(0..50)
+            .map(|i| vec![json!(i), json!(i), json!("new")])
+            .collect::<Vec<_>>(),
+    )
+    .await;
+    let mut config = crate::testing::pipeline(
+        "sources = [\"a\"]\nsql = \"select id, x from a where note = 'new'\"\n",
+    );
+    config.source[0].key = vec!["id".into()];
+    let (context, _scratch) = crate::testing::context(&root, 2);
+    let report = crate::build(&config, &context).await.unwrap();
+    assert_eq!(report.rows_in, 50);
+}
+
+#[tokio::test]
+async fn queries_that_are_none_are_refused_by_name() {
+    let root = landed(0..30).await;
+    let failure = async |sql: &str| {
+        let error = build_with(&root, &format!("sql = \"{sql}\"\n"), 2).await;
+        error.unwrap_err().to_string()
+    };
+    for (sql, part) in [
+        ("select from", "cannot be read"),
+        ("select id from c", "over the tables a, b"),
+        ("select price from a", "price"),
+        (
+            "select a.id, c.id from a join a c on a.id = c.id",
+            "two columns of the result are called `id`",
+        ),
+        ("select id, random() as r from a", "`random` may change"),
+        (
+            "select id from a where id in (select id from a where random() < 0.5)",
+            "`random` may change",
+        ),
+        ("drop table a", "cannot be read"),
+        ("select id from a; select id from b", "cannot be read"),
+        (
+            "select id, interval '1 day' as span from a",
+            "column `span` is of type Interval",
+        ),
+        (
+            "select id from a where id < 0",
+            "the result of `dataset.sql`: it has no row",
+        ),
+    ] {
+        let message = failure(sql).await;
+        assert!(message.contains(part), "{sql}: {message}");
+    }
+}
+
+#[tokio::test]
+async fn a_column_of_json_text_stays_text() {
+    let root = Store::memory();
+    let rows: Vec<Cells> = (0..40)
+        .map(|i| vec![json!(i), json!(format!("{{\"i\":{i}}}"))])
+        .collect();
+    LandingZone::new(&root, "a", &[("x", Int64), ("doc", Json)])
+        .batch(&rows)
+        .await;
+    let dataset =
+        "sources = [\"a\"]\nsql = \"select x, doc, x > 3 as big from a\"\ndrop = [\"doc\"]\n";
+    build_with(&root, dataset, 1).await.unwrap();
+}
