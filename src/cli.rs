@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use feedline_preprocess::RowFormat;
 use feedline_schemas::{
     config::{Override, Precision},
     edit::EditRule,
@@ -67,6 +68,8 @@ pub(crate) enum Command {
         #[arg(long, value_enum, default_value_t = SplitName::Test)]
         split: SplitName,
     },
+    /// Predict for new rows, from a file or standard input, with the very transform that the shards were made with
+    Predict(Predict),
     /// Search for the best values of keys of `[train]`, as `[tune]` says; goes on where it was
     Tune(Pipeline),
     /// List and compare the pipeline's trainings
@@ -184,6 +187,48 @@ impl Edit {
             top_k: self.top_k,
             top_p: self.top_p,
             seed: Seed::new(self.seed),
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Predict {
+    #[command(flatten)]
+    pub(crate) pipeline: Pipeline,
+    /// File of new rows, CSV, NDJSON (both also as `.gz` or `.zst`) or Parquet; `-` is standard input
+    #[arg(value_name = "FILE", default_value = "-")]
+    pub(crate) rows: String,
+    /// File of the predictions: CSV, NDJSON or Parquet by its ending; by default NDJSON on standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) to: Option<PathBuf>,
+    /// Format of the new rows; by default by the file's ending, and NDJSON on standard input
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<RowsName>,
+    /// Carry this column of the new rows along, as text; may be repeated
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) keep: Vec<String>,
+    /// Write the features that a model would be given, and ask no model
+    #[arg(long)]
+    pub(crate) transform_only: bool,
+    /// Rows that are read, computed and written together; no number depends on it, and 1 answers each line as it comes
+    #[arg(long, value_name = "ROWS", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) batch_rows: u32,
+}
+
+/// Format of new rows.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum RowsName {
+    Csv,
+    Ndjson,
+    Parquet,
+}
+
+impl From<RowsName> for RowFormat {
+    fn from(name: RowsName) -> Self {
+        match name {
+            RowsName::Csv => Self::Csv,
+            RowsName::Ndjson => Self::Ndjson,
+            RowsName::Parquet => Self::Parquet,
         }
     }
 }

@@ -30,6 +30,7 @@ use crate::{
     launch::{Order, Voice},
     output::{self, Inspection, Text},
     plan::{PlanReport, TrainPlan},
+    predict::{self, Predict},
     progress::{self, Bars},
     serve,
     stop::Stop,
@@ -102,6 +103,10 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
         Command::Eval { pipeline, split } => {
             let work = Work::load(&pipeline, tools)?;
             work.eval(split.into()).await
+        }
+        Command::Predict(options) => {
+            let work = Work::load(&options.pipeline, tools)?;
+            work.predict(&options).await
         }
         Command::Tune(pipeline) => Work::load(&pipeline, tools)?.tune().await,
         Command::Runs(runs) => run_runs(runs, tools).await,
@@ -536,6 +541,34 @@ impl<'a> Work<'a> {
         Ok(Outcome::Done)
     }
 
+    async fn predict(&self, options: &cli::Predict) -> anyhow::Result<Outcome> {
+        let training = match options.transform_only {
+            true => None,
+            false => Some(self.training()?),
+        };
+        let dataset = self.dataset()?;
+        let manifest = feedline_preprocess::read_manifest(&dataset).await?;
+        let artefact = feedline_preprocess::read_transform(&dataset, &manifest).await?;
+        let landed = feedline_preprocess::landed_types(&self.root, &manifest).await?;
+        let predict = Predict {
+            rows: options.rows.clone(),
+            reading: predict::reading(options, &self.loaded.config, landed),
+            to: options.to.clone(),
+            transform: feedline_preprocess::Transform::new(artefact)?,
+            fingerprint: manifest.fingerprint,
+            training,
+            stop: self.tools.stop.clone(),
+        };
+        let report = tokio::task::spawn_blocking(move || predict.run()).await?;
+        let report = report.map_err(|error| self.stage_error(error))?;
+        self.tools.clear_bars();
+        match options.to {
+            Some(_) => output::print(&report, self.json)?,
+            None => output::print_aside(&report, self.json)?,
+        }
+        Ok(Outcome::of_rejected(report.rejected))
+    }
+
     async fn export(
         &self,
         to: &str,
@@ -595,12 +628,8 @@ impl<'a> Work<'a> {
                 )
                 .into());
         };
-        let dataset = match &config.dataset {
-            Some(url) => self.tools.open(url)?,
-            None => self.root.child("dataset"),
-        };
         let context = feedline_trainer::Context {
-            dataset,
+            dataset: self.dataset()?,
             runs: self.root.child("train"),
             weights: match &config.init {
                 Some(init) => {
@@ -615,6 +644,15 @@ impl<'a> Work<'a> {
             group: self.tools.environment.group()?,
         };
         Ok((config, context))
+    }
+
+    /// The dataset to train on, or the one that is built.
+    fn dataset(&self) -> anyhow::Result<Store> {
+        let train = self.loaded.config.train.as_ref();
+        match train.and_then(|train| train.dataset.as_ref()) {
+            Some(url) => self.tools.open(url),
+            None => Ok(self.root.child("dataset")),
+        }
     }
 
     /// The source called `text`.

@@ -10,6 +10,7 @@ mod exit;
 mod launch;
 mod output;
 mod plan;
+mod predict;
 mod progress;
 mod runs;
 mod serve;

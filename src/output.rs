@@ -53,6 +53,20 @@ pub(crate) fn start_logs(environment: &Environment) {
 
 /// Prints a report: as one line of JSON, or as text for a person.
 pub(crate) fn print<R: Serialize + Text>(report: &R, json: bool) -> anyhow::Result<()> {
+    match std::io::stdout().write_all(text_of(report, json)?.as_bytes()) {
+        // Whoever read our output has seen enough.
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+/// The same on standard error, where the output is what was asked for.
+pub(crate) fn print_aside<R: Serialize + Text>(report: &R, json: bool) -> anyhow::Result<()> {
+    std::io::stderr().write_all(text_of(report, json)?.as_bytes())?;
+    Ok(())
+}
+
+fn text_of<R: Serialize + Text>(report: &R, json: bool) -> anyhow::Result<String> {
     let mut text = String::new();
     if json {
         text = serde_json::to_string(report)?;
@@ -60,11 +74,7 @@ pub(crate) fn print<R: Serialize + Text>(report: &R, json: bool) -> anyhow::Resu
     } else {
         report.write(&mut text)?;
     }
-    match std::io::stdout().write_all(text.as_bytes()) {
-        // Whoever read our output has seen enough.
-        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        other => Ok(other?),
-    }
+    Ok(text)
 }
 
 /// A report as text.
@@ -88,7 +98,7 @@ impl Text for RunReport {
 }
 
 /// Counts of rejected records by reason, and one of them.
-fn write_rejects(
+pub(crate) fn write_rejects(
     reasons: &BTreeMap<String, u64>,
     sample: Option<&str>,
     out: &mut String,

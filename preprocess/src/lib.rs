@@ -35,6 +35,8 @@ mod pool;
 mod quantile;
 mod range;
 mod rejects;
+mod rows_in;
+mod rows_out;
 mod runs;
 mod scalar;
 mod scan;
@@ -59,6 +61,10 @@ pub use edit::{EditSource, EditedShards};
 pub use error::{Error, ErrorKind};
 pub use manifest::{read_manifest, read_transform};
 pub use plan::TrainSplit;
+pub use rows_in::{
+    CsvReading, Fault, Features, NewRows, RowFormat, RowSource, RowsIn, RowsReading, landed_types,
+};
+pub use rows_out::{Column, RowsOut};
 pub use tokens::Tokenizer;
 pub use transform::{Applied, TargetValues, Transform};
 pub use verify::verify;

@@ -33,7 +33,7 @@ impl Sparse {
         clippy::cast_precision_loss,
         reason = "rows have fewer than 2^53 cells"
     )]
-    fn is_too_many(&self, missing: usize, all: usize) -> bool {
+    pub(crate) fn is_too_many(&self, missing: usize, all: usize) -> bool {
         missing as f64 > f64::from_bits(self.share) * all as f64
     }
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::{content::as_integer, payload, scalar::RowFunction};
 
 /// Largest integer up to which all integers are floats.
-const EXACT: u64 = 1 << 53;
+pub(crate) const EXACT: u64 = 1 << 53;
 
 /// Characters of a value shown in a reject.
 const SHOWN: usize = 120;
@@ -35,12 +35,12 @@ impl Missing {
         }
     }
 
-    fn text(&self, value: &str) -> bool {
+    pub(crate) fn text(&self, value: &str) -> bool {
         let value = value.trim();
         value.is_empty() || self.texts.iter().any(|t| t == value)
     }
 
-    fn number(&self, value: f64) -> bool {
+    pub(crate) fn number(&self, value: f64) -> bool {
         value.is_nan() || self.numbers.contains(&bits(value))
     }
 }
@@ -153,7 +153,7 @@ impl Category {
     }
 }
 
-fn float_text(value: f64) -> String {
+pub(crate) fn float_text(value: f64) -> String {
     as_integer(value).map_or_else(|| value.to_string(), |whole| whole.to_string())
 }
 

@@ -334,3 +334,28 @@ pub struct EditReport {
     /// Its folder.
     pub url: String,
 }
+
+/// Report of `predict`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PredictReport {
+    /// Rows read, and written.
+    pub rows: u64,
+    /// Of these, rows without a prediction.
+    pub rejected: u64,
+    /// Those by reason.
+    pub rejected_by_reason: BTreeMap<String, u64>,
+    /// One of them and why.
+    pub reject_sample: Option<String>,
+    /// Columns of the file that nothing asks for, where its format tells them.
+    pub ignored: Vec<String>,
+    /// Inputs that no row had: they were missing everywhere.
+    pub absent: Vec<String>,
+    /// Hash of the transform artefact.
+    pub transform: String,
+    /// Run that the weights are of; absent where only the transform was applied.
+    pub run: Option<String>,
+    /// Where the weights are.
+    pub checkpoint: Option<String>,
+    /// Where the predictions are; `-` is standard output.
+    pub to: String,
+}

@@ -17,6 +17,7 @@ mod kills;
 mod multi;
 mod pages;
 mod pictures;
+mod predict;
 mod python;
 mod quickstart;
 mod rank_kills;

@@ -60,6 +60,7 @@ mod optimizer;
 mod parallel;
 mod pattern;
 mod plan;
+mod predict;
 mod random;
 mod run_folder;
 pub mod runs;
@@ -91,6 +92,7 @@ pub use crate::{
     loaders::{settings as loader_settings, settled},
     model::{Build, Input, Model, Objective, Shape, TokenInput},
     parallel::{Group, Phase, Whereabouts},
+    predict::{Predicted, Predictor},
     summary::{Fit, Machine, Memory, Need, Summary, available_memory, fit, summarize, summary},
     train::{train, train_with},
 };

@@ -158,7 +158,7 @@ fn auc(scores: &mut [(f32, bool)]) -> Option<f64> {
 }
 
 /// Index of the largest element, the first of several; `None` where none is a number.
-fn largest(row: &[f32]) -> Option<usize> {
+pub(crate) fn largest(row: &[f32]) -> Option<usize> {
     let mut best: Option<usize> = None;
     for (i, value) in row.iter().enumerate() {
         if !value.is_nan() && best.is_none_or(|best| *value > row[best]) {

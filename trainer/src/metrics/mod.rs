@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 
 use feedline_schemas::checkpoint::WorstSample;
 
+pub(crate) use self::classification::largest;
 use self::{classification::Classification, worst::Worst};
 use crate::{data::Targets, engine::Prediction, loss, task::Task};
 

@@ -1,0 +1,188 @@
+//! CSV, with the rules and reasons of ingest: blank lines are no rows, cells have no type, a row of another length than the header is bad.
+
+use std::{
+    collections::HashSet,
+    io::Read,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, AtomicU64, Ordering},
+    },
+};
+
+use super::{Assembly, Fault, Reader, cell::Raw};
+
+/// Most bytes of one row: a quote that is never closed must not read the rest of a file into memory.
+const ROW: u64 = 64 << 20;
+
+/// A reader that refuses to go on when one row takes too many bytes; [`CsvRows`] tells it where rows begin.
+struct RowLimit<R> {
+    inner: R,
+    left: Arc<AtomicU64>,
+    /// Last byte read that ends no line.
+    last_byte: Arc<AtomicU8>,
+}
+
+impl<R: Read> Read for RowLimit<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        let left = self.left.load(Ordering::Relaxed);
+        if (count as u64) > left {
+            return Err(std::io::Error::other(
+                "a row is longer than 64 MiB: is a quote left open?",
+            ));
+        }
+        self.left.store(left - count as u64, Ordering::Relaxed);
+        let mut bytes = buffer[..count].iter().rev();
+        if let Some(last) = bytes.find(|byte| !matches!(byte, b'\r' | b'\n')) {
+            self.last_byte.store(*last, Ordering::Relaxed);
+        }
+        Ok(count)
+    }
+}
+
+/// Rows of a CSV file.
+pub(super) struct CsvRows {
+    reader: csv::Reader<RowLimit<Box<dyn Read + Send>>>,
+    left: Arc<AtomicU64>,
+    last_byte: Arc<AtomicU8>,
+    /// Line of the last row, if it may be in an open quote: at the end of the file that is an error.
+    open_quote: Option<u64>,
+    header: Vec<String>,
+    null_values: Vec<String>,
+    /// Place in the header of each wanted column; one that is absent is refused before any row is read.
+    places: Vec<usize>,
+    row: csv::ByteRecord,
+}
+
+impl CsvRows {
+    pub(super) fn new(
+        reader: Box<dyn Read + Send>,
+        delimiter: u8,
+        null_values: &[String],
+        wanted: &[String],
+    ) -> Result<Self, String> {
+        let left = Arc::new(AtomicU64::new(ROW));
+        let last_byte = Arc::new(AtomicU8::new(0));
+        let mut reader = csv::ReaderBuilder::new()
+            .delimiter(delimiter)
+            .has_headers(false)
+            .flexible(true)
+            .buffer_capacity(1 << 18)
+            .from_reader(RowLimit {
+                inner: reader,
+                left: Arc::clone(&left),
+                last_byte: Arc::clone(&last_byte),
+            });
+        let mut row = csv::ByteRecord::new();
+        reader
+            .read_byte_record(&mut row)
+            .map_err(|e| e.to_string())?;
+        let header = header(&row)?;
+        let place = |name: &String| header.iter().position(|column| column == name);
+        Ok(Self {
+            places: wanted
+                .iter()
+                .map(|name| place(name).unwrap_or(usize::MAX))
+                .collect(),
+            reader,
+            left,
+            last_byte,
+            open_quote: None,
+            null_values: null_values.iter().map(|v| v.trim().to_owned()).collect(),
+            header,
+            row,
+        })
+    }
+
+    fn note_open_quote(&mut self) {
+        // A cell that spans lines is quoted; as the last of the file it must end with a quote.
+        let last = self.row.iter().next_back();
+        let spans_lines = last.is_some_and(|cell| cell.contains(&b'\n'));
+        let is_whole =
+            self.row.len() == self.header.len() && self.last_byte.load(Ordering::Relaxed) == b'"';
+        self.open_quote = (spans_lines && !is_whole).then(|| self.line());
+    }
+
+    fn line(&self) -> u64 {
+        self.row.position().map_or(0, csv::Position::line)
+    }
+
+    /// Why the row is none.
+    fn fault(&self) -> Option<Fault> {
+        if self.row.len() != self.header.len() {
+            let detail = format!(
+                "{} fields, the header has {}",
+                self.row.len(),
+                self.header.len()
+            );
+            return Some(Fault::new("ragged_row", detail));
+        }
+        let mut cells = self.header.iter().zip(&self.row);
+        let (name, _) = cells.find(|(_, cell)| std::str::from_utf8(cell).is_err())?;
+        Some(Fault::new(
+            "invalid_utf8",
+            format!("column `{name}` is not UTF-8"),
+        ))
+    }
+}
+
+impl Reader for CsvRows {
+    fn columns(&self) -> Option<Vec<String>> {
+        Some(self.header.clone())
+    }
+
+    fn fill(&mut self, rows: &mut Assembly) -> Result<bool, String> {
+        self.left.store(ROW, Ordering::Relaxed);
+        let more = self.reader.read_byte_record(&mut self.row);
+        if !more.map_err(|e| e.to_string())? {
+            return match self.open_quote {
+                Some(line) => Err(format!(
+                    "the row that begins in line {line} reaches to the end of the file: a quote is left open there"
+                )),
+                None => Ok(false),
+            };
+        }
+        self.note_open_quote();
+        rows.bytes += self.row.as_slice().len();
+        rows.met.fill(true);
+        if let Some(fault) = self.fault() {
+            rows.add_bad(fault.at(&format!("line {}", self.line())));
+            return Ok(true);
+        }
+        let cell = |column: usize| {
+            let bytes = self.row.get(self.places[column]).unwrap_or_default();
+            let text = std::str::from_utf8(bytes).unwrap_or_default();
+            let trimmed = text.trim();
+            match trimmed.is_empty() || self.null_values.iter().any(|null| null == trimmed) {
+                true => Raw::Null,
+                false => Raw::Cell(text),
+            }
+        };
+        rows.add(cell, || format!("line {}", self.line()));
+        Ok(true)
+    }
+}
+
+fn header(row: &csv::ByteRecord) -> Result<Vec<String>, String> {
+    let mut names = Vec::with_capacity(row.len());
+    for (i, bytes) in row.iter().enumerate() {
+        let name = std::str::from_utf8(bytes)
+            .map_err(|_| "its header line is not UTF-8; convert the file".to_owned())?;
+        let name = if i == 0 {
+            name.trim_start_matches('\u{feff}')
+        } else {
+            name
+        };
+        names.push(match name.trim().is_empty() {
+            true => format!("column_{}", i + 1),
+            false => feedline_schemas::record::join_path([name]),
+        });
+    }
+    let mut seen = HashSet::new();
+    match names.iter().find(|name| !seen.insert(name.as_str())) {
+        None => Ok(names),
+        Some(name) => Err(format!(
+            "its header line has `{name}` twice; give every column a name of its own"
+        )),
+    }
+}

@@ -1,0 +1,517 @@
+//! New rows from files and pipes, read as the build read those that the transform was fitted on.
+//!
+//! A row is never lost: one that cannot be read or used keeps its place, with the reason that the build would give. Rows
+//! come in batches, and no cell depends on another row, so the batches decide nothing. Memory is that of a batch.
+//!
+//! CSV has a header, NDJSON an object on each line; both may be packed (`.gz`, `.zst`). Nested keys are columns named by their path,
+//! as they land. Of Parquet files only the columns that are needed are decoded; from a pipe they are held whole.
+
+mod cell;
+mod csv_rows;
+mod landed;
+mod ndjson_rows;
+mod parquet_rows;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{BufReader, Read},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use arrow::{
+    array::{Array as _, RecordBatch},
+    datatypes::{Field, Schema, SchemaRef},
+};
+use feedline_schemas::{record::ColumnType, transform::TransformArtefact};
+use flate2::read::MultiGzDecoder;
+
+pub use self::landed::landed_types;
+use self::{
+    cell::{Input, LandedAs, Raw},
+    csv_rows::CsvRows,
+    ndjson_rows::NdjsonRows,
+    parquet_rows::ParquetRows,
+};
+use crate::{
+    Error, Transform,
+    columns::nearest,
+    sparse::{Sparse, TOO_MANY_MISSING},
+    typing::Missing,
+};
+
+/// A batch of this many bytes ends, however few its rows are.
+const BATCH_BYTES: usize = 32 << 20;
+
+/// How rows are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowFormat {
+    /// CSV with a header line.
+    Csv,
+    /// One JSON object per line.
+    Ndjson,
+    /// Parquet.
+    Parquet,
+}
+
+/// How a file is packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Packing {
+    Plain,
+    Gzip,
+    Zstd,
+}
+
+impl RowFormat {
+    /// By the ending of a file's name, that of its packing left aside.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Self> {
+        let name = name.to_ascii_lowercase();
+        match ending(unpacked(&name).0) {
+            "csv" | "tsv" => Some(Self::Csv),
+            "ndjson" | "jsonl" => Some(Self::Ndjson),
+            "parquet" => Some(Self::Parquet),
+            _ => None,
+        }
+    }
+}
+
+fn ending(name: &str) -> &str {
+    name.rsplit_once('.').map_or("", |(_, ending)| ending)
+}
+
+fn unpacked(name: &str) -> (&str, Packing) {
+    match name.rsplit_once('.') {
+        Some((stem, "gz")) => (stem, Packing::Gzip),
+        Some((stem, "zst")) => (stem, Packing::Zstd),
+        _ => (name, Packing::Plain),
+    }
+}
+
+/// Where rows come from.
+pub enum RowSource {
+    /// A local file.
+    File(PathBuf),
+    /// A pipe.
+    Stream(Box<dyn Read + Send>),
+}
+
+impl std::fmt::Debug for RowSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::File(path) => f.debug_tuple("File").field(path).finish(),
+            Self::Stream(_) => f.write_str("Stream"),
+        }
+    }
+}
+
+/// How CSV is read.
+#[derive(Clone, Debug, Default)]
+pub struct CsvReading {
+    /// Field separator; absent: a tab for `.tsv`, else a comma.
+    pub delimiter: Option<u8>,
+    /// Cells that are missing besides the empty one, compared after trimming spaces.
+    pub null_values: Vec<String>,
+}
+
+/// How new rows are read.
+#[derive(Clone, Debug)]
+pub struct RowsReading {
+    /// Format; absent: by the ending of the file's name, and that of a pipe is NDJSON.
+    pub format: Option<RowFormat>,
+    /// Details of CSV.
+    pub csv: CsvReading,
+    /// Types of the landed columns that the transform was fitted on, as far as they are known: [`landed_types`].
+    pub landed: BTreeMap<String, ColumnType>,
+    /// Columns that are carried along as text.
+    pub keep: Vec<String>,
+    /// `dataset.max_missing_share`.
+    pub max_missing_share: Option<f64>,
+    /// Most rows of a batch, at least 1.
+    pub batch_rows: usize,
+}
+
+/// Why a row cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// A fixed word, as the build gives it, such as `ragged_row` or `integer_too_large`.
+    pub reason: &'static str,
+    /// Where and what exactly.
+    pub detail: String,
+}
+
+impl Fault {
+    fn new(reason: &'static str, detail: String) -> Self {
+        Self { reason, detail }
+    }
+
+    fn at(self, place: &str) -> Self {
+        Self::new(self.reason, format!("{place}: {}", self.detail))
+    }
+}
+
+/// Some new rows, in their order.
+#[derive(Clone, Debug)]
+pub struct NewRows {
+    first: u64,
+    inputs: RecordBatch,
+    bad: BTreeMap<usize, Fault>,
+    kept: Vec<Vec<Option<String>>>,
+}
+
+/// What a transform makes of some new rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Features {
+    /// Number of the first row, from 1.
+    pub first: u64,
+    /// Rows, the bad ones included.
+    pub rows: usize,
+    /// `[rows, features]`, row-major; what stands in bad rows has no meaning.
+    pub x: Vec<f32>,
+    /// Rows that cannot be used, by place from 0.
+    pub bad: BTreeMap<usize, Fault>,
+    /// The columns that are carried along, each with a cell per row.
+    pub kept: Vec<Vec<Option<String>>>,
+}
+
+impl NewRows {
+    /// Applies `transform`, the function that the build applies.
+    ///
+    /// # Errors
+    /// As [`Transform::apply`]; none for rows that were read for this transform.
+    pub fn features(self, transform: &Transform) -> Result<Features, Error> {
+        let applied = transform.apply(&self.inputs)?;
+        let mut bad = self.bad;
+        for (row, reason, detail) in applied.bad {
+            let number = self.first + row as u64;
+            bad.entry(row)
+                .or_insert_with(|| Fault::new(reason, detail).at(&format!("row {number}")));
+        }
+        Ok(Features {
+            first: self.first,
+            rows: self.inputs.num_rows(),
+            x: applied.x,
+            bad,
+            kept: self.kept,
+        })
+    }
+}
+
+/// Reads new rows.
+pub struct RowsIn {
+    reader: Box<dyn Reader>,
+    assembly: Assembly,
+    name: String,
+    batch_rows: usize,
+    ended: bool,
+}
+
+impl std::fmt::Debug for RowsIn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RowsIn")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RowsIn {
+    /// Opens `source` for the transform of `artefact`, and checks that its columns are there, as far as the format tells
+    /// beforehand. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::Input`] for a file that cannot be read or lacks columns, and for a dataset whose rows are not made of numbers and categories.
+    pub fn open(
+        source: RowSource,
+        reading: &RowsReading,
+        artefact: &TransformArtefact,
+    ) -> Result<Self, Error> {
+        if artefact.inputs.is_empty() || artefact.pictures.is_some() || artefact.tokens.is_some() {
+            return Err(Error::input(
+                "the dataset",
+                "its rows are pictures or texts, or have them beside their numbers",
+                "new rows are read for datasets of numbers and categories only",
+            ));
+        }
+        let name = match &source {
+            RowSource::File(path) => path.display().to_string(),
+            RowSource::Stream(_) => "standard input".to_owned(),
+        };
+        let assembly = Assembly::new(reading, artefact);
+        let refused = |reason: String| unreadable(&name, reason);
+        let format = match (
+            reading.format.or_else(|| RowFormat::of_name(&name)),
+            &source,
+        ) {
+            (Some(format), _) => format,
+            (None, RowSource::Stream(_)) => RowFormat::Ndjson,
+            (None, RowSource::File(_)) => {
+                return Err(refused(
+                    "its name does not tell its format; say it (`--format`)".into(),
+                ));
+            }
+        };
+        let wanted = assembly.wanted();
+        let reader: Box<dyn Reader> = match format {
+            RowFormat::Parquet => {
+                Box::new(ParquetRows::open(source, &wanted, reading.batch_rows).map_err(refused)?)
+            }
+            RowFormat::Csv => {
+                let csv = CsvRows::new(
+                    stream(source, &name)?,
+                    delimiter(&reading.csv, &name),
+                    &reading.csv.null_values,
+                    &wanted,
+                );
+                Box::new(csv.map_err(refused)?)
+            }
+            RowFormat::Ndjson => Box::new(NdjsonRows::new(
+                Box::new(BufReader::with_capacity(1 << 18, stream(source, &name)?)),
+                &wanted,
+            )),
+        };
+        if let Some(names) = reader.columns() {
+            assembly.check(&names, &name)?;
+        }
+        Ok(Self {
+            reader,
+            assembly,
+            name,
+            batch_rows: reading.batch_rows.max(1),
+            ended: false,
+        })
+    }
+
+    /// The next rows, at least one; `None` at the end. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::Input`] for what makes the rest unreadable, and for objects that have none of the columns.
+    pub fn next_rows(&mut self) -> Result<Option<NewRows>, Error> {
+        while !self.ended
+            && self.assembly.rows < self.batch_rows
+            && self.assembly.bytes < BATCH_BYTES
+        {
+            let more = self.reader.fill(&mut self.assembly);
+            self.ended = !more.map_err(|reason| unreadable(&self.name, reason))?;
+            self.assembly.check_first(&self.name)?;
+        }
+        self.assembly.take()
+    }
+
+    /// Columns of the file that nothing asks for, where its format tells.
+    #[must_use]
+    pub fn ignored(&self) -> Vec<String> {
+        let names = self.reader.columns().unwrap_or_default();
+        let wanted = self.assembly.wanted();
+        names
+            .into_iter()
+            .filter(|name| !wanted.contains(name))
+            .collect()
+    }
+
+    /// Input columns that no row so far has had.
+    #[must_use]
+    pub fn absent(&self) -> Vec<String> {
+        let inputs = self.assembly.inputs.iter().zip(&self.assembly.met);
+        let absent = inputs.filter(|(_, met)| !**met);
+        absent.map(|(input, _)| input.name.clone()).collect()
+    }
+}
+
+fn unreadable(name: &str, reason: String) -> Error {
+    Error::input(
+        format!("`{name}`"),
+        reason,
+        "correct the file, or how it is said to be written, and predict again",
+    )
+}
+
+fn delimiter(csv: &CsvReading, name: &str) -> u8 {
+    let name = name.to_ascii_lowercase();
+    let usual = if ending(unpacked(&name).0) == "tsv" {
+        b'\t'
+    } else {
+        b','
+    };
+    csv.delimiter.unwrap_or(usual)
+}
+
+/// The bytes of `source`, unpacked.
+fn stream(source: RowSource, name: &str) -> Result<Box<dyn Read + Send>, Error> {
+    let opened = match source {
+        RowSource::Stream(stream) => return Ok(stream),
+        RowSource::File(path) => File::open(path),
+    };
+    let open = || -> std::io::Result<Box<dyn Read + Send>> {
+        let file = opened?;
+        let lower = name.to_ascii_lowercase();
+        Ok(match unpacked(&lower).1 {
+            Packing::Plain => Box::new(file),
+            Packing::Gzip => Box::new(MultiGzDecoder::new(BufReader::new(file))),
+            Packing::Zstd => Box::new(zstd::Decoder::new(file)?),
+        })
+    };
+    open().map_err(|error| unreadable(name, error.to_string()))
+}
+
+/// Reads rows of one format. Wanted columns are known by their place: the inputs, then those that are carried along.
+trait Reader: Send {
+    /// Columns of the file, where it tells them beforehand.
+    fn columns(&self) -> Option<Vec<String>>;
+
+    /// Adds some rows, good or bad; `false` at the end.
+    ///
+    /// # Errors
+    /// What makes the rest unreadable.
+    fn fill(&mut self, rows: &mut Assembly) -> Result<bool, String>;
+}
+
+/// A batch in the making.
+struct Assembly {
+    schema: SchemaRef,
+    inputs: Vec<Input>,
+    /// Whether any row has had the input, be it without a value.
+    met: Vec<bool>,
+    keep: Vec<String>,
+    kept: Vec<Vec<Option<String>>>,
+    sparse: Option<Sparse>,
+    bad: BTreeMap<usize, Fault>,
+    rows: usize,
+    bytes: usize,
+    /// Rows before this batch.
+    before: u64,
+    /// Whether an object was found that has none of the inputs, before any that has some.
+    is_foreign: bool,
+}
+
+impl Assembly {
+    fn new(reading: &RowsReading, artefact: &TransformArtefact) -> Self {
+        let input = |column: &feedline_schemas::transform::InputColumn| {
+            let landed = LandedAs::of(reading.landed.get(&column.name).copied(), column, artefact);
+            let missing = Missing::new(&artefact.null_values, &artefact.missing_values);
+            Input::new(column, landed, missing)
+        };
+        let mut inputs: Vec<Input> = artefact.inputs.iter().map(input).collect();
+        let field = |input: &mut Input| {
+            let empty = input.take();
+            Field::new(&input.name, empty.data_type().clone(), true)
+        };
+        let fields: Vec<Field> = inputs.iter_mut().map(field).collect();
+        Self {
+            schema: Arc::new(Schema::new(fields)),
+            met: vec![false; inputs.len()],
+            inputs,
+            kept: vec![Vec::new(); reading.keep.len()],
+            keep: reading.keep.clone(),
+            sparse: reading.max_missing_share.map(Sparse::new),
+            bad: BTreeMap::new(),
+            rows: 0,
+            bytes: 0,
+            before: 0,
+            is_foreign: false,
+        }
+    }
+
+    /// Names of the inputs, then of what is carried along.
+    fn wanted(&self) -> Vec<String> {
+        let inputs = self.inputs.iter().map(|input| &input.name);
+        inputs.chain(&self.keep).cloned().collect()
+    }
+
+    /// All wanted columns are among `names`.
+    fn check(&self, names: &[String], file: &str) -> Result<(), Error> {
+        let wanted = self.wanted();
+        let lacking: Vec<&String> = wanted.iter().filter(|name| !names.contains(name)).collect();
+        let Some(first) = lacking.first() else {
+            return Ok(());
+        };
+        let nearest = nearest(first, names.iter().map(String::as_str));
+        let listed: Vec<&str> = lacking.iter().map(|name| name.as_str()).collect();
+        Err(Error::input(
+            format!("`{file}`"),
+            format!(
+                "it lacks {} of the {} columns that are asked for: `{}`{nearest}",
+                lacking.len(),
+                wanted.len(),
+                listed.join("`, `")
+            ),
+            "give all columns of the training data, with an empty cell where a value is missing",
+        ))
+    }
+
+    fn check_first(&self, file: &str) -> Result<(), Error> {
+        if !self.is_foreign {
+            return Ok(());
+        }
+        let names: Vec<&str> = self
+            .inputs
+            .iter()
+            .map(|input| input.name.as_str())
+            .collect();
+        Err(Error::input(
+            format!("`{file}`"),
+            format!(
+                "its first object has none of the columns that the transform was fitted on: `{}`",
+                names.join("`, `")
+            ),
+            "check that it is the file for this dataset",
+        ))
+    }
+
+    /// The number of the row that comes next, from 1.
+    fn number(&self) -> u64 {
+        self.before + self.rows as u64 + 1
+    }
+
+    /// Adds a row with these cells of the wanted columns, found at `place`.
+    fn add<'a>(&mut self, cell: impl Fn(usize) -> Raw<'a>, place: impl FnOnce() -> String) {
+        let (mut fault, mut lacking) = (None, 0);
+        for (i, input) in self.inputs.iter_mut().enumerate() {
+            let found = input.push(&cell(i));
+            lacking += usize::from(input.lacks);
+            fault = fault.or(found);
+        }
+        let all = self.inputs.len();
+        let is_too_many = |sparse: &Sparse| sparse.is_too_many(lacking, all);
+        if fault.is_none() && self.sparse.as_ref().is_some_and(is_too_many) {
+            let detail = format!("{lacking} of {all} features are missing");
+            fault = Some(Fault::new(TOO_MANY_MISSING, detail));
+        }
+        for (i, kept) in self.kept.iter_mut().enumerate() {
+            kept.push(cell(all + i).carried());
+        }
+        if let Some(fault) = fault {
+            self.bad.insert(self.rows, fault.at(&place()));
+        }
+        self.rows += 1;
+    }
+
+    /// Adds a row of which nothing can be read.
+    fn add_bad(&mut self, fault: Fault) {
+        self.bad.insert(self.rows, fault);
+        for input in &mut self.inputs {
+            input.push(&Raw::Null);
+        }
+        self.kept.iter_mut().for_each(|kept| kept.push(None));
+        self.rows += 1;
+    }
+
+    fn take(&mut self) -> Result<Option<NewRows>, Error> {
+        if self.rows == 0 {
+            return Ok(None);
+        }
+        let columns = self.inputs.iter_mut().map(Input::take).collect();
+        let inputs = RecordBatch::try_new(Arc::clone(&self.schema), columns)?;
+        let first = self.before + 1;
+        self.before += self.rows as u64;
+        (self.rows, self.bytes) = (0, 0);
+        Ok(Some(NewRows {
+            first,
+            inputs,
+            bad: std::mem::take(&mut self.bad),
+            kept: self.kept.iter_mut().map(std::mem::take).collect(),
+        }))
+    }
+}

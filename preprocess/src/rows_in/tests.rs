@@ -1,0 +1,396 @@
+//! New rows against the build: the same cells, features and reasons, in any format and in batches of any size.
+
+use std::{fmt::Write as _, io::Cursor, sync::LazyLock};
+
+use arrow::array::{ArrayRef, BooleanArray, Float64Array, Int64Array, StringArray};
+use feedline_schemas::record::ColumnType::{self, Bool, Float64, Int64, Utf8};
+use feedline_storage::Store;
+use parquet::arrow::ArrowWriter;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    read_manifest, read_transform,
+    testing::{Cells, LandingZone, build_with, written},
+};
+
+const COLUMNS: [(&str, ColumnType); 6] = [
+    ("id", Int64),
+    ("size", Float64),
+    ("rooms", Int64),
+    ("kind", Utf8),
+    ("new", Bool),
+    ("price", Float64),
+];
+/// `rooms` is a category of numbers, `kind` one of text that looks like numbers.
+const DATASET: &str = "sources = [\"a\"]\ntarget = \"price\"\ndrop = [\"id\"]\ncategorical = [\"rooms\"]\nnull_values = [\"?\"]\nmissing_values = [-1]\nmax_reject_share = 1.0\n";
+
+fn row(i: u32) -> Cells {
+    let size = match i % 11 {
+        0 => Value::Null,
+        3 => json!(-1.0),
+        _ => json!(f64::from(i) / 7.0),
+    };
+    let kind = ["01", "1", "x,\"y\"", "?", "z"][(i % 5) as usize];
+    vec![
+        json!(i),
+        size,
+        json!(i % 4),
+        json!(kind),
+        if i % 13 == 0 {
+            Value::Null
+        } else {
+            json!(i % 2 == 0)
+        },
+        json!(f64::from(i) * 2.0 + 1.0),
+    ]
+}
+
+/// A dataset of 400 rows, the transform of it, and the types that its columns have landed as.
+struct Built {
+    transform: Transform,
+    landed: BTreeMap<String, ColumnType>,
+    /// Features of the rows by number.
+    x: BTreeMap<u32, Vec<f32>>,
+}
+
+static BUILT: LazyLock<Built> = LazyLock::new(|| {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let root = Store::memory();
+        let mut zone = LandingZone::new(&root, "a", &COLUMNS);
+        let rows: Vec<Cells> = (0..400).map(row).collect();
+        zone.batch(&rows).await;
+        build_with(&root, DATASET, 2).await.unwrap();
+        let dataset = root.child("dataset");
+        let manifest = read_manifest(&dataset).await.unwrap();
+        let landed = landed_types(&root, &manifest).await.unwrap();
+        let artefact = read_transform(&dataset, &manifest).await.unwrap();
+        let rows = written(&dataset).await.into_iter();
+        Built {
+            transform: Transform::new(artefact).unwrap(),
+            landed,
+            x: rows
+                .map(|row| (u32::try_from(row.origin.row()).unwrap(), row.x))
+                .collect(),
+        }
+    })
+});
+
+fn reading(format: RowFormat, batch_rows: usize) -> RowsReading {
+    RowsReading {
+        format: Some(format),
+        csv: CsvReading::default(),
+        landed: BUILT.landed.clone(),
+        keep: Vec::new(),
+        max_missing_share: None,
+        batch_rows,
+    }
+}
+
+fn read_all(
+    bytes: Vec<u8>,
+    reading: &RowsReading,
+) -> Result<(Vec<Vec<f32>>, BTreeMap<u64, Fault>, Vec<Option<String>>), Error> {
+    let transform = &BUILT.transform;
+    let stream = RowSource::Stream(Box::new(Cursor::new(bytes)));
+    let mut rows = RowsIn::open(stream, reading, transform.artefact())?;
+    let (mut x, mut bad, mut kept) = (Vec::new(), BTreeMap::new(), Vec::new());
+    while let Some(found) = rows.next_rows()? {
+        assert!(found.inputs.num_rows() <= reading.batch_rows);
+        let features = found.features(transform)?;
+        assert_eq!(features.first, x.len() as u64 + 1);
+        bad.extend(
+            features
+                .bad
+                .into_iter()
+                .map(|(row, fault)| (features.first + row as u64, fault)),
+        );
+        x.extend(
+            features
+                .x
+                .chunks_exact(transform.features())
+                .map(<[f32]>::to_vec),
+        );
+        kept.extend(features.kept.into_iter().next().unwrap_or_default());
+    }
+    Ok((x, bad, kept))
+}
+
+fn text(cell: &Value) -> String {
+    match cell {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn csv_of(rows: impl Iterator<Item = Cells>) -> Vec<u8> {
+    let mut out = csv::Writer::from_writer(Vec::new());
+    // Another order than in the dataset, without the target, and a column that nothing asks for.
+    out.write_record(["kind", "note", "new", "rooms", "size", "id"])
+        .unwrap();
+    for row in rows {
+        let cells = [3, 5, 4, 2, 1, 0].map(|i| if i == 5 { "n".into() } else { text(&row[i]) });
+        out.write_record(cells).unwrap();
+    }
+    out.into_inner().unwrap()
+}
+
+fn ndjson_of(rows: impl Iterator<Item = Cells>) -> Vec<u8> {
+    let mut out = String::new();
+    for row in rows {
+        let object: serde_json::Map<String, Value> = COLUMNS
+            .iter()
+            .zip(row)
+            .map(|((name, _), cell)| ((*name).to_owned(), cell))
+            .filter(|(_, cell)| !cell.is_null())
+            .collect();
+        writeln!(out, "{}\n", Value::Object(object)).unwrap();
+    }
+    out.into_bytes()
+}
+
+fn parquet_of(rows: impl Iterator<Item = Cells>) -> Vec<u8> {
+    let rows: Vec<Cells> = rows.collect();
+    let cells = |i: usize| rows.iter().map(move |row| row[i].clone());
+    let columns: [(&str, ArrayRef); 5] = [
+        (
+            "id",
+            Arc::new(cells(0).map(|c| c.as_i64()).collect::<Int64Array>()),
+        ),
+        (
+            "new",
+            Arc::new(cells(4).map(|c| c.as_bool()).collect::<BooleanArray>()),
+        ),
+        (
+            "kind",
+            Arc::new(
+                cells(3)
+                    .map(|c| c.as_str().map(str::to_owned))
+                    .collect::<StringArray>(),
+            ),
+        ),
+        (
+            "rooms",
+            Arc::new(cells(2).map(|c| c.as_i64()).collect::<Int64Array>()),
+        ),
+        (
+            "size",
+            Arc::new(cells(1).map(|c| c.as_f64()).collect::<Float64Array>()),
+        ),
+    ];
+    let batch =
+        RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(n, c)| (n, c, true)))
+            .unwrap();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.into_inner().unwrap()
+}
+
+fn bits(x: &[Vec<f32>]) -> Vec<Vec<u32>> {
+    let row = |row: &Vec<f32>| row.iter().map(|x| x.to_bits()).collect();
+    x.iter().map(row).collect()
+}
+
+#[test]
+fn the_landed_rows_read_as_new_ones_are_those_of_the_shards_in_every_format() {
+    let expected: Vec<Vec<f32>> = BUILT.x.values().cloned().collect();
+    assert_eq!(expected.len(), 400);
+    assert_eq!(BUILT.landed.len(), COLUMNS.len());
+    type Make = fn(std::iter::Map<std::ops::Range<u32>, fn(u32) -> Cells>) -> Vec<u8>;
+    let makes: [(RowFormat, Make); 3] = [
+        (RowFormat::Csv, csv_of),
+        (RowFormat::Ndjson, ndjson_of),
+        (RowFormat::Parquet, parquet_of),
+    ];
+    for (format, make) in makes {
+        let bytes = make((0..400).map(row as fn(u32) -> Cells));
+        let (x, bad, _) = read_all(bytes, &reading(format, 64)).unwrap();
+        assert_eq!(bad, BTreeMap::new(), "{format:?}");
+        assert_eq!(bits(&x), bits(&expected), "{format:?}");
+    }
+}
+
+#[test]
+fn without_the_landing_zone_types_follow_from_the_known_categories() {
+    let expected: Vec<Vec<f32>> = BUILT.x.values().cloned().collect();
+    let reading = RowsReading {
+        landed: BTreeMap::new(),
+        ..reading(RowFormat::Csv, 100)
+    };
+    let (x, bad, _) = read_all(csv_of((0..400).map(row)), &reading).unwrap();
+    assert_eq!(bad, BTreeMap::new());
+    assert_eq!(bits(&x), bits(&expected));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    /// Good and bad lines in any order, in batches of any size.
+    #[test]
+    fn one_row_and_many_have_the_same_bits_whatever_the_batches(
+        lines in prop::collection::vec((0_u32..400, 0_u8..8), 1..60),
+        batch_rows in 1_usize..70,
+    ) {
+        let mut bytes = Vec::new();
+        for (i, kind) in &lines {
+            match kind {
+                0 => bytes.extend(b"{\"size\":\n"),
+                1 => bytes.extend(b"[1]\n"),
+                2 => bytes.extend(b"{\"rooms\":1,\"rooms\":2}\n"),
+                3 => bytes.extend(b"{\"size\":9007199254740993}\n"),
+                4 => bytes.extend(b"{\"kind\":[1]}\n"),
+                _ => bytes.extend(ndjson_of(std::iter::once(row(*i)))),
+            }
+        }
+        let whole = read_all(bytes.clone(), &reading(RowFormat::Ndjson, 1000)).unwrap();
+        let found = read_all(bytes, &reading(RowFormat::Ndjson, batch_rows)).unwrap();
+        prop_assert_eq!(bits(&found.0), bits(&whole.0));
+        prop_assert_eq!(found.1, whole.1.clone());
+        prop_assert_eq!(whole.0.len(), lines.len());
+        let reasons = ["malformed_line", "not_an_object", "duplicate_key", "integer_too_large", "type_conflict"];
+        for (at, (i, kind)) in lines.iter().enumerate() {
+            let fault = whole.1.get(&(at as u64 + 1)).map(|fault| fault.reason);
+            prop_assert_eq!(fault, reasons.get(usize::from(*kind)).copied());
+            if fault.is_none() {
+                prop_assert_eq!(&whole.0[at], &BUILT.x[i]);
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_that_cannot_be_read_keep_their_place_and_tell_their_line() {
+    let csv =
+        b"kind,new,rooms,size\nx,true,1,2\n\nx,true,1\nz,false,\xff,1\nx,true,1,inf\n".to_vec();
+    let (x, bad, _) = read_all(csv, &reading(RowFormat::Csv, 2)).unwrap();
+    assert_eq!(x.len(), 4);
+    let found: Vec<(u64, &str)> = bad
+        .iter()
+        .map(|(row, fault)| (*row, fault.reason))
+        .collect();
+    assert_eq!(found, [(2, "ragged_row"), (3, "invalid_utf8")]);
+    assert!(bad[&2].detail.starts_with("line "), "{:?}", bad[&2]);
+    assert!(
+        bad[&2].detail.ends_with(": 3 fields, the header has 4"),
+        "{:?}",
+        bad[&2]
+    );
+}
+
+#[test]
+fn unknown_categories_have_the_reserved_id_and_sparse_rows_are_told() {
+    let csv = b"kind,new,rooms,size\nnever seen,,,\n".to_vec();
+    let (x, bad, _) = read_all(csv.clone(), &reading(RowFormat::Csv, 9)).unwrap();
+    assert_eq!(bad, BTreeMap::new());
+    let names = BUILT
+        .transform
+        .artefact()
+        .features
+        .iter()
+        .map(|feature| &feature.name);
+    let at = names
+        .into_iter()
+        .position(|name| name == "kind=__unknown__")
+        .unwrap();
+    assert_eq!(x[0][at].to_bits(), 1.0_f32.to_bits());
+    let sparse = RowsReading {
+        max_missing_share: Some(0.5),
+        ..reading(RowFormat::Csv, 9)
+    };
+    let (_, bad, _) = read_all(csv, &sparse).unwrap();
+    assert_eq!(bad[&1].reason, "too_many_missing");
+    assert_eq!(bad[&1].detail, "line 2: 3 of 4 features are missing");
+}
+
+#[test]
+fn columns_are_carried_along_and_others_are_ignored() {
+    let keeping = |format| RowsReading {
+        keep: vec!["id".into()],
+        ..reading(format, 3)
+    };
+    let expected: Vec<Option<String>> = (0..7).map(|i: u32| Some(i.to_string())).collect();
+    let kept = read_all(csv_of((0..7).map(row)), &keeping(RowFormat::Csv))
+        .unwrap()
+        .2;
+    assert_eq!(kept, expected);
+    let kept = read_all(ndjson_of((0..7).map(row)), &keeping(RowFormat::Ndjson))
+        .unwrap()
+        .2;
+    assert_eq!(kept, expected);
+    let kept = read_all(parquet_of((0..7).map(row)), &keeping(RowFormat::Parquet))
+        .unwrap()
+        .2;
+    assert_eq!(kept, expected);
+    let stream = RowSource::Stream(Box::new(Cursor::new(csv_of((0..1).map(row)))));
+    let rows = RowsIn::open(
+        stream,
+        &reading(RowFormat::Csv, 3),
+        BUILT.transform.artefact(),
+    )
+    .unwrap();
+    assert_eq!(rows.ignored(), ["note", "id"]);
+}
+
+#[test]
+fn a_file_that_lacks_columns_is_refused_with_all_of_their_names() {
+    let csv = b"kind,room,size\nx,1,2\n".to_vec();
+    let error = read_all(csv, &reading(RowFormat::Csv, 9))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains(
+            "it lacks 2 of the 4 columns that are asked for: `rooms`, `new`; did you mean `room`?"
+        ),
+        "{error}"
+    );
+    let lines = b"{\"other\":1}\n".to_vec();
+    let error = read_all(lines, &reading(RowFormat::Ndjson, 9))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("its first object has none of the columns"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_quote_that_is_left_open_ends_the_reading() {
+    let csv = b"kind,new,rooms,size\nx,true,1,2\n\"x,true,1,2\nz,true,1,2\n".to_vec();
+    let error = read_all(csv, &reading(RowFormat::Csv, 9))
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("a quote is left open there"), "{error}");
+}
+
+#[test]
+fn keys_of_nested_objects_are_columns_by_their_path() {
+    let mut rows = ndjson_rows::NdjsonRows::new(
+        Box::new(Cursor::new(
+            b"{\"a\":{\"b\":1,\"c.d\":2},\"a.b\":3}\n{\"a\":null}\n",
+        )),
+        &["a.b".to_owned(), r"a.c\.d".to_owned(), r"a\.b".to_owned()],
+    );
+    let mut artefact = BUILT.transform.artefact().clone();
+    artefact.inputs = ["a.b", r"a.c\.d", r"a\.b"]
+        .map(|name| feedline_schemas::transform::InputColumn {
+            name: name.into(),
+            kind: feedline_schemas::transform::InputKind::Numeric,
+        })
+        .to_vec();
+    let mut assembly = Assembly::new(&reading(RowFormat::Ndjson, 9), &artefact);
+    while rows.fill(&mut assembly).unwrap() {}
+    let found = assembly.take().unwrap().unwrap().inputs;
+    let cell = |column: usize, row: usize| {
+        let column = found.column(column);
+        let numbers = arrow::array::AsArray::as_primitive::<arrow::datatypes::Float64Type>(column);
+        arrow::array::Array::is_valid(numbers, row).then(|| numbers.value(row).to_string())
+    };
+    let first: Vec<Option<String>> = (0..3).map(|column| cell(column, 0)).collect();
+    assert_eq!(
+        first,
+        [Some("1".into()), Some("2".into()), Some("3".into())]
+    );
+    assert!((0..3).all(|column| cell(column, 1).is_none()));
+}

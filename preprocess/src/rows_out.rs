@@ -1,0 +1,267 @@
+//! Answers to rows, written as NDJSON, CSV or Parquet.
+//!
+//! A number is written with the fewest digits that read back the same. In NDJSON a number or class that is not there is null, and
+//! `error` and `detail` stand only in rows that have them.
+
+use std::{io::Write, sync::Arc};
+
+use arrow::{
+    array::{
+        Array as _, ArrayRef, AsArray, Float32Array, Float64Array, RecordBatch, StringArray,
+        UInt64Array,
+    },
+    datatypes::{DataType, Field, Float32Type, Float64Type, Schema, SchemaRef, UInt64Type},
+};
+use parquet::arrow::ArrowWriter;
+use serde_json::Value;
+
+use crate::{Error, rows_in::RowFormat};
+
+/// Columns that stand in an NDJSON object only where they have a value.
+const OPTIONAL: [&str; 2] = ["error", "detail"];
+
+/// A column of answers, with a cell per row; those that are not there are null.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Column {
+    /// Numbers of rows.
+    Counts(Vec<u64>),
+    /// 32-bit numbers.
+    Short(Vec<Option<f32>>),
+    /// 64-bit numbers.
+    Long(Vec<Option<f64>>),
+    /// Text.
+    Text(Vec<Option<String>>),
+}
+
+impl From<Column> for ArrayRef {
+    fn from(column: Column) -> Self {
+        match column {
+            Column::Counts(cells) => Arc::new(UInt64Array::from(cells)),
+            Column::Short(cells) => Arc::new(Float32Array::from(cells)),
+            Column::Long(cells) => Arc::new(Float64Array::from(cells)),
+            Column::Text(cells) => Arc::new(StringArray::from(cells)),
+        }
+    }
+}
+
+/// Writes answers.
+pub struct RowsOut<W: Write + Send> {
+    writer: Writer<W>,
+    /// Names of the columns, in JSON.
+    keys: Vec<String>,
+    schema: Option<SchemaRef>,
+    names: Vec<String>,
+}
+
+impl<W: Write + Send> std::fmt::Debug for RowsOut<W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RowsOut")
+            .field("names", &self.names)
+            .finish_non_exhaustive()
+    }
+}
+
+enum Writer<W: Write + Send> {
+    Csv(Box<csv::Writer<W>>),
+    Ndjson(W),
+    Parquet(Option<W>, Option<Box<ArrowWriter<W>>>),
+}
+
+impl<W: Write + Send> RowsOut<W> {
+    /// Answers with these columns.
+    ///
+    /// # Errors
+    /// [`Error::Input`] for a name that stands twice.
+    pub fn new(out: W, format: RowFormat, names: &[String]) -> Result<Self, Error> {
+        let twice = (1..names.len()).find(|i| names[..*i].contains(&names[*i]));
+        if let Some(name) = twice.map(|i| &names[i]) {
+            return Err(Error::input(
+                "the columns of the answers",
+                format!("`{name}` would stand twice"),
+                "do not keep this column, or give it another name in the file",
+            ));
+        }
+        Ok(Self {
+            writer: match format {
+                RowFormat::Csv => Writer::Csv(Box::new(csv::Writer::from_writer(out))),
+                RowFormat::Ndjson => Writer::Ndjson(out),
+                RowFormat::Parquet => Writer::Parquet(Some(out), None),
+            },
+            keys: names
+                .iter()
+                .map(|name| Value::from(name.as_str()).to_string())
+                .collect(),
+            schema: None,
+            names: names.to_vec(),
+        })
+    }
+
+    /// Writes rows: a cell of each column, in the order of the names. CSV and NDJSON are flushed.
+    ///
+    /// # Errors
+    /// What the writer says.
+    ///
+    /// # Panics
+    /// When there are not as many columns as names, or not as many cells in each.
+    pub fn write(&mut self, columns: Vec<Column>) -> std::io::Result<()> {
+        let arrays: Vec<ArrayRef> = columns.into_iter().map(ArrayRef::from).collect();
+        assert_eq!(arrays.len(), self.names.len(), "every column has a name");
+        let is_first = self.schema.is_none();
+        let fields = arrays.iter().zip(&self.names);
+        let fields = fields.map(|(array, name)| Field::new(name, array.data_type().clone(), true));
+        let schema = self
+            .schema
+            .get_or_insert_with(|| Arc::new(Schema::new(fields.collect::<Vec<_>>())));
+        let batch = RecordBatch::try_new(Arc::clone(schema), arrays)
+            .expect("columns are of one length and their types stay");
+        match &mut self.writer {
+            Writer::Csv(out) => {
+                if is_first {
+                    out.write_record(&self.names)?;
+                }
+                for row in 0..batch.num_rows() {
+                    for column in batch.columns() {
+                        out.write_field(cell(column, row).unwrap_or_default())?;
+                    }
+                    out.write_record(None::<&[u8]>)?;
+                }
+                out.flush()
+            }
+            Writer::Ndjson(out) => {
+                let mut text = String::new();
+                for row in 0..batch.num_rows() {
+                    object(&self.keys, &self.names, &batch, row, &mut text);
+                }
+                out.write_all(text.as_bytes())?;
+                out.flush()
+            }
+            Writer::Parquet(out, writer) => {
+                if let Some(out) = out.take() {
+                    *writer = Some(Box::new(
+                        ArrowWriter::try_new(out, batch.schema(), None)
+                            .map_err(std::io::Error::other)?,
+                    ));
+                }
+                let writer = writer.as_mut().expect("it was made with the first rows");
+                writer.write(&batch).map_err(std::io::Error::other)
+            }
+        }
+    }
+
+    /// Ends the file. One without rows is empty, and no Parquet file.
+    ///
+    /// # Errors
+    /// What the writer says.
+    pub fn finish(self) -> std::io::Result<()> {
+        match self.writer {
+            Writer::Csv(mut out) => out.flush(),
+            Writer::Ndjson(mut out) => out.flush(),
+            Writer::Parquet(_, None) => Ok(()),
+            Writer::Parquet(_, Some(writer)) => {
+                writer.into_inner().map_err(std::io::Error::other)?.flush()
+            }
+        }
+    }
+}
+
+/// A cell as text; none where it has no value.
+fn cell(column: &ArrayRef, row: usize) -> Option<String> {
+    column.is_valid(row).then(|| match column.data_type() {
+        DataType::UInt64 => column.as_primitive::<UInt64Type>().value(row).to_string(),
+        DataType::Float32 => format!("{:?}", column.as_primitive::<Float32Type>().value(row)),
+        DataType::Float64 => format!("{:?}", column.as_primitive::<Float64Type>().value(row)),
+        _ => column.as_string::<i32>().value(row).to_owned(),
+    })
+}
+
+/// A row as a line of JSON.
+fn object(keys: &[String], names: &[String], batch: &RecordBatch, row: usize, out: &mut String) {
+    out.push('{');
+    let mut is_first = true;
+    for ((key, name), column) in keys.iter().zip(names).zip(batch.columns()) {
+        let cell = cell(column, row);
+        if cell.is_none() && OPTIONAL.contains(&name.as_str()) {
+            continue;
+        }
+        if !is_first {
+            out.push(',');
+        }
+        is_first = false;
+        out.push_str(key);
+        out.push(':');
+        match cell {
+            None => out.push_str("null"),
+            Some(text) if *column.data_type() == DataType::Utf8 => {
+                out.push_str(&Value::from(text).to_string());
+            }
+            Some(number) => out.push_str(&number),
+        }
+    }
+    out.push_str("}\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(format: RowFormat) -> Vec<u8> {
+        let mut out = Vec::new();
+        let names = ["row", "prediction", "class", "error"].map(str::to_owned);
+        let mut rows = RowsOut::new(&mut out, format, &names).unwrap();
+        for first in [1, 3] {
+            rows.write(vec![
+                Column::Counts(vec![first, first + 1]),
+                Column::Long(vec![Some(0.1 + 0.2), None]),
+                Column::Text(vec![Some("a\"b,c".into()), None]),
+                Column::Text(vec![None, Some("ragged_row".into())]),
+            ])
+            .unwrap();
+        }
+        rows.finish().unwrap();
+        out
+    }
+
+    #[test]
+    fn lines_hold_objects_and_numbers_read_back_the_same() {
+        let text = String::from_utf8(write(RowFormat::Ndjson)).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 4);
+        assert_eq!(
+            lines[0],
+            r#"{"row":1,"prediction":0.30000000000000004,"class":"a\"b,c"}"#
+        );
+        assert_eq!(
+            lines[3],
+            r#"{"row":4,"prediction":null,"class":null,"error":"ragged_row"}"#
+        );
+    }
+
+    #[test]
+    fn csv_has_one_header() {
+        let text = String::from_utf8(write(RowFormat::Csv)).unwrap();
+        let expected =
+            "row,prediction,class,error\n1,0.30000000000000004,\"a\"\"b,c\",\n2,,,ragged_row\n3,";
+        assert!(text.starts_with(expected), "{text}");
+        assert_eq!(text.lines().count(), 5);
+    }
+
+    #[test]
+    fn parquet_holds_all_batches() {
+        let bytes = bytes::Bytes::from(write(RowFormat::Parquet));
+        let reader =
+            parquet::arrow::arrow_reader::ParquetRecordBatchReader::try_new(bytes, 100).unwrap();
+        let rows: Vec<RecordBatch> = reader.map(Result::unwrap).collect();
+        let numbers = rows[0]["row"].as_primitive::<UInt64Type>();
+        assert_eq!(numbers.values().to_vec(), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn a_name_that_stands_twice_is_refused() {
+        let names = ["row", "row"].map(str::to_owned);
+        let error = RowsOut::new(Vec::new(), RowFormat::Csv, &names).unwrap_err();
+        assert!(
+            error.to_string().contains("`row` would stand twice"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,426 @@
+//! `feedline predict`: the transform, and a trained model, applied to new rows.
+//!
+//! Every row that is read is answered, in the order of the file: one that cannot be used has a reason in place of a prediction.
+//! A thread reads and transforms while another asks the model and writes; few batches wait between them.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    fs::{self, File},
+    io::{BufWriter, ErrorKind, Write},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError, sync_channel},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use feedline_preprocess::{
+    Column, CsvReading, Fault, Features, RowFormat, RowSource, RowsIn, RowsOut, RowsReading,
+    Transform,
+};
+use feedline_schemas::{
+    config::{PipelineConfig, TrainConfig},
+    ids::Hash128,
+    record::ColumnType,
+    report::PredictReport,
+    transform::FittedTarget,
+};
+use feedline_trainer::{Predicted, Predictor};
+
+use crate::{
+    cli,
+    output::{Text, line, write_rejects},
+    stop::Stop,
+};
+
+/// Batches between reading and computing.
+const WAITING: usize = 2;
+
+/// How long a signal may go unseen while no rows come.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What is predicted, by what, and where to.
+pub(crate) struct Predict {
+    /// Path of the new rows; `-` is standard input.
+    pub(crate) rows: String,
+    pub(crate) reading: RowsReading,
+    /// Standard output where it is absent.
+    pub(crate) to: Option<PathBuf>,
+    pub(crate) transform: Transform,
+    /// Of the dataset's manifest.
+    pub(crate) fingerprint: Hash128,
+    /// The model; without it only the transform is applied.
+    pub(crate) training: Option<(TrainConfig, feedline_trainer::Context)>,
+    pub(crate) stop: Stop,
+}
+
+/// How new rows are read for this pipeline: as its sources say that CSV is written.
+pub(crate) fn reading(
+    options: &cli::Predict,
+    config: &PipelineConfig,
+    landed: BTreeMap<String, ColumnType>,
+) -> RowsReading {
+    let csv = config.source.iter().map(|source| &source.csv);
+    let mut delimiters: Vec<u8> = csv
+        .clone()
+        .filter_map(|csv| csv.delimiter.as_deref()?.as_bytes().first().copied())
+        .collect();
+    delimiters.dedup();
+    RowsReading {
+        format: options.format.map(Into::into),
+        csv: CsvReading {
+            delimiter: delimiters
+                .first()
+                .copied()
+                .filter(|_| delimiters.len() == 1),
+            null_values: csv.flat_map(|csv| csv.null_values.clone()).collect(),
+        },
+        landed,
+        keep: options.keep.clone(),
+        max_missing_share: config
+            .dataset
+            .as_ref()
+            .and_then(|dataset| dataset.max_missing_share),
+        batch_rows: usize::try_from(options.batch_rows).unwrap_or(usize::MAX),
+    }
+}
+
+impl Predict {
+    /// Reads all rows and writes as many. Blocks.
+    pub(crate) fn run(self) -> anyhow::Result<PredictReport> {
+        let target = Target::of(self.to.as_deref())?;
+        let source = match self.rows.as_str() {
+            "-" => RowSource::Stream(Box::new(std::io::stdin())),
+            url if url.contains("://") => {
+                anyhow::bail!("`{url}` is a URL; give a local file, or pipe the rows in")
+            }
+            path => RowSource::File(path.into()),
+        };
+        let rows = RowsIn::open(source, &self.reading, self.transform.artefact())?;
+        let predictor = match &self.training {
+            Some((config, context)) => Some(Predictor::open(config, None, context)?),
+            None => None,
+        };
+        if let Some(predictor) = &predictor {
+            anyhow::ensure!(
+                predictor.fingerprint() == self.fingerprint
+                    && predictor.features() == self.transform.features(),
+                "the dataset was built again while its model was opened; predict again"
+            );
+        }
+        let mut report = PredictReport {
+            transform: self.transform.artefact().hash.to_string(),
+            run: predictor
+                .as_ref()
+                .map(|predictor| predictor.run().to_owned()),
+            checkpoint: predictor
+                .as_ref()
+                .map(|predictor| predictor.checkpoint().to_owned()),
+            to: target.name(),
+            ignored: rows.ignored(),
+            ..PredictReport::default()
+        };
+        let answers = Answers {
+            predictor,
+            transform: Arc::new(self.transform),
+            keep: self.reading.keep,
+        };
+        let mut out = RowsOut::new(target.open()?, target.format, &answers.names())?;
+        let written = answers.write(rows, &mut out, &self.stop, &mut report);
+        let written = written.and_then(|()| Ok(out.finish()?));
+        match written {
+            Err(error) if is_closed(&error) && target.path.is_none() => Ok(report),
+            written => {
+                target.close(written)?;
+                Ok(report)
+            }
+        }
+    }
+}
+
+/// Whether whoever read our output has seen enough.
+fn is_closed(error: &anyhow::Error) -> bool {
+    let io = error.downcast_ref::<std::io::Error>();
+    io.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}
+
+/// Where answers go to. A file is there whole or not at all.
+struct Target {
+    /// The file, and the one that it is written as.
+    path: Option<(PathBuf, PathBuf)>,
+    format: RowFormat,
+}
+
+impl Target {
+    fn of(path: Option<&Path>) -> anyhow::Result<Self> {
+        let Some(path) = path else {
+            return Ok(Self {
+                path: None,
+                format: RowFormat::Ndjson,
+            });
+        };
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let format =
+            RowFormat::of_name(&name).filter(|_| !name.ends_with(".gz") && !name.ends_with(".zst"));
+        let format = format.with_context(|| {
+            format!(
+                "cannot tell the format of `{}`: predictions are written as `.csv`, `.ndjson` or `.parquet`",
+                path.display()
+            )
+        })?;
+        let temporary = path.with_file_name(format!(".tmp-{}-{name}", std::process::id()));
+        Ok(Self {
+            path: Some((path.to_owned(), temporary)),
+            format,
+        })
+    }
+
+    fn name(&self) -> String {
+        let path = self.path.as_ref();
+        path.map_or_else(|| "-".to_owned(), |(path, _)| path.display().to_string())
+    }
+
+    fn open(&self) -> anyhow::Result<Box<dyn Write + Send>> {
+        Ok(match &self.path {
+            None => Box::new(std::io::stdout()),
+            Some((path, temporary)) => {
+                let file = File::create(temporary);
+                let file = file.with_context(|| format!("cannot write `{}`", path.display()))?;
+                Box::new(BufWriter::new(file))
+            }
+        })
+    }
+
+    /// Gives the file its name, or removes it.
+    fn close(&self, written: anyhow::Result<()>) -> anyhow::Result<()> {
+        let Some((path, temporary)) = &self.path else {
+            return written;
+        };
+        let close = || {
+            File::open(temporary)?
+                .sync_all()
+                .and_then(|()| fs::rename(temporary, path))
+        };
+        let closed = written
+            .and_then(|()| close().with_context(|| format!("cannot write `{}`", path.display())));
+        if closed.is_err() && fs::remove_file(temporary).is_err() {
+            tracing::warn!(path = %temporary.display(), "an unfinished file stays");
+        }
+        closed
+    }
+}
+
+/// Makes answers of features.
+struct Answers {
+    predictor: Option<Predictor>,
+    transform: Arc<Transform>,
+    keep: Vec<String>,
+}
+
+impl Answers {
+    /// Classes of the target, where it has some.
+    fn classes(&self) -> &[String] {
+        match &self.transform.artefact().target {
+            Some(FittedTarget::Classification { classes, .. }) => classes,
+            _ => &[],
+        }
+    }
+
+    /// Names of the columns. What a model that gives rows back says is no prediction of a target.
+    fn names(&self) -> Vec<String> {
+        let mut names = self.keep.clone();
+        names.push("row".into());
+        match self
+            .predictor
+            .as_ref()
+            .map(|predictor| predictor.predict(&[]))
+        {
+            None => {
+                let features = self.transform.artefact().features.iter();
+                names.extend(features.map(|feature| feature.name.clone()));
+            }
+            Some(Predicted::Differences(_)) => names.push("difference".into()),
+            Some(Predicted::Numbers(_)) => names.push("prediction".into()),
+            Some(Predicted::Classes { .. }) => {
+                names.push("prediction".into());
+                names.extend(
+                    self.classes()
+                        .iter()
+                        .map(|class| format!("probability={class}")),
+                );
+            }
+        }
+        names.extend(["error".into(), "detail".into()]);
+        names
+    }
+
+    /// Writes answers to all of `rows`, and counts them.
+    fn write(
+        &self,
+        rows: RowsIn,
+        out: &mut RowsOut<Box<dyn Write + Send>>,
+        stop: &Stop,
+        report: &mut PredictReport,
+    ) -> anyhow::Result<()> {
+        // The header, and the types, of a file without rows.
+        let none = Features {
+            first: 1,
+            rows: 0,
+            x: Vec::new(),
+            bad: BTreeMap::new(),
+            kept: vec![Vec::new(); self.keep.len()],
+        };
+        out.write(self.columns(none, report))?;
+        let (batches, reader) = read(rows, Arc::clone(&self.transform));
+        loop {
+            stop.check()?;
+            match batches.recv_timeout(LOOK) {
+                Ok(features) => out.write(self.columns(features, report))?,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        let rows = reader
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        if report.rows > 0 {
+            report.absent = rows.absent();
+        }
+        Ok(())
+    }
+
+    fn columns(&self, features: Features, report: &mut PredictReport) -> Vec<Column> {
+        let Features {
+            first,
+            rows,
+            x,
+            mut bad,
+            kept,
+        } = features;
+        let mut columns: Vec<Column> = kept.into_iter().map(Column::Text).collect();
+        columns.push(Column::Counts((first..).take(rows).collect()));
+        match self
+            .predictor
+            .as_ref()
+            .map(|predictor| predictor.predict(&x))
+        {
+            None => {
+                let width = self.transform.features();
+                let good = |row: usize| !bad.contains_key(&row);
+                columns.extend((0..width).map(|feature| {
+                    Column::Short(
+                        (0..rows)
+                            .map(|row| good(row).then(|| x[row * width + feature]))
+                            .collect(),
+                    )
+                }));
+            }
+            Some(Predicted::Numbers(numbers) | Predicted::Differences(numbers)) => {
+                let numbers = numbers.into_iter().enumerate();
+                let numbers = numbers.map(|(row, number)| {
+                    usable(row, first, Some(number).filter(|n| n.is_finite()), &mut bad)
+                });
+                columns.push(Column::Long(numbers.collect()));
+            }
+            Some(Predicted::Classes { ids, probabilities }) => {
+                let names = self.classes();
+                let classes = ids.into_iter().enumerate().map(|(row, id)| {
+                    let id = id.filter(|_| probabilities[row * names.len()].is_finite());
+                    usable(row, first, id, &mut bad).map(|id| names[id].clone())
+                });
+                columns.push(Column::Text(classes.collect()));
+                columns.extend((0..names.len()).map(|class| {
+                    let cell = |row: usize| {
+                        (!bad.contains_key(&row)).then(|| probabilities[row * names.len() + class])
+                    };
+                    Column::Long((0..rows).map(cell).collect())
+                }));
+            }
+        }
+        count(&bad, rows, report);
+        let (mut errors, mut details) = (vec![None; rows], vec![None; rows]);
+        for (row, fault) in bad {
+            errors[row] = Some(fault.reason.to_owned());
+            details[row] = Some(fault.detail);
+        }
+        columns.extend([Column::Text(errors), Column::Text(details)]);
+        columns
+    }
+}
+
+/// An answer to a row that can be used.
+fn usable<T>(
+    row: usize,
+    first: u64,
+    answer: Option<T>,
+    bad: &mut BTreeMap<usize, Fault>,
+) -> Option<T> {
+    if bad.contains_key(&row) {
+        return None;
+    }
+    if answer.is_none() {
+        let fault = Fault {
+            reason: "prediction_not_finite",
+            detail: format!(
+                "row {}: the model gives no finite number",
+                first + row as u64
+            ),
+        };
+        bad.insert(row, fault);
+    }
+    answer
+}
+
+fn count(bad: &BTreeMap<usize, Fault>, rows: usize, report: &mut PredictReport) {
+    report.rows += rows as u64;
+    report.rejected += bad.len() as u64;
+    for fault in bad.values() {
+        *report
+            .rejected_by_reason
+            .entry(fault.reason.to_owned())
+            .or_default() += 1;
+        report
+            .reject_sample
+            .get_or_insert_with(|| format!("`{}`: {}", fault.reason, fault.detail));
+    }
+}
+
+/// Reads and transforms on a thread of its own, which ends when nobody waits for its batches any more.
+fn read(
+    mut rows: RowsIn,
+    transform: Arc<Transform>,
+) -> (Receiver<Features>, JoinHandle<anyhow::Result<RowsIn>>) {
+    let (sender, batches) = sync_channel(WAITING);
+    let work = move || -> anyhow::Result<RowsIn> {
+        while let Some(batch) = rows.next_rows()? {
+            if sender.send(batch.features(&transform)?).is_err() {
+                break;
+            }
+        }
+        Ok(rows)
+    };
+    (batches, thread::spawn(work))
+}
+
+impl Text for PredictReport {
+    fn write(&self, out: &mut String) -> fmt::Result {
+        use fmt::Write as _;
+        writeln!(out, "predict")?;
+        line(out, "rows", self.rows.to_string())?;
+        write_rejects(&self.rejected_by_reason, self.reject_sample.as_deref(), out)?;
+        for (name, columns) in [("ignored", &self.ignored), ("absent", &self.absent)] {
+            if !columns.is_empty() {
+                line(out, name, format!("columns `{}`", columns.join("`, `")))?;
+            }
+        }
+        line(out, "transform", &self.transform)?;
+        if let Some(checkpoint) = &self.checkpoint {
+            line(out, "model", checkpoint)?;
+        }
+        line(out, "predictions", &self.to)
+    }
+}

@@ -1,0 +1,377 @@
+//! What a trained model says about new rows of numbers.
+//!
+//! Rows are computed in parts of [`PART_ROWS`], the last one filled up with zeros, whatever their number: the library chooses
+//! how it multiplies by the shapes, so one shape for all gives a row the same bits alone, among a million, and on any
+//! number of threads.
+
+use feedline_schemas::{config::TrainConfig, ids::Hash128, manifest::Split};
+
+use crate::{
+    Context, Group,
+    data::{Inputs, Samples, Targets},
+    engine::Engine,
+    error::Error,
+    evaluate,
+    metrics::largest,
+    model::{Build, Shape},
+    plan::Plan,
+    task::Task,
+    train::Opened,
+};
+
+/// Rows that are computed at a time.
+const PART_ROWS: usize = 128;
+
+/// A trained model that answers for rows.
+#[derive(Debug)]
+pub struct Predictor {
+    engine: Engine,
+    bucket: Vec<f32>,
+    task: Task,
+    features: usize,
+    run: String,
+    checkpoint: String,
+    fingerprint: Hash128,
+}
+
+/// What a model says about some rows, in their order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Predicted {
+    /// A number for each, in the target's units. NaN or infinite where the model overflows.
+    Numbers(Vec<f64>),
+    /// Classes.
+    Classes {
+        /// The most probable class of each, the first of several, by id; `None` where the model gives no number.
+        ids: Vec<Option<usize>>,
+        /// Probabilities, `[rows, classes]`; each row adds up to 1 but for rounding.
+        probabilities: Vec<f64>,
+    },
+    /// Of a model that gives rows back, the mean squared difference of the features, as stored, in each: how unlike the rows it
+    /// was trained on.
+    Differences(Vec<f64>),
+}
+
+impl Predictor {
+    /// Opens the best weights of the run that `config` and the dataset name, as [`crate::evaluate`] does. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::NoCheckpoint`] when nothing was trained yet; [`Error::Config`] for a model that does not read rows of numbers; what dataset
+    /// and storage say.
+    pub fn open(
+        config: &TrainConfig,
+        build: Option<&Build<'_>>,
+        context: &Context,
+    ) -> Result<Self, Error> {
+        let context = &Context {
+            group: Group::alone(),
+            ..context.clone()
+        };
+        let opened = Opened::open(config, context, &[Split::Train])?;
+        let _runtime = opened.runtime.enter();
+        let Shape::Rows { .. } = opened.plan.shape() else {
+            let reason =
+                "it reads pictures or texts; new rows are predicted by models on rows of numbers";
+            return Err(crate::error::config("model.type", reason));
+        };
+        let engine = opened.engine(build)?;
+        let (checkpoint, snapshot) = evaluate::best(&opened, &engine)?;
+        let bucket = snapshot.best.unwrap_or(snapshot.parameters);
+        Ok(Self::new(
+            engine,
+            bucket,
+            &opened.plan,
+            (opened.name(), checkpoint),
+        ))
+    }
+
+    fn new(
+        engine: Engine,
+        bucket: Vec<f32>,
+        plan: &Plan,
+        (run, checkpoint): (String, String),
+    ) -> Self {
+        let features = match plan.shape() {
+            Shape::Rows { features } => features,
+            _ => 0,
+        };
+        Self {
+            engine,
+            bucket,
+            task: plan.task.clone(),
+            features,
+            run,
+            checkpoint,
+            fingerprint: plan.fingerprint,
+        }
+    }
+
+    /// Name of the run.
+    #[must_use]
+    pub fn run(&self) -> &str {
+        &self.run
+    }
+
+    /// Where the weights are.
+    #[must_use]
+    pub fn checkpoint(&self) -> &str {
+        &self.checkpoint
+    }
+
+    /// Fingerprint of the manifest of the dataset that the model was trained on.
+    #[must_use]
+    pub const fn fingerprint(&self) -> Hash128 {
+        self.fingerprint
+    }
+
+    /// Length of a row.
+    #[must_use]
+    pub const fn features(&self) -> usize {
+        self.features
+    }
+
+    /// Answers for the rows `x`, `[rows, features]`. Blocks; takes memory for the rows and for a part on each thread.
+    ///
+    /// # Panics
+    /// When `x` is not a whole number of rows.
+    #[must_use]
+    pub fn predict(&self, x: &[f32]) -> Predicted {
+        let rows = x.len() / self.features.max(1);
+        assert_eq!(rows * self.features, x.len(), "rows are whole");
+        let outputs = self.outputs(x, rows);
+        let width = outputs.len() / rows.max(1);
+        match &self.task {
+            Task::Regression { offset, scale, .. } => Predicted::Numbers(
+                outputs
+                    .iter()
+                    .map(|y| f64::from(*y) * scale + offset)
+                    .collect(),
+            ),
+            Task::Classification { counts } => {
+                let mut found = Classes {
+                    ids: Vec::with_capacity(rows),
+                    probabilities: Vec::with_capacity(rows * counts.len()),
+                };
+                for row in outputs.chunks_exact(width.max(1)) {
+                    // One output for two classes is the second's logit above the first's.
+                    match row {
+                        [second] if counts.len() == 2 => found.add(&[0.0, *second]),
+                        row => found.add(row),
+                    }
+                }
+                Predicted::Classes {
+                    ids: found.ids,
+                    probabilities: found.probabilities,
+                }
+            }
+            Task::Reconstruction { .. } | Task::NextToken { .. } => {
+                let rows = x.chunks_exact(self.features.max(1));
+                let given = outputs.chunks_exact(width.max(1));
+                Predicted::Differences(rows.zip(given).map(|(x, y)| difference(x, y)).collect())
+            }
+        }
+    }
+
+    /// `[rows, outputs]`.
+    fn outputs(&self, x: &[f32], rows: usize) -> Vec<f32> {
+        let whole = rows.next_multiple_of(PART_ROWS);
+        let mut filled = Vec::with_capacity(whole * self.features);
+        filled.extend_from_slice(x);
+        filled.resize(whole * self.features, 0.0);
+        let inputs = Inputs {
+            x: &filled,
+            features: self.features,
+            ..Inputs::default()
+        };
+        let samples = Samples::new(whole, inputs, Targets::None);
+        let parts: Vec<_> = (0..whole)
+            .step_by(PART_ROWS)
+            .map(|first| first..first + PART_ROWS)
+            .collect();
+        let mut outputs = Vec::new();
+        self.engine.outputs(
+            &self.bucket,
+            samples,
+            &parts,
+            |_, part| part,
+            |part: Vec<f32>| outputs.extend(part),
+        );
+        outputs.truncate(outputs.len() / whole.max(1) * rows);
+        outputs
+    }
+}
+
+struct Classes {
+    ids: Vec<Option<usize>>,
+    probabilities: Vec<f64>,
+}
+
+impl Classes {
+    /// Adds a row of logits: their softmax, in f64.
+    fn add(&mut self, row: &[f32]) {
+        let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let above = row.iter().map(|y| (f64::from(*y) - f64::from(most)).exp());
+        let sum: f64 = above.clone().sum();
+        self.probabilities.extend(above.map(|y| y / sum));
+        self.ids.push(largest(row));
+    }
+}
+
+/// Mean of the squared differences.
+fn difference(x: &[f32], y: &[f32]) -> f64 {
+    let squares = x.iter().zip(y).map(|(x, y)| {
+        let difference = f64::from(*x) - f64::from(*y);
+        difference * difference
+    });
+    squares.sum::<f64>() / crate::number::exact_len(x.len().max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::config::{ModelConfig, ModelKind, NormKind, TrainConfig};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{
+        models, settings,
+        testing::{Column, Toy, classification, config, plan, regression, uniform},
+    };
+
+    /// A model as it begins, or any other numbers: what it says is of no matter.
+    fn predictor(config: &TrainConfig, toy: &Toy, threads: usize) -> Predictor {
+        let plan = plan(config, toy);
+        let model =
+            models::build(&plan.settings.config().model, plan.shape(), plan.outputs()).unwrap();
+        let passes = settings::passes(config, model.layout()).unwrap();
+        let bucket = model.initial(config.seed);
+        let engine =
+            Engine::with_threads(model, plan.settings.loss().clone(), threads).with_passes(passes);
+        Predictor::new(engine, bucket, &plan, ("run".into(), "checkpoint".into()))
+    }
+
+    fn models() -> Vec<ModelConfig> {
+        let mlp = |norm| ModelConfig {
+            hidden: Some(vec![33, 17]),
+            norm,
+            ..ModelConfig::default()
+        };
+        vec![
+            mlp(None),
+            mlp(Some(NormKind::Batch)),
+            mlp(Some(NormKind::Layer)),
+            ModelConfig {
+                r#type: ModelKind::Lstm,
+                ..ModelConfig::default()
+            },
+        ]
+    }
+
+    fn bits(predicted: Predicted) -> Vec<u64> {
+        let numbers = match predicted {
+            Predicted::Numbers(numbers) | Predicted::Differences(numbers) => numbers,
+            Predicted::Classes { probabilities, .. } => probabilities,
+        };
+        numbers.into_iter().map(f64::to_bits).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+        #[test]
+        fn a_row_has_the_same_bits_alone_and_among_any_others_on_any_threads(
+            model in 0_usize..4,
+            rows in 1_usize..700,
+            cut in 1_usize..300,
+            threads in 0_usize..4,
+            classes in any::<bool>(),
+        ) {
+            let toy = if classes { classification(16) } else { regression(16) };
+            let config = TrainConfig { model: models()[model].clone(), ..config() };
+            let whole = predictor(&config, &toy, 1);
+            let x = uniform(rows * whole.features(), 40);
+            let expected = bits(whole.predict(&x));
+            let other = predictor(&config, &toy, threads);
+            let found: Vec<u64> = x
+                .chunks(cut * whole.features())
+                .flat_map(|x| bits(other.predict(x)))
+                .collect();
+            prop_assert_eq!(&found, &expected);
+            let last = &x[(rows - 1) * whole.features()..];
+            let alone = bits(other.predict(last));
+            prop_assert_eq!(&alone[..], &expected[expected.len() - alone.len()..]);
+        }
+    }
+
+    /// The rows of a split as the loop measures them: in batches, cut by their shape.
+    fn check_against_measuring(toy: &Toy, config: &TrainConfig, batch: usize) {
+        let predictor = predictor(config, toy, 2);
+        let rows = &toy.splits[1];
+        let (task, features) = (plan(config, toy).task, rows.features);
+        let mut evaluation = crate::metrics::Evaluation::new(&task);
+        let mut outputs = Vec::new();
+        for (i, x) in rows.x.chunks(batch * features).enumerate() {
+            let range = i * batch..i * batch + x.len() / features;
+            let targets = match &rows.y {
+                Column::Numbers(y) => Targets::Numbers(&y[range]),
+                Column::Classes(y) => Targets::Classes(&y[range]),
+            };
+            let samples = Samples::of_rows(x, features, targets);
+            let prediction = predictor.engine.predict(&predictor.bucket, samples);
+            evaluation.add(&prediction, targets);
+            outputs.extend(prediction.outputs);
+        }
+        let found = predictor.outputs(&rows.x, rows.x.len() / features);
+        let found: Vec<u32> = found.into_iter().map(f32::to_bits).collect();
+        let outputs: Vec<u32> = outputs.into_iter().map(f32::to_bits).collect();
+        assert_eq!(found, outputs);
+        let metrics = evaluation.metrics();
+        match (predictor.predict(&rows.x), &rows.y) {
+            (Predicted::Numbers(found), Column::Numbers(y)) => {
+                let error =
+                    |(found, y): (&f64, &f32)| (found - (f64::from(*y) * 2.0 + 10.0)).powi(2);
+                let squares: f64 = found.iter().zip(y).map(error).sum();
+                let rmse = (squares / crate::number::exact_len(y.len())).sqrt();
+                assert!((rmse / metrics["rmse"] - 1.0).abs() < 1e-12, "{rmse}");
+            }
+            (Predicted::Classes { ids, probabilities }, Column::Classes(y)) => {
+                let n = crate::number::exact_len(y.len());
+                let is_hit = |(id, y): (&Option<usize>, &i32)| *id == usize::try_from(*y).ok();
+                let hits = ids.iter().zip(y).filter(|at| is_hit(*at)).count();
+                assert!((crate::number::exact_len(hits) / n - metrics["accuracy"]).abs() < 1e-12);
+                let rows = probabilities
+                    .chunks_exact(probabilities.len() / y.len())
+                    .zip(y);
+                let surprise: f64 = rows
+                    .map(|(row, y)| {
+                        assert!((row.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+                        -row[usize::try_from(*y).unwrap()].ln()
+                    })
+                    .sum();
+                assert!((surprise / n / metrics["cross_entropy"] - 1.0).abs() < 1e-9);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn predictions_of_a_split_are_those_that_measuring_it_makes() {
+        for model in models() {
+            let config = TrainConfig { model, ..config() };
+            for batch in [7, 16, 60] {
+                check_against_measuring(&regression(16), &config, batch);
+                check_against_measuring(&classification(16), &config, batch);
+            }
+        }
+    }
+
+    #[test]
+    fn two_classes_of_one_output_have_two_probabilities() {
+        let mut classes = Classes {
+            ids: vec![],
+            probabilities: vec![],
+        };
+        classes.add(&[0.0, 3.0_f32.ln()]);
+        assert_eq!(classes.ids, [Some(1)]);
+        assert!((classes.probabilities[1] - 0.75).abs() < 1e-7);
+        classes.add(&[f32::NAN, f32::NAN]);
+        assert_eq!(classes.ids[1], None);
+    }
+}
