@@ -280,11 +280,9 @@ impl ScalarUDFImpl for Cell {
             op.apply(&mut cells);
         }
         canonical(&mut cells);
-        let column: Float64Array = cells
-            .into_iter()
-            .map(|x| (!x.is_nan()).then_some(x))
-            .collect();
-        Ok(ColumnarValue::Array(Arc::new(column)))
+        Ok(ColumnarValue::Array(Arc::new(crate::transform::column_of(
+            cells,
+        ))))
     }
 }
 

@@ -102,6 +102,11 @@ impl ShuffleKey {
         }
     }
 
+    /// The place of the row with this content hash.
+    pub(crate) fn key(&self, hash: &[u8]) -> u64 {
+        keyed(&self.prefix, hash)
+    }
+
     /// By which rows are chosen to look for neighbours among: an order of its own.
     pub(crate) fn of_reference() -> Self {
         Self {
@@ -116,7 +121,7 @@ impl RowFunction for ShuffleKey {
 
     fn call(&self, columns: &[ArrayRef], _: usize) -> Result<ArrayRef> {
         let hashes = columns[0].as_fixed_size_binary();
-        let keys = (0..hashes.len()).map(|row| keyed(&self.prefix, hashes.value(row)));
+        let keys = (0..hashes.len()).map(|row| self.key(hashes.value(row)));
         Ok(Arc::new(UInt64Array::from_iter_values(keys)))
     }
 }
@@ -149,10 +154,15 @@ fn prefix(purpose: &str, salt: &[u8]) -> Vec<u8> {
 }
 
 fn keyed(prefix: &[u8], hash: &[u8]) -> u64 {
-    let mut bytes = Vec::with_capacity(prefix.len() + hash.len());
-    bytes.extend_from_slice(prefix);
-    bytes.extend_from_slice(hash);
-    xxh3_64(&bytes)
+    const SHORT: usize = 128;
+    let length = prefix.len() + hash.len();
+    let mut short = [0; SHORT];
+    if let Some(bytes) = short.get_mut(..length) {
+        bytes[..prefix.len()].copy_from_slice(prefix);
+        bytes[prefix.len()..].copy_from_slice(hash);
+        return xxh3_64(bytes);
+    }
+    xxh3_64(&[prefix, hash].concat())
 }
 
 #[expect(
@@ -251,6 +261,15 @@ mod tests {
             train.iter().all(|rows| rows.abs_diff(8000) < 410),
             "{train:?}"
         );
+    }
+
+    #[test]
+    fn a_long_salt_is_hashed_as_a_short_one_is() {
+        for length in [0, 90, 91, 200] {
+            let prefix = prefix("feedline.split", &vec![7; length]);
+            let expected = xxh3_64(&[prefix.as_slice(), &[9; 16]].concat());
+            assert_eq!(keyed(&prefix, &[9; 16]), expected, "{length}");
+        }
     }
 
     #[test]

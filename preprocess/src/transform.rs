@@ -24,6 +24,7 @@ use datafusion::arrow::{
     array::{
         Array, ArrayRef, AsArray, FixedSizeBinaryArray, Float64Array, RecordBatch, StringArray,
     },
+    buffer::{BooleanBuffer, NullBuffer},
     compute::cast,
     datatypes::{DataType, Float64Type},
 };
@@ -301,8 +302,26 @@ impl Transform {
 pub(crate) fn cells(column: &Float64Array) -> Vec<f64> {
     match column.nulls().filter(|nulls| nulls.null_count() > 0) {
         None => column.values().to_vec(),
-        Some(_) => column.iter().map(|x| x.unwrap_or(f64::NAN)).collect(),
+        Some(nulls) => {
+            let values = column.values().iter().zip(nulls.iter());
+            values
+                .map(|(x, is_valid)| if is_valid { *x } else { f64::NAN })
+                .collect()
+        }
     }
+}
+
+/// The column of these cells, null where NaN.
+pub(crate) fn column_of(cells: Vec<f64>) -> Float64Array {
+    let mut missing = 0;
+    for cell in &cells {
+        missing += u64::from(cell.is_nan());
+    }
+    let nulls = (missing > 0).then(|| {
+        let is_valid = |row: usize| !cells[row].is_nan();
+        NullBuffer::new(BooleanBuffer::collect_bool(cells.len(), is_valid))
+    });
+    Float64Array::new(cells.into(), nulls)
 }
 
 fn missing_target<T: Default>(row: usize, column: &str, bad: &mut Bad) -> T {

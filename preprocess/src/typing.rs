@@ -77,7 +77,13 @@ impl Numeric {
                 .iter()
                 .map(|v| v.map(to_float))
                 .collect(),
-            DataType::Float64 => column.as_primitive::<Float64Type>().clone(),
+            DataType::Float64 => {
+                let values = column.as_primitive::<Float64Type>();
+                if self.0.numbers.is_empty() && !values.values().iter().any(|v| v.is_nan()) {
+                    return Ok(values.clone());
+                }
+                values.clone()
+            }
             DataType::Utf8 => column
                 .as_string::<i32>()
                 .iter()
