@@ -43,10 +43,10 @@ def expected(folder):
     return ids[keep], label[keep], x[keep]
 
 
-def outputs(who, out):
+def outputs(who, out, folder):
     """Of each split: id, label, features. And what was fitted."""
     if who.startswith("feedline"):
-        return ours(out)
+        return ours(out, folder)
     found = {}
     for split in SPLITS:
         if os.path.exists(f"{out}/{split}.npz"):
@@ -62,10 +62,14 @@ def outputs(who, out):
     return found, json.load(open(f"{out}/fitted.json"))
 
 
-def ours(out):
-    """A shard says where a row landed, the landed file what its id is."""
+def ours(out, folder):
+    """A shard says where a row landed, or which file it lies in; the file says what its id is."""
     places, ids = [], []
-    for file in sorted(glob.glob(f"{out}/landing/rows/data/*.parquet")):
+    landed = sorted(glob.glob(f"{out}/landing/rows/data/*.parquet"))
+    for at, file in enumerate([] if landed else sorted(glob.glob(f"{folder}/*.parquet"))):
+        ids.append(pq.read_table(file, columns=["id"])["id"].to_numpy())
+        places.append(np.uint64(at) << np.uint64(24) | np.arange(len(ids[-1]), dtype=np.uint64))
+    for file in landed:
         table = pq.read_table(file, columns=["_feedline_seq", "_feedline_row", "id"])
         places.append(table["_feedline_seq"].to_numpy().astype(np.uint64) << np.uint64(24) | table["_feedline_row"].to_numpy().astype(np.uint64))
         ids.append(table["id"].to_numpy())
@@ -93,7 +97,7 @@ def ours(out):
 
 def main(who, folder, out):
     ids, label, x = expected(folder)
-    found, fitted = outputs(who, out)
+    found, fitted = outputs(who, out, folder)
     split_of = np.full(int(ids.max()) + 1, -1, np.int8)
     for code, split in enumerate(SPLITS):
         given = found[split][0]

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A table from Parquet files to shards beside polars, DuckDB, and pandas with scikit-learn, in turn: A B A B ...
 #
-#   bench/preprocess/run.sh [feedline] [feedline-shards] [polars] [polars-streaming] [duckdb] [pandas] [floor]   all by default
+#   bench/preprocess/run.sh [feedline] [feedline-shards] [feedline-files] [polars] [polars-streaming] [duckdb] [pandas] [floor]   all by default
 #
 # ROWS          rows, default 4000000
 # ROUNDS        rounds, default 3
@@ -16,7 +16,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 here=bench/preprocess data=${BENCH_DATA:-/tmp/feedline-bench-preprocess} rows=${ROWS:-4000000}
-who=${*:-feedline feedline-shards polars polars-streaming duckdb pandas floor}
+who=${*:-feedline feedline-shards feedline-files polars polars-streaming duckdb pandas floor}
 mkdir -p "$data/results"
 export PYTHONDONTWRITEBYTECODE=1
 python=${BENCH_PYTHON:-$data/venv/bin/python}
@@ -36,17 +36,20 @@ if [ ! -e "$input.done" ]; then
   touch "$input.done"
 fi
 
-# FOLDER: the pipeline whose outputs lie there.
+# FOLDER FILES: the pipeline whose outputs lie there, with a source, or with `files`, which it reads as they lie.
 pipeline() {
+  local files="" source="[[source]]
+name = \"rows\"
+type = \"files\"
+url = \"$input/*.parquet\""
+  [ -z "$2" ] || source="" files="files = \"$2\""
   cat >"$1/bench.toml" <<TOML
 [pipeline]
 name = "bench"
 root = "$1"
-[[source]]
-name = "rows"
-type = "files"
-url = "$input/*.parquet"
+$source
 [dataset]
+$files
 target = "label"
 task = "classification"
 drop = ["id", "ts"]
@@ -68,12 +71,16 @@ for round in $(seq "${ROUNDS:-3}"); do
     mkdir -p "$folder"
     case $name in
     feedline)
-      pipeline "$folder"
+      pipeline "$folder" ""
       command=("$program" run "$folder/bench.toml")
       ;;
     feedline-shards)
-      pipeline "$folder"
+      pipeline "$folder" ""
       "$program" ingest "$folder/bench.toml" >/dev/null 2>&1
+      command=("$program" shards build "$folder/bench.toml")
+      ;;
+    feedline-files)
+      pipeline "$folder" "$input/*.parquet"
       command=("$program" shards build "$folder/bench.toml")
       ;;
     *) command=("$python" "$here/peers.py" "$name" "$input" "$folder") ;;
