@@ -37,7 +37,7 @@ use crate::{
     shard::ShardLayout,
     split::Rule,
     sql::{self, Query},
-    stage::{Staged, stage},
+    stage::{Direct, Staged, stage},
     tokens::Encoder,
     transform::Characters,
     typing::reason,
@@ -68,7 +68,10 @@ pub async fn build(config: &PipelineConfig, context: &Context) -> Result<Dataset
         frozen(dataset, &config.source)?,
     );
     let foreign = chosen.iter().any(|(source, _)| source.is_foreign());
-    let sources = landed(&context.root, chosen).await?;
+    let sources = match &dataset.files {
+        Some(pattern) => vec![Landed::in_place(&context.root, pattern).await?],
+        None => landed(&context.root, chosen).await?,
+    };
     let frozen = landed(&context.root, against).await?;
     let joined = landed(&context.root, joined(dataset, &config.source)?).await?;
     let query = match &dataset.sql {
@@ -190,7 +193,9 @@ impl Build<'_> {
         )?;
         let joins = join::counted(&session, self.tables(), &self.spec.joins, self.rows).await?;
         let near_dup = self.near_dup(scratch);
-        let frame = plan::frame(&session, self.tables(), &self.spec, near_dup.as_ref()).await?;
+        let direct = Direct::of(&self.spec, self.tables(), self.context);
+        let (near, with_copies) = (near_dup.as_ref(), direct.is_some());
+        let frame = plan::frame(&session, self.tables(), &self.spec, near, with_copies).await?;
         let kind = self.spec.config.kind;
         let documents = match frame.documents {
             Some(documents) => Some(rows::units_of(documents, kind).await?),
@@ -201,7 +206,11 @@ impl Build<'_> {
             "shards: clean and split",
             self.rows,
         ));
-        let (staged, mut rejects) = stage(&session, frame.rows, &self.spec, scratch, meter).await?;
+        let (rows, spec) = (frame.rows, &self.spec);
+        let (staged, mut rejects) = match direct {
+            Some(direct) => direct.stage(&session, rows, spec, scratch, meter).await?,
+            None => stage(&session, rows, spec, scratch, meter).await?,
+        };
         let documents = match self.spec.document() {
             // Rows may have been set aside for another part.
             Some(text) if self.spec.payload.is_none() => {
@@ -637,6 +646,8 @@ fn target_kind(artefact: &TransformArtefact) -> TargetKind {
 mod box_tests;
 #[cfg(test)]
 mod child_tests;
+#[cfg(test)]
+mod direct_tests;
 #[cfg(test)]
 mod document_tests;
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! The work is a DataFusion plan with functions of our own; the result is byte-equal for any number of partitions and
 //! for a build that was killed and run again. [`build`] is the entry point; [`verify`] checks what it left.
 //!
-//! Order of work: `landing` (commit logs, verified) → `join` (columns of other sources beside the rows) → `columns` (what
+//! Order of work: `landing` (commit logs, verified; or `files` as they lie) → `join` (columns of other sources beside the rows) → `columns` (what
 //! each column is) → `plan` (one typed frame with content hash, copies dropped, split) → `fit` (takes a [`TrainSplit`], nothing else) → [`Transform`] → `shard`
 //! → audit → `manifest`.
 
@@ -17,6 +17,7 @@ mod document;
 mod edit;
 mod error;
 mod exact_sum;
+mod files;
 mod fit;
 mod functions;
 mod join;

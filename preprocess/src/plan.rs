@@ -188,11 +188,13 @@ pub(crate) struct Frame {
 }
 
 /// All rows: `_origin`, `_hash`, `_split`, `_reject`, `_group` where the split has a key, then payload, inputs and target.
+/// `with_copies` leaves copies among them, for a pass that tells them itself.
 pub(crate) async fn frame(
     session: &SessionContext,
     sources: &[Landed],
     spec: &DatasetSpec,
     near_dup: Option<&near_dup::Pass<'_>>,
+    with_copies: bool,
 ) -> Result<Frame, Error> {
     let (mut all, mut frozen): (Option<DataFrame>, Option<DataFrame>) = (None, None);
     for (index, source) in sources.iter().enumerate() {
@@ -240,8 +242,8 @@ pub(crate) async fn frame(
     }
     let all = all.expect("a landed source has at least one row, so at least one file");
     let rows = match spec.config.dedup {
-        DedupMode::Exact => first_of_each_content(all)?,
-        DedupMode::None => {
+        DedupMode::Exact if !with_copies => first_of_each_content(all)?,
+        DedupMode::Exact | DedupMode::None => {
             let partitions = session.state().config().target_partitions();
             all.repartition(Partitioning::RoundRobinBatch(partitions))?
         }
@@ -388,6 +390,9 @@ pub(crate) fn read(
     source: &Landed,
     generation: &Generation,
 ) -> Result<DataFrame, Error> {
+    if let Some(files) = &source.in_place {
+        return files.frame(session);
+    }
     let schema = Arc::new(landed_schema(&generation.schema, source.records.is_some()));
     if let Some(file) = &source.local {
         let table = ParquetFiles {

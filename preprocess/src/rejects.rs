@@ -32,7 +32,8 @@ const FILE_BYTES: usize = 16 << 20;
 const ORIGIN: &str = "origin";
 const REASON: &str = "reason";
 
-fn schema() -> SchemaRef {
+/// Columns of rejected rows in scratch: where they landed, and why.
+pub(crate) fn schema() -> SchemaRef {
     Arc::new(Schema::new(vec![
         Field::new(ORIGIN, DataType::UInt64, false),
         Field::new(REASON, DataType::Utf8, false),

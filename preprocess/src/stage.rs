@@ -4,6 +4,9 @@
 //! rows, because those are not in the files it reads.
 
 mod copies;
+mod direct;
+mod pieces;
+mod tuples;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -45,6 +48,9 @@ use crate::{
     typing::Reason,
 };
 
+pub(crate) use direct::Direct;
+use pieces::Pieces;
+
 /// A text column with more distinct values than this names rows rather than sorting them.
 const MANY_VALUES: usize = 1000;
 
@@ -58,6 +64,8 @@ pub(crate) struct Staged {
     folder: PathBuf,
     schema: SchemaRef,
     splits: [Part; 3],
+    /// The rows, where they are not in files of the splits, and how many buckets of them are put in order at a time.
+    pieces: Option<(Arc<Pieces>, usize)>,
     /// Distinct training values of the text columns that are features by default.
     distinct: BTreeMap<String, Distinct>,
     /// Pictures whose embeddings are near, where they are looked for.
@@ -85,6 +93,9 @@ impl Staged {
 
     /// The rows of `split`, in no particular order.
     pub(crate) fn frame(&self, split: Split) -> Result<DataFrame, Error> {
+        if let Some((pieces, _)) = &self.pieces {
+            return pieces.frame(&self.session, split);
+        }
         let table = ParquetFiles {
             store: ObjectStoreUrl::local_filesystem(),
             schema: Arc::clone(&self.schema),
@@ -99,6 +110,9 @@ impl Staged {
         split: Split,
         shuffle: Option<ShuffleKey>,
     ) -> Result<SendableRecordBatchStream, Error> {
+        if let Some((pieces, ahead)) = &self.pieces {
+            return Ok(pieces.ordered(split, *ahead));
+        }
         let by_origin = ident(system::ORIGIN).sort(true, false);
         let order = match shuffle {
             Some(key) => vec![
@@ -113,6 +127,15 @@ impl Staged {
     /// Groups whose rows stand in more than one split: how many, and some of them.
     pub(crate) async fn leaked_groups(&self) -> Result<(u64, Vec<String>), Error> {
         const SAMPLES: usize = 5;
+        let named = |key: u64| format!("rows of the split key with hash `{key:016x}`");
+        if let Some((pieces, _)) = &self.pieces {
+            let pieces = Arc::clone(pieces);
+            let work = move || pieces.leaked_groups(SAMPLES);
+            let joined = tokio::task::spawn_blocking(work).await;
+            let (count, keys) = joined
+                .map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))))??;
+            return Ok((count, keys.into_iter().map(named).collect()));
+        }
         let (first, last) = ("first", "last");
         let (group, split) = (ident(system::GROUP), ident(system::SPLIT));
         let mut rows = self.frame(Split::Train)?;
@@ -129,10 +152,7 @@ impl Staged {
         let mut samples = Vec::new();
         for batch in leaks.limit(0, Some(SAMPLES))?.collect().await? {
             let groups = column(&batch, system::GROUP).as_fixed_size_binary();
-            samples.extend((0..batch.num_rows()).map(|row| {
-                let key = key_of(groups.value(row));
-                format!("rows of the split key with hash `{key:016x}`")
-            }));
+            samples.extend((0..batch.num_rows()).map(|row| named(key_of(groups.value(row)))));
         }
         Ok((count as u64, samples))
     }
@@ -211,6 +231,7 @@ pub(crate) async fn stage(
         folder: scratch.path(""),
         schema,
         splits: Default::default(),
+        pieces: None,
         distinct: counted
             .into_iter()
             .map(|name| (name, Distinct::default()))

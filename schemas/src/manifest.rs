@@ -203,11 +203,11 @@ pub enum TargetKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SourceReference {
-    /// Source name, and with a `.` behind it that of the child table.
+    /// Source name, and with a `.` behind it that of the child table; `files` for files that are read as they lie.
     pub name: TableName,
-    /// Last log entry that was read.
+    /// Last log entry that was read; of files the last sequence of a row's origin.
     pub sequence: Sequence,
-    /// xxh3-128 of that entry.
+    /// xxh3-128 of that entry; of files that of their names, sizes and hashes.
     pub entry_hash: Hash128,
     /// Licence of the data, as configured.
     pub licence: Option<String>,

@@ -8,7 +8,7 @@ use feedline_schemas::{
 use feedline_storage::Store;
 use serde::Serialize;
 
-use crate::{Error, columns::nearest, join, landing::Landed, near_dup};
+use crate::{Error, columns::nearest, files, join, landing::Landed, near_dup};
 
 /// Raised when the same inputs give other shards than before, so that an older dataset is not taken for this one.
 const BUILD_VERSION: u32 = 1;
@@ -66,10 +66,14 @@ pub(super) fn chosen<'a>(
     sources: &'a [SourceConfig],
 ) -> Result<Vec<Chosen<'a>>, Error> {
     const KEY: &str = "dataset.sources";
+    if dataset.files.is_some() {
+        return check_files(dataset).map(|()| Vec::new());
+    }
     if sources.is_empty() {
         return Err(Error::config(
             "source",
-            "the pipeline has no `[[source]]`, so there is nothing to build from",
+            "the pipeline has no `[[source]]`, so there is nothing to build from; add one, or name Parquet files with \
+             `dataset.files`",
         ));
     }
     let against = dataset
@@ -110,6 +114,28 @@ pub(super) fn chosen<'a>(
         near_dup::check_against(near, wanted)?;
     }
     listed(KEY, wanted, sources)
+}
+
+/// Rows of files are rows of numbers and categories, and the only ones.
+fn check_files(dataset: &DatasetConfig) -> Result<(), Error> {
+    let against = dataset.near_dup.as_ref().map(|near| &near.against);
+    let others = [
+        ("dataset.sources", !dataset.sources.is_empty()),
+        ("dataset.join", !dataset.join.is_empty()),
+        (
+            "dataset.near_dup.against",
+            against.is_some_and(|a| !a.is_empty()),
+        ),
+    ];
+    if let Some((key, _)) = others.into_iter().find(|(_, given)| *given) {
+        let reason = "it names sources, and `dataset.files` has the rows read from files; remove one of them";
+        return Err(Error::config(key, reason));
+    }
+    if !dataset.kind.is_rows() {
+        let reason = "it is for rows of numbers and categories; land files of this kind of dataset with a `[[source]]`";
+        return Err(Error::config(files::KEY, reason));
+    }
+    Ok(())
 }
 
 /// The sources called `wanted`, at `key`.

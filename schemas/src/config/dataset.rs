@@ -36,6 +36,12 @@ pub struct DatasetConfig {
     /// `tokens`, `multi`: how documents become token ids, and those rows. Default: a tokenizer is learnt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<TokensConfig>,
+    /// Parquet files that are read as they lie, without a `[[source]]` and a landing zone: a local path, relative to where the
+    /// program is started, whose last part may have `*` and `?`, such as `in/*.parquet`. All have the same columns. Use it
+    /// for large tables that somebody keeps and nobody changes: nothing is copied, and a file that changes makes another
+    /// dataset. For `kind = "rows"`, in place of `sources`. Absent: rows are those of sources.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<String>,
     /// Sources whose rows are put under one another; `<source>.<table>` is a child table of one (`contract.children`), with a
     /// row for each item of a list. Default: all sources of the pipeline that nothing else names, without child tables.
     pub sources: Vec<TableName>,

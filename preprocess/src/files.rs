@@ -1,0 +1,521 @@
+//! Parquet files that a dataset is made of as they lie, without a landing zone.
+//!
+//! A row's place is that of its file, in the order of the names, and its number in it: `sequence` and `row` of an origin. A
+//! file of more than 2^24 rows takes several sequences. All files have the same columns; what is not one of the types
+//! that land is read as one: integers and floats of any width as those of 64 bits, points in time in microseconds, dates,
+//! times and nanoseconds as text. The position that the manifest names is the last sequence, and a hash of all files.
+
+use std::{
+    collections::{BTreeSet, HashSet, VecDeque},
+    fs::File,
+    io::Read,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array, UInt64Array},
+    compute::cast,
+    datatypes::{DataType, SchemaRef, TimeUnit, TimestampMicrosecondType},
+};
+use datafusion::{
+    catalog::streaming::StreamingTable,
+    error::DataFusionError,
+    execution::{SendableRecordBatchStream, TaskContext},
+    physical_plan::{stream::RecordBatchStreamAdapter, streaming::PartitionStream},
+    prelude::{DataFrame, SessionContext},
+};
+use feedline_schemas::{
+    commit::DataFile,
+    ids::{Hash128, SchemaVersion},
+    record::{Column, ColumnType, RecordSchema},
+};
+use futures::stream;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
+    ParquetRecordBatchReaderBuilder,
+};
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::{
+    Error,
+    plan::{landed_schema, landed_type},
+};
+
+/// What such files are called where a source would be.
+pub(crate) const SOURCE: &str = "files";
+
+/// The key that names them.
+pub(crate) const KEY: &str = "dataset.files";
+
+/// Bits of an origin for the row.
+const ROW_BITS: u32 = 24;
+
+/// Files at most: as many as a folder is sensibly listed for.
+const MOST_FILES: usize = 100_000;
+
+/// Bytes read at a time where a file is hashed.
+const READ: usize = 1 << 20;
+
+/// The files of a dataset.
+#[derive(Debug)]
+pub(crate) struct Files {
+    pub(crate) schema: RecordSchema,
+    /// Name, rows, size and hash of each.
+    pub(crate) listed: Vec<DataFile>,
+    /// Columns of floats that 32 bits hold.
+    pub(crate) short: BTreeSet<String>,
+    files: Vec<ParquetFile>,
+    /// Columns as the plan reads them.
+    landed: SchemaRef,
+}
+
+#[derive(Debug)]
+struct ParquetFile {
+    path: PathBuf,
+    metadata: ArrowReaderMetadata,
+    /// Place of the first row: sequence and row.
+    first: u64,
+}
+
+impl Files {
+    /// Lists, hashes and opens the files that `pattern` names, reading each once.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a pattern that names nothing, [`Error::Input`] for a file that is no Parquet file or whose
+    /// columns are not those of the first.
+    pub(crate) fn open(pattern: &str) -> Result<Self, Error> {
+        let (mut files, mut listed) = (Vec::new(), Vec::new());
+        let mut schema: Option<RecordSchema> = None;
+        let mut short: Option<BTreeSet<String>> = None;
+        let mut place = 0_u64;
+        for path in matching(pattern)? {
+            let failed = |reason: String| unreadable(&path, reason);
+            let (bytes, hash) = hashed(&path).map_err(|e| failed(e.to_string()))?;
+            let file = File::open(&path).map_err(|e| failed(e.to_string()))?;
+            let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())
+                .map_err(|e| failed(format!("it is not a whole Parquet file: {e}")))?;
+            let columns = columns(metadata.schema()).map_err(&failed)?;
+            let first = schema.get_or_insert_with(|| columns.clone());
+            same(first, &columns).map_err(&failed)?;
+            let here = short_floats(metadata.schema());
+            short = Some(match short {
+                Some(short) => &short & &here,
+                None => here,
+            });
+            let rows = metadata.metadata().file_metadata().num_rows();
+            let rows = u64::try_from(rows).map_err(|e| failed(e.to_string()))?;
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            listed.push(DataFile {
+                path: name.into_owned(),
+                rows,
+                bytes,
+                hash,
+            });
+            files.push(ParquetFile {
+                metadata,
+                first: place,
+                path,
+            });
+            place += rows.div_ceil(1 << ROW_BITS).max(1) << ROW_BITS;
+        }
+        if listed.iter().all(|file| file.rows == 0) {
+            let reason = format!("the files that `{pattern}` names have no rows");
+            return Err(Error::config(KEY, reason));
+        }
+        let schema = schema.expect("there is a file");
+        Ok(Self {
+            landed: Arc::new(landed_schema(&schema, false)),
+            schema,
+            listed,
+            short: short.unwrap_or_default(),
+            files,
+        })
+    }
+
+    /// The last sequence of a row.
+    pub(crate) fn last(&self) -> u64 {
+        let last = self.files.iter().zip(&self.listed).last();
+        last.map_or(0, |(file, listed)| {
+            (file.first + listed.rows.saturating_sub(1)) >> ROW_BITS
+        })
+    }
+
+    /// Hash of what all files hold, in their order.
+    pub(crate) fn hash(&self) -> Hash128 {
+        let bytes = serde_json::to_vec(&self.listed).expect("names and integers are JSON");
+        Hash128::of(&bytes)
+    }
+
+    /// All rows, with the columns of a landed file.
+    pub(crate) fn frame(self: &Arc<Self>, session: &SessionContext) -> Result<DataFrame, Error> {
+        let parts = session.state().config().target_partitions().max(1);
+        let mut shares = vec![VecDeque::new(); parts];
+        for (at, group) in self.groups().enumerate() {
+            shares[at % parts].push_back(group);
+        }
+        let share = |groups| -> Arc<dyn PartitionStream> {
+            Arc::new(Share {
+                files: Arc::clone(self),
+                groups,
+            })
+        };
+        let shares = shares.into_iter().map(share).collect();
+        let table = StreamingTable::try_new(Arc::clone(&self.landed), shares)?;
+        Ok(session.read_table(Arc::new(table))?)
+    }
+
+    /// File, row group and place of the first row of each row group.
+    fn groups(&self) -> impl Iterator<Item = Group> {
+        self.files.iter().enumerate().flat_map(|(index, file)| {
+            let mut place = file.first;
+            let groups = file.metadata.metadata().row_groups().iter().enumerate();
+            groups.map(move |(group, about)| {
+                let first = place;
+                place += u64::try_from(about.num_rows()).unwrap_or(0);
+                Group {
+                    file: index,
+                    group,
+                    first,
+                }
+            })
+        })
+    }
+
+    fn open_group(&self, group: Group, rows: usize) -> Result<ParquetRecordBatchReader, String> {
+        let file = &self.files[group.file];
+        let metadata = file.metadata.clone();
+        let bytes = File::open(&file.path).map_err(|e| e.to_string())?;
+        ParquetRecordBatchReaderBuilder::new_with_metadata(bytes, metadata)
+            .with_row_groups(vec![group.group])
+            .with_batch_size(rows)
+            .build()
+            .map_err(|e| e.to_string())
+    }
+
+    /// Rows of a file as if they had landed at `place`.
+    fn as_landed(&self, rows: &RecordBatch, place: u64) -> Result<RecordBatch, DataFusionError> {
+        let places = place..place + rows.num_rows() as u64;
+        let sequences: UInt64Array = places.clone().map(|place| place >> ROW_BITS).collect();
+        #[expect(clippy::cast_possible_truncation, reason = "the lower bits")]
+        let numbers = places.map(|place| place as u32 & ((1 << ROW_BITS) - 1));
+        let numbers: UInt32Array = numbers.collect();
+        let mut columns: Vec<ArrayRef> = vec![Arc::new(sequences), Arc::new(numbers)];
+        for column in &self.schema.columns {
+            let found = rows.column_by_name(&column.name);
+            let found = found.expect("files have been compared with the schema");
+            columns.push(read(found, column.r#type)?);
+        }
+        Ok(RecordBatch::try_new(Arc::clone(&self.landed), columns)?)
+    }
+}
+
+/// A row group.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    file: usize,
+    group: usize,
+    first: u64,
+}
+
+/// One of several shares of the rows.
+#[derive(Debug)]
+struct Share {
+    files: Arc<Files>,
+    groups: VecDeque<Group>,
+}
+
+impl PartitionStream for Share {
+    fn schema(&self) -> &SchemaRef {
+        &self.files.landed
+    }
+
+    fn execute(&self, context: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let rows = Rows {
+            files: Arc::clone(&self.files),
+            groups: self.groups.clone(),
+            batch: context.session_config().batch_size(),
+            open: None,
+        };
+        let schema = Arc::clone(&self.files.landed);
+        Box::pin(RecordBatchStreamAdapter::new(schema, stream::iter(rows)))
+    }
+}
+
+/// The rows of some row groups.
+struct Rows {
+    files: Arc<Files>,
+    groups: VecDeque<Group>,
+    /// Rows of a batch.
+    batch: usize,
+    /// What is being read: the file, and the place of its next row.
+    open: Option<(usize, ParquetRecordBatchReader, u64)>,
+}
+
+impl Rows {
+    fn failed(&self, file: usize, reason: &str) -> DataFusionError {
+        let path = self.files.files[file].path.display();
+        DataFusionError::Execution(format!("cannot read rows of `{path}`: {reason}"))
+    }
+}
+
+impl Iterator for Rows {
+    type Item = Result<RecordBatch, DataFusionError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some((file, reader, place)) = &mut self.open {
+                let (file, at) = (*file, *place);
+                match reader.next() {
+                    Some(Ok(rows)) => {
+                        *place += rows.num_rows() as u64;
+                        return Some(self.files.as_landed(&rows, at));
+                    }
+                    Some(Err(e)) => return Some(Err(self.failed(file, &e.to_string()))),
+                    None => self.open = None,
+                }
+            }
+            let group = self.groups.pop_front()?;
+            match self.files.open_group(group, self.batch) {
+                Ok(reader) => self.open = Some((group.file, reader, group.first)),
+                Err(reason) => return Some(Err(self.failed(group.file, &reason))),
+            }
+        }
+    }
+}
+
+/// The files that `pattern` names, by name.
+fn matching(pattern: &str) -> Result<Vec<PathBuf>, Error> {
+    let config = |reason: String| Error::config(KEY, reason);
+    let path = Path::new(pattern.strip_prefix("file://").unwrap_or(pattern));
+    if pattern.contains("://") && !pattern.starts_with("file://") {
+        return Err(config(format!(
+            "`{pattern}` is not a local path; land what lies in a store with a `[[source]]` of `type = \"files\"`"
+        )));
+    }
+    let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
+        return Err(config(format!(
+            "`{pattern}` names no file; write a path such as `in/*.parquet`"
+        )));
+    };
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let folder = folder.unwrap_or(Path::new("."));
+    let is_wild = |part: &str| part.contains(['*', '?']);
+    if is_wild(&folder.to_string_lossy()) {
+        return Err(config(format!(
+            "`{pattern}` has a `*` or `?` in a folder's name; only the last part of the path may have them"
+        )));
+    }
+    if !is_wild(name) {
+        return Ok(vec![path.to_owned()]);
+    }
+    let unlisted = |e: std::io::Error| {
+        config(format!(
+            "the folder `{}` cannot be listed: {e}",
+            folder.display()
+        ))
+    };
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(unlisted)? {
+        let path = entry.map_err(unlisted)?.path();
+        let own = path.file_name().and_then(|name| name.to_str());
+        if own.is_some_and(|own| matches(name, own)) && path.is_file() {
+            found.push(path);
+        }
+    }
+    found.sort();
+    match found.len() {
+        0 => Err(config(format!("no file is named as `{pattern}` says"))),
+        1..=MOST_FILES => Ok(found),
+        many => Err(config(format!(
+            "`{pattern}` names {many} files, at most {MOST_FILES} can be read; write fewer, larger ones"
+        ))),
+    }
+}
+
+/// Whether `name` is what `pattern` says: `*` is any text, `?` one character.
+fn matches(pattern: &str, name: &str) -> bool {
+    let name: Vec<char> = name.chars().collect();
+    // How much of the pattern so far can end before each character.
+    let mut here = vec![false; name.len() + 1];
+    here[0] = true;
+    for p in pattern.chars() {
+        let mut next = vec![false; here.len()];
+        for at in 0..here.len() {
+            next[at] = match p {
+                '*' => here[at] || (at > 0 && next[at - 1]),
+                _ => at > 0 && here[at - 1] && (p == '?' || p == name[at - 1]),
+            };
+        }
+        here = next;
+    }
+    !(name.first() == Some(&'.') && !pattern.starts_with('.')) && here[name.len()]
+}
+
+/// Size and hash of a file.
+fn hashed(path: &Path) -> std::io::Result<(u64, Hash128)> {
+    let mut file = File::open(path)?;
+    let (mut hasher, mut bytes) = (Xxh3::new(), 0);
+    let mut buffer = vec![0; READ];
+    loop {
+        let read = file.read(&mut buffer)?;
+        if read == 0 {
+            return Ok((bytes, Hash128::new(hasher.digest128())));
+        }
+        hasher.update(&buffer[..read]);
+        bytes += read as u64;
+    }
+}
+
+/// The columns of a file as a schema of landed ones.
+fn columns(schema: &SchemaRef) -> Result<RecordSchema, String> {
+    let mut seen = HashSet::new();
+    let mut columns = Vec::with_capacity(schema.fields().len());
+    for (field, id) in schema.fields().iter().zip(1..) {
+        let name = field.name();
+        if !seen.insert(name) {
+            return Err(format!("it has column `{name}` twice"));
+        }
+        let r#type = landed_as(field.data_type()).ok_or_else(|| {
+            format!(
+                "column `{name}` is {}, which is not read",
+                field.data_type()
+            )
+        })?;
+        columns.push(Column {
+            field_id: id,
+            name: name.clone(),
+            r#type,
+            whole: false,
+        });
+    }
+    Ok(RecordSchema {
+        version: SchemaVersion::new(1),
+        columns,
+    })
+}
+
+fn short_floats(schema: &SchemaRef) -> BTreeSet<String> {
+    let is_short = |found: &DataType| matches!(found, DataType::Float16 | DataType::Float32);
+    let fields = schema.fields().iter();
+    let short = fields.filter(|field| is_short(field.data_type()));
+    short.map(|field| field.name().clone()).collect()
+}
+
+fn landed_as(found: &DataType) -> Option<ColumnType> {
+    Some(match found {
+        DataType::Boolean => ColumnType::Bool,
+        whole if whole.is_integer() && *whole != DataType::UInt64 => ColumnType::Int64,
+        DataType::Float16 | DataType::Float32 | DataType::Float64 => ColumnType::Float64,
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => ColumnType::Utf8,
+        DataType::Timestamp(..) => ColumnType::Timestamp,
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => ColumnType::Utf8,
+        DataType::Date32 | DataType::Date64 | DataType::Time32(_) | DataType::Time64(_) => {
+            ColumnType::Utf8
+        }
+        DataType::Dictionary(_, values) if landed_as(values) == Some(ColumnType::Utf8) => {
+            ColumnType::Utf8
+        }
+        DataType::Null => ColumnType::Null,
+        _ => return None,
+    })
+}
+
+/// A column as one of landed type.
+fn read(column: &ArrayRef, wanted: ColumnType) -> Result<ArrayRef, DataFusionError> {
+    let wanted = landed_type(wanted);
+    if let (DataType::Timestamp(unit, _), DataType::Timestamp(_, zone)) =
+        (column.data_type(), &wanted)
+    {
+        // The values count from the same instant in every zone; only the name of it changes.
+        let micros = match unit {
+            TimeUnit::Microsecond => Arc::clone(column),
+            _ => cast(column, &DataType::Timestamp(TimeUnit::Microsecond, None))?,
+        };
+        let micros = micros.as_primitive::<TimestampMicrosecondType>().clone();
+        return Ok(Arc::new(micros.with_timezone_opt(zone.clone())));
+    }
+    match *column.data_type() == wanted {
+        true => Ok(Arc::clone(column)),
+        false => Ok(cast(column, &wanted)?),
+    }
+}
+
+/// Whether two files have the same columns, whatever their order.
+fn same(first: &RecordSchema, other: &RecordSchema) -> Result<(), String> {
+    for column in &first.columns {
+        let found = other.columns.iter().find(|c| c.name == column.name);
+        match found.map(|c| c.r#type) {
+            Some(r#type) if r#type == column.r#type => {}
+            Some(r#type) => {
+                return Err(format!(
+                    "its column `{}` is {:?}, in the first file it is {:?}",
+                    column.name, r#type, column.r#type
+                ));
+            }
+            None => {
+                return Err(format!(
+                    "it lacks column `{}`, which the first file has",
+                    column.name
+                ));
+            }
+        }
+    }
+    let new = |c: &&Column| first.columns.iter().all(|f| f.name != c.name);
+    match other.columns.iter().find(new) {
+        Some(column) => Err(format!(
+            "it has column `{}`, which the first file lacks",
+            column.name
+        )),
+        None => Ok(()),
+    }
+}
+
+fn unreadable(path: &Path, reason: String) -> Error {
+    Error::input(
+        format!("file `{}`", path.display()),
+        reason,
+        "write it again, leave it out of `dataset.files`, or land it with a `[[source]]` of `type = \"files\"`, which reads more",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_those_of_a_shell() {
+        for (pattern, name, expected) in [
+            ("*.parquet", "a.parquet", true),
+            ("*.parquet", ".a.parquet", false),
+            ("*.parquet", "a.parquet.tmp", false),
+            ("part-?.*", "part-1.parquet", true),
+            ("part-?.*", "part-12.parquet", false),
+            ("*a*b", "xaxab", true),
+            ("*a*b", "xaxa", false),
+            ("a", "a", true),
+            ("*", "", true),
+        ] {
+            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    fn refused(pattern: &str, expected: &str) {
+        let error = Files::open(pattern).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+
+    #[test]
+    fn what_names_no_files_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name).display().to_string();
+        refused(&at("*.parquet"), "no file is named as");
+        refused(&at("absent/*.parquet"), "cannot be listed");
+        refused(&at("*/a.parquet"), "in a folder's name");
+        refused("s3://bucket/*.parquet", "is not a local path");
+        refused("/", "names no file");
+        std::fs::write(at("a.parquet"), b"PAR1 and no more").unwrap();
+        refused(&at("*.parquet"), "it is not a whole Parquet file");
+        refused(&at("b.parquet"), "No such file");
+    }
+}

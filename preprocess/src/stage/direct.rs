@@ -1,0 +1,292 @@
+//! Staging rows of numbers and categories: copies are told by their hashes alone, and rows are written once, uncompressed,
+//! near to the place they will have in the shards.
+//!
+//! What comes of it is what the engine's sorts come to, at a fraction of their work: whole rows are neither sorted to find
+//! copies nor sorted to be shuffled. It takes 48 bytes of memory a row; where the limit leaves less, the engine sorts,
+//! which needs disk only.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use arrow::{
+    array::{Array, AsArray, BooleanArray, RecordBatch, StringArray, UInt64Array},
+    compute::{filter_record_batch, is_null},
+    datatypes::{SchemaRef, UInt8Type, UInt64Type},
+};
+use datafusion::{
+    error::DataFusionError,
+    execution::{SendableRecordBatchStream, object_store::ObjectStoreUrl},
+    prelude::{DataFrame, SessionContext},
+};
+use feedline_schemas::{
+    config::DedupMode,
+    manifest::Split,
+    transform::InputKind,
+};
+use futures::TryStreamExt;
+use tokio::task::JoinSet;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{
+    Distinct, Staged, column,
+    pieces::{self, PieceWriter, Pieces, Sizes, Written},
+    tuples::{self, Tuples, copies},
+};
+use crate::{
+    Context, Error,
+    columns::{DatasetSpec, system},
+    landing::Landed,
+    meter::Meter,
+    rejects::{self, RejectWriter, Rejects},
+    scan::{ParquetFiles, ScanFile},
+    scratch::{Scratch, ScratchFile},
+    split::{Rule, ShuffleKey, code},
+};
+
+/// Bytes of rows that a worker gathers, and that a bucket has, where memory allows.
+const GATHERED: u64 = 32 << 20;
+
+/// The fewest; with less the pieces are too small to be worth their heads.
+const GATHERED_LEAST: u64 = 2 << 20;
+
+/// Most buckets, as a power of two.
+const MOST_BITS: u32 = 8;
+
+/// Bytes of a row beside its columns, and of a column.
+const SYSTEM_BYTES: u64 = 48;
+const CELL_BYTES: u64 = 9;
+
+/// How such a pass goes about its work.
+#[derive(Clone, Debug)]
+pub(crate) struct Direct {
+    /// Columns of floats that 32 bits hold.
+    short: BTreeSet<String>,
+    sizes: Sizes,
+    dedup: DedupMode,
+    threads: usize,
+}
+
+impl Direct {
+    /// For the rows of `sources`; `None` where rows are no such rows, or memory is short.
+    pub(crate) fn of(spec: &DatasetSpec, sources: &[Landed], context: &Context) -> Option<Self> {
+        let config = &spec.config;
+        let is_plain = spec.payloads().next().is_none()
+            && spec.near_dup.is_none()
+            && config.text.is_none()
+            && matches!(spec.rule, Rule::Hash | Rule::Named(_))
+            && config.split.frozen.is_none()
+            && config.shards.shuffle;
+        let rows: u64 = sources.iter().map(Landed::rows).sum();
+        let threads = context.partitions.max(1);
+        let memory = context.memory_bytes.unwrap_or(u64::MAX);
+        // A worker holds what it gathers, the same in order, and a file's copy of it; buckets are read by as many.
+        let gathered = (memory / 12 / threads as u64).min(GATHERED);
+        let fits = rows.saturating_mul(tuples::ROW_BYTES) <= memory / 3;
+        if !is_plain || !fits || gathered < GATHERED_LEAST {
+            return None;
+        }
+        let columns = spec.inputs.len() as u64 + 1;
+        let bytes = rows.saturating_mul(SYSTEM_BYTES + CELL_BYTES * columns);
+        // Hashes fill buckets unevenly, by a little.
+        let buckets = bytes.div_ceil(gathered).next_power_of_two();
+        let bits = buckets.trailing_zeros();
+        let short = match sources {
+            [
+                Landed {
+                    in_place: Some(files),
+                    ..
+                },
+            ] => files.short.clone(),
+            _ => BTreeSet::new(),
+        };
+        (bits <= MOST_BITS).then_some(Self {
+            short,
+            sizes: Sizes {
+                gathered: usize::try_from(gathered).unwrap_or(usize::MAX),
+                bits,
+            },
+            dedup: config.dedup,
+            threads,
+        })
+    }
+
+    /// Runs the plan once. Its rows may be copies.
+    pub(crate) async fn stage(
+        self,
+        session: &SessionContext,
+        frame: DataFrame,
+        spec: &DatasetSpec,
+        scratch: &Scratch,
+        meter: Arc<Meter>,
+    ) -> Result<(Staged, Rejects), Error> {
+        let kept: Vec<usize> = (0..frame.schema().fields().len())
+            .filter(|i| frame.schema().field(*i).name() != system::REJECT)
+            .collect();
+        let schema: SchemaRef = Arc::new(frame.schema().as_arrow().project(&kept)?);
+        let stored = pieces::stored(&schema, &self.short);
+        let order = ShuffleKey::new(spec.config.shards.seed);
+        let counted = spec
+            .inputs
+            .iter()
+            .filter(|i| i.by_default && i.column.kind == InputKind::Categorical);
+        let distinct: BTreeMap<String, Distinct> = counted
+            .map(|i| (i.column.name.clone(), Distinct::default()))
+            .collect();
+        let mut tasks = JoinSet::new();
+        let streams = frame.execute_stream_partitioned().await?;
+        for (i, stream) in streams.into_iter().enumerate() {
+            let paths = Split::ALL.map(|split| scratch.path(&format!("{split}-{i}.arrow")));
+            let worker = Worker {
+                kept: kept.clone(),
+                pieces: PieceWriter::new(Arc::clone(&stored), order.clone(), self.sizes, paths),
+                tuples: Tuples::default(),
+                dedup: self.dedup,
+                bad: ScratchFile::new(scratch.path(&format!("bad-{i}.parquet")), rejects::schema()),
+                distinct: distinct.clone(),
+                meter: Arc::clone(&meter),
+            };
+            tasks.spawn(worker.run(stream));
+        }
+        let mut pieces = Pieces::new(Arc::clone(&schema), stored, order, self.sizes);
+        let (mut all, mut bad, mut counts) = (Vec::new(), Vec::new(), distinct);
+        while let Some(done) = tasks.join_next().await {
+            let done = done.map_err(joined)??;
+            pieces.add(done.written);
+            all.push(done.tuples);
+            bad.extend(done.bad);
+            for (name, found) in done.distinct {
+                let all = counts.entry(name).or_default();
+                found.0.into_iter().for_each(|hash| all.add(hash));
+            }
+        }
+        let threads = self.threads;
+        let work = move || {
+            let copies = copies(all, threads);
+            let rows = pieces.without(&copies);
+            (copies, pieces, rows)
+        };
+        let (copies, pieces, rows) = tokio::task::spawn_blocking(work).await.map_err(joined)?;
+        tracing::debug!(copies = copies.len(), "copies were found");
+        let mut rejects = RejectWriter::new(scratch.path("rejects.parquet"));
+        for file in bad {
+            // The rows in the order of one file, so that what is held is one batch.
+            let table = ParquetFiles {
+                store: ObjectStoreUrl::local_filesystem(),
+                schema: rejects::schema(),
+                files: vec![file],
+            };
+            let mut batches = session
+                .read_table(Arc::new(table))?
+                .execute_stream()
+                .await?;
+            while let Some(batch) = batches.try_next().await? {
+                let origins = batch.column(0).as_primitive::<UInt64Type>().values().iter();
+                let reasons = batch.column(1).as_string::<i32>().iter().flatten();
+                let rows = origins.copied().zip(reasons.map(str::to_owned));
+                rejects.push(
+                    rows.filter(|(origin, _)| !copies.contains(*origin))
+                        .collect(),
+                )?;
+            }
+        }
+        let mut staged = Staged {
+            session: session.clone(),
+            folder: scratch.path(""),
+            schema,
+            splits: Default::default(),
+            pieces: Some((Arc::new(pieces), threads)),
+            distinct: counts,
+            near_pictures: None,
+        };
+        for (part, rows) in staged.splits.iter_mut().zip(rows) {
+            part.rows = rows;
+        }
+        Ok((staged, rejects.finish()?))
+    }
+}
+
+fn joined(error: tokio::task::JoinError) -> Error {
+    Error::Engine(DataFusionError::ExecutionJoin(Box::new(error)))
+}
+
+/// Stages one partition.
+struct Worker {
+    kept: Vec<usize>,
+    pieces: PieceWriter,
+    tuples: Tuples,
+    dedup: DedupMode,
+    /// Rows that cannot be used, copies among them.
+    bad: ScratchFile,
+    distinct: BTreeMap<String, Distinct>,
+    meter: Arc<Meter>,
+}
+
+struct Done {
+    written: Written,
+    tuples: Tuples,
+    bad: Option<ScanFile>,
+    distinct: BTreeMap<String, Distinct>,
+}
+
+impl Worker {
+    async fn run(mut self, mut stream: SendableRecordBatchStream) -> Result<Done, Error> {
+        while let Some(batch) = stream.try_next().await? {
+            self.take(&batch)?;
+            self.meter.add(batch.num_rows() as u64);
+        }
+        Ok(Done {
+            written: self.pieces.finish()?,
+            tuples: self.tuples,
+            bad: self.bad.finish()?,
+            distinct: self.distinct,
+        })
+    }
+
+    fn take(&mut self, batch: &RecordBatch) -> Result<(), Error> {
+        let reasons = column(batch, system::REJECT).as_string::<i32>();
+        let origins = column(batch, system::ORIGIN).as_primitive::<UInt64Type>();
+        if self.dedup == DedupMode::Exact {
+            let hashes = column(batch, system::HASH).as_fixed_size_binary();
+            for (row, origin) in origins.values().iter().enumerate() {
+                let hash = hashes.value(row).try_into().expect("a hash has 16 bytes");
+                self.tuples.push(hash, *origin, reasons.is_null(row));
+            }
+        }
+        if reasons.null_count() == reasons.len() {
+            return self.keep(&batch.project(&self.kept)?);
+        }
+        let bad = (0..batch.num_rows()).filter(|row| reasons.is_valid(*row));
+        let (at, why): (Vec<u64>, Vec<&str>) = bad
+            .map(|row| (origins.value(row), reasons.value(row)))
+            .unzip();
+        self.bad.write(&RecordBatch::try_new(
+            rejects::schema(),
+            vec![
+                Arc::new(UInt64Array::from(at)),
+                Arc::new(StringArray::from(why)),
+            ],
+        )?)?;
+        let good = filter_record_batch(batch, &is_null(reasons)?)?;
+        self.keep(&good.project(&self.kept)?)
+    }
+
+    fn keep(&mut self, rows: &RecordBatch) -> Result<(), Error> {
+        if !self.distinct.is_empty() {
+            let splits = column(rows, system::SPLIT).as_primitive::<UInt8Type>();
+            let train = splits.values().iter();
+            let train: BooleanArray = train.map(|s| Some(*s == code(Split::Train))).collect();
+            let train = filter_record_batch(rows, &train)?;
+            for (name, distinct) in &mut self.distinct {
+                let values = column(&train, name).as_string::<i32>();
+                let hashes = values
+                    .iter()
+                    .flatten()
+                    .map(|value| xxh3_64(value.as_bytes()));
+                hashes.for_each(|hash| distinct.add(hash));
+            }
+        }
+        self.pieces.push(rows)
+    }
+}

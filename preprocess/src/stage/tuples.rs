@@ -1,0 +1,228 @@
+//! Copies among rows, found by 24 bytes of each: its content hash and its origin.
+//!
+//! Tuples are dealt into parts by the first byte of the hash, so that equal ones meet in one part, and each part is sorted on
+//! its own, which stays in the cache. The result is a set of origins: it depends on the rows alone, not on who saw which.
+
+use std::thread;
+
+/// Parts, by the first byte of a hash.
+const PARTS: usize = 256;
+
+/// Memory that a row takes while copies are looked for, in bytes: its tuple, and the room that a growing list has left over.
+pub(super) const ROW_BYTES: u64 = 48;
+
+/// Bits of the filter for each copy.
+const FILTER_BITS: usize = 16;
+
+/// The two halves of a hash, and an origin. Sorts by content, then by place.
+type Tuple = [u64; 3];
+
+/// The tuples that one worker saw.
+#[derive(Debug)]
+pub(super) struct Tuples {
+    good: Vec<Vec<Tuple>>,
+    bad: Vec<Vec<Tuple>>,
+}
+
+impl Default for Tuples {
+    fn default() -> Self {
+        Self {
+            good: vec![Vec::new(); PARTS],
+            bad: vec![Vec::new(); PARTS],
+        }
+    }
+}
+
+impl Tuples {
+    /// Takes a row that can be used, or that cannot.
+    #[inline]
+    pub(super) fn push(&mut self, hash: &[u8; 16], origin: u64, is_good: bool) {
+        let value = u128::from_be_bytes(*hash);
+        #[expect(clippy::cast_possible_truncation, reason = "the two halves of it")]
+        let tuple = [(value >> 64) as u64, value as u64, origin];
+        let parts = match is_good {
+            true => &mut self.good,
+            false => &mut self.bad,
+        };
+        parts[usize::from(hash[0])].push(tuple);
+    }
+}
+
+/// Of the rows with one content all but one are copies: the one with the smallest origin that can be used is none, and where
+/// none can, the one with the smallest origin. The work is shared by `threads` threads.
+pub(super) fn copies(workers: Vec<Tuples>, threads: usize) -> Copies {
+    let mut parts: Vec<Part> = (0..PARTS).map(|_| Part::default()).collect();
+    for worker in workers {
+        for (part, (good, bad)) in parts
+            .iter_mut()
+            .zip(worker.good.into_iter().zip(worker.bad))
+        {
+            part.good.push(good);
+            part.bad.push(bad);
+        }
+    }
+    let share = PARTS.div_ceil(threads.clamp(1, PARTS));
+    let mut origins: Vec<u64> = Vec::new();
+    thread::scope(|scope| {
+        let shares: Vec<_> = parts
+            .chunks_mut(share)
+            .map(|parts| {
+                scope.spawn(move || parts.iter_mut().flat_map(Part::copies).collect::<Vec<_>>())
+            })
+            .collect();
+        for share in shares {
+            origins.extend(share.join().expect("sorting numbers cannot fail"));
+        }
+    });
+    Copies::new(origins)
+}
+
+/// Tuples of all workers that begin alike.
+#[derive(Debug, Default)]
+struct Part {
+    good: Vec<Vec<Tuple>>,
+    bad: Vec<Vec<Tuple>>,
+}
+
+impl Part {
+    /// Origins of the copies; the tuples are given up.
+    fn copies(&mut self) -> Vec<u64> {
+        let (good, bad) = (sorted(&mut self.good), sorted(&mut self.bad));
+        let mut copies: Vec<u64> = Vec::new();
+        for same in good.chunk_by(|a, b| a[..2] == b[..2]) {
+            copies.extend(same[1..].iter().map(|tuple| tuple[2]));
+        }
+        for same in bad.chunk_by(|a, b| a[..2] == b[..2]) {
+            let kept = good.binary_search_by(|tuple| tuple[..2].cmp(&same[0][..2]));
+            let from = usize::from(kept.is_err());
+            copies.extend(same[from..].iter().map(|tuple| tuple[2]));
+        }
+        copies
+    }
+}
+
+fn sorted(lists: &mut Vec<Vec<Tuple>>) -> Vec<Tuple> {
+    let mut all = Vec::with_capacity(lists.iter().map(Vec::len).sum());
+    lists.drain(..).for_each(|list| all.extend(list));
+    all.sort_unstable();
+    all
+}
+
+/// A set of origins.
+#[derive(Debug)]
+pub(super) struct Copies {
+    origins: Vec<u64>,
+    /// A bit for each of many places: most origins that are not in the set are told by theirs.
+    filter: Vec<u64>,
+}
+
+impl Copies {
+    fn new(mut origins: Vec<u64>) -> Self {
+        origins.sort_unstable();
+        let words = (origins.len() * FILTER_BITS)
+            .div_ceil(64)
+            .next_power_of_two();
+        let mut copies = Self {
+            filter: vec![0; words],
+            origins,
+        };
+        for i in 0..copies.origins.len() {
+            let (word, bit) = copies.place(copies.origins[i]);
+            copies.filter[word] |= bit;
+        }
+        copies
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.origins.len()
+    }
+
+    #[inline]
+    pub(super) fn contains(&self, origin: u64) -> bool {
+        let (word, bit) = self.place(origin);
+        self.filter[word] & bit != 0 && self.origins.binary_search(&origin).is_ok()
+    }
+
+    /// Fibonacci hashing: the upper bits of a product.
+    #[inline]
+    fn place(&self, origin: u64) -> (usize, u64) {
+        let mixed = origin.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let word = usize::try_from(mixed >> 6).expect("26 bits fit") & (self.filter.len() - 1);
+        (word, 1 << (mixed & 63))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A row: number of its content, whether it can be used, the worker that sees it.
+    type Row = (u8, bool, usize);
+
+    fn found(rows: &[Row], threads: usize) -> BTreeSet<u64> {
+        let mut workers: Vec<Tuples> = (0..3).map(|_| Tuples::default()).collect();
+        for (origin, (content, is_good, worker)) in (0..).zip(rows) {
+            let hash = u128::from(*content).wrapping_mul(0x0123_4567_89ab_cdef_1122_3344_5566_7788);
+            workers[*worker].push(&hash.to_be_bytes(), origin, *is_good);
+        }
+        let copies = copies(workers, threads);
+        let origins: BTreeSet<u64> = (0..rows.len() as u64 + 50)
+            .filter(|origin| copies.contains(*origin))
+            .collect();
+        assert_eq!(origins.len(), copies.len());
+        origins
+    }
+
+    /// Plain reference: the rows of a content in the order in which they are preferred.
+    fn expected(rows: &[Row]) -> BTreeSet<u64> {
+        let mut contents: BTreeMap<u8, Vec<(bool, u64)>> = BTreeMap::new();
+        for (origin, (content, is_good, _)) in (0..).zip(rows) {
+            contents
+                .entry(*content)
+                .or_default()
+                .push((!is_good, origin));
+        }
+        let copies = contents.into_values().flat_map(|mut rows| {
+            rows.sort_unstable();
+            rows.split_off(1)
+        });
+        copies.map(|(_, origin)| origin).collect()
+    }
+
+    #[test]
+    fn the_first_row_that_can_be_used_is_kept() {
+        let rows = [
+            (7, false, 0),
+            (7, true, 1),
+            (7, true, 2),
+            (8, false, 0),
+            (8, false, 1),
+            (9, true, 0),
+        ];
+        assert_eq!(found(&rows, 2), BTreeSet::from([0, 2, 4]));
+    }
+
+    #[test]
+    fn without_copies_nothing_is_found() {
+        assert_eq!(found(&[], 1), BTreeSet::new());
+        assert_eq!(
+            found(&[(1, true, 0), (2, false, 0), (3, true, 1)], 8),
+            BTreeSet::new()
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn whoever_sees_which_row_the_copies_are_the_same(
+            rows in prop::collection::vec((0u8..40, any::<bool>(), 0usize..3), 0..300),
+            threads in 1usize..5,
+        ) {
+            prop_assert_eq!(found(&rows, threads), expected(&rows));
+        }
+    }
+}
