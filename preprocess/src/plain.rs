@@ -48,9 +48,7 @@ pub(crate) fn text(column: &ArrayRef, row: usize) -> Result<String> {
         DataType::Decimal128(..) => Ok(decimal(column.as_primitive::<Decimal128Type>(), row)),
         DataType::Timestamp(TimeUnit::Microsecond, _) => {
             let micros = column.as_primitive::<TimestampMicrosecondType>().value(row);
-            // Its debug form is ISO 8601, without an offset.
-            let instant = timestamp_us_to_datetime(micros).map(|at| format!("{at:?}Z"));
-            Ok(instant.unwrap_or_else(|| micros.to_string()))
+            Ok(instant(micros))
         }
         DataType::List(_) => {
             let items = column.as_list::<i32>().value(row);
@@ -59,6 +57,65 @@ pub(crate) fn text(column: &ArrayRef, row: usize) -> Result<String> {
         }
         other => Err(unknown(other)),
     }
+}
+
+/// A point in time in microseconds since 1970 as RFC 3339 in UTC, with as many groups of three digits behind the point as it
+/// needs.
+fn instant(micros: i64) -> String {
+    const DAY: i64 = 86_400;
+    let (second, fraction) = (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000));
+    let (year, month, day) = civil(second.div_euclid(DAY));
+    if !(0..=9999).contains(&year) {
+        // Its debug form is ISO 8601, without an offset.
+        let instant = timestamp_us_to_datetime(micros).map(|at| format!("{at:?}Z"));
+        return instant.unwrap_or_else(|| micros.to_string());
+    }
+    let second = second.rem_euclid(DAY);
+    let mut text = String::with_capacity(27);
+    digits(&mut text, year, 4);
+    for (mark, part) in [
+        ('-', month),
+        ('-', day),
+        ('T', second / 3600),
+        (':', second / 60 % 60),
+        (':', second % 60),
+    ] {
+        text.push(mark);
+        digits(&mut text, part, 2);
+    }
+    match fraction {
+        0 => {}
+        millis if millis % 1000 == 0 => {
+            text.push('.');
+            digits(&mut text, millis / 1000, 3);
+        }
+        micros => {
+            text.push('.');
+            digits(&mut text, micros, 6);
+        }
+    }
+    text.push('Z');
+    text
+}
+
+/// The last `count` decimal digits of `number`, which is not negative.
+fn digits(text: &mut String, number: i64, count: u32) {
+    for place in (0..count).rev() {
+        let digit = number / 10_i64.pow(place) % 10;
+        text.push(char::from(b'0' + u8::try_from(digit).unwrap_or(0)));
+    }
+}
+
+/// Year, month and day of a day counted from 1970-01-01: Howard Hinnant's `civil_from_days`, in which years begin in March.
+fn civil(day: i64) -> (i64, i64, i64) {
+    let day = day + 719_468;
+    let (era, day) = (day.div_euclid(146_097), day.rem_euclid(146_097));
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (year + 400 * era + i64::from(month <= 2), month, day)
 }
 
 /// Units of the last digit as digits.
@@ -96,8 +153,39 @@ mod tests {
         Float64Builder, Int64Builder, ListBuilder, StringBuilder, TimestampMicrosecondArray,
     };
     use feedline_schemas::record::DECIMAL_PRECISION;
+    use proptest::prelude::*;
 
     use super::*;
+
+    proptest! {
+        #[test]
+        fn points_in_time_are_written_as_the_calendar_library_writes_them(
+            micros in prop_oneof![
+                any::<i64>(),
+                -62_200_000_000_000_000_i64..253_500_000_000_000_000,
+                (-70_000_000_000_i64..260_000_000_000).prop_map(|s| s * 1_000_000),
+                (-70_000_000_000_000_i64..260_000_000_000_000).prop_map(|ms| ms * 1000),
+            ],
+        ) {
+            let expected = timestamp_us_to_datetime(micros).map(|at| format!("{at:?}Z"));
+            prop_assert_eq!(instant(micros), expected.unwrap_or_else(|| micros.to_string()));
+        }
+    }
+
+    #[test]
+    fn leap_days_and_the_ends_of_the_calendar_are_right() {
+        for (micros, expected) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (-1, "1969-12-31T23:59:59.999999Z"),
+            (951_782_400_000_000, "2000-02-29T00:00:00Z"),
+            (1_709_164_800_120_000, "2024-02-29T00:00:00.120Z"),
+            (4_107_542_400_000_000, "2100-03-01T00:00:00Z"),
+            (-62_167_219_200_000_000, "0000-01-01T00:00:00Z"),
+            (253_402_300_799_000_000, "9999-12-31T23:59:59Z"),
+        ] {
+            assert_eq!(instant(micros), expected);
+        }
+    }
 
     fn check(column: ArrayRef, expected: &[Option<&str>]) {
         let rows = column.len();
