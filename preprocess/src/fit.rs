@@ -21,6 +21,8 @@ mod power;
 mod robust;
 mod tokens;
 
+use std::collections::BTreeMap;
+
 use datafusion::{
     arrow::datatypes::DataType,
     logical_expr::{Expr, ident},
@@ -49,7 +51,7 @@ use crate::{
     Error, TrainSplit,
     exact_sum::Summary,
     functions::{self, Profile},
-    quantile::{Quantile, Wanted},
+    quantile::{Quantile, Tally, Wanted},
     transform::{layout, op_chain},
 };
 
@@ -108,12 +110,13 @@ async fn fit_rows(train: &TrainSplit, spec: &FitSpec) -> Result<TransformArtefac
         steps: Vec::with_capacity(spec.steps.len()),
         settled: 0,
         target: spec.target.clone(),
+        medians: BTreeMap::new(),
     };
-    for step in &spec.steps {
+    for (i, step) in spec.steps.iter().enumerate() {
         if step.r#type != StepKind::Categories {
             fit.settle(train).await?;
         }
-        let fitted = fit.step(step, train).await?;
+        let fitted = fit.step(step, &spec.steps[i + 1..], train).await?;
         fit.steps.push(fitted);
     }
     let target = match &spec.target {
@@ -125,7 +128,7 @@ async fn fit_rows(train: &TrainSplit, spec: &FitSpec) -> Result<TransformArtefac
 
 /// The rows of the training split.
 fn rows_of(train: &TrainSplit) -> Result<Rows, Error> {
-    let rows = Rows::new(train.frame(), train.rows());
+    let rows = Rows::new(train.frame(), train.rows()).looked_at(train.pieces());
     if rows.count() == 0 {
         return Err(Error::input(
             "the training split",
@@ -181,10 +184,18 @@ struct Fit {
     settled: usize,
     /// What is predicted.
     target: Option<TargetSpec>,
+    /// Medians that were found on the way to something else, and how many cells are missing; each is that of its column
+    /// until another step changes it.
+    medians: BTreeMap<String, (f64, u64)>,
 }
 
 impl Fit {
-    async fn step(&self, step: &StepConfig, train: &TrainSplit) -> Result<FittedStep, Error> {
+    async fn step(
+        &mut self,
+        step: &StepConfig,
+        rest: &[StepConfig],
+        train: &TrainSplit,
+    ) -> Result<FittedStep, Error> {
         Ok(match step.r#type {
             StepKind::Impute if step.strategy == Some(ImputeStrategy::Knn) => {
                 self.neighbours(step, train).await?
@@ -193,7 +204,7 @@ impl Fit {
                 columns: self.impute(step).await?,
             },
             StepKind::Winsorize => FittedStep::Winsorize {
-                columns: self.winsorize(step).await?,
+                columns: self.winsorize(step, rest).await?,
             },
             StepKind::Standardize => FittedStep::Standardize {
                 columns: self.standardize(step).await?,
@@ -216,22 +227,29 @@ impl Fit {
         })
     }
 
-    async fn impute(&self, step: &StepConfig) -> Result<Vec<FittedImpute>, Error> {
+    async fn impute(&mut self, step: &StepConfig) -> Result<Vec<FittedImpute>, Error> {
         let strategy = step.strategy.unwrap_or_default();
         let mut fitted = Vec::with_capacity(step.columns.len());
         if strategy == ImputeStrategy::Median {
-            let wanted = step
-                .columns
+            let mut medians = std::mem::take(&mut self.medians);
+            let unknown = step.columns.iter().filter(|c| !medians.contains_key(*c));
+            let unknown: Vec<&String> = unknown.collect();
+            let wanted = unknown
                 .iter()
                 .map(|name| (self.cell(name), vec![Wanted::Median]))
                 .collect();
-            for (name, found) in step.columns.iter().zip(self.rows.quantiles(wanted).await?) {
+            for (name, found) in unknown.iter().zip(self.rows.quantiles(wanted).await?) {
                 let median = found.quantiles.and_then(|q| q.first().copied());
                 let value = median
                     .ok_or_else(|| self.nothing_to_fit("impute", name))?
                     .value;
-                fitted.push(imputed(step, name, value, found.tally.missing));
+                medians.insert((*name).clone(), (value, found.tally.missing));
             }
+            for name in &step.columns {
+                let (value, missing) = medians.remove(name).expect("each was known or asked for");
+                fitted.push(imputed(step, name, value, missing));
+            }
+            self.medians = medians;
             return Ok(fitted);
         }
         for (name, profile) in step.columns.iter().zip(self.profiles(step).await?) {
@@ -250,23 +268,37 @@ impl Fit {
         Ok(fitted)
     }
 
-    async fn winsorize(&self, step: &StepConfig) -> Result<Vec<FittedWinsorize>, Error> {
+    async fn winsorize(
+        &mut self,
+        step: &StepConfig,
+        rest: &[StepConfig],
+    ) -> Result<Vec<FittedWinsorize>, Error> {
         let (lower, upper) = caps(step);
-        let wanted = || vec![Wanted::Percentile(lower), Wanted::Percentile(upper)];
+        let wanted = |name: &String| {
+            let mut wanted = vec![Wanted::Percentile(lower), Wanted::Percentile(upper)];
+            // The passes that find the caps find the median, too.
+            if is_next_median(rest, name) {
+                wanted.push(Wanted::Median);
+            }
+            wanted
+        };
         let columns = step
             .columns
             .iter()
-            .map(|name| (self.cell(name), wanted()))
+            .map(|name| (self.cell(name), wanted(name)))
             .collect();
         let mut fitted = Vec::with_capacity(step.columns.len());
         for (name, found) in step.columns.iter().zip(self.rows.quantiles(columns).await?) {
-            let Some([low, high]) = found
-                .quantiles
-                .as_deref()
-                .and_then(|q| <[Quantile; 2]>::try_from(q).ok())
-            else {
+            let quantiles = found.quantiles.as_deref();
+            let Some([low, high, median @ ..]) = quantiles else {
                 return Err(self.nothing_to_fit("winsorize", name));
             };
+            if let [median] = median
+                && stays_median(found.tally, low, high)
+            {
+                let known = (median.value, found.tally.missing);
+                self.medians.insert(name.clone(), known);
+            }
             if low.value >= high.value && found.tally.finite > 1 {
                 tracing::warn!(
                     column = %name, cap = low.value, clipped = low.below + high.above,
@@ -466,6 +498,24 @@ fn is_constant(summary: Summary, count: u64) -> bool {
     #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]
     let error = count as f64 * f64::EPSILON;
     error >= 1.0 || summary.deviation * (1.0 - error).sqrt() <= error * summary.mean.abs()
+}
+
+/// Whether the next step that changes the column `name` fills it with its median.
+fn is_next_median(rest: &[StepConfig], name: &str) -> bool {
+    let mut rest = rest.iter();
+    let next = rest.find(|step| step.columns.iter().any(|column| column == name));
+    next.is_some_and(|step| {
+        step.r#type == StepKind::Impute
+            && step.strategy.unwrap_or_default() == ImputeStrategy::Median
+    })
+}
+
+/// Whether the median of a column is that of the capped one, too: both of the values in the middle lie between the caps, and
+/// no infinity becomes a number.
+fn stays_median(tally: Tally, low: &Quantile, high: &Quantile) -> bool {
+    let (count, infinite) = (tally.finite, tally.low_infinite + tally.high_infinite);
+    let half = count.saturating_sub(1) / 2;
+    infinite == 0 && low.below <= half && high.above <= half
 }
 
 fn caps(step: &StepConfig) -> (f64, f64) {

@@ -64,6 +64,20 @@ pub(crate) fn cell(argument: Expr, ops: &[CellOp]) -> Expr {
     ])
 }
 
+/// Column and operations of an expression that [`cell`] made of a column.
+pub(crate) fn cell_of(expression: &Expr) -> Option<(String, Vec<CellOp>)> {
+    let Expr::ScalarFunction(function) = expression else {
+        return None;
+    };
+    match function.args.as_slice() {
+        [Expr::Column(column), Expr::Literal(ops, _)] if function.name() == Cell::NAME => Some((
+            column.name.clone(),
+            binary(ops).and_then(CellOp::from_bytes)?,
+        )),
+        _ => None,
+    }
+}
+
 fn aggregate(kind: Kind) -> AggregateUDF {
     let arguments = if kind == Kind::Profile { 1 } else { 2 };
     AggregateUDF::new_from_impl(Aggregate {
@@ -147,7 +161,7 @@ fn binary(value: &ScalarValue) -> Option<&[u8]> {
 }
 
 /// State of an aggregate over floats that merges through bytes.
-trait MergingState: Debug + Send + Sync + 'static {
+pub(crate) trait MergingState: Debug + Send + Sync + 'static {
     fn add_all(&mut self, values: &[f64]) -> Result<()>;
     fn add_missing(&mut self, count: u64);
     fn to_bytes(&self) -> Vec<u8>;
@@ -253,9 +267,13 @@ struct Cell {
     signature: Signature,
 }
 
+impl Cell {
+    const NAME: &'static str = "feedline_cell";
+}
+
 impl ScalarUDFImpl for Cell {
     fn name(&self) -> &str {
-        "feedline_cell"
+        Self::NAME
     }
 
     fn signature(&self) -> &Signature {

@@ -44,7 +44,7 @@ use crate::{
     scan::{ParquetFiles, ScanFile},
     sparse::Sparse,
     split::{self, ByName, Rule, Splitter, code},
-    stage::Staged,
+    stage::{Pieces, Staged},
     typing::{Category, Judge, Judged, Missing, Numeric},
 };
 
@@ -69,7 +69,7 @@ const CELL_BYTES: usize = 16;
 ///
 /// ```compile_fail,E0451
 /// fn leaks(frame: datafusion::prelude::DataFrame) -> feedline_preprocess::TrainSplit {
-///     feedline_preprocess::TrainSplit { frame, rows: 1, folder: "".into() }
+///     feedline_preprocess::TrainSplit { frame, rows: 1, folder: "".into(), pieces: None }
 /// }
 /// ```
 #[derive(Clone, Debug)]
@@ -77,6 +77,7 @@ pub struct TrainSplit {
     frame: DataFrame,
     rows: u64,
     folder: PathBuf,
+    pieces: Option<(Arc<Pieces>, usize)>,
 }
 
 impl TrainSplit {
@@ -85,6 +86,7 @@ impl TrainSplit {
             frame: staged.frame(Split::Train)?,
             rows: staged.rows(Split::Train),
             folder: staged.folder().to_owned(),
+            pieces: staged.pieces(),
         })
     }
 
@@ -95,6 +97,7 @@ impl TrainSplit {
             frame,
             rows,
             folder: PathBuf::new(),
+            pieces: None,
         }
     }
 
@@ -116,6 +119,11 @@ impl TrainSplit {
     /// (`Float64` or `Utf8`, never null), `_origin`, `_hash`, `_split`.
     pub(crate) fn frame(&self) -> DataFrame {
         self.frame.clone()
+    }
+
+    /// The rows themselves, and on how many threads to look at them, where that can be done without the engine.
+    pub(crate) fn pieces(&self) -> Option<(Arc<Pieces>, usize)> {
+        self.pieces.clone()
     }
 
     /// Rows of the split.

@@ -49,7 +49,7 @@ use crate::{
 };
 
 pub(crate) use direct::Direct;
-use pieces::Pieces;
+pub(crate) use pieces::{Asked, Pieces};
 
 /// A text column with more distinct values than this names rows rather than sorting them.
 const MANY_VALUES: usize = 1000;
@@ -85,6 +85,11 @@ impl Staged {
 
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// The rows, and on how many threads they are looked at, where they can be without the engine.
+    pub(crate) fn pieces(&self) -> Option<(Arc<Pieces>, usize)> {
+        self.pieces.clone()
     }
 
     pub(crate) fn total(&self) -> u64 {

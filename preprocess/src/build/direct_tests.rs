@@ -21,7 +21,10 @@ use feedline_storage::Store;
 use serde_json::{Value, json};
 
 use crate::{
-    Error, build, read_manifest,
+    Error, build, columns,
+    landing::Landed,
+    read_manifest,
+    stage::Direct,
     testing::{Cells, LandingZone, contents, context, pipeline, written},
     verify,
 };
@@ -202,6 +205,31 @@ async fn files_give_the_rows_that_they_give_when_they_land() {
     };
     assert!(numbers(&landed).len() > 3);
     assert!(numbers(&landed) == numbers(&found[0]));
+}
+
+#[tokio::test]
+async fn little_memory_and_rows_in_order_are_left_to_the_engine() {
+    let folder = tempfile::tempdir().unwrap();
+    for (i, rows) in batches().iter().enumerate() {
+        write(&folder.path().join(format!("{i}.parquet")), rows);
+    }
+    let root = Store::memory();
+    let files = folder.path().join("*.parquet").display().to_string();
+    let landed = Landed::in_place(&root, &files).await.unwrap();
+    let columns = columns::merge([&landed.generations[0].schema]);
+    let is_direct = |more: &str, partitions, memory_bytes| {
+        let config = pipeline(&format!("{DATASET}{more}")).dataset.unwrap();
+        let spec = columns::resolve(&config, &columns).unwrap();
+        let (mut context, _scratch) = context(&root, partitions);
+        context.memory_bytes = memory_bytes;
+        Direct::of(&spec, std::slice::from_ref(&landed), &context).is_some()
+    };
+    for (partitions, memory) in [(1, Some(ALONE)), (2, Some(SOME)), (5, None)] {
+        assert!(is_direct("", partitions, memory), "{partitions}");
+    }
+    assert!(!is_direct("", 2, Some(TIGHT)));
+    assert!(!is_direct("shards = { shuffle = false }\n", 2, None));
+    assert!(!is_direct("split = { by = \"range\" }\n", 2, None));
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! Questions to the training rows, answered by aggregations that stream: nothing here holds rows.
 
+use std::sync::Arc;
+
 use datafusion::{
     arrow::{
         array::{ArrayRef, AsArray, Float64Array, RecordBatch, StringArray},
@@ -15,10 +17,11 @@ use datafusion::{
 use crate::{
     Error,
     columns::system,
-    functions::{self, Profile},
+    functions::{self, MergingState, Profile},
     quantile::{PREFIX_BYTES, Quantile, Scan, Search, Tally, Wanted},
     scalar::RowFunction,
     split::ShuffleKey,
+    stage::{Asked, Pieces},
 };
 
 /// Memory that the states of one query may take over all partitions, in bytes; less where the engine has little.
@@ -33,6 +36,8 @@ pub(super) struct Rows {
     count: u64,
     partitions: usize,
     state_bytes: usize,
+    /// The rows themselves, and threads to look at them.
+    pieces: Option<(Arc<Pieces>, usize)>,
 }
 
 /// Quantiles of a column, in the order they were asked for; `None` when it has no finite value.
@@ -64,7 +69,13 @@ impl Rows {
             count,
             partitions,
             state_bytes,
+            pieces: None,
         }
+    }
+
+    /// The same, looked at without the engine where they are there.
+    pub(super) fn looked_at(self, pieces: Option<(Arc<Pieces>, usize)>) -> Self {
+        Self { pieces, ..self }
     }
 
     /// How many there are.
@@ -129,6 +140,14 @@ impl Rows {
     pub(super) async fn profiles(&self, columns: Vec<Expr>) -> Result<Vec<Profile>, Error> {
         let mut profiles = Vec::with_capacity(columns.len());
         for columns in columns.chunks(self.per_query(PROFILE_BYTES)) {
+            let states = vec![Profile::default(); columns.len()];
+            if let Some(found) = self.look(columns, states).await? {
+                for profile in &found {
+                    self.check(profile.tally())?;
+                }
+                profiles.extend(found);
+                continue;
+            }
             let states = self
                 .aggregate(columns.iter().cloned().map(functions::profile).collect())
                 .await?;
@@ -229,6 +248,16 @@ impl Rows {
                 specs.push(spec);
             }
             let now = open.drain(..specs.len()).collect::<Vec<_>>();
+            let columns: Vec<Expr> = now.iter().map(|(column, _)| column.clone()).collect();
+            let states = specs.iter().cloned().map(Scan::new).collect();
+            if let Some(found) = self.look(&columns, states).await? {
+                for ((_, search), scan) in now.into_iter().zip(found) {
+                    self.check(scan.tally())?;
+                    let absorbed = search.absorb(scan);
+                    absorbed.map_err(|inconsistent| changed(&inconsistent.to_string()))?;
+                }
+                continue;
+            }
             let scans = now
                 .iter()
                 .zip(&specs)
@@ -246,6 +275,21 @@ impl Rows {
             }
         }
         Ok(())
+    }
+
+    /// Shows each column to its state without the engine; `None` where only the engine can.
+    async fn look<S: MergingState + Clone>(
+        &self,
+        columns: &[Expr],
+        states: Vec<S>,
+    ) -> Result<Option<Vec<S>>, Error> {
+        let cells: Option<Vec<_>> = columns.iter().map(functions::cell_of).collect();
+        let Some(((pieces, threads), cells)) = self.pieces.as_ref().zip(cells) else {
+            return Ok(None);
+        };
+        let asked = cells.into_iter().zip(states);
+        let asked = asked.map(|((column, ops), state)| Asked { column, ops, state });
+        Ok(Some(pieces.look(asked.collect(), *threads).await?))
     }
 
     /// How many states of `bytes` each fit into one query. A final merge holds one more than there are partitions.

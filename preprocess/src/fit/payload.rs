@@ -1,6 +1,6 @@
 //! What is fitted where rows hold a picture or a text: the target, and the ids of characters.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use arrow::array::AsArray;
 use datafusion::logical_expr::ident;
@@ -35,6 +35,7 @@ pub(crate) async fn fit_payload(
         steps: Vec::new(),
         settled: 0,
         target: spec.target.clone(),
+        medians: BTreeMap::new(),
     };
     let target = match &spec.target {
         Some(target) => Some(fit.target(target).await?),

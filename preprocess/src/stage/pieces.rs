@@ -17,12 +17,15 @@ use arrow::{
     array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, UInt32Array},
     buffer::BooleanBuffer,
     compute::{cast, concat_batches, filter_record_batch, take_record_batch},
-    datatypes::{DataType, Field, Schema, SchemaRef, UInt8Type, UInt64Type},
+    datatypes::{
+        DataType, Field, Float32Type, Float64Type, Schema, SchemaRef, UInt8Type, UInt64Type,
+    },
     error::ArrowError,
     ipc::{reader::FileReader, writer::FileWriter},
 };
 use datafusion::{
     catalog::streaming::StreamingTable,
+    common::exec_err,
     error::DataFusionError,
     execution::{SendableRecordBatchStream, TaskContext},
     physical_plan::{stream::RecordBatchStreamAdapter, streaming::PartitionStream},
@@ -30,13 +33,16 @@ use datafusion::{
 };
 use feedline_schemas::manifest::Split;
 use futures::{StreamExt, TryStreamExt, stream};
+use tokio::task::JoinSet;
 
 use super::{column, tuples::Copies};
 use crate::{
     Error,
     columns::system,
     content::key_of,
+    functions::MergingState,
     split::{ShuffleKey, code},
+    transform::CellOp,
 };
 
 /// Rows of a batch that is handed on in order.
@@ -53,7 +59,7 @@ pub(super) struct Sizes {
 
 /// The rows of all splits.
 #[derive(Debug)]
-pub(super) struct Pieces {
+pub(crate) struct Pieces {
     /// Of the rows as they are handed on.
     schema: SchemaRef,
     /// Of the rows in the files.
@@ -134,6 +140,58 @@ impl Pieces {
         let parts = (0..parts).map(part).collect();
         let table = StreamingTable::try_new(Arc::clone(&self.schema), parts)?;
         Ok(session.read_table(Arc::new(table))?)
+    }
+
+    /// Shows the cells of the training rows to each of `asked`; the work is shared by `threads` threads.
+    ///
+    /// What comes of it is what the engine comes to: states merge by adding integers.
+    pub(crate) async fn look<S: MergingState + Clone>(
+        self: &Arc<Self>,
+        asked: Vec<Asked<S>>,
+        threads: usize,
+    ) -> Result<Vec<S>, Error> {
+        let mut tasks = JoinSet::new();
+        for part in 0..threads.max(1) {
+            let (pieces, mut asked) = (Arc::clone(self), asked.clone());
+            tasks.spawn_blocking(move || {
+                let looked = pieces.look_at(part, threads.max(1), &mut asked);
+                looked.map(|()| asked)
+            });
+        }
+        let mut all: Vec<S> = asked.into_iter().map(|asked| asked.state).collect();
+        while let Some(done) = tasks.join_next().await {
+            let done =
+                done.map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))))??;
+            for (all, own) in all.iter_mut().zip(done) {
+                let merged = all.merge_bytes(&own.state.to_bytes());
+                merged.expect("a state reads what a state of its kind wrote");
+            }
+        }
+        Ok(all)
+    }
+
+    /// Shows every `parts`-th piece, from `part`, to each of `asked`.
+    fn look_at<S: MergingState>(
+        &self,
+        part: usize,
+        parts: usize,
+        asked: &mut [Asked<S>],
+    ) -> Result<(), DataFusionError> {
+        let train = &self.splits[usize::from(code(Split::Train))];
+        let mut reader = Reader::default();
+        let mut cells = Vec::new();
+        for piece in train.iter().skip(part).step_by(parts) {
+            let rows = reader.whole(piece)?;
+            for asked in &mut *asked {
+                fill(&mut cells, column(&rows, &asked.column))?;
+                if let Some(kept) = &piece.kept {
+                    retain(&mut cells, kept);
+                }
+                asked.ops.iter().for_each(|op| op.apply(&mut cells));
+                asked.state.add_all(&cells)?;
+            }
+        }
+        Ok(())
     }
 
     /// Groups whose rows stand in more than one split: how many, and the keys of some. Takes 24 bytes of memory a row.
@@ -276,6 +334,45 @@ fn as_of(rows: &RecordBatch, schema: &SchemaRef) -> Result<Vec<ArrayRef>, ArrowE
     columns.collect()
 }
 
+/// What is asked of the cells of a numeric column.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked<S> {
+    pub(crate) column: String,
+    /// What the steps so far do to them.
+    pub(crate) ops: Vec<CellOp>,
+    /// What looks at them.
+    pub(crate) state: S,
+}
+
+/// Puts the cells of a column of floats in place of `cells`: NaN where missing.
+fn fill(cells: &mut Vec<f64>, column: &ArrayRef) -> Result<(), DataFusionError> {
+    cells.clear();
+    match column.data_type() {
+        DataType::Float64 => cells.extend_from_slice(column.as_primitive::<Float64Type>().values()),
+        DataType::Float32 => {
+            let values = column.as_primitive::<Float32Type>().values();
+            cells.extend(values.iter().map(|x| f64::from(*x)));
+        }
+        other => return exec_err!("a numeric column is of type {other}"),
+    }
+    if let Some(nulls) = column.nulls().filter(|nulls| nulls.null_count() > 0) {
+        for (cell, is_valid) in cells.iter_mut().zip(nulls) {
+            *cell = if is_valid { *cell } else { f64::NAN };
+        }
+    }
+    Ok(())
+}
+
+/// Leaves the cells of `kept` rows.
+fn retain(cells: &mut Vec<f64>, kept: &BooleanBuffer) {
+    let mut end = 0;
+    for (start, stop) in kept.set_slices() {
+        cells.copy_within(start..stop, end);
+        end += stop - start;
+    }
+    cells.truncate(end);
+}
+
 /// A hash as two numbers, the first of which is its key.
 fn halves(hash: &[u8]) -> [u64; 2] {
     [key_of(hash), key_of(&hash[8..])]
@@ -292,6 +389,15 @@ struct Reader {
 impl Reader {
     /// The rows of a piece that are no copies.
     fn read(&mut self, piece: &Piece) -> Result<RecordBatch, DataFusionError> {
+        let batch = self.whole(piece)?;
+        Ok(match &piece.kept {
+            Some(kept) => filter_record_batch(&batch, &BooleanArray::from(kept.clone()))?,
+            None => batch,
+        })
+    }
+
+    /// All rows of a piece.
+    fn whole(&mut self, piece: &Piece) -> Result<RecordBatch, DataFusionError> {
         let reader = match self.files.entry(Arc::clone(&piece.file)) {
             Entry::Occupied(open) => open.into_mut(),
             Entry::Vacant(new) => {
@@ -304,11 +410,7 @@ impl Reader {
         };
         reader.set_index(piece.index)?;
         let cut = || ArrowError::IpcError(format!("`{}` was cut", piece.file.display()));
-        let batch = reader.next().ok_or_else(cut)??;
-        Ok(match &piece.kept {
-            Some(kept) => filter_record_batch(&batch, &BooleanArray::from(kept.clone()))?,
-            None => batch,
-        })
+        Ok(reader.next().ok_or_else(cut)??)
     }
 }
 

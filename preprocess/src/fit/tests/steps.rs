@@ -331,3 +331,49 @@ async fn a_row_alone_gets_the_bits_it_has_among_all() {
         assert_eq!(bits(&one), bits(&all[2 * row..2 * row + 2]), "row {row}");
     }
 }
+
+#[tokio::test]
+async fn the_median_behind_caps_is_that_of_the_capped_cells() {
+    let ordinary = |i: i32| Some(f64::from(i * i % 97) - 40.0);
+    let gaps = |i: i32| ordinary(i).filter(|_| i % 7 != 3);
+    let infinite = |i: i32| match i % 5 {
+        0 => Some(f64::INFINITY),
+        _ => ordinary(i),
+    };
+    for (values, lower, upper) in [
+        ((0..101).map(ordinary).collect::<Vec<_>>(), 0.01, 0.99),
+        ((0..100).map(gaps).collect(), 0.1, 0.9),
+        // The caps lie on one side of the median, or where an infinity becomes a number and moves it.
+        ((0..100).map(gaps).collect(), 0.6, 0.9),
+        ((0..100).map(gaps).collect(), 0.1, 0.3),
+        ((0..100).map(infinite).collect(), 0.01, 0.99),
+        (vec![Some(1.0), None, Some(3.0)], 0.49, 0.51),
+        (vec![Some(2.0), None], 0.01, 0.99),
+    ] {
+        let winsorize = StepConfig {
+            lower: Some(lower),
+            upper: Some(upper),
+            ..step(StepKind::Winsorize, &["x"])
+        };
+        let steps = vec![winsorize, impute(ImputeStrategy::Median, &["x"])];
+        let both = fitted(&[("x", floats(values.clone()))], steps).await;
+        let [
+            FittedStep::Winsorize { columns: caps },
+            FittedStep::Impute { columns: filled },
+        ] = both.steps.as_slice()
+        else {
+            panic!("two steps")
+        };
+        let capped = values
+            .iter()
+            .map(|x| x.map(|x| x.clamp(caps[0].low, caps[0].high)));
+        let steps = vec![impute(ImputeStrategy::Median, &["x"])];
+        let alone = fitted(&[("x", floats(capped))], steps).await;
+        let [FittedStep::Impute { columns: expected }] = alone.steps.as_slice() else {
+            panic!("one step")
+        };
+        let found = (filled[0].value.to_bits(), filled[0].missing);
+        let expected = (expected[0].value.to_bits(), expected[0].missing);
+        assert_eq!(found, expected, "{values:?} {lower} {upper}");
+    }
+}
