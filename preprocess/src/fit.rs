@@ -277,7 +277,7 @@ impl Fit {
         let wanted = |name: &String| {
             let mut wanted = vec![Wanted::Percentile(lower), Wanted::Percentile(upper)];
             // The passes that find the caps find the median, too.
-            if is_next_median(rest, name) {
+            if step.by.is_none() && is_next_median(rest, name) {
                 wanted.push(Wanted::Median);
             }
             wanted
