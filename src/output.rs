@@ -235,6 +235,9 @@ impl Text for DatasetReport {
             format!("{} in {}", self.shards, ByteSize::new(self.bytes)),
         )?;
         line(out, "fingerprint", &self.fingerprint)?;
+        if let Some(report) = &self.report {
+            line(out, "report", report)?;
+        }
         line(out, "dataset", &self.url)
     }
 }

@@ -1,5 +1,6 @@
 //! One build, from landing zone to published dataset.
 
+mod page;
 mod rows;
 mod sources;
 mod tokenizer;
@@ -23,15 +24,16 @@ use feedline_storage::Store;
 use crate::{
     Context, Error, TrainSplit, Transform,
     audit::audit,
+    card,
     columns::{self, DatasetSpec},
     document,
     fit::{fit, fit_parts, fit_payload},
     join,
     landing::Landed,
-    manifest::{complete, put_transform, up_to_date},
+    manifest::{complete, put_profile, put_transform, up_to_date},
     meter::Meter,
     near_dup::{self, NearDup},
-    plan,
+    plan, profile,
     rejects::{self, Rejects},
     scratch::Scratch,
     shard::ShardLayout,
@@ -248,6 +250,14 @@ impl Build<'_> {
             .transpose()?;
         let cut = rows::cut(&layout.layout, written.texts);
         self.audit(&written.splits, &layout).await?;
+        let profile = match self.spec.config.profile {
+            true => Some(Box::pin(profile::measure(&staged, artefact)).await?),
+            false => None,
+        };
+        let page = match &profile {
+            Some(profile) => Some(Box::pin(self.page(&staged, profile, frame.with_copies)).await?),
+            None => None,
+        };
 
         let mut manifest = Manifest {
             format: MANIFEST.format.to_owned(),
@@ -288,8 +298,14 @@ impl Build<'_> {
             tokens: self.put_tokenizer(&fitted).await?,
             edit: None,
             kept: self.spec.kept.clone(),
+            profile: put_profile(&self.store, profile.as_ref()).await?,
         };
         complete(&self.store, &mut manifest).await?;
+        if let (Some(page), Some(profile)) = (page, &profile) {
+            let rejects = rejects.firsts(&self.names);
+            self.put_page(page, &manifest, artefact, profile, rejects)
+                .await?;
+        }
         let seconds = self
             .context
             .clock
@@ -620,6 +636,10 @@ impl Build<'_> {
             up_to_date,
             fingerprint: manifest.fingerprint.to_string(),
             url: self.store.url(),
+            report: manifest
+                .profile
+                .as_ref()
+                .map(|_| self.store.url_of(&card::path_of(manifest.fingerprint))),
         }
     }
 }

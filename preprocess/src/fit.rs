@@ -11,7 +11,7 @@
 //! deviations are rounded once from exact sums, percentiles are exact. Infinities take no part in statistics; `winsorize`
 //! caps them. A missing value takes no part either; NaN is missing.
 
-mod aggregate;
+pub(crate) mod aggregate;
 mod categories;
 mod groups;
 mod neighbours;

@@ -2,11 +2,13 @@
 //!
 //! - `feedline_profile(x)`: tally, range and exact moments of a column ([`Profile`]),
 //! - `feedline_scan(x, spec)`: one pass of the exact quantile search ([`Scan`]),
+//! - `feedline_bins(x, edges)`: cells between edges ([`Bins`]),
 //! - `feedline_cell(x, ops)`: fitted steps on a numeric column ([`CellOp`]).
 //!
 //! Parameters are literal arguments, so a function travels to another process by its name. The states and results of
 //! the aggregates are binary; they merge by integer additions, so any partitioning gives the same bytes.
 
+mod bins;
 mod profile;
 
 use std::{fmt::Debug, sync::Arc};
@@ -29,6 +31,7 @@ use datafusion::{
     prelude::SessionContext,
 };
 
+pub(crate) use bins::Bins;
 pub(crate) use profile::Profile;
 
 use crate::{
@@ -40,6 +43,7 @@ use crate::{
 pub(crate) fn register(context: &SessionContext) {
     context.register_udaf(aggregate(Kind::Profile));
     context.register_udaf(aggregate(Kind::Scan));
+    context.register_udaf(aggregate(Kind::Bins));
     context.register_udf(cell_function());
 }
 
@@ -50,10 +54,22 @@ pub(crate) fn profile(argument: Expr) -> Expr {
 
 /// `feedline_scan(argument, spec)`; read the result with [`Scan::merge_bytes`].
 pub(crate) fn scan(argument: Expr, spec: &ScanSpec) -> Expr {
-    // The engine expands literal arguments of an aggregate to a column. As a dictionary that costs one byte a row.
-    let bytes = ScalarValue::Binary(Some(spec.to_bytes()));
-    let literal = ScalarValue::Dictionary(Box::new(DataType::Int8), Box::new(bytes));
-    aggregate(Kind::Scan).call(vec![argument, lit(literal)])
+    aggregate(Kind::Scan).call(vec![argument, constant(spec.to_bytes())])
+}
+
+/// `feedline_bins(argument, edges)`; read the result with [`Bins::merge_bytes`]. Edges ascend.
+pub(crate) fn bins(argument: Expr, edges: &[f64]) -> Expr {
+    let edges = edges.iter().flat_map(|edge| edge.to_le_bytes()).collect();
+    aggregate(Kind::Bins).call(vec![argument, constant(edges)])
+}
+
+/// The engine expands literal arguments of an aggregate to a column. As a dictionary that costs one byte a row.
+fn constant(bytes: Vec<u8>) -> Expr {
+    let bytes = ScalarValue::Binary(Some(bytes));
+    lit(ScalarValue::Dictionary(
+        Box::new(DataType::Int8),
+        Box::new(bytes),
+    ))
 }
 
 /// `argument`, a numeric column, after `ops`. NaN becomes null and -0.0 becomes 0.0 even without any.
@@ -96,6 +112,7 @@ fn cell_function() -> ScalarUDF {
 enum Kind {
     Profile,
     Scan,
+    Bins,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -109,6 +126,7 @@ impl AggregateUDFImpl for Aggregate {
         match self.kind {
             Kind::Profile => "feedline_profile",
             Kind::Scan => "feedline_scan",
+            Kind::Bins => "feedline_bins",
         }
     }
 
@@ -132,10 +150,20 @@ impl AggregateUDFImpl for Aggregate {
         match self.kind {
             Kind::Profile => Ok(Box::new(Merging(Profile::default()))),
             Kind::Scan => {
-                let spec = scan_spec(&args).ok_or_else(|| {
-                    exec_datafusion_err!("the second argument of feedline_scan is not a scan")
-                })?;
+                let spec = spec_of(&args)
+                    .and_then(ScanSpec::from_bytes)
+                    .ok_or_else(|| {
+                        exec_datafusion_err!("the second argument of feedline_scan is not a scan")
+                    })?;
                 Ok(Box::new(Merging(Scan::new(spec))))
+            }
+            Kind::Bins => {
+                let bins = spec_of(&args).and_then(Bins::from_edges).ok_or_else(|| {
+                    exec_datafusion_err!(
+                        "the second argument of feedline_bins is not a list of edges"
+                    )
+                })?;
+                Ok(Box::new(Merging(bins)))
             }
         }
     }
@@ -145,11 +173,12 @@ impl AggregateUDFImpl for Aggregate {
     }
 }
 
-fn scan_spec(args: &AccumulatorArgs<'_>) -> Option<ScanSpec> {
+/// The bytes of the second argument.
+fn spec_of<'a>(args: &'a AccumulatorArgs<'_>) -> Option<&'a [u8]> {
     let literal = args.exprs.get(1)?.downcast_ref::<Literal>()?;
     match literal.value() {
-        ScalarValue::Dictionary(_, value) => binary(value).and_then(ScanSpec::from_bytes),
-        value => binary(value).and_then(ScanSpec::from_bytes),
+        ScalarValue::Dictionary(_, value) => binary(value),
+        value => binary(value),
     }
 }
 
@@ -197,6 +226,25 @@ impl MergingState for Scan {
         } else {
             Ok(())
         }
+    }
+    fn add_missing(&mut self, count: u64) {
+        Self::add_missing(self, count);
+    }
+    fn to_bytes(&self) -> Vec<u8> {
+        Self::to_bytes(self)
+    }
+    fn merge_bytes(&mut self, bytes: &[u8]) -> Option<()> {
+        Self::merge_bytes(self, bytes)
+    }
+    fn size(&self) -> usize {
+        Self::size(self)
+    }
+}
+
+impl MergingState for Bins {
+    fn add_all(&mut self, values: &[f64]) -> Result<()> {
+        Self::add_all(self, values);
+        Ok(())
     }
     fn add_missing(&mut self, count: u64) {
         Self::add_missing(self, count);
@@ -358,7 +406,13 @@ mod tests {
             prefixes: vec![0],
         };
         let plain = cell(ident("x"), &[]);
-        for expression in [profile(ident("x")), profile(plain), scan(ident("x"), &spec)] {
+        let edges = [-1e-299, 0.0, 0.25, 1e16];
+        for expression in [
+            profile(ident("x")),
+            profile(plain),
+            scan(ident("x"), &spec),
+            bins(ident("x"), &edges),
+        ] {
             let one = aggregate(&parts(), 1, expression.clone()).await;
             let mut reversed: Vec<Vec<Option<f64>>> = parts();
             reversed.reverse();

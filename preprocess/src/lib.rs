@@ -10,9 +10,11 @@
 
 mod audit;
 mod build;
+mod card;
 mod columns;
 mod content;
 mod context;
+mod copies;
 mod document;
 mod edit;
 mod error;
@@ -33,6 +35,7 @@ mod pictures;
 mod plain;
 mod plan;
 mod pool;
+mod profile;
 mod quantile;
 mod range;
 mod rejects;
@@ -60,7 +63,7 @@ pub use build::build;
 pub use context::Context;
 pub use edit::{EditSource, EditedShards};
 pub use error::{Error, ErrorKind};
-pub use manifest::{read_manifest, read_transform};
+pub use manifest::{read_manifest, read_profile, read_transform};
 pub use plan::TrainSplit;
 pub use rows_in::{
     CsvReading, Fault, Features, NewRows, RowFormat, RowSource, RowsIn, RowsReading, landed_types,

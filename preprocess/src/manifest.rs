@@ -1,7 +1,7 @@
 //! Publishing a dataset and finding it again.
 //!
-//! Order of writes: shards, rejects, transform artefact, tokenizer, the tables of splits with many shards,
-//! `manifest-<generation>.json` (created, never replaced), `CURRENT` (replaced). Everything but `CURRENT` is named by content or generation, so a build that died anywhere
+//! Order of writes: shards, rejects, transform artefact, tokenizer, profile, the tables of splits with many shards,
+//! `manifest-<generation>.json` (created, never replaced), `CURRENT` (replaced), the page about the dataset. Everything but `CURRENT` is named by content or generation, so a build that died anywhere
 //! leaves the previous dataset in place, and the next one repeats its writes with the same bytes.
 
 use std::collections::BTreeMap;
@@ -11,12 +11,13 @@ use feedline_schemas::{
     decode, encode,
     ids::Hash128,
     manifest::{MOST_LISTED_SHARDS, Manifest, Shard},
+    profile::{DatasetProfile, ProfileReference},
     shard_table,
     transform::{TransformArtefact, TransformReference},
 };
 use feedline_storage::{PutNew, Store};
 
-use crate::Error;
+use crate::{Error, card};
 
 /// Name of the pointer to the manifest to read.
 const CURRENT: &str = "CURRENT";
@@ -83,6 +84,58 @@ pub async fn read_transform(
         ));
     }
     Ok(artefact)
+}
+
+/// Reads the profile that `manifest` names, if it names one, and checks its hash.
+///
+/// # Errors
+/// [`Error::Input`] when it is not the one the manifest names, [`Error::Storage`] when it is absent.
+pub async fn read_profile(
+    dataset: &Store,
+    manifest: &Manifest,
+) -> Result<Option<DatasetProfile>, Error> {
+    let Some(ProfileReference { path, hash }) = &manifest.profile else {
+        return Ok(None);
+    };
+    let url = dataset.url_of(path);
+    let profile: DatasetProfile = decode(&url, &dataset.get(path).await?)?;
+    let found = profile.compute_hash();
+    if found != profile.hash || found != *hash {
+        let reason = format!("its content has hash {found}, the manifest says {hash}");
+        return Err(damaged(&url, reason));
+    }
+    Ok(Some(profile))
+}
+
+/// What is wrong with the profile that `manifest` names, if it names one.
+///
+/// # Errors
+/// [`Error::Storage`] for a store that cannot be read.
+pub(crate) async fn check_profile(
+    dataset: &Store,
+    manifest: &Manifest,
+) -> Result<Option<String>, Error> {
+    match read_profile(dataset, manifest).await {
+        Ok(_) => Ok(None),
+        Err(Error::Storage(e)) if !e.is_not_found() => Err(e.into()),
+        Err(error) => Ok(Some(error.to_string())),
+    }
+}
+
+/// Writes a profile and says how a manifest refers to it.
+pub(crate) async fn put_profile(
+    dataset: &Store,
+    profile: Option<&DatasetProfile>,
+) -> Result<Option<ProfileReference>, Error> {
+    let Some(profile) = profile else {
+        return Ok(None);
+    };
+    let path = format!("profile-{}.json", profile.hash.short());
+    dataset.put(&path, Bytes::from(encode(profile))).await?;
+    Ok(Some(ProfileReference {
+        path,
+        hash: profile.hash,
+    }))
 }
 
 fn damaged(url: &str, reason: String) -> Error {
@@ -232,6 +285,20 @@ pub(crate) async fn up_to_date(
     if let Some(problem) = check_tokenizer(dataset, &manifest).await? {
         tracing::warn!(problem, "building again");
         return Ok(None);
+    }
+    if let Some(problem) = check_profile(dataset, &manifest).await? {
+        tracing::warn!(problem, "building again");
+        return Ok(None);
+    }
+    if manifest.profile.is_some() {
+        let page = card::path_of(manifest.fingerprint);
+        if dataset.get_opt(&page).await?.is_none() {
+            tracing::warn!(
+                page,
+                "the page about the current dataset is missing, building again"
+            );
+            return Ok(None);
+        }
     }
     match read_transform(dataset, &manifest).await {
         Ok(_) => Ok(Some(manifest)),

@@ -193,6 +193,8 @@ pub(crate) struct Frame {
     pub(crate) documents: Option<DataFrame>,
     /// What the search for near-duplicates found.
     pub(crate) near_dup: Option<NearDupCounts>,
+    /// Hash and origin of all rows, copies included; where a page is to tell of copies that are dropped.
+    pub(crate) with_copies: Option<DataFrame>,
 }
 
 /// All rows: `_origin`, `_hash`, `_split`, `_reject`, `_group` where the split has a key, then payload, inputs and target.
@@ -249,6 +251,12 @@ pub(crate) async fn frame(
         });
     }
     let all = all.expect("a landed source has at least one row, so at least one file");
+    let with_copies = (spec.config.profile && spec.config.dedup == DedupMode::Exact)
+        .then(|| {
+            all.clone()
+                .select(vec![ident(system::HASH), ident(system::ORIGIN)])
+        })
+        .transpose()?;
     let rows = match spec.config.dedup {
         DedupMode::Exact if !with_copies => first_of_each_content(all)?,
         DedupMode::Exact | DedupMode::None => {
@@ -286,6 +294,7 @@ pub(crate) async fn frame(
             },
             documents: None,
             near_dup,
+            with_copies,
         });
     };
     let documents = rows.clone().filter(ident(system::REJECT).is_null())?;
@@ -298,6 +307,7 @@ pub(crate) async fn frame(
         },
         documents: Some(documents),
         near_dup,
+        with_copies,
     })
 }
 

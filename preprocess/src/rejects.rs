@@ -94,6 +94,17 @@ impl Rejects {
         first.map(|(origin, reason)| line(*origin, reason.clone(), sources))
     }
 
+    /// Every reason, its rows, and the line of the first of them.
+    pub(crate) fn firsts(&self, sources: &[TableName]) -> Vec<(String, u64, String)> {
+        let reasons = self.by_reason.iter();
+        let with_first = reasons.map(|(reason, rows)| {
+            let first = self.first.get(reason);
+            let first = first.map(|(origin, first)| line(*origin, first.clone(), sources));
+            (reason.clone(), *rows, first.unwrap_or_default())
+        });
+        with_first.collect()
+    }
+
     /// The first row rejected for this reason.
     pub(crate) fn first_of(&self, reason: &str) -> Option<&Reason> {
         self.first.get(reason).map(|(_, reason)| reason)

@@ -9,7 +9,7 @@ use feedline_storage::Store;
 use crate::{
     Error,
     audit::audit,
-    manifest::{check_tokenizer, read_manifest, read_transform},
+    manifest::{check_profile, check_tokenizer, read_manifest, read_transform},
     rejects,
     shard::{ShardLayout, tokens_in},
     transform::vocabulary_of,
@@ -40,6 +40,7 @@ pub async fn verify(dataset: &Store) -> Result<VerifyReport, Error> {
     problems.extend(check_counts(&manifest));
     problems.extend(check_transform(dataset, &manifest).await?);
     problems.extend(check_tokenizer(dataset, &manifest).await?);
+    problems.extend(check_profile(dataset, &manifest).await?);
     problems.extend(check_rejects(dataset, &manifest).await?);
     Ok(VerifyReport {
         url: dataset.url(),

@@ -24,6 +24,11 @@ pub const TRANSFORM: FormatTag = FormatTag {
     format: "feedline.transform",
     version: 1,
 };
+/// Profile of a dataset.
+pub const PROFILE: FormatTag = FormatTag {
+    format: "feedline.profile",
+    version: 1,
+};
 /// Shard manifest.
 pub const MANIFEST: FormatTag = FormatTag {
     format: "feedline.manifest",

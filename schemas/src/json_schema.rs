@@ -20,6 +20,10 @@ pub fn all() -> Vec<(&'static str, Schema)> {
             schema_for!(crate::transform::TransformArtefact),
         ),
         (
+            "profile.schema.json",
+            schema_for!(crate::profile::DatasetProfile),
+        ),
+        (
             "manifest.schema.json",
             schema_for!(crate::manifest::Manifest),
         ),

@@ -17,6 +17,7 @@ pub mod lease;
 pub mod loader_state;
 pub mod manifest;
 pub mod pnm;
+pub mod profile;
 pub mod progress;
 pub mod record;
 pub mod report;

@@ -41,6 +41,7 @@ use crate::{
     edit::EditReference,
     format::{MANIFEST, versioned},
     ids::{Hash128, Name, Seed, Sequence, TableName},
+    profile::ProfileReference,
     record::ColumnType,
     shard_table::{self, TableError},
     transform::TransformReference,
@@ -94,6 +95,9 @@ pub struct Manifest {
     /// Columns that the shards hold as they landed, beside those of the layout.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<KeptColumn>,
+    /// What the columns hold in each split; absent where that was not asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<ProfileReference>,
 }
 versioned!(Manifest, MANIFEST);
 

@@ -241,6 +241,9 @@ pub struct DatasetReport {
     pub fingerprint: String,
     /// Dataset folder.
     pub url: String,
+    /// Page about the dataset (HTML), where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<String>,
 }
 
 /// Report of training.

@@ -356,5 +356,6 @@ pub(crate) fn empty_manifest(layout: Layout) -> Manifest {
         tokens: None,
         edit: None,
         kept: Vec::new(),
+        profile: None,
     }
 }

@@ -283,6 +283,8 @@ impl EditSource {
             input_hash: self.input_hash(&rule, &prior),
             splits: shards.splits,
             rejects: Vec::new(),
+            // It would be of the source.
+            profile: None,
             edit: Some(EditReference {
                 source: self.manifest.fingerprint,
                 rule,

@@ -31,7 +31,7 @@ const PROFILE_BYTES: usize = 100 << 10;
 
 /// The training rows as something to ask.
 #[derive(Debug)]
-pub(super) struct Rows {
+pub(crate) struct Rows {
     frame: DataFrame,
     count: u64,
     partitions: usize,
@@ -42,21 +42,21 @@ pub(super) struct Rows {
 
 /// Quantiles of a column, in the order they were asked for; `None` when it has no finite value.
 #[derive(Clone, Debug)]
-pub(super) struct Quantiles {
-    pub(super) tally: Tally,
-    pub(super) quantiles: Option<Vec<Quantile>>,
+pub(crate) struct Quantiles {
+    pub(crate) tally: Tally,
+    pub(crate) quantiles: Option<Vec<Quantile>>,
 }
 
 /// A value and how many rows have it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Counted<T> {
-    pub(super) value: T,
-    pub(super) rows: u64,
+pub(crate) struct Counted<T> {
+    pub(crate) value: T,
+    pub(crate) rows: u64,
 }
 
 impl Rows {
     /// The rows of `frame`, of which there are `count`.
-    pub(super) fn new(frame: DataFrame, count: u64) -> Self {
+    pub(crate) fn new(frame: DataFrame, count: u64) -> Self {
         let task = frame.task_ctx();
         // States cannot spill, so most of a limited memory is left to what reads the rows.
         let state_bytes = match task.memory_pool().memory_limit() {
@@ -79,18 +79,18 @@ impl Rows {
     }
 
     /// How many there are.
-    pub(super) fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
     /// They themselves.
-    pub(super) fn frame(&self) -> DataFrame {
+    pub(crate) fn frame(&self) -> DataFrame {
         self.frame.clone()
     }
 
     /// Cells of the numeric expressions `columns` in at most `rows` rows, those whose content has the least hashes, in that
     /// order; `None` where missing or infinite.
-    pub(super) async fn reference(
+    pub(crate) async fn reference(
         &self,
         columns: Vec<Expr>,
         rows: usize,
@@ -117,7 +117,7 @@ impl Rows {
     }
 
     /// Type of `column`.
-    pub(super) fn data_type(&self, column: &str) -> Result<DataType, Error> {
+    pub(crate) fn data_type(&self, column: &str) -> Result<DataType, Error> {
         Ok(self
             .frame
             .schema()
@@ -127,7 +127,7 @@ impl Rows {
     }
 
     /// The smallest non-null value of the text column `column`.
-    pub(super) async fn sample(&self, column: &str) -> Result<Option<String>, Error> {
+    pub(crate) async fn sample(&self, column: &str) -> Result<Option<String>, Error> {
         let sorted = self
             .values(ident(column))?
             .sort(vec![ident(VALUE).sort(true, false)])?
@@ -137,7 +137,7 @@ impl Rows {
     }
 
     /// Profiles of numeric expressions, one query for as many as fit in memory.
-    pub(super) async fn profiles(&self, columns: Vec<Expr>) -> Result<Vec<Profile>, Error> {
+    pub(crate) async fn profiles(&self, columns: Vec<Expr>) -> Result<Vec<Profile>, Error> {
         let mut profiles = Vec::with_capacity(columns.len());
         for columns in columns.chunks(self.per_query(PROFILE_BYTES)) {
             let states = vec![Profile::default(); columns.len()];
@@ -165,7 +165,7 @@ impl Rows {
 
     /// Quantiles of numeric expressions; all columns advance together, a pass over the rows per round (see
     /// [`crate::quantile`]).
-    pub(super) async fn quantiles(
+    pub(crate) async fn quantiles(
         &self,
         columns: Vec<(Expr, Vec<Wanted>)>,
     ) -> Result<Vec<Quantiles>, Error> {
@@ -191,7 +191,7 @@ impl Rows {
     }
 
     /// The `limit` most frequent values of the text column `column`, by falling count, then by bytes.
-    pub(super) async fn frequent_texts(
+    pub(crate) async fn frequent_texts(
         &self,
         column: &str,
         limit: usize,
@@ -213,7 +213,7 @@ impl Rows {
     /// The most frequent finite value of a numeric expression; the smallest of several.
     ///
     /// The engine groups by value, so memory grows with the number of distinct values.
-    pub(super) async fn most_frequent(&self, column: Expr) -> Result<Option<Counted<f64>>, Error> {
+    pub(crate) async fn most_frequent(&self, column: Expr) -> Result<Option<Counted<f64>>, Error> {
         // NaN is greater than infinity in the engine's order, and the cell function has made it null anyway.
         let finite = ident(VALUE)
             .gt(lit(f64::NEG_INFINITY))
@@ -298,7 +298,7 @@ impl Rows {
     }
 
     /// Results of binary aggregates over all rows.
-    async fn aggregate(&self, expressions: Vec<Expr>) -> Result<Vec<Vec<u8>>, Error> {
+    pub(crate) async fn aggregate(&self, expressions: Vec<Expr>) -> Result<Vec<Vec<u8>>, Error> {
         let named = expressions
             .into_iter()
             .enumerate()
@@ -314,7 +314,7 @@ impl Rows {
     }
 
     /// The non-null values of an expression, as column [`VALUE`].
-    fn values(&self, column: Expr) -> Result<DataFrame, Error> {
+    pub(crate) fn values(&self, column: Expr) -> Result<DataFrame, Error> {
         Ok(self
             .frame
             .clone()
@@ -345,10 +345,10 @@ impl Rows {
     }
 }
 
-const VALUE: &str = "value";
-const ROWS: &str = "rows";
+pub(crate) const VALUE: &str = "value";
+pub(crate) const ROWS: &str = "rows";
 
-fn texts(batches: &[RecordBatch]) -> Result<Vec<String>, Error> {
+pub(crate) fn texts(batches: &[RecordBatch]) -> Result<Vec<String>, Error> {
     let mut values = Vec::new();
     for batch in batches {
         let text = cast(batch.column(0), &DataType::Utf8)?;
@@ -362,7 +362,7 @@ fn floats(batch: &RecordBatch) -> &Float64Array {
     batch.column(0).as_primitive::<Float64Type>()
 }
 
-fn counts(batches: &[RecordBatch]) -> Vec<u64> {
+pub(crate) fn counts(batches: &[RecordBatch]) -> Vec<u64> {
     let count = |batch: &RecordBatch| {
         batch
             .column(1)
@@ -377,7 +377,7 @@ fn counts(batches: &[RecordBatch]) -> Vec<u64> {
         .collect()
 }
 
-fn changed(what: &str) -> Error {
+pub(crate) fn changed(what: &str) -> Error {
     Error::input(
         "the training split",
         format!("its rows changed while it was read: {what}"),

@@ -186,6 +186,7 @@ pub(crate) async fn publish_made(store: &Store, made: &Made<'_>) {
         tokens: None,
         edit: None,
         kept: Vec::new(),
+        profile: None,
     };
     manifest.fingerprint = manifest.compute_fingerprint();
     store

@@ -1,0 +1,276 @@
+//! Text, tables and drawings as HTML: all that comes from data is escaped, and a drawing says in words what it shows.
+
+const WIDTH: f64 = 480.0;
+const HEIGHT: f64 = 200.0;
+const LEFT: f64 = 12.0;
+const TOP: f64 = 34.0;
+const BOTTOM: f64 = 24.0;
+
+/// Height of a horizontal bar with its space, and where it begins.
+const LINE: f64 = 24.0;
+const LABEL: f64 = 170.0;
+
+/// Characters of a text that a drawing shows.
+const SHOWN: usize = 22;
+
+/// A page around `body`, which needs nothing but itself.
+pub(super) fn document(title: &str, body: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{}</title>\n<style>\n{}</style>\n\
+         </head>\n<body>\n{body}</body>\n</html>\n",
+        escape(title),
+        include_str!("page.css")
+    )
+}
+
+/// A table of texts; columns in `numbers` stand on the right.
+pub(super) fn table(
+    caption: &str,
+    head: &[&str],
+    numbers: std::ops::Range<usize>,
+    rows: &[Vec<String>],
+) -> String {
+    let class = |i: usize| {
+        if numbers.contains(&i) {
+            " class=\"number\""
+        } else {
+            ""
+        }
+    };
+    let mut out = format!(
+        "<div class=\"scroll\"><table><caption>{}</caption>\n<thead><tr>",
+        escape(caption)
+    );
+    for (i, name) in head.iter().enumerate() {
+        out += &format!("<th scope=\"col\"{}>{}</th>", class(i), escape(name));
+    }
+    out += "</tr></thead>\n<tbody>\n";
+    for row in rows {
+        out += "<tr>";
+        for (i, cell) in row.iter().enumerate() {
+            let cell = escape(cell);
+            out += &match i {
+                0 => format!("<th scope=\"row\">{cell}</th>"),
+                _ => format!("<td{}>{cell}</td>", class(i)),
+            };
+        }
+        out += "</tr>\n";
+    }
+    out + "</tbody></table></div>\n"
+}
+
+/// A histogram: cells below `range`, in parts of equal width, and above. `marks` are places on its axis, with a word each.
+pub(super) fn histogram(
+    title: &str,
+    range: [f64; 2],
+    counts: &[u64],
+    marks: &[(f64, String)],
+) -> String {
+    let (below, inside, above) = match counts {
+        [below, inside @ .., above] if !inside.is_empty() => (*below, inside, *above),
+        _ => return empty(title),
+    };
+    let [low, high] = range;
+    let most = inside.iter().copied().max().unwrap_or(0).max(1);
+    let mut words = format!(
+        "{title}: {} to {}, at most {most} cells a bar.",
+        number(low),
+        number(high)
+    );
+    let (right, bottom) = (WIDTH - LEFT, HEIGHT - BOTTOM);
+    let width = (right - LEFT) / exact(inside.len() as u64);
+    let mut drawn = String::new();
+    for (i, count) in inside.iter().enumerate().filter(|(_, count)| **count > 0) {
+        let tall = (exact(*count) / exact(most) * (bottom - TOP)).max(0.5);
+        let (x, y) = (LEFT + width * exact(i as u64), bottom - tall);
+        drawn += &format!(
+            "<rect class=\"bar\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{tall:.1}\"/>\n",
+            (width - 1.0).max(0.5)
+        );
+    }
+    let middle = low / 2.0 + high / 2.0;
+    for (value, x, anchor) in [
+        (low, LEFT, "start"),
+        (middle, f64::midpoint(LEFT, right), "middle"),
+        (high, right, "end"),
+    ] {
+        drawn += &format!(
+            "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>\n",
+            bottom + 17.0,
+            number(value)
+        );
+    }
+    for (i, (at, word)) in marks.iter().enumerate() {
+        let share = ((at / 2.0 - low / 2.0) / (high / 2.0 - low / 2.0)).clamp(0.0, 1.0);
+        let share = if share.is_finite() { share } else { 0.5 };
+        let x = LEFT + share * (right - LEFT);
+        let (anchor, beside) = if i == 0 {
+            ("start", x + 4.0)
+        } else {
+            ("end", x - 4.0)
+        };
+        words += &format!(" Marked: {word}.");
+        drawn += &format!(
+            "<path class=\"mark\" d=\"M{x:.1} {:.1}V{bottom}\"/><text class=\"strong\" x=\"{beside:.1}\" y=\"{:.1}\" \
+             text-anchor=\"{anchor}\">{}</text>\n",
+            TOP - 4.0,
+            TOP - 8.0 - if i == 0 { 13.0 } else { 0.0 },
+            escape(word)
+        );
+    }
+    drawn += &format!("<path class=\"axis\" d=\"M{LEFT} {bottom}H{right}\"/>\n");
+    let mut out = figure(title, &words, HEIGHT, &drawn);
+    out.truncate(out.len() - "</figure>\n".len());
+    out += &format!("<p class=\"quiet\">The highest bar has {most} cells");
+    if below + above > 0 {
+        out += &format!("; {below} lie below what is drawn, {above} above");
+    }
+    out + ".</p></figure>\n"
+}
+
+/// Horizontal bars, each with its name, count and a note.
+pub(super) fn bars(title: &str, rows: &[(String, u64, String)]) -> String {
+    if rows.is_empty() {
+        return empty(title);
+    }
+    let most = rows.iter().map(|row| row.1).max().unwrap_or(0).max(1);
+    let room = WIDTH - LABEL - 130.0;
+    let (mut drawn, mut words) = (String::new(), format!("{title}."));
+    for (i, (name, count, note)) in rows.iter().enumerate() {
+        let y = LINE * exact(i as u64);
+        let long = (exact(*count) / exact(most) * room).max(if *count > 0 { 1.0 } else { 0.0 });
+        let says = format!("{count}{}{note}", if note.is_empty() { "" } else { " " });
+        words += &format!(" {name}: {says}.");
+        drawn += &format!(
+            "<g><title>{}</title><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\
+             <rect class=\"bar\" x=\"{LABEL}\" y=\"{:.1}\" width=\"{long:.1}\" height=\"16\"/>\
+             <text class=\"strong\" x=\"{:.1}\" y=\"{:.1}\">{}</text></g>\n",
+            escape(name),
+            LABEL - 8.0,
+            y + 16.0,
+            escape(&short(name)),
+            y + 3.0,
+            LABEL + long + 6.0,
+            y + 16.0,
+            escape(&says)
+        );
+    }
+    figure(title, &words, LINE * exact(rows.len() as u64) + 2.0, &drawn)
+}
+
+fn figure(title: &str, words: &str, height: f64, drawn: &str) -> String {
+    let (title, words) = (escape(title), escape(words));
+    format!(
+        "<figure>\n<figcaption>{title}</figcaption>\n\
+         <svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{words}\">\n{drawn}</svg>\n</figure>\n"
+    )
+}
+
+fn empty(title: &str) -> String {
+    format!(
+        "<figure>\n<figcaption>{}</figcaption>\n<p class=\"quiet\">There is nothing to draw.</p>\n</figure>\n",
+        escape(title)
+    )
+}
+
+/// The beginning of a text.
+pub(super) fn short(text: &str) -> String {
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// Text as it may stand in HTML, in attributes too. What would hide or turn around other text is shown as `U+FFFD`.
+pub(super) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out += "&amp;",
+            '<' => out += "&lt;",
+            '>' => out += "&gt;",
+            '"' => out += "&quot;",
+            '\'' => out += "&#39;",
+            '\n' | '\t' => out.push(' '),
+            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                out.push('\u{fffd}')
+            }
+            c if c.is_control() => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// A number with four significant digits or so; a whole number as it is.
+pub(super) fn number(value: f64) -> String {
+    let magnitude = value.abs();
+    let text = match magnitude {
+        m if m.fract() == 0.0 && m < 1e9 => format!("{value:.0}"),
+        m if !(1e-3..1e7).contains(&m) => format!("{value:.3e}"),
+        m if m >= 1000.0 => format!("{value:.1}"),
+        m if m >= 10.0 => format!("{value:.2}"),
+        _ => format!("{value:.4}"),
+    };
+    if text == "-0" { "0".to_owned() } else { text }
+}
+
+/// A share as a percentage.
+pub(super) fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "-".to_owned();
+    }
+    format!("{:.2} %", exact(part) / exact(whole) * 100.0)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]
+fn exact(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short_and_texts_are_harmless() {
+        for (value, text) in [
+            (0.0, "0"),
+            (-0.0, "0"),
+            (1234.0, "1234"),
+            (0.015, "0.0150"),
+            (1e-5, "1.000e-5"),
+            (54_321.98, "54322.0"),
+            (12.345, "12.35"),
+            (2.5e12, "2.500e12"),
+        ] {
+            assert_eq!(number(value), text);
+        }
+        assert_eq!(
+            escape("<a b='\"&'>\u{0}\u{202e}x\n"),
+            "&lt;a b=&#39;&quot;&amp;&#39;&gt;\u{fffd}\u{fffd}x "
+        );
+        assert_eq!(
+            short("äöüäöüäöüäöüäöüäöüäöüäöüäöü").chars().count(),
+            SHOWN + 1
+        );
+    }
+
+    #[test]
+    fn drawings_of_odd_counts_have_no_odd_numbers() {
+        let caps = [(1.0, "cap".to_owned()), (f64::MAX, "high".to_owned())];
+        for (range, counts) in [
+            ([0.0, 1.0], vec![1, 2, 3, 0]),
+            ([5.0, 5.0], vec![0, 7, 0]),
+            ([f64::MIN, f64::MAX], vec![0; 34]),
+            ([0.0, 0.0], vec![3]),
+        ] {
+            let drawn = histogram("a", range, &counts, &caps);
+            assert!(!drawn.contains("NaN") && !drawn.contains("inf"), "{drawn}");
+            assert!(drawn.ends_with("</figure>\n"));
+        }
+        assert!(bars("b", &[("x".into(), 0, String::new())]).contains("width=\"0.0\""));
+        assert!(bars("b", &[]).contains("nothing to draw"));
+    }
+}

@@ -1,0 +1,304 @@
+//! The page about a dataset, `report-<fingerprint>.html`: one file that needs nothing but itself.
+//!
+//! It is a pure function of what was built, and of the dataset that was there before, which the training split is compared
+//! with. It is written behind the manifest that it tells of; a dataset whose page is missing is built again.
+
+mod columns;
+mod html;
+
+use std::collections::BTreeSet;
+
+use feedline_schemas::{
+    ids::{Hash128, Origin, TableName},
+    manifest::Manifest,
+    profile::DatasetProfile,
+    transform::TransformArtefact,
+};
+
+use self::html::{bars, document, escape, percent, table};
+use crate::{
+    copies::Copies,
+    profile::drift::{ColumnDrift, Shift, of_splits},
+};
+
+/// Rows of a table that are shown at once; the rest stands behind a click.
+const AT_ONCE: usize = 20;
+
+/// Where the page of the dataset with this fingerprint lies, relative to its folder.
+pub(crate) fn path_of(fingerprint: Hash128) -> String {
+    format!("report-{}.html", fingerprint.short())
+}
+
+/// What the page tells.
+pub(crate) struct Card<'a> {
+    pub(crate) manifest: &'a Manifest,
+    pub(crate) artefact: &'a TransformArtefact,
+    pub(crate) profile: &'a DatasetProfile,
+    /// Sources by the index in an origin.
+    pub(crate) sources: &'a [TableName],
+    /// Contents that stand in several rows; absent where copies are kept.
+    pub(crate) copies: Option<Copies>,
+    /// Reasons why rows were set aside or left out, how many, and the first of them.
+    pub(crate) rejects: Vec<(String, u64, String)>,
+    /// The dataset that was there before.
+    pub(crate) before: Option<Before>,
+}
+
+/// The dataset that was there before.
+pub(crate) struct Before {
+    pub(crate) fingerprint: Hash128,
+    /// Its training split beside the new one.
+    pub(crate) drift: Vec<ColumnDrift>,
+    /// Columns that only one of the two has.
+    pub(crate) gone: Vec<String>,
+    pub(crate) new: Vec<String>,
+}
+
+impl Card<'_> {
+    pub(crate) fn page(&self) -> String {
+        let name = self.manifest.dataset.as_str();
+        let body = [
+            self.head(),
+            self.stages(),
+            self.rejected(),
+            self.duplicates(),
+            self.drift(),
+            columns::missing(self.profile),
+            columns::all(self.profile, self.artefact),
+            self.provenance(),
+            DEFINITIONS.to_owned(),
+        ];
+        document(&format!("Dataset {name}"), &body.concat())
+    }
+
+    fn head(&self) -> String {
+        let Manifest {
+            dataset,
+            fingerprint,
+            counts,
+            ..
+        } = self.manifest;
+        let kept = counts.train + counts.validation + counts.test;
+        let features = self.artefact.features.len();
+        let shifted = self
+            .all_drift()
+            .filter(|d| d.drift.shift() == Shift::Strong);
+        let names: BTreeSet<String> = shifted.map(|d| d.column).collect();
+        let word = match (names.len(), names.first()) {
+            (1, Some(name)) => format!("Column {name} shifts strongly; see Drift."),
+            (0, _) => "No column shifts strongly.".to_owned(),
+            (more, _) => format!("{more} columns shift strongly; see Drift."),
+        };
+        format!(
+            "<h1>Dataset {}</h1>\n<p class=\"quiet\">Fingerprint <code>{fingerprint}</code></p>\n\
+             <p class=\"word\">{kept} of {} rows that were read are in the shards, as {features} features. {}</p>\n",
+            escape(dataset.as_str()),
+            counts.rows_in,
+            escape(&word)
+        )
+    }
+
+    /// Rows that are left behind each stage, and the splits.
+    fn stages(&self) -> String {
+        let counts = &self.manifest.counts;
+        let filtered: u64 = counts.filtered.values().sum();
+        let rejected: u64 = counts.rejected.values().sum();
+        let splits = [
+            ("train", counts.train),
+            ("validation", counts.validation),
+            ("test", counts.test),
+        ];
+        let kept: u64 = splits.iter().map(|split| split.1).sum();
+        let read = counts.rows_in;
+        let distinct = read.saturating_sub(counts.duplicates);
+        let less = |rows: u64| {
+            if rows == 0 {
+                String::new()
+            } else {
+                format!("(-{rows})")
+            }
+        };
+        let stage = |name: &str, rows: u64, note: String| (name.to_owned(), rows, note);
+        let stages = [
+            stage("read", read, String::new()),
+            stage("copies dropped", distinct, less(counts.duplicates)),
+            stage(
+                "left out by choice",
+                distinct.saturating_sub(filtered),
+                less(filtered),
+            ),
+            stage(
+                "set aside as bad",
+                distinct.saturating_sub(filtered + rejected),
+                less(rejected),
+            ),
+            stage("in the shards", kept, String::new()),
+        ];
+        let share = |(name, rows): &(&str, u64)| {
+            (
+                (*name).to_owned(),
+                *rows,
+                format!("({})", percent(*rows, kept)),
+            )
+        };
+        let splits: Vec<_> = splits.iter().map(share).collect();
+        format!(
+            "<h2>Rows through each stage</h2>\n<div class=\"charts\">\n{}{}</div>\n",
+            bars("Rows left behind each stage", &stages),
+            bars("Rows of each split", &splits)
+        )
+    }
+
+    fn rejected(&self) -> String {
+        let mut out = "<h2>Rows set aside or left out</h2>\n".to_owned();
+        if self.rejects.is_empty() {
+            return out + "<p>None.</p>\n";
+        }
+        let row = |(reason, rows, first): &(String, u64, String)| {
+            vec![reason.clone(), rows.to_string(), first.clone()]
+        };
+        let rows: Vec<_> = self.rejects.iter().map(row).collect();
+        out += &table(
+            "By reason, with the first row in landing order; the files of rejects list all of them.",
+            &["reason", "rows", "first"],
+            1..2,
+            &rows,
+        );
+        out
+    }
+
+    fn duplicates(&self) -> String {
+        let mut out = "<h2>Duplicates</h2>\n".to_owned();
+        let Some(copies) = &self.copies else {
+            return out
+                + "<p>They were not looked for: <code>dataset.dedup</code> is <code>none</code>.</p>\n";
+        };
+        out += &format!(
+            "<p>{} rows were copies of another row and were dropped; {} contents stood in several rows.</p>\n",
+            self.manifest.counts.duplicates, copies.contents
+        );
+        if copies.samples.is_empty() {
+            return out;
+        }
+        let row = |sample: &crate::copies::Sample| {
+            vec![
+                sample.hash.clone(),
+                sample.rows.to_string(),
+                self.place(sample.first),
+                self.place(sample.last),
+            ]
+        };
+        let rows: Vec<_> = copies.samples.iter().map(row).collect();
+        out += &table(
+            "Contents that stood in the most rows, and where the first and the last of them landed (source, batch, row).",
+            &["content", "rows", "first", "last"],
+            1..2,
+            &rows,
+        );
+        out
+    }
+
+    fn place(&self, origin: Origin) -> String {
+        let source = usize::try_from(origin.source()).ok();
+        let source = source.and_then(|i| self.sources.get(i));
+        let source = source.map_or_else(|| "?".to_owned(), TableName::to_string);
+        format!("{source}, {}, {}", origin.sequence().get(), origin.row())
+    }
+
+    fn all_drift(&self) -> impl Iterator<Item = ColumnDrift> {
+        let before = self.before.iter().flat_map(|before| before.drift.clone());
+        of_splits(self.profile).into_iter().chain(before)
+    }
+
+    fn drift(&self) -> String {
+        let mut out =
+            "<h2>Drift</h2>\n<p>How far the training split is from the other splits".to_owned();
+        out += &match &self.before {
+            Some(before) => format!(
+                ", and from the training split of the dataset that was there before (<code>{}</code>).</p>\n",
+                before.fingerprint
+            ),
+            None => ".</p>\n".to_owned(),
+        };
+        if let Some(Before { gone, new, .. }) = &self.before {
+            for (word, names) in [("no longer", gone), ("not before", new)] {
+                if !names.is_empty() {
+                    out += &format!(
+                        "<p>Columns that are there {word}: {}.</p>\n",
+                        escape(&names.join(", "))
+                    );
+                }
+            }
+        }
+        let mut all: Vec<ColumnDrift> = self.all_drift().collect();
+        if all.is_empty() {
+            return out + "<p>There is nothing to compare.</p>\n";
+        }
+        all.sort_by(|a, b| {
+            (b.drift.shift(), b.drift.psi)
+                .partial_cmp(&(a.drift.shift(), a.drift.psi))
+                .unwrap_or(std::cmp::Ordering::Equal)
+        });
+        let row = |found: &ColumnDrift| {
+            vec![
+                found.column.clone(),
+                found.with.clone(),
+                found.drift.shift().as_str().to_owned(),
+                format!("{:.4}", found.drift.js),
+                format!("{:.4}", found.drift.psi),
+                format!("{:.4}", found.drift.chance),
+            ]
+        };
+        let rows: Vec<_> = all.iter().map(row).collect();
+        let head = ["column", "beside", "shift", "JS", "PSI", "by chance"];
+        let (first, rest) = rows.split_at(rows.len().min(AT_ONCE));
+        out += &table("The strongest first.", &head, 3..6, first);
+        if !rest.is_empty() {
+            out += &format!(
+                "<details><summary>{} more</summary>\n{}</details>\n",
+                rest.len(),
+                table("The others.", &head, 3..6, rest)
+            );
+        }
+        out
+    }
+
+    fn provenance(&self) -> String {
+        let row = |source: &feedline_schemas::manifest::SourceReference| {
+            vec![
+                source.name.to_string(),
+                source
+                    .licence
+                    .clone()
+                    .unwrap_or_else(|| "not stated".to_owned()),
+                source.sequence.get().to_string(),
+                source.entry_hash.to_string(),
+            ]
+        };
+        let rows: Vec<_> = self.manifest.sources.iter().map(row).collect();
+        format!(
+            "<h2>Provenance</h2>\n{}<p class=\"quiet\">Transform <code>{}</code>, fitted on {} rows. Input hash <code>{}</code>.</p>\n",
+            table(
+                "What was read, up to which entry of its commit log, and its licence as the configuration states it.",
+                &["source", "licence", "log entry", "hash of the entry"],
+                2..3,
+                &rows
+            ),
+            self.manifest.transform.hash,
+            self.artefact.fitted_rows,
+            self.manifest.input_hash
+        )
+    }
+}
+
+const DEFINITIONS: &str = "<h2>What the figures are</h2>\n\
+<p>Cells are counted as they enter the first step: typed, copies dropped, bad rows left out. Histograms and bins follow the \
+training split; the other splits are counted in its bins.</p>\n\
+<p>JS is the Jensen-Shannon divergence of the shares of cells in each bin, to base 2: 0 is equal, 1 has nothing in common. PSI \
+is the population stability index, the sum of (p - q) ln(p / q), with half a cell added to each bin. Bins are those between the \
+20-quantiles of the training split, or its 30 most frequent values and all others, and one for missing cells. \
+&ldquo;By chance&rdquo; is what the PSI of two samples of one distribution, as large as these, exceeds once in a thousand times: what is \
+not above it, or below 0.1, is called none; some up to 0.25; strong above.</p>\n";
+
+#[cfg(test)]
+mod tests;

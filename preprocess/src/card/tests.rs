@@ -1,0 +1,145 @@
+use feedline_schemas::record::ColumnType::{Float64, Int64, Utf8};
+use feedline_storage::Store;
+use serde_json::{Value, json};
+
+use crate::{
+    read_manifest,
+    testing::{Cells, LandingZone, build_with, contents},
+};
+
+const ODD: &str = "<script>alert(\"1\")</script> & 'x'";
+const DATASET: &str = "sources = [\"a\"]\ntarget = \"price\"\nprofile = true\n";
+
+/// Row `i`, with values that lie `shift` higher.
+fn row(i: u64, shift: f64) -> Cells {
+    let odd = match i {
+        _ if i.is_multiple_of(7) => Value::Null,
+        _ => json!((i * 7919 % 1000) as f64 + shift),
+    };
+    let kind = if i.is_multiple_of(3) {
+        "</svg><b>"
+    } else {
+        "y"
+    };
+    let price = if i == 11 {
+        Value::Null
+    } else {
+        json!(i as f64)
+    };
+    vec![odd, json!(kind), price, json!(i % 2)]
+}
+
+async fn land(zone: &mut LandingZone, shift: f64, rows: u64) {
+    let rows: Vec<Cells> = (0..rows).map(|i| row(i, shift)).collect();
+    zone.batch(&rows).await;
+}
+
+async fn page_of(root: &Store) -> String {
+    let dataset = root.child("dataset");
+    let manifest = read_manifest(&dataset).await.unwrap();
+    let path = super::path_of(manifest.fingerprint);
+    String::from_utf8(dataset.get(&path).await.unwrap().to_vec()).unwrap()
+}
+
+fn zone(root: &Store) -> LandingZone {
+    let columns = [
+        (ODD, Float64),
+        ("kind", Utf8),
+        ("price", Float64),
+        ("flag", Int64),
+    ];
+    LandingZone::new(root, "a", &columns)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_is_whole_needs_nothing_else_and_hostile_names_do_no_harm() {
+    let root = Store::memory();
+    let mut zone = zone(&root);
+    land(&mut zone, 0.0, 600).await;
+    land(&mut zone, 0.0, 20).await;
+    let report = build_with(&root, DATASET, 2).await.unwrap();
+    let page = page_of(&root).await;
+    assert!(report.report.unwrap().contains("report-"));
+    for part in [
+        "Rows through each stage",
+        "target_missing",
+        "20 rows were copies of another row",
+        "20 contents stood in several rows",
+        "a, 0, 0",
+        "a, 1, 0",
+        "cap at 1 %",
+        "cap at 99 %",
+        "training split after all steps",
+        "Missing cells of the training split",
+        "Drift",
+        "not stated",
+        "&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt; &amp; &#39;x&#39;",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    for foreign in [
+        "<script",
+        "</svg><b>",
+        "http://",
+        "https://",
+        "url(",
+        "NaN",
+        "src=",
+        "href=",
+    ] {
+        assert!(!page.contains(foreign), "{foreign}");
+    }
+    for tag in [
+        "figure", "svg", "table", "tr", "p", "div", "g", "text", "details",
+    ] {
+        let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));
+        let begun = page.matches(&open).count() + page.matches(&format!("<{tag} ")).count();
+        assert_eq!(begun, page.matches(&close).count(), "{tag}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_version_is_compared_with_the_one_before() {
+    let root = Store::memory();
+    let mut zone = zone(&root);
+    land(&mut zone, 0.0, 400).await;
+    build_with(&root, DATASET, 2).await.unwrap();
+    let first = read_manifest(&root.child("dataset"))
+        .await
+        .unwrap()
+        .fingerprint;
+    assert!(
+        !page_of(&root)
+            .await
+            .contains("the dataset that was there before")
+    );
+    land(&mut zone, 400.0, 900).await;
+    let dataset = format!("{DATASET}drop = [\"flag\"]\n");
+    build_with(&root, &dataset, 2).await.unwrap();
+    let page = page_of(&root).await;
+    assert!(page.contains(&format!(
+        "the dataset that was there before (<code>{first}</code>)"
+    )));
+    assert!(page.contains("Columns that are there no longer: flag."));
+    let is_odd = |line: &str| {
+        line.contains("&lt;script&gt;")
+            && line.contains("<td>the dataset before</td><td>strong</td>")
+    };
+    assert!(page.lines().any(is_odd), "{page}");
+}
+
+#[tokio::test]
+async fn a_page_that_is_missing_is_written_again_and_is_the_same() {
+    let root = Store::memory();
+    land(&mut zone(&root), 0.0, 300).await;
+    build_with(&root, DATASET, 2).await.unwrap();
+    let dataset = root.child("dataset");
+    let before = contents(&dataset).await;
+    let path = before
+        .keys()
+        .find(|path| path.starts_with("report-"))
+        .unwrap();
+    dataset.delete(path).await.unwrap();
+    assert!(!build_with(&root, DATASET, 1).await.unwrap().up_to_date);
+    assert_eq!(contents(&dataset).await.get(path), before.get(path));
+}
