@@ -387,6 +387,14 @@ pub(crate) enum Shards {
     Verify(Dataset),
     /// Show what a dataset holds
     Inspect(Dataset),
+    /// Write down what the columns of a pipeline's dataset are expected to hold, as its training split has them
+    Expect {
+        #[command(flatten)]
+        pipeline: Pipeline,
+        /// File to write; default: `dataset.expect.file`, else `expect.toml` in the working folder
+        #[arg(long, value_name = "FILE")]
+        to: Option<String>,
+    },
 }
 
 #[derive(Debug, Args)]

@@ -8,10 +8,10 @@ use feedline_schemas::{
     ids::Name,
     manifest::Split,
     progress::Progress,
-    report::{DatasetReport, EditReport, IngestReport, RunReport, TrainReport},
+    report::{DatasetReport, EditReport, ExpectReport, IngestReport, RunReport, TrainReport},
 };
 use feedline_storage::{
-    Store,
+    PutNew, Store,
     clock::{Clock, SystemClock},
 };
 use serde::Serialize;
@@ -85,6 +85,9 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
         }
         Command::Shards(Shards::Verify(dataset)) => verify(&dataset, tools).await,
         Command::Shards(Shards::Inspect(dataset)) => inspect(&dataset, tools).await,
+        Command::Shards(Shards::Expect { pipeline, to }) => {
+            Work::load(&pipeline, tools)?.expect(to).await
+        }
         Command::Train {
             pipeline,
             resume,
@@ -433,6 +436,34 @@ impl<'a> Work<'a> {
         // Boxed: the future of a build is large. Dropping it is safe: nothing of it is published yet.
         let report = self.tools.stop.unless_stopped(Box::pin(build)).await?;
         report.map_err(|e| self.preprocess_error(e))
+    }
+
+    /// Infers expectations and writes them to a file that is not there yet.
+    async fn expect(&self, to: Option<String>) -> anyhow::Result<Outcome> {
+        let dataset = self.root.child("dataset");
+        let found = feedline_preprocess::infer_expectations(&dataset).await;
+        let found = found.map_err(|e| self.preprocess_error(e))?;
+        let config = self.loaded.config.dataset.as_ref();
+        let named = config.and_then(|dataset| Some(dataset.expect.as_ref()?.file.clone()));
+        let to = to.or(named).unwrap_or_else(|| "expect.toml".to_owned());
+        let (folder, name) = match to.rsplit_once('/') {
+            None => (".", to.as_str()),
+            Some(("", name)) => ("/", name),
+            Some(parts) => parts,
+        };
+        let file = self.tools.open(folder)?;
+        let report = ExpectReport {
+            columns: found.column.len() as u64,
+            file: file.url_of(name),
+        };
+        let written = file.put_new(name, found.to_toml().into()).await?;
+        anyhow::ensure!(
+            matches!(written, PutNew::Created),
+            "`{}` is there already; remove it, or name another file with `--to`",
+            report.file
+        );
+        self.tools.print(&report, self.json)?;
+        Ok(Outcome::Done)
     }
 
     fn preprocessing(&self) -> feedline_preprocess::Context {

@@ -13,7 +13,7 @@ use feedline_schemas::{
         BoxCounts, JoinCounts, Layout, Manifest, NearDupCounts, NearPictureCounts, RedactedCounts,
         TargetKind, TokenType,
     },
-    report::{DatasetReport, EvalReport, RunReport, TrainReport, VerifyReport},
+    report::{DatasetReport, EvalReport, ExpectReport, RunReport, TrainReport, VerifyReport},
     transform::{FittedCategories, FittedStep, TransformArtefact},
     units::ByteSize,
 };
@@ -205,6 +205,9 @@ impl Text for DatasetReport {
             self.redacted.as_ref(),
             out,
         )?;
+        for (path, rows) in &self.unexpected {
+            line(out, "  unexpected", format!("{rows} {path}"))?;
+        }
         write_joins(&self.joins, out)?;
         write_pictures(self.near_pictures.as_ref(), self.boxes.as_ref(), out)?;
         line(
@@ -239,6 +242,13 @@ impl Text for DatasetReport {
             line(out, "report", report)?;
         }
         line(out, "dataset", &self.url)
+    }
+}
+
+impl Text for ExpectReport {
+    fn write(&self, out: &mut String) -> fmt::Result {
+        line(out, "columns", self.columns.to_string())?;
+        line(out, "expectations", &self.file)
     }
 }
 

@@ -6,11 +6,11 @@ mod sources;
 mod tokenizer;
 mod write;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use datafusion::prelude::SessionContext;
 use feedline_schemas::{
-    config::{PipelineConfig, SplitBy, TokensConfig},
+    config::{OnViolation, PipelineConfig, SplitBy, TokensConfig},
     format::MANIFEST,
     ids::{Hash128, Name, TableName},
     manifest::{
@@ -27,6 +27,7 @@ use crate::{
     card,
     columns::{self, DatasetSpec},
     document,
+    expect::{self, Expect, Violation},
     fit::{fit, fit_parts, fit_payload},
     join,
     landing::Landed,
@@ -90,6 +91,9 @@ pub async fn build(config: &PipelineConfig, context: &Context) -> Result<Dataset
         joins,
         ..columns::resolve(dataset, &merged)?
     };
+    if let Some(expect) = &dataset.expect {
+        spec.expect = Some(Expect::read(expect, &spec, context).await?);
+    }
     near_dup::check_frozen(spec.near_dup.as_ref(), &frozen)?;
     let tokens = tokenizer::resolve(dataset)?;
     let given = match tokens
@@ -109,6 +113,7 @@ pub async fn build(config: &PipelineConfig, context: &Context) -> Result<Dataset
             &config.pipeline.name,
             &spec.config,
             given.as_ref().map(|given| given.tokenizer.hash()),
+            spec.expect.as_ref().map(|expect| expect.hash),
             [&sources, &joined, &frozen],
         ),
         store: context.root.child("dataset"),
@@ -223,6 +228,7 @@ impl Build<'_> {
         let distinct = self.kept(&staged) + rejects.all();
         self.check_target(&staged, &rejects)?;
         self.check_rejects(&session, &rejects, distinct).await?;
+        let unexpected = Box::pin(self.unexpected(&session, &staged, &rejects)).await?;
         self.check_splits(Split::ALL.map(|split| staged.rows(split)))?;
         self.check_groups(&staged).await?;
         if let Some(near_dup) = near_dup.filter(|_| !self.cuts_documents()) {
@@ -288,6 +294,7 @@ impl Build<'_> {
                 cut,
                 near_pictures: staged.near_pictures,
                 boxes: written.boxes,
+                unexpected,
                 train: rows[0],
                 validation: rows[1],
                 test: rows[2],
@@ -497,6 +504,46 @@ impl Build<'_> {
         })
     }
 
+    /// What is not as expected and is kept all the same: rows by column and expectation.
+    async fn unexpected(
+        &self,
+        session: &SessionContext,
+        staged: &Staged,
+        rejects: &Rejects,
+    ) -> Result<BTreeMap<String, u64>, Error> {
+        let Some(expect) = &self.spec.expect else {
+            return Ok(BTreeMap::new());
+        };
+        let found = expect::violations(staged, expect).await?;
+        if expect.on_violation == OnViolation::Warn {
+            for Violation { path, rows, sample } in &found {
+                tracing::warn!(path, rows, sample, file = %expect.url, "data are not as expected");
+            }
+            return Ok(found.into_iter().map(|v| (v.path, v.rows)).collect());
+        }
+        let reasons = rejects.firsts(&self.names).into_iter();
+        let rows = reasons.filter(|(reason, ..)| reason.starts_with(expect::REASON));
+        let rows: Vec<_> = rows.collect();
+        if found.is_empty() && (rows.is_empty() || expect.on_violation.is_reject()) {
+            return Ok(BTreeMap::new());
+        }
+        let columns = found
+            .iter()
+            .map(|Violation { path, sample, .. }| format!("`{path}`: {sample}"));
+        let all = rows.iter().map(|row| row.1).sum::<u64>();
+        let files = rejects.publish(session, &self.store, &self.names).await?;
+        let rows = rows
+            .iter()
+            .map(|(reason, rows, first)| format!("{reason}: {rows}, first: {first}"));
+        let file = files.first().map(|path| self.store.url_of(path));
+        Err(Error::Unexpected {
+            rows: all,
+            what: columns.chain(rows).collect(),
+            expectations: expect.url.clone(),
+            file: file.unwrap_or_else(|| "no file".to_owned()),
+        })
+    }
+
     fn check_splits(&self, rows: [u64; 3]) -> Result<(), Error> {
         self.check_named(rows)?;
         let config = &self.spec.config.split;
@@ -621,6 +668,7 @@ impl Build<'_> {
             rejected_by_reason: counts.rejected.clone(),
             reject_sample,
             filtered: counts.filtered.clone(),
+            unexpected: counts.unexpected.clone(),
             near_dup: counts.near_dup,
             redacted: counts.redacted,
             joins: counts.joins.clone(),

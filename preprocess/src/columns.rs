@@ -15,6 +15,7 @@ use feedline_schemas::{
 
 use crate::{
     Error, document,
+    expect::Expect,
     fit::{
         BUCKETS, FOLDS, FitSpec, GROUP_ROWS, NEIGHBOURS, REFERENCE_ROWS, SMOOTHING, TargetSpec,
         most_values,
@@ -118,6 +119,8 @@ pub(crate) struct DatasetSpec {
     pub(crate) rule: Rule,
     /// What shards hold as it landed.
     pub(crate) kept: Vec<KeptColumn>,
+    /// What its columns are expected to hold.
+    pub(crate) expect: Option<Expect>,
 }
 
 impl DatasetSpec {
@@ -219,6 +222,7 @@ pub(crate) fn resolve(
         max_reject_share: config.max_reject_share.unwrap_or(MAX_REJECT_SHARE),
         rule,
         kept,
+        expect: None,
         config,
     })
 }

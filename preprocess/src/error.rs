@@ -48,6 +48,21 @@ pub enum Error {
         /// Where all of them are listed.
         file: String,
     },
+    /// Data are not as expected; nothing was published.
+    #[error(
+        "data are not as `{expectations}` expects ({}); {rows} rows that are not are listed in `{file}`: correct the source, \
+         edit what is expected, or set `dataset.expect.on_violation = \"warn\"`", what.join("; ")
+    )]
+    Unexpected {
+        /// Rows set aside for it.
+        rows: u64,
+        /// What is not as expected, each with a sample.
+        what: Vec<String>,
+        /// Where it is said what is expected.
+        expectations: String,
+        /// Where rows that were set aside are listed.
+        file: String,
+    },
     /// A split that should hold rows holds none.
     #[error(
         "the {split} split is empty although its share is {share}: {rows} rows fell as {train} train, {validation} validation, \
@@ -152,6 +167,7 @@ impl Error {
             Self::Config { key, .. } => ErrorKind::Config { key: key.clone() },
             Self::Input { .. }
             | Self::TooManyRejects { .. }
+            | Self::Unexpected { .. }
             | Self::EmptySplit { .. }
             | Self::Contract(_) => ErrorKind::Input,
             _ => ErrorKind::Other,

@@ -19,6 +19,7 @@ mod document;
 mod edit;
 mod error;
 mod exact_sum;
+mod expect;
 mod files;
 mod fit;
 mod functions;
@@ -63,6 +64,7 @@ pub use build::build;
 pub use context::Context;
 pub use edit::{EditSource, EditedShards};
 pub use error::{Error, ErrorKind};
+pub use expect::infer_expectations;
 pub use manifest::{read_manifest, read_profile, read_transform};
 pub use plan::TrainSplit;
 pub use rows_in::{

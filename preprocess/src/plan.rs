@@ -502,7 +502,7 @@ impl Reading<'_> {
             origin(source).alias(system::ORIGIN),
             hash.alias(system::HASH),
             split.alias(system::SPLIT),
-            reject.alias(system::REJECT),
+            self.expected(reject).alias(system::REJECT),
         ];
         columns.extend(group.map(|group| group.alias(system::GROUP)));
         if let Rule::Time(time) = &self.spec.rule {
@@ -596,6 +596,16 @@ impl Reading<'_> {
             InputKind::Categorical => Category(missing).over(cell),
         };
         typed.alias(name)
+    }
+
+    /// `judged`, and rows that are not as expected.
+    fn expected(&self, judged: Expr) -> Expr {
+        let expect = self.spec.expect.as_ref();
+        let Some((expect, rows)) = expect.and_then(|e| Some((e, e.rows()?))) else {
+            return judged;
+        };
+        let cells = expect.columns.iter().map(|c| self.typed(&c.name, c.kind));
+        rows.over(std::iter::once(judged).chain(cells).collect())
     }
 
     /// `judged`, and rows that lack too many of their features.

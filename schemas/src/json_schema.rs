@@ -20,6 +20,10 @@ pub fn all() -> Vec<(&'static str, Schema)> {
             schema_for!(crate::transform::TransformArtefact),
         ),
         (
+            "expect.schema.json",
+            schema_for!(crate::expect::Expectations),
+        ),
+        (
             "profile.schema.json",
             schema_for!(crate::profile::DatasetProfile),
         ),

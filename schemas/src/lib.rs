@@ -10,6 +10,7 @@ pub mod checkpoint;
 pub mod commit;
 pub mod config;
 pub mod edit;
+pub mod expect;
 pub mod format;
 pub mod ids;
 pub mod json_schema;

@@ -257,6 +257,9 @@ pub struct DatasetCounts {
     /// Boxes in the pictures that were kept; absent when none are carried along.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boxes: Option<BoxCounts>,
+    /// Rows that are not as expected and were kept, by column and expectation (`price.max`).
+    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+    pub unexpected: std::collections::BTreeMap<String, u64>,
 }
 
 /// What was cut off texts that have more ids than a row.

@@ -204,6 +204,9 @@ pub struct DatasetReport {
     /// Rows left out because the configuration says so, by reason.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub filtered: BTreeMap<String, u64>,
+    /// Rows that are not as expected and were kept, by column and expectation (`price.max`).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unexpected: BTreeMap<String, u64>,
     /// What the search for near-duplicates found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub near_dup: Option<NearDupCounts>,
@@ -244,6 +247,15 @@ pub struct DatasetReport {
     /// Page about the dataset (HTML), where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<String>,
+}
+
+/// Report of `shards expect`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ExpectReport {
+    /// Columns of which something is expected.
+    pub columns: u64,
+    /// The file that was written.
+    pub file: String,
 }
 
 /// Report of training.

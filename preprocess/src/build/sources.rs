@@ -196,6 +196,7 @@ pub(super) fn input_hash(
     dataset: &Name,
     config: &DatasetConfig,
     tokenizer: Option<Hash128>,
+    expect: Option<Hash128>,
     [sources, joined, frozen]: [&[Landed]; 3],
 ) -> Hash128 {
     #[derive(Serialize)]
@@ -210,6 +211,8 @@ pub(super) fn input_hash(
         frozen: Vec<&'a SourceReference>,
         #[serde(skip_serializing_if = "Option::is_none")]
         tokenizer: Option<Hash128>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        expect: Option<Hash128>,
         /// Key and version of each source, if any has them.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         keys: Vec<(&'a [String], Option<&'a str>)>,
@@ -226,6 +229,7 @@ pub(super) fn input_hash(
         joined: references(joined),
         frozen: references(frozen),
         tokenizer,
+        expect,
         keys: match keys.clone().any(|(key, _)| !key.is_empty()) {
             true => keys.collect(),
             false => Vec::new(),

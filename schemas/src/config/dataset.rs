@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    StoredPictureConfig, document::DocumentConfig, join::JoinConfig, near_dup::NearDupConfig,
+    StoredPictureConfig, document::DocumentConfig, expect::ExpectConfig, join::JoinConfig, near_dup::NearDupConfig,
     split::SplitConfig,
 };
 use crate::{
@@ -98,6 +98,9 @@ pub struct DatasetConfig {
     /// nothing. Default: no row is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_missing_share: Option<f64>,
+    /// What columns are expected to hold. Absent: nothing is. Set it where a source may change in silence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expect: Option<ExpectConfig>,
     /// Whether the build also writes what each feature and the target hold in each split (`profile-<hash>.json`) and a page
     /// about the dataset (`report-<fingerprint>.html`): rows through each stage, histograms, drift. Default false: it takes
     /// three to six more passes over the training rows and two over the others.

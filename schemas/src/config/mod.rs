@@ -10,6 +10,7 @@ mod crawl;
 mod dataset;
 mod device;
 mod document;
+mod expect;
 mod for_each;
 mod guard;
 mod incremental;
@@ -52,6 +53,7 @@ pub use self::{
     },
     device::DeviceChoice,
     document::{DocumentConfig, PersonalData, QualityConfig},
+    expect::{ExpectConfig, OnViolation},
     for_each::{ForEachConfig, MissingValue},
     guard::{GuardConfig, NotFinitePolicy},
     incremental::IncrementalConfig,

@@ -1,0 +1,189 @@
+//! Expectations: what the columns of a dataset should hold, inferred from a profile, edited by people, enforced by builds.
+//!
+//! Rows are judged before the split, after everything else that sets rows aside; columns after it, over all splits.
+
+mod columns;
+mod infer;
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, StringArray},
+    datatypes::{DataType, Float64Type},
+};
+use datafusion::error::Result as EngineResult;
+use feedline_schemas::{
+    config::{ExpectConfig, OnViolation, Task},
+    expect::{ExpectedColumn, Expectations},
+    ids::Hash128,
+    transform::InputKind,
+};
+use feedline_storage::Store;
+
+pub(crate) use self::columns::{Violation, violations};
+pub use self::infer::infer_expectations;
+use crate::{Context, Error, columns::DatasetSpec, scalar::RowFunction, typing::Reason};
+
+/// Reasons of rows that are not as expected begin so; the rest is the key of the expectation.
+pub(crate) const REASON: &str = "expected_";
+
+/// Characters of a value that a reason shows.
+const SHOWN: usize = 120;
+
+const KEY: &str = "dataset.expect.file";
+
+/// Expectations that fit a dataset.
+#[derive(Clone, Debug)]
+pub(crate) struct Expect {
+    pub(crate) columns: Vec<ExpectedColumn>,
+    pub(crate) on_violation: OnViolation,
+    /// Where they come from.
+    pub(crate) url: String,
+    /// Of the file.
+    pub(crate) hash: Hash128,
+}
+
+impl Expect {
+    /// Reads the file that `config` names and checks it against the columns of `spec`.
+    pub(crate) async fn read(
+        config: &ExpectConfig,
+        spec: &DatasetSpec,
+        context: &Context,
+    ) -> Result<Self, Error> {
+        let (folder, name) = split(&config.file);
+        let store = Store::open(folder, &context.store_options)?;
+        let url = store.url_of(name);
+        let Some(bytes) = store.get_opt(name).await? else {
+            let advice = "write it with `feedline shards expect`, or correct the path";
+            return Err(Error::config(KEY, format!("`{url}` does not exist; {advice}")));
+        };
+        let wrong = |reason: String| {
+            Error::input(format!("expectations `{url}`"), reason, "correct the file, or write it anew with `feedline shards expect`")
+        };
+        let text = std::str::from_utf8(&bytes).map_err(|error| wrong(error.to_string()))?;
+        let found = Expectations::parse(text).map_err(wrong)?;
+        for column in &found.column {
+            check(column, spec).map_err(wrong)?;
+        }
+        Ok(Self {
+            columns: found.column,
+            on_violation: config.on_violation,
+            url,
+            hash: Hash128::of(&bytes),
+        })
+    }
+
+    /// Judges rows, where rows are set aside for it; its arguments are a reason so far, then the columns.
+    pub(crate) fn rows(&self) -> Option<Rows> {
+        (self.on_violation != OnViolation::Warn).then(|| Rows::new(&self.columns))
+    }
+}
+
+/// Folder and name of a location.
+fn split(location: &str) -> (&str, &str) {
+    match location.rsplit_once('/') {
+        None => (".", location),
+        Some(("", name)) => ("/", name),
+        Some(parts) => parts,
+    }
+}
+
+fn check(column: &ExpectedColumn, spec: &DatasetSpec) -> Result<(), String> {
+    let name = &column.name;
+    let inputs = spec.inputs.iter().map(|input| (&input.column.name, input.column.kind));
+    let target = spec.target.iter().map(|target| match target.task {
+        Task::Regression => (&target.column, InputKind::Numeric),
+        Task::Classification => (&target.column, InputKind::Categorical),
+    });
+    let word = |kind: InputKind| match kind {
+        InputKind::Numeric => "numeric",
+        InputKind::Categorical => "categorical",
+    };
+    match inputs.chain(target).find(|(found, _)| *found == name) {
+        None => Err(format!("column `{name}` is neither a feature nor the target")),
+        Some((_, kind)) if kind != column.kind => Err(format!(
+            "column `{name}` should be {} and is {}",
+            word(column.kind),
+            word(kind)
+        )),
+        Some(_) => Ok(()),
+    }
+}
+
+/// Why a row is not as expected, from the reason it has already, if any, and its cells.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Rows(Vec<Rule>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Rule {
+    column: String,
+    required: bool,
+    /// Bits of the bounds.
+    min: Option<u64>,
+    max: Option<u64>,
+    values: Option<BTreeSet<String>>,
+}
+
+impl Rows {
+    pub(crate) fn new(columns: &[ExpectedColumn]) -> Self {
+        let rule = |column: &ExpectedColumn| Rule {
+            column: column.name.clone(),
+            required: column.required,
+            min: column.min.map(f64::to_bits),
+            max: column.max.map(f64::to_bits),
+            values: column.values.as_ref().map(|values| values.iter().cloned().collect()),
+        };
+        Self(columns.iter().map(rule).collect())
+    }
+}
+
+impl Rule {
+    /// The key that the cell of `row` violates, and what the cell is.
+    fn fault(&self, cells: &ArrayRef, row: usize) -> Option<(&'static str, String)> {
+        if cells.is_null(row) {
+            return self.required.then(|| ("required", String::new()));
+        }
+        if let Some(numbers) = cells.as_primitive_opt::<Float64Type>() {
+            let number = numbers.value(row);
+            let below = self.min.is_some_and(|min| number < f64::from_bits(min));
+            let above = self.max.is_some_and(|max| number > f64::from_bits(max));
+            return match (below, above) {
+                (true, _) => Some(("min", number.to_string())),
+                (_, true) => Some(("max", number.to_string())),
+                _ => None,
+            };
+        }
+        let text = cells.as_string::<i32>().value(row);
+        let unknown = self.values.as_ref().is_some_and(|values| !values.contains(text));
+        unknown.then(|| ("values", text.chars().take(SHOWN).collect()))
+    }
+}
+
+impl RowFunction for Rows {
+    const NAME: &'static str = "feedline_expected";
+    const RETURNS: DataType = DataType::Utf8;
+
+    fn call(&self, columns: &[ArrayRef], rows: usize) -> EngineResult<ArrayRef> {
+        let (reasons, cells) = columns.split_first().expect("reasons stand before cells");
+        let reasons = reasons.as_string::<i32>();
+        let reason = |row: usize| {
+            if reasons.is_valid(row) {
+                return Some(reasons.value(row).to_owned());
+            }
+            let mut faults = self.0.iter().zip(cells).filter_map(|(rule, cells)| {
+                let (key, value) = rule.fault(cells, row)?;
+                let reason = Reason {
+                    reason: format!("{REASON}{key}"),
+                    column: rule.column.clone(),
+                    value,
+                };
+                Some(reason.to_json())
+            });
+            faults.next()
+        };
+        Ok(Arc::new((0..rows).map(reason).collect::<StringArray>()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

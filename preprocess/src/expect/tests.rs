@@ -1,0 +1,152 @@
+use feedline_schemas::record::ColumnType::{Float64, Utf8};
+use feedline_storage::Store;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    read_manifest,
+    testing::{Cells, LandingZone, build_with, contents, written},
+};
+
+const COLUMNS: [(&str, feedline_schemas::record::ColumnType); 3] =
+    [("size", Float64), ("kind", Utf8), ("price", Float64)];
+const DATASET: &str = "sources = [\"a\"]\ntarget = \"price\"\n";
+
+fn row(i: u64) -> Cells {
+    let size = if i.is_multiple_of(10) { Value::Null } else { json!(i as f64) };
+    vec![size, json!(["x", "y"][(i % 2) as usize]), json!(i as f64 * 2.0)]
+}
+
+/// 400 good rows, then `odd` ones.
+async fn market(odd: &[Cells]) -> Store {
+    let root = Store::memory();
+    let mut zone = LandingZone::new(&root, "a", &COLUMNS);
+    zone.batch(&(0..400).map(row).collect::<Vec<_>>()).await;
+    if !odd.is_empty() {
+        zone.batch(odd).await;
+    }
+    root
+}
+
+fn odd() -> Vec<Cells> {
+    vec![
+        vec![json!(-1.0), json!("x"), json!(1.5)],
+        vec![json!(1e9), json!("x"), json!(2.5)],
+        vec![json!(5.5), json!("new"), json!(3.5)],
+        vec![json!(6.5), Value::Null, json!(4.5)],
+    ]
+}
+
+struct File {
+    path: String,
+    _folder: tempfile::TempDir,
+}
+
+fn file(text: &str) -> File {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("expect.toml");
+    std::fs::write(&path, text).unwrap();
+    File {
+        path: path.display().to_string(),
+        _folder: folder,
+    }
+}
+
+fn dataset(file: &File, on_violation: &str) -> String {
+    format!("{DATASET}expect = {{ file = \"{}\", on_violation = \"{on_violation}\" }}\n", file.path)
+}
+
+/// Infers from 400 good rows.
+async fn inferred() -> String {
+    let root = market(&[]).await;
+    build_with(&root, &format!("{DATASET}profile = true\n"), 2).await.unwrap();
+    infer_expectations(&root.child("dataset")).await.unwrap().to_toml()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn inferred_expectations_hold_for_what_they_come_from_and_set_odd_rows_aside() {
+    let file = file(&inferred().await);
+    let root = market(&[]).await;
+    let plain = build_with(&root, DATASET, 2).await.unwrap();
+    let same = build_with(&root, &dataset(&file, "reject"), 2).await.unwrap();
+    assert_eq!((plain.train, plain.test, same.rejected), (same.train, same.test, 0));
+    let mut found = Vec::new();
+    for partitions in [1, 4] {
+        let root = market(&odd()).await;
+        let report = build_with(&root, &dataset(&file, "reject"), partitions).await.unwrap();
+        let reasons: Vec<_> = report.rejected_by_reason.into_iter().collect();
+        let expected = ["expected_max", "expected_min", "expected_required", "expected_values"];
+        assert_eq!(reasons, expected.map(|reason| (reason.to_owned(), 1)));
+        assert_eq!(written(&root.child("dataset")).await.len(), 400);
+        found.push(contents(&root.child("dataset")).await);
+    }
+    assert!(found[0] == found[1]);
+}
+
+#[tokio::test]
+async fn a_build_that_is_to_stop_publishes_nothing_and_says_what_is_odd() {
+    let file = file(&inferred().await);
+    let root = market(&odd()).await;
+    let error = build_with(&root, &dataset(&file, "stop"), 2).await.unwrap_err().to_string();
+    for part in ["4 rows", "expected_min", "expect.toml", "\"value\":\"-1\""] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    assert!(read_manifest(&root.child("dataset")).await.is_err());
+}
+
+#[tokio::test]
+async fn rows_that_are_only_warned_of_are_kept_and_counted() {
+    let file = file(&inferred().await);
+    let root = market(&odd()).await;
+    let report = build_with(&root, &dataset(&file, "warn"), 2).await.unwrap();
+    assert_eq!((report.rejected, report.train + report.validation + report.test), (0, 404));
+    let counts = read_manifest(&root.child("dataset")).await.unwrap().counts.unexpected;
+    let counts: Vec<_> = counts.iter().map(|(path, rows)| (path.as_str(), *rows)).collect();
+    assert_eq!(
+        counts,
+        [("kind.required", 1), ("kind.values", 1), ("size.max", 1), ("size.min", 1)]
+    );
+}
+
+#[tokio::test]
+async fn columns_that_are_not_as_expected_stop_a_build() {
+    let name = "[[column]]\nname = \"size\"\nkind = \"numeric\"\n";
+    let few = file(&format!("{name}max_missing_share = 0.05\n"));
+    let root = market(&[]).await;
+    let error = build_with(&root, &dataset(&few, "reject"), 2).await.unwrap_err().to_string();
+    assert!(error.contains("size.max_missing_share") && error.contains("40 of 400"), "{error}");
+    let unique = file("[[column]]\nname = \"kind\"\nkind = \"categorical\"\nunique = true\n");
+    let error = build_with(&root, &dataset(&unique, "stop"), 2).await.unwrap_err().to_string();
+    assert!(error.contains("kind.unique") && error.contains("2 different"), "{error}");
+}
+
+#[tokio::test]
+async fn files_that_do_not_fit_are_refused_with_the_key() {
+    let root = market(&[]).await;
+    for (text, expected) in [
+        ("[[column]]\nname = \"siz\"\nkind = \"numeric\"\n", "neither a feature nor the target"),
+        ("[[column]]\nname = \"size\"\nkind = \"categorical\"\n", "should be categorical and is numeric"),
+        ("x = 1\n", "unknown field"),
+    ] {
+        let error = build_with(&root, &dataset(&file(text), "reject"), 2).await.unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+    let absent = file("");
+    std::fs::remove_file(&absent.path).unwrap();
+    let error = build_with(&root, &dataset(&absent, "warn"), 2).await.unwrap_err().to_string();
+    assert!(error.contains("dataset.expect.file") && error.contains("shards expect"), "{error}");
+    build_with(&root, DATASET, 2).await.unwrap();
+    let error = infer_expectations(&root.child("dataset")).await.unwrap_err().to_string();
+    assert!(error.contains("`dataset.profile`"), "{error}");
+}
+
+#[tokio::test]
+async fn another_file_is_another_dataset() {
+    let root = market(&[]).await;
+    let text = "[[column]]\nname = \"size\"\nkind = \"numeric\"\nmax = 1000.0\n";
+    let first = file(text);
+    build_with(&root, &dataset(&first, "reject"), 2).await.unwrap();
+    assert!(build_with(&root, &dataset(&first, "reject"), 2).await.unwrap().up_to_date);
+    std::fs::write(&first.path, text.replace("1000", "900")).unwrap();
+    assert!(!build_with(&root, &dataset(&first, "reject"), 2).await.unwrap().up_to_date);
+}
