@@ -37,6 +37,7 @@ use crate::{
     plan, profile,
     rejects::{self, Rejects},
     scratch::Scratch,
+    series,
     shard::ShardLayout,
     split::Rule,
     sql::{self, Query},
@@ -231,6 +232,7 @@ impl Build<'_> {
         let unexpected = Box::pin(self.unexpected(&session, &staged, &rejects)).await?;
         self.check_splits(Split::ALL.map(|split| staged.rows(split)))?;
         self.check_groups(&staged).await?;
+        series::check(self.spec.series.as_deref(), &staged).await?;
         if let Some(near_dup) = near_dup.filter(|_| !self.cuts_documents()) {
             near_dup.audit(&session, &staged).await?;
         }
@@ -731,6 +733,7 @@ mod payload_tests;
 #[cfg(test)]
 mod picture_tests;
 #[cfg(test)]
+mod series_tests;
 mod split_tests;
 #[cfg(test)]
 mod sql_tests;

@@ -1,6 +1,6 @@
 //! What each landed column is to the dataset: the configuration resolved against the columns that are there.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use feedline_schemas::{
     config::{
@@ -25,6 +25,7 @@ use crate::{
     near_dup::{self, NearDup},
     payload::{self, Payload, PayloadKind},
     pictures::Pictures,
+    series::{self, Series},
     split::{self, Rule},
 };
 
@@ -108,6 +109,8 @@ pub(crate) struct DatasetSpec {
     pub(crate) parts: Vec<Payload>,
     /// How near-duplicates are told, where they are looked for.
     pub(crate) near_dup: Option<NearDup>,
+    /// What the rows are in time, and what is made of their past.
+    pub(crate) series: Option<Arc<Series>>,
     /// What is put beside the landed rows first.
     pub(crate) joins: Vec<Join>,
     pub(crate) inputs: Vec<Input>,
@@ -127,6 +130,17 @@ impl DatasetSpec {
     /// All pictures and texts that rows hold.
     pub(crate) fn payloads(&self) -> impl Iterator<Item = &Payload> {
         self.payload.iter().chain(&self.parts)
+    }
+
+    /// The features that landed.
+    pub(crate) fn landed_inputs(&self) -> impl Iterator<Item = &InputColumn> {
+        let makes = |name: &str| {
+            self.series
+                .as_ref()
+                .is_some_and(|series| series.makes(name))
+        };
+        let inputs = self.inputs.iter().map(|input| &input.column);
+        inputs.filter(move |column| !makes(&column.name))
     }
 
     fn payload_of(&self, kind: PayloadKind) -> Option<&Payload> {
@@ -191,7 +205,9 @@ pub(crate) fn resolve(
     columns: &[MergedColumn],
 ) -> Result<DatasetSpec, Error> {
     check_numbers(config)?;
-    check_names(config, columns)?;
+    let series = series::resolve(config, columns)?.map(Arc::new);
+    let all = with_made(columns, series.as_deref());
+    check_names(config, &all)?;
     let payload = payload::resolve(config, columns)?;
     let rule = split::resolve(config, columns)?;
     let kept = kept::resolve(config, columns)?;
@@ -205,7 +221,7 @@ pub(crate) fn resolve(
     let (mut inputs_found, mut steps) = (Vec::new(), Vec::new());
     if payload.is_none() {
         steps = config.step.clone().unwrap_or_else(default_steps);
-        inputs_found = inputs(config, &steps, columns, &parts)?;
+        inputs_found = inputs(config, &steps, &all, &parts, series.as_deref())?;
         steps = resolve_steps(steps, config.step.is_some(), &inputs_found)?;
         check_encodings(config.step.as_deref().unwrap_or_default(), target.is_some())?;
     }
@@ -215,6 +231,7 @@ pub(crate) fn resolve(
         payload,
         parts,
         near_dup,
+        series,
         joins: Vec::new(),
         inputs: inputs_found,
         target,
@@ -225,6 +242,16 @@ pub(crate) fn resolve(
         expect: None,
         config,
     })
+}
+
+/// The landed columns and those that are made of them.
+fn with_made(columns: &[MergedColumn], series: Option<&Series>) -> Vec<MergedColumn> {
+    let made = series.into_iter().flat_map(Series::made);
+    let made = made.map(|name| MergedColumn {
+        name: name.to_owned(),
+        r#type: ColumnType::Float64,
+    });
+    columns.iter().cloned().chain(made).collect()
 }
 
 fn check_numbers(config: &DatasetConfig) -> Result<(), Error> {
@@ -448,6 +475,7 @@ fn inputs(
     steps: &[StepConfig],
     columns: &[MergedColumn],
     parts: &[Payload],
+    series: Option<&Series>,
 ) -> Result<Vec<Input>, Error> {
     let mut inputs = Vec::new();
     let beside = |part: &Payload, name: &str| {
@@ -474,8 +502,17 @@ fn inputs(
             .map(|name| find("dataset.features", name, columns))
             .collect::<Result<_, _>>()?
     };
-    for column in in_order {
+    let listed = |column: &MergedColumn| config.features.contains(&column.name);
+    // What is made is made to be a feature, whatever list there is of those that landed.
+    let made = columns.iter().filter(|&column| {
+        let is_made = series.is_some_and(|series| series.makes(&column.name));
+        is_made && !config.features.is_empty() && !listed(column)
+    });
+    for column in in_order.into_iter().chain(made) {
         let asked = asks_for(config, steps, column);
+        if series.is_some_and(|series| series.is_time(&column.name)) && !listed(column) {
+            continue;
+        }
         if let Some(kind) = input_kind(config, column, &asked)? {
             let by_default = config.features.is_empty() && asked.kind.is_none();
             check_reserved("dataset.drop", &column.name)?;

@@ -5,7 +5,7 @@
 //! for a build that was killed and run again. [`build`] is the entry point; [`verify`] checks what it left.
 //!
 //! Order of work: `landing` (commit logs, verified; or `files` as they lie) → `join` (columns of other sources beside the rows) → `columns` (what
-//! each column is) → `plan` (one typed frame with content hash, copies dropped, split) → `fit` (takes a [`TrainSplit`], nothing else) → [`Transform`] → `shard`
+//! each column is) → `plan` (one typed frame with content hash, copies dropped, features of `series`, split) → `fit` (takes a [`TrainSplit`], nothing else) → [`Transform`] → `shard`
 //! → audit → `manifest`.
 
 mod audit;
@@ -46,6 +46,7 @@ mod runs;
 mod scalar;
 mod scan;
 mod scratch;
+mod series;
 mod shard;
 mod sparse;
 mod split;

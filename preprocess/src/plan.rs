@@ -42,6 +42,7 @@ use crate::{
     range::{Borders, ByPlace, Embargo},
     scalar::RowFunction,
     scan::{ParquetFiles, ScanFile},
+    series::{self, Series},
     sparse::Sparse,
     split::{self, ByName, Rule, Splitter, code},
     stage::{Pieces, Staged},
@@ -281,6 +282,10 @@ pub(crate) async fn frame(
         }
         None => (rows, None),
     };
+    let rows = match &spec.series {
+        Some(series) => series.onto(session, rows)?,
+        None => rows,
+    };
     let Some(text) = spec
         .payload
         .as_ref()
@@ -502,7 +507,7 @@ impl Reading<'_> {
             origin(source).alias(system::ORIGIN),
             hash.alias(system::HASH),
             split.alias(system::SPLIT),
-            self.expected(reject).alias(system::REJECT),
+            self.timed(self.expected(reject)).alias(system::REJECT),
         ];
         columns.extend(group.map(|group| group.alias(system::GROUP)));
         if let Rule::Time(time) = &self.spec.rule {
@@ -526,7 +531,8 @@ impl Reading<'_> {
                 .iter()
                 .map(|_| ident(system::REDACTED)),
         );
-        let inputs = self.spec.inputs.iter().map(|i| &i.column);
+        columns.extend(self.series());
+        let inputs = self.spec.landed_inputs();
         columns.extend(inputs.map(|c| self.typed(&c.name, c.kind)));
         let target = self.spec.target.as_ref();
         columns.extend(target.map(|t| match t.task {
@@ -608,12 +614,49 @@ impl Reading<'_> {
         rows.over(std::iter::once(judged).chain(cells).collect())
     }
 
+    /// What series work with.
+    fn series(&self) -> Vec<Expr> {
+        let Some(series) = &self.spec.series else {
+            return Vec::new();
+        };
+        let names = self.names();
+        let entity = names.filter(|name| series.entity.iter().any(|own| own == name));
+        let mut columns = vec![
+            content_hash(entity, Cells::Text).alias(series::ENTITY),
+            self.instant(series).alias(series::TIME),
+        ];
+        let of = series.of.iter().enumerate();
+        columns.extend(of.map(|(place, name)| {
+            let numbers = Numeric(self.missing.clone()).over(vec![self.landed(name)]);
+            numbers.alias(Series::column_of(place))
+        }));
+        columns
+    }
+
+    fn instant(&self, series: &Series) -> Expr {
+        // A point in time is no text here, which it would be read from again.
+        let cell = |name: &String| match self.names().any(|landed| landed == name) {
+            true => ident(name),
+            false => lit(ScalarValue::Utf8(None)),
+        };
+        let cells = std::iter::once(&series.time).chain(&series.clock);
+        series.instant(cells.map(cell).collect())
+    }
+
+    /// `judged`, and rows that stand nowhere in time.
+    fn timed(&self, judged: Expr) -> Expr {
+        match &self.spec.series {
+            Some(series) => series.timed(judged, self.instant(series), self.written(&series.time)),
+            None => judged,
+        }
+    }
+
     /// `judged`, and rows that lack too many of their features.
     fn sparse(&self, judged: Expr) -> Expr {
         let Some(share) = self.spec.config.max_missing_share else {
             return judged;
         };
-        let inputs = self.spec.inputs.iter().map(|i| &i.column);
+        let inputs = self.spec.landed_inputs();
         let cells = inputs.map(|c| self.typed(&c.name, c.kind));
         let arguments = std::iter::once(judged).chain(cells);
         Sparse::new(share).over(arguments.collect())
@@ -642,7 +685,7 @@ impl Reading<'_> {
             Task::Regression => (t.column.clone(), Judged::NumericTarget),
             Task::Classification => (t.column.clone(), Judged::ClassTarget),
         });
-        let inputs = self.spec.inputs.iter().map(|i| &i.column);
+        let inputs = self.spec.landed_inputs();
         let numbers = inputs
             .filter(|c| c.kind == InputKind::Numeric)
             .map(|c| (c.name.clone(), Judged::Number));

@@ -21,7 +21,7 @@ use crate::{
     Error, join, near_dup,
     scan::{ParquetFiles, ScanFile},
     scratch::ScratchFile,
-    sparse, split,
+    series, sparse, split,
     text::quality,
     typing::Reason,
 };
@@ -171,6 +171,7 @@ fn is_choice(reason: &str) -> bool {
         near_dup::reason::FROZEN,
         join::reason::DROPPED,
         sparse::TOO_MANY_MISSING,
+        series::reason::SAME_TIME,
         split::GROUP_STRADDLES,
         split::OF_FROZEN,
     ]

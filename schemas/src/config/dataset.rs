@@ -4,7 +4,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    StoredPictureConfig, document::DocumentConfig, expect::ExpectConfig, join::JoinConfig, near_dup::NearDupConfig,
+    StoredPictureConfig,
+    document::DocumentConfig,
+    expect::ExpectConfig,
+    join::JoinConfig,
+    near_dup::NearDupConfig,
+    series::{FeatureConfig, SeriesConfig},
     split::SplitConfig,
 };
 use crate::{
@@ -82,6 +87,12 @@ pub struct DatasetConfig {
     /// Documents that are nearly the same. Absent: they are not looked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub near_dup: Option<NearDupConfig>,
+    /// What makes the rows series in time. Absent: they have no order but that in which they landed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub series: Option<SeriesConfig>,
+    /// Features made of the past of a series. Default none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub feature: Vec<FeatureConfig>,
     /// How rows are split.
     pub split: SplitConfig,
     /// Steps, in the order they are applied. Default: impute by the median, winsorize at 1 and 99 %, standardize, and

@@ -29,6 +29,7 @@ mod picture;
 mod precision;
 mod schedule;
 mod secret;
+mod series;
 mod slices;
 mod source;
 mod source_schedule;
@@ -78,6 +79,10 @@ pub use self::{
     precision::{LossScaleConfig, Precision},
     schedule::{ScheduleConfig, ScheduleKind, ScheduleUnit},
     secret::SecretRef,
+    series::{
+        CalendarPart, Closed, FeatureConfig, FeatureKind, Gaps, SameTime, SeriesConfig, TimeSpan,
+        TimeUnit,
+    },
     slices::{SlicesConfig, UpperEnd},
     source::{
         ArchiveConfig, BatchConfig, CsvConfig, FetchConfig, FileFormat, IdxConfig, RetryConfig,

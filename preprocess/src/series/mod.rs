@@ -1,0 +1,193 @@
+//! Features of rows that are readings in time, each made of the past of its entity.
+//!
+//! The rows are sorted by entity, time and origin by the engine, which spills, and pass one operator that holds no more
+//! than the rows that windows reach back over, whatever share of the rows one entity has. So the result depends neither
+//! on partitions nor on memory. A row's features are made when it comes by: nothing behind it is known then.
+
+mod instant;
+mod operator;
+mod resolve;
+mod straddle;
+mod two_stack;
+mod window;
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema};
+use datafusion::{
+    catalog::streaming::StreamingTable,
+    logical_expr::{Expr, Partitioning, ident},
+    prelude::{DataFrame, SessionContext},
+};
+use feedline_schemas::config::{CalendarPart, Closed, FeatureKind, Gaps, SameTime};
+
+use self::{
+    instant::{Instant, Untimed},
+    operator::Sorted,
+    window::{Difference, Fill, Lag, Rolling, Span, State},
+};
+use crate::{Error, columns::system, scalar::RowFunction};
+
+pub(crate) use self::{resolve::resolve, straddle::check};
+
+/// Names of the columns that series work with begin with this.
+pub(crate) const RESERVED: &str = "_series_";
+/// `fixed_size_binary(16)`, hash of the entity's columns.
+pub(crate) const ENTITY: &str = "_series_entity";
+/// `i64`, microseconds since 1970; null where the time cannot be read.
+pub(crate) const TIME: &str = "_series_time";
+/// `i64`, time of the oldest row that the features of this one are made of; null for none but this.
+pub(crate) const REACH: &str = "_series_reach";
+
+/// Reasons why a row is set aside.
+pub(crate) mod reason {
+    /// Its time is missing or cannot be read.
+    pub(crate) const UNREADABLE: &str = "time_unreadable";
+    /// Another row of its entity at its time stands for it.
+    pub(crate) const SAME_TIME: &str = "same_time";
+}
+
+/// The series of a dataset, checked against the landed columns.
+#[derive(Clone, Debug)]
+pub(crate) struct Series {
+    /// Column of the time.
+    pub(crate) time: String,
+    /// Column of the time of day.
+    pub(crate) clock: Option<String>,
+    instant: Instant,
+    /// Columns of the entity.
+    pub(crate) entity: Vec<String>,
+    duplicates: SameTime,
+    max_gap: Option<(i64, Gaps)>,
+    warm_start: bool,
+    /// Columns that features are made of.
+    pub(crate) of: Vec<String>,
+    features: Vec<Feature>,
+}
+
+/// A feature.
+#[derive(Clone, Debug)]
+pub(crate) struct Feature {
+    pub(crate) name: String,
+    kind: FeatureKind,
+    /// Place in [`Series::of`].
+    of: Option<usize>,
+    span: Option<Span>,
+    least: usize,
+    closed: Closed,
+    part: Option<CalendarPart>,
+}
+
+impl Series {
+    /// Whether a column is made here.
+    pub(crate) fn makes(&self, name: &str) -> bool {
+        self.features.iter().any(|feature| feature.name == name)
+    }
+
+    /// Whether a column tells the time.
+    pub(crate) fn is_time(&self, name: &str) -> bool {
+        self.time == name || self.clock.as_deref() == Some(name)
+    }
+
+    /// The columns that are made, in the order written.
+    pub(crate) fn made(&self) -> impl Iterator<Item = &str> {
+        self.features.iter().map(|feature| feature.name.as_str())
+    }
+
+    /// The column that holds the numbers of [`Series::of`] at this place.
+    pub(crate) fn column_of(place: usize) -> String {
+        format!("{RESERVED}{place}")
+    }
+
+    /// The point in time of a row, from its landed cells: the time and, where there is one, the time of day.
+    pub(crate) fn instant(&self, cells: Vec<Expr>) -> Expr {
+        self.instant.clone().over(cells)
+    }
+
+    /// `judged`, and rows whose time cannot be read; `written` is that time as text.
+    pub(crate) fn timed(&self, judged: Expr, instant: Expr, written: Expr) -> Expr {
+        let column = self.time.clone();
+        Untimed { column }.over(vec![judged, instant, written])
+    }
+
+    /// `rows` with the features and [`REACH`], without what they are made of.
+    ///
+    /// # Errors
+    /// Failures of the engine; those of the rows come when they are read.
+    pub(crate) fn onto(
+        self: &Arc<Self>,
+        session: &SessionContext,
+        rows: DataFrame,
+    ) -> Result<DataFrame, Error> {
+        let input = rows.schema().as_arrow().clone();
+        let schema = Arc::new(self.schema(&input));
+        let newest_first = self.duplicates == SameTime::Last;
+        let sorted = rows.sort(vec![
+            ident(ENTITY).sort(true, true),
+            ident(TIME).sort(true, true),
+            ident(system::REJECT).is_not_null().sort(true, false),
+            ident(system::ORIGIN).sort(!newest_first, false),
+        ])?;
+        let partition = Sorted {
+            frame: sorted,
+            schema: Arc::clone(&schema),
+            series: Arc::clone(self),
+        };
+        let table = StreamingTable::try_new(schema, vec![Arc::new(partition)])?;
+        let rows = session.read_table(Arc::new(table))?;
+        let partitions = session.state().config().target_partitions();
+        Ok(rows.repartition(Partitioning::RoundRobinBatch(partitions))?)
+    }
+
+    fn schema(&self, input: &Schema) -> Schema {
+        let kept = input
+            .fields()
+            .iter()
+            .filter(|field| !self.is_of(field.name()));
+        let kept = kept.map(|field| field.as_ref().clone().with_nullable(true));
+        let made = self.made();
+        let made = made.map(|name| Field::new(name, DataType::Float64, true));
+        let reach = Field::new(REACH, DataType::Int64, true);
+        Schema::new(kept.chain(made).chain([reach]).collect::<Vec<_>>())
+    }
+
+    /// Whether a column of the plan is one that features are made of.
+    fn is_of(&self, name: &str) -> bool {
+        (0..self.of.len()).any(|place| Self::column_of(place) == name)
+    }
+
+    fn looks_back(&self) -> bool {
+        let mut features = self.features.iter();
+        features.any(|feature| feature.kind != FeatureKind::Calendar)
+    }
+}
+
+impl Feature {
+    /// At the begin of a series.
+    fn state(&self, instant: &Instant) -> State {
+        // Rows of one are what `resolve` refuses to leave open.
+        let span = self.span.unwrap_or(Span::Rows(1));
+        let (closed, least) = (self.closed, self.least);
+        match self.kind {
+            FeatureKind::RollingMean => State::Mean(Rolling::new(span, closed, least)),
+            FeatureKind::RollingStd => State::Deviation(Rolling::new(span, closed, least)),
+            FeatureKind::RollingMin => State::Least(Rolling::new(span, closed, least)),
+            FeatureKind::RollingMax => State::Most(Rolling::new(span, closed, least)),
+            FeatureKind::Momentum => State::Momentum(Rolling::new(span, closed, least)),
+            FeatureKind::Lag => State::Lag(Lag::new(span)),
+            FeatureKind::Difference => State::Difference(Difference::new(span, closed)),
+            FeatureKind::ForwardFill => State::Fill(Fill::new(self.span, false)),
+            FeatureKind::Interpolate => State::Fill(Fill::new(self.span, true)),
+            FeatureKind::Calendar => {
+                let zone = instant::zone_of(instant.zone.as_deref());
+                let part = self.part.unwrap_or(CalendarPart::Year);
+                State::Calendar(part, zone.unwrap_or(jiff::tz::TimeZone::UTC))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod resolve_tests;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,370 @@
+//! The rows of all series, one after another, get their features.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{
+        Array, ArrayRef, AsArray, FixedSizeBinaryArray, Float64Array, Float64Builder, Int64Array,
+        Int64Builder, RecordBatch, StringArray,
+    },
+    compute::concat_batches,
+    datatypes::{DataType, Float64Type, Int64Type, SchemaRef, UInt64Type},
+};
+use datafusion::{
+    error::{DataFusionError, Result as EngineResult},
+    execution::{
+        SendableRecordBatchStream, TaskContext,
+        memory_pool::{MemoryConsumer, MemoryReservation},
+    },
+    physical_plan::{stream::RecordBatchStreamAdapter, streaming::PartitionStream},
+    prelude::DataFrame,
+};
+use feedline_schemas::{
+    config::{Gaps, SameTime},
+    ids::Origin,
+};
+use futures::{TryStreamExt, stream};
+
+use super::{
+    ENTITY, Series, TIME, instant, reason,
+    window::{Row, State},
+};
+use crate::{Error, columns::system, stage::column, typing::Reason};
+
+/// Rows in order, with their features.
+#[derive(Debug)]
+pub(super) struct Sorted {
+    pub(super) frame: DataFrame,
+    pub(super) schema: SchemaRef,
+    pub(super) series: Arc<Series>,
+}
+
+impl PartitionStream for Sorted {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, context: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let frame = self.frame.clone();
+        let rows = stream::once(async move { frame.execute_stream().await }).try_flatten();
+        let held = MemoryConsumer::new("series").register(context.memory_pool());
+        let operator = Operator::new(Arc::clone(&self.series), Arc::clone(&self.schema));
+        let start = (Box::pin(rows), Some((operator, held)));
+        let made = stream::try_unfold(start, |(mut rows, going)| async move {
+            let Some((mut operator, held)) = going else {
+                return Ok::<_, DataFusionError>(None);
+            };
+            while let Some(batch) = rows.try_next().await? {
+                let made = operator.take(batch)?;
+                operator.reserve(&held)?;
+                if let Some(made) = made {
+                    return Ok(Some((made, (rows, Some((operator, held))))));
+                }
+            }
+            let last = operator.finish()?;
+            Ok(last.map(|last| (last, (rows, None))))
+        });
+        Box::pin(RecordBatchStreamAdapter::new(
+            Arc::clone(&self.schema),
+            made,
+        ))
+    }
+}
+
+/// Makes features row by row.
+pub(super) struct Operator {
+    series: Arc<Series>,
+    schema: SchemaRef,
+    states: Vec<State>,
+    /// Entity of the rows that came last.
+    entity: Option<Vec<u8>>,
+    /// The last row of it: place, time and origin.
+    last: Option<(i64, i64, u64)>,
+    /// Rows whose instant may go on in the next batch, where their means are wanted.
+    open: Option<RecordBatch>,
+}
+
+impl Operator {
+    pub(super) fn new(series: Arc<Series>, schema: SchemaRef) -> Self {
+        let features = series.features.iter();
+        Self {
+            states: features
+                .map(|feature| feature.state(&series.instant))
+                .collect(),
+            series,
+            schema,
+            entity: None,
+            last: None,
+            open: None,
+        }
+    }
+
+    /// The rows of the next batch that are ready.
+    pub(super) fn take(&mut self, batch: RecordBatch) -> Result<Option<RecordBatch>, Error> {
+        if self.series.duplicates != SameTime::Mean {
+            return self.features(&batch).map(Some);
+        }
+        let batch = match self.open.take() {
+            Some(open) => concat_batches(&batch.schema(), [&open, &batch])?,
+            None => batch,
+        };
+        let instants = Instants::new(&batch);
+        let start = (1..batch.num_rows())
+            .rev()
+            .find(|row| !instants.are_one(row - 1, *row))
+            .unwrap_or(0);
+        self.open = Some(batch.slice(start, batch.num_rows() - start));
+        if start == 0 {
+            return Ok(None);
+        }
+        self.features(&averaged(&batch.slice(0, start))?).map(Some)
+    }
+
+    /// The rows that are left.
+    pub(super) fn finish(&mut self) -> Result<Option<RecordBatch>, Error> {
+        match self.open.take() {
+            Some(open) => self.features(&averaged(&open)?).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Accounts for what is held between two batches.
+    fn reserve(&self, held: &MemoryReservation) -> EngineResult<()> {
+        let states: usize = self.states.iter().map(State::bytes).sum();
+        let open = self
+            .open
+            .as_ref()
+            .map_or(0, RecordBatch::get_array_memory_size);
+        held.try_resize(states + open)
+    }
+
+    fn features(&mut self, batch: &RecordBatch) -> Result<RecordBatch, Error> {
+        let rows = batch.num_rows();
+        let entities = column(batch, ENTITY).as_fixed_size_binary();
+        let times = column(batch, TIME).as_primitive::<Int64Type>();
+        let origins = column(batch, system::ORIGIN).as_primitive::<UInt64Type>();
+        let series = Arc::clone(&self.series);
+        let values: Vec<&Float64Array> = (0..series.of.len())
+            .map(|place| column(batch, &Series::column_of(place)).as_primitive::<Float64Type>())
+            .collect();
+        let mut made: Vec<Float64Builder> = series
+            .features
+            .iter()
+            .map(|_| Float64Builder::with_capacity(rows))
+            .collect();
+        let mut reaches = Int64Builder::with_capacity(rows);
+        let mut copies = vec![false; rows];
+        for row in 0..rows {
+            let at = times.is_valid(row).then(|| times.value(row));
+            let place = match at {
+                Some(time) => self.place(entities.value(row), time, origins.value(row))?,
+                None => None,
+            };
+            let (Some(time), Some(ordinal)) = (at, place) else {
+                copies[row] = at.is_some();
+                made.iter_mut().for_each(Float64Builder::append_null);
+                reaches.append_null();
+                continue;
+            };
+            let mut reach: Option<i64> = None;
+            for ((feature, state), made) in
+                series.features.iter().zip(&mut self.states).zip(&mut made)
+            {
+                let value = feature.of.and_then(|of| {
+                    let values = values[of];
+                    values.is_valid(row).then(|| values.value(row))
+                });
+                let said = state.step(Row {
+                    ordinal,
+                    time,
+                    value: value.filter(|value| !value.is_nan()),
+                });
+                made.append_option(said.value);
+                reach = reach.into_iter().chain(said.reach).min();
+            }
+            reaches.append_option(reach);
+        }
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.schema.fields().len());
+        for (field, cells) in batch.schema().fields().iter().zip(batch.columns()) {
+            match field.name().as_str() {
+                name if series.is_of(name) => {}
+                system::REJECT => columns.push(marked(cells, &copies, times)),
+                _ => columns.push(Arc::clone(cells)),
+            }
+        }
+        columns.extend(
+            made.iter_mut()
+                .map(|made| Arc::new(made.finish()) as ArrayRef),
+        );
+        columns.push(Arc::new(reaches.finish()));
+        Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
+    }
+
+    /// Where the next row stands in its series; nothing for one at the instant of the row before.
+    fn place(&mut self, entity: &[u8], time: i64, origin: u64) -> Result<Option<i64>, Error> {
+        if self.entity.as_deref() != Some(entity) {
+            self.entity = Some(entity.to_vec());
+            self.begin();
+        }
+        let ordinal = match self.last {
+            Some((_, last, before)) if last == time => {
+                if self.series.duplicates == SameTime::Error {
+                    return Err(same_time(time, before, origin));
+                }
+                return Ok(None);
+            }
+            Some((_, last, before)) if self.is_gap(time, last) => {
+                if let Some((_, Gaps::Error)) = self.series.max_gap {
+                    return Err(gap([last, time], [before, origin]));
+                }
+                self.begin();
+                0
+            }
+            Some((ordinal, ..)) => ordinal + 1,
+            None => 0,
+        };
+        self.last = Some((ordinal, time, origin));
+        Ok(Some(ordinal))
+    }
+
+    fn is_gap(&self, time: i64, last: i64) -> bool {
+        let longest = self.series.max_gap.map(|(longest, _)| longest);
+        longest.is_some_and(|longest| time.saturating_sub(last) > longest)
+    }
+
+    fn begin(&mut self) {
+        self.last = None;
+        self.states.iter_mut().for_each(State::restart);
+    }
+}
+
+fn place_of(origin: u64) -> String {
+    let origin = Origin::from_packed(origin);
+    let (source, sequence, row) = (origin.source(), origin.sequence(), origin.row());
+    format!("row {row} of batch {sequence} of source {source}")
+}
+
+fn same_time(time: i64, before: u64, origin: u64) -> Error {
+    Error::input(
+        "the rows as a series",
+        format!(
+            "two rows of one entity are at {} ({} and {})",
+            instant::shown(time),
+            place_of(before),
+            place_of(origin)
+        ),
+        "say which of them counts with `dataset.series.duplicates` (`first`, `last` or `mean`), or name the columns that \
+         tell entities apart in `dataset.series.entity`",
+    )
+}
+
+fn gap([last, time]: [i64; 2], [before, origin]: [u64; 2]) -> Error {
+    Error::input(
+        "the rows as a series",
+        format!(
+            "nothing landed between {} and {} ({} and {}), which is longer than `dataset.series.max_gap`",
+            instant::shown(last),
+            instant::shown(time),
+            place_of(before),
+            place_of(origin)
+        ),
+        "land what is missing, allow longer gaps, or let series begin anew there with `gaps = \"restart\"`",
+    )
+}
+
+/// Reasons with those of `copies`, which another row stands for.
+fn marked(reasons: &ArrayRef, copies: &[bool], times: &Int64Array) -> ArrayRef {
+    if !copies.contains(&true) {
+        return Arc::clone(reasons);
+    }
+    let old = reasons.as_string::<i32>();
+    let reason = |(row, is_copy): (usize, &bool)| match old.is_valid(row) {
+        true => Some(old.value(row).to_owned()),
+        false => is_copy.then(|| {
+            let reason = Reason {
+                reason: reason::SAME_TIME.to_owned(),
+                column: String::new(),
+                value: instant::shown(times.value(row)),
+            };
+            reason.to_json()
+        }),
+    };
+    Arc::new(
+        copies
+            .iter()
+            .enumerate()
+            .map(reason)
+            .collect::<StringArray>(),
+    )
+}
+
+/// Tells rows of one entity at one instant.
+struct Instants<'a> {
+    entities: &'a FixedSizeBinaryArray,
+    times: &'a Int64Array,
+}
+
+impl<'a> Instants<'a> {
+    fn new(batch: &'a RecordBatch) -> Self {
+        Self {
+            entities: column(batch, ENTITY).as_fixed_size_binary(),
+            times: column(batch, TIME).as_primitive(),
+        }
+    }
+
+    fn are_one(&self, a: usize, b: usize) -> bool {
+        let times = self.times;
+        times.is_valid(a)
+            && times.is_valid(b)
+            && times.value(a) == times.value(b)
+            && self.entities.value(a) == self.entities.value(b)
+    }
+}
+
+/// The numbers of the first row of each instant become the means of all its rows.
+fn averaged(batch: &RecordBatch) -> Result<RecordBatch, Error> {
+    let instants = Instants::new(batch);
+    let mut groups: Vec<(usize, usize)> = Vec::new();
+    for row in 0..batch.num_rows() {
+        match groups.last_mut() {
+            Some((_, end)) if instants.are_one(row - 1, row) => *end = row + 1,
+            _ => groups.push((row, row + 1)),
+        }
+    }
+    groups.retain(|(start, end)| end - start > 1);
+    if groups.is_empty() {
+        return Ok(batch.clone());
+    }
+    let columns = batch.columns().iter().map(|cells| {
+        if *cells.data_type() != DataType::Float64 {
+            return Arc::clone(cells);
+        }
+        let cells = cells.as_primitive::<Float64Type>();
+        let mut means: Vec<Option<f64>> = cells.iter().collect();
+        for (start, end) in &groups {
+            means[*start] = mean(&means[*start..*end]);
+        }
+        Arc::new(Float64Array::from(means)) as ArrayRef
+    });
+    Ok(RecordBatch::try_new(batch.schema(), columns.collect())?)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts stay below 2^53")]
+fn mean(cells: &[Option<f64>]) -> Option<f64> {
+    let there: Vec<f64> = cells.iter().flatten().copied().collect();
+    // Each is divided first, so that large ones do not overflow.
+    let count = there.len() as f64;
+    let mean = match there.as_slice() {
+        [] => return None,
+        [first, rest @ ..] if rest.iter().all(|value| value == first) => *first,
+        all => {
+            let sum: f64 = all.iter().sum();
+            if sum.is_finite() {
+                sum / count
+            } else {
+                all.iter().map(|value| value / count).sum()
+            }
+        }
+    };
+    (!mean.is_nan()).then_some(mean)
+}

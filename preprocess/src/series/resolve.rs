@@ -1,0 +1,382 @@
+//! `[dataset.series]` and `[[dataset.feature]]` against the landed columns.
+
+use feedline_schemas::{
+    config::{DatasetConfig, FeatureConfig, FeatureKind, SeriesConfig, StepKind},
+    record::ColumnType,
+};
+
+use super::{
+    Feature, RESERVED, Series,
+    instant::{self, Instant},
+    window::Span,
+};
+use crate::{
+    Error,
+    columns::{MergedColumn, check_reserved, find},
+};
+
+const KEY: &str = "dataset.series";
+
+/// Most rows that a feature looks back over by count.
+const MOST_ROWS: u32 = 1_000_000;
+
+/// The series that a dataset asks for.
+///
+/// # Errors
+/// [`Error::Config`] for columns that are not there or do not fit, and for keys that contradict one another.
+pub(crate) fn resolve(
+    config: &DatasetConfig,
+    columns: &[MergedColumn],
+) -> Result<Option<Series>, Error> {
+    let Some(series) = &config.series else {
+        return match config.feature.is_empty() {
+            true => Ok(None),
+            false => Err(Error::config(
+                "dataset.feature",
+                "features are made over time: name the column of the time in `[dataset.series]`",
+            )),
+        };
+    };
+    if !config.kind.is_rows() {
+        let reason =
+            "only rows of numbers make series (`dataset.kind = \"rows\"`), remove this section";
+        return Err(Error::config(KEY, reason));
+    }
+    let reserved = |column: &&MergedColumn| column.name.starts_with(RESERVED);
+    if let Some(column) = columns.iter().find(reserved) {
+        let reason = format!(
+            "column `{}` has a name that the build itself uses; rename it in the source",
+            column.name
+        );
+        return Err(Error::config(KEY, reason));
+    }
+    check_time(series, columns)?;
+    check_entity(series, columns)?;
+    if series.gaps.is_some() && series.max_gap.is_none() {
+        let reason = "it says what happens beyond `max_gap`, give that too";
+        return Err(Error::config(format!("{KEY}.gaps"), reason));
+    }
+    let mut resolved = Series {
+        time: series.time.clone(),
+        clock: series.clock.clone(),
+        instant: Instant {
+            format: series.format.clone(),
+            unit: series.unit,
+            zone: series.zone.clone(),
+        },
+        entity: series.entity.clone(),
+        duplicates: series.duplicates,
+        max_gap: series
+            .max_gap
+            .map(|gap| (gap.micros(), series.gaps.unwrap_or_default())),
+        warm_start: series.warm_start,
+        of: Vec::new(),
+        features: Vec::new(),
+    };
+    for (index, feature) in config.feature.iter().enumerate() {
+        let key = |field: &str| format!("dataset.feature.{index}.{field}");
+        let feature = resolved.feature(feature, config, columns, &key)?;
+        resolved.features.push(feature);
+    }
+    check_roles(&resolved, config)?;
+    check_split(&resolved, config)?;
+    Ok(Some(resolved))
+}
+
+fn check_time(series: &SeriesConfig, columns: &[MergedColumn]) -> Result<(), Error> {
+    let key = |field: &str| format!("{KEY}.{field}");
+    let refused = |field: &str, reason: String| Err(Error::config(key(field), reason));
+    let time = find(&key("time"), &series.time, columns)?;
+    let is_text = match time.r#type {
+        ColumnType::Utf8 => true,
+        ColumnType::Timestamp | ColumnType::Int64 | ColumnType::Float64 => false,
+        _ => {
+            let name = &time.name;
+            let reason = format!(
+                "column `{name}` holds no points in time; name one of times, texts or numbers"
+            );
+            return refused("time", reason);
+        }
+    };
+    let is_number = time.r#type.is_number();
+    if is_number != series.unit.is_some() {
+        let reason = match is_number {
+            true => format!(
+                "column `{}` holds numbers: say whether they are `s`, `ms`, `us` or `ns` since 1970",
+                time.name
+            ),
+            false => format!("column `{}` holds no numbers, remove this key", time.name),
+        };
+        return refused("unit", reason);
+    }
+    if let Some(clock) = &series.clock {
+        let found = find(&key("clock"), clock, columns)?;
+        if !is_text || found.r#type != ColumnType::Utf8 {
+            let reason = format!(
+                "`{clock}` is put behind the text of `{}`, so both columns must hold text",
+                series.time
+            );
+            return refused("clock", reason);
+        }
+    }
+    match &series.format {
+        Some(_) if !is_text => {
+            return refused(
+                "format",
+                format!("column `{}` holds no text, remove this key", time.name),
+            );
+        }
+        Some(format) if !instant::is_format(format) => {
+            return refused(
+                "format",
+                format!("`{format}` is no format; write one such as `%d/%m/%Y %H:%M:%S`"),
+            );
+        }
+        _ => {}
+    }
+    if instant::zone_of(series.zone.as_deref()).is_none() {
+        let zone = series.zone.as_deref().unwrap_or_default();
+        return refused(
+            "zone",
+            format!("there is no time zone `{zone}`; write one such as `Europe/Rome`"),
+        );
+    }
+    Ok(())
+}
+
+fn check_entity(series: &SeriesConfig, columns: &[MergedColumn]) -> Result<(), Error> {
+    let key = format!("{KEY}.entity");
+    for (i, name) in series.entity.iter().enumerate() {
+        let column = find(&key, name, columns)?;
+        let is_unfit = matches!(column.r#type, ColumnType::Binary | ColumnType::Json);
+        if is_unfit || column.r#type.is_list() {
+            let reason = format!(
+                "column `{name}` holds lists or bytes, which tell no entities apart; name another"
+            );
+            return Err(Error::config(key, reason));
+        }
+        if series.entity[..i].contains(name) {
+            return Err(Error::config(key, format!("`{name}` is listed twice")));
+        }
+    }
+    Ok(())
+}
+
+/// What features are made is no key and no target, and the time is not filled in.
+fn check_roles(series: &Series, config: &DatasetConfig) -> Result<(), Error> {
+    let roles = [
+        ("dataset.target", config.target.as_slice()),
+        ("dataset.split.key", &config.split.key),
+        ("dataset.categorical", &config.categorical),
+    ];
+    for (key, names) in roles {
+        if let Some(name) = names.iter().find(|name| series.makes(name)) {
+            let reason = format!(
+                "`{name}` is a feature of `[[dataset.feature]]`, name a column that landed"
+            );
+            return Err(Error::config(key, reason));
+        }
+    }
+    for (i, step) in config.step.iter().flatten().enumerate() {
+        let is_time = |name: &&String| step.r#type == StepKind::Impute && series.is_time(name);
+        if let Some(name) = step.columns.iter().find(is_time) {
+            let reason = format!(
+                "`{name}` is the time of the rows, a time that was made up would put them out of order; remove it"
+            );
+            return Err(Error::config(format!("dataset.step.{i}.columns"), reason));
+        }
+    }
+    Ok(())
+}
+
+/// A split by content tears every series apart.
+fn check_split(series: &Series, config: &DatasetConfig) -> Result<(), Error> {
+    let split = &config.split;
+    let of_entities = !split.key.is_empty() && split.key.iter().all(|k| series.entity.contains(k));
+    if !series.looks_back() || series.warm_start || !split.by.is_key() || of_entities {
+        return Ok(());
+    }
+    let alone = split.train >= 1.0;
+    if alone {
+        return Ok(());
+    }
+    Err(Error::config(
+        "dataset.split.by",
+        "rows that are neighbours in time would stand in different splits, and features be made of rows of another split; \
+         split by order (`by = \"range\"`, with an `embargo` as long as features look back), or let `dataset.split.key` name \
+         columns of `dataset.series.entity`",
+    ))
+}
+
+impl Series {
+    fn feature(
+        &mut self,
+        feature: &FeatureConfig,
+        config: &DatasetConfig,
+        columns: &[MergedColumn],
+        key: &impl Fn(&str) -> String,
+    ) -> Result<Feature, Error> {
+        check_name(feature, columns, self, key)?;
+        check_keys(feature, key)?;
+        let (of, closed) = (feature.of.as_ref(), feature.closed.unwrap_or_default());
+        if let Some(of) = of {
+            self.check_of(of, columns, key)?;
+            if config.target.as_ref() == Some(of) && feature.sees_itself() {
+                let reason = format!(
+                    "`{of}` is the target, and this feature is made of the row's own value: a model would be given the answer; use `closed = \"left\"` or a `lag`"
+                );
+                return Err(Error::config(key("of"), reason));
+            }
+        }
+        let least = usize::try_from(feature.min_periods.or(feature.rows).unwrap_or(1)).unwrap_or(1);
+        let pairs = matches!(
+            feature.r#type,
+            FeatureKind::RollingStd | FeatureKind::Momentum
+        );
+        Ok(Feature {
+            name: feature.name.clone(),
+            kind: feature.r#type,
+            of: of.map(|of| self.place(of)),
+            span: feature.span(),
+            least: least.max(if pairs { 2 } else { 1 }),
+            closed,
+            part: feature.part,
+        })
+    }
+
+    fn check_of(
+        &self,
+        of: &str,
+        columns: &[MergedColumn],
+        key: &impl Fn(&str) -> String,
+    ) -> Result<(), Error> {
+        if self.makes(of) {
+            let reason = format!(
+                "`{of}` is a feature of `[[dataset.feature]]` itself, name a column that landed"
+            );
+            return Err(Error::config(key("of"), reason));
+        }
+        let column = find(&key("of"), of, columns)?;
+        let is_number = column.r#type.is_number();
+        if self.is_time(of)
+            || !(is_number || matches!(column.r#type, ColumnType::Bool | ColumnType::Utf8))
+        {
+            let reason = format!("column `{of}` holds no numbers; name one that does");
+            return Err(Error::config(key("of"), reason));
+        }
+        Ok(())
+    }
+
+    fn place(&mut self, of: &String) -> usize {
+        let found = self.of.iter().position(|name| name == of);
+        found.unwrap_or_else(|| {
+            self.of.push(of.clone());
+            self.of.len() - 1
+        })
+    }
+}
+
+fn check_name(
+    feature: &FeatureConfig,
+    columns: &[MergedColumn],
+    series: &Series,
+    key: &impl Fn(&str) -> String,
+) -> Result<(), Error> {
+    let name = &feature.name;
+    let reason = if name.is_empty() {
+        "a feature needs a name".to_owned()
+    } else if columns.iter().any(|column| column.name == *name) {
+        format!("a column `{name}` has landed, choose another name")
+    } else if series.makes(name) {
+        format!("another feature is called `{name}`, choose another name")
+    } else if name.starts_with(RESERVED) {
+        format!("`{name}` is a name that the build itself uses, choose another")
+    } else {
+        return check_reserved(&key("name"), name);
+    };
+    Err(Error::config(key("name"), reason))
+}
+
+/// Which keys a type has, and their ranges.
+fn check_keys(feature: &FeatureConfig, key: &impl Fn(&str) -> String) -> Result<(), Error> {
+    use FeatureKind as Kind;
+    let kind = feature.r#type;
+    let is_calendar = kind == Kind::Calendar;
+    let is_fill = matches!(kind, Kind::ForwardFill | Kind::Interpolate);
+    let is_window = matches!(
+        kind,
+        Kind::RollingMean | Kind::RollingStd | Kind::RollingMin | Kind::RollingMax | Kind::Momentum
+    );
+    let fields = [
+        ("of", feature.of.is_some(), !is_calendar, !is_calendar),
+        ("part", feature.part.is_some(), is_calendar, is_calendar),
+        ("window", feature.window.is_some(), !is_calendar, false),
+        ("rows", feature.rows.is_some(), !is_calendar, false),
+        (
+            "min_periods",
+            feature.min_periods.is_some(),
+            is_window,
+            false,
+        ),
+        (
+            "closed",
+            feature.closed.is_some(),
+            is_window || kind == Kind::Difference,
+            false,
+        ),
+    ];
+    for (field, given, fits, needed) in fields {
+        if given && !fits {
+            let reason = "this key does not belong to a feature of this type, remove it";
+            return Err(Error::config(key(field), reason));
+        }
+        if needed && !given {
+            let reason = match field {
+                "of" => "name the column that the feature is made of",
+                _ => "say which part of the time, such as `hour`",
+            };
+            return Err(Error::config(key(field), reason));
+        }
+    }
+    let spans = usize::from(feature.window.is_some()) + usize::from(feature.rows.is_some());
+    if spans > 1 || (spans == 0 && !is_calendar && !is_fill) {
+        let reason = "say how far it looks back, either in time (`window = \"24h\"`) or in rows (`rows = 24`)";
+        return Err(Error::config(key("window"), reason));
+    }
+    if feature
+        .rows
+        .is_some_and(|rows| !(1..=MOST_ROWS).contains(&rows))
+    {
+        return Err(Error::config(key("rows"), "it is 1 to 1,000,000"));
+    }
+    let most = feature.rows.unwrap_or(u32::MAX);
+    if feature
+        .min_periods
+        .is_some_and(|least| !(1..=most).contains(&least))
+    {
+        let reason = "it is 1 or more, and no more than `rows`, or no window could have so many";
+        return Err(Error::config(key("min_periods"), reason));
+    }
+    Ok(())
+}
+
+trait Asked {
+    fn span(&self) -> Option<Span>;
+    fn sees_itself(&self) -> bool;
+}
+
+impl Asked for FeatureConfig {
+    fn span(&self) -> Option<Span> {
+        let rows = self.rows.map(|rows| Span::Rows(i64::from(rows)));
+        rows.or_else(|| self.window.map(|window| Span::Time(window.micros())))
+    }
+
+    /// Whether it is made of the row's own value.
+    fn sees_itself(&self) -> bool {
+        match self.r#type {
+            FeatureKind::ForwardFill | FeatureKind::Interpolate => true,
+            FeatureKind::Lag | FeatureKind::Calendar => false,
+            _ => self.closed == Some(feedline_schemas::config::Closed::Right),
+        }
+    }
+}
