@@ -1,11 +1,16 @@
 """Compares a dataset's fitted numbers and shards with numpy and scikit-learn.
 
-usage: compare.py LANDING_FOLDER DATASET_FOLDER
+usage: compare.py LANDING_FOLDER DATASET_FOLDER [SERIES]
+
+SERIES is the JSON of `{"series": ..., "feature": [...]}` of a dataset of one entity in UTC whose copies of an instant are
+dropped: its features are made here again, window by window.
 
 The landed rows are read with pyarrow; the training rows are those whose origin stands in the training shards; every
 step is fitted again with scikit-learn or numpy on them, in order. Prints a table, fails above 1e-9 relative.
 """
 
+import bisect
+import datetime
 import glob
 import json
 import os
@@ -23,10 +28,11 @@ from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler, Ta
 LIMIT = 1e-9
 
 
-def main(landing, dataset):
+def main(landing, dataset, series=None):
     manifest = json.load(open(os.path.join(dataset, open(os.path.join(dataset, "CURRENT")).read().strip())))
     transform = json.load(open(os.path.join(dataset, manifest["transform"]["path"])))
     rows = read_landing(landing)
+    made = make_features(rows, json.loads(series), transform["target"]["column"]) if series else []
     shards = read_shards(dataset, manifest, "train")
     train = [rows[origin] for origin in shards["origin"]]
     assert len(train) == transform["fitted_rows"], (len(train), transform["fitted_rows"])
@@ -44,7 +50,7 @@ def main(landing, dataset):
 
     # Categories as they landed, for steps that group by them.
     columns[None] = {spec["name"]: columns[spec["name"]] for spec in transform["inputs"] if spec["kind"] != "numeric"}
-    table, approximate = Table(), set()
+    table, approximate = Table(), set(made)
     for step in transform["steps"]:
         if step["type"] == "knn":
             fill_from_neighbours(step, columns, table)
@@ -66,8 +72,9 @@ def main(landing, dataset):
                 low, high = np.nanpercentile(columns[name], percentiles)
                 table.add(name, f"percentile {fitted['lower']}", fitted["low"], low)
                 table.add(name, f"percentile {fitted['upper']}", fitted["high"], high)
-                table.add(name, "clipped low", fitted["clipped_low"], np.sum(columns[name] < low))
-                table.add(name, "clipped high", fitted["clipped_high"], np.sum(columns[name] > high))
+                if name not in approximate:
+                    table.add(name, "clipped low", fitted["clipped_low"], np.sum(columns[name] < low))
+                    table.add(name, "clipped high", fitted["clipped_high"], np.sum(columns[name] > high))
                 columns[name] = np.clip(columns[name], fitted["low"], fitted["high"])
             elif step["type"] == "standardize":
                 scaler = StandardScaler().fit(columns[name].reshape(-1, 1))
@@ -283,6 +290,83 @@ def raise_to_power(fitted, column, table):
     table.add(fitted["name"], "lambda", fitted["lambda"], root)
     assert abs(fitted["lambda"] - usual) < 1e-5, (fitted["lambda"], usual)
     return np.where(np.isnan(column), np.nan, transform(column, fitted["lambda"]))
+
+
+MICROS = {"us": 1, "ms": 10**3, "s": 10**6, "m": 60 * 10**6, "h": 3600 * 10**6, "d": 86400 * 10**6}
+
+
+def make_features(rows, asked, target):
+    """Adds the features to the rows, one after another, each from a window that is cut out and summed anew."""
+    series, epoch = asked["series"], datetime.datetime(1970, 1, 1)
+
+    def read(row):
+        text = row[series["time"]]
+        if "clock" in series:
+            text += " " + row[series["clock"]]
+        form = series.get("format")
+        at = datetime.datetime.strptime(text, form) if form else datetime.datetime.fromisoformat(text)
+        return at, (at - epoch) // datetime.timedelta(microseconds=1)
+
+    def number(cell, missing):
+        value = np.nan if cell is None else float(cell)
+        return np.nan if value in missing else value
+
+    missing = asked.get("missing_values", [])
+    seen, line = set(), []
+    for origin in sorted(rows):
+        content = tuple((k, v) for k, v in rows[origin].items() if not k.startswith("_feedline_"))
+        if content not in seen:
+            seen.add(content)
+            line.append((read(rows[origin])[1], np.isnan(number(rows[origin][target], missing)), origin))
+    line.sort()
+    line = [entry for i, entry in enumerate(line) if i == 0 or line[i - 1][0] != entry[0]]
+    times, origins = [entry[0] for entry in line], [entry[2] for entry in line]
+    for feature in asked["feature"]:
+        kind, by_rows = feature["type"], "rows" in feature
+        places = list(range(len(line))) if by_rows else times
+        span = feature.get("rows")
+        if "window" in feature:
+            unit = feature["window"].lstrip("0123456789")
+            span = int(feature["window"][: -len(unit)]) * MICROS[unit]
+        least = feature.get("min_periods", feature.get("rows", 1))
+        right = feature.get("closed") == "right"
+        if kind != "calendar":
+            values = np.array([number(rows[origin][feature["of"]], missing) for origin in origins])
+        made = []
+        for i in range(len(line)):
+            if kind == "calendar":
+                at = read(rows[origins[i]])[0]
+                made.append(float({"weekday": at.isoweekday(), "day_of_year": at.timetuple().tm_yday}.get(
+                    feature["part"], getattr(at, feature["part"], None))))
+            elif kind in ("lag", "difference"):
+                def lag(i):
+                    j = bisect.bisect_right(places, places[i] - span) - 1
+                    return values[j] if j >= 0 else np.nan
+                at = i if right else i - 1
+                made.append(lag(i) if kind == "lag" else values[at] - lag(at) if at >= 0 else np.nan)
+            elif kind in ("forward_fill", "interpolate"):
+                known = np.flatnonzero(~np.isnan(values[max(0, i - 2000):i])) + max(0, i - 2000)
+                if span is not None and len(known) and places[i] - places[known[-1]] > span:
+                    known = []
+                if not np.isnan(values[i]) or len(known) < (1 if kind == "forward_fill" else 2):
+                    made.append(values[i])
+                elif kind == "forward_fill":
+                    made.append(values[known[-1]])
+                else:
+                    made.append(np.polyval(np.polyfit([times[known[-1]] - times[k] for k in known[-2:]], values[known[-2:]], 1),
+                                           times[known[-1]] - times[i]))
+            else:
+                first = places[i] - span + (1 if right else 0)
+                window = values[bisect.bisect_left(places, first):i + (1 if right else 0)]
+                window = window[~np.isnan(window)]
+                if len(window) < max(least, 2 if kind in ("rolling_std", "momentum") else 1):
+                    made.append(np.nan)
+                else:
+                    made.append({"rolling_mean": np.mean, "rolling_std": lambda w: np.std(w, ddof=1), "rolling_min": np.min,
+                                 "rolling_max": np.max, "momentum": lambda w: w[-1] - w[0]}[kind](window))
+        for origin, value in zip(origins, made):
+            rows[origin][feature["name"]] = None if np.isnan(value) else value
+    return [feature["name"] for feature in asked["feature"]]
 
 
 class Table:
