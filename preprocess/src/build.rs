@@ -263,7 +263,7 @@ impl Build<'_> {
             false => None,
         };
         let page = match &profile {
-            Some(profile) => Some(Box::pin(self.page(&staged, profile, frame.with_copies)).await?),
+            Some(profile) => Some(Box::pin(self.page(&staged, profile, frame.copied)).await?),
             None => None,
         };
 
@@ -734,6 +734,7 @@ mod payload_tests;
 mod picture_tests;
 #[cfg(test)]
 mod series_tests;
+#[cfg(test)]
 mod split_tests;
 #[cfg(test)]
 mod sql_tests;

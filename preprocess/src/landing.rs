@@ -131,6 +131,7 @@ impl Landed {
             key: Vec::new(),
             version: None,
             records: None,
+            local: None,
             in_place: Some(files),
         })
     }

@@ -195,7 +195,7 @@ pub(crate) struct Frame {
     /// What the search for near-duplicates found.
     pub(crate) near_dup: Option<NearDupCounts>,
     /// Hash and origin of all rows, copies included; where a page is to tell of copies that are dropped.
-    pub(crate) with_copies: Option<DataFrame>,
+    pub(crate) copied: Option<DataFrame>,
 }
 
 /// All rows: `_origin`, `_hash`, `_split`, `_reject`, `_group` where the split has a key, then payload, inputs and target.
@@ -252,7 +252,7 @@ pub(crate) async fn frame(
         });
     }
     let all = all.expect("a landed source has at least one row, so at least one file");
-    let with_copies = (spec.config.profile && spec.config.dedup == DedupMode::Exact)
+    let copied = (spec.config.profile && spec.config.dedup == DedupMode::Exact)
         .then(|| {
             all.clone()
                 .select(vec![ident(system::HASH), ident(system::ORIGIN)])
@@ -299,7 +299,7 @@ pub(crate) async fn frame(
             },
             documents: None,
             near_dup,
-            with_copies,
+            copied,
         });
     };
     let documents = rows.clone().filter(ident(system::REJECT).is_null())?;
@@ -312,7 +312,7 @@ pub(crate) async fn frame(
         },
         documents: Some(documents),
         near_dup,
-        with_copies,
+        copied,
     })
 }
 

@@ -181,6 +181,7 @@ impl Query {
             version: None,
             records: None,
             local: Some(file),
+            in_place: None,
         })
     }
 }

@@ -25,9 +25,9 @@ impl Build<'_> {
         &self,
         staged: &Staged,
         profile: &DatasetProfile,
-        with_copies: Option<DataFrame>,
+        copied: Option<DataFrame>,
     ) -> Result<Page, Error> {
-        let copies = match with_copies {
+        let copies = match copied {
             Some(rows) => Some(copies::samples(rows).await?),
             None => None,
         };

@@ -604,6 +604,8 @@ async fn a_key_in_two_splits_is_found_by_the_audit_and_by_verify() {
         joined: Vec::new(),
         frozen: Vec::new(),
         sources: vec![],
+        query: None,
+        made: Vec::new(),
         rows: 0,
         spec,
         tokens: None,

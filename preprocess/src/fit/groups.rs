@@ -205,14 +205,14 @@ impl Fit {
                 Ok(())
             })
             .await?;
-            for i in 0..columns.len() {
-                let place = chunk * at_once + i;
-                let own = groups.own(place).filter_map(|(name, group)| {
-                    let rows = groups.counts[group][place];
+            let first = chunk * at_once;
+            for (i, scale) in fitted[first..].iter_mut().take(columns.len()).enumerate() {
+                let own = groups.own(first + i).filter_map(|(name, group)| {
+                    let rows = groups.counts[group][first + i];
                     let summary = sums[group][i].summary()?;
                     Some((name.clone(), moments(rows, summary)))
                 });
-                fitted[place].groups = Some(FittedScaleGroups {
+                scale.groups = Some(FittedScaleGroups {
                     by: by.to_owned(),
                     min_count: groups.fewest,
                     moments: own.collect(),

@@ -77,6 +77,7 @@ impl Direct {
             && config.text.is_none()
             && matches!(spec.rule, Rule::Hash | Rule::Named(_))
             && config.split.frozen.is_none()
+            && spec.series.is_none()
             && config.shards.shuffle;
         let rows: u64 = sources.iter().map(Landed::rows).sum();
         let threads = context.partitions.max(1);
