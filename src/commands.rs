@@ -1,6 +1,6 @@
 //! The commands: load the configuration, wire the stages, print the report.
 
-use std::{fs, num::NonZero, path::Path, sync::Arc, thread};
+use std::{collections::BTreeMap, fs, num::NonZero, path::Path, sync::Arc, thread};
 
 use anyhow::Context as _;
 use feedline_schemas::{
@@ -580,7 +580,21 @@ impl<'a> Work<'a> {
         let dataset = self.dataset()?;
         let manifest = feedline_preprocess::read_manifest(&dataset).await?;
         let artefact = feedline_preprocess::read_transform(&dataset, &manifest).await?;
-        let landed = feedline_preprocess::landed_types(&self.root, &manifest).await?;
+        let dataset = self.loaded.config.dataset.as_ref();
+        for feature in dataset.iter().flat_map(|dataset| &dataset.feature) {
+            let is_made = artefact.inputs.iter().any(|i| i.name == feature.name);
+            anyhow::ensure!(
+                !is_made,
+                "`{}` is a feature of `[[dataset.feature]]`, made of the rows before each, which new rows do not bring: \
+                 drop such features (`dataset.drop`), build and train again to predict",
+                feature.name
+            );
+        }
+        let landed = match dataset {
+            // The rows were those of a query or of files.
+            Some(dataset) if dataset.sql.is_some() || dataset.files.is_some() => BTreeMap::new(),
+            _ => feedline_preprocess::landed_types(&self.root, &manifest).await?,
+        };
         let predict = Predict {
             rows: options.rows.clone(),
             reading: predict::reading(options, &self.loaded.config, landed),

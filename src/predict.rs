@@ -24,7 +24,7 @@ use feedline_preprocess::{
 };
 use feedline_schemas::{
     config::{PipelineConfig, TrainConfig},
-    ids::Hash128,
+    ids::{Hash128, Name},
     record::ColumnType,
     report::PredictReport,
     transform::FittedTarget,
@@ -64,7 +64,17 @@ pub(crate) fn reading(
     config: &PipelineConfig,
     landed: BTreeMap<String, ColumnType>,
 ) -> RowsReading {
-    let csv = config.source.iter().map(|source| &source.csv);
+    let dataset = config.dataset.as_ref();
+    let beside = dataset.map(|d| (&d.join, d.near_dup.as_ref()));
+    let is_own = |name: &Name| {
+        beside.is_none_or(|(joins, near)| {
+            let against = near.iter().flat_map(|near| &near.against);
+            let joined = joins.iter().map(|join| &join.source);
+            !joined.chain(against).any(|other| other == name)
+        })
+    };
+    let own = config.source.iter().filter(|source| is_own(&source.name));
+    let csv = own.map(|source| &source.csv);
     let mut delimiters: Vec<u8> = csv
         .clone()
         .filter_map(|csv| csv.delimiter.as_deref()?.as_bytes().first().copied())
@@ -129,7 +139,13 @@ impl Predict {
             transform: Arc::new(self.transform),
             keep: self.reading.keep,
         };
-        let mut out = RowsOut::new(target.open()?, target.format, &answers.names())?;
+        let mut out = match RowsOut::new(target.open()?, target.format, &answers.names()) {
+            Ok(out) => out,
+            Err(error) => {
+                target.close(Err(error.into()))?;
+                return Ok(report);
+            }
+        };
         let written = answers.write(rows, &mut out, &self.stop, &mut report);
         let written = written.and_then(|()| Ok(out.finish()?));
         match written {

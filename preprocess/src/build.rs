@@ -31,7 +31,7 @@ use crate::{
     fit::{fit, fit_parts, fit_payload},
     join,
     landing::Landed,
-    manifest::{complete, put_profile, put_transform, up_to_date},
+    manifest::{publish, put_profile, put_transform, settle, up_to_date},
     meter::Meter,
     near_dup::{self, NearDup},
     plan, profile,
@@ -309,12 +309,13 @@ impl Build<'_> {
             kept: self.spec.kept.clone(),
             profile: put_profile(&self.store, profile.as_ref()).await?,
         };
-        complete(&self.store, &mut manifest).await?;
+        settle(&self.store, &mut manifest).await?;
         if let (Some(page), Some(profile)) = (page, &profile) {
             let rejects = rejects.firsts(&self.names);
             self.put_page(page, &manifest, artefact, profile, rejects)
                 .await?;
         }
+        publish(&self.store, &manifest).await?;
         let seconds = self
             .context
             .clock
@@ -695,7 +696,7 @@ impl Build<'_> {
 }
 
 /// About how many bytes sources take in memory; landed files are packed.
-fn unpacked(sources: &[Landed]) -> u64 {
+pub(crate) fn unpacked(sources: &[Landed]) -> u64 {
     const PACKED: u64 = 3;
     let files = sources.iter().flat_map(Landed::files);
     let bytes: u64 = files.map(|file| file.bytes).sum();

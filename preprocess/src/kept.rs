@@ -2,7 +2,12 @@
 
 use std::sync::Arc;
 
-use arrow::{array::ArrayRef, compute::interleave, datatypes::Field, error::ArrowError};
+use arrow::{
+    array::{ArrayRef, AsArray},
+    compute::interleave,
+    datatypes::{DataType, Field},
+    error::ArrowError,
+};
 use feedline_schemas::{
     config::{DatasetConfig, DatasetKind},
     manifest::{KEPT_FIELD, KeptColumn},
@@ -73,6 +78,18 @@ pub(crate) fn is_reserved(name: &str) -> bool {
 pub(crate) fn field(column: &KeptColumn) -> Field {
     let metadata = [(KEPT_FIELD.to_owned(), "1".to_owned())];
     Field::new(&column.name, landed_type(column.r#type), true).with_metadata(metadata.into())
+}
+
+/// Bytes of the texts and bytes in row `at`.
+pub(crate) fn bytes_of(columns: &[ArrayRef], at: usize) -> u64 {
+    let lengths = columns.iter().map(|cells| match cells.data_type() {
+        DataType::Utf8 => cells.as_string::<i32>().value_length(at),
+        DataType::Binary => cells.as_binary::<i32>().value_length(at),
+        _ => 0,
+    });
+    lengths
+        .map(|bytes| u64::try_from(bytes).unwrap_or_default())
+        .sum()
 }
 
 /// What the rows of a block keep: which row of which batch each was.

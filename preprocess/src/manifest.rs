@@ -189,13 +189,19 @@ pub(crate) async fn check_tokenizer(
 
 /// Writes the tables of a manifest whose shards are all there, gives it its fingerprint, and publishes it.
 pub(crate) async fn complete(dataset: &Store, manifest: &mut Manifest) -> Result<(), Error> {
+    settle(dataset, manifest).await?;
+    publish(dataset, manifest).await
+}
+
+/// Writes the tables of a manifest and gives it its fingerprint. To be done before it is published.
+pub(crate) async fn settle(dataset: &Store, manifest: &mut Manifest) -> Result<(), Error> {
     let tables = manifest.add_tables(MOST_LISTED_SHARDS).map_err(|error| {
         let advice = "write fewer shards: raise `shards.shard_bytes`";
         Error::input("the list of shards", error.reason, advice)
     })?;
     put_tables(dataset, tables).await?;
     manifest.fingerprint = manifest.compute_fingerprint();
-    publish(dataset, manifest).await
+    Ok(())
 }
 
 /// Writes the tables of a manifest: the path and the bytes of each. To be done before it is published.

@@ -44,7 +44,7 @@ use crate::{
     scan::{ParquetFiles, ScanFile},
     series::{self, Series},
     sparse::Sparse,
-    split::{self, ByName, Rule, Splitter, code},
+    split::{self, ByName, Rule, Splitter, TimeRule, code},
     stage::{Pieces, Staged},
     typing::{Category, Judge, Judged, Missing, Numeric},
 };
@@ -282,19 +282,22 @@ pub(crate) async fn frame(
         }
         None => (rows, None),
     };
+    // Features of series neither add nor drop a row, and are not worth making to count them.
+    let text = spec.payload.as_ref();
+    let text = text.filter(|payload| payload.kind == PayloadKind::Text);
+    let count = match (&spec.rule, text) {
+        (Rule::Range, None) => rows.clone().count().await? as u64,
+        _ => 0,
+    };
     let rows = match &spec.series {
-        Some(series) => series.onto(session, rows)?,
+        Some(series) => expected_of_made(series.onto(session, rows)?, spec, series)?,
         None => rows,
     };
-    let Some(text) = spec
-        .payload
-        .as_ref()
-        .filter(|p| p.kind == PayloadKind::Text)
-    else {
+    let Some(text) = text else {
         return Ok(Frame {
             rows: match &spec.rule {
                 Rule::Hash | Rule::Named(_) => rows,
-                Rule::Range => in_order(rows, &spec.config.split).await?,
+                Rule::Range => in_order(rows, &spec.config.split, count)?,
                 Rule::Time(time) => time.split(rows).await?,
             },
             documents: None,
@@ -302,13 +305,16 @@ pub(crate) async fn frame(
             copied,
         });
     };
+    let rows = match &spec.rule {
+        Rule::Time(time) => time.split(rows).await?,
+        Rule::Hash | Rule::Named(_) | Rule::Range => rows,
+    };
     let documents = rows.clone().filter(ident(system::REJECT).is_null())?;
     let documents = documents.select(vec![ident(&text.column)])?;
     Ok(Frame {
         rows: match &spec.rule {
-            Rule::Hash | Rule::Named(_) => rows,
             Rule::Range => parts(&rows, spec, text)?,
-            Rule::Time(time) => time.split(rows).await?,
+            Rule::Hash | Rule::Named(_) | Rule::Time(_) => rows,
         },
         documents: Some(documents),
         near_dup,
@@ -316,10 +322,35 @@ pub(crate) async fn frame(
     })
 }
 
+/// `rows`, of which those are set aside that have made features that are not as expected.
+fn expected_of_made(
+    rows: DataFrame,
+    spec: &DatasetSpec,
+    series: &Series,
+) -> Result<DataFrame, Error> {
+    let expect = spec.expect.as_ref();
+    let Some((judge, judged)) = expect.and_then(|expect| expect.rows(|name| series.makes(name)))
+    else {
+        return Ok(rows);
+    };
+    let cells = judged.iter().map(|column| ident(&column.name));
+    let arguments: Vec<Expr> = std::iter::once(ident(system::REJECT))
+        .chain(cells)
+        .collect();
+    let reject = judge.over(arguments).alias(system::REJECT);
+    let columns = rows.schema().fields().iter();
+    let columns = columns.map(|field| match field.name().as_str() {
+        system::REJECT => reject.clone(),
+        name => ident(name),
+    });
+    let columns: Vec<Expr> = columns.collect();
+    Ok(rows.select(columns)?)
+}
+
 /// The rows with the split that their place among all of them gives, in the order they landed.
-async fn in_order(rows: DataFrame, split: &SplitConfig) -> Result<DataFrame, Error> {
+fn in_order(rows: DataFrame, split: &SplitConfig, count: u64) -> Result<DataFrame, Error> {
     const PLACE: &str = "_place";
-    let borders = Borders::new(split, rows.clone().count().await? as u64);
+    let borders = Borders::new(split, count);
     let columns: Vec<Expr> = rows
         .schema()
         .fields()
@@ -498,7 +529,13 @@ impl Reading<'_> {
     /// The frame's columns.
     fn columns(&self, source: u64) -> Result<Vec<Expr>, Error> {
         let payload = self.spec.payload.as_ref();
-        let content = |name: &&str| payload.is_none_or(|payload| payload.column == *name);
+        // Rows that differ in the split that a column names are copies all the same.
+        let named = self.spec.config.split.column.as_ref();
+        let named = named.filter(|name| self.spec.inputs.iter().all(|i| i.column.name != **name));
+        let content = |name: &&str| {
+            let is_split = named.is_some_and(|split| split == name);
+            !is_split && payload.is_none_or(|payload| payload.column == *name)
+        };
         let hash = content_hash(self.names().filter(content), Cells::Typed);
         let group = self.group();
         let judged = self.sparse(self.quality(self.judge()));
@@ -511,7 +548,7 @@ impl Reading<'_> {
         ];
         columns.extend(group.map(|group| group.alias(system::GROUP)));
         if let Rule::Time(time) = &self.spec.rule {
-            columns.push(time.instant(self.schema)?.alias(system::TIME));
+            columns.push(self.split_time(time)?.alias(system::TIME));
         }
         for column in &self.spec.kept {
             let cell = join::typed(self.schema, &column.name, column.r#type)?;
@@ -556,8 +593,19 @@ impl Reading<'_> {
                 let name = named.over(self.schema)?;
                 (ByName.over(vec![name.clone()]), named.judged(reject, name))
             }
-            Rule::Time(time) => (lit(code(Split::Train)), time.judged(reject, self.schema)?),
+            Rule::Time(time) => {
+                let judged = time.judged(reject, self.split_time(time)?, self.schema)?;
+                (lit(code(Split::Train)), judged)
+            }
         })
+    }
+
+    /// The time that a row is split by: a text that is the time of series, too, is read as these read it.
+    fn split_time(&self, time: &TimeRule) -> Result<Expr, Error> {
+        match &self.spec.series {
+            Some(series) if time.is_text_of(&series.time) => Ok(self.instant(series)),
+            _ => time.instant(self.schema),
+        }
     }
 
     fn names(&self) -> impl Iterator<Item = &str> {
@@ -606,11 +654,13 @@ impl Reading<'_> {
 
     /// `judged`, and rows that are not as expected.
     fn expected(&self, judged: Expr) -> Expr {
+        let series = self.spec.series.as_ref();
+        let landed = |name: &str| !series.is_some_and(|series| series.makes(name));
         let expect = self.spec.expect.as_ref();
-        let Some((expect, rows)) = expect.and_then(|e| Some((e, e.rows()?))) else {
+        let Some((rows, columns)) = expect.and_then(|expect| expect.rows(landed)) else {
             return judged;
         };
-        let cells = expect.columns.iter().map(|c| self.typed(&c.name, c.kind));
+        let cells = columns.iter().map(|c| self.typed(&c.name, c.kind));
         rows.over(std::iter::once(judged).chain(cells).collect())
     }
 

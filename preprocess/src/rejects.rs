@@ -19,6 +19,7 @@ use serde::Serialize;
 
 use crate::{
     Error, join, near_dup,
+    range::EMBARGO,
     scan::{ParquetFiles, ScanFile},
     scratch::ScratchFile,
     series, sparse, split,
@@ -174,6 +175,7 @@ fn is_choice(reason: &str) -> bool {
         series::reason::SAME_TIME,
         split::GROUP_STRADDLES,
         split::OF_FROZEN,
+        EMBARGO,
     ]
     .contains(&reason)
         || reason.starts_with(quality::REASON)

@@ -18,6 +18,9 @@ use serde_json::Value;
 use crate::{Error, rows_in::RowFormat};
 
 /// Columns that stand in an NDJSON object only where they have a value.
+/// Bytes of a row group of Parquet, which is held until it is whole.
+const ROW_GROUP_BYTES: usize = 64 << 20;
+
 const OPTIONAL: [&str; 2] = ["error", "detail"];
 
 /// A column of answers, with a cell per row; those that are not there are null.
@@ -143,7 +146,11 @@ impl<W: Write + Send> RowsOut<W> {
                     ));
                 }
                 let writer = writer.as_mut().expect("it was made with the first rows");
-                writer.write(&batch).map_err(std::io::Error::other)
+                writer.write(&batch).map_err(std::io::Error::other)?;
+                if writer.in_progress_size() > ROW_GROUP_BYTES {
+                    writer.flush().map_err(std::io::Error::other)?;
+                }
+                Ok(())
             }
         }
     }

@@ -223,6 +223,18 @@ fn token(id: TokenType) -> Field {
     Field::new("item", r#type, false)
 }
 
+/// Most bytes of texts that are kept in a block: who reads a row reads its block.
+const MOST_KEPT: u64 = 256 << 20;
+
+fn too_much_kept(rows: usize) -> Error {
+    let reason = format!(
+        "{rows} rows of one block keep more than {} MiB of text or bytes; keep an id in their place, or lower \
+         `dataset.shards.block_bytes`",
+        MOST_KEPT >> 20
+    );
+    Error::config("dataset.keep", reason)
+}
+
 /// Writes one split.
 pub(crate) struct SplitWriter<'a> {
     store: &'a Store,
@@ -266,6 +278,7 @@ struct Rows {
     keys: Vec<u64>,
     origins: Vec<u64>,
     kept: Kept,
+    kept_bytes: u64,
     bytes: u64,
 }
 
@@ -292,6 +305,9 @@ impl<'a> SplitWriter<'a> {
 
     pub(crate) async fn push(&mut self, row: Row<'_>) -> Result<(), Error> {
         self.block.push(row, self.layout.parts().tokens);
+        if self.block.kept_bytes > MOST_KEPT {
+            return Err(too_much_kept(self.block.keys.len()));
+        }
         if self.layout.is_full(&self.block) {
             self.end_block()?;
             let full =
@@ -404,6 +420,7 @@ impl Rows {
         self.origins.push(row.origin);
         if let Some((columns, at)) = row.kept {
             self.kept.push(columns, at);
+            self.kept_bytes += kept::bytes_of(columns, at);
         }
     }
 

@@ -9,16 +9,18 @@ use std::{path::Path, sync::Arc};
 
 use arrow::{
     array::{ArrayRef, RecordBatch, UInt32Array, UInt64Array},
-    datatypes::DataType,
+    datatypes::{DataType, SchemaRef},
 };
 use datafusion::{
+    catalog::streaming::StreamingTable,
     common::{
         TableReference,
         tree_node::{TreeNode, TreeNodeRecursion},
     },
     error::DataFusionError,
-    execution::context::SQLOptions,
+    execution::{SendableRecordBatchStream, TaskContext, context::SQLOptions},
     logical_expr::{Expr, LogicalPlan, Volatility, cast, ident},
+    physical_plan::{stream::RecordBatchStreamAdapter, streaming::PartitionStream},
     prelude::{DataFrame, SessionConfig, SessionContext},
 };
 use feedline_schemas::{
@@ -27,7 +29,7 @@ use feedline_schemas::{
     manifest::SourceReference,
     record::{Column, ColumnType, RecordSchema},
 };
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::{
     Context, Error,
@@ -254,7 +256,16 @@ fn table(session: &SessionContext, source: &Landed) -> Result<DataFrame, Error> 
             None => rows,
         });
     }
-    let all = all.expect("a landed source has at least one row, so at least one file");
+    let mut all = all.expect("a landed source has at least one row, so at least one file");
+    if source.generations.len() > 1 {
+        let schema = Arc::new(all.schema().as_arrow().clone());
+        let in_turn = InTurn {
+            rows: all,
+            schema: Arc::clone(&schema),
+        };
+        let table = StreamingTable::try_new(schema, vec![Arc::new(in_turn)])?;
+        all = session.read_table(Arc::new(table))?;
+    }
     let rows = match &newest {
         Some(newest) => newest.keep(all)?,
         None => all,
@@ -269,6 +280,28 @@ fn table(session: &SessionContext, source: &Landed) -> Result<DataFrame, Error> 
             .map(|column| ident(&column.name))
             .collect::<Vec<_>>(),
     )?)
+}
+
+/// The rows of several plans, one plan after the other: a union is as many partitions, which come as they are ready.
+#[derive(Debug)]
+struct InTurn {
+    rows: DataFrame,
+    schema: SchemaRef,
+}
+
+impl PartitionStream for InTurn {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let parts = stream::once(self.rows.clone().execute_stream_partitioned());
+        let batches = parts.map_ok(|parts| stream::iter(parts).flatten());
+        Box::pin(RecordBatchStreamAdapter::new(
+            Arc::clone(&self.schema),
+            batches.try_flatten(),
+        ))
+    }
 }
 
 /// Refuses what may give another result for the same rows.

@@ -29,9 +29,16 @@ pub(crate) struct Missing {
 
 impl Missing {
     pub(crate) fn new(texts: &[String], numbers: &[f64]) -> Self {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "as columns of 32 bits hold it"
+        )]
+        let short = |number: f64| f64::from(number as f32);
+        let shorts = numbers.iter().map(|n| short(*n)).filter(|n| n.is_finite());
+        let all = numbers.iter().copied().chain(shorts);
         Self {
             texts: texts.iter().map(|t| t.trim().to_owned()).collect(),
-            numbers: numbers.iter().map(|n| bits(*n)).collect(),
+            numbers: all.map(bits).collect(),
         }
     }
 

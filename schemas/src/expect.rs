@@ -59,8 +59,13 @@ impl Expectations {
     pub fn parse(text: &str) -> Result<Self, String> {
         let found: Self = toml::from_str(text).map_err(|error| error.to_string())?;
         for (i, column) in found.column.iter().enumerate() {
-            column.check().map_err(|reason| format!("column `{}`: {reason}", column.name))?;
-            if found.column[..i].iter().any(|other| other.name == column.name) {
+            column
+                .check()
+                .map_err(|reason| format!("column `{}`: {reason}", column.name))?;
+            if found.column[..i]
+                .iter()
+                .any(|other| other.name == column.name)
+            {
                 return Err(format!("column `{}` is listed twice", column.name));
             }
         }
@@ -86,7 +91,11 @@ impl ExpectedColumn {
         if is_number && self.values.is_some() {
             return Err("`values` is for categories, use `min` and `max`".into());
         }
-        if [self.min, self.max].iter().flatten().any(|bound| bound.is_nan()) {
+        if [self.min, self.max]
+            .iter()
+            .flatten()
+            .any(|bound| bound.is_nan())
+        {
             return Err("`min` and `max` are numbers, not NaN".into());
         }
         if let (Some(min), Some(max)) = (self.min, self.max)
@@ -94,11 +103,16 @@ impl ExpectedColumn {
         {
             return Err(format!("`min` = {min} is above `max` = {max}"));
         }
-        if self.max_missing_share.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
+        if self
+            .max_missing_share
+            .is_some_and(|share| !(0.0..=1.0).contains(&share))
+        {
             return Err("`max_missing_share` is a share, from 0 to 1".into());
         }
         if self.values.as_ref().is_some_and(Vec::is_empty) {
-            return Err("`values` is empty, so no value would do; remove the key to allow any".into());
+            return Err(
+                "`values` is empty, so no value would do; remove the key to allow any".into(),
+            );
         }
         Ok(())
     }
@@ -125,15 +139,23 @@ mod tests {
             unique: true,
             values: Some(vec!["x".into(), "é\n".into()]),
         };
-        let all = Expectations { column: vec![column] };
+        let all = Expectations {
+            column: vec![column],
+        };
         assert_eq!(Expectations::parse(&all.to_toml()), Ok(all));
         assert_eq!(Expectations::parse(""), Ok(Expectations::default()));
         let number = "[[column]]\nname = \"a\"\nkind = \"numeric\"\n";
         let text = "[[column]]\nname = \"a\"\nkind = \"categorical\"\n";
         check(&format!("{number}mim = 1.0\n"), "unknown field `mim`");
-        check(&format!("{number}min = 2.0\nmax = 1.0\n"), "`min` = 2 is above `max` = 1");
+        check(
+            &format!("{number}min = 2.0\nmax = 1.0\n"),
+            "`min` = 2 is above `max` = 1",
+        );
         check(&format!("{number}min = nan\n"), "not NaN");
-        check(&format!("{number}values = [\"x\"]\n"), "`values` is for categories");
+        check(
+            &format!("{number}values = [\"x\"]\n"),
+            "`values` is for categories",
+        );
         check(&format!("{text}max = 1.0\n"), "are for numbers");
         check(&format!("{text}values = []\n"), "no value would do");
         check(&format!("{text}max_missing_share = 2.0\n"), "from 0 to 1");

@@ -122,6 +122,7 @@ fn check_files(dataset: &DatasetConfig) -> Result<(), Error> {
     let others = [
         ("dataset.sources", !dataset.sources.is_empty()),
         ("dataset.join", !dataset.join.is_empty()),
+        ("dataset.split.frozen", dataset.split.frozen.is_some()),
         (
             "dataset.near_dup.against",
             against.is_some_and(|a| !a.is_empty()),

@@ -103,7 +103,7 @@ async fn a_query_makes_the_rows_whatever_the_partitions_and_the_order_they_lande
 #[tokio::test]
 async fn rows_of_a_query_are_split_cleaned_and_set_aside_as_landed_ones_are() {
     let root = landed(0..100).await;
-    let dataset = "sql = \"select id, Price, case when id % 10 = 3 then null else Price end as y from a union all select id, Price, Price from a where id = 4\"\n\
+    let dataset = "sql = \"select id, Price, case when id % 10 = 3 then null else Price end as y from a union all select id, Price, Price as y from a where id = 4\"\n\
                    target = \"y\"\nmax_reject_share = 0.2\n\
                    split = { by = \"expression\", expression = \"case when id % 5 = 0 then 'test' else 'train' end\" }\n";
     let report = build_with(&root, dataset, 2).await.unwrap();

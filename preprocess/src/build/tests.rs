@@ -338,9 +338,9 @@ async fn rows_in_order_are_split_by_place_and_those_behind_a_border_are_set_asid
         let report = build_with(&root, &config, partitions).await.unwrap();
         assert_eq!(
             (report.rows_in, report.duplicates, report.rejected),
-            (601, 1, 20)
+            (601, 1, 0)
         );
-        assert_eq!(report.rejected_by_reason["embargo"], 20);
+        assert_eq!(report.filtered["embargo"], 20);
         assert_eq!(
             (report.train, report.validation, report.test),
             (300, 140, 140)

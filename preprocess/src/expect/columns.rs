@@ -29,7 +29,10 @@ pub(crate) struct Violation {
 /// Violations of what is expected of columns; where rows are kept that are not as expected, theirs too.
 pub(crate) async fn violations(staged: &Staged, expect: &Expect) -> Result<Vec<Violation>, Error> {
     let mut all: Option<DataFrame> = None;
-    for split in Split::ALL.into_iter().filter(|split| staged.rows(*split) > 0) {
+    for split in Split::ALL
+        .into_iter()
+        .filter(|split| staged.rows(*split) > 0)
+    {
         let rows = staged.frame(split)?;
         all = Some(match all {
             Some(above) => above.union(rows)?,
@@ -48,7 +51,12 @@ pub(crate) async fn violations(staged: &Staged, expect: &Expect) -> Result<Vec<V
         let there = cells.filter(ident(&column.name).is_not_null())?;
         let filled = Box::pin(there.clone().count()).await? as u64;
         if let Some(share) = column.max_missing_share {
-            found.extend(too_many_missing(&column.name, staged.total(), filled, share));
+            found.extend(too_many_missing(
+                &column.name,
+                staged.total(),
+                filled,
+                share,
+            ));
         }
         if column.unique {
             let distinct = Box::pin(there.distinct()?.count()).await? as u64;

@@ -1,7 +1,7 @@
 //! Expectations from the profile of a dataset, for people to edit.
 
 use feedline_schemas::{
-    expect::{ExpectedColumn, Expectations},
+    expect::{Expectations, ExpectedColumn},
     profile::{CategoricalProfile, DatasetProfile, NumericProfile},
     transform::InputKind,
 };
@@ -34,7 +34,9 @@ pub async fn infer_expectations(dataset: &Store) -> Result<Expectations, Error> 
 pub(super) fn infer(profile: &DatasetProfile) -> Expectations {
     let numeric = profile.numeric.iter().filter_map(number);
     Expectations {
-        column: numeric.chain(profile.categorical.iter().filter_map(text)).collect(),
+        column: numeric
+            .chain(profile.categorical.iter().filter_map(text))
+            .collect(),
     }
 }
 
@@ -50,7 +52,12 @@ fn number(column: &NumericProfile) -> Option<ExpectedColumn> {
         high = high.min(0.0);
     }
     let infinite = (train.low_infinite > 0, train.high_infinite > 0);
-    let mut expected = column_of(&column.name, InputKind::Numeric, train.missing, train.cells());
+    let mut expected = column_of(
+        &column.name,
+        InputKind::Numeric,
+        train.missing,
+        train.cells(),
+    );
     expected.min = (!infinite.0 && low.is_finite()).then_some(low);
     expected.max = (!infinite.1 && high.is_finite()).then_some(high);
     Some(expected)
@@ -58,7 +65,12 @@ fn number(column: &NumericProfile) -> Option<ExpectedColumn> {
 
 fn text(column: &CategoricalProfile) -> Option<ExpectedColumn> {
     let train = column.splits.first()?;
-    let mut expected = column_of(&column.name, InputKind::Categorical, train.missing, train.cells());
+    let mut expected = column_of(
+        &column.name,
+        InputKind::Categorical,
+        train.missing,
+        train.cells(),
+    );
     let are_few = train.distinct <= FEW_VALUES && train.other == 0;
     expected.values = (are_few && !column.values.is_empty()).then(|| column.values.clone());
     Some(expected)

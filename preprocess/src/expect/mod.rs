@@ -1,6 +1,7 @@
 //! Expectations: what the columns of a dataset should hold, inferred from a profile, edited by people, enforced by builds.
 //!
-//! Rows are judged before the split, after everything else that sets rows aside; columns after it, over all splits.
+//! Rows are judged before the split, after everything else that sets rows aside, by features that series make once these are
+//! there; columns after it, over all splits.
 
 mod columns;
 mod infer;
@@ -14,7 +15,7 @@ use arrow::{
 use datafusion::error::Result as EngineResult;
 use feedline_schemas::{
     config::{ExpectConfig, OnViolation, Task},
-    expect::{ExpectedColumn, Expectations},
+    expect::{Expectations, ExpectedColumn},
     ids::Hash128,
     transform::InputKind,
 };
@@ -54,11 +55,19 @@ impl Expect {
         let store = Store::open(folder, &context.store_options)?;
         let url = store.url_of(name);
         let Some(bytes) = store.get_opt(name).await? else {
-            let advice = "write it with `feedline shards expect`, or correct the path";
-            return Err(Error::config(KEY, format!("`{url}` does not exist; {advice}")));
+            let advice = "build once without `[dataset.expect]` and with `dataset.profile = true`, then write it with `feedline shards expect`; \
+                          or correct the path";
+            return Err(Error::config(
+                KEY,
+                format!("`{url}` does not exist; {advice}"),
+            ));
         };
         let wrong = |reason: String| {
-            Error::input(format!("expectations `{url}`"), reason, "correct the file, or write it anew with `feedline shards expect`")
+            Error::input(
+                format!("expectations `{url}`"),
+                reason,
+                "correct the file, or write it anew with `feedline shards expect`",
+            )
         };
         let text = std::str::from_utf8(&bytes).map_err(|error| wrong(error.to_string()))?;
         let found = Expectations::parse(text).map_err(wrong)?;
@@ -73,9 +82,13 @@ impl Expect {
         })
     }
 
-    /// Judges rows, where rows are set aside for it; its arguments are a reason so far, then the columns.
-    pub(crate) fn rows(&self) -> Option<Rows> {
-        (self.on_violation != OnViolation::Warn).then(|| Rows::new(&self.columns))
+    /// Judges rows by the columns that `of` says, where rows are set aside for it; its arguments are a reason so far, then
+    /// the cells of those columns.
+    pub(crate) fn rows(&self, of: impl Fn(&str) -> bool) -> Option<(Rows, Vec<&ExpectedColumn>)> {
+        let columns = self.columns.iter().filter(|column| of(&column.name));
+        let columns: Vec<&ExpectedColumn> = columns.collect();
+        let judges = self.on_violation != OnViolation::Warn && !columns.is_empty();
+        judges.then(|| (Rows::new(columns.iter().copied()), columns))
     }
 }
 
@@ -90,7 +103,10 @@ fn split(location: &str) -> (&str, &str) {
 
 fn check(column: &ExpectedColumn, spec: &DatasetSpec) -> Result<(), String> {
     let name = &column.name;
-    let inputs = spec.inputs.iter().map(|input| (&input.column.name, input.column.kind));
+    let inputs = spec
+        .inputs
+        .iter()
+        .map(|input| (&input.column.name, input.column.kind));
     let target = spec.target.iter().map(|target| match target.task {
         Task::Regression => (&target.column, InputKind::Numeric),
         Task::Classification => (&target.column, InputKind::Categorical),
@@ -100,7 +116,9 @@ fn check(column: &ExpectedColumn, spec: &DatasetSpec) -> Result<(), String> {
         InputKind::Categorical => "categorical",
     };
     match inputs.chain(target).find(|(found, _)| *found == name) {
-        None => Err(format!("column `{name}` is neither a feature nor the target")),
+        None => Err(format!(
+            "column `{name}` is neither a feature nor the target"
+        )),
         Some((_, kind)) if kind != column.kind => Err(format!(
             "column `{name}` should be {} and is {}",
             word(column.kind),
@@ -125,15 +143,18 @@ struct Rule {
 }
 
 impl Rows {
-    pub(crate) fn new(columns: &[ExpectedColumn]) -> Self {
+    pub(crate) fn new<'a>(columns: impl IntoIterator<Item = &'a ExpectedColumn>) -> Self {
         let rule = |column: &ExpectedColumn| Rule {
             column: column.name.clone(),
             required: column.required,
             min: column.min.map(f64::to_bits),
             max: column.max.map(f64::to_bits),
-            values: column.values.as_ref().map(|values| values.iter().cloned().collect()),
+            values: column
+                .values
+                .as_ref()
+                .map(|values| values.iter().cloned().collect()),
         };
-        Self(columns.iter().map(rule).collect())
+        Self(columns.into_iter().map(rule).collect())
     }
 }
 
@@ -154,7 +175,10 @@ impl Rule {
             };
         }
         let text = cells.as_string::<i32>().value(row);
-        let unknown = self.values.as_ref().is_some_and(|values| !values.contains(text));
+        let unknown = self
+            .values
+            .as_ref()
+            .is_some_and(|values| !values.contains(text));
         unknown.then(|| ("values", text.chars().take(SHOWN).collect()))
     }
 }

@@ -13,8 +13,16 @@ const COLUMNS: [(&str, feedline_schemas::record::ColumnType); 3] =
 const DATASET: &str = "sources = [\"a\"]\ntarget = \"price\"\n";
 
 fn row(i: u64) -> Cells {
-    let size = if i.is_multiple_of(10) { Value::Null } else { json!(i as f64) };
-    vec![size, json!(["x", "y"][(i % 2) as usize]), json!(i as f64 * 2.0)]
+    let size = if i.is_multiple_of(10) {
+        Value::Null
+    } else {
+        json!(i as f64)
+    };
+    vec![
+        size,
+        json!(["x", "y"][(i % 2) as usize]),
+        json!(i as f64 * 2.0),
+    ]
 }
 
 /// 400 good rows, then `odd` ones.
@@ -53,14 +61,22 @@ fn file(text: &str) -> File {
 }
 
 fn dataset(file: &File, on_violation: &str) -> String {
-    format!("{DATASET}expect = {{ file = \"{}\", on_violation = \"{on_violation}\" }}\n", file.path)
+    format!(
+        "{DATASET}expect = {{ file = \"{}\", on_violation = \"{on_violation}\" }}\n",
+        file.path
+    )
 }
 
 /// Infers from 400 good rows.
 async fn inferred() -> String {
     let root = market(&[]).await;
-    build_with(&root, &format!("{DATASET}profile = true\n"), 2).await.unwrap();
-    infer_expectations(&root.child("dataset")).await.unwrap().to_toml()
+    build_with(&root, &format!("{DATASET}profile = true\n"), 2)
+        .await
+        .unwrap();
+    infer_expectations(&root.child("dataset"))
+        .await
+        .unwrap()
+        .to_toml()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -68,14 +84,26 @@ async fn inferred_expectations_hold_for_what_they_come_from_and_set_odd_rows_asi
     let file = file(&inferred().await);
     let root = market(&[]).await;
     let plain = build_with(&root, DATASET, 2).await.unwrap();
-    let same = build_with(&root, &dataset(&file, "reject"), 2).await.unwrap();
-    assert_eq!((plain.train, plain.test, same.rejected), (same.train, same.test, 0));
+    let same = build_with(&root, &dataset(&file, "reject"), 2)
+        .await
+        .unwrap();
+    assert_eq!(
+        (plain.train, plain.test, same.rejected),
+        (same.train, same.test, 0)
+    );
     let mut found = Vec::new();
     for partitions in [1, 4] {
         let root = market(&odd()).await;
-        let report = build_with(&root, &dataset(&file, "reject"), partitions).await.unwrap();
+        let report = build_with(&root, &dataset(&file, "reject"), partitions)
+            .await
+            .unwrap();
         let reasons: Vec<_> = report.rejected_by_reason.into_iter().collect();
-        let expected = ["expected_max", "expected_min", "expected_required", "expected_values"];
+        let expected = [
+            "expected_max",
+            "expected_min",
+            "expected_required",
+            "expected_values",
+        ];
         assert_eq!(reasons, expected.map(|reason| (reason.to_owned(), 1)));
         assert_eq!(written(&root.child("dataset")).await.len(), 400);
         found.push(contents(&root.child("dataset")).await);
@@ -87,7 +115,10 @@ async fn inferred_expectations_hold_for_what_they_come_from_and_set_odd_rows_asi
 async fn a_build_that_is_to_stop_publishes_nothing_and_says_what_is_odd() {
     let file = file(&inferred().await);
     let root = market(&odd()).await;
-    let error = build_with(&root, &dataset(&file, "stop"), 2).await.unwrap_err().to_string();
+    let error = build_with(&root, &dataset(&file, "stop"), 2)
+        .await
+        .unwrap_err()
+        .to_string();
     for part in ["4 rows", "expected_min", "expect.toml", "\"value\":\"-1\""] {
         assert!(error.contains(part), "{part}: {error}");
     }
@@ -99,12 +130,30 @@ async fn rows_that_are_only_warned_of_are_kept_and_counted() {
     let file = file(&inferred().await);
     let root = market(&odd()).await;
     let report = build_with(&root, &dataset(&file, "warn"), 2).await.unwrap();
-    assert_eq!((report.rejected, report.train + report.validation + report.test), (0, 404));
-    let counts = read_manifest(&root.child("dataset")).await.unwrap().counts.unexpected;
-    let counts: Vec<_> = counts.iter().map(|(path, rows)| (path.as_str(), *rows)).collect();
+    assert_eq!(
+        (
+            report.rejected,
+            report.train + report.validation + report.test
+        ),
+        (0, 404)
+    );
+    let counts = read_manifest(&root.child("dataset"))
+        .await
+        .unwrap()
+        .counts
+        .unexpected;
+    let counts: Vec<_> = counts
+        .iter()
+        .map(|(path, rows)| (path.as_str(), *rows))
+        .collect();
     assert_eq!(
         counts,
-        [("kind.required", 1), ("kind.values", 1), ("size.max", 1), ("size.min", 1)]
+        [
+            ("kind.required", 1),
+            ("kind.values", 1),
+            ("size.max", 1),
+            ("size.min", 1)
+        ]
     );
 }
 
@@ -113,30 +162,59 @@ async fn columns_that_are_not_as_expected_stop_a_build() {
     let name = "[[column]]\nname = \"size\"\nkind = \"numeric\"\n";
     let few = file(&format!("{name}max_missing_share = 0.05\n"));
     let root = market(&[]).await;
-    let error = build_with(&root, &dataset(&few, "reject"), 2).await.unwrap_err().to_string();
-    assert!(error.contains("size.max_missing_share") && error.contains("40 of 400"), "{error}");
+    let error = build_with(&root, &dataset(&few, "reject"), 2)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("size.max_missing_share") && error.contains("40 of 400"),
+        "{error}"
+    );
     let unique = file("[[column]]\nname = \"kind\"\nkind = \"categorical\"\nunique = true\n");
-    let error = build_with(&root, &dataset(&unique, "stop"), 2).await.unwrap_err().to_string();
-    assert!(error.contains("kind.unique") && error.contains("2 different"), "{error}");
+    let error = build_with(&root, &dataset(&unique, "stop"), 2)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("kind.unique") && error.contains("2 different"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
 async fn files_that_do_not_fit_are_refused_with_the_key() {
     let root = market(&[]).await;
     for (text, expected) in [
-        ("[[column]]\nname = \"siz\"\nkind = \"numeric\"\n", "neither a feature nor the target"),
-        ("[[column]]\nname = \"size\"\nkind = \"categorical\"\n", "should be categorical and is numeric"),
+        (
+            "[[column]]\nname = \"siz\"\nkind = \"numeric\"\n",
+            "neither a feature nor the target",
+        ),
+        (
+            "[[column]]\nname = \"size\"\nkind = \"categorical\"\n",
+            "should be categorical and is numeric",
+        ),
         ("x = 1\n", "unknown field"),
     ] {
-        let error = build_with(&root, &dataset(&file(text), "reject"), 2).await.unwrap_err();
+        let error = build_with(&root, &dataset(&file(text), "reject"), 2)
+            .await
+            .unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
     }
     let absent = file("");
     std::fs::remove_file(&absent.path).unwrap();
-    let error = build_with(&root, &dataset(&absent, "warn"), 2).await.unwrap_err().to_string();
-    assert!(error.contains("dataset.expect.file") && error.contains("shards expect"), "{error}");
+    let error = build_with(&root, &dataset(&absent, "warn"), 2)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("dataset.expect.file") && error.contains("shards expect"),
+        "{error}"
+    );
     build_with(&root, DATASET, 2).await.unwrap();
-    let error = infer_expectations(&root.child("dataset")).await.unwrap_err().to_string();
+    let error = infer_expectations(&root.child("dataset"))
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("`dataset.profile`"), "{error}");
 }
 
@@ -145,8 +223,20 @@ async fn another_file_is_another_dataset() {
     let root = market(&[]).await;
     let text = "[[column]]\nname = \"size\"\nkind = \"numeric\"\nmax = 1000.0\n";
     let first = file(text);
-    build_with(&root, &dataset(&first, "reject"), 2).await.unwrap();
-    assert!(build_with(&root, &dataset(&first, "reject"), 2).await.unwrap().up_to_date);
+    build_with(&root, &dataset(&first, "reject"), 2)
+        .await
+        .unwrap();
+    assert!(
+        build_with(&root, &dataset(&first, "reject"), 2)
+            .await
+            .unwrap()
+            .up_to_date
+    );
     std::fs::write(&first.path, text.replace("1000", "900")).unwrap();
-    assert!(!build_with(&root, &dataset(&first, "reject"), 2).await.unwrap().up_to_date);
+    assert!(
+        !build_with(&root, &dataset(&first, "reject"), 2)
+            .await
+            .unwrap()
+            .up_to_date
+    );
 }

@@ -241,7 +241,9 @@ pub(crate) fn caps(artefact: &TransformArtefact, name: &str) -> Option<[(f64, f6
         let changes = match step {
             FittedStep::Winsorize { columns } => {
                 if let Some(c) = columns.iter().find(|c| c.name == name) {
-                    return Some([(c.lower, c.low), (c.upper, c.high)]);
+                    // Those of groups lie elsewhere, in each group.
+                    let caps = [(c.lower, c.low), (c.upper, c.high)];
+                    return c.groups.is_none().then_some(caps);
                 }
                 false
             }
@@ -265,6 +267,14 @@ pub(crate) fn caps(artefact: &TransformArtefact, name: &str) -> Option<[(f64, f6
 fn is_shared(steps: &[FittedStep], name: &str) -> bool {
     steps.iter().any(|step| match step {
         FittedStep::Knn { columns, .. } => columns.iter().any(|column| column.name == name),
+        FittedStep::Winsorize { columns } => {
+            let mut of_name = columns.iter().filter(|column| column.name == name);
+            of_name.any(|column| column.groups.is_some())
+        }
+        FittedStep::Standardize { columns } => {
+            let mut of_name = columns.iter().filter(|column| column.name == name);
+            of_name.any(|column| column.groups.is_some())
+        }
         _ => false,
     })
 }

@@ -366,7 +366,7 @@ fn a_quote_that_is_left_open_ends_the_reading() {
 
 #[test]
 fn keys_of_nested_objects_are_columns_by_their_path() {
-    let mut rows = ndjson_rows::NdjsonRows::new(
+    let mut rows = NdjsonRows::new(
         Box::new(Cursor::new(
             b"{\"a\":{\"b\":1,\"c.d\":2},\"a.b\":3}\n{\"a\":null}\n",
         )),

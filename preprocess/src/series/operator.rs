@@ -26,10 +26,10 @@ use feedline_schemas::{
 use futures::{TryStreamExt, stream};
 
 use super::{
-    ENTITY, Series, TIME, instant, reason,
+    ENTITY, RESERVED, Series, TIME, instant, reason,
     window::{Row, State},
 };
-use crate::{Error, columns::system, stage::column, typing::Reason};
+use crate::{Error, columns::system, kept, stage::column, typing::Reason};
 
 /// Rows in order, with their features.
 #[derive(Debug)]
@@ -335,14 +335,26 @@ fn averaged(batch: &RecordBatch) -> Result<RecordBatch, Error> {
     if groups.is_empty() {
         return Ok(batch.clone());
     }
-    let columns = batch.columns().iter().map(|cells| {
-        if *cells.data_type() != DataType::Float64 {
+    let (schema, rejects) = (batch.schema(), column(batch, system::REJECT));
+    let columns = schema.fields().iter().zip(batch.columns());
+    let columns = columns.map(|(field, cells)| {
+        // What is kept stays as it landed.
+        if *cells.data_type() != DataType::Float64 || kept::is_reserved(field.name()) {
             return Arc::clone(cells);
         }
+        let of_series = field.name().starts_with(RESERVED);
         let cells = cells.as_primitive::<Float64Type>();
         let mut means: Vec<Option<f64>> = cells.iter().collect();
         for (start, end) in &groups {
-            means[*start] = mean(&means[*start..*end]);
+            // A reading is one even where its row cannot be used; what such a row has else is of no use.
+            let counts = |row: &usize| of_series || rejects.is_null(*row);
+            let readings: Vec<_> = (*start..*end)
+                .filter(counts)
+                .map(|row| means[row])
+                .collect();
+            if !readings.is_empty() {
+                means[*start] = mean(&readings);
+            }
         }
         Arc::new(Float64Array::from(means)) as ArrayRef
     });

@@ -185,6 +185,16 @@ fn check_roles(series: &Series, config: &DatasetConfig) -> Result<(), Error> {
             );
             return Err(Error::config(format!("dataset.step.{i}.columns"), reason));
         }
+        let is_of_texts = step.r#type == StepKind::Categories;
+        let columns = step.columns.iter().filter(|_| is_of_texts);
+        let texts = columns.map(|name| ("columns", name));
+        let mut texts = texts.chain(step.by.iter().map(|name| ("by", name)));
+        if let Some((key, name)) = texts.find(|(_, name)| series.makes(name)) {
+            let reason = format!(
+                "`{name}` is a feature of `[[dataset.feature]]`, which are numbers; name a category that landed"
+            );
+            return Err(Error::config(format!("dataset.step.{i}.{key}"), reason));
+        }
     }
     Ok(())
 }
@@ -203,7 +213,7 @@ fn check_split(series: &Series, config: &DatasetConfig) -> Result<(), Error> {
     Err(Error::config(
         "dataset.split.by",
         "rows that are neighbours in time would stand in different splits, and features be made of rows of another split; \
-         split by order (`by = \"range\"`, with an `embargo` as long as features look back), or let `dataset.split.key` name \
+         split by order (`by = \"range\"` or `\"time\"`, with an `embargo` as long as features look back), or let `dataset.split.key` name \
          columns of `dataset.series.entity`",
     ))
 }

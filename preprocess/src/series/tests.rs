@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow::{
     array::{
-        Array, ArrayRef, AsArray, FixedSizeBinaryArray, Float64Array, Int64Array, RecordBatch,
+        ArrayRef, AsArray, FixedSizeBinaryArray, Float64Array, Int64Array, RecordBatch,
         StringArray, UInt64Array,
     },
     datatypes::{Float64Type, Int64Type},
@@ -79,7 +79,8 @@ fn batch(rows: &[Reading], first: usize) -> RecordBatch {
             Arc::new(rows.iter().map(|row| row.2).collect::<Float64Array>()),
         ),
     ];
-    RecordBatch::try_from_iter(columns).unwrap()
+    let columns = columns.into_iter().map(|(name, cells)| (name, cells, true));
+    RecordBatch::try_from_iter_with_nullable(columns).unwrap()
 }
 
 /// What rows, which are in order and come in batches of so many, become.

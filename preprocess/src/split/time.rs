@@ -120,8 +120,18 @@ impl TimeRule {
         })
     }
 
-    /// The reason that a row of a schema version has already, if any, or that it has no time.
-    pub(crate) fn judged(&self, reject: Expr, schema: &RecordSchema) -> Result<Expr, Error> {
+    /// Whether the times are the texts of column `name`, which somebody else may know better how to read.
+    pub(crate) fn is_text_of(&self, name: &str) -> bool {
+        self.column.r#type == ColumnType::Utf8 && self.column.name == name
+    }
+
+    /// The reason that a row of a schema version has already, if any, or that it has no time, which is `instant`.
+    pub(crate) fn judged(
+        &self,
+        reject: Expr,
+        instant: Expr,
+        schema: &RecordSchema,
+    ) -> Result<Expr, Error> {
         let cell = typed(schema, &self.column.name, self.column.r#type)?;
         // Of another type, what is there is a time.
         let landed = match self.column.r#type {
@@ -129,7 +139,7 @@ impl TimeRule {
             _ => lit(ScalarValue::Utf8(None)),
         };
         let at = self.column.name.clone();
-        Ok(Timeless { at }.over(vec![reject, self.instant(schema)?, landed]))
+        Ok(Timeless { at }.over(vec![reject, instant, landed]))
     }
 
     /// `rows` with their splits, and without their times.

@@ -20,11 +20,7 @@ use datafusion::{
     execution::{SendableRecordBatchStream, object_store::ObjectStoreUrl},
     prelude::{DataFrame, SessionContext},
 };
-use feedline_schemas::{
-    config::DedupMode,
-    manifest::Split,
-    transform::InputKind,
-};
+use feedline_schemas::{config::DedupMode, manifest::Split, transform::InputKind};
 use futures::TryStreamExt;
 use tokio::task::JoinSet;
 use xxhash_rust::xxh3::xxh3_64;
@@ -36,6 +32,7 @@ use super::{
 };
 use crate::{
     Context, Error,
+    build::unpacked,
     columns::{DatasetSpec, system},
     landing::Landed,
     meter::Meter,
@@ -78,6 +75,8 @@ impl Direct {
             && matches!(spec.rule, Rule::Hash | Rule::Named(_))
             && config.split.frozen.is_none()
             && spec.series.is_none()
+            // All copies of a row would come together in one bucket.
+            && config.dedup == DedupMode::Exact
             && config.shards.shuffle;
         let rows: u64 = sources.iter().map(Landed::rows).sum();
         let threads = context.partitions.max(1);
@@ -88,8 +87,13 @@ impl Direct {
         if !is_plain || !fits || gathered < GATHERED_LEAST {
             return None;
         }
-        let columns = spec.inputs.len() as u64 + 1;
-        let bytes = rows.saturating_mul(SYSTEM_BYTES + CELL_BYTES * columns);
+        let columns = (spec.inputs.len() + spec.kept.len()) as u64 + 1;
+        let mut bytes = rows.saturating_mul(SYSTEM_BYTES + CELL_BYTES * columns);
+        let mut inputs = spec.inputs.iter();
+        if !spec.kept.is_empty() || inputs.any(|i| i.column.kind == InputKind::Categorical) {
+            // Texts are as long as they are.
+            bytes = bytes.saturating_add(unpacked(sources));
+        }
         // Hashes fill buckets unevenly, by a little.
         let buckets = bytes.div_ceil(gathered).next_power_of_two();
         let bits = buckets.trailing_zeros();

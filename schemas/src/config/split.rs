@@ -36,7 +36,7 @@ pub struct SplitConfig {
     /// `expression`: SQL over the columns of a row that gives `train`, `validation` or `test`, such as `case when id
     /// % 10 < 8 then 'train' when id % 10 = 8 then 'validation' else 'test' end`. Names are written as they are, in
     /// double quotes where they have other characters than `a-z`, `A-Z`, `0-9` and `_`. Integers are exact: one that
-    /// leaves 64 bits ends the build. A row for which it gives anything else is set aside.
+    /// leaves 64 bits ends the build, one divided by 0 is null. A row for which it gives anything else is set aside.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expression: Option<String>,
     /// `column`: column of text that holds `train`, `validation` or `test`; a row where it holds anything else is set aside.
