@@ -14,6 +14,7 @@ mod fault_table;
 mod ingest_stop;
 mod inputs;
 mod kills;
+mod market;
 mod multi;
 mod pages;
 mod pictures;
