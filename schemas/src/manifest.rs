@@ -98,8 +98,27 @@ pub struct Manifest {
     /// What the columns hold in each split; absent where that was not asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<ProfileReference>,
+    /// Rows that were added after the dataset was built, by the transform that it was built with, in the order in which they
+    /// were added. What else the manifest says is about all rows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub additions: Vec<Addition>,
 }
 versioned!(Manifest, MANIFEST);
+
+/// Rows that were added to a dataset. Its shards of a split are those from `first_shards` on up to those of the next
+/// addition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Addition {
+    /// Where each source stood before: what landed behind was read. In the order of [`Manifest::sources`].
+    pub behind: Vec<SourceReference>,
+    /// Rows read.
+    pub rows_in: u64,
+    /// Rows that were added to the splits, in the order train, validation, test.
+    pub rows: [u64; 3],
+    /// Number of shards that each split had before, in the same order.
+    pub first_shards: [u64; 3],
+}
 
 /// A column that shards hold as it landed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -418,8 +437,9 @@ pub struct SplitShards {
     pub split: Split,
     /// Rows.
     pub rows: u64,
-    /// Shards in order; of rows of numbers, every shard but the last has full blocks only. Not written when there is a table: a manifest
-    /// that was just parsed then has none here until the table is read.
+    /// Shards in order; of rows of numbers, every shard but the last, and the last before each of [`Manifest::additions`], has
+    /// full blocks only. Not written when there is a table: a manifest that was just parsed then has none here until the table
+    /// is read.
     pub shards: Vec<Shard>,
     /// The file that lists the shards, when there are many: its rows are shards, see [`crate::shard_table`].
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -189,7 +189,7 @@ pub struct RepairedSource {
 }
 
 /// Report of a shard build.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DatasetReport {
     /// Rows read.
     pub rows_in: u64,
@@ -247,6 +247,49 @@ pub struct DatasetReport {
     /// Page about the dataset (HTML), where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<String>,
+    /// What this build added to a dataset that was there; absent where it made all of it, or nothing. The other figures are of
+    /// the whole dataset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub added: Option<AddedReport>,
+}
+
+/// What a build added to a dataset that was there.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AddedReport {
+    /// Rows that had landed since.
+    pub rows_in: u64,
+    /// Of these, copies of one another or of rows that were there.
+    pub duplicates: u64,
+    /// Of these, rows set aside.
+    pub rejected: u64,
+    /// Training rows added.
+    pub train: u64,
+    /// Validation rows added.
+    pub validation: u64,
+    /// Test rows added.
+    pub test: u64,
+    /// Shards added.
+    pub shards: u64,
+    /// Shards that stay as they were.
+    pub kept_shards: u64,
+    /// Features, and the target of a regression, of which the training rows that were added differ from those before, the
+    /// most different first, at most ten.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shifts: Vec<FeatureShift>,
+}
+
+/// A feature of which new training rows differ from those before, in the units of the shards: after all steps.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FeatureShift {
+    /// Name of the feature, or of the target.
+    pub feature: String,
+    /// Mean of the training rows that were there.
+    pub before: f64,
+    /// Mean of those that were added.
+    pub after: f64,
+    /// Difference of the means, in standard deviations (of both, as the root of the mean of their variances); at most 1,000
+    /// either way.
+    pub deviations: f64,
 }
 
 /// Report of `shards expect`.

@@ -357,5 +357,6 @@ pub(crate) fn empty_manifest(layout: Layout) -> Manifest {
         edit: None,
         kept: Vec::new(),
         profile: None,
+        additions: Vec::new(),
     }
 }

@@ -187,6 +187,7 @@ pub(crate) async fn publish_made(store: &Store, made: &Made<'_>) {
         edit: None,
         kept: Vec::new(),
         profile: None,
+        additions: Vec::new(),
     };
     manifest.fingerprint = manifest.compute_fingerprint();
     store
