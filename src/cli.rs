@@ -29,6 +29,8 @@ pub(crate) enum Command {
         #[command(flatten)]
         pipeline: Pipeline,
         #[command(flatten)]
+        refit: Refit,
+        #[command(flatten)]
         ranks: Ranks,
     },
     /// Bring the sources' records into the landing zone
@@ -375,10 +377,12 @@ pub(crate) enum IngestCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Shards {
-    /// Build the dataset of a pipeline from its landing zone
+    /// Build the dataset of a pipeline from its landing zone, or add to it what has landed since
     Build {
         #[command(flatten)]
         pipeline: Pipeline,
+        #[command(flatten)]
+        refit: Refit,
         /// Where the plan runs
         #[arg(long, value_enum, default_value_t = Engine::Local)]
         engine: Engine,
@@ -395,6 +399,14 @@ pub(crate) enum Shards {
         #[arg(long, value_name = "FILE")]
         to: Option<String>,
     },
+}
+
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Refit {
+    /// Fit the transform anew and make all shards of all rows. Without it, rows that have landed since the dataset was built
+    /// are added to it in shards of their own, by the transform that it was built with
+    #[arg(long)]
+    pub(crate) refit: bool,
 }
 
 #[derive(Debug, Args)]

@@ -21,7 +21,7 @@ use crate::{
     bench,
     cli::{
         self, Bench, Cli, Command, Dataset, Ingest, IngestCommand, LoaderBench, Options, Pipeline,
-        Ranks, Runs, Serve, Shards, Weights,
+        Ranks, Refit, Runs, Serve, Shards, Weights,
     },
     decode_pictures,
     edit::Edit,
@@ -69,17 +69,23 @@ pub(crate) fn run(cli: Cli, environment: Environment) -> anyhow::Result<Outcome>
 
 async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
     match command {
-        Command::Run { pipeline, ranks } => {
-            Work::load(&pipeline, tools)?.run(&pipeline, ranks).await
+        Command::Run {
+            pipeline,
+            refit,
+            ranks,
+        } => {
+            let work = Work::load(&pipeline, tools)?;
+            work.run(&pipeline, refit, ranks).await
         }
         Command::Ingest(ingest) => run_ingest(ingest, tools).await,
         Command::Serve(options) => run_serve(options, tools).await,
         Command::Shards(Shards::Build {
             pipeline,
+            refit,
             engine: _,
         }) => {
             let work = Work::load(&pipeline, tools)?;
-            let report = work.build().await?;
+            let report = work.build(refit).await?;
             tools.print(&report, work.json)?;
             Ok(Outcome::of_rejected(report.rejected))
         }
@@ -340,14 +346,19 @@ impl<'a> Work<'a> {
         })
     }
 
-    async fn run(&self, pipeline: &Pipeline, ranks: Ranks) -> anyhow::Result<Outcome> {
+    async fn run(
+        &self,
+        pipeline: &Pipeline,
+        refit: Refit,
+        ranks: Ranks,
+    ) -> anyhow::Result<Outcome> {
         let config = &self.loaded.config;
         let mut report = RunReport::default();
         if !config.source.is_empty() {
             report.ingest = Some(self.ingest(None).await?);
         }
         if config.dataset.is_some() {
-            report.dataset = Some(self.build().await?);
+            report.dataset = Some(self.build(refit).await?);
         }
         if config.train.is_some() {
             report.train = Some(self.train_by(pipeline, ranks, true).await?);
@@ -421,7 +432,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    async fn build(&self) -> anyhow::Result<DatasetReport> {
+    async fn build(&self, refit: Refit) -> anyhow::Result<DatasetReport> {
         if self.loaded.config.dataset.is_none() {
             return Err(self
                 .loaded
@@ -432,7 +443,12 @@ impl<'a> Work<'a> {
                 .into());
         }
         let context = self.preprocessing();
-        let build = feedline_preprocess::build(&self.loaded.config, &context);
+        let build = async {
+            match refit.refit {
+                true => feedline_preprocess::refit(&self.loaded.config, &context).await,
+                false => feedline_preprocess::build(&self.loaded.config, &context).await,
+            }
+        };
         // Boxed: the future of a build is large. Dropping it is safe: nothing of it is published yet.
         let report = self.tools.stop.unless_stopped(Box::pin(build)).await?;
         report.map_err(|e| self.preprocess_error(e))

@@ -13,7 +13,9 @@ use feedline_schemas::{
         BoxCounts, JoinCounts, Layout, Manifest, NearDupCounts, NearPictureCounts, RedactedCounts,
         TargetKind, TokenType,
     },
-    report::{DatasetReport, EvalReport, ExpectReport, RunReport, TrainReport, VerifyReport},
+    report::{
+        AddedReport, DatasetReport, EvalReport, ExpectReport, RunReport, TrainReport, VerifyReport,
+    },
     transform::{FittedCategories, FittedStep, TransformArtefact},
     units::ByteSize,
 };
@@ -184,10 +186,10 @@ impl Text for DatasetReport {
         writeln!(
             out,
             "dataset{}",
-            if self.up_to_date {
-                " (nothing new: kept as it was)"
-            } else {
-                ""
+            match &self.added {
+                _ if self.up_to_date => " (nothing new: kept as it was)",
+                Some(_) => " (what has landed since was added)",
+                None => "",
             }
         )?;
         line(
@@ -237,12 +239,44 @@ impl Text for DatasetReport {
             "shards",
             format!("{} in {}", self.shards, ByteSize::new(self.bytes)),
         )?;
+        if let Some(added) = &self.added {
+            write_added(added, out)?;
+        }
         line(out, "fingerprint", &self.fingerprint)?;
         if let Some(report) = &self.report {
             line(out, "report", report)?;
         }
         line(out, "dataset", &self.url)
     }
+}
+
+fn write_added(added: &AddedReport, out: &mut String) -> fmt::Result {
+    line(
+        out,
+        "added",
+        format!(
+            "{} read, {} duplicates dropped, {} rejected; {} train, {} validation, {} test in {} shards, {} shards kept",
+            added.rows_in,
+            added.duplicates,
+            added.rejected,
+            added.train,
+            added.validation,
+            added.test,
+            added.shards,
+            added.kept_shards
+        ),
+    )?;
+    for shift in &added.shifts {
+        let text = format!(
+            "{}: mean {} where it was {}, {:.2} deviations away; `--refit` fits anew",
+            shift.feature,
+            number(shift.after),
+            number(shift.before),
+            shift.deviations.abs()
+        );
+        line(out, "  shifted", text)?;
+    }
+    Ok(())
 }
 
 impl Text for ExpectReport {
@@ -437,6 +471,18 @@ impl Text for Inspection {
                 ByteSize::new(bytes)
             );
             line(out, split.split.as_str(), text)?;
+        }
+        for addition in &self.manifest.additions {
+            let [train, validation, test] = addition.rows;
+            let positions = addition.behind.iter();
+            let positions: Vec<String> = positions
+                .map(|source| format!("{} {}", source.name, source.sequence))
+                .collect();
+            let text = format!(
+                "{train} train, {validation} validation, {test} test, behind log position {}",
+                positions.join(", ")
+            );
+            line(out, "added", text)?;
         }
         for step in &self.transform.steps {
             write_step(step, out)?;

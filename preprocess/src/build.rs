@@ -1,5 +1,7 @@
 //! One build, from landing zone to published dataset.
 
+mod addition;
+mod grown;
 mod page;
 mod rows;
 mod sources;
@@ -14,7 +16,8 @@ use feedline_schemas::{
     format::MANIFEST,
     ids::{Hash128, Name, TableName},
     manifest::{
-        DatasetCounts, Layout, Manifest, RowTokens, Split, SplitShards, TargetKind, TokensReference,
+        DatasetCounts, Layout, Manifest, RowTokens, SourceReference, Split, SplitShards, TargetKind,
+        TokensReference,
     },
     report::DatasetReport,
     transform::{FittedTarget, TransformArtefact},
@@ -31,7 +34,7 @@ use crate::{
     fit::{fit, fit_parts, fit_payload},
     join,
     landing::Landed,
-    manifest::{publish, put_profile, put_transform, settle, up_to_date},
+    manifest::{current, is_whole, publish, put_profile, put_transform, settle},
     meter::Meter,
     near_dup::{self, NearDup},
     plan, profile,
@@ -50,17 +53,48 @@ use sources::{chosen, frozen, input_hash, joined, landed};
 use tokenizer::TokenizerFile;
 use write::Fitted;
 
-/// Builds the dataset of `config` from what its sources have landed, or finds that it is built already.
+/// Builds the dataset of `config` from what its sources have landed, adds what has landed since to the one that is there, or
+/// finds that it is there already.
 ///
-/// The result depends on the landed data and the configuration alone: any number of partitions, any memory limit and
-/// a build that was killed and run again give the same bytes. Until the end nothing that a reader sees changes.
-/// Dropping the future stops the build; what it wrote stays unnamed and is written over by the next one.
+/// Rows are added where nothing but the landed rows has become more: they are read, made to numbers by the transform that the
+/// dataset was built with, split by the same rule, and written to shards of their own; copies of rows that are there are left
+/// out. Where rows cannot be added (another configuration, other columns, joins, near-duplicates, series, a profile, pictures,
+/// texts) the dataset is built anew from all rows, as [`refit`] does, and the log says why.
+///
+/// The result depends on the landed data, the configuration and the positions at which rows were added alone: any number of
+/// partitions, any memory limit and a build that was killed and run again give the same bytes. Until the end nothing that a
+/// reader sees changes. Dropping the future stops the build; what it wrote stays unnamed and is written over by the next one.
 ///
 /// # Errors
-/// [`Error::Config`] when the configuration does not fit the data, [`Error::Input`] for absent or damaged input,
-/// [`Error::TooManyRejects`], [`Error::EmptySplit`], [`Error::Leak`], and failures of the store, the scratch folder
-/// or the engine.
+/// [`Error::Config`] when the configuration does not fit the data, or when rows have landed and rows that are there could
+/// change their split by it; [`Error::Input`] for absent or damaged input, [`Error::TooManyRejects`], [`Error::EmptySplit`],
+/// [`Error::Leak`], and failures of the store, the scratch folder or the engine.
 pub async fn build(config: &PipelineConfig, context: &Context) -> Result<DatasetReport, Error> {
+    Box::pin(build_by(config, context, Mode::Add)).await
+}
+
+/// As [`build`], with everything made of all rows and fitted anew, unless that is what the dataset is already.
+///
+/// # Errors
+/// As [`build`].
+pub async fn refit(config: &PipelineConfig, context: &Context) -> Result<DatasetReport, Error> {
+    Box::pin(build_by(config, context, Mode::Anew)).await
+}
+
+/// What becomes of a dataset that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// Rows that have landed since are added to it, where that can be done.
+    Add,
+    /// It is made anew.
+    Anew,
+}
+
+async fn build_by(
+    config: &PipelineConfig,
+    context: &Context,
+    mode: Mode,
+) -> Result<DatasetReport, Error> {
     let dataset = config.dataset.as_ref().ok_or_else(|| {
         Error::config(
             "dataset",
@@ -108,15 +142,9 @@ pub async fn build(config: &PipelineConfig, context: &Context) -> Result<Dataset
     for pictures in held.filter_map(|held| held.pictures.as_mut()) {
         pictures.isolated(foreign, context.decoder.as_deref())?;
     }
-    let build = Build {
+    let mut build = Build {
         name: &config.pipeline.name,
-        input_hash: input_hash(
-            &config.pipeline.name,
-            &spec.config,
-            given.as_ref().map(|given| given.tokenizer.hash()),
-            spec.expect.as_ref().map(|expect| expect.hash),
-            [&sources, &joined, &frozen],
-        ),
+        input_hash: Hash128::new(0),
         store: context.root.child("dataset"),
         names: match &query {
             Some(_) => vec![sql::table_name()],
@@ -131,12 +159,26 @@ pub async fn build(config: &PipelineConfig, context: &Context) -> Result<Dataset
         spec,
         tokens,
         given,
+        first_shards: [0; 3],
         context,
     };
-    if let Some(manifest) = up_to_date(&build.store, build.input_hash).await? {
-        tracing::info!(dataset = %build.name, fingerprint = %manifest.fingerprint, "dataset is up to date");
-        let sample = rejects::sample(&build.store, &manifest.rejects).await?;
-        return Ok(build.report(&manifest, true, sample));
+    build.input_hash = build.inputs_at(None);
+    if let Some(manifest) = current(&build.store).await? {
+        let is_same = manifest.input_hash == build.input_hash;
+        if is_same && (mode == Mode::Add || manifest.additions.is_empty()) {
+            if is_whole(&build.store, &manifest).await? {
+                tracing::info!(dataset = %build.name, fingerprint = %manifest.fingerprint, "dataset is up to date");
+                let sample = rejects::sample(&build.store, &manifest.rejects).await?;
+                return Ok(build.report(&manifest, true, sample));
+            }
+        } else if mode == Mode::Add {
+            match Box::pin(build.grown(manifest)).await? {
+                Ok(grown) => return Box::pin(build.add(grown)).await,
+                Err(reason) => {
+                    tracing::info!(dataset = %build.name, reason, "the dataset is built and fitted anew from all rows");
+                }
+            }
+        }
     }
     Box::pin(build.run()).await
 }
@@ -168,9 +210,23 @@ struct Build<'a> {
     tokens: Option<TokensConfig>,
     /// The tokenizer, where one is given.
     given: Option<TokenizerFile>,
+    /// Shards that each split has before those that are written.
+    first_shards: [usize; 3],
 }
 
 impl Build<'_> {
+    /// Hash of all that goes into the dataset, with its sources where they stand, or `at` other positions.
+    fn inputs_at(&self, at: Option<&[SourceReference]>) -> Hash128 {
+        input_hash(
+            self.name,
+            &self.spec.config,
+            self.given.as_ref().map(|given| given.tokenizer.hash()),
+            self.spec.expect.as_ref().map(|expect| expect.hash),
+            [&self.sources, &self.joined, &self.frozen],
+            at,
+        )
+    }
+
     async fn run(mut self) -> Result<DatasetReport, Error> {
         let started = self.context.clock.monotonic();
         self.verify_sources().await?;
@@ -308,6 +364,7 @@ impl Build<'_> {
             edit: None,
             kept: self.spec.kept.clone(),
             profile: put_profile(&self.store, profile.as_ref()).await?,
+            additions: Vec::new(),
         };
         settle(&self.store, &mut manifest).await?;
         if let (Some(page), Some(profile)) = (page, &profile) {
@@ -691,6 +748,7 @@ impl Build<'_> {
                 .profile
                 .as_ref()
                 .map(|_| self.store.url_of(&card::path_of(manifest.fingerprint))),
+            added: None,
         }
     }
 }
@@ -713,6 +771,8 @@ fn target_kind(artefact: &TransformArtefact) -> TargetKind {
     }
 }
 
+#[cfg(test)]
+mod addition_tests;
 #[cfg(test)]
 mod box_tests;
 #[cfg(test)]

@@ -70,7 +70,7 @@ pub(crate) struct Files {
     landed: SchemaRef,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct ParquetFile {
     path: PathBuf,
     metadata: ArrowReaderMetadata,
@@ -145,6 +145,28 @@ impl Files {
     pub(crate) fn hash(&self) -> Hash128 {
         let bytes = serde_json::to_vec(&self.listed).expect("names and integers are JSON");
         Hash128::of(&bytes)
+    }
+
+    /// The files behind the first few, where those are all that there were when their hash was `hash`.
+    pub(crate) fn behind(&self, hash: Hash128) -> Option<Self> {
+        // A list in JSON, as `hash` sees it.
+        let mut so_far = Xxh3::new();
+        for (at, file) in self.listed.iter().enumerate() {
+            so_far.update(if at == 0 { b"[" } else { b"," });
+            so_far.update(&serde_json::to_vec(file).expect("names and integers are JSON"));
+            let mut all = so_far.clone();
+            all.update(b"]");
+            if Hash128::new(all.digest128()) == hash {
+                return Some(Self {
+                    schema: self.schema.clone(),
+                    listed: self.listed[at + 1..].to_vec(),
+                    short: self.short.clone(),
+                    files: self.files[at + 1..].to_vec(),
+                    landed: Arc::clone(&self.landed),
+                });
+            }
+        }
+        None
     }
 
     /// All rows, with the columns of a landed file.

@@ -52,6 +52,14 @@ pub(crate) struct Generation {
     pub(crate) files: Vec<DataFile>,
 }
 
+/// What has landed behind a position.
+#[derive(Clone, Debug)]
+pub(crate) struct Behind {
+    pub(crate) landed: Landed,
+    /// The schemas of what had landed up to it.
+    pub(crate) schemas: Vec<RecordSchema>,
+}
+
 impl Landed {
     /// Reads and verifies the commit log of `source`, contiguous from 0, chained by hash, all of this source, and takes its
     /// records, or one of its child tables.
@@ -134,6 +142,68 @@ impl Landed {
             local: None,
             in_place: Some(files),
         })
+    }
+
+    /// What has landed behind position `before`, and the columns of what had landed by then; nothing where the log, or the list of
+    /// files, does not go on from there to here. Reads the log once more.
+    pub(crate) async fn behind(&self, before: &SourceReference) -> Result<Option<Behind>, Error> {
+        let with = |generations, in_place| Self {
+            generations,
+            in_place,
+            ..self.clone()
+        };
+        if let Some(files) = &self.in_place {
+            let behind = files.behind(before.entry_hash);
+            return Ok(behind.map(|files| Behind {
+                schemas: vec![files.schema.clone()],
+                landed: with(
+                    vec![Generation {
+                        schema: files.schema.clone(),
+                        files: files.listed.clone(),
+                    }],
+                    Some(Arc::new(files)),
+                ),
+            }));
+        }
+        let TableName { source, table } = &self.reference.name;
+        let (first, last) = (before.sequence, self.reference.sequence);
+        let paths = log_paths(&self.store, source).await?;
+        let paths = paths.into_iter().zip(0..=last.get()).map(|(path, _)| path);
+        let mut entries = stream::iter(paths)
+            .map(|path| read_entry(&self.store, path))
+            .buffered(READS);
+        let (mut old, mut new) = (BTreeMap::new(), BTreeMap::new());
+        let mut ends = (None, None);
+        while let Some((path, mut entry, hash)) = entries.try_next().await? {
+            if entry.sequence == first {
+                ends.0 = Some(hash);
+            }
+            if entry.sequence == last {
+                ends.1 = Some(hash);
+            }
+            let generations = match entry.sequence <= first {
+                true => &mut old,
+                false => &mut new,
+            };
+            let (schema, files) = match table {
+                None => (entry.schema, entry.files),
+                Some(table) => match entry.children.remove(table) {
+                    Some(child) => (child.schema, child.files),
+                    None => continue,
+                },
+            };
+            add(generations, schema, files)
+                .map_err(|reason| damaged(self.store.url_of(&path), reason))?;
+        }
+        // The entries are chained by their hashes, so those of the two ends say that all between them are the same.
+        let goes_on = ends == (Some(before.entry_hash), Some(self.reference.entry_hash));
+        Ok(goes_on.then(|| Behind {
+            landed: with(new.into_values().collect(), None),
+            schemas: old
+                .into_values()
+                .map(|generation| generation.schema)
+                .collect(),
+        }))
     }
 
     /// The child table with these files.

@@ -2,7 +2,8 @@
 //! transforms, and writes shards, the transform artefact and the manifest that names them.
 //!
 //! The work is a DataFusion plan with functions of our own; the result is byte-equal for any number of partitions and
-//! for a build that was killed and run again. [`build`] is the entry point; [`verify`] checks what it left.
+//! for a build that was killed and run again. [`build`] is the entry point, which adds to a dataset that is there, [`refit`] makes
+//! it anew; [`verify`] checks what they left.
 //!
 //! Order of work: `landing` (commit logs, verified; or `files` as they lie) → `join` (columns of other sources beside the rows) → `columns` (what
 //! each column is) → `plan` (one typed frame with content hash, copies dropped, features of `series`, split) → `fit` (takes a [`TrainSplit`], nothing else) → [`Transform`] → `shard`
@@ -46,6 +47,7 @@ mod runs;
 mod scalar;
 mod scan;
 mod scratch;
+mod seen;
 mod series;
 mod shard;
 mod sparse;
@@ -61,7 +63,7 @@ mod verify;
 #[cfg(test)]
 mod testing;
 
-pub use build::build;
+pub use build::{build, refit};
 pub use context::Context;
 pub use edit::{EditSource, EditedShards};
 pub use error::{Error, ErrorKind};

@@ -254,20 +254,33 @@ fn generation_of(path: &str) -> Option<u64> {
     plain.then(|| digits.parse().ok()).flatten()
 }
 
+/// The current manifest, when there is one that can be read.
+pub(crate) async fn current(dataset: &Store) -> Result<Option<Manifest>, Error> {
+    match read_manifest(dataset).await {
+        Ok(manifest) => Ok(Some(manifest)),
+        Err(Error::Storage(e)) if !e.is_not_found() => Err(e.into()),
+        Err(error) => {
+            tracing::debug!(%error, "there is no usable earlier build");
+            Ok(None)
+        }
+    }
+}
+
 /// The current manifest, when it is of a build with these inputs and everything it names is there in full size.
 pub(crate) async fn up_to_date(
     dataset: &Store,
     input_hash: Hash128,
 ) -> Result<Option<Manifest>, Error> {
-    let manifest = match read_manifest(dataset).await {
-        Ok(manifest) if manifest.input_hash == input_hash => manifest,
-        Ok(_) => return Ok(None),
-        Err(Error::Storage(e)) if !e.is_not_found() => return Err(e.into()),
-        Err(error) => {
-            tracing::debug!(%error, "there is no usable earlier build");
-            return Ok(None);
-        }
+    let found = current(dataset).await?;
+    let Some(manifest) = found.filter(|manifest| manifest.input_hash == input_hash) else {
+        return Ok(None);
     };
+    let is_whole = is_whole(dataset, &manifest).await?;
+    Ok(is_whole.then_some(manifest))
+}
+
+/// Whether everything that a manifest names is there in full size.
+pub(crate) async fn is_whole(dataset: &Store, manifest: &Manifest) -> Result<bool, Error> {
     let there: BTreeMap<String, u64> = dataset
         .list("shards")
         .await?
@@ -286,15 +299,15 @@ pub(crate) async fn up_to_date(
         .find(|shard| !whole(shard));
     if let Some(shard) = missing {
         tracing::warn!(shard = %shard.path, "a shard of the current dataset is missing or cut, building again");
-        return Ok(None);
+        return Ok(false);
     }
-    if let Some(problem) = check_tokenizer(dataset, &manifest).await? {
+    if let Some(problem) = check_tokenizer(dataset, manifest).await? {
         tracing::warn!(problem, "building again");
-        return Ok(None);
+        return Ok(false);
     }
-    if let Some(problem) = check_profile(dataset, &manifest).await? {
+    if let Some(problem) = check_profile(dataset, manifest).await? {
         tracing::warn!(problem, "building again");
-        return Ok(None);
+        return Ok(false);
     }
     if manifest.profile.is_some() {
         let page = card::path_of(manifest.fingerprint);
@@ -303,15 +316,15 @@ pub(crate) async fn up_to_date(
                 page,
                 "the page about the current dataset is missing, building again"
             );
-            return Ok(None);
+            return Ok(false);
         }
     }
-    match read_transform(dataset, &manifest).await {
-        Ok(_) => Ok(Some(manifest)),
+    match read_transform(dataset, manifest).await {
+        Ok(_) => Ok(true),
         Err(Error::Storage(e)) if !e.is_not_found() => Err(e.into()),
         Err(error) => {
             tracing::warn!(%error, "building again");
-            Ok(None)
+            Ok(false)
         }
     }
 }

@@ -243,6 +243,8 @@ pub(crate) struct SplitWriter<'a> {
     schema: SchemaRef,
     block: Rows,
     open: Option<OpenShard>,
+    /// Shards that the split has before these.
+    before: usize,
     shards: Vec<Shard>,
 }
 
@@ -299,8 +301,14 @@ impl<'a> SplitWriter<'a> {
             schema: layout.schema(split),
             block: Rows::default(),
             open: None,
+            before: 0,
             shards: Vec::new(),
         }
+    }
+
+    /// The same, whose shards stand behind so many others.
+    pub(crate) fn behind(self, before: usize) -> Self {
+        Self { before, ..self }
     }
 
     pub(crate) async fn push(&mut self, row: Row<'_>) -> Result<(), Error> {
@@ -361,7 +369,7 @@ impl<'a> SplitWriter<'a> {
         let head = blocks
             .first()
             .and_then(|first| usize::try_from(first.offset).ok());
-        let path = path_of(self.split, self.shards.len(), hash);
+        let path = path_of(self.split, self.before + self.shards.len(), hash);
         let lengths = match self.layout.layout {
             Layout::Tokens { .. } => Some(self.put_lengths(&path, &open.lengths).await?),
             _ => None,

@@ -272,18 +272,18 @@ pub struct AddedReport {
     pub shards: u64,
     /// Shards that stay as they were.
     pub kept_shards: u64,
-    /// Features, and the target of a regression, of which the training rows that were added differ from those before, the
-    /// most different first, at most ten.
+    /// Features, and the target of a regression, of which the training rows that were added differ from those that the
+    /// transform was fitted on, the most different first, at most ten.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shifts: Vec<FeatureShift>,
 }
 
-/// A feature of which new training rows differ from those before, in the units of the shards: after all steps.
+/// A feature of which training rows that were added differ from those before, in the units of the shards: after all steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FeatureShift {
     /// Name of the feature, or of the target.
     pub feature: String,
-    /// Mean of the training rows that were there.
+    /// Mean of the training rows that the transform was fitted on.
     pub before: f64,
     /// Mean of those that were added.
     pub after: f64,

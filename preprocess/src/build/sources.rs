@@ -193,12 +193,14 @@ fn check_table(key: &str, source: &SourceConfig, table: &Name) -> Result<(), Err
     Err(Error::config(key, reason))
 }
 
+/// Hash of all that goes into a dataset; of its sources at other positions, where some are given.
 pub(super) fn input_hash(
     dataset: &Name,
     config: &DatasetConfig,
     tokenizer: Option<Hash128>,
     expect: Option<Hash128>,
     [sources, joined, frozen]: [&[Landed]; 3],
+    at: Option<&[SourceReference]>,
 ) -> Hash128 {
     #[derive(Serialize)]
     struct Inputs<'a> {
@@ -226,7 +228,7 @@ pub(super) fn input_hash(
         build: BUILD_VERSION,
         dataset,
         config,
-        sources: references(sources),
+        sources: at.map_or_else(|| references(sources), |at| at.iter().collect()),
         joined: references(joined),
         frozen: references(frozen),
         tokenizer,

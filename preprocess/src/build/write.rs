@@ -18,7 +18,7 @@ use crate::{
     rejects::{RejectWriter, Rejects},
     scratch::Scratch,
     shard::{ShardLayout, SplitWriter},
-    split::ShuffleKey,
+    split::{ShuffleKey, code},
     stage::{self, Staged},
     tokens::{Encoded, Encoder},
 };
@@ -69,7 +69,8 @@ impl Build<'_> {
         let mut boxes: Option<BoxCounts> = None;
         for (split, texts) in Split::ALL.into_iter().zip(&mut texts) {
             let mut rows = RowWriter::new(&self.spec, &layout.layout, &mut rejects);
-            let writer = SplitWriter::new(&self.store, layout, split);
+            let before = self.first_shards[usize::from(code(split))];
+            let writer = SplitWriter::new(&self.store, layout, split).behind(before);
             let shards = self
                 .write_split(staged, split, fitted, writer, &mut rows, &meter)
                 .await?;

@@ -285,6 +285,8 @@ impl EditSource {
             rejects: Vec::new(),
             // It would be of the source.
             profile: None,
+            // Its shards are others.
+            additions: Vec::new(),
             edit: Some(EditReference {
                 source: self.manifest.fingerprint,
                 rule,

@@ -1,0 +1,309 @@
+//! Adding rows that have landed since to the dataset that is there.
+//!
+//! The shards that are there are read once, for their keys (copies are told by them, as the audit tells leaks) and for the means
+//! of the features; landed rows that are in them are not read. The new shards stand behind the old ones, which stay as they
+//! are, and one manifest names all of them: until it is published, nothing has changed.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use datafusion::logical_expr::ident;
+use feedline_schemas::{
+    config::DedupMode,
+    ids::Hash128,
+    manifest::{Addition, DatasetCounts, Manifest, Split, SplitShards},
+    report::{AddedReport, DatasetReport, FeatureShift},
+    transform::{FittedTarget, TransformArtefact},
+};
+
+use super::{Build, grown::Grown, write::Fitted};
+use crate::{
+    Error, Transform,
+    columns::system,
+    landing::Landed,
+    manifest::complete,
+    meter::Meter,
+    plan, rejects,
+    scalar::RowFunction,
+    scratch::Scratch,
+    seen::{IsNew, Seen, keys_of, look, shifts},
+    shard::ShardLayout,
+    stage::{Direct, stage},
+};
+
+/// Leaked keys that are named.
+const SAMPLES: usize = 5;
+
+/// What is added.
+#[derive(Default)]
+struct Added {
+    counts: DatasetCounts,
+    splits: Vec<SplitShards>,
+    /// Files of rejected rows.
+    rejects: Vec<String>,
+    /// A rejected row.
+    sample: Option<String>,
+    shifts: Vec<FeatureShift>,
+}
+
+impl Build<'_> {
+    /// Adds the rows, and publishes the dataset that has them.
+    pub(super) async fn add(mut self, grown: Grown) -> Result<DatasetReport, Error> {
+        let started = self.context.clock.monotonic();
+        let before = grown.manifest;
+        self.rows = grown.behind.iter().map(Landed::rows).sum();
+        self.sources = grown.behind;
+        self.first_shards =
+            Split::ALL.map(|split| before.split(split).map_or(0, |split| split.shards.len()));
+        self.verify_sources().await?;
+        let scratch = Scratch::claim(&self.context.scratch)?;
+        let added = match self.rows {
+            0 => Added::default(),
+            _ => Box::pin(self.added(&before, grown.artefact, &scratch)).await?,
+        };
+        let mut manifest = self.with(before, &added);
+        complete(&self.store, &mut manifest).await?;
+        let seconds = self
+            .context
+            .clock
+            .monotonic()
+            .saturating_sub(started)
+            .as_secs_f64();
+        tracing::info!(
+            dataset = %self.name,
+            fingerprint = %manifest.fingerprint,
+            rows = self.rows,
+            seconds,
+            "rows were added to the dataset"
+        );
+        let sample = match added.sample.clone() {
+            Some(sample) => Some(sample),
+            None => rejects::sample(&self.store, &manifest.rejects).await?,
+        };
+        Ok(DatasetReport {
+            added: Some(self.added_report(added)),
+            ..self.report(&manifest, false, sample)
+        })
+    }
+
+    /// Writes the shards of what has landed since.
+    async fn added(
+        &self,
+        before: &Manifest,
+        artefact: TransformArtefact,
+        scratch: &Scratch,
+    ) -> Result<Added, Error> {
+        let session = plan::session(
+            self.context,
+            &scratch.path("spill"),
+            self.spec.inputs.len() + 1,
+            None,
+            0,
+        )?;
+        let layout = ShardLayout {
+            kept: before.kept.clone(),
+            ..ShardLayout::new(
+                self.name,
+                artefact.hash,
+                before.layout.clone(),
+                &self.spec.config.shards,
+            )
+        };
+        let direct = Direct::of(&self.spec, &self.sources, self.context);
+        let copies = direct.is_some();
+        let frame = plan::frame(&session, &self.sources, &self.spec, None, copies).await?;
+        let wanted = keys_of(frame.rows.clone()).await?;
+        let fitted_on = before.additions.first();
+        let fitted_on = fitted_on.map_or(u64::MAX, |first| first.first_shards[0]);
+        let there = self
+            .look_at(&before.splits, &wanted, fitted_on, &layout)
+            .await?;
+        let known = there.known();
+        let rows = match self.spec.config.dedup {
+            DedupMode::Exact if !known.is_empty() => {
+                let is_new = IsNew(Arc::clone(&known)).over(vec![ident(system::HASH)]);
+                frame.rows.filter(is_new)?
+            }
+            DedupMode::Exact | DedupMode::None => frame.rows,
+        };
+        let meter = Arc::new(Meter::new(
+            &self.context.progress,
+            "shards: clean and split",
+            self.rows,
+        ));
+        let (staged, mut rejects) = match direct {
+            Some(direct) => {
+                direct
+                    .stage(&session, rows, &self.spec, scratch, meter)
+                    .await?
+            }
+            None => stage(&session, rows, &self.spec, scratch, meter).await?,
+        };
+        let distinct = staged.total() + rejects.all();
+        self.check_rejects(&session, &rejects, distinct).await?;
+        let unexpected = Box::pin(self.unexpected(&session, &staged, &rejects)).await?;
+        let names = names_of(&artefact);
+        let fitted = Arc::new(Fitted {
+            transform: Transform::new(artefact)?,
+            tokenizer: None,
+            encoder: None,
+        });
+        let written = self.write(&staged, &fitted, &layout, scratch).await?;
+        rejects.merge(written.rejects);
+        self.check_rejects(&session, &rejects, distinct).await?;
+        self.audit(&written.splits, &layout).await?;
+        let added = self
+            .look_at(&written.splits, &known, u64::MAX, &layout)
+            .await?;
+        check_leaks(&there, &added)?;
+        let shifts = shifts(&names, &there, &added);
+        for shift in &shifts {
+            tracing::warn!(
+                feature = shift.feature,
+                before = shift.before,
+                after = shift.after,
+                deviations = shift.deviations,
+                "new training rows differ from those that the transform was fitted on; `--refit` fits it anew"
+            );
+        }
+        let [train, validation, test] = rows_of(&written.splits);
+        Ok(Added {
+            counts: DatasetCounts {
+                rows_in: self.rows,
+                duplicates: self.rows.saturating_sub(distinct),
+                rejected: rejects.rejected(),
+                filtered: rejects.filtered(),
+                unexpected,
+                train,
+                validation,
+                test,
+                ..DatasetCounts::default()
+            },
+            splits: written.splits,
+            rejects: rejects.publish(&session, &self.store, &self.names).await?,
+            sample: rejects.sample(&self.names),
+            shifts,
+        })
+    }
+
+    async fn look_at(
+        &self,
+        splits: &[SplitShards],
+        wanted: &Arc<[u64]>,
+        measured: u64,
+        layout: &ShardLayout,
+    ) -> Result<Seen, Error> {
+        let total = splits.iter().map(|split| split.rows).sum();
+        let meter = Meter::new(&self.context.progress, "shards: compare", total);
+        look(
+            &self.store,
+            splits,
+            wanted,
+            measured,
+            |split| layout.schema(split),
+            |rows| meter.add(rows),
+        )
+        .await
+    }
+
+    /// The manifest of the dataset `before` with what was added.
+    fn with(&self, before: Manifest, added: &Added) -> Manifest {
+        let first_shards = self.first_shards.map(|shards| shards as u64);
+        let addition = Addition {
+            behind: before.sources.clone(),
+            rows_in: self.rows,
+            rows: rows_of(&added.splits),
+            first_shards,
+        };
+        let splits = before.splits.iter().map(|old| {
+            let new = added.splits.iter().find(|new| new.split == old.split);
+            let new = new.map_or(&[][..], |new| &new.shards);
+            SplitShards {
+                split: old.split,
+                rows: old.rows + new.iter().map(|shard| shard.rows).sum::<u64>(),
+                shards: [&old.shards[..], new].concat(),
+                table: None,
+            }
+        });
+        let sources = self.sources.iter().map(|source| source.reference.clone());
+        Manifest {
+            fingerprint: Hash128::new(0),
+            input_hash: self.input_hash,
+            sources: sources.collect(),
+            counts: together(&before.counts, &added.counts),
+            splits: splits.collect(),
+            rejects: [&before.rejects[..], &added.rejects].concat(),
+            additions: [&before.additions[..], &[addition]].concat(),
+            ..before
+        }
+    }
+
+    fn added_report(&self, added: Added) -> AddedReport {
+        let counts = added.counts;
+        let new = added.splits.iter().map(|split| split.shards.len() as u64);
+        AddedReport {
+            rows_in: self.rows,
+            duplicates: counts.duplicates,
+            rejected: counts.rejected.values().sum(),
+            train: counts.train,
+            validation: counts.validation,
+            test: counts.test,
+            shards: new.sum(),
+            kept_shards: self.first_shards.iter().sum::<usize>() as u64,
+            shifts: added.shifts,
+        }
+    }
+}
+
+/// Names of the features, then of a target that is a number.
+fn names_of(artefact: &TransformArtefact) -> Vec<String> {
+    let features = artefact.features.iter().map(|feature| feature.name.clone());
+    let target = match &artefact.target {
+        Some(FittedTarget::Regression { column, .. }) => Some(column.clone()),
+        Some(FittedTarget::Classification { .. }) | None => None,
+    };
+    features.chain(target).collect()
+}
+
+/// Rows of the splits, in the order train, validation, test.
+fn rows_of(splits: &[SplitShards]) -> [u64; 3] {
+    Split::ALL.map(|split| {
+        let found = splits.iter().find(|found| found.split == split);
+        found.map_or(0, |found| found.rows)
+    })
+}
+
+/// A row that was added must not stand in another split than a copy of it that was there.
+fn check_leaks(there: &Seen, added: &Seen) -> Result<(), Error> {
+    let leaks = there.leaks(added);
+    if leaks.is_empty() {
+        return Ok(());
+    }
+    let named = leaks.iter().take(SAMPLES);
+    Err(Error::Leak {
+        keys: leaks.len() as u64,
+        samples: named.map(|key| format!("key `{key:016x}`")).collect(),
+    })
+}
+
+/// The counts of all rows, from those before and those that were added.
+fn together(before: &DatasetCounts, added: &DatasetCounts) -> DatasetCounts {
+    DatasetCounts {
+        rows_in: before.rows_in + added.rows_in,
+        duplicates: before.duplicates + added.duplicates,
+        rejected: sums(&before.rejected, &added.rejected),
+        filtered: sums(&before.filtered, &added.filtered),
+        unexpected: sums(&before.unexpected, &added.unexpected),
+        train: before.train + added.train,
+        validation: before.validation + added.validation,
+        test: before.test + added.test,
+        ..before.clone()
+    }
+}
+
+fn sums(before: &BTreeMap<String, u64>, added: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+    let mut sums = before.clone();
+    for (name, count) in added {
+        *sums.entry(name.clone()).or_default() += count;
+    }
+    sums
+}

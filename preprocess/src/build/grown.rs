@@ -1,0 +1,196 @@
+//! Whether rows that have landed since can be added to the dataset that is there.
+//!
+//! They can where one new row can be judged, split and made to numbers by itself. Where all rows decide about each, what is
+//! there would have to change: the dataset is built anew, and where that could take rows to another split, only if it was
+//! asked for.
+
+use feedline_schemas::{
+    manifest::{Layout, Manifest, SourceReference},
+    record::RecordSchema,
+    transform::TransformArtefact,
+};
+
+use super::Build;
+use crate::{
+    Error, columns,
+    landing::Landed,
+    manifest::{is_whole, read_transform},
+    split::Rule,
+};
+
+/// A dataset, and what is to be added to it.
+pub(super) struct Grown {
+    pub(super) manifest: Manifest,
+    /// What its rows were transformed by.
+    pub(super) artefact: TransformArtefact,
+    /// What each source has landed since.
+    pub(super) behind: Vec<Landed>,
+}
+
+impl Build<'_> {
+    /// The dataset of `manifest` with what has landed since, or the reason why it is to be built anew.
+    ///
+    /// # Errors
+    /// [`Error::Config`] where that could move rows to another split; damaged logs, and a store that cannot be read.
+    pub(super) async fn grown(&self, manifest: Manifest) -> Result<Result<Grown, String>, Error> {
+        let before = match self.positions(&manifest) {
+            Ok(before) => before,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let (mut behind, mut schemas) = (Vec::new(), Vec::new());
+        for (source, before) in self.sources.iter().zip(before) {
+            let Some(found) = source.behind(before).await? else {
+                let name = &source.reference.name;
+                return Ok(Err(format!(
+                    "what source `{name}` has landed does not go on from what the dataset was built of"
+                )));
+            };
+            behind.push(found.landed);
+            schemas.extend(found.schemas);
+        }
+        self.check_splits_stay()?;
+        let obstacle = self.obstacle().or_else(|| self.other_column(&schemas));
+        if let Some(reason) = obstacle {
+            return Ok(Err(reason));
+        }
+        if !is_whole(&self.store, &manifest).await? {
+            return Ok(Err("it is damaged".to_owned()));
+        }
+        let artefact = read_transform(&self.store, &manifest).await?;
+        Ok(match self.misfit(&manifest, &artefact) {
+            Some(reason) => Err(reason),
+            None => Ok(Grown {
+                manifest,
+                artefact,
+                behind,
+            }),
+        })
+    }
+
+    /// Where the sources stood, if nothing else has changed.
+    fn positions<'a>(&self, manifest: &'a Manifest) -> Result<&'a [SourceReference], String> {
+        let sources = self.sources.iter().chain(&self.joined).chain(&self.frozen);
+        let names = sources.map(|source| &source.reference.name);
+        if !names.eq(manifest.sources.iter().map(|source| &source.name)) {
+            return Err("it is made of other sources".to_owned());
+        }
+        let before = &manifest.sources[..self.sources.len()];
+        match self.inputs_at(Some(before)) == manifest.input_hash {
+            true => Ok(before),
+            false => Err(
+                "its configuration, its columns, what is expected of them, or what is joined to it is not the same"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    /// Rows that are there keep their split whatever lands, or it is refused to go on unasked.
+    fn check_splits_stay(&self) -> Result<(), Error> {
+        let split = &self.spec.config.split;
+        let (key, why) = match &self.spec.rule {
+            Rule::Range if !self.cuts_documents() => ("by", "the place among all rows decides"),
+            Rule::Time(_) if split.until.is_empty() => {
+                ("until", "shares of all rows decide where the splits begin")
+            }
+            Rule::Time(_) if !split.key.is_empty() => ("key", "the last row of each group decides"),
+            Rule::Hash | Rule::Named(_) | Rule::Time(_) | Rule::Range => return Ok(()),
+        };
+        let advice = match key {
+            "until" => "write the borders down with `until`, so that rows can be added",
+            "key" => "leave out `key`, so that rows can be added",
+            _ => "split by `key`, or by `time` with `until`, so that rows can be added",
+        };
+        let reason = format!(
+            "rows have landed since the dataset was built, and {why}: rows that are in it could move to another split, which              a model may have been fitted on; pass `--refit` to split, fit and build anew, or {advice}"
+        );
+        Err(Error::config(format!("dataset.split.{key}"), reason))
+    }
+
+    /// Why rows cannot be added whatever they are.
+    fn obstacle(&self) -> Option<String> {
+        let spec = &self.spec;
+        let config = &spec.config;
+        let mut expected = spec.expect.iter().flat_map(|expect| &expect.columns);
+        let keyed = self
+            .sources
+            .iter()
+            .find(|source| !source.newest().0.is_empty());
+        let obstacles = [
+            (
+                !config.kind.is_rows(),
+                "pictures and texts cannot be added to",
+            ),
+            (
+                self.query.is_some(),
+                "`dataset.sql` can make other rows of the old ones",
+            ),
+            (
+                !spec.joins.is_empty(),
+                "of `dataset.join` it is told how many rows found each other, of all rows",
+            ),
+            (
+                spec.near_dup.is_some(),
+                "`dataset.near_dup` compares all rows, and new ones can bring old ones together",
+            ),
+            (
+                spec.series.is_some(),
+                "`dataset.series` makes features of the rows before",
+            ),
+            (
+                config.split.frozen.is_some(),
+                "`dataset.split.frozen` compares all rows with those of the frozen source",
+            ),
+            (
+                matches!(spec.rule, Rule::Named(_)) && !config.split.key.is_empty(),
+                "groups of `dataset.split.key` are looked at in all rows",
+            ),
+            (
+                config.profile,
+                "`dataset.profile` describes all rows as they landed",
+            ),
+            (
+                expected.any(|column| column.unique),
+                "an expectation `unique` is about all rows",
+            ),
+            (
+                !config.shards.shuffle && self.sources.len() > 1,
+                "with `dataset.shards.shuffle = false` the rows of a source stand before those of the next",
+            ),
+        ];
+        if let Some((_, reason)) = obstacles.into_iter().find(|(is_one, _)| *is_one) {
+            return Some(reason.to_owned());
+        }
+        keyed.map(|source| {
+            let name = &source.reference.name;
+            format!("rows of source `{name}` can stand for older ones of the same `key`")
+        })
+    }
+
+    /// A column that is not what it was when only files of `schemas` had landed.
+    fn other_column(&self, schemas: &[RecordSchema]) -> Option<String> {
+        let before = columns::merge(schemas);
+        let today = self.sources.iter().flat_map(|source| &source.generations);
+        let today = columns::merge(today.map(|generation| &generation.schema));
+        let other = today.iter().find(|column| !before.contains(column))?;
+        Some(format!(
+            "column `{}` is new, or of another type than before",
+            other.name
+        ))
+    }
+
+    /// What rows as they are now have that the transform does not take.
+    fn misfit(&self, manifest: &Manifest, artefact: &TransformArtefact) -> Option<String> {
+        if !matches!(manifest.layout, Layout::Dense { .. }) || manifest.kept != self.spec.kept {
+            return Some("its shards have other columns".to_owned());
+        }
+        let inputs: Vec<_> = self.spec.inputs.iter().map(|input| &input.column).collect();
+        let other = artefact
+            .inputs
+            .iter()
+            .find(|input| !inputs.contains(input))?;
+        Some(format!(
+            "column `{}` is read otherwise than before",
+            other.name
+        ))
+    }
+}

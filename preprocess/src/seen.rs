@@ -1,0 +1,374 @@
+//! What shards of numbers hold, looked through once: which of some keys, and where the training rows lie in each feature.
+//!
+//! Each shard is read whole and checked against its hash. Memory: a few shards, and 16 bytes for each key that is found.
+
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+    io::Cursor,
+    sync::Arc,
+};
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, BooleanArray},
+    datatypes::{DataType, Float32Type, SchemaRef, UInt64Type},
+    error::ArrowError,
+    ipc::reader::FileReader,
+};
+use bytes::Bytes;
+use datafusion::{
+    error::{DataFusionError, Result as EngineResult},
+    logical_expr::ident,
+    prelude::DataFrame,
+};
+use feedline_schemas::{
+    ids::Hash128,
+    manifest::{Shard, Split, SplitShards},
+    report::FeatureShift,
+};
+use feedline_storage::Store;
+use futures::{StreamExt, TryStreamExt, stream};
+
+use crate::{Error, columns::system, content::key_of, scalar::RowFunction, split::code};
+
+/// Shards read at the same time.
+const READS: usize = 4;
+
+/// Shifts that are told, at most.
+const SHIFTS: usize = 10;
+
+/// Means that are so many standard deviations apart are told (J. Cohen, "Statistical Power Analysis", 2nd ed. 1988, calls a
+/// difference of 0.2 small and one of 0.5 medium).
+const SHIFT: f64 = 0.25;
+
+/// Unless they may be so by chance: so many standard errors.
+const ERRORS: f64 = 4.0;
+
+/// Most deviations: a feature that was the same in all rows has none to count in.
+const MOST: f64 = 1000.0;
+
+/// What was seen.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    /// The keys that were asked for and are there, each with its splits, ascending.
+    pub(crate) keys: Vec<(u64, u8)>,
+    /// Of each feature of the training rows that were measured, then of the target where that is a number.
+    moments: Vec<Moments>,
+}
+
+/// Sums over cells.
+#[derive(Clone, Copy, Debug, Default)]
+struct Moments {
+    count: f64,
+    sum: f64,
+    squares: f64,
+}
+
+impl Moments {
+    fn add(&mut self, cell: f32) {
+        let cell = f64::from(cell);
+        self.count += 1.0;
+        self.sum += cell;
+        self.squares += cell * cell;
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.count += other.count;
+        self.sum += other.sum;
+        self.squares += other.squares;
+    }
+
+    fn mean(self) -> f64 {
+        self.sum / self.count
+    }
+
+    fn variance(self) -> f64 {
+        (self.squares / self.count - self.mean() * self.mean()).max(0.0)
+    }
+}
+
+impl Seen {
+    fn merge(&mut self, other: Self) {
+        self.keys.extend(other.keys);
+        let missing = other.moments.len().saturating_sub(self.moments.len());
+        let more = self.moments.len() + missing;
+        self.moments.resize(more, Moments::default());
+        for (all, some) in self.moments.iter_mut().zip(other.moments) {
+            all.merge(some);
+        }
+    }
+
+    /// The keys without their splits.
+    pub(crate) fn known(&self) -> Arc<[u64]> {
+        let mut keys: Vec<u64> = self.keys.iter().map(|(key, _)| *key).collect();
+        keys.dedup();
+        keys.into()
+    }
+
+    /// Keys that stand in one split here and in another there.
+    pub(crate) fn leaks(&self, other: &Self) -> Vec<u64> {
+        let mut both: Vec<(u64, u8)> = [&self.keys[..], &other.keys].concat();
+        both.sort_unstable();
+        let same = both.chunk_by(|a, b| a.0 == b.0);
+        let leaks = same.filter(|splits| splits[0].1 != splits[splits.len() - 1].1);
+        leaks.map(|splits| splits[0].0).collect()
+    }
+}
+
+/// How the features `names` of training rows that were added differ from those `before`: the most different first.
+pub(crate) fn shifts(names: &[String], before: &Seen, added: &Seen) -> Vec<FeatureShift> {
+    let moments = before.moments.iter().zip(&added.moments);
+    let mut shifts: Vec<FeatureShift> = names
+        .iter()
+        .zip(moments)
+        .filter(|(_, (a, b))| a.count > 0.0 && b.count > 0.0)
+        .map(|(name, (a, b))| {
+            let difference = b.mean() - a.mean();
+            let deviation = f64::midpoint(a.variance(), b.variance()).sqrt();
+            // Cells are rounded to 32 bits.
+            let is_rounding = difference.abs() <= f64::from(f32::EPSILON) * a.mean().abs();
+            let deviations = match is_rounding {
+                true => 0.0,
+                false => (difference / deviation).clamp(-MOST, MOST),
+            };
+            let chance = ERRORS * (1.0 / a.count + 1.0 / b.count).sqrt();
+            let is_shift = deviations.abs() > SHIFT.max(chance);
+            let shift = FeatureShift {
+                feature: name.clone(),
+                before: a.mean(),
+                after: b.mean(),
+                deviations,
+            };
+            (is_shift, shift)
+        })
+        .filter_map(|(is_shift, shift)| is_shift.then_some(shift))
+        .collect();
+    shifts.sort_by(|a, b| b.deviations.abs().total_cmp(&a.deviations.abs()));
+    shifts.truncate(SHIFTS);
+    shifts
+}
+
+/// The keys of rows, ascending, each once. Takes 8 bytes of memory a row.
+pub(crate) async fn keys_of(rows: DataFrame) -> Result<Arc<[u64]>, Error> {
+    let hashes = rows.select(vec![ident(system::HASH)])?;
+    let mut batches = Box::pin(hashes.execute_stream()).await?;
+    let mut keys = Vec::new();
+    while let Some(batch) = batches.try_next().await? {
+        let hashes = batch.column(0).as_fixed_size_binary();
+        keys.extend((0..hashes.len()).map(|row| key_of(hashes.value(row))));
+    }
+    keys.sort_unstable();
+    keys.dedup();
+    Ok(keys.into())
+}
+
+/// Looks through the shards of all `splits` for the keys that are `wanted`, which ascend, and measures the features of the first
+/// `measured` shards of the training split. `schema` is that of the shards of a split; `progress` is told the rows of each.
+pub(crate) async fn look(
+    dataset: &Store,
+    splits: &[SplitShards],
+    wanted: &Arc<[u64]>,
+    measured: u64,
+    schema: impl Fn(Split) -> SchemaRef,
+    progress: impl Fn(u64),
+) -> Result<Seen, Error> {
+    let mut all = Seen::default();
+    for split in splits {
+        let schema = schema(split.split);
+        let mut shards = stream::iter((0..).zip(split.shards.clone()))
+            .map(|(place, shard): (u64, Shard)| {
+                let looking = Looking {
+                    split: split.split,
+                    measures: split.split == Split::Train && place < measured,
+                    schema: Arc::clone(&schema),
+                    wanted: Arc::clone(wanted),
+                    url: dataset.url_of(&shard.path),
+                };
+                looking.at(dataset, shard)
+            })
+            .buffered(READS);
+        while let Some((rows, seen)) = shards.try_next().await? {
+            all.merge(seen);
+            progress(rows);
+        }
+    }
+    all.keys.sort_unstable();
+    all.keys.dedup();
+    Ok(all)
+}
+
+/// How one shard is looked at.
+struct Looking {
+    split: Split,
+    /// Whether features are measured.
+    measures: bool,
+    schema: SchemaRef,
+    wanted: Arc<[u64]>,
+    url: String,
+}
+
+impl Looking {
+    async fn at(self, dataset: &Store, shard: Shard) -> Result<(u64, Seen), Error> {
+        let bytes = dataset.get(&shard.path).await?;
+        let rows = shard.rows;
+        let work = move || self.look(&bytes, &shard);
+        let seen = tokio::task::spawn_blocking(work).await;
+        let seen = seen.map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))))?;
+        Ok((rows, seen?))
+    }
+
+    fn look(&self, bytes: &Bytes, shard: &Shard) -> Result<Seen, Error> {
+        let found = Hash128::of(bytes);
+        if found != shard.hash {
+            return Err(Error::input(
+                format!("`{}`", self.url),
+                format!(
+                    "its content has hash {found}, the manifest says {}",
+                    shard.hash
+                ),
+                "restore it, or build the dataset anew with `--refit`",
+            ));
+        }
+        let mut seen = Seen::default();
+        let reader = FileReader::try_new(Cursor::new(bytes), Some(self.columns()?))?;
+        for batch in reader {
+            let batch = batch?;
+            let keys = of(batch.column_by_name("key"))?.as_primitive::<UInt64Type>();
+            let wanted = keys.values().iter();
+            let wanted = wanted.filter(|key| self.wanted.binary_search(key).is_ok());
+            seen.keys.extend(wanted.map(|key| (*key, code(self.split))));
+            if !self.measures {
+                continue;
+            }
+            let x = of(batch.column_by_name("x"))?.as_fixed_size_list();
+            let width = usize::try_from(x.value_length()).unwrap_or_default();
+            let y = batch.column_by_name("y");
+            let y = y.and_then(|y| y.as_primitive_opt::<Float32Type>());
+            let count = width + usize::from(y.is_some());
+            seen.moments.resize(count, Moments::default());
+            let cells = x.values().as_primitive::<Float32Type>().values();
+            for row in cells.chunks_exact(width.max(1)) {
+                seen.moments
+                    .iter_mut()
+                    .zip(row)
+                    .for_each(|(m, x)| m.add(*x));
+            }
+            if let (Some(y), Some(last)) = (y, seen.moments.last_mut()) {
+                y.values().iter().for_each(|y| last.add(*y));
+            }
+        }
+        Ok(seen)
+    }
+
+    /// Places of the columns to read.
+    fn columns(&self) -> Result<Vec<usize>, ArrowError> {
+        let wanted = |name: &str| name == "key" || self.measures && (name == "x" || name == "y");
+        let fields = self.schema.fields().iter().enumerate();
+        let found = fields.filter(|(_, field)| wanted(field.name()));
+        let found: Vec<usize> = found.map(|(place, _)| place).collect();
+        match found.is_empty() {
+            true => Err(ArrowError::SchemaError("no column `key`".into())),
+            false => Ok(found),
+        }
+    }
+}
+
+fn of(column: Option<&ArrayRef>) -> Result<&ArrayRef, ArrowError> {
+    column.ok_or_else(|| ArrowError::SchemaError("a column of the layout is absent".into()))
+}
+
+/// Whether the row with a content hash has none of some keys, which ascend.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct IsNew(pub(crate) Arc<[u64]>);
+
+impl fmt::Debug for IsNew {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "IsNew({} keys)", self.0.len())
+    }
+}
+
+/// Plans are hashed often, and have one of these.
+impl Hash for IsNew {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.len().hash(state);
+    }
+}
+
+impl RowFunction for IsNew {
+    const NAME: &'static str = "feedline_is_new";
+    const RETURNS: DataType = DataType::Boolean;
+
+    fn call(&self, columns: &[ArrayRef], rows: usize) -> EngineResult<ArrayRef> {
+        let hashes = columns[0].as_fixed_size_binary();
+        let is_new = |row: usize| self.0.binary_search(&key_of(hashes.value(row))).is_err();
+        let is_new = (0..rows).map(|row| Some(is_new(row)));
+        Ok(Arc::new(is_new.collect::<BooleanArray>()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(cells: impl IntoIterator<Item = f32>) -> Seen {
+        let mut moments = Moments::default();
+        cells.into_iter().for_each(|cell| moments.add(cell));
+        Seen {
+            keys: Vec::new(),
+            moments: vec![moments],
+        }
+    }
+
+    /// Deviations that are told.
+    fn told(before: &Seen, added: &Seen) -> Vec<f64> {
+        let shifts = shifts(&["a".to_owned()], before, added);
+        shifts.iter().map(|shift| shift.deviations).collect()
+    }
+
+    /// `rows` cells of mean `mean` and deviation 1.
+    fn around(mean: f32, rows: usize) -> Seen {
+        seen((0..rows).map(|row| mean + if row % 2 == 0 { 1.0 } else { -1.0 }))
+    }
+
+    #[test]
+    fn means_that_lie_apart_are_told_in_deviations() {
+        let before = around(0.0, 10_000);
+        assert_eq!(told(&before, &around(0.5, 1000)), [0.5]);
+        assert_eq!(told(&before, &around(-2.0, 1000)), [-2.0]);
+        assert_eq!(told(&before, &around(0.125, 10_000)), [0.0; 0]);
+    }
+
+    #[test]
+    fn what_few_rows_show_by_chance_is_not_told() {
+        let before = around(0.0, 10_000);
+        assert_eq!(told(&before, &around(0.5, 10)), [0.0; 0]);
+        assert_eq!(told(&before, &seen([])), [0.0; 0]);
+        assert_eq!(told(&seen([]), &before), [0.0; 0]);
+    }
+
+    #[test]
+    fn a_feature_that_was_the_same_in_all_rows_is_told_when_it_changes() {
+        let before = seen([0.0; 1000]);
+        assert_eq!(told(&before, &seen([0.0; 1000])), [0.0; 0]);
+        assert_eq!(told(&before, &seen([3.0; 1000])), [MOST]);
+        // A tenth of the rows has a category that was unknown.
+        let unknown = (0..1000).map(|row| f32::from(u8::from(row % 10 == 0)));
+        let found = told(&before, &seen(unknown));
+        assert!(
+            (found[0] - (0.2_f64 / 0.9).sqrt()).abs() < 1e-12,
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn keys_of_other_splits_are_leaks() {
+        let keys = |keys: &[(u64, u8)]| Seen {
+            keys: keys.to_vec(),
+            moments: Vec::new(),
+        };
+        let before = keys(&[(1, 0), (2, 1), (3, 2), (3, 2)]);
+        assert_eq!(*before.known(), [1, 2, 3]);
+        assert_eq!(before.leaks(&keys(&[(1, 0), (2, 1)])), [0; 0]);
+        assert_eq!(before.leaks(&keys(&[(1, 0), (2, 2), (3, 0)])), [2, 3]);
+    }
+}
