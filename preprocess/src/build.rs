@@ -16,8 +16,8 @@ use feedline_schemas::{
     format::MANIFEST,
     ids::{Hash128, Name, TableName},
     manifest::{
-        DatasetCounts, Layout, Manifest, RowTokens, SourceReference, Split, SplitShards, TargetKind,
-        TokensReference,
+        DatasetCounts, Layout, Manifest, RowTokens, SourceReference, Split, SplitShards,
+        TargetKind, TokensReference,
     },
     report::DatasetReport,
     transform::{FittedTarget, TransformArtefact},
@@ -159,7 +159,7 @@ async fn build_by(
         spec,
         tokens,
         given,
-        first_shards: [0; 3],
+        there: There::default(),
         context,
     };
     build.input_hash = build.inputs_at(None);
@@ -210,8 +210,19 @@ struct Build<'a> {
     tokens: Option<TokensConfig>,
     /// The tokenizer, where one is given.
     given: Option<TokenizerFile>,
-    /// Shards that each split has before those that are written.
-    first_shards: [usize; 3],
+    /// What rows are added to.
+    there: There,
+}
+
+/// What a dataset has before rows are added to it; nothing where all of it is made.
+#[derive(Default)]
+struct There {
+    /// Shards of each split.
+    shards: [usize; 3],
+    /// Rows, those that were set aside among them, copies not.
+    rows: u64,
+    /// Rows that were set aside, by reason.
+    rejected: BTreeMap<String, u64>,
 }
 
 impl Build<'_> {
@@ -546,17 +557,20 @@ impl Build<'_> {
         rows: u64,
     ) -> Result<(), Error> {
         let limit = self.spec.max_reject_share;
+        let by_reason = addition::sums(&self.there.rejected, &rejects.rejected());
+        let rejected: u64 = by_reason.values().sum();
+        let rows = self.there.rows + rows;
         #[expect(clippy::cast_precision_loss, reason = "a share needs no 53 bits")]
-        let share = rejects.total() as f64 / rows.max(1) as f64;
+        let share = rejected as f64 / rows.max(1) as f64;
         if share <= limit {
             return Ok(());
         }
         let files = rejects.publish(session, &self.store, &self.names).await?;
         Err(Error::TooManyRejects {
-            rejected: rejects.total(),
+            rejected,
             rows,
             limit,
-            by_reason: rejects.rejected(),
+            by_reason,
             sample: rejects.sample(&self.names).unwrap_or_default(),
             file: files
                 .first()

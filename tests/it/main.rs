@@ -6,6 +6,7 @@
     reason = "tests: their helpers too"
 )]
 
+mod additions;
 mod children;
 mod deferred;
 mod edit;

@@ -15,7 +15,7 @@ use feedline_schemas::{
     transform::{FittedTarget, TransformArtefact},
 };
 
-use super::{Build, grown::Grown, write::Fitted};
+use super::{Build, There, grown::Grown, write::Fitted};
 use crate::{
     Error, Transform,
     columns::system,
@@ -52,8 +52,15 @@ impl Build<'_> {
         let before = grown.manifest;
         self.rows = grown.behind.iter().map(Landed::rows).sum();
         self.sources = grown.behind;
-        self.first_shards =
-            Split::ALL.map(|split| before.split(split).map_or(0, |split| split.shards.len()));
+        self.there = There {
+            shards: Split::ALL
+                .map(|split| before.split(split).map_or(0, |split| split.shards.len())),
+            rows: before
+                .counts
+                .rows_in
+                .saturating_sub(before.counts.duplicates),
+            rejected: before.counts.rejected.clone(),
+        };
         self.verify_sources().await?;
         let scratch = Scratch::claim(&self.context.scratch)?;
         let added = match self.rows {
@@ -150,6 +157,7 @@ impl Build<'_> {
         let written = self.write(&staged, &fitted, &layout, scratch).await?;
         rejects.merge(written.rejects);
         self.check_rejects(&session, &rejects, distinct).await?;
+        self.warn_of_rejects(rejects.total(), distinct);
         self.audit(&written.splits, &layout).await?;
         let added = self
             .look_at(&written.splits, &known, u64::MAX, &layout)
@@ -185,6 +193,21 @@ impl Build<'_> {
         })
     }
 
+    /// A source that broke may be lost among all the rows that are there.
+    fn warn_of_rejects(&self, rejected: u64, rows: u64) {
+        let limit = self.spec.max_reject_share;
+        #[expect(clippy::cast_precision_loss, reason = "a share needs no 53 bits")]
+        let share = rejected as f64 / rows.max(1) as f64;
+        if share > limit {
+            tracing::warn!(
+                rejected,
+                rows,
+                limit,
+                "of the new rows more were set aside than `dataset.max_reject_share` allows of all"
+            );
+        }
+    }
+
     async fn look_at(
         &self,
         splits: &[SplitShards],
@@ -207,7 +230,7 @@ impl Build<'_> {
 
     /// The manifest of the dataset `before` with what was added.
     fn with(&self, before: Manifest, added: &Added) -> Manifest {
-        let first_shards = self.first_shards.map(|shards| shards as u64);
+        let first_shards = self.there.shards.map(|shards| shards as u64);
         let addition = Addition {
             behind: before.sources.clone(),
             rows_in: self.rows,
@@ -248,7 +271,7 @@ impl Build<'_> {
             validation: counts.validation,
             test: counts.test,
             shards: new.sum(),
-            kept_shards: self.first_shards.iter().sum::<usize>() as u64,
+            kept_shards: self.there.shards.iter().sum::<usize>() as u64,
             shifts: added.shifts,
         }
     }
@@ -300,7 +323,11 @@ fn together(before: &DatasetCounts, added: &DatasetCounts) -> DatasetCounts {
     }
 }
 
-fn sums(before: &BTreeMap<String, u64>, added: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+/// Counts of both, name by name.
+pub(super) fn sums(
+    before: &BTreeMap<String, u64>,
+    added: &BTreeMap<String, u64>,
+) -> BTreeMap<String, u64> {
     let mut sums = before.clone();
     for (name, count) in added {
         *sums.entry(name.clone()).or_default() += count;

@@ -116,6 +116,39 @@ async fn of_records_with_a_key_only_the_items_of_the_newest_are_read() {
 }
 
 #[tokio::test]
+async fn items_that_land_later_are_added_and_records_without_any_move_the_position_alone() {
+    let root = Store::memory();
+    let mut zone = LandingZone::new(&root, "a", &[("id", Int64)]);
+    let items = LandingZone::new(&root, "unused", &[("order", Int64), ("x", Int64)]);
+    let orders =
+        |ids: std::ops::Range<u32>| -> Vec<Cells> { ids.map(|id| vec![json!(id)]).collect() };
+    let each = |ids: std::ops::Range<u32>| -> Vec<(u32, Cells)> {
+        (0..)
+            .zip(ids)
+            .map(|(row, id)| (row, vec![json!(id), json!(id * 3)]))
+            .collect()
+    };
+    zone.family(&orders(0..200), ("items", &items), &each(0..200))
+        .await;
+    build_items(&root, ITEMS, &[], 2).await.unwrap();
+    let before = worth(&root).await;
+    zone.batch(&orders(500..510)).await;
+    let report = build_items(&root, ITEMS, &[], 2).await.unwrap();
+    let added = report.added.unwrap();
+    assert_eq!((added.rows_in, added.shards), (0, 0));
+    assert_eq!(worth(&root).await, before);
+    assert_eq!(read_manifest_of(&root).await.sources[0].sequence.get(), 1);
+    zone.family(&orders(200..250), ("items", &items), &each(200..250))
+        .await;
+    let report = build_items(&root, ITEMS, &[], 2).await.unwrap();
+    assert_eq!((report.rows_in, report.added.unwrap().rows_in), (250, 50));
+    let now = worth(&root).await;
+    assert_eq!(now.len(), 250);
+    assert!(before.iter().all(|row| now.contains(row)));
+    assert_eq!(read_manifest_of(&root).await.additions.len(), 2);
+}
+
+#[tokio::test]
 async fn records_stand_beside_and_under_their_items() {
     let root = Store::memory();
     orders(&root).await;

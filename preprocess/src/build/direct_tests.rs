@@ -257,6 +257,16 @@ async fn the_same_files_are_not_built_again_and_changed_ones_are() {
     let mut of_second: Vec<u64> = of_second.map(|row| row.origin.row()).collect();
     of_second.sort_unstable();
     assert_eq!(of_second, [0, 1]);
+    // It was read alone, since it stands behind the one that is there; one in front of them moves both.
+    let added = manifest(&root).await;
+    assert_eq!((added.additions.len(), added.additions[0].rows_in), (1, 2));
+    write(&folder.path().join("0.parquet"), &[9_500]);
+    assert!(!of_files(&root, folder.path(), how, "").await.unwrap());
+    assert_eq!(manifest(&root).await.additions.len(), 0);
+    assert_eq!(
+        verify(&root.child("dataset")).await.unwrap().problems,
+        [""; 0]
+    );
 }
 
 #[tokio::test]

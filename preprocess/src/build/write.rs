@@ -69,7 +69,7 @@ impl Build<'_> {
         let mut boxes: Option<BoxCounts> = None;
         for (split, texts) in Split::ALL.into_iter().zip(&mut texts) {
             let mut rows = RowWriter::new(&self.spec, &layout.layout, &mut rejects);
-            let before = self.first_shards[usize::from(code(split))];
+            let before = self.there.shards[usize::from(code(split))];
             let writer = SplitWriter::new(&self.store, layout, split).behind(before);
             let shards = self
                 .write_split(staged, split, fitted, writer, &mut rows, &meter)

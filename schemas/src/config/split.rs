@@ -86,11 +86,12 @@ pub enum SplitBy {
     #[default]
     Key,
     /// By order: training first, then validation, then test, by their shares. `rows`: in the order they landed, for time
-    /// series; adding rows moves the borders. `characters` and `tokens`: each document is cut into a part for every split,
-    /// for one long text.
+    /// series; adding rows moves the borders, so that a dataset that is there is made anew only with `--refit`. `characters`
+    /// and `tokens`: each document is cut into a part for every split, for one long text.
     Range,
     /// By the time in a column: training first, then validation, then test, by their shares or `until` borders, in whatever
-    /// order rows landed.
+    /// order rows landed. Rows can be added to a dataset that is there with `until` and without `key`; else it is made anew
+    /// only with `--refit`.
     Time,
     /// By an SQL expression over the row that names its split, for a rule that exists already.
     Expression,

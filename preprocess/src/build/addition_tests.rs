@@ -1,0 +1,528 @@
+use std::{collections::BTreeSet, ops::Range};
+
+use feedline_schemas::{
+    ids::Origin,
+    manifest::Split,
+    record::ColumnType::{self, Bool, Float64, Int64, Utf8},
+};
+use feedline_storage::{Effect, Faults, Operation, Rule, Store};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    ErrorKind, read_manifest,
+    testing::{Cells, LandingZone, build_with, contents, context, flip_bit, pipeline, written},
+    verify,
+};
+
+const COLUMNS: [(&str, ColumnType); 4] = [
+    ("id", Int64),
+    ("size", Float64),
+    ("kind", Utf8),
+    ("price", Float64),
+];
+const DATASET: &str = "sources = [\"a\"]\ntarget = \"price\"\ndrop = [\"id\"]\n";
+
+/// Row `i` of a market that does not change with time: every eleventh size is missing, there are three kinds, and one
+/// price in 97 is missing, so that the row is set aside.
+fn row(i: u64) -> Cells {
+    let size = (i * 7919 % 1000) as f64 / 7.0;
+    vec![
+        json!(i),
+        json!((!i.is_multiple_of(11)).then_some(size)),
+        json!(["x", "y", "z"][(i % 3) as usize]),
+        json!((!is_bad(i)).then_some(size * 2.0 + (i % 5) as f64)),
+    ]
+}
+
+fn is_bad(i: u64) -> bool {
+    i % 97 == 5
+}
+
+fn rows(range: Range<u64>) -> Vec<Cells> {
+    range.map(row).collect()
+}
+
+fn bad(range: Range<u64>) -> u64 {
+    range.filter(|i| is_bad(*i)).count() as u64
+}
+
+/// 600 rows in source `a`.
+async fn market(root: &Store) -> LandingZone {
+    let mut zone = LandingZone::new(root, "a", &COLUMNS);
+    zone.batch(&rows(0..300)).await;
+    zone.batch(&rows(300..600)).await;
+    zone
+}
+
+async fn refit_with(root: &Store, dataset: &str) -> Result<DatasetReport, Error> {
+    let (context, _scratch) = context(root, 2);
+    refit(&pipeline(dataset), &context).await
+}
+
+async fn manifest(root: &Store) -> Manifest {
+    read_manifest(&root.child("dataset")).await.unwrap()
+}
+
+/// Where each row landed, its key and its split.
+async fn placed(root: &Store) -> BTreeSet<(Origin, u64, Split)> {
+    let rows = written(&root.child("dataset")).await;
+    let placed: BTreeSet<_> = rows.iter().map(|r| (r.origin, r.key, r.split)).collect();
+    assert_eq!(placed.len(), rows.len(), "no row stands twice");
+    placed
+}
+
+async fn check(root: &Store) {
+    let checked = verify(&root.child("dataset")).await.unwrap();
+    assert_eq!((checked.leaked_keys, checked.problems), (0, vec![]));
+    assert_eq!(checked.rows, placed(root).await.len() as u64);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_landed_since_become_shards_behind_the_old_ones() {
+    let root = Store::memory();
+    let mut zone = market(&root).await;
+    let first = build_with(&root, DATASET, 2).await.unwrap();
+    assert_eq!(first.added, None);
+    let dataset = root.child("dataset");
+    let (before, old) = (contents(&dataset).await, manifest(&root).await);
+    // What is in the dataset is not read again.
+    let landed = root.child("landing/a");
+    for file in landed.list("data").await.unwrap() {
+        landed.delete(&file.path).await.unwrap();
+    }
+    zone.batch(&rows(600..900)).await;
+
+    let report = build_with(&root, DATASET, 2).await.unwrap();
+    let added = report.added.unwrap();
+    let good = 300 - bad(600..900);
+    assert_eq!(
+        (added.rows_in, added.duplicates, added.rejected),
+        (300, 0, 300 - good)
+    );
+    assert_eq!(added.train + added.validation + added.test, good);
+    assert_eq!(
+        (report.rows_in, report.rejected, report.train),
+        (900, bad(0..900), first.train + added.train)
+    );
+    assert_eq!(
+        (added.kept_shards, added.kept_shards + added.shards),
+        (first.shards, report.shards)
+    );
+
+    let new = manifest(&root).await;
+    assert_eq!(new.transform, old.transform);
+    assert_eq!(new.sources[0].sequence.get(), 2);
+    assert_eq!(new.additions.len(), 1);
+    let addition = &new.additions[0];
+    assert_eq!((&addition.behind, addition.rows_in), (&old.sources, 300));
+    assert_eq!(addition.rows, [added.train, added.validation, added.test]);
+    for (at, (new, old)) in new.splits.iter().zip(&old.splits).enumerate() {
+        let (kept, behind) = new.shards.split_at(old.shards.len());
+        assert_eq!(kept, old.shards);
+        assert_eq!(addition.first_shards[at], old.shards.len() as u64);
+        let rows: u64 = behind.iter().map(|shard| shard.rows).sum();
+        assert_eq!(rows, addition.rows[at]);
+    }
+    let after = contents(&dataset).await;
+    let stays = |path: &str| before.get(path) == after.get(path);
+    assert!(before.keys().all(|path| path == "CURRENT" || stays(path)));
+    check(&root).await;
+    let again = build_with(&root, DATASET, 2).await.unwrap();
+    assert_eq!((again.up_to_date, again.added), (true, None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_additions_hold_the_rows_and_the_splits_of_one_build() {
+    let (root, whole) = (Store::memory(), Store::memory());
+    let mut zones = [&root, &whole].map(|root| LandingZone::new(root, "a", &COLUMNS));
+    let mut splits = BTreeSet::new();
+    let mut report = DatasetReport::default();
+    for range in [0..600, 600..800, 550..900, 0..100, 900..901, 890..1300] {
+        for zone in &mut zones {
+            zone.batch(&rows(range.clone())).await;
+        }
+        report = build_with(&root, DATASET, 2).await.unwrap();
+        let now = placed(&root).await;
+        assert!(
+            splits.is_subset(&now),
+            "a row that was there went elsewhere"
+        );
+        splits = now;
+    }
+    let all = build_with(&whole, DATASET, 2).await.unwrap();
+    assert_eq!(manifest(&root).await.additions.len(), 5);
+    assert_eq!(placed(&root).await, placed(&whole).await);
+    assert_eq!(
+        [report.rows_in, report.train, report.validation, report.test],
+        [all.rows_in, all.train, all.validation, all.test]
+    );
+    // A row that was set aside is no row of the dataset, so what landed again of it is set aside again.
+    assert_eq!(
+        report.duplicates + report.rejected,
+        all.duplicates + all.rejected
+    );
+    check(&root).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn additions_are_byte_equal_for_any_number_of_partitions_and_any_memory() {
+    let dataset = format!(
+        "{DATASET}keep = [\"id\"]\nshards = {{ shard_bytes = \"64 KiB\", block_bytes = \"4 KiB\" }}\n"
+    );
+    let mut found = Vec::new();
+    for (partitions, memory_bytes) in [(1, None), (3, None), (2, Some(4 << 20))] {
+        let root = Store::memory();
+        let mut zone = LandingZone::new(&root, "a", &COLUMNS);
+        let (mut context, _scratch) = context(&root, partitions);
+        context.memory_bytes = memory_bytes;
+        for range in [0..5000, 5000..9000, 8000..14_000] {
+            zone.batch(&rows(range)).await;
+            build(&pipeline(&dataset), &context).await.unwrap();
+        }
+        assert_eq!(manifest(&root).await.additions.len(), 2);
+        check(&root).await;
+        found.push(contents(&root.child("dataset")).await);
+    }
+    assert!(found.iter().all(|f| *f == found[0]));
+}
+
+#[tokio::test]
+async fn an_addition_that_dies_at_any_write_leaves_the_dataset_and_is_repeated_byte_for_byte() {
+    let (undisturbed, root) = (Store::memory(), Store::memory());
+    for root in [&undisturbed, &root] {
+        let mut zone = market(root).await;
+        build_with(root, DATASET, 2).await.unwrap();
+        zone.batch(&rows(600..900)).await;
+    }
+    build_with(&undisturbed, DATASET, 2).await.unwrap();
+    let before = manifest(&root).await;
+    for (operation, path) in [
+        (Operation::Put, "shards/validation"),
+        (Operation::Put, "rejects/"),
+        (Operation::Create, "manifest-"),
+        (Operation::Put, "CURRENT"),
+    ] {
+        let rule = Rule {
+            operation,
+            path_contains: path.into(),
+            skip: 0,
+            times: u64::MAX,
+            effect: Effect::FailBefore,
+        };
+        let faulty = root.with_faults(Faults::new(vec![rule]));
+        assert!(build_with(&faulty, DATASET, 2).await.is_err(), "{path}");
+        assert_eq!(manifest(&root).await, before, "{path}");
+        check(&root).await;
+    }
+    build_with(&root, DATASET, 3).await.unwrap();
+    let [found, expected] = [&root, &undisturbed].map(|root| root.child("dataset"));
+    assert!(contents(&found).await == contents(&expected).await);
+}
+
+#[tokio::test]
+async fn copies_of_rows_that_are_there_add_nothing_but_a_position() {
+    let root = Store::memory();
+    let mut zone = market(&root).await;
+    build_with(&root, DATASET, 2).await.unwrap();
+    let before = placed(&root).await;
+    let again: Vec<Cells> = (0..200).filter(|i| !is_bad(*i)).map(row).collect();
+    zone.batch(&again).await;
+    let added = build_with(&root, DATASET, 2).await.unwrap().added.unwrap();
+    assert_eq!(
+        (added.rows_in, added.duplicates, added.shards),
+        (again.len() as u64, again.len() as u64, 0)
+    );
+    assert_eq!(manifest(&root).await.sources[0].sequence.get(), 2);
+    assert_eq!(placed(&root).await, before);
+    check(&root).await;
+    assert!(build_with(&root, DATASET, 2).await.unwrap().up_to_date);
+}
+
+#[tokio::test]
+async fn without_dedup_copies_are_added_in_the_split_of_the_rows_that_are_there() {
+    let root = Store::memory();
+    let mut zone = market(&root).await;
+    let dataset = format!("{DATASET}dedup = \"none\"\n");
+    build_with(&root, &dataset, 2).await.unwrap();
+    zone.batch(&rows(0..300)).await;
+    let report = build_with(&root, &dataset, 2).await.unwrap();
+    let added = report.added.unwrap();
+    let good = 300 - bad(0..300);
+    assert_eq!(
+        (
+            added.duplicates,
+            added.train + added.validation + added.test
+        ),
+        (0, good)
+    );
+    check(&root).await;
+}
+
+#[tokio::test]
+async fn only_the_source_that_has_grown_is_read() {
+    let root = Store::memory();
+    market(&root).await;
+    let mut other = LandingZone::new(&root, "b", &COLUMNS);
+    other.batch(&rows(10_000..10_200)).await;
+    let dataset = "target = \"price\"\ndrop = [\"id\"]\n";
+    build_with(&root, dataset, 2).await.unwrap();
+    let before = placed(&root).await;
+    other.batch(&rows(10_100..10_400)).await;
+    let added = build_with(&root, dataset, 2).await.unwrap().added.unwrap();
+    assert_eq!(added.rows_in, 300);
+    let now = placed(&root).await;
+    let new: BTreeSet<_> = now.difference(&before).collect();
+    assert_eq!(new.len() as u64, 200 - bad(10_200..10_400));
+    assert!(
+        new.iter()
+            .all(|(at, ..)| (at.source(), at.sequence().get()) == (1, 1))
+    );
+    let positions = manifest(&root).await.sources;
+    assert_eq!(
+        positions
+            .iter()
+            .map(|s| s.sequence.get())
+            .collect::<Vec<_>>(),
+        [1, 1]
+    );
+}
+
+#[tokio::test]
+async fn splits_that_rows_name_or_borders_give_hold_for_new_rows() {
+    for split in [
+        "by = \"expression\", expression = \"case when id % 700 < 400 then 'train' when id % 700 < 500 then 'validation' \
+         else 'test' end\"",
+        "by = \"time\", time = \"id\", until = [\"400\", \"500\"]",
+    ] {
+        let root = Store::memory();
+        let mut zone = market(&root).await;
+        let dataset = format!("{DATASET}split = {{ {split} }}\n");
+        build_with(&root, &dataset, 2).await.unwrap();
+        let before = placed(&root).await;
+        zone.batch(&rows(600..1100)).await;
+        let added = build_with(&root, &dataset, 2).await.unwrap().added.unwrap();
+        let is_named = split.contains("expression");
+        let expected = |i: u64| match (is_named, i % 700) {
+            (false, _) | (true, 500..) => Split::Test,
+            (true, 0..400) => Split::Train,
+            (true, 400..500) => Split::Validation,
+        };
+        let good = || (600..1100).filter(|i| !is_bad(*i));
+        let counts =
+            Split::ALL.map(|split| good().filter(|i| expected(*i) == split).count() as u64);
+        assert_eq!(
+            [added.train, added.validation, added.test],
+            counts,
+            "{split}"
+        );
+        assert!(before.is_subset(&placed(&root).await), "{split}");
+        check(&root).await;
+    }
+}
+
+#[tokio::test]
+async fn splits_that_all_rows_decide_are_not_moved_unasked() {
+    for (split, key) in [
+        ("by = \"range\"", "by"),
+        ("by = \"time\", time = \"id\"", "until"),
+        (
+            "by = \"time\", time = \"id\", until = [\"400\", \"500\"], key = [\"id\"]",
+            "key",
+        ),
+    ] {
+        let root = Store::memory();
+        let mut zone = market(&root).await;
+        let dataset = format!("{DATASET}split = {{ {split} }}\n");
+        build_with(&root, &dataset, 2).await.unwrap();
+        let before = contents(&root.child("dataset")).await;
+        zone.batch(&rows(600..900)).await;
+        let error = build_with(&root, &dataset, 2).await.unwrap_err();
+        let key = format!("dataset.split.{key}");
+        assert_eq!(error.kind(), ErrorKind::Config { key: key.clone() });
+        assert!(error.to_string().contains("pass `--refit` to"), "{error}");
+        assert!(contents(&root.child("dataset")).await == before, "{key}");
+
+        let report = refit_with(&root, &dataset).await.unwrap();
+        assert_eq!((report.rows_in, report.added), (900, None), "{key}");
+        assert!(build_with(&root, &dataset, 2).await.unwrap().up_to_date);
+    }
+}
+
+#[tokio::test]
+async fn refitting_gives_the_dataset_of_one_build() {
+    let (root, whole) = (Store::memory(), Store::memory());
+    let mut zone = market(&root).await;
+    build_with(&root, DATASET, 2).await.unwrap();
+    zone.batch(&rows(600..900)).await;
+    build_with(&root, DATASET, 2).await.unwrap();
+    let old = manifest(&root).await;
+    let report = refit_with(&root, DATASET).await.unwrap();
+    assert_eq!((report.up_to_date, report.added), (false, None));
+
+    market(&whole).await.batch(&rows(600..900)).await;
+    build_with(&whole, DATASET, 2).await.unwrap();
+    let (found, expected) = (manifest(&root).await, manifest(&whole).await);
+    assert_eq!(found, expected);
+    assert_ne!(found.transform.hash, old.transform.hash);
+    // What was fitted on all rows is not fitted again.
+    assert!(refit_with(&root, DATASET).await.unwrap().up_to_date);
+    assert!(build_with(&root, DATASET, 2).await.unwrap().up_to_date);
+}
+
+/// Builds `before`, lands more, builds `after`, and sees that the dataset is made anew.
+async fn made_anew(before: &PipelineConfig, after: &PipelineConfig, more: &[Cells]) {
+    let root = Store::memory();
+    let mut zone = market(&root).await;
+    LandingZone::new(&root, "b", &COLUMNS)
+        .batch(&rows(5000..5100))
+        .await;
+    let (context, _scratch) = context(&root, 2);
+    build(before, &context).await.unwrap();
+    let old = manifest(&root).await;
+    if more.iter().any(|row| row.len() > COLUMNS.len()) {
+        zone.evolve(&[COLUMNS.as_slice(), &[("late", Bool)]].concat());
+    }
+    zone.batch(more).await;
+    let report = build(after, &context).await.unwrap();
+    assert_eq!((report.up_to_date, report.added), (false, None));
+    let new = manifest(&root).await;
+    assert_eq!(new.additions, []);
+    assert!(new.counts.rows_in > old.counts.rows_in);
+}
+
+#[tokio::test]
+async fn where_rows_cannot_be_added_the_dataset_is_made_anew() {
+    let more = rows(600..900);
+    let both = "target = \"price\"\ndrop = [\"id\"]\n";
+    for dataset in [
+        format!("{DATASET}profile = true\n"),
+        format!("{both}shards = {{ shuffle = false }}\n"),
+        format!("{both}split = {{ frozen = \"b\", train = 0.8, validation = 0.2, test = 0.0 }}\n"),
+        format!("{DATASET}sql = \"select id, size, price from a\"\n"),
+        format!(
+            "{DATASET}split = {{ by = \"expression\", expression = \"case when id % 10 < 8 then 'train' else 'test' \
+             end\", key = [\"id\"] }}\n"
+        ),
+    ] {
+        let config = pipeline(&dataset);
+        made_anew(&config, &config, &more).await;
+    }
+    // Newer rows of a key stand for those that are there.
+    let mut keyed = pipeline(DATASET);
+    keyed.source[0].key = vec!["id".to_owned()];
+    made_anew(&keyed, &keyed, &more).await;
+    // Another configuration, and another column.
+    let config = pipeline(DATASET);
+    let salted = pipeline(&format!("{DATASET}split = {{ salt = \"x\" }}\n"));
+    made_anew(&config, &salted, &more).await;
+    let late: Vec<Cells> = more
+        .iter()
+        .map(|row| [row.clone(), vec![json!(true)]].concat())
+        .collect();
+    made_anew(&config, &config, &late).await;
+}
+
+#[tokio::test]
+async fn a_log_that_was_begun_anew_is_another_dataset() {
+    let root = Store::memory();
+    market(&root).await;
+    build_with(&root, DATASET, 2).await.unwrap();
+    let mut zone = LandingZone::new(&root, "a", &COLUMNS);
+    for range in [1000..1300, 1300..1600, 1600..1900] {
+        zone.batch(&rows(range)).await;
+    }
+    let report = build_with(&root, DATASET, 2).await.unwrap();
+    assert_eq!((report.rows_in, report.added), (900, None));
+    assert_eq!(report.rejected, bad(1000..1900));
+}
+
+#[tokio::test]
+async fn a_class_that_the_transform_does_not_know_is_set_aside_with_its_reason() {
+    let root = Store::memory();
+    let mut zone = market(&root).await;
+    let dataset =
+        "sources = [\"a\"]\ntarget = \"kind\"\ntask = \"classification\"\ndrop = [\"id\"]\n";
+    build_with(&root, dataset, 2).await.unwrap();
+    let mut more = rows(600..900);
+    for row in &mut more[..4] {
+        row[2] = json!("w");
+    }
+    zone.batch(&more).await;
+    let report = build_with(&root, dataset, 2).await.unwrap();
+    assert_eq!(report.rejected_by_reason["unknown_class"], 4);
+    assert_eq!(report.added.unwrap().rejected, 4);
+    check(&root).await;
+}
+
+#[tokio::test]
+async fn rows_set_aside_are_a_share_of_all_rows() {
+    let root = Store::memory();
+    let mut zone = market(&root).await;
+    build_with(&root, DATASET, 2).await.unwrap();
+    let before = manifest(&root).await;
+    let unpriced = |range: Range<u64>| -> Vec<Cells> {
+        let without = |i| [&row(i)[..3], &[Value::Null]].concat();
+        range.map(without).collect()
+    };
+    // Alone it would be more than a twentieth.
+    zone.batch(&[unpriced(600..610), rows(610..620)].concat())
+        .await;
+    let added = build_with(&root, DATASET, 2).await.unwrap().added.unwrap();
+    assert_eq!((added.rows_in, added.rejected), (20, 10));
+    let there = manifest(&root).await;
+    assert_ne!(there.fingerprint, before.fingerprint);
+    zone.batch(&unpriced(700..750)).await;
+    let error = build_with(&root, DATASET, 2).await.unwrap_err();
+    let all = bad(0..600) + 60;
+    let expected = format!("{all} of 670 rows were set aside");
+    assert!(error.to_string().contains(&expected), "{error}");
+    assert_eq!(manifest(&root).await, there);
+}
+
+#[tokio::test]
+async fn training_rows_that_lie_elsewhere_than_those_fitted_on_are_told() {
+    let root = Store::memory();
+    let mut zone = market(&root).await;
+    build_with(&root, DATASET, 2).await.unwrap();
+    zone.batch(&rows(600..1200)).await;
+    let added = build_with(&root, DATASET, 2).await.unwrap().added.unwrap();
+    assert_eq!(added.shifts, []);
+    let mut odd = rows(1200..1500);
+    for row in &mut odd {
+        row[1] = json!(500.0);
+        row[2] = json!("w");
+    }
+    zone.batch(&odd).await;
+    let added = build_with(&root, DATASET, 2).await.unwrap().added.unwrap();
+    let deviations = |name: &str| {
+        let found = added.shifts.iter().find(|shift| shift.feature == name);
+        found.map(|shift| shift.deviations)
+    };
+    assert!(deviations("size").unwrap() > 1.0, "{:?}", added.shifts);
+    assert!(deviations("kind=__unknown__").unwrap() > 1.0);
+    assert!(deviations("kind=x").unwrap() < -0.5);
+    assert_eq!(deviations("price"), None);
+}
+
+#[tokio::test]
+async fn a_damaged_shard_is_named_before_anything_is_written() {
+    let root = Store::memory();
+    let mut zone = market(&root).await;
+    build_with(&root, DATASET, 2).await.unwrap();
+    let dataset = root.child("dataset");
+    let shard = manifest(&root).await.splits[1].shards[0].clone();
+    let middle = usize::try_from(shard.bytes / 2).unwrap();
+    flip_bit(&dataset, &shard.path, middle).await;
+    zone.batch(&rows(600..900)).await;
+    let before = contents(&dataset).await;
+    let error = build_with(&root, DATASET, 2).await.unwrap_err().to_string();
+    assert!(error.contains(&shard.path), "{error}");
+    assert!(
+        error.contains("build the dataset anew with `--refit`"),
+        "{error}"
+    );
+    assert!(contents(&dataset).await == before);
+    refit_with(&root, DATASET).await.unwrap();
+    check(&root).await;
+}

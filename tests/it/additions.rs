@@ -1,0 +1,79 @@
+//! Files that come after a dataset was built.
+
+use std::{fs, path::Path};
+
+use serde_json::Value;
+
+use crate::support::{pipeline, run};
+
+/// Rows `from` to `to` as a file of their own.
+fn write(folder: &Path, name: &str, rows: std::ops::Range<u32>) {
+    let mut csv = "id,a,b,y\n".to_owned();
+    for i in rows {
+        let (a, b) = (f64::from(i * 37 % 101), f64::from(i * 53 % 97));
+        csv += &format!("{i},{a},{b},{}\n", 2.0 * a - b);
+    }
+    fs::write(folder.join(name), csv).unwrap();
+}
+
+#[test]
+fn rows_that_land_later_are_added_and_refit_makes_all_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let text = "[pipeline]\nname = \"rows\"\nroot = \"out\"\n\
+         [[source]]\nname = \"rows\"\ntype = \"files\"\nurl = \"rows-*.csv\"\n\
+         [dataset]\ntarget = \"y\"\ndrop = [\"id\"]\n";
+    let file = pipeline(at, text);
+    let dataset = |arguments: &[&str]| -> Value {
+        let report = run(at, &[arguments, &[file, "--json"]].concat())
+            .expect(0)
+            .json();
+        match report.get("dataset") {
+            Some(dataset) => dataset.clone(),
+            None => report,
+        }
+    };
+    write(at, "rows-1.csv", 0..400);
+    let first = dataset(&["run"]);
+    assert_eq!(
+        (&first["rows_in"], &first["added"]),
+        (&400.into(), &Value::Null)
+    );
+    write(at, "rows-2.csv", 400..500);
+    let second = dataset(&["run"]);
+    assert_eq!(second["rows_in"], 500);
+    assert_eq!(second["added"]["rows_in"], 100);
+    assert_eq!(second["added"]["kept_shards"], first["shards"]);
+    let inspected = run(at, &["shards", "inspect", "out/dataset"]).expect(0);
+    assert!(
+        inspected.stdout.contains("behind log position rows 0"),
+        "{}",
+        inspected.stdout
+    );
+    let verified = run(at, &["shards", "verify", "out/dataset", "--json"]).expect(0);
+    assert_eq!(verified.json()["problems"], serde_json::json!([]));
+
+    write(at, "rows-3.csv", 500..520);
+    let shown = run(at, &["run", file]).expect(0).stdout;
+    let line = format!("  {:<16} 20 read, 0 duplicates dropped", "added");
+    assert!(shown.contains(&line), "{shown}");
+    let refitted = dataset(&["shards", "build", "--refit"]);
+    assert_eq!(
+        (&refitted["rows_in"], &refitted["added"]),
+        (&520.into(), &Value::Null)
+    );
+    assert_eq!(dataset(&["run"])["up_to_date"], true);
+
+    // What all rows decide is not decided anew unasked.
+    let by_place = format!("{text}split = {{ by = \"range\" }}\n");
+    pipeline(at, &by_place);
+    dataset(&["run"]);
+    write(at, "rows-4.csv", 520..600);
+    let refused = run(at, &["run", file]).expect(2).stderr;
+    assert!(
+        refused.contains("dataset.split.by") && refused.contains("pass `--refit`"),
+        "{refused}"
+    );
+    let refitted = dataset(&["run", "--refit"]);
+    assert_eq!(refitted["rows_in"], 600);
+}
