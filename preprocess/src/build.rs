@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use datafusion::prelude::SessionContext;
 use feedline_schemas::{
-    config::{OnViolation, PipelineConfig, SplitBy, TokensConfig},
+    config::{DatasetConfig, OnViolation, PipelineConfig, SplitBy, TokensConfig},
     format::MANIFEST,
     ids::{Hash128, Name, TableName},
     manifest::{
@@ -144,6 +144,7 @@ async fn build_by(
     }
     let mut build = Build {
         name: &config.pipeline.name,
+        dataset,
         input_hash: Hash128::new(0),
         store: context.root.child("dataset"),
         names: match &query {
@@ -162,7 +163,7 @@ async fn build_by(
         there: There::default(),
         context,
     };
-    build.input_hash = build.inputs_at(None);
+    build.input_hash = build.inputs_of(&build.spec.config, None);
     if let Some(manifest) = current(&build.store).await? {
         let is_same = manifest.input_hash == build.input_hash;
         if is_same && (mode == Mode::Add || manifest.additions.is_empty()) {
@@ -189,6 +190,8 @@ const GROUP_BYTES: u64 = 48;
 struct Build<'a> {
     context: &'a Context,
     name: &'a Name,
+    /// The section as it was written.
+    dataset: &'a DatasetConfig,
     input_hash: Hash128,
     /// The dataset's folder.
     store: Store,
@@ -226,11 +229,11 @@ struct There {
 }
 
 impl Build<'_> {
-    /// Hash of all that goes into the dataset, with its sources where they stand, or `at` other positions.
-    fn inputs_at(&self, at: Option<&[SourceReference]>) -> Hash128 {
+    /// Hash of all that goes into the dataset of a resolved `config`, with its sources where they stand, or `at` other positions.
+    fn inputs_of(&self, config: &DatasetConfig, at: Option<&[SourceReference]>) -> Hash128 {
         input_hash(
             self.name,
-            &self.spec.config,
+            config,
             self.given.as_ref().map(|given| given.tokenizer.hash()),
             self.spec.expect.as_ref().map(|expect| expect.hash),
             [&self.sources, &self.joined, &self.frozen],

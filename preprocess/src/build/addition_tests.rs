@@ -350,6 +350,21 @@ async fn splits_that_all_rows_decide_are_not_moved_unasked() {
 }
 
 #[tokio::test]
+async fn a_new_column_moves_no_split_that_all_rows_decide() {
+    let root = Store::memory();
+    let mut zone = market(&root).await;
+    let dataset = format!("{DATASET}split = {{ by = \"range\" }}\n");
+    build_with(&root, &dataset, 2).await.unwrap();
+    let before = manifest(&root).await;
+    zone.evolve(&[COLUMNS.as_slice(), &[("late", Bool)]].concat());
+    let late = |i| [row(i), vec![json!(true)]].concat();
+    zone.batch(&(600..900).map(late).collect::<Vec<_>>()).await;
+    let error = build_with(&root, &dataset, 2).await.unwrap_err();
+    assert!(error.to_string().contains("pass `--refit` to"), "{error}");
+    assert_eq!(manifest(&root).await, before);
+}
+
+#[tokio::test]
 async fn refitting_gives_the_dataset_of_one_build() {
     let (root, whole) = (Store::memory(), Store::memory());
     let mut zone = market(&root).await;

@@ -5,7 +5,8 @@
 //! asked for.
 
 use feedline_schemas::{
-    manifest::{Layout, Manifest, SourceReference},
+    config::DatasetConfig,
+    manifest::{Layout, Manifest},
     record::RecordSchema,
     transform::TransformArtefact,
 };
@@ -33,10 +34,12 @@ impl Build<'_> {
     /// # Errors
     /// [`Error::Config`] where that could move rows to another split; damaged logs, and a store that cannot be read.
     pub(super) async fn grown(&self, manifest: Manifest) -> Result<Result<Grown, String>, Error> {
-        let before = match self.positions(&manifest) {
-            Ok(before) => before,
-            Err(reason) => return Ok(Err(reason)),
-        };
+        let sources = self.sources.iter().chain(&self.joined).chain(&self.frozen);
+        let names = sources.map(|source| &source.reference.name);
+        if !names.eq(manifest.sources.iter().map(|source| &source.name)) {
+            return Ok(Err("it is made of other sources".to_owned()));
+        }
+        let before = &manifest.sources[..self.sources.len()];
         let (mut behind, mut schemas) = (Vec::new(), Vec::new());
         for (source, before) in self.sources.iter().zip(before) {
             let Some(found) = source.behind(before).await? else {
@@ -47,6 +50,12 @@ impl Build<'_> {
             };
             behind.push(found.landed);
             schemas.extend(found.schemas);
+        }
+        let is_same =
+            |config: &DatasetConfig| self.inputs_of(config, Some(before)) == manifest.input_hash;
+        if !is_same(&self.spec.config) && !self.resolved(&schemas).as_ref().is_some_and(is_same) {
+            let reason = "its configuration, what is expected of it, or what is joined to it is not the same";
+            return Ok(Err(reason.to_owned()));
         }
         self.check_splits_stay()?;
         let obstacle = self.obstacle().or_else(|| self.other_column(&schemas));
@@ -67,21 +76,11 @@ impl Build<'_> {
         })
     }
 
-    /// Where the sources stood, if nothing else has changed.
-    fn positions<'a>(&self, manifest: &'a Manifest) -> Result<&'a [SourceReference], String> {
-        let sources = self.sources.iter().chain(&self.joined).chain(&self.frozen);
-        let names = sources.map(|source| &source.reference.name);
-        if !names.eq(manifest.sources.iter().map(|source| &source.name)) {
-            return Err("it is made of other sources".to_owned());
-        }
-        let before = &manifest.sources[..self.sources.len()];
-        match self.inputs_at(Some(before)) == manifest.input_hash {
-            true => Ok(before),
-            false => Err(
-                "its configuration, its columns, what is expected of them, or what is joined to it is not the same"
-                    .to_owned(),
-            ),
-        }
+    /// The configuration as it was resolved when only files of `schemas` had landed.
+    fn resolved(&self, schemas: &[RecordSchema]) -> Option<DatasetConfig> {
+        let is_plain = self.query.is_none() && self.spec.joins.is_empty();
+        let spec = is_plain.then(|| columns::resolve(self.dataset, &columns::merge(schemas)));
+        Some(spec?.ok()?.config)
     }
 
     /// Rows that are there keep their split whatever lands, or it is refused to go on unasked.
@@ -101,7 +100,8 @@ impl Build<'_> {
             _ => "split by `key`, or by `time` with `until`, so that rows can be added",
         };
         let reason = format!(
-            "rows have landed since the dataset was built, and {why}: rows that are in it could move to another split, which              a model may have been fitted on; pass `--refit` to split, fit and build anew, or {advice}"
+            "rows have landed since the dataset was built, and {why}: rows that are in it could move to another split, which \
+             a model may have been fitted on; pass `--refit` to split, fit and build anew, or {advice}"
         );
         Err(Error::config(format!("dataset.split.{key}"), reason))
     }
