@@ -439,6 +439,35 @@ async fn where_rows_cannot_be_added_the_dataset_is_made_anew() {
 }
 
 #[tokio::test]
+async fn what_is_expected_of_rows_is_expected_of_new_ones_and_what_of_columns_of_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("expect.toml");
+    let expected = |more: &str| {
+        let text = format!("[[column]]\nname = \"size\"\nkind = \"numeric\"\nmin = 0.0\n{more}");
+        std::fs::write(&file, text).unwrap();
+        format!(
+            "{DATASET}expect = {{ file = \"{}\", on_violation = \"reject\" }}\n",
+            file.display()
+        )
+    };
+    let root = Store::memory();
+    let mut zone = market(&root).await;
+    let dataset = expected("");
+    build_with(&root, &dataset, 2).await.unwrap();
+    let mut more = rows(600..900);
+    for row in &mut more[..3] {
+        row[1] = json!(-1.0);
+    }
+    zone.batch(&more).await;
+    let report = build_with(&root, &dataset, 2).await.unwrap();
+    assert_eq!(report.rejected_by_reason["expected_min"], 3);
+    assert_eq!(report.added.unwrap().rejected, 3 + bad(603..900));
+
+    let dataset = expected("max_missing_share = 0.5\n");
+    made_anew(&pipeline(&dataset), &pipeline(&dataset), &rows(600..900)).await;
+}
+
+#[tokio::test]
 async fn a_log_that_was_begun_anew_is_another_dataset() {
     let root = Store::memory();
     market(&root).await;

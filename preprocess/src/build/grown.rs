@@ -149,8 +149,8 @@ impl Build<'_> {
                 "`dataset.profile` describes all rows as they landed",
             ),
             (
-                expected.any(|column| column.unique),
-                "an expectation `unique` is about all rows",
+                expected.any(|column| column.unique || column.max_missing_share.is_some()),
+                "the expectations `unique` and `max_missing_share` are about all rows",
             ),
             (
                 !config.shards.shuffle && self.sources.len() > 1,
