@@ -1,8 +1,9 @@
 //! Adding rows that have landed since to the dataset that is there.
 //!
-//! The shards that are there are read once, for their keys (copies are told by them, as the audit tells leaks) and for the means
-//! of the features; landed rows that are in them are not read. The new shards stand behind the old ones, which stay as they
-//! are, and one manifest names all of them: until it is published, nothing has changed.
+//! The shards that are there are looked through for their keys (copies are told by them, as the audit tells leaks) and for the
+//! means of the features: the first time they are read, later what was kept of them, 8 bytes a row. Landed rows that are in
+//! them are not read. The new shards stand behind the old ones, which stay as they are, and one manifest names all of them:
+//! until it is published, nothing has changed.
 
 use std::{collections::BTreeMap, sync::Arc};
 
