@@ -61,11 +61,11 @@ fn a_market_is_split_by_time_and_told_from_the_hour_before() {
     let count = |key: &str| report[key].as_u64().unwrap();
     let kept = count("train") + count("validation") + count("test");
     assert_eq!(
-        kept + count("rejected") + count("duplicates"),
+        kept + count("rejected") + count("duplicates") + left_out(&report),
         count("rows_in")
     );
     // A record every 37 s, so 97 in the hour behind each of the two borders, less those that are copies or bad.
-    let embargo = report["rejected_by_reason"]["embargo"].as_u64();
+    let embargo = report["filtered"]["embargo"].as_u64();
     assert!((170..=194).contains(&embargo.unwrap()), "{report}");
     assert!(count("train") > 7 * count("validation"), "{report}");
 
