@@ -283,6 +283,20 @@ mod tests {
     }
 
     #[test]
+    fn trap_09_all_nan_are_one_value_whatever_their_bits() {
+        let quiet = f64::NAN.to_bits();
+        // With a payload, with a sign, and one that signals.
+        for bits in [quiet | 77, quiet | 1 << 63, 0x7ff0_0000_0000_0001] {
+            let other = f64::from_bits(bits);
+            assert!(other.is_nan() && bits != quiet);
+            for cells in [Cells::Typed, Cells::Text] {
+                check(cells, float(f64::NAN), float(other), true);
+                check(cells, float(f64::INFINITY), float(other), false);
+            }
+        }
+    }
+
+    #[test]
     fn types_are_told_apart_unless_cells_are_read_as_text() {
         let truth: ArrayRef = Arc::new(BooleanArray::from(vec![true]));
         check(Cells::Typed, int(5), text("5"), false);

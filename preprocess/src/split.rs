@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_rows_is_independent_of_their_split() {
+    fn trap_55_the_order_of_rows_is_independent_of_their_split() {
         let (splitter, order) = (
             Splitter::new(&SplitConfig::default()),
             ShuffleKey::new(Seed::new(0)),

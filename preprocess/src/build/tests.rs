@@ -94,7 +94,7 @@ async fn a_build_accounts_for_every_row() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_equal_rows_in_any_batch_or_source_the_first_landed_is_kept() {
+async fn trap_32_of_equal_rows_in_any_batch_or_source_the_first_landed_is_kept() {
     let root = Store::memory();
     let mut zone = market(&root).await;
     zone.batch(&[rows(5..9), rows(5..7), rows(600..640)].concat())
@@ -246,7 +246,7 @@ async fn the_dataset_is_byte_equal_for_any_number_of_partitions_and_any_store() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_build_under_a_small_memory_limit_spills_and_gives_the_same_bytes() {
+async fn trap_36_a_build_under_a_small_memory_limit_spills_and_gives_the_same_bytes() {
     let mut found = Vec::new();
     for memory_bytes in [None, Some(4 << 20)] {
         let root = Store::memory();
@@ -406,7 +406,7 @@ async fn a_lost_shard_is_built_again_with_the_same_bytes() {
 }
 
 #[tokio::test]
-async fn a_build_that_dies_at_any_write_shows_nothing_and_is_repeated_byte_for_byte() {
+async fn trap_53_a_build_that_dies_at_any_write_shows_nothing_and_is_repeated_byte_for_byte() {
     let undisturbed = Store::memory();
     market(&undisturbed).await;
     build_with(&undisturbed, DATASET, 2).await.unwrap();
@@ -695,7 +695,7 @@ async fn verify_names_the_damaged_block_and_goes_on() {
 }
 
 #[tokio::test]
-async fn a_changed_manifest_or_artefact_is_refused() {
+async fn trap_40_a_changed_manifest_or_artefact_is_refused() {
     let root = Store::memory();
     market(&root).await;
     build_with(&root, DATASET, 2).await.unwrap();

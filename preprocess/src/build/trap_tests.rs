@@ -3,6 +3,7 @@
 #![expect(clippy::float_cmp, reason = "what is promised is exact")]
 
 mod categories;
+mod datasets;
 
 use feedline_schemas::{
     record::ColumnType::{self, Float64, Int64, Utf8},

@@ -104,7 +104,7 @@ fn cells_are_those_of_all_distances_sorted() {
 }
 
 #[test]
-fn a_row_gets_the_same_bits_alone_and_among_many() {
+fn trap_41_a_row_gets_the_same_bits_alone_and_among_many() {
     let known = table(150, 7, 15);
     let scaled: Vec<Vec<f64>> = known
         .iter()

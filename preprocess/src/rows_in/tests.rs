@@ -229,7 +229,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     /// Good and bad lines in any order, in batches of any size.
     #[test]
-    fn one_row_and_many_have_the_same_bits_whatever_the_batches(
+    fn trap_41_one_row_and_many_have_the_same_bits_whatever_the_batches(
         lines in prop::collection::vec((0_u32..400, 0_u8..8), 1..60),
         batch_rows in 1_usize..70,
     ) {

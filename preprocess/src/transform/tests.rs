@@ -188,7 +188,7 @@ fn columns_are_bound_by_name_and_laid_out_in_the_order_of_the_inputs() {
 }
 
 #[test]
-fn one_row_gives_the_bits_of_the_whole_batch() {
+fn trap_41_one_row_gives_the_bits_of_the_whole_batch() {
     let steps = vec![
         fill("a", 0.1, false),
         clip("a", -0.9, 0.9),

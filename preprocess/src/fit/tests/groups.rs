@@ -210,7 +210,7 @@ async fn steps_behind_groups_see_what_they_left_and_bytes_do_not_depend_on_parti
 }
 
 #[tokio::test]
-async fn a_row_alone_gets_the_bits_of_its_group() {
+async fn trap_41_a_row_alone_gets_the_bits_of_its_group() {
     let (values, groups) = levels(200);
     let table = table_of(&values, &groups);
     let steps = vec![
