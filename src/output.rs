@@ -10,8 +10,8 @@ use std::{
 
 use feedline_schemas::{
     manifest::{
-        BoxCounts, JoinCounts, Layout, Manifest, NearDupCounts, NearPictureCounts, RedactedCounts,
-        TargetKind, TokenType,
+        BoxCounts, ConflictCounts, GroupCounts, JoinCounts, Layout, Manifest, NearDupCounts,
+        NearPictureCounts, RedactedCounts, TargetKind, TokenType,
     },
     report::{
         AddedReport, DatasetReport, EvalReport, ExpectReport, RunReport, TrainReport, VerifyReport,
@@ -143,6 +143,25 @@ fn write_filtered(
     }
 }
 
+fn write_conflicts(
+    conflicts: Option<ConflictCounts>,
+    groups: Option<GroupCounts>,
+    out: &mut String,
+) -> fmt::Result {
+    if let Some(ConflictCounts { contents, rows }) = conflicts {
+        let text = format!("{contents} contents with several targets, in {rows} rows");
+        line(out, "conflicts", text)?;
+    }
+    if let Some(found) = groups {
+        let text = format!(
+            "{} train, {} validation, {} test, the largest of {} rows",
+            found.train, found.validation, found.test, found.largest
+        );
+        line(out, "groups", text)?;
+    }
+    Ok(())
+}
+
 fn write_joins(joins: &[JoinCounts], out: &mut String) -> fmt::Result {
     for join in joins {
         let JoinCounts {
@@ -210,6 +229,7 @@ impl Text for DatasetReport {
         for (path, rows) in &self.unexpected {
             line(out, "  unexpected", format!("{rows} {path}"))?;
         }
+        write_conflicts(self.conflicts, self.groups, out)?;
         write_joins(&self.joins, out)?;
         write_pictures(self.near_pictures.as_ref(), self.boxes.as_ref(), out)?;
         line(
@@ -459,6 +479,7 @@ impl Text for Inspection {
             counts.redacted.as_ref(),
             out,
         )?;
+        write_conflicts(counts.conflicts, counts.groups, out)?;
         write_joins(&counts.joins, out)?;
         write_pictures(counts.near_pictures.as_ref(), counts.boxes.as_ref(), out)?;
         for split in splits {

@@ -16,7 +16,7 @@ use feedline_schemas::{
     format::MANIFEST,
     ids::{Hash128, Name, TableName},
     manifest::{
-        DatasetCounts, Layout, Manifest, RowTokens, SourceReference, Split, SplitShards,
+        DatasetCounts, GroupCounts, Layout, Manifest, RowTokens, SourceReference, Split, SplitShards,
         TargetKind, TokensReference,
     },
     report::DatasetReport,
@@ -42,7 +42,7 @@ use crate::{
     scratch::Scratch,
     series,
     shard::ShardLayout,
-    split::Rule,
+    split::{self, Rule},
     sql::{self, Query},
     stage::{Direct, Staged, stage},
     tokens::Encoder,
@@ -301,7 +301,7 @@ impl Build<'_> {
         self.check_rejects(&session, &rejects, distinct).await?;
         let unexpected = Box::pin(self.unexpected(&session, &staged, &rejects)).await?;
         self.check_splits(Split::ALL.map(|split| staged.rows(split)))?;
-        self.check_groups(&staged).await?;
+        let groups = self.check_groups(&staged).await?;
         series::check(self.spec.series.as_deref(), &staged).await?;
         if let Some(near_dup) = near_dup.filter(|_| !self.cuts_documents()) {
             near_dup.audit(&session, &staged).await?;
@@ -367,6 +367,8 @@ impl Build<'_> {
                 near_pictures: staged.near_pictures,
                 boxes: written.boxes,
                 unexpected,
+                conflicts: frame.conflicts,
+                groups,
                 train: rows[0],
                 validation: rows[1],
                 test: rows[2],
@@ -692,15 +694,27 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// With a split key, rows of one key must share a split; content is audited in the shards.
-    async fn check_groups(&self, staged: &Staged) -> Result<(), Error> {
-        if self.spec.config.split.key.is_empty() {
-            return Ok(());
+    /// With a split key, rows of one key must share a split; content is audited in the shards. Returns how many groups there
+    /// are, where a tolerance asks for them.
+    async fn check_groups(&self, staged: &Staged) -> Result<Option<GroupCounts>, Error> {
+        let config = &self.spec.config.split;
+        let mut counts = None;
+        if !config.key.is_empty() {
+            let found = staged.groups().await?;
+            if found.leaked > 0 {
+                let (keys, samples) = (found.leaked, found.samples);
+                return Err(Error::Leak { keys, samples });
+            }
+            let [train, validation, test] = found.splits;
+            counts = Some(GroupCounts {
+                train,
+                validation,
+                test,
+                largest: found.largest,
+            });
         }
-        match staged.leaked_groups().await? {
-            (0, _) => Ok(()),
-            (keys, samples) => Err(Error::Leak { keys, samples }),
-        }
+        split::check_shares(config, Split::ALL.map(|split| staged.rows(split)), counts)?;
+        Ok(counts.filter(|_| config.tolerance.is_some()))
     }
 
     /// Reads back what was written, before anything names it.
@@ -746,6 +760,8 @@ impl Build<'_> {
             reject_sample,
             filtered: counts.filtered.clone(),
             unexpected: counts.unexpected.clone(),
+            conflicts: counts.conflicts,
+            groups: counts.groups,
             near_dup: counts.near_dup,
             redacted: counts.redacted,
             joins: counts.joins.clone(),

@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use feedline_schemas::{
     config::{
-        DatasetConfig, DatasetKind, ImputeStrategy, ShardConfig, SplitConfig, StepConfig, StepKind,
-        Task,
+        Conflicts, DatasetConfig, DatasetKind, ImputeStrategy, ShardConfig, SplitConfig,
+        StepConfig, StepKind, Task,
     },
     manifest::KeptColumn,
     record::{ColumnType, RecordSchema},
@@ -14,7 +14,7 @@ use feedline_schemas::{
 };
 
 use crate::{
-    Error, document,
+    Error, conflicts, document,
     expect::Expect,
     fit::{
         BUCKETS, FOLDS, FitSpec, GROUP_ROWS, NEIGHBOURS, REFERENCE_ROWS, SMOOTHING, TargetSpec,
@@ -143,6 +143,12 @@ impl DatasetSpec {
         inputs.filter(move |column| !makes(&column.name))
     }
 
+    /// The target and the rule, where one of the rows that are equal but for it is chosen.
+    pub(crate) fn conflicts(&self) -> Option<(&str, Conflicts)> {
+        let target = self.target.as_ref()?;
+        Some((target.column.as_str(), self.config.conflicts?))
+    }
+
     fn payload_of(&self, kind: PayloadKind) -> Option<&Payload> {
         self.payloads().find(|payload| payload.kind == kind)
     }
@@ -208,6 +214,7 @@ pub(crate) fn resolve(
     let series = series::resolve(config, columns)?.map(Arc::new);
     let all = with_made(columns, series.as_deref());
     check_names(config, &all)?;
+    conflicts::check(config, columns)?;
     let payload = payload::resolve(config, columns)?;
     let rule = split::resolve(config, columns)?;
     let kept = kept::resolve(config, columns)?;
@@ -355,6 +362,7 @@ fn check_names(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<(), E
         ("dataset.categorical", &config.categorical),
         ("dataset.split.key", &config.split.key),
         ("dataset.keep", &config.keep),
+        ("dataset.dedup_ignore", &config.dedup_ignore),
     ];
     for (key, names) in lists {
         check_list(key, names, columns)?;

@@ -13,6 +13,7 @@ mod audit;
 mod build;
 mod card;
 mod columns;
+mod conflicts;
 mod content;
 mod context;
 mod copies;

@@ -21,7 +21,7 @@ use datafusion::{
 use feedline_schemas::{
     config::{DedupMode, DocumentConfig, SplitConfig, Task},
     ids::Hash128,
-    manifest::{NearDupCounts, Split},
+    manifest::{ConflictCounts, NearDupCounts, Split},
     record::{self, ColumnType, DECIMAL_PRECISION, DECIMAL_SCALE, RecordSchema},
     transform::InputKind,
 };
@@ -29,6 +29,7 @@ use feedline_schemas::{
 use crate::{
     Context, Error,
     columns::{DatasetSpec, system},
+    conflicts,
     content::{Cells, ContentHash, HASH_BYTES},
     document::{self, Quality},
     functions, join, kept,
@@ -196,6 +197,8 @@ pub(crate) struct Frame {
     pub(crate) near_dup: Option<NearDupCounts>,
     /// Hash and origin of all rows, copies included; where a page is to tell of copies that are dropped.
     pub(crate) copied: Option<DataFrame>,
+    /// Rows that are equal but for their target, where one of them is chosen.
+    pub(crate) conflicts: Option<ConflictCounts>,
 }
 
 /// All rows: `_origin`, `_hash`, `_split`, `_reject`, `_group` where the split has a key, then payload, inputs and target.
@@ -258,8 +261,16 @@ pub(crate) async fn frame(
                 .select(vec![ident(system::HASH), ident(system::ORIGIN)])
         })
         .transpose()?;
+    let conflicts = match spec.conflicts() {
+        Some((target, _)) => Some(Box::pin(conflicts::count(all.clone(), target)).await?),
+        None => None,
+    };
+    let one_of_each = |rows: DataFrame| match spec.conflicts() {
+        Some((target, how)) => conflicts::settled(rows, target, how),
+        None => first_of_each_content(rows),
+    };
     let rows = match spec.config.dedup {
-        DedupMode::Exact if !with_copies => first_of_each_content(all)?,
+        DedupMode::Exact if !with_copies => one_of_each(all)?,
         DedupMode::Exact | DedupMode::None => {
             let partitions = session.state().config().target_partitions();
             all.repartition(Partitioning::RoundRobinBatch(partitions))?
@@ -268,7 +279,7 @@ pub(crate) async fn frame(
     let rows = match frozen {
         Some(frozen) => {
             let frozen = match spec.config.dedup {
-                DedupMode::Exact => first_of_each_content(frozen)?,
+                DedupMode::Exact => one_of_each(frozen)?,
                 DedupMode::None => frozen,
             };
             split::apart(rows, frozen, !spec.config.split.key.is_empty())?
@@ -303,6 +314,7 @@ pub(crate) async fn frame(
             documents: None,
             near_dup,
             copied,
+            conflicts,
         });
     };
     let rows = match &spec.rule {
@@ -319,6 +331,7 @@ pub(crate) async fn frame(
         documents: Some(documents),
         near_dup,
         copied,
+        conflicts,
     })
 }
 
@@ -532,9 +545,12 @@ impl Reading<'_> {
         // Rows that differ in the split that a column names are copies all the same.
         let named = self.spec.config.split.column.as_ref();
         let named = named.filter(|name| self.spec.inputs.iter().all(|i| i.column.name != **name));
-        let content = |name: &&str| {
-            let is_split = named.is_some_and(|split| split == name);
-            !is_split && payload.is_none_or(|payload| payload.column == *name)
+        let content = |name: &&str| match payload {
+            Some(payload) => payload.column == *name,
+            None => {
+                let is_split = named.is_some_and(|split| split == name);
+                !is_split && conflicts::is_content(&self.spec.config, name)
+            }
         };
         let hash = content_hash(self.names().filter(content), Cells::Typed);
         let group = self.group();

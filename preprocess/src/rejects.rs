@@ -18,7 +18,7 @@ use futures::TryStreamExt;
 use serde::Serialize;
 
 use crate::{
-    Error, join, near_dup,
+    Error, conflicts, join, near_dup,
     range::EMBARGO,
     scan::{ParquetFiles, ScanFile},
     scratch::ScratchFile,
@@ -168,6 +168,7 @@ impl Rejects {
 /// Whether a reason is a choice of the configuration, not a fault of the row.
 fn is_choice(reason: &str) -> bool {
     [
+        conflicts::CONFLICTING,
         near_dup::reason::COPY,
         near_dup::reason::FROZEN,
         join::reason::DROPPED,

@@ -8,6 +8,7 @@ mod frozen;
 mod integers;
 mod named;
 mod rule;
+mod shares;
 mod time;
 
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use xxhash_rust::xxh3::xxh3_64;
 pub(crate) use frozen::{OF_FROZEN, apart};
 pub(crate) use named::{ByName, names_as_written};
 pub(crate) use rule::{Rule, check_pictures, resolve};
+pub(crate) use shares::check_shares;
 pub(crate) use time::{GROUP_STRADDLES, TimeRule};
 
 use crate::scalar::RowFunction;

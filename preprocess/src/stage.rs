@@ -17,12 +17,15 @@ use std::{
 use arrow::{
     array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch},
     compute::{filter_record_batch, is_null},
-    datatypes::{SchemaRef, UInt8Type, UInt64Type},
+    datatypes::{Int64Type, SchemaRef, UInt8Type, UInt64Type},
 };
 use datafusion::{
     error::DataFusionError,
     execution::{SendableRecordBatchStream, object_store::ObjectStoreUrl},
-    functions_aggregate::expr_fn::{max, min},
+    functions_aggregate::{
+        count::count_all,
+        expr_fn::{max, min},
+    },
     logical_expr::ident,
     prelude::{DataFrame, SessionContext},
 };
@@ -70,6 +73,33 @@ pub(crate) struct Staged {
     distinct: BTreeMap<String, Distinct>,
     /// Pictures whose embeddings are near, where they are looked for.
     pub(crate) near_pictures: Option<NearPictureCounts>,
+}
+
+/// Groups of the split's key among staged rows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Groups {
+    /// Groups of each split, by the first one that they have rows in.
+    pub(crate) splits: [u64; 3],
+    /// Rows of the largest group.
+    pub(crate) largest: u64,
+    /// Groups whose rows stand in more than one split.
+    pub(crate) leaked: u64,
+    /// Some of these.
+    pub(crate) samples: Vec<String>,
+}
+
+impl Groups {
+    /// Counts `count` groups whose rows stand in the splits of these two codes; the largest has `rows`.
+    fn add(&mut self, [first, last]: [u8; 2], count: u64, rows: u64) {
+        self.splits[usize::from(first)] += count;
+        self.largest = self.largest.max(rows);
+        self.leaked += if first == last { 0 } else { count };
+    }
+
+    /// A group, as people are told of it.
+    fn named(key: u64) -> String {
+        format!("rows of the split key with hash `{key:016x}`")
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -129,37 +159,59 @@ impl Staged {
         Ok(self.frame(split)?.sort(order)?.execute_stream().await?)
     }
 
-    /// Groups whose rows stand in more than one split: how many, and some of them.
-    pub(crate) async fn leaked_groups(&self) -> Result<(u64, Vec<String>), Error> {
+    /// The groups of the split's key.
+    pub(crate) async fn groups(&self) -> Result<Groups, Error> {
         const SAMPLES: usize = 5;
-        let named = |key: u64| format!("rows of the split key with hash `{key:016x}`");
+        const FIRST: &str = "first";
+        const LAST: &str = "last";
+        const ROWS: &str = "rows";
         if let Some((pieces, _)) = &self.pieces {
             let pieces = Arc::clone(pieces);
-            let work = move || pieces.leaked_groups(SAMPLES);
+            let work = move || pieces.groups(SAMPLES);
             let joined = tokio::task::spawn_blocking(work).await;
-            let (count, keys) = joined
-                .map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))))??;
-            return Ok((count, keys.into_iter().map(named).collect()));
+            return Ok(joined
+                .map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))))??);
         }
-        let (first, last) = ("first", "last");
-        let (group, split) = (ident(system::GROUP), ident(system::SPLIT));
+        let split = ident(system::SPLIT);
         let mut rows = self.frame(Split::Train)?;
         for other in [Split::Validation, Split::Test] {
             rows = rows.union(self.frame(other)?)?;
         }
-        let leaks = rows
-            .aggregate(
-                vec![group],
-                vec![min(split.clone()).alias(first), max(split).alias(last)],
-            )?
-            .filter(ident(first).lt(ident(last)))?;
-        let count = leaks.clone().count().await?;
-        let mut samples = Vec::new();
-        for batch in leaks.limit(0, Some(SAMPLES))?.collect().await? {
-            let groups = column(&batch, system::GROUP).as_fixed_size_binary();
-            samples.extend((0..batch.num_rows()).map(|row| named(key_of(groups.value(row)))));
+        let each = rows.aggregate(
+            vec![ident(system::GROUP)],
+            vec![
+                min(split.clone()).alias(FIRST),
+                max(split).alias(LAST),
+                count_all().alias(ROWS),
+            ],
+        )?;
+        let by_splits = each.clone().aggregate(
+            vec![ident(FIRST), ident(LAST)],
+            vec![
+                count_all().alias("groups"),
+                max(ident(ROWS)).alias("largest"),
+            ],
+        )?;
+        let mut groups = Groups::default();
+        for batch in Box::pin(by_splits.collect()).await? {
+            let code = |i: usize| batch.column(i).as_primitive::<UInt8Type>();
+            let number = |i: usize| batch.column(i).as_primitive::<Int64Type>();
+            for row in 0..batch.num_rows() {
+                let [first, last] = [0, 1].map(|i| code(i).value(row));
+                let [count, rows] = [2, 3].map(|i| number(i).value(row).unsigned_abs());
+                groups.add([first, last], count, rows);
+            }
         }
-        Ok((count as u64, samples))
+        if groups.leaked == 0 {
+            return Ok(groups);
+        }
+        let leaks = each.filter(ident(FIRST).lt(ident(LAST)))?;
+        for batch in Box::pin(leaks.limit(0, Some(SAMPLES))?.collect()).await? {
+            let keys = column(&batch, system::GROUP).as_fixed_size_binary();
+            let keys = (0..batch.num_rows()).map(|row| key_of(keys.value(row)));
+            groups.samples.extend(keys.map(Groups::named));
+        }
+        Ok(groups)
     }
 
     /// Text columns that nobody asked for and that hold (nearly) a value per row, such as names, ids and timestamps.

@@ -279,6 +279,36 @@ pub struct DatasetCounts {
     /// Rows that are not as expected and were kept, by column and expectation (`price.max`).
     #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub unexpected: std::collections::BTreeMap<String, u64>,
+    /// Rows that were equal but for their target; absent where the target is part of the content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conflicts: Option<ConflictCounts>,
+    /// Groups of the split's key; absent where no `dataset.split.tolerance` asks for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<GroupCounts>,
+}
+
+/// Rows that were equal but for their target, among those that could be used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ConflictCounts {
+    /// Contents that stood there with several targets.
+    pub contents: u64,
+    /// Rows of these contents.
+    pub rows: u64,
+}
+
+/// Groups of rows that share a split, as `dataset.split.key` makes them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GroupCounts {
+    /// Groups in the training split.
+    pub train: u64,
+    /// Groups in the validation split.
+    pub validation: u64,
+    /// Groups in the test split.
+    pub test: u64,
+    /// Rows of the largest group.
+    pub largest: u64,
 }
 
 /// What was cut off texts that have more ids than a row.

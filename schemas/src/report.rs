@@ -11,8 +11,8 @@ use crate::{
     edit::EditReference,
     lease::LastRun,
     manifest::{
-        BoxCounts, CutCounts, JoinCounts, NearDupCounts, NearPictureCounts, RedactedCounts,
-        TokenCounts,
+        BoxCounts, ConflictCounts, CutCounts, GroupCounts, JoinCounts, NearDupCounts,
+        NearPictureCounts, RedactedCounts, TokenCounts,
     },
 };
 
@@ -207,6 +207,12 @@ pub struct DatasetReport {
     /// Rows that are not as expected and were kept, by column and expectation (`price.max`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unexpected: BTreeMap<String, u64>,
+    /// Rows that were equal but for their target, where one of them is chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conflicts: Option<ConflictCounts>,
+    /// Groups of the split's key, where a tolerance asks for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<GroupCounts>,
     /// What the search for near-duplicates found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub near_dup: Option<NearDupCounts>,

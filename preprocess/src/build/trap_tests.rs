@@ -3,6 +3,7 @@
 #![expect(clippy::float_cmp, reason = "what is promised is exact")]
 
 mod categories;
+mod copies;
 mod datasets;
 
 use feedline_schemas::{

@@ -114,6 +114,19 @@ fn check_keys(split: &SplitConfig) -> Result<(), Error> {
         let reason = format!("it goes with {goes_with}, and only with it; change one of the two");
         return Err(Error::config(format!("dataset.split.{key}"), reason));
     }
+    let has_shares = !by.is_named() && split.until.is_empty();
+    let tolerance = match split.tolerance {
+        Some(most) if !(0.0..=1.0).contains(&most) => {
+            Some("it is a difference of shares, from 0 to 1")
+        }
+        Some(_) if !has_shares => {
+            Some("no share says how large the splits are, so none can be missed; remove it")
+        }
+        _ => None,
+    };
+    if let Some(reason) = tolerance {
+        return Err(Error::config("dataset.split.tolerance", reason));
+    }
     if own_shares && (by.is_named() || !split.until.is_empty()) {
         let decides = match by {
             SplitBy::Time => "the borders of `until` decide",

@@ -74,6 +74,7 @@ impl Direct {
             && config.text.is_none()
             && matches!(spec.rule, Rule::Hash | Rule::Named(_))
             && config.split.frozen.is_none()
+            && config.conflicts.is_none()
             && spec.series.is_none()
             // All copies of a row would come together in one bucket.
             && config.dedup == DedupMode::Exact

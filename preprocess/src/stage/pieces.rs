@@ -35,7 +35,7 @@ use feedline_schemas::manifest::Split;
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::task::JoinSet;
 
-use super::{column, tuples::Copies};
+use super::{Groups, column, tuples::Copies};
 use crate::{
     Error,
     columns::system,
@@ -194,30 +194,31 @@ impl Pieces {
         Ok(())
     }
 
-    /// Groups whose rows stand in more than one split: how many, and the keys of some. Takes 24 bytes of memory a row.
-    pub(super) fn leaked_groups(&self, samples: usize) -> Result<(u64, Vec<u64>), DataFusionError> {
+    /// The groups of the split's key, and `samples` of those that stand in several splits. Takes 24 bytes of memory a row.
+    pub(super) fn groups(&self, samples: usize) -> Result<Groups, DataFusionError> {
         let at = self.stored.index_of(system::GROUP)?;
         let mut reader = Reader {
             columns: Some(vec![at]),
             ..Reader::default()
         };
-        let mut groups: Vec<([u64; 2], u8)> = Vec::new();
+        let mut rows: Vec<([u64; 2], u8)> = Vec::new();
         for (split, pieces) in (0..).zip(&self.splits) {
             for piece in pieces {
-                let rows = reader.read(piece)?;
-                let keys = rows.column(0).as_fixed_size_binary();
-                groups.extend((0..keys.len()).map(|row| (halves(keys.value(row)), split)));
+                let batch = reader.read(piece)?;
+                let keys = batch.column(0).as_fixed_size_binary();
+                rows.extend((0..keys.len()).map(|row| (halves(keys.value(row)), split)));
             }
         }
-        groups.sort_unstable();
-        let same = groups.chunk_by(|a, b| a.0 == b.0);
-        let mut leaks = same.filter(|group| group[0].1 != group[group.len() - 1].1);
-        let sample: Vec<u64> = leaks
-            .by_ref()
-            .take(samples)
-            .map(|group| group[0].0[0])
-            .collect();
-        Ok((sample.len() as u64 + leaks.count() as u64, sample))
+        rows.sort_unstable();
+        let mut groups = Groups::default();
+        for same in rows.chunk_by(|a, b| a.0 == b.0) {
+            let ((key, first), (_, last)) = (same[0], same[same.len() - 1]);
+            groups.add([first, last], 1, same.len() as u64);
+            if first != last && groups.samples.len() < samples {
+                groups.samples.push(Groups::named(key[0]));
+            }
+        }
+        Ok(groups)
     }
 
     /// The rows of `split` in the order they are written; `ahead` buckets are put in order at a time.

@@ -81,6 +81,16 @@ pub struct DatasetConfig {
     pub missing_values: Vec<f64>,
     /// `exact` (default): of rows with equal content the first landed is kept. `none`: all are kept.
     pub dedup: DedupMode,
+    /// `rows`: columns that are no part of the content, such as an id or when a record was read: rows that differ in
+    /// nothing else are copies of one another. They stay columns like others. List them where each record comes with
+    /// something of its own, so that no copy would ever be found. Default none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dedup_ignore: Vec<String>,
+    /// `rows`: what becomes of rows that are equal but for the target: `first`, `majority` or `drop`. Set it where one thing may
+    /// have been labelled twice: such rows are one content then, which stands in one split and counts once. Default: the
+    /// target is part of the content, so each of them is a row of its own, and they may stand in several splits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conflicts: Option<Conflicts>,
     /// What happens to documents first. Absent: they are taken as they landed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<DocumentConfig>,
@@ -212,6 +222,19 @@ pub enum DedupMode {
     Exact,
     /// All rows are kept. Copies still share a split unless a `key` says otherwise.
     None,
+}
+
+/// What becomes of rows that are equal but for their target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Conflicts {
+    /// The one that landed first is kept.
+    First,
+    /// One of the target that most of them have is kept, the first landed; of targets that as many have, that of the row
+    /// that landed first.
+    Majority,
+    /// None is kept: the content is left out, as `conflicting_target`. Rows that agree are copies as ever.
+    Drop,
 }
 
 /// `[[dataset.step]]`.

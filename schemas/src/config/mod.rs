@@ -49,8 +49,8 @@ pub use self::{
     },
     crawl::{CrawlAgain, CrawlConfig, PageConfig, PageExtract},
     dataset::{
-        DatasetConfig, DatasetKind, DedupMode, ImputeStrategy, NeighbourWeights, PackMode,
-        PowerMethod, ShardConfig, StepConfig, StepKind, Task, TokensConfig,
+        Conflicts, DatasetConfig, DatasetKind, DedupMode, ImputeStrategy, NeighbourWeights,
+        PackMode, PowerMethod, ShardConfig, StepConfig, StepKind, Task, TokensConfig,
     },
     device::DeviceChoice,
     document::{DocumentConfig, PersonalData, QualityConfig},

@@ -57,6 +57,11 @@ pub struct SplitConfig {
     /// never the reverse; the others are split in `train` and `validation`, so `test` is 0. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frozen: Option<TableName>,
+    /// Largest difference, 0 to 1, between the share that a split is given here and its share of the rows that are kept; above it
+    /// the build stops and says how many groups of `key` each split got and how large the largest is. Groups stand whole in
+    /// a split, so few or uneven ones miss the shares; 0.05 is usual. Default: a difference of more than 0.1 is a warning.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tolerance: Option<f64>,
 }
 
 impl Default for SplitConfig {
@@ -74,6 +79,7 @@ impl Default for SplitConfig {
             time: None,
             until: Vec::new(),
             frozen: None,
+            tolerance: None,
         }
     }
 }

@@ -1,0 +1,213 @@
+//! Rows that are equal but for their target: which of them is kept follows from a rule, and never from chance.
+//!
+//! Targets are compared as they are learnt from, numbers as numbers and classes as text, and only those of rows that can be
+//! used have a say. The engine sorts by content, then by what the rule asks for, spilling where it must, so the choice
+//! depends neither on memory nor on partitions.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, StringArray},
+    datatypes::{DataType, Int64Type, UInt64Type},
+};
+use datafusion::{
+    error::Result as EngineResult,
+    functions_aggregate::{
+        count::count_all,
+        expr_fn::{max, min},
+    },
+    functions_window::expr_fn::{dense_rank, row_number},
+    logical_expr::{Expr, ExprFunctionExt, ident, lit},
+    prelude::DataFrame,
+};
+use feedline_schemas::{
+    config::{Conflicts, DatasetConfig, DedupMode},
+    manifest::ConflictCounts,
+};
+use futures::TryStreamExt;
+
+use crate::{
+    Error,
+    columns::{MergedColumn, system},
+    scalar::RowFunction,
+    typing::Reason,
+};
+
+/// Reason of a content that is left out since its rows do not agree on the target.
+pub(crate) const CONFLICTING: &str = "conflicting_target";
+
+/// Checks the keys that say what makes rows equal; their columns are there.
+///
+/// # Errors
+/// [`Error::Config`] for keys that do not go together.
+pub(crate) fn check(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<(), Error> {
+    let ignored = &config.dedup_ignore;
+    let given = [
+        ("dataset.dedup_ignore", !ignored.is_empty()),
+        ("dataset.conflicts", config.conflicts.is_some()),
+    ];
+    for (key, _) in given.into_iter().filter(|(_, given)| *given) {
+        let reason = if !config.kind.is_rows() {
+            "it belongs to a dataset of rows: pictures and documents are the same by what they hold, whatever stands beside \
+             them; remove this key"
+        } else if config.dedup == DedupMode::None {
+            "no copies are looked for, as `dataset.dedup` is `none`; remove one of the two"
+        } else {
+            continue;
+        };
+        return Err(Error::config(key, reason));
+    }
+    if config.conflicts.is_some() && config.target.is_none() {
+        let reason =
+            "rows have no target to differ in; name it in `dataset.target`, or remove this key";
+        return Err(Error::config("dataset.conflicts", reason));
+    }
+    let target = ignored
+        .iter()
+        .find(|name| Some(*name) == config.target.as_ref());
+    if let Some(name) = target {
+        let reason = format!(
+            "`{name}` is the target; say what becomes of rows that differ in it with `dataset.conflicts`"
+        );
+        return Err(Error::config("dataset.dedup_ignore", reason));
+    }
+    let is_left = |column: &MergedColumn| is_content(config, &column.name);
+    if !ignored.is_empty() && !columns.iter().any(is_left) {
+        let reason =
+            "no column is left that rows could differ in, so all of them would be one; list fewer";
+        return Err(Error::config("dataset.dedup_ignore", reason));
+    }
+    Ok(())
+}
+
+/// Whether column `name` of a row is part of what makes it the same as another.
+pub(crate) fn is_content(config: &DatasetConfig, name: &str) -> bool {
+    let is_target = config.target.as_deref() == Some(name);
+    let is_settled = is_target && config.conflicts.is_some();
+    !is_settled && !config.dedup_ignore.iter().any(|ignored| ignored == name)
+}
+
+/// How many contents stand in `rows` with several values in column `target`.
+///
+/// # Errors
+/// Failures of the engine.
+pub(crate) async fn count(rows: DataFrame, target: &str) -> Result<ConflictCounts, Error> {
+    const ROWS: &str = "rows";
+    const LEAST: &str = "least";
+    const MOST: &str = "most";
+    let several = rows
+        .filter(ident(system::REJECT).is_null())?
+        .aggregate(
+            vec![ident(system::HASH)],
+            vec![
+                count_all().alias(ROWS),
+                min(ident(target)).alias(LEAST),
+                max(ident(target)).alias(MOST),
+            ],
+        )?
+        .filter(ident(LEAST).not_eq(ident(MOST)))?
+        .select(vec![ident(ROWS)])?;
+    let mut found = ConflictCounts::default();
+    let mut batches = Box::pin(several.execute_stream()).await?;
+    while let Some(batch) = batches.try_next().await? {
+        let rows = batch.column(0).as_primitive::<Int64Type>();
+        found.contents += rows.len() as u64;
+        let rows = rows.values().iter();
+        found.rows += rows.map(|rows| rows.unsigned_abs()).sum::<u64>();
+    }
+    Ok(found)
+}
+
+/// Of the rows with one content the one that `how` chooses by column `target`.
+///
+/// # Errors
+/// Failures of the engine.
+pub(crate) fn settled(rows: DataFrame, target: &str, how: Conflicts) -> Result<DataFrame, Error> {
+    const COPY: &str = "_copy";
+    const WEIGHT: &str = "_weight";
+    let names: Vec<String> = rows
+        .schema()
+        .fields()
+        .iter()
+        .map(|field| field.name().clone())
+        .collect();
+    let bad_last = || ident(system::REJECT).is_not_null().sort(true, false);
+    let landed = |first: bool| ident(system::ORIGIN).sort(first, false);
+    let content = || vec![ident(system::HASH)];
+    let weight = match how {
+        Conflicts::First => None,
+        // Of the rows of one target, counted from the last, the first has the number of all.
+        Conflicts::Majority => Some(
+            row_number()
+                .partition_by(vec![ident(system::HASH), ident(target)])
+                .order_by(vec![bad_last(), landed(false)])
+                .build()?,
+        ),
+        // The last of the targets has the number of all.
+        Conflicts::Drop => Some(
+            dense_rank()
+                .partition_by(content())
+                .order_by(vec![bad_last(), ident(target).sort(true, false)])
+                .build()?,
+        ),
+    };
+    let mut order = vec![bad_last()];
+    let weighed = match weight {
+        Some(weight) => {
+            order.push(ident(WEIGHT).sort(false, false));
+            rows.window(vec![weight.alias(WEIGHT)])?
+        }
+        None => rows,
+    };
+    order.push(landed(true));
+    let place = row_number()
+        .partition_by(content())
+        .order_by(order)
+        .build()?
+        .alias(COPY);
+    let columns: Vec<Expr> = names
+        .iter()
+        .map(|name| match (name.as_str(), how) {
+            (system::REJECT, Conflicts::Drop) => {
+                let column = target.to_owned();
+                let cells = vec![ident(system::REJECT), ident(WEIGHT)];
+                Conflicting { column }.over(cells).alias(system::REJECT)
+            }
+            (name, _) => ident(name),
+        })
+        .collect();
+    Ok(weighed
+        .window(vec![place])?
+        .filter(ident(COPY).eq(lit(1u64)))?
+        .select(columns)?)
+}
+
+/// Why a row is set aside, from the reason it has already, if any, and the number of targets of its content.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Conflicting {
+    /// The target.
+    column: String,
+}
+
+impl RowFunction for Conflicting {
+    const NAME: &'static str = "feedline_conflicting";
+    const RETURNS: DataType = DataType::Utf8;
+
+    fn call(&self, columns: &[ArrayRef], rows: usize) -> EngineResult<ArrayRef> {
+        let reasons = columns[0].as_string::<i32>();
+        let targets = columns[1].as_primitive::<UInt64Type>();
+        let reason = |row: usize| {
+            if reasons.is_valid(row) {
+                return Some(reasons.value(row).to_owned());
+            }
+            let count = targets.value(row);
+            let reason = Reason {
+                reason: CONFLICTING.to_owned(),
+                column: self.column.clone(),
+                value: format!("{count} different values in rows that are equal beside it"),
+            };
+            (count > 1).then(|| reason.to_json())
+        };
+        Ok(Arc::new((0..rows).map(reason).collect::<StringArray>()))
+    }
+}
