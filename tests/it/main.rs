@@ -24,6 +24,7 @@ mod python;
 mod quickstart;
 mod rank_kills;
 mod ranks;
+mod reference;
 mod replay;
 mod s3;
 mod save_kills;
