@@ -1,12 +1,16 @@
 //! Columns of other sources, put beside the rows that have their keys, before anything else is done with the rows.
 //!
 //! A key stands once in the source that is joined on, or the build ends: no row is ever multiplied, so a dataset has as
-//! many rows after its joins as before. What stands beside a row follows from keys alone, whatever the partitions.
+//! many rows after its joins as before. What stands beside a row follows from keys alone, whatever the partitions; with
+//! `asof`, from keys and times.
 //!
 //! The joined source is held in memory, its keys and the columns that are taken, while the rows stream past it; where
 //! that would take an eighth of the memory limit both sides are sorted instead, outside memory.
 
+mod asof;
 mod key;
+mod operator;
+mod walk;
 
 use arrow::{
     array::{Array, AsArray, RecordBatch},
@@ -25,7 +29,10 @@ use feedline_schemas::{
     record::{Column, ColumnType, RecordSchema},
 };
 
-use self::key::{Key, Missed};
+use self::{
+    asof::Asof,
+    key::{Key, Missed},
+};
 use crate::{
     Error,
     columns::{self, MergedColumn, find},
@@ -58,9 +65,11 @@ pub(crate) struct Join {
     pub(crate) source: Landed,
     /// Where it stands in the configuration.
     index: usize,
-    left: String,
-    right: String,
+    /// Columns of the key; without them all rows have one.
+    left: Option<String>,
+    right: Option<String>,
     matching: KeyMatch,
+    asof: Option<Asof>,
     unmatched: Unmatched,
     /// Columns of the source, and what they are called beside the rows.
     taken: Vec<(String, MergedColumn)>,
@@ -94,7 +103,7 @@ pub(crate) fn resolve(
             .find(|source| source.reference.name.is_records_of(&join.source))
             .expect("every source that is joined on was read");
         let join = resolve_one(index, join, columns, source)?;
-        columns.extend(join.taken.iter().map(|(_, column)| column.clone()));
+        columns.extend(join.brought().cloned());
         joins.push(join);
     }
     Ok(joins)
@@ -108,15 +117,27 @@ fn resolve_one(
 ) -> Result<Join, Error> {
     let at = |field: &str| format!("dataset.join.{index}.{field}");
     let theirs = columns::merge(source.generations.iter().map(|g| &g.schema));
-    let (right_key, right) = match &join.right {
-        Some(right) => (at("right"), right),
-        None => (at("left"), &join.left),
-    };
-    check_key(&at("left"), find(&at("left"), &join.left, columns)?)?;
-    check_key(&right_key, find(&right_key, right, &theirs)?)?;
+    let asof = asof::resolve(join, columns, &theirs, &at)?;
+    if join.left.is_none() && (asof.is_none() || join.right.is_some()) {
+        let reason = "name the column of the rows that the rows of `source` are looked up by";
+        return Err(Error::config(at("left"), reason));
+    }
+    let right = join.right.as_ref().or(join.left.as_ref());
+    if let (Some(left), Some(right)) = (&join.left, right) {
+        let right_key = at(if join.right.is_some() {
+            "right"
+        } else {
+            "left"
+        });
+        check_key(&at("left"), find(&at("left"), left, columns)?)?;
+        check_key(&right_key, find(&right_key, right, &theirs)?)?;
+    }
     let mut taken = Vec::new();
     if join.columns.is_empty() {
-        taken.extend(theirs.iter().filter(|column| column.name != *right));
+        let is_time = |name: &str| asof.as_ref().is_some_and(|a| a.right_time.is_of(name));
+        let is_key = |name: &String| right == Some(name);
+        let columns = theirs.iter();
+        taken.extend(columns.filter(|column| !is_key(&column.name) && !is_time(&column.name)));
     }
     for name in &join.columns {
         taken.push(find(&at("columns"), name, &theirs)?);
@@ -137,21 +158,27 @@ fn resolve_one(
             );
             return Err(Error::config(at("columns"), reason));
         }
-        if named.name.starts_with(RESERVED) {
-            let reason = format!(
-                "`{}` has a name that the build itself uses; leave it out, or set `prefix`",
-                named.name
-            );
-            return Err(Error::config(at("columns"), reason));
-        }
+        check_reserved(&at("columns"), &named, "leave it out, or set `prefix`")?;
         found.push((column.name.clone(), named));
+    }
+    if let Some(age) = asof.as_ref().and_then(|asof| asof.age.as_ref()) {
+        let mut others = columns.iter().chain(found.iter().map(|(_, there)| there));
+        if age.name.is_empty() || others.any(|there| there.name == age.name) {
+            let reason = match age.name.as_str() {
+                "" => "a column needs a name".to_owned(),
+                name => format!("there is a column `{name}`, choose another name"),
+            };
+            return Err(Error::config(at("age"), reason));
+        }
+        check_reserved(&at("age"), age, "choose another")?;
     }
     Ok(Join {
         source: source.clone(),
         index,
         left: join.left.clone(),
-        right: right.clone(),
+        right: right.cloned(),
         matching: join.r#match,
+        asof,
         unmatched: join.unmatched,
         taken: found,
     })
@@ -172,11 +199,20 @@ fn check_key(key: &str, column: &MergedColumn) -> Result<(), Error> {
     ))
 }
 
+fn check_reserved(key: &str, column: &MergedColumn, advice: &str) -> Result<(), Error> {
+    let name = &column.name;
+    if !name.starts_with(RESERVED) {
+        return Ok(());
+    }
+    let reason = format!("`{name}` has a name that the build itself uses; {advice}");
+    Err(Error::config(key, reason))
+}
+
 /// The schema of rows that `joins` brought their columns to.
 pub(crate) fn extended(schema: &RecordSchema, joins: &[Join]) -> RecordSchema {
     let mut schema = schema.clone();
-    let taken = joins.iter().flat_map(|join| &join.taken);
-    schema.columns.extend(taken.map(|(_, column)| Column {
+    let brought = joins.iter().flat_map(Join::brought);
+    schema.columns.extend(brought.map(|column| Column {
         field_id: 0,
         name: column.name.clone(),
         r#type: column.r#type,
@@ -200,6 +236,12 @@ pub(crate) fn beside(
 }
 
 impl Join {
+    /// The columns that stand beside the rows.
+    fn brought(&self) -> impl Iterator<Item = &MergedColumn> {
+        let age = self.asof.as_ref().and_then(|asof| asof.age.as_ref());
+        self.taken.iter().map(|(_, column)| column).chain(age)
+    }
+
     /// What makes a row unusable for want of a partner, if that does.
     pub(crate) fn judged(&self) -> Option<(String, Judged, Expr)> {
         let reason = match self.unmatched {
@@ -207,8 +249,10 @@ impl Join {
             Unmatched::Reject => reason::UNMATCHED,
             Unmatched::Drop => reason::DROPPED,
         };
+        let time = self.asof.as_ref().map(|asof| &asof.time.column);
+        let column = self.left.as_ref().or(time).cloned();
         Some((
-            self.left.clone(),
+            column.unwrap_or_default(),
             Judged::Unmatched(reason),
             ident(self.missed()),
         ))
@@ -225,9 +269,12 @@ impl Join {
         rows: DataFrame,
         schema: &RecordSchema,
     ) -> Result<DataFrame, Error> {
+        if let Some(asof) = &self.asof {
+            return self.newest_onto(asof, session, rows, schema);
+        }
         let own: Vec<String> = names(&rows);
         let mut columns: Vec<Expr> = own.iter().map(ident).collect();
-        columns.push(self.key(landed(schema, &self.left)).alias(LEFT));
+        columns.push(self.left_key(schema).alias(LEFT));
         let rows = rows.select(columns)?;
         // The side that comes first is held in memory.
         let joined =
@@ -245,7 +292,7 @@ impl Join {
         let mut all: Option<DataFrame> = None;
         for generation in &self.source.generations {
             let schema = &generation.schema;
-            let mut columns = vec![self.key(landed(schema, &self.right)).alias(RIGHT)];
+            let mut columns = vec![self.right_key(schema).alias(RIGHT)];
             for (name, column) in &self.taken {
                 columns.push(typed(schema, name, column.r#type)?.alias(&column.name));
             }
@@ -259,8 +306,19 @@ impl Join {
         Ok(all.filter(ident(RIGHT).is_not_null())?)
     }
 
-    fn key(&self, cell: Expr) -> Expr {
-        Key(self.matching).over(vec![cell])
+    fn left_key(&self, schema: &RecordSchema) -> Expr {
+        self.key(schema, self.left.as_ref())
+    }
+
+    fn right_key(&self, schema: &RecordSchema) -> Expr {
+        self.key(schema, self.right.as_ref())
+    }
+
+    fn key(&self, schema: &RecordSchema, column: Option<&String>) -> Expr {
+        match column {
+            Some(column) => Key(self.matching).over(vec![landed(schema, column)]),
+            None => lit(""),
+        }
     }
 
     fn name(&self) -> &Name {
@@ -284,7 +342,7 @@ impl Join {
             (text(batch, 0), rows)
         });
         let advice = match self.matching {
-            KeyMatch::Exact => "a row would be taken several times",
+            KeyMatch::Exact | KeyMatch::Asof => "a row would be taken several times",
             KeyMatch::Name | KeyMatch::Stem => {
                 "compare more of it with `match`, or a row would be taken several times"
             }
@@ -294,7 +352,7 @@ impl Join {
             format!(
                 "{keys} keys stand more than once in column `{}` of source `{}`, such as `{key}` in {rows} rows; {advice}: \
                  land each key once, or join by another column",
-                self.right,
+                self.right.as_deref().unwrap_or_default(),
                 self.name()
             ),
         ))
@@ -304,8 +362,8 @@ impl Join {
 /// What each of the joins found, of `rows` landed rows of `sources`.
 ///
 /// # Errors
-/// [`Error::Config`] for a key that stands twice in a source that is joined on, and for two keys of the rows that are one
-/// by the part of them that is compared.
+/// [`Error::Config`] for a key that stands twice in a source that is joined on, by time also at one time, and for two keys
+/// of the rows that are one by the part of them that is compared.
 pub(crate) async fn counted(
     session: &SessionContext,
     sources: &[Landed],
@@ -314,10 +372,37 @@ pub(crate) async fn counted(
 ) -> Result<Vec<JoinCounts>, Error> {
     let mut counts = Vec::with_capacity(joins.len());
     for (index, join) in joins.iter().enumerate() {
-        join.check_unique(session).await?;
-        let matches = join.matches(session, sources, &joins[..index])?;
-        if !join.matching.is_exact() {
-            join.check_parts(matches.clone()).await?;
+        let before = &joins[..index];
+        let (matched, used) = match &join.asof {
+            Some(asof) => join.walked(asof, session, sources, before).await?,
+            None => join.looked_up(session, sources, before).await?,
+        };
+        let counted = JoinCounts {
+            source: join.name().clone(),
+            matched,
+            unmatched: rows.saturating_sub(matched),
+            unused: join.source.rows().saturating_sub(used),
+        };
+        tracing::info!(
+            source = %counted.source, matched, unmatched = counted.unmatched, unused = counted.unused, "joined"
+        );
+        counts.push(counted);
+    }
+    Ok(counts)
+}
+
+impl Join {
+    /// How many rows of `sources`, with what the joins before bring, have a partner, and how many rows of the source are one.
+    async fn looked_up(
+        &self,
+        session: &SessionContext,
+        sources: &[Landed],
+        before: &[Self],
+    ) -> Result<(u64, u64), Error> {
+        self.check_unique(session).await?;
+        let matches = self.matches(session, sources, before)?;
+        if !self.matching.is_exact() {
+            self.check_parts(matches.clone()).await?;
         }
         let found = vec![sum(ident(ROWS)), count(lit(1_i64))];
         let found = matches.aggregate(Vec::new(), found)?.collect().await?;
@@ -330,22 +415,9 @@ pub(crate) async fn counted(
             cell.and_then(|cell| u64::try_from(cell.value(0)).ok())
                 .unwrap_or(0)
         };
-        let (matched, keys) = (number(0), number(1));
-        let counted = JoinCounts {
-            source: join.name().clone(),
-            matched,
-            unmatched: rows.saturating_sub(matched),
-            unused: join.source.rows().saturating_sub(keys),
-        };
-        tracing::info!(
-            source = %counted.source, matched, unmatched = counted.unmatched, unused = counted.unused, "joined"
-        );
-        counts.push(counted);
+        Ok((number(0), number(1)))
     }
-    Ok(counts)
-}
 
-impl Join {
     /// The keys that both sides have: how many rows have each, and the smallest and largest of the whole keys.
     fn matches(
         &self,
@@ -358,9 +430,11 @@ impl Join {
             for generation in &source.generations {
                 let rows = read(session, source, generation)?;
                 let rows = beside(session, rows, &generation.schema, before)?;
-                let cell = landed(&extended(&generation.schema, before), &self.left);
-                let whole = Key(KeyMatch::Exact).over(vec![cell.clone()]);
-                let keys = rows.select(vec![self.key(cell).alias(LEFT), whole.alias(LOW)])?;
+                let schema = extended(&generation.schema, before);
+                let (key, left) = (self.left_key(&schema), self.left.as_deref());
+                let whole = landed(&schema, left.unwrap_or_default());
+                let whole = Key(KeyMatch::Exact).over(vec![whole]);
+                let keys = rows.select(vec![key.alias(LEFT), whole.alias(LOW)])?;
                 all = Some(match all {
                     Some(above) => above.union(keys)?,
                     None => keys,

@@ -40,7 +40,7 @@ impl Key {
     fn part<'a>(&self, text: &'a str) -> &'a str {
         let name = text.rsplit(['/', '\\']).next().unwrap_or(text);
         match self.0 {
-            KeyMatch::Exact => text,
+            KeyMatch::Exact | KeyMatch::Asof => text,
             KeyMatch::Name => name,
             // A name that begins with its only dot has no ending.
             KeyMatch::Stem => match name.rsplit_once('.') {

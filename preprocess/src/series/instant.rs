@@ -172,7 +172,7 @@ fn in_range(micros: i64) -> Option<i64> {
 }
 
 /// Microseconds since 1970 as text.
-pub(super) fn shown(micros: i64) -> String {
+pub(crate) fn shown(micros: i64) -> String {
     Timestamp::from_microsecond(micros).map_or_else(|_| micros.to_string(), |at| at.to_string())
 }
 

@@ -22,13 +22,17 @@ use datafusion::{
 use feedline_schemas::config::{CalendarPart, Closed, FeatureKind, Gaps, SameTime};
 
 use self::{
-    instant::{Instant, Untimed},
+    instant::Untimed,
     operator::Sorted,
     window::{Difference, Fill, Lag, Rolling, Span, State},
 };
 use crate::{Error, columns::system, scalar::RowFunction};
 
-pub(crate) use self::{resolve::resolve, straddle::check};
+pub(crate) use self::{
+    instant::{Instant, shown},
+    resolve::{check_time, resolve},
+    straddle::check,
+};
 
 /// Names of the columns that series work with begin with this.
 pub(crate) const RESERVED: &str = "_series_";

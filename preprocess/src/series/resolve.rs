@@ -1,7 +1,7 @@
 //! `[dataset.series]` and `[[dataset.feature]]` against the landed columns.
 
 use feedline_schemas::{
-    config::{DatasetConfig, FeatureConfig, FeatureKind, SeriesConfig, StepKind},
+    config::{DatasetConfig, FeatureConfig, FeatureKind, SeriesConfig, StepKind, TimeColumn},
     record::ColumnType,
 };
 
@@ -50,7 +50,11 @@ pub(crate) fn resolve(
         );
         return Err(Error::config(KEY, reason));
     }
-    check_time(series, columns)?;
+    let at = |field: &str| match field {
+        "column" => format!("{KEY}.time"),
+        field => format!("{KEY}.{field}"),
+    };
+    let instant = check_time(&time_of(series), columns, &at)?;
     check_entity(series, columns)?;
     if series.gaps.is_some() && series.max_gap.is_none() {
         let reason = "it says what happens beyond `max_gap`, give that too";
@@ -59,11 +63,7 @@ pub(crate) fn resolve(
     let mut resolved = Series {
         time: series.time.clone(),
         clock: series.clock.clone(),
-        instant: Instant {
-            format: series.format.clone(),
-            unit: series.unit,
-            zone: series.zone.clone(),
-        },
+        instant,
         entity: series.entity.clone(),
         duplicates: series.duplicates,
         max_gap: series
@@ -83,47 +83,54 @@ pub(crate) fn resolve(
     Ok(Some(resolved))
 }
 
-fn check_time(series: &SeriesConfig, columns: &[MergedColumn]) -> Result<(), Error> {
-    let key = |field: &str| format!("{KEY}.{field}");
+/// How the points in time of `time` are read, which stands at `key`.
+///
+/// # Errors
+/// [`Error::Config`] for columns that are not there or hold no times, and for keys that do not fit them.
+pub(crate) fn check_time(
+    time: &TimeColumn,
+    columns: &[MergedColumn],
+    key: &impl Fn(&str) -> String,
+) -> Result<Instant, Error> {
     let refused = |field: &str, reason: String| Err(Error::config(key(field), reason));
-    let time = find(&key("time"), &series.time, columns)?;
-    let is_text = match time.r#type {
+    let found = find(&key("column"), &time.column, columns)?;
+    let is_text = match found.r#type {
         ColumnType::Utf8 => true,
         ColumnType::Timestamp | ColumnType::Int64 | ColumnType::Float64 => false,
         _ => {
-            let name = &time.name;
+            let name = &found.name;
             let reason = format!(
                 "column `{name}` holds no points in time; name one of times, texts or numbers"
             );
-            return refused("time", reason);
+            return refused("column", reason);
         }
     };
-    let is_number = time.r#type.is_number();
-    if is_number != series.unit.is_some() {
+    let is_number = found.r#type.is_number();
+    if is_number != time.unit.is_some() {
         let reason = match is_number {
             true => format!(
                 "column `{}` holds numbers: say whether they are `s`, `ms`, `us` or `ns` since 1970",
-                time.name
+                found.name
             ),
-            false => format!("column `{}` holds no numbers, remove this key", time.name),
+            false => format!("column `{}` holds no numbers, remove this key", found.name),
         };
         return refused("unit", reason);
     }
-    if let Some(clock) = &series.clock {
+    if let Some(clock) = &time.clock {
         let found = find(&key("clock"), clock, columns)?;
         if !is_text || found.r#type != ColumnType::Utf8 {
             let reason = format!(
                 "`{clock}` is put behind the text of `{}`, so both columns must hold text",
-                series.time
+                time.column
             );
             return refused("clock", reason);
         }
     }
-    match &series.format {
+    match &time.format {
         Some(_) if !is_text => {
             return refused(
                 "format",
-                format!("column `{}` holds no text, remove this key", time.name),
+                format!("column `{}` holds no text, remove this key", time.column),
             );
         }
         Some(format) if !instant::is_format(format) => {
@@ -134,14 +141,29 @@ fn check_time(series: &SeriesConfig, columns: &[MergedColumn]) -> Result<(), Err
         }
         _ => {}
     }
-    if instant::zone_of(series.zone.as_deref()).is_none() {
-        let zone = series.zone.as_deref().unwrap_or_default();
+    if instant::zone_of(time.zone.as_deref()).is_none() {
+        let zone = time.zone.as_deref().unwrap_or_default();
         return refused(
             "zone",
             format!("there is no time zone `{zone}`; write one such as `Europe/Rome`"),
         );
     }
-    Ok(())
+    Ok(Instant {
+        format: time.format.clone(),
+        unit: time.unit,
+        zone: time.zone.clone(),
+    })
+}
+
+/// The time of a series.
+fn time_of(series: &SeriesConfig) -> TimeColumn {
+    TimeColumn {
+        column: series.time.clone(),
+        clock: series.clock.clone(),
+        format: series.format.clone(),
+        unit: series.unit,
+        zone: series.zone.clone(),
+    }
 }
 
 fn check_entity(series: &SeriesConfig, columns: &[MergedColumn]) -> Result<(), Error> {

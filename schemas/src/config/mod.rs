@@ -59,7 +59,7 @@ pub use self::{
     guard::{GuardConfig, NotFinitePolicy},
     incremental::IncrementalConfig,
     init::InitConfig,
-    join::{JoinConfig, KeyMatch, Unmatched},
+    join::{JoinConfig, JoinDuplicates, KeyMatch, TimeColumn, Unmatched},
     limits::{LimitsConfig, ResetUnit},
     load::{ConfigError, Loaded, Override, load},
     lora::LoraConfig,

@@ -1,0 +1,341 @@
+//! Joins by time: beside each row stands the newest row of the other source that came before it.
+//!
+//! Rows of both sides are one table that the engine sorts by key and time, spilling where it must, and that then passes one
+//! operator which holds a batch and one row. So neither side is held in memory, and the result depends neither on
+//! partitions nor on the order in which rows landed. A row of the source counts for what comes after it only: nothing that
+//! it says can change a row before it.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{ArrayRef, BooleanArray},
+    datatypes::{DataType, Field, SchemaRef},
+};
+use datafusion::{
+    catalog::streaming::StreamingTable,
+    common::ScalarValue,
+    error::{DataFusionError, Result as EngineResult},
+    execution::{SendableRecordBatchStream, TaskContext, memory_pool::MemoryConsumer},
+    logical_expr::{Expr, Partitioning, ident, lit},
+    physical_plan::{stream::RecordBatchStreamAdapter, streaming::PartitionStream},
+    prelude::{DataFrame, SessionContext},
+};
+use feedline_schemas::{
+    config::{JoinConfig, JoinDuplicates, TimeColumn},
+    record::{ColumnType, RecordSchema},
+};
+use futures::{TryStreamExt, stream};
+
+use super::{
+    Join, extended,
+    operator::{Making, Operator},
+    typed,
+    walk::{KEY, ORIGIN, Rule, THEIRS, TIME, Walk},
+};
+use crate::{
+    Error,
+    columns::MergedColumn,
+    landing::Landed,
+    plan::{landed_type, origin, read},
+    scalar::RowFunction,
+    series::{self, Instant},
+};
+
+/// How a join looks at the time.
+#[derive(Clone, Debug)]
+pub(super) struct Asof {
+    /// When rows of the dataset are.
+    pub(super) time: Timed,
+    /// When rows of the source are.
+    pub(super) right_time: Timed,
+    /// The column of the age.
+    pub(super) age: Option<MergedColumn>,
+    rule: Rule,
+}
+
+/// Columns that hold points in time, and how they are read.
+#[derive(Clone, Debug)]
+pub(super) struct Timed {
+    pub(super) column: String,
+    clock: Option<String>,
+    instant: Instant,
+}
+
+/// What `join`, whose keys stand at `at`, says of the time.
+///
+/// # Errors
+/// [`Error::Config`] for columns that are not there or hold no times, and for keys that only such a join has.
+pub(super) fn resolve(
+    join: &JoinConfig,
+    columns: &[MergedColumn],
+    theirs: &[MergedColumn],
+    at: &impl Fn(&str) -> String,
+) -> Result<Option<Asof>, Error> {
+    if !join.r#match.is_asof() {
+        let keys = [
+            ("time", join.time.is_some()),
+            ("right_time", join.right_time.is_some()),
+            ("tolerance", join.tolerance.is_some()),
+            ("allow_exact_matches", join.allow_exact_matches),
+            ("duplicates", join.duplicates.is_some()),
+            ("age", join.age.is_some()),
+        ];
+        return match keys.into_iter().find(|(_, given)| *given) {
+            Some((key, _)) => {
+                let reason =
+                    "only a join by time has this key: set `match = \"asof\"`, or remove it";
+                Err(Error::config(at(key), reason))
+            }
+            None => Ok(None),
+        };
+    }
+    let Some(time) = &join.time else {
+        let reason =
+            "name the column that tells when each row is, such as `time = { column = \"at\" }`";
+        return Err(Error::config(at("time"), reason));
+    };
+    let (right_key, right_time) = match &join.right_time {
+        Some(right_time) => ("right_time", right_time),
+        None => ("time", time),
+    };
+    Ok(Some(Asof {
+        time: Timed::resolve(time, columns, &|key: &str| at(&format!("time.{key}")))?,
+        right_time: Timed::resolve(right_time, theirs, &|key: &str| {
+            at(&format!("{right_key}.{key}"))
+        })?,
+        age: join.age.as_ref().map(|name| MergedColumn {
+            name: name.clone(),
+            r#type: ColumnType::Float64,
+        }),
+        rule: Rule {
+            tolerance: join.tolerance.map(|span| span.micros()),
+            exact: join.allow_exact_matches,
+            duplicates: join.duplicates.unwrap_or_default(),
+            source: join.source.to_string(),
+            key: at("duplicates"),
+        },
+    }))
+}
+
+impl Timed {
+    fn resolve(
+        time: &TimeColumn,
+        columns: &[MergedColumn],
+        key: &impl Fn(&str) -> String,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            instant: series::check_time(time, columns, key)?,
+            column: time.column.clone(),
+            clock: time.clock.clone(),
+        })
+    }
+
+    /// Whether a column tells it.
+    pub(super) fn is_of(&self, name: &str) -> bool {
+        self.column == name || self.clock.as_deref() == Some(name)
+    }
+
+    /// The points in time of rows of a schema version; null where they cannot be read.
+    fn over(&self, schema: &RecordSchema) -> Expr {
+        // A point in time is no text here, which it would be read from again.
+        let cell = |name: &String| match schema.columns.iter().any(|column| column.name == *name) {
+            true => ident(name),
+            false => lit(ScalarValue::Utf8(None)),
+        };
+        let cells = std::iter::once(&self.column).chain(&self.clock);
+        self.instant.clone().over(cells.map(cell).collect())
+    }
+}
+
+impl Join {
+    /// `rows`, which have the columns of `schema`, each with what its newest partner brings.
+    pub(super) fn newest_onto(
+        &self,
+        asof: &Asof,
+        session: &SessionContext,
+        rows: DataFrame,
+        schema: &RecordSchema,
+    ) -> Result<DataFrame, Error> {
+        let own: Vec<Field> = rows
+            .schema()
+            .fields()
+            .iter()
+            .map(|field| Field::new(field.name(), field.data_type().clone(), true))
+            .collect();
+        let taken = self.taken.iter();
+        let taken: Vec<Field> = taken
+            .map(|(_, column)| Field::new(&column.name, landed_type(column.r#type), true))
+            .collect();
+        let mut columns: Vec<Expr> = own
+            .iter()
+            .map(|field| ident(field.name()).alias(field.name()))
+            .collect();
+        columns.extend(marks(self.left_key(schema), asof.time.over(schema), false));
+        columns.extend(nulls(&taken)?);
+        let theirs = self.their_rows(asof, session, &own, &self.taken)?;
+        let rows = rows.select(columns)?.union(theirs)?;
+        let making = Making {
+            rule: asof.rule.clone(),
+            own,
+            taken,
+            age: asof.age.as_ref().map(|column| column.name.clone()),
+            missed: self.missed(),
+        };
+        let schema = Arc::new(making.schema());
+        let partition = Sorted {
+            frame: sorted(rows, &asof.rule)?,
+            schema: Arc::clone(&schema),
+            making: Arc::new(making),
+        };
+        let table = StreamingTable::try_new(schema, vec![Arc::new(partition)])?;
+        let rows = session.read_table(Arc::new(table))?;
+        let partitions = session.state().config().target_partitions();
+        Ok(rows.repartition(Partitioning::RoundRobinBatch(partitions))?)
+    }
+
+    /// Rows of the source that have a key and a time: nulls for the columns of the dataset's rows, and what is taken.
+    fn their_rows(
+        &self,
+        asof: &Asof,
+        session: &SessionContext,
+        own: &[Field],
+        taken: &[(String, MergedColumn)],
+    ) -> Result<DataFrame, Error> {
+        let mut all: Option<DataFrame> = None;
+        for generation in &self.source.generations {
+            let schema = &generation.schema;
+            let mut columns = nulls(own)?;
+            let time = asof.right_time.over(schema);
+            columns.extend(marks(self.right_key(schema), time, true));
+            for (name, column) in taken {
+                columns.push(typed(schema, name, column.r#type)?.alias(&column.name));
+            }
+            let rows = read(session, &self.source, generation)?.select(columns)?;
+            all = Some(match all {
+                Some(above) => above.union(rows)?,
+                None => rows,
+            });
+        }
+        let all = all.expect("a landed source has at least one row, so at least one file");
+        Ok(all.filter(is_placed())?)
+    }
+
+    /// How many rows of `sources`, with what the joins before bring, find a partner, and how many rows of the source are
+    /// one.
+    ///
+    /// # Errors
+    /// As [`Walk::over`].
+    pub(super) async fn walked(
+        &self,
+        asof: &Asof,
+        session: &SessionContext,
+        sources: &[Landed],
+        before: &[Self],
+    ) -> Result<(u64, u64), Error> {
+        let mut all = self.their_rows(asof, session, &[], &[])?;
+        for source in sources {
+            for generation in &source.generations {
+                let rows = read(session, source, generation)?;
+                let rows = super::beside(session, rows, &generation.schema, before)?;
+                let schema = extended(&generation.schema, before);
+                let own = marks(self.left_key(&schema), asof.time.over(&schema), false);
+                all = all.union(rows.select(own)?.filter(is_placed())?)?;
+            }
+        }
+        let mut walk = Walk::new(asof.rule.clone());
+        let mut rows = sorted(all, &asof.rule)?.execute_stream().await?;
+        while let Some(batch) = rows.try_next().await? {
+            walk.over(&batch)?;
+        }
+        Ok((walk.matched, walk.used))
+    }
+}
+
+/// Rows of both sources in order, of which the dataset's come out.
+#[derive(Debug)]
+struct Sorted {
+    frame: DataFrame,
+    schema: SchemaRef,
+    making: Arc<Making>,
+}
+
+impl PartitionStream for Sorted {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, context: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let frame = self.frame.clone();
+        let rows = stream::once(async move { frame.execute_stream().await }).try_flatten();
+        let held = MemoryConsumer::new("join").register(context.memory_pool());
+        let operator = Operator::new(Arc::clone(&self.making), Arc::clone(&self.schema));
+        let start = (Box::pin(rows), operator, held);
+        let made = stream::try_unfold(start, |(mut rows, mut operator, held)| async move {
+            while let Some(batch) = rows.try_next().await? {
+                let made = operator.take(&batch)?;
+                held.try_resize(operator.bytes())?;
+                if let Some(made) = made {
+                    return Ok::<_, DataFusionError>(Some((made, (rows, operator, held))));
+                }
+            }
+            Ok(None)
+        });
+        Box::pin(RecordBatchStreamAdapter::new(
+            Arc::clone(&self.schema),
+            made,
+        ))
+    }
+}
+
+/// What the rows of both sides are sorted by.
+fn marks(key: Expr, time: Expr, is_theirs: bool) -> [Expr; 4] {
+    [
+        key.alias(KEY),
+        time.clone().alias(TIME),
+        Side { is_theirs }.over(vec![time]).alias(THEIRS),
+        origin(0).alias(ORIGIN),
+    ]
+}
+
+fn is_placed() -> Expr {
+    ident(KEY).is_not_null().and(ident(TIME).is_not_null())
+}
+
+fn nulls(fields: &[Field]) -> Result<Vec<Expr>, Error> {
+    let mut nulls = Vec::with_capacity(fields.len());
+    for field in fields {
+        let null = ScalarValue::try_from(field.data_type())?;
+        nulls.push(lit(null).alias(field.name()));
+    }
+    Ok(nulls)
+}
+
+/// In the order of time; what may be found at the very time of a row stands before it, and of those the one that counts
+/// last.
+fn sorted(rows: DataFrame, rule: &Rule) -> Result<DataFrame, Error> {
+    let newest_first = rule.duplicates == JoinDuplicates::First;
+    Ok(rows.sort(vec![
+        ident(KEY).sort(true, true),
+        ident(TIME).sort(true, true),
+        ident(THEIRS).sort(!rule.exact, true),
+        ident(ORIGIN).sort(!newest_first, true),
+    ])?)
+}
+
+/// Which side a row is of. Asked of a column, so that the engine does not take it for a constant and sort by less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Side {
+    is_theirs: bool,
+}
+
+impl RowFunction for Side {
+    const NAME: &'static str = "feedline_join_side";
+    const RETURNS: DataType = DataType::Boolean;
+
+    fn call(&self, _: &[ArrayRef], rows: usize) -> EngineResult<ArrayRef> {
+        Ok(Arc::new(BooleanArray::from(vec![self.is_theirs; rows])))
+    }
+}
+
+#[cfg(test)]
+mod tests;
