@@ -21,7 +21,7 @@ def main(names):
         walls = [run["wall_s"] for run in runs[who]]
         print(f"| {who} | {len(walls)} | {median['wall_s']:.1f} ({min(walls):.1f} to {max(walls):.1f}) | {median['cpu_s']:.1f} | {median['peak_mib']:.0f} |")
     peers = [medians[who] for who in PEERS if who in medians]
-    for who in ("feedline", "feedline-shards"):
+    for who in ("feedline", "feedline-shards", "feedline-files"):
         if who in medians and peers:
             ours = medians[who]
             times = [min(peer[key] for peer in peers) / ours[key] for key in ("wall_s", "cpu_s", "peak_mib")]
