@@ -1,7 +1,7 @@
 //! What one pass over a numeric column tells: kinds of cells, range, exact mean and deviation.
 
 use crate::{
-    exact_sum::{ExactMoments, Summary},
+    exact_sum::{ExactMoments, Short, Summary},
     quantile::Tally,
 };
 
@@ -49,13 +49,22 @@ impl Profile {
             max,
             moments,
         } = self;
-        tally.add_all(values, |value| {
+        let mut range = |value: f64| {
             // Adding 0.0 makes -0.0 the same value as 0.0: which of them is smaller must not depend on the order.
             let value = value + 0.0;
-            *min = min.min(value);
-            *max = max.max(value);
-            moments.add(value);
-        });
+            *min = if value < *min { value } else { *min };
+            *max = if value > *max { value } else { *max };
+            value
+        };
+        if !Short::suits(values) {
+            tally.add_all(values, |value| moments.add(range(value)));
+            return;
+        }
+        for values in values.chunks(Short::MOST) {
+            let mut short = Short::EMPTY;
+            tally.add_all(values, |value| moments.add_beside(&mut short, range(value)));
+            short.settle(moments);
+        }
     }
 
     /// Looks at `count` missing cells.
@@ -118,6 +127,25 @@ mod tests {
                 deviation: 1.5
             })
         );
+    }
+
+    #[test]
+    fn many_values_at_a_time_are_the_same_as_one_by_one() {
+        let value = |i: u32| match i % 7 {
+            0 => f64::NAN,
+            1 => f64::INFINITY,
+            2 => -0.0,
+            3 => 0.1 * f64::from(i),
+            _ => f64::from(i) - 90_000.0,
+        };
+        let values: Vec<f64> = (0..200_000).map(value).collect();
+        let (mut together, mut alone) = (Profile::default(), Profile::default());
+        together.add_all(&values);
+        values
+            .iter()
+            .for_each(|x| alone.add_all(std::slice::from_ref(x)));
+        assert_eq!(together.to_bytes(), alone.to_bytes());
+        assert_eq!(together.tally().cells(), 200_000);
     }
 
     #[test]
