@@ -80,6 +80,14 @@ pub(crate) fn field(column: &KeptColumn) -> Field {
     Field::new(&column.name, landed_type(column.r#type), true).with_metadata(metadata.into())
 }
 
+/// Whether all values of a column take the same room.
+pub(crate) fn is_number(column: &KeptColumn) -> bool {
+    !matches!(
+        landed_type(column.r#type),
+        DataType::Utf8 | DataType::Binary
+    )
+}
+
 /// Bytes of the texts and bytes in row `at`.
 pub(crate) fn bytes_of(columns: &[ArrayRef], at: usize) -> u64 {
     let lengths = columns.iter().map(|cells| match cells.data_type() {

@@ -5,7 +5,7 @@
 //! its own. A file's bytes depend on its rows and the layout alone, and its
 //! path holds its hash, so writing it again changes nothing. Nothing sees a shard before a manifest names it.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, ops::Range, sync::Arc};
 
 use arrow::{
     array::{
@@ -181,15 +181,23 @@ impl ShardLayout {
     /// Whether the block is worth writing: one of numbers holds as many rows as fit, any other ends with the row that
     /// reaches its size.
     fn is_full(&self, block: &Rows) -> bool {
+        match self.rows_of_block() {
+            Some(rows) => block.keys.len() >= rows,
+            None => block.bytes >= self.block_bytes,
+        }
+    }
+
+    /// Rows of a block of numbers; `None` where a block ends by its size.
+    fn rows_of_block(&self) -> Option<usize> {
         let Layout::Dense { features, target } = self.layout else {
-            return block.bytes >= self.block_bytes;
+            return None;
         };
         let target_bytes = if target == TargetKind::None { 0 } else { 4 };
         // A text that is kept counts as a number does: every block but the last has as many rows.
         let kept_bytes = 8 * self.kept.len() as u64;
         let row_bytes = 4 * u64::from(features) + target_bytes + 8 + 8 + kept_bytes;
         let rows = (self.block_bytes / row_bytes).clamp(1, u64::from(u32::MAX >> 1));
-        block.keys.len() as u64 >= rows
+        Some(usize::try_from(rows).expect("31 bits fit"))
     }
 }
 
@@ -266,6 +274,19 @@ pub(crate) struct Row<'a> {
     pub(crate) kept: Option<(&'a Arc<[ArrayRef]>, usize)>,
 }
 
+/// Rows of numbers to write, with nothing else beside them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NumberRows<'a> {
+    /// `[rows, features]`.
+    pub(crate) x: &'a [f32],
+    pub(crate) features: usize,
+    pub(crate) y: Option<&'a TargetValues>,
+    pub(crate) keys: &'a [u64],
+    pub(crate) origins: &'a [u64],
+    /// What is kept, a column each.
+    pub(crate) kept: &'a Arc<[ArrayRef]>,
+}
+
 /// The rows of the block being filled.
 #[derive(Debug, Default)]
 struct Rows {
@@ -316,6 +337,36 @@ impl<'a> SplitWriter<'a> {
         if self.block.kept_bytes > MOST_KEPT {
             return Err(too_much_kept(self.block.keys.len()));
         }
+        self.end_if_full().await
+    }
+
+    /// Whether rows are numbers alone, which [`Self::push_rows`] takes.
+    pub(crate) fn takes_rows(&self) -> bool {
+        let mut kept = self.layout.kept.iter();
+        self.layout.rows_of_block().is_some() && kept.all(kept::is_number)
+    }
+
+    /// Writes some of these rows, as if each was given to [`Self::push`].
+    ///
+    /// # Panics
+    /// Where [`Self::takes_rows`] says that rows are more than numbers.
+    pub(crate) async fn push_rows(
+        &mut self,
+        rows: &NumberRows<'_>,
+        some: Range<usize>,
+    ) -> Result<(), Error> {
+        let most = self.layout.rows_of_block().expect("rows are numbers");
+        let mut next = some.start;
+        while next < some.end {
+            let end = some.end.min(next + most - self.block.keys.len());
+            self.block.extend(rows, next..end, most);
+            next = end;
+            self.end_if_full().await?;
+        }
+        Ok(())
+    }
+
+    async fn end_if_full(&mut self) -> Result<(), Error> {
         if self.layout.is_full(&self.block) {
             self.end_block()?;
             let full =
@@ -401,6 +452,27 @@ impl<'a> SplitWriter<'a> {
 }
 
 impl Rows {
+    /// Takes some of `rows`; the block will have `most` of them at most.
+    fn extend(&mut self, rows: &NumberRows<'_>, some: Range<usize>, most: usize) {
+        if self.keys.is_empty() {
+            self.x.reserve_exact(most * rows.features);
+        }
+        let cells = some.start * rows.features..some.end * rows.features;
+        self.x.extend_from_slice(&rows.x[cells]);
+        match rows.y {
+            None => {}
+            Some(TargetValues::Regression(y)) => self.y_float.extend_from_slice(&y[some.clone()]),
+            Some(TargetValues::Classification(y)) => {
+                self.y_class.extend_from_slice(&y[some.clone()]);
+            }
+        }
+        self.keys.extend_from_slice(&rows.keys[some.clone()]);
+        self.origins.extend_from_slice(&rows.origins[some.clone()]);
+        if !rows.kept.is_empty() {
+            some.for_each(|row| self.kept.push(rows.kept, row));
+        }
+    }
+
     fn push(&mut self, row: Row<'_>, id: Option<TokenType>) {
         self.x.extend_from_slice(row.x);
         self.bytes += 4 * row.x.len() as u64;

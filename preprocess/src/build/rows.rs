@@ -20,7 +20,7 @@ use crate::{
     kept,
     pictures::box_counts,
     rejects::RejectWriter,
-    shard::{Row, SplitWriter, tokens_in},
+    shard::{NumberRows, Row, SplitWriter, tokens_in},
     stage::{Staged, column},
     tokens::{Encoded, units},
     transform::Applied,
@@ -113,6 +113,26 @@ impl<'a> RowWriter<'a> {
         });
         let kept = self.kept.iter().map(|name| Arc::clone(column(batch, name)));
         let kept: Arc<[ArrayRef]> = kept.collect();
+        if writer.takes_rows() {
+            let keys = (0..batch.num_rows()).map(|row| key_of(hashes.value(row)));
+            let keys: Vec<u64> = keys.collect();
+            let rows = NumberRows {
+                x: &applied.x,
+                features: self.features,
+                y: applied.y.as_ref(),
+                keys: &keys,
+                origins: origins.values(),
+                kept: &kept,
+            };
+            let mut start = 0;
+            let ends = (0..bad.len()).filter(|row| bad[*row]);
+            for end in ends.chain([bad.len()]) {
+                writer.push_rows(&rows, start..end).await?;
+                written += end.saturating_sub(start) as u64;
+                start = end + 1;
+            }
+            return Ok(written);
+        }
         for row in (0..batch.num_rows()).filter(|row| !bad[*row]) {
             let tokens = self
                 .document
