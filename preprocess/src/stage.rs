@@ -5,6 +5,7 @@
 
 mod copies;
 mod direct;
+mod matrix;
 mod pieces;
 mod tuples;
 
@@ -33,7 +34,7 @@ use feedline_schemas::{
     manifest::{NearPictureCounts, Split},
     transform::InputKind,
 };
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt, stream::BoxStream};
 use tokio::task::JoinSet;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -52,6 +53,7 @@ use crate::{
 };
 
 pub(crate) use direct::Direct;
+pub(crate) use matrix::Matrix;
 pub(crate) use pieces::{Asked, Pieces};
 
 /// A text column with more distinct values than this names rows rather than sorting them.
@@ -100,6 +102,12 @@ impl Groups {
     fn named(key: u64) -> String {
         format!("rows of the split key with hash `{key:016x}`")
     }
+/// Rows in the order they are written.
+#[derive(Clone, Debug)]
+pub(crate) struct Ordered {
+    pub(crate) rows: RecordBatch,
+    /// Their numeric columns that `rows` lacks.
+    pub(crate) numbers: Matrix,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -144,7 +152,7 @@ impl Staged {
         &self,
         split: Split,
         shuffle: Option<ShuffleKey>,
-    ) -> Result<SendableRecordBatchStream, Error> {
+    ) -> Result<BoxStream<'static, Result<Ordered, DataFusionError>>, Error> {
         if let Some((pieces, ahead)) = &self.pieces {
             return Ok(pieces.ordered(split, *ahead));
         }
@@ -156,7 +164,13 @@ impl Staged {
             ],
             None => vec![by_origin],
         };
-        Ok(self.frame(split)?.sort(order)?.execute_stream().await?)
+        let rows = self.frame(split)?.sort(order)?.execute_stream().await?;
+        let numbers = Matrix::default();
+        let ordered = move |rows| Ordered {
+            rows,
+            numbers: numbers.clone(),
+        };
+        Ok(rows.map_ok(ordered).boxed())
     }
 
     /// The groups of the split's key.

@@ -8,7 +8,8 @@
 //! where that is a number or one of two classes), one per class (`<column>~<class>`), or one per id
 //! (`<column>=__unknown__`, `<column>=__null__`, then `<column>=<value>`, of hashed texts `<column>=#<bucket>`).
 //!
-//! Cost: a column at a time, one pass per step over the batch's 64-bit cells, then one strided write per element.
+//! Cost: a column at a time, one pass per step over the batch's 64-bit cells, then one strided write per element. Cells that lie
+//! row by row are taken some rows at a time, so that all of this stays in the nearest cache.
 
 mod category;
 mod cell;
@@ -38,7 +39,7 @@ pub(crate) use layout::{layout, op_chain};
 use numbers::Made;
 pub(crate) use numbers::{Numbers, is_joint};
 
-use crate::{Error, columns::system};
+use crate::{Error, columns::system, stage::Matrix};
 
 /// Why a row cannot become features.
 pub(crate) mod reason {
@@ -144,41 +145,62 @@ impl Transform {
     /// [`Error::Input`] when a column is absent or of another type. A bad value is no error: its row is named in
     /// [`Applied::bad`].
     pub fn apply(&self, batch: &RecordBatch) -> Result<Applied, Error> {
-        self.apply_to(batch, None)
+        self.apply_beside(batch, &Matrix::default())
     }
 
-    /// As [`Self::apply`] for rows of the training split, which have their content hash beside them: where a category tells
+    /// As [`Self::apply`]; numeric columns may be in `numbers` instead.
+    pub(crate) fn apply_beside(
+        &self,
+        batch: &RecordBatch,
+        numbers: &Matrix,
+    ) -> Result<Applied, Error> {
+        self.apply_to(batch, numbers, None)
+    }
+
+    /// As [`Self::apply_beside`] for rows of the training split, which have their content hash beside them: where a category tells
     /// what the target is like, each gets what all other folds tell, so that no row is told its own target.
     ///
     /// # Errors
     /// As [`Self::apply`]; also when the content hash is absent though it is needed.
-    pub(crate) fn apply_train(&self, batch: &RecordBatch) -> Result<Applied, Error> {
+    pub(crate) fn apply_train(
+        &self,
+        batch: &RecordBatch,
+        numbers: &Matrix,
+    ) -> Result<Applied, Error> {
         if !self.categories.iter().any(CategoryPlan::is_folded) {
-            return self.apply_to(batch, None);
+            return self.apply_to(batch, numbers, None);
         }
         let content = column(batch, system::HASH)?;
         let content = content
             .as_fixed_size_binary_opt()
             .ok_or_else(|| wrong_type(system::HASH, content, "a content hash"))?;
-        self.apply_to(batch, Some(content))
+        self.apply_to(batch, numbers, Some(content))
     }
 
     fn apply_to(
         &self,
         batch: &RecordBatch,
+        numbers: &Matrix,
         content: Option<&FixedSizeBinaryArray>,
     ) -> Result<Applied, Error> {
-        let mut x = vec![0f32; batch.num_rows() * self.features()];
+        let features = self.features();
+        let mut x = vec![0f32; batch.num_rows() * features];
         let mut bad = Bad::default();
-        self.numbers.apply(batch, &mut |made| match made {
-            Made::Marked(place, cells) => {
-                let marks = cells.iter().map(|x| f32::from(u8::from(x.is_nan())));
-                self.write(&mut x, place, marks);
-            }
-            Made::Number(plan, cells) => {
-                let cells = cells.iter().enumerate();
-                let rounded = cells.map(|(row, x)| rounded(row, *x, &plan.name, &mut bad));
-                self.write(&mut x, plan.place, rounded);
+        self.numbers.apply(batch, numbers, &mut |first, made| {
+            let x = &mut x[first * features..];
+            match made {
+                Made::Marked(place, cells) => {
+                    let marks = cells.iter().map(|x| f32::from(u8::from(x.is_nan())));
+                    self.write(x, place, marks);
+                }
+                Made::Number(plan, cells) if all_fit(cells) => {
+                    self.write(x, plan.place, cells.iter().map(|x| short(*x)));
+                }
+                Made::Number(plan, cells) => {
+                    let cells = (first..).zip(cells);
+                    let rounded = cells.map(|(row, x)| rounded(row, *x, &plan.name, &mut bad));
+                    self.write(x, plan.place, rounded);
+                }
             }
         })?;
         for plan in &self.categories {
@@ -331,17 +353,28 @@ fn missing_target<T: Default>(row: usize, column: &str, bad: &mut Bad) -> T {
     T::default()
 }
 
-/// The cell as it is stored; 0 in place of one that cannot be.
+/// The cell rounded to 32 bits. Never -0.0, so that equal rows have equal bytes.
 #[inline]
-fn rounded(row: usize, cell: f64, column: &str, bad: &mut Bad) -> f32 {
+fn short(cell: f64) -> f32 {
     #[expect(
         clippy::cast_possible_truncation,
         reason = "rounding to 32 bits is the purpose, and overflow is checked"
     )]
     let short = cell as f32;
+    short + 0.0
+}
+
+/// Whether all cells can be stored. No branch for each, so that several are looked at at once.
+fn all_fit(cells: &[f64]) -> bool {
+    cells.iter().fold(true, |all, cell| all & short(*cell).is_finite())
+}
+
+/// The cell as it is stored; 0 in place of one that cannot be.
+#[inline]
+fn rounded(row: usize, cell: f64, column: &str, bad: &mut Bad) -> f32 {
+    let short = short(cell);
     if short.is_finite() {
-        // Never -0.0, so that equal rows have equal bytes.
-        return short + 0.0;
+        return short;
     }
     let (reason, why) = match cell {
         _ if cell.is_nan() => (

@@ -19,7 +19,7 @@ use crate::{
     scratch::Scratch,
     shard::{ShardLayout, SplitWriter},
     split::{ShuffleKey, code},
-    stage::{self, Staged},
+    stage::{self, Ordered, Staged},
     tokens::{Encoded, Encoder},
 };
 
@@ -106,17 +106,18 @@ impl Build<'_> {
             .ordered(split, shuffle)
             .await?
             .map_err(Error::from)
-            .map_ok(|batch| {
+            .map_ok(|ordered| {
                 let fitted = Arc::clone(fitted);
                 let text = text.map(str::to_owned);
                 async move {
                     let work = move || {
+                        let Ordered { rows, numbers } = ordered;
                         let applied = match split {
-                            Split::Train => fitted.transform.apply_train(&batch)?,
-                            _ => fitted.transform.apply(&batch)?,
+                            Split::Train => fitted.transform.apply_train(&rows, &numbers)?,
+                            _ => fitted.transform.apply_beside(&rows, &numbers)?,
                         };
-                        let encoded = fitted.encoded(&batch, text.as_deref())?;
-                        Ok((batch, applied, encoded))
+                        let encoded = fitted.encoded(&rows, text.as_deref())?;
+                        Ok((rows, applied, encoded))
                     };
                     let joined = tokio::task::spawn_blocking(work).await;
                     joined

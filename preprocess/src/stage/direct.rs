@@ -27,7 +27,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     Distinct, Staged, column,
-    pieces::{self, PieceWriter, Pieces, Sizes, Written},
+    pieces::{Form, PieceWriter, Pieces, Sizes, Written},
     tuples::{self, Tuples, copies},
 };
 use crate::{
@@ -131,7 +131,8 @@ impl Direct {
             .filter(|i| frame.schema().field(*i).name() != system::REJECT)
             .collect();
         let schema: SchemaRef = Arc::new(frame.schema().as_arrow().project(&kept)?);
-        let stored = pieces::stored(&schema, &self.short);
+        let inputs = spec.inputs.iter().map(|input| input.column.name.as_str());
+        let form = Form::new(&schema, &self.short, &inputs.collect());
         let order = ShuffleKey::new(spec.config.shards.seed);
         let counted = spec
             .inputs
@@ -146,7 +147,7 @@ impl Direct {
             let paths = Split::ALL.map(|split| scratch.path(&format!("{split}-{i}.arrow")));
             let worker = Worker {
                 kept: kept.clone(),
-                pieces: PieceWriter::new(Arc::clone(&stored), order.clone(), self.sizes, paths),
+                pieces: PieceWriter::new(form.clone(), order.clone(), self.sizes, paths),
                 tuples: Tuples::default(),
                 dedup: self.dedup,
                 bad: ScratchFile::new(scratch.path(&format!("bad-{i}.parquet")), rejects::schema()),
@@ -155,7 +156,7 @@ impl Direct {
             };
             tasks.spawn(worker.run(stream));
         }
-        let mut pieces = Pieces::new(Arc::clone(&schema), stored, order, self.sizes);
+        let mut pieces = Pieces::new(form, order, self.sizes);
         let (mut all, mut bad, mut counts) = (Vec::new(), Vec::new(), distinct);
         while let Some(done) = tasks.join_next().await {
             let done = done.map_err(joined)??;

@@ -1,4 +1,5 @@
-//! Typed rows in scratch, as Arrow batches that need no decoding, dealt out by where they come in the shuffled order.
+//! Typed rows in scratch, dealt out by where they come in the shuffled order: numbers of 32 bits row by row in a file of their
+//! own, whatever else a row has as Arrow batches. Neither needs decoding, and what is asked of one leaves the other alone.
 //!
 //! The order is by a keyed hash, so its first bits say which of a number of buckets a row is in, before any other row is
 //! known. A worker gathers rows until they fill some memory, deals them out, and writes a piece for each split and
@@ -8,14 +9,14 @@
 use std::{
     collections::{BTreeSet, HashMap, hash_map::Entry},
     fs::File,
-    io::BufReader,
+    io::{BufReader, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, UInt32Array},
-    buffer::BooleanBuffer,
+    buffer::{BooleanBuffer, Buffer, MutableBuffer},
     compute::{cast, concat_batches, filter_record_batch, take_record_batch},
     datatypes::{
         DataType, Field, Float32Type, Float64Type, Schema, SchemaRef, UInt8Type, UInt64Type,
@@ -32,21 +33,28 @@ use datafusion::{
     prelude::{DataFrame, SessionContext},
 };
 use feedline_schemas::manifest::Split;
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, TryStreamExt, stream, stream::BoxStream};
 use tokio::task::JoinSet;
 
-use super::{Groups, column, tuples::Copies};
+use super::{
+    Groups, Ordered, column,
+    matrix::{self, Matrix},
+    tuples::Copies,
+};
 use crate::{
     Error,
     columns::system,
     content::key_of,
     functions::MergingState,
     split::{ShuffleKey, code},
-    transform::CellOp,
+    transform::{CellOp, column_of},
 };
 
 /// Rows of a batch that is handed on in order.
 const BATCH_ROWS: usize = 8192;
+
+/// What a thread found.
+type Looked<S> = Result<S, DataFusionError>;
 
 /// How much is held in memory at a time.
 #[derive(Clone, Copy, Debug)]
@@ -57,13 +65,23 @@ pub(super) struct Sizes {
     pub(super) bits: u32,
 }
 
+/// How rows are stored.
+#[derive(Clone, Debug)]
+pub(super) struct Form {
+    /// Of the rows as they are handed on.
+    schema: SchemaRef,
+    /// Columns that are stored row by row.
+    numbers: Arc<[String]>,
+    /// Of the other columns as they are handed on.
+    others: SchemaRef,
+    /// Of the other columns in the files.
+    stored: SchemaRef,
+}
+
 /// The rows of all splits.
 #[derive(Debug)]
 pub(crate) struct Pieces {
-    /// Of the rows as they are handed on.
-    schema: SchemaRef,
-    /// Of the rows in the files.
-    stored: SchemaRef,
+    form: Form,
     order: ShuffleKey,
     bits: u32,
     splits: [Vec<Piece>; 3],
@@ -75,7 +93,10 @@ struct Piece {
     file: Arc<Path>,
     /// Batch in the file.
     index: usize,
+    /// Where its numbers lie, and the first byte of them.
+    numbers: (Arc<Path>, u64),
     bucket: usize,
+    rows: usize,
     origins: Vec<u64>,
     /// Rows that are no copies; absent for all.
     kept: Option<BooleanBuffer>,
@@ -83,15 +104,9 @@ struct Piece {
 
 impl Pieces {
     /// What the workers left.
-    pub(super) fn new(
-        schema: SchemaRef,
-        stored: SchemaRef,
-        order: ShuffleKey,
-        sizes: Sizes,
-    ) -> Self {
+    pub(super) fn new(form: Form, order: ShuffleKey, sizes: Sizes) -> Self {
         Self {
-            schema,
-            stored,
+            form,
             order,
             bits: sizes.bits,
             splits: Default::default(),
@@ -122,6 +137,12 @@ impl Pieces {
         rows
     }
 
+    /// Where the numeric column `name` stands in the rows that [`Self::pass`] shows, if it does.
+    pub(crate) fn place(&self, name: &str) -> Option<usize> {
+        let mut numbers = self.form.numbers.iter();
+        numbers.position(|number| number == name)
+    }
+
     /// The rows of `split`, in no particular order.
     pub(super) fn frame(
         self: &Arc<Self>,
@@ -138,7 +159,7 @@ impl Pieces {
             })
         };
         let parts = (0..parts).map(part).collect();
-        let table = StreamingTable::try_new(Arc::clone(&self.schema), parts)?;
+        let table = StreamingTable::try_new(Arc::clone(&self.form.schema), parts)?;
         Ok(session.read_table(Arc::new(table))?)
     }
 
@@ -150,18 +171,13 @@ impl Pieces {
         asked: Vec<Asked<S>>,
         threads: usize,
     ) -> Result<Vec<S>, Error> {
-        let mut tasks = JoinSet::new();
-        for part in 0..threads.max(1) {
-            let (pieces, mut asked) = (Arc::clone(self), asked.clone());
-            tasks.spawn_blocking(move || {
-                let looked = pieces.look_at(part, threads.max(1), &mut asked);
-                looked.map(|()| asked)
-            });
-        }
-        let mut all: Vec<S> = asked.into_iter().map(|asked| asked.state).collect();
-        while let Some(done) = tasks.join_next().await {
-            let done =
-                done.map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))))??;
+        let states = asked.iter().map(|asked| asked.state.clone());
+        let mut all: Vec<S> = states.collect();
+        let look = |pieces: &Self, part: usize, parts: usize, mut asked: Vec<Asked<S>>| {
+            let looked = pieces.look_at(part, parts, &mut asked);
+            looked.map(|()| asked)
+        };
+        for done in self.shared(threads, asked, look).await? {
             for (all, own) in all.iter_mut().zip(done) {
                 let merged = all.merge_bytes(&own.state.to_bytes());
                 merged.expect("a state reads what a state of its kind wrote");
@@ -177,15 +193,33 @@ impl Pieces {
         parts: usize,
         asked: &mut [Asked<S>],
     ) -> Result<(), DataFusionError> {
-        let train = &self.splits[usize::from(code(Split::Train))];
+        let places: Vec<Option<usize>> = asked.iter().map(|a| self.place(&a.column)).collect();
+        let numbers: Vec<usize> = places.iter().flatten().copied().collect();
+        let width = self.form.numbers.len();
         let mut reader = Reader::default();
-        let mut cells = Vec::new();
-        for piece in train.iter().skip(part).step_by(parts) {
-            let rows = reader.whole(piece)?;
-            for asked in &mut *asked {
-                fill(&mut cells, column(&rows, &asked.column))?;
-                if let Some(kept) = &piece.kept {
-                    retain(&mut cells, kept);
+        let (mut rows, mut columns, mut cells) = (Vec::new(), Vec::new(), Vec::new());
+        for piece in self.train().skip(part).step_by(parts) {
+            if !numbers.is_empty() {
+                rows.clear();
+                reader.numbers(piece, width, &mut rows)?;
+                matrix::columns_of(&rows, width, &numbers, &mut columns);
+            }
+            let others = match numbers.len() == asked.len() {
+                true => None,
+                false => Some(reader.whole(piece)?),
+            };
+            let mut columns = columns.chunks_exact((rows.len() / width.max(1)).max(1));
+            for (asked, place) in asked.iter_mut().zip(&places) {
+                cells.clear();
+                match (&others, place) {
+                    (_, Some(_)) => cells.extend_from_slice(columns.next().unwrap_or_default()),
+                    (Some(others), None) => {
+                        fill(&mut cells, column(others, &asked.column))?;
+                        if let Some(kept) = &piece.kept {
+                            retain(&mut cells, kept);
+                        }
+                    }
+                    (None, None) => {}
                 }
                 asked.ops.iter().for_each(|op| op.apply(&mut cells));
                 asked.state.add_all(&cells)?;
@@ -194,9 +228,99 @@ impl Pieces {
         Ok(())
     }
 
+    /// Shows the numbers of the training rows to copies of `state`, and merges these; the work is shared by `threads` threads.
+    /// `add` is given some rows, and how many numbers each has.
+    pub(crate) async fn pass<S: Clone + Send + 'static>(
+        self: &Arc<Self>,
+        state: S,
+        threads: usize,
+        add: fn(&mut S, &[f32], usize),
+        merge: fn(&mut S, &S),
+    ) -> Result<S, Error> {
+        let width = self.form.numbers.len();
+        let look = move |pieces: &Self, part, parts, mut state| -> Looked<S> {
+            let (mut reader, mut rows) = (Reader::default(), Vec::new());
+            for piece in pieces.train().skip(part).step_by(parts) {
+                rows.clear();
+                reader.numbers(piece, width, &mut rows)?;
+                add(&mut state, &rows, width);
+            }
+            Ok(state)
+        };
+        let states = self.shared(threads, state, look).await?;
+        let mut states = states.into_iter();
+        let mut all = states.next().expect("there is a thread");
+        states.for_each(|state| merge(&mut all, &state));
+        Ok(all)
+    }
+
+    /// How many training rows have each value of the text column `name`; `None` where that is no text, or has more than
+    /// `most` values or bytes of them beyond reason.
+    pub(crate) async fn texts(
+        self: &Arc<Self>,
+        name: &str,
+        most: usize,
+        threads: usize,
+    ) -> Result<Option<HashMap<String, u64>>, Error> {
+        let is_text = self.form.stored.column_with_name(name);
+        let Some((at, _)) = is_text.filter(|(_, field)| *field.data_type() == DataType::Utf8)
+        else {
+            return Ok(None);
+        };
+        let look = move |pieces: &Self, part, parts, mut counts: Texts| -> Looked<Texts> {
+            let mut reader = Reader {
+                columns: Some(vec![at]),
+                ..Reader::default()
+            };
+            for piece in pieces.train().skip(part).step_by(parts) {
+                let rows = reader.read(piece)?;
+                for text in rows.column(0).as_string::<i32>().iter().flatten() {
+                    counts.add(text, 1);
+                }
+                if counts.counts.len() > most || counts.bytes > TEXT_BYTES {
+                    break;
+                }
+            }
+            Ok(counts)
+        };
+        let mut all = Texts::default();
+        for some in self.shared(threads, Texts::default(), look).await? {
+            for (text, rows) in some.counts {
+                all.add(&text, rows);
+            }
+        }
+        let is_small = all.counts.len() <= most && all.bytes <= TEXT_BYTES;
+        Ok(is_small.then_some(all.counts))
+    }
+
+    /// Lets each of `threads` threads look at its share, from which to count and how many there are, with a copy of `state`.
+    async fn shared<S: Clone + Send + 'static>(
+        self: &Arc<Self>,
+        threads: usize,
+        state: S,
+        look: impl Fn(&Self, usize, usize, S) -> Looked<S> + Clone + Send + 'static,
+    ) -> Result<Vec<S>, Error> {
+        let parts = threads.max(1);
+        let mut tasks = JoinSet::new();
+        for (part, state) in vec![state; parts].into_iter().enumerate() {
+            let (pieces, look) = (Arc::clone(self), look.clone());
+            tasks.spawn_blocking(move || look(&pieces, part, parts, state));
+        }
+        let mut states = Vec::with_capacity(parts);
+        while let Some(done) = tasks.join_next().await {
+            let done = done.map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))));
+            states.push(done??);
+        }
+        Ok(states)
+    }
+
+    fn train(&self) -> impl Iterator<Item = &Piece> {
+        self.splits[usize::from(code(Split::Train))].iter()
+    }
+
     /// The groups of the split's key, and `samples` of those that stand in several splits. Takes 24 bytes of memory a row.
     pub(super) fn groups(&self, samples: usize) -> Result<Groups, DataFusionError> {
-        let at = self.stored.index_of(system::GROUP)?;
+        let at = self.form.stored.index_of(system::GROUP)?;
         let mut reader = Reader {
             columns: Some(vec![at]),
             ..Reader::default()
@@ -226,7 +350,7 @@ impl Pieces {
         self: &Arc<Self>,
         split: Split,
         ahead: usize,
-    ) -> SendableRecordBatchStream {
+    ) -> BoxStream<'static, Result<Ordered, DataFusionError>> {
         let pieces = Arc::clone(self);
         let buckets = stream::iter(0..1_usize << self.bits).map(move |bucket| {
             let pieces = Arc::clone(&pieces);
@@ -236,30 +360,31 @@ impl Pieces {
                 joined.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))?
             }
         });
-        let schema = Arc::clone(&self.schema);
-        let batches = buckets.buffered(ahead.max(1)).map_ok(move |rows| {
-            let schema = Arc::clone(&schema);
-            let starts = (0..rows.num_rows()).step_by(BATCH_ROWS);
+        let batches = buckets.buffered(ahead.max(1)).map_ok(|bucket| {
+            let rows = bucket.rows.num_rows();
+            let starts = (0..rows).step_by(BATCH_ROWS);
             stream::iter(starts.map(move |start| {
-                let length = BATCH_ROWS.min(rows.num_rows() - start);
-                long(&rows.slice(start, length), &schema)
+                let end = rows.min(start + BATCH_ROWS);
+                Ok(Ordered {
+                    rows: bucket.rows.slice(start, end - start),
+                    numbers: bucket.numbers.slice(start..end),
+                })
             }))
         });
-        Box::pin(RecordBatchStreamAdapter::new(
-            Arc::clone(&self.schema),
-            batches.try_flatten(),
-        ))
+        batches.try_flatten().boxed()
     }
 
     /// A bucket in order.
-    fn bucket(&self, split: Split, bucket: usize) -> Result<RecordBatch, DataFusionError> {
+    fn bucket(&self, split: Split, bucket: usize) -> Result<Ordered, DataFusionError> {
+        let (form, width) = (&self.form, self.form.numbers.len());
         let pieces = &self.splits[usize::from(code(split))];
         let mut reader = Reader::default();
-        let mut batches = Vec::new();
+        let (mut batches, mut numbers) = (Vec::new(), Vec::new());
         for piece in pieces.iter().filter(|piece| piece.bucket == bucket) {
             batches.push(reader.read(piece)?);
+            reader.numbers(piece, width, &mut numbers)?;
         }
-        let rows = concat_batches(&self.stored, &batches)?;
+        let rows = concat_batches(&form.stored, &batches)?;
         drop(batches);
         let hashes = column(&rows, system::HASH).as_fixed_size_binary();
         let origins = column(&rows, system::ORIGIN).as_primitive::<UInt64Type>();
@@ -269,8 +394,13 @@ impl Pieces {
             .map(|(row, (place, origin))| (self.order.key(hashes.value(row)), *origin, place))
             .collect();
         order.sort_unstable();
-        let places: UInt32Array = order.into_iter().map(|(_, _, place)| place).collect();
-        Ok(take_record_batch(&rows, &places)?)
+        let places: Vec<u32> = order.into_iter().map(|(_, _, place)| place).collect();
+        let numbers = matrix::taken(&numbers, width, &places);
+        let rows = take_record_batch(&rows, &UInt32Array::from(places))?;
+        Ok(Ordered {
+            rows: long(&rows, &form.others)?,
+            numbers: Matrix::new(Arc::clone(&form.numbers), numbers),
+        })
     }
 }
 
@@ -285,34 +415,84 @@ struct Share {
 
 impl PartitionStream for Share {
     fn schema(&self) -> &SchemaRef {
-        &self.pieces.schema
+        &self.pieces.form.schema
     }
 
     fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
         let (pieces, split) = (Arc::clone(&self.pieces), usize::from(code(self.split)));
-        let (schema, mut reader) = (Arc::clone(&pieces.schema), Reader::default());
+        let (schema, mut reader) = (Arc::clone(&pieces.form.schema), Reader::default());
         let own = (self.part..pieces.splits[split].len()).step_by(self.parts);
         let batches = own.map(move |at| {
-            let rows = reader.read(&pieces.splits[split][at])?;
-            long(&rows, &pieces.schema)
+            let piece = &pieces.splits[split][at];
+            let rows = reader.read(piece)?;
+            let mut numbers = Vec::new();
+            reader.numbers(piece, pieces.form.numbers.len(), &mut numbers)?;
+            pieces.form.whole(&rows, &numbers)
         });
         Box::pin(RecordBatchStreamAdapter::new(schema, stream::iter(batches)))
     }
 }
 
-/// The schema that rows of `schema` are stored by: floats that are `short` have 32 bits.
-pub(super) fn stored(schema: &SchemaRef, short: &BTreeSet<String>) -> SchemaRef {
-    let field = |field: &Arc<Field>| {
-        let is_short = *field.data_type() == DataType::Float64 && short.contains(field.name());
-        let r#type = match is_short {
-            true => DataType::Float32,
-            false => field.data_type().clone(),
-        };
-        Field::new(field.name(), r#type, field.is_nullable())
-    };
-    Arc::new(Schema::new(
-        schema.fields().iter().map(field).collect::<Vec<_>>(),
-    ))
+impl Form {
+    /// For rows of `schema`: of their columns of floats 32 bits hold those that are `short`, and the `inputs` among these are
+    /// stored row by row.
+    pub(super) fn new(
+        schema: &SchemaRef,
+        short: &BTreeSet<String>,
+        inputs: &BTreeSet<&str>,
+    ) -> Self {
+        let is_short =
+            |field: &Field| *field.data_type() == DataType::Float64 && short.contains(field.name());
+        let is_number =
+            |field: &&Arc<Field>| is_short(field) && inputs.contains(field.name().as_str());
+        let (numbers, others): (Vec<_>, Vec<_>) = schema.fields().iter().partition(is_number);
+        let stored = others.iter().map(|field| match is_short(field) {
+            true => Arc::new(Field::new(
+                field.name(),
+                DataType::Float32,
+                field.is_nullable(),
+            )),
+            false => Arc::clone(field),
+        });
+        let stored: Vec<_> = stored.collect();
+        let others: Vec<_> = others.into_iter().cloned().collect();
+        Self {
+            schema: Arc::clone(schema),
+            numbers: numbers.iter().map(|field| field.name().clone()).collect(),
+            others: Arc::new(Schema::new(others)),
+            stored: Arc::new(Schema::new(stored)),
+        }
+    }
+
+    /// The columns that are stored row by row.
+    fn numbers_of<'a>(&self, rows: &'a RecordBatch) -> Vec<&'a ArrayRef> {
+        self.numbers.iter().map(|name| column(rows, name)).collect()
+    }
+
+    /// All columns of stored rows.
+    fn whole(&self, others: &RecordBatch, numbers: &[f32]) -> Result<RecordBatch, DataFusionError> {
+        let width = self.numbers.len();
+        let places: Vec<usize> = (0..width).collect();
+        let mut cells = Vec::new();
+        matrix::columns_of(numbers, width, &places, &mut cells);
+        let rows = others.num_rows();
+        let mut numbers = (0..width).map(|place| -> ArrayRef {
+            Arc::new(column_of(cells[place * rows..][..rows].to_vec()))
+        });
+        let others = as_of(others, &self.others)?;
+        let mut others = others.into_iter();
+        let columns = self.schema.fields().iter().map(|field| {
+            let is_number = self.numbers.contains(field.name());
+            let column = if is_number {
+                numbers.next()
+            } else {
+                others.next()
+            };
+            column.expect("each column is of one or the other kind")
+        });
+        let columns = columns.collect();
+        Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
+    }
 }
 
 /// Stored rows as those of `schema`.
@@ -326,13 +506,37 @@ fn long(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, DataFusio
 /// The columns as those of `schema`, which differ in the width of floats.
 fn as_of(rows: &RecordBatch, schema: &SchemaRef) -> Result<Vec<ArrayRef>, ArrowError> {
     let columns = rows.columns().iter().zip(schema.fields());
-    let columns = columns.map(
-        |(column, field)| match column.data_type() == field.data_type() {
-            true => Ok(Arc::clone(column)),
-            false => cast(column, field.data_type()),
-        },
-    );
+    let columns = columns.map(|(column, field)| stored_as(column, field.data_type()));
     columns.collect()
+}
+
+fn stored_as(column: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, ArrowError> {
+    match column.data_type() == wanted {
+        true => Ok(Arc::clone(column)),
+        false => cast(column, wanted),
+    }
+}
+
+/// Bytes of texts that are counted at most.
+const TEXT_BYTES: usize = 64 << 20;
+
+/// Rows by text.
+#[derive(Clone, Debug, Default)]
+struct Texts {
+    counts: HashMap<String, u64>,
+    bytes: usize,
+}
+
+impl Texts {
+    fn add(&mut self, text: &str, rows: u64) {
+        match self.counts.get_mut(text) {
+            Some(count) => *count += rows,
+            None => {
+                self.bytes += text.len();
+                self.counts.insert(text.to_owned(), rows);
+            }
+        }
+    }
 }
 
 /// What is asked of the cells of a numeric column.
@@ -385,10 +589,14 @@ struct Reader {
     files: HashMap<Arc<Path>, FileReader<BufReader<File>>>,
     /// Columns to read; absent for all.
     columns: Option<Vec<usize>>,
+    /// Files of numbers.
+    numbers: HashMap<Arc<Path>, File>,
+    /// Numbers of the piece at hand.
+    buffer: MutableBuffer,
 }
 
 impl Reader {
-    /// The rows of a piece that are no copies.
+    /// The rows of a piece that are no copies, without their numbers.
     fn read(&mut self, piece: &Piece) -> Result<RecordBatch, DataFusionError> {
         let batch = self.whole(piece)?;
         Ok(match &piece.kept {
@@ -397,7 +605,37 @@ impl Reader {
         })
     }
 
-    /// All rows of a piece.
+    /// Adds the numbers of the rows of a piece that are no copies to `rows`; each row has `width` of them.
+    fn numbers(
+        &mut self,
+        piece: &Piece,
+        width: usize,
+        rows: &mut Vec<f32>,
+    ) -> Result<(), DataFusionError> {
+        if width == 0 {
+            return Ok(());
+        }
+        let (path, start) = &piece.numbers;
+        let file = match self.numbers.entry(Arc::clone(path)) {
+            Entry::Occupied(open) => open.into_mut(),
+            Entry::Vacant(new) => new.insert(File::open(path)?),
+        };
+        self.buffer.resize(piece.rows * width * size_of::<f32>(), 0);
+        file.seek(SeekFrom::Start(*start))?;
+        file.read_exact(self.buffer.as_slice_mut())?;
+        let cells = self.buffer.typed_data::<f32>();
+        match &piece.kept {
+            None => rows.extend_from_slice(cells),
+            Some(kept) => {
+                for (start, end) in kept.set_slices() {
+                    rows.extend_from_slice(&cells[start * width..end * width]);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All rows of a piece, without their numbers.
     fn whole(&mut self, piece: &Piece) -> Result<RecordBatch, DataFusionError> {
         let reader = match self.files.entry(Arc::clone(&piece.file)) {
             Entry::Occupied(open) => open.into_mut(),
@@ -421,12 +659,14 @@ pub(super) struct Written([Vec<Piece>; 3]);
 
 /// Writes the pieces of one worker.
 pub(super) struct PieceWriter {
-    schema: SchemaRef,
+    form: Form,
     order: ShuffleKey,
     sizes: Sizes,
     paths: [PathBuf; 3],
     files: [Option<Open>; 3],
     waiting: Vec<RecordBatch>,
+    /// Numbers of the rows that wait.
+    numbers: Vec<f32>,
     waiting_bytes: usize,
     written: Written,
 }
@@ -435,23 +675,23 @@ struct Open {
     path: Arc<Path>,
     file: FileWriter<File>,
     batches: usize,
+    /// Where numbers go.
+    numbers: (Arc<Path>, File),
+    /// Bytes of them so far.
+    bytes: u64,
 }
 
 impl PieceWriter {
-    /// Writes rows as `schema` has them stored, those of each split to a file of its own.
-    pub(super) fn new(
-        schema: SchemaRef,
-        order: ShuffleKey,
-        sizes: Sizes,
-        paths: [PathBuf; 3],
-    ) -> Self {
+    /// Writes rows in `form`, those of each split to two files of its own.
+    pub(super) fn new(form: Form, order: ShuffleKey, sizes: Sizes, paths: [PathBuf; 3]) -> Self {
         Self {
-            schema,
+            form,
             order,
             sizes,
             paths,
             files: [None, None, None],
             waiting: Vec::new(),
+            numbers: Vec::new(),
             waiting_bytes: 0,
             written: Written::default(),
         }
@@ -459,12 +699,21 @@ impl PieceWriter {
 
     /// Takes rows.
     pub(super) fn push(&mut self, rows: &RecordBatch) -> Result<(), Error> {
-        let columns = as_of(rows, &self.schema)?;
-        let rows = RecordBatch::try_new(Arc::clone(&self.schema), columns)?;
-        for column in rows.columns() {
+        let before = self.numbers.len();
+        let numbers = self.form.numbers_of(rows);
+        matrix::add_rows(&numbers, rows.num_rows(), &mut self.numbers);
+        self.waiting_bytes += (self.numbers.len() - before) * size_of::<f32>();
+        let stored = &self.form.stored;
+        let others = stored.fields().iter().map(|field| {
+            let found = column(rows, field.name());
+            stored_as(found, field.data_type())
+        });
+        let others = others.collect::<Result<_, _>>()?;
+        let others = RecordBatch::try_new(Arc::clone(stored), others)?;
+        for column in others.columns() {
             self.waiting_bytes += column.to_data().get_slice_memory_size()?;
         }
-        self.waiting.push(rows);
+        self.waiting.push(others);
         match self.waiting_bytes >= self.sizes.gathered {
             true => self.deal(),
             false => Ok(()),
@@ -485,15 +734,20 @@ impl PieceWriter {
     fn deal(&mut self) -> Result<(), Error> {
         let waiting = std::mem::take(&mut self.waiting);
         self.waiting_bytes = 0;
-        let rows = concat_batches(&self.schema, &waiting)?;
+        let rows = concat_batches(&self.form.stored, &waiting)?;
         drop(waiting);
         let (places, ends) = self.dealt(&rows);
         let rows = take_record_batch(&rows, &places)?;
+        let width = self.form.numbers.len();
+        let numbers = Buffer::from_vec(matrix::taken(&self.numbers, width, places.values()));
+        self.numbers.clear();
+        let row_bytes = width * size_of::<f32>();
         let mut start = 0;
         for (pile, end) in ends.into_iter().enumerate() {
             if start < end {
                 let (split, bucket) = (pile >> self.sizes.bits, pile & self.last_bucket());
-                self.write(split, bucket, &rows.slice(start, end - start))?;
+                let numbers = &numbers.as_slice()[start * row_bytes..end * row_bytes];
+                self.write(split, bucket, &rows.slice(start, end - start), numbers)?;
             }
             start = end;
         }
@@ -532,33 +786,49 @@ impl PieceWriter {
         (places.into(), ends)
     }
 
-    fn write(&mut self, split: usize, bucket: usize, rows: &RecordBatch) -> Result<(), Error> {
+    fn write(
+        &mut self,
+        split: usize,
+        bucket: usize,
+        rows: &RecordBatch,
+        numbers: &[u8],
+    ) -> Result<(), Error> {
         let open = match &mut self.files[split] {
             Some(open) => open,
             closed => {
                 let path: Arc<Path> = self.paths[split].as_path().into();
                 let failed = |e: ArrowError| Error::scratch(&path, e);
                 let file = File::create(&path).map_err(|e| Error::scratch(&path, e))?;
-                let file = FileWriter::try_new(file, &self.schema).map_err(failed)?;
+                let file = FileWriter::try_new(file, &self.form.stored).map_err(failed)?;
+                let beside: Arc<Path> = path.with_extension("numbers").into();
+                let numbers = File::create(&beside).map_err(|e| Error::scratch(&beside, e))?;
                 closed.insert(Open {
                     path,
                     file,
                     batches: 0,
+                    numbers: (beside, numbers),
+                    bytes: 0,
                 })
             }
         };
         open.file
             .write(rows)
             .map_err(|e| Error::scratch(&open.path, e))?;
+        let (beside, file) = &mut open.numbers;
+        let written = file.write_all(numbers);
+        written.map_err(|e| Error::scratch(beside, e))?;
         let origins = column(rows, system::ORIGIN).as_primitive::<UInt64Type>();
         self.written.0[split].push(Piece {
             file: Arc::clone(&open.path),
             index: open.batches,
+            numbers: (Arc::clone(beside), open.bytes),
             bucket,
+            rows: rows.num_rows(),
             origins: origins.values().to_vec(),
             kept: None,
         });
         open.batches += 1;
+        open.bytes += numbers.len() as u64;
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ use super::{
     groups::{Grouped, is_grouped},
     numeric,
 };
-use crate::{Error, knn::Neighbours};
+use crate::{Error, knn::Neighbours, stage::Matrix};
 
 /// A numeric column.
 #[derive(Debug)]
@@ -60,8 +60,11 @@ pub(super) enum Made<'a> {
     /// The cells as they are when missing ones are noted, and the element to note it in.
     Marked(usize, &'a [f64]),
     /// The cells after all steps.
-    Number(&'a NumericPlan, Vec<f64>),
+    Number(&'a NumericPlan, &'a [f64]),
 }
+
+/// Rows whose cells stay in the nearest cache, in rows and in columns.
+const TILE: usize = 128;
 
 impl NumericPlan {
     /// What `steps` do with `name`, whose value has element `place`; indicators follow it.
@@ -96,17 +99,23 @@ impl NumericPlan {
         1 + self.marks.len()
     }
 
-    fn run(&self, segment: usize, cells: &mut [f64], made: &mut impl FnMut(Made<'_>)) {
+    fn run(
+        &self,
+        segment: usize,
+        first: usize,
+        cells: &mut [f64],
+        made: &mut impl FnMut(usize, Made<'_>),
+    ) {
         for (i, op) in self.segments[segment].iter().enumerate() {
-            self.mark(Mark::Operation(segment, i), cells, made);
+            self.mark(Mark::Operation(segment, i), first, cells, made);
             op.apply(cells);
         }
     }
 
-    fn mark(&self, now: Mark, cells: &[f64], made: &mut impl FnMut(Made<'_>)) {
+    fn mark(&self, now: Mark, first: usize, cells: &[f64], made: &mut impl FnMut(usize, Made<'_>)) {
         for (mark, place) in &self.marks {
             if *mark == now {
-                made(Made::Marked(*place, cells));
+                made(first, Made::Marked(*place, cells));
             }
         }
     }
@@ -218,21 +227,44 @@ impl Numbers {
         Ok(())
     }
 
-    /// Runs the steps over a batch.
+    /// Runs the steps over a batch; numeric columns may be in `numbers` instead. `made` is told the row of the first cell.
     ///
     /// # Errors
     /// [`Error::Input`] when a column is absent or of another type.
     pub(super) fn apply(
         &self,
         batch: &RecordBatch,
-        made: &mut impl FnMut(Made<'_>),
+        numbers: &Matrix,
+        made: &mut impl FnMut(usize, Made<'_>),
     ) -> Result<(), Error> {
-        let read = |plan: &NumericPlan| Ok(cells(&numeric(batch, &plan.name)?));
+        let rows = batch.num_rows();
+        let read = |plan: &NumericPlan| match numbers.place(&plan.name) {
+            None => Ok(cells(&numeric(batch, &plan.name)?)),
+            Some(place) => {
+                let mut cells = Vec::with_capacity(rows);
+                numbers.fill(place, 0..rows, &mut cells);
+                Ok(cells)
+            }
+        };
+        let places = self.plans.iter().map(|plan| numbers.place(&plan.name));
+        let places = places.collect::<Option<Vec<usize>>>();
+        if let Some(places) = places.filter(|_| self.joints.is_empty()) {
+            let mut cells = Vec::with_capacity(TILE);
+            for first in (0..rows).step_by(TILE) {
+                let tile = first..rows.min(first + TILE);
+                for (plan, place) in self.plans.iter().zip(&places) {
+                    numbers.fill(*place, tile.clone(), &mut cells);
+                    plan.run(0, first, &mut cells, made);
+                    made(first, Made::Number(plan, &cells));
+                }
+            }
+            return Ok(());
+        }
         if self.joints.is_empty() {
             for plan in &self.plans {
                 let mut cells = read(plan)?;
-                plan.run(0, &mut cells, made);
-                made(Made::Number(plan, cells));
+                plan.run(0, 0, &mut cells, made);
+                made(0, Made::Number(plan, &cells));
             }
             return Ok(());
         }
@@ -240,17 +272,17 @@ impl Numbers {
         let mut columns: Vec<Vec<f64>> = columns.collect::<Result<_, Error>>()?;
         for segment in 0..=self.joints.len() {
             for (plan, cells) in self.plans.iter().zip(&mut columns) {
-                plan.run(segment, cells, made);
+                plan.run(segment, 0, cells, made);
             }
             if let Some(joint) = self.joints.get(segment) {
                 for (plan, cells) in self.plans.iter().zip(&columns) {
-                    plan.mark(Mark::Joint(segment), cells, made);
+                    plan.mark(Mark::Joint(segment), 0, cells, made);
                 }
                 joint.apply(batch, &mut columns)?;
             }
         }
-        for (plan, cells) in self.plans.iter().zip(columns) {
-            made(Made::Number(plan, cells));
+        for (plan, cells) in self.plans.iter().zip(&columns) {
+            made(0, Made::Number(plan, cells));
         }
         Ok(())
     }
@@ -261,9 +293,9 @@ impl Numbers {
     /// [`Error::Input`] when a column is absent or of another type.
     pub(crate) fn columns(&self, batch: &RecordBatch) -> Result<Vec<Vec<f64>>, Error> {
         let mut columns = Vec::with_capacity(self.plans.len());
-        self.apply(batch, &mut |made| {
+        self.apply(batch, &Matrix::default(), &mut |_, made| {
             if let Made::Number(_, cells) = made {
-                columns.push(cells);
+                columns.push(cells.to_vec());
             }
         })?;
         Ok(columns)
