@@ -13,14 +13,17 @@
 //! Cost: a scan costs a key, a comparison per wanted prefix and at most one counter increment per value: 2 to 3 ns for three
 //! percentiles of heavy-tailed values on one core, where sorting them takes 35 ns. Memory: 512 KiB
 //! per wanted prefix, at most two prefixes per percentile, or 512 KiB of collected keys; nothing grows with the rows.
-//! [`Search`] drives the scans of one column; [`Scan`] is the mergeable state of one.
+//! [`Search`] drives the scans of one column; [`Scan`] is the mergeable state of one. Columns of 32-bit floats that lie row by
+//! row take two passes of keys of 32 bits instead ([`ShortSearch`]).
 
 mod scan;
+mod short;
 mod tally;
 
 use std::collections::BTreeMap;
 
 pub(crate) use scan::{COLLECT_LIMIT, PREFIX_BYTES, Scan, ScanMode, ScanSpec};
+pub(crate) use short::{HEAD_BYTES, Heads, ShortSearch, Tails};
 pub(crate) use tally::Tally;
 
 /// Bits a counting scan resolves.

@@ -18,7 +18,9 @@ use crate::{
     Error,
     columns::system,
     functions::{self, MergingState, Profile},
-    quantile::{PREFIX_BYTES, Quantile, Scan, Search, Tally, Wanted},
+    quantile::{
+        HEAD_BYTES, Heads, PREFIX_BYTES, Quantile, Scan, Search, ShortSearch, Tails, Tally, Wanted,
+    },
     scalar::RowFunction,
     split::ShuffleKey,
     stage::{Asked, Pieces},
@@ -28,6 +30,11 @@ use crate::{
 const STATE_BYTES: usize = 256 << 20;
 /// Memory that a profile takes at most per partition, in bytes.
 const PROFILE_BYTES: usize = 100 << 10;
+
+/// Rows from which on it is quicker to count halves of keys than to collect values.
+const SHORT_ROWS: u64 = 1 << 14;
+/// Distinct texts that are counted without the engine at most.
+const TEXTS: usize = 1 << 18;
 
 /// The training rows as something to ask.
 #[derive(Debug)]
@@ -169,9 +176,11 @@ impl Rows {
         &self,
         columns: Vec<(Expr, Vec<Wanted>)>,
     ) -> Result<Vec<Quantiles>, Error> {
-        let mut searches: Vec<(Expr, Search)> = columns
-            .into_iter()
-            .map(|(column, wanted)| (column, Search::new(wanted, self.count)))
+        let short = self.short_quantiles(&columns).await?;
+        let unknown = columns.into_iter().zip(&short);
+        let mut searches: Vec<(Expr, Search)> = unknown
+            .filter(|(_, found)| found.is_none())
+            .map(|((column, wanted), _)| (column, Search::new(wanted, self.count)))
             .collect();
         loop {
             let open: Vec<&mut (Expr, Search)> = searches
@@ -187,7 +196,60 @@ impl Rows {
             tally: search.tally(),
             quantiles: search.quantiles(),
         };
-        Ok(searches.iter().map(|(_, search)| answer(search)).collect())
+        let mut others = searches.iter().map(|(_, search)| answer(search));
+        let all = short.into_iter().map(|found| match found {
+            Some(found) => found,
+            None => others.next().expect("each other column has a search"),
+        });
+        Ok(all.collect())
+    }
+
+    /// Quantiles of columns that lie row by row and that no step has changed; `None` for any other.
+    async fn short_quantiles(
+        &self,
+        columns: &[(Expr, Vec<Wanted>)],
+    ) -> Result<Vec<Option<Quantiles>>, Error> {
+        let mut answers = vec![None; columns.len()];
+        let is_worth = (SHORT_ROWS..=u64::from(u32::MAX)).contains(&self.count);
+        let Some((pieces, threads)) = self.pieces.as_ref().filter(|_| is_worth) else {
+            return Ok(answers);
+        };
+        let place = |column: &Expr| {
+            let (name, ops) = functions::cell_of(column)?;
+            pieces.place(&name).filter(|_| ops.is_empty())
+        };
+        let places = columns.iter().enumerate();
+        let short = places.filter_map(|(at, (column, _))| Some((at, place(column)?)));
+        let short: Vec<(usize, usize)> = short.collect();
+        for some in short.chunks(self.per_query(HEAD_BYTES)) {
+            let wanted = some
+                .iter()
+                .map(|(at, place)| (*place, columns[*at].1.clone()));
+            let mut search = ShortSearch::new(wanted);
+            let heads = pieces.pass(search.heads(), *threads, Heads::add, Heads::merge);
+            search.absorb_heads(&heads.await?);
+            if search.tail_bytes() * (self.partitions + 1) > self.state_bytes {
+                continue;
+            }
+            let tails = pieces.pass(search.tails(), *threads, Tails::add, Tails::merge);
+            let absorbed = search.absorb_tails(&tails.await?);
+            absorbed.map_err(|inconsistent| changed(&inconsistent.to_string()))?;
+            for ((at, _), (tally, quantiles)) in some.iter().zip(search.into_quantiles()) {
+                self.check(tally)?;
+                answers[*at] = Some(Quantiles { tally, quantiles });
+            }
+        }
+        Ok(answers)
+    }
+
+    /// The rows of each value of a text column, counted without the engine; `None` where only the engine can.
+    async fn counted_texts(&self, column: &str) -> Result<Option<Vec<Counted<String>>>, Error> {
+        let Some((pieces, threads)) = &self.pieces else {
+            return Ok(None);
+        };
+        let found = pieces.texts(column, TEXTS, *threads).await?;
+        let counted = |(value, rows)| Counted { value, rows };
+        Ok(found.map(|found| found.into_iter().map(counted).collect()))
     }
 
     /// The `limit` most frequent values of the text column `column`, by falling count, then by bytes.
@@ -196,6 +258,11 @@ impl Rows {
         column: &str,
         limit: usize,
     ) -> Result<Vec<Counted<String>>, Error> {
+        if let Some(mut found) = self.counted_texts(column).await? {
+            found.sort_by(|a, b| b.rows.cmp(&a.rows).then_with(|| a.value.cmp(&b.value)));
+            found.truncate(limit);
+            return Ok(found);
+        }
         let batches = self.frequent(self.values(ident(column))?, limit).await?;
         Ok(texts(&batches)?
             .into_iter()
