@@ -16,8 +16,8 @@ use feedline_schemas::{
     format::MANIFEST,
     ids::{Hash128, Name, TableName},
     manifest::{
-        DatasetCounts, GroupCounts, Layout, Manifest, RowTokens, SourceReference, Split, SplitShards,
-        TargetKind, TokensReference,
+        DatasetCounts, GroupCounts, Layout, Manifest, RowTokens, SourceReference, Split,
+        SplitShards, TargetKind, TokensReference,
     },
     report::DatasetReport,
     transform::{FittedTarget, TransformArtefact},

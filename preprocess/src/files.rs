@@ -135,7 +135,7 @@ impl Files {
 
     /// The last sequence of a row.
     pub(crate) fn last(&self) -> u64 {
-        let last = self.files.iter().zip(&self.listed).last();
+        let last = self.files.iter().zip(&self.listed).next_back();
         last.map_or(0, |(file, listed)| {
             (file.first + listed.rows.saturating_sub(1)) >> ROW_BITS
         })
@@ -371,7 +371,7 @@ fn matches(pattern: &str, name: &str) -> bool {
         }
         here = next;
     }
-    !(name.first() == Some(&'.') && !pattern.starts_with('.')) && here[name.len()]
+    (name.first() != Some(&'.') || pattern.starts_with('.')) && here[name.len()]
 }
 
 /// Size and hash of a file.

@@ -102,6 +102,8 @@ impl Groups {
     fn named(key: u64) -> String {
         format!("rows of the split key with hash `{key:016x}`")
     }
+}
+
 /// Rows in the order they are written.
 #[derive(Clone, Debug)]
 pub(crate) struct Ordered {

@@ -366,7 +366,9 @@ fn short(cell: f64) -> f32 {
 
 /// Whether all cells can be stored. No branch for each, so that several are looked at at once.
 fn all_fit(cells: &[f64]) -> bool {
-    cells.iter().fold(true, |all, cell| all & short(*cell).is_finite())
+    cells
+        .iter()
+        .fold(true, |all, cell| all & short(*cell).is_finite())
 }
 
 /// The cell as it is stored; 0 in place of one that cannot be.

@@ -47,6 +47,12 @@ fn transform(folder: &Path, name: &str) -> Value {
     serde_json::from_slice(&fs::read(&found[0]).unwrap()).unwrap()
 }
 
+/// Rows that were left out by choice.
+fn left_out(report: &Value) -> u64 {
+    let counts = report["filtered"].as_object().unwrap().values();
+    counts.map(|count| count.as_u64().unwrap()).sum()
+}
+
 fn features(transform: &Value) -> Vec<&str> {
     let features = transform["features"].as_array().unwrap().iter();
     features

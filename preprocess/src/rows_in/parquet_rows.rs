@@ -171,7 +171,7 @@ impl Typed {
             Self::Int(cells) if cells.is_valid(row) => Raw::Int(cells.value(row)),
             Self::Float(cells) if cells.is_valid(row) => Raw::Float(cells.value(row)),
             Self::Text(cells) if cells.is_valid(row) => Raw::Text(cells.value(row).into()),
-            Self::Nested(cells, what) if cells.is_valid(row) => Raw::Nested(*what),
+            Self::Nested(cells, what) if cells.is_valid(row) => Raw::Nested(what),
             _ => Raw::Null,
         }
     }

@@ -154,14 +154,14 @@ impl Operator {
             .collect();
         let mut reaches = Int64Builder::with_capacity(rows);
         let mut copies = vec![false; rows];
-        for row in 0..rows {
+        for (row, copy) in copies.iter_mut().enumerate() {
             let at = times.is_valid(row).then(|| times.value(row));
             let place = match at {
                 Some(time) => self.place(entities.value(row), time, origins.value(row))?,
                 None => None,
             };
             let (Some(time), Some(ordinal)) = (at, place) else {
-                copies[row] = at.is_some();
+                *copy = at.is_some();
                 made.iter_mut().for_each(Float64Builder::append_null);
                 reaches.append_null();
                 continue;
@@ -368,7 +368,7 @@ fn mean(cells: &[Option<f64>]) -> Option<f64> {
     let count = there.len() as f64;
     let mean = match there.as_slice() {
         [] => return None,
-        [first, rest @ ..] if rest.iter().all(|value| value == first) => *first,
+        [first, rest @ ..] if rest.iter().all(|value| value.to_bits() == first.to_bits()) => *first,
         all => {
             let sum: f64 = all.iter().sum();
             if sum.is_finite() {

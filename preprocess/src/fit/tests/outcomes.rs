@@ -65,7 +65,10 @@ fn outcomes(artefact: &TransformArtefact) -> &FittedOutcomes {
 /// What training rows get.
 fn train(artefact: &TransformArtefact, table: &Table<'_>) -> Vec<f32> {
     let transform = Transform::new(artefact.clone()).unwrap();
-    transform.apply_train(&batch(table), &Matrix::default()).unwrap().x
+    transform
+        .apply_train(&batch(table), &Matrix::default())
+        .unwrap()
+        .x
 }
 
 const KINDS: [Option<&str>; 5] = [Some("a"), Some("b"), None, Some("c"), Some("a")];
@@ -240,7 +243,9 @@ async fn training_rows_without_a_content_hash_and_damaged_numbers_are_refused() 
     let table = rows(&categories, floats((0..40).map(|row| Some(f64::from(row)))));
     let artefact = numbers(&table, of_target(3, 1.0)).await;
     let transform = Transform::new(artefact.clone()).unwrap();
-    let error = transform.apply_train(&batch(&table[..2]), &Matrix::default()).unwrap_err();
+    let error = transform
+        .apply_train(&batch(&table[..2]), &Matrix::default())
+        .unwrap_err();
     assert!(
         error.to_string().contains("they lack column `_hash`"),
         "{error}"
