@@ -598,6 +598,7 @@ async fn a_key_in_two_splits_is_found_by_the_audit_and_by_verify() {
     let build = Build {
         context: &context,
         name: &config.pipeline.name,
+        dataset: config.dataset.as_ref().unwrap(),
         input_hash: Hash128::new(0),
         store: dataset.clone(),
         names: vec![],
@@ -610,6 +611,7 @@ async fn a_key_in_two_splits_is_found_by_the_audit_and_by_verify() {
         spec,
         tokens: None,
         given: None,
+        there: There::default(),
     };
     let error = build.audit(&manifest.splits, &layout).await.unwrap_err();
     assert!(matches!(error, Error::Leak { keys: 1, .. }), "{error}");
