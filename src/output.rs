@@ -11,7 +11,7 @@ use std::{
 use feedline_schemas::{
     manifest::{
         BoxCounts, ConflictCounts, GroupCounts, JoinCounts, Layout, Manifest, NearDupCounts,
-        NearPictureCounts, RedactedCounts, TargetKind, TokenType,
+        NearPictureCounts, RedactedCounts, SequenceCounts, TargetKind, TokenType,
     },
     report::{
         AddedReport, DatasetReport, EvalReport, ExpectReport, RunReport, TrainReport, VerifyReport,
@@ -178,6 +178,15 @@ fn write_joins(joins: &[JoinCounts], out: &mut String) -> fmt::Result {
     Ok(())
 }
 
+fn write_windows(windows: Option<&SequenceCounts>, out: &mut String) -> fmt::Result {
+    let Some(found) = windows else { return Ok(()) };
+    let text = format!(
+        "{} of {} rows each; of the other rows {} lack a whole window and {} the stride leaves out",
+        found.windows, found.length, found.incomplete, found.skipped
+    );
+    line(out, "windows", text)
+}
+
 fn write_pictures(
     near: Option<&NearPictureCounts>,
     boxes: Option<&BoxCounts>,
@@ -232,6 +241,7 @@ impl Text for DatasetReport {
         write_conflicts(self.conflicts, self.groups, out)?;
         write_joins(&self.joins, out)?;
         write_pictures(self.near_pictures.as_ref(), self.boxes.as_ref(), out)?;
+        write_windows(self.sequence.as_ref(), out)?;
         line(
             out,
             "split",
@@ -482,6 +492,7 @@ impl Text for Inspection {
         write_conflicts(counts.conflicts, counts.groups, out)?;
         write_joins(&counts.joins, out)?;
         write_pictures(counts.near_pictures.as_ref(), counts.boxes.as_ref(), out)?;
+        write_windows(counts.sequence.as_ref(), out)?;
         for split in splits {
             let blocks: usize = split.shards.iter().map(|s| s.blocks.len()).sum();
             let bytes = split.shards.iter().map(|s| s.bytes).sum();

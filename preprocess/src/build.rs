@@ -6,6 +6,7 @@ mod page;
 mod rows;
 mod sources;
 mod tokenizer;
+mod windows;
 mod write;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -312,13 +313,20 @@ impl Build<'_> {
         };
         let fitted = Arc::new(self.fit(&staged).await?);
         let artefact = fitted.transform.artefact();
+        self.check_sequence(&fitted.transform)?;
         let sizes = &self.spec.config.shards;
         let layout = ShardLayout {
             boxes: rows::has_boxes(&self.spec),
             kept: self.spec.kept.clone(),
             ..ShardLayout::new(self.name, artefact.hash, self.layout(&fitted), sizes)
         };
-        let written = self.write(&staged, &fitted, &layout, scratch).await?;
+        let written = match self.sequence() {
+            Some(sequence) => {
+                let windows = self.write_windows(&staged, &fitted, &layout, scratch, sequence);
+                Box::pin(windows).await?
+            }
+            None => self.write(&staged, &fitted, &layout, scratch).await?,
+        };
         rejects.merge(written.rejects);
         self.check_rejects(&session, &rejects, distinct).await?;
         let rows = [0, 1, 2].map(|i: usize| written.splits[i].rows);
@@ -369,6 +377,7 @@ impl Build<'_> {
                 unexpected,
                 conflicts: frame.conflicts,
                 groups,
+                sequence: written.sequence,
                 train: rows[0],
                 validation: rows[1],
                 test: rows[2],
@@ -516,7 +525,9 @@ impl Build<'_> {
     fn layout(&self, fitted: &Fitted) -> Layout {
         let transform = &fitted.transform;
         let target = target_kind(transform.artefact());
-        let features = u32::try_from(transform.features()).expect("fewer than 2^32 features");
+        let rows = self.sequence().map_or(1, |windows| windows.length as usize);
+        let features = transform.features().saturating_mul(rows);
+        let features = u32::try_from(features).expect("fewer than 2^32 features");
         match (&fitted.encoder, &self.spec.payload) {
             (encoder, _) if !self.spec.parts.is_empty() => Layout::Multi {
                 features,
@@ -775,6 +786,7 @@ impl Build<'_> {
             test: counts.test,
             tokens: counts.tokens,
             cut: counts.cut,
+            sequence: counts.sequence,
             shards: shards().count() as u64,
             bytes: shards().map(|s| s.bytes).sum(),
             up_to_date,
@@ -841,3 +853,5 @@ mod tests;
 mod token_tests;
 #[cfg(test)]
 mod trap_tests;
+#[cfg(test)]
+mod window_tests;

@@ -27,7 +27,7 @@ use datafusion::{
         count::count_all,
         expr_fn::{max, min},
     },
-    logical_expr::ident,
+    logical_expr::{SortExpr, ident},
     prelude::{DataFrame, SessionContext},
 };
 use feedline_schemas::{
@@ -158,15 +158,8 @@ impl Staged {
         if let Some((pieces, ahead)) = &self.pieces {
             return Ok(pieces.ordered(split, *ahead));
         }
-        let by_origin = ident(system::ORIGIN).sort(true, false);
-        let order = match shuffle {
-            Some(key) => vec![
-                key.over(vec![ident(system::HASH)]).sort(true, false),
-                by_origin,
-            ],
-            None => vec![by_origin],
-        };
-        let rows = self.frame(split)?.sort(order)?.execute_stream().await?;
+        let rows = self.frame(split)?.sort(order(shuffle))?;
+        let rows = rows.execute_stream().await?;
         let numbers = Matrix::default();
         let ordered = move |rows| Ordered {
             rows,
@@ -251,6 +244,13 @@ impl Staged {
         }
         found
     }
+}
+
+/// The order that rows are written in: shuffled by key, or as they landed. It is total.
+pub(crate) fn order(shuffle: Option<ShuffleKey>) -> Vec<SortExpr> {
+    let key = shuffle.map(|key| key.over(vec![ident(system::HASH)]));
+    let columns = key.into_iter().chain([ident(system::ORIGIN)]);
+    columns.map(|column| column.sort(true, false)).collect()
 }
 
 /// Hashes of distinct values, no more than tell that there are many.

@@ -86,7 +86,9 @@ fn check_counts(manifest: &Manifest) -> Vec<String> {
 async fn check_transform(dataset: &Store, manifest: &Manifest) -> Result<Option<String>, Error> {
     match read_transform(dataset, manifest).await {
         Ok(artefact) => {
-            let features = artefact.features.len();
+            let windows = manifest.counts.sequence;
+            let rows = windows.map_or(1, |windows| windows.length as usize);
+            let features = artefact.features.len().saturating_mul(rows);
             let (what, held, fitted) = match manifest.layout {
                 Layout::Multi {
                     features: held,

@@ -285,6 +285,10 @@ pub struct DatasetCounts {
     /// Groups of the split's key; absent where no `dataset.split.tolerance` asks for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<GroupCounts>,
+    /// What windows over series came to; absent where every row is a sample. Then `train`, `validation` and `test` count
+    /// windows, and the `features` of the layout are those of all rows of one, oldest first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sequence: Option<SequenceCounts>,
 }
 
 /// Rows that were equal but for their target, among those that could be used.
@@ -309,6 +313,23 @@ pub struct GroupCounts {
     pub test: u64,
     /// Rows of the largest group.
     pub largest: u64,
+}
+
+/// What windows over series came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SequenceCounts {
+    /// Rows of a window.
+    pub length: u32,
+    /// Rows from the last one of a window to that of its target.
+    pub horizon: u32,
+    /// Windows.
+    pub windows: u64,
+    /// Rows that are no target since their window would reach beyond their entity or split, over a gap, or over a row that
+    /// was set aside.
+    pub incomplete: u64,
+    /// Rows that are no target because of the stride.
+    pub skipped: u64,
 }
 
 /// What was cut off texts that have more ids than a row.

@@ -12,7 +12,7 @@ use crate::{
     lease::LastRun,
     manifest::{
         BoxCounts, ConflictCounts, CutCounts, GroupCounts, JoinCounts, NearDupCounts,
-        NearPictureCounts, RedactedCounts, TokenCounts,
+        NearPictureCounts, RedactedCounts, SequenceCounts, TokenCounts,
     },
 };
 
@@ -240,6 +240,9 @@ pub struct DatasetReport {
     /// What was cut off texts that were longer than a row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut: Option<CutCounts>,
+    /// What windows over series came to; then the splits count windows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sequence: Option<SequenceCounts>,
     /// Shards written or found.
     pub shards: u64,
     /// Bytes of the shards.

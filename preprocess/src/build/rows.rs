@@ -90,19 +90,7 @@ impl<'a> RowWriter<'a> {
     ) -> Result<u64, Error> {
         let hashes = column(batch, system::HASH).as_fixed_size_binary();
         let origins = column(batch, system::ORIGIN).as_primitive::<UInt64Type>();
-        let mut bad = vec![false; batch.num_rows()];
-        let mut set_aside = Vec::new();
-        for (row, reason, detail) in &applied.bad {
-            if !std::mem::replace(&mut bad[*row], true) {
-                let reason = Reason {
-                    reason: (*reason).to_owned(),
-                    column: String::new(),
-                    value: detail.clone(),
-                };
-                set_aside.push((origins.value(*row), reason.to_json()));
-            }
-        }
-        self.rejects.push(set_aside)?;
+        let bad = set_aside(self.rejects, batch, applied)?;
         let mut written = 0;
         let pictures = self
             .picture
@@ -160,6 +148,29 @@ impl<'a> RowWriter<'a> {
         self.texts.unknown += encoded.unknown;
         Ok(written)
     }
+}
+
+/// Sets the rows aside that cannot be used, and returns which they are.
+pub(super) fn set_aside(
+    rejects: &mut RejectWriter,
+    batch: &RecordBatch,
+    applied: &Applied,
+) -> Result<Vec<bool>, Error> {
+    let origins = column(batch, system::ORIGIN).as_primitive::<UInt64Type>();
+    let mut bad = vec![false; batch.num_rows()];
+    let mut set_aside = Vec::new();
+    for (row, reason, detail) in &applied.bad {
+        if !std::mem::replace(&mut bad[*row], true) {
+            let reason = Reason {
+                reason: (*reason).to_owned(),
+                column: String::new(),
+                value: detail.clone(),
+            };
+            set_aside.push((origins.value(*row), reason.to_json()));
+        }
+    }
+    rejects.push(set_aside)?;
+    Ok(bad)
 }
 
 impl TextCounts {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{AsArray, RecordBatch};
 use datafusion::error::DataFusionError;
-use feedline_schemas::manifest::{BoxCounts, Split, SplitShards};
+use feedline_schemas::manifest::{BoxCounts, SequenceCounts, Split, SplitShards};
 use futures::TryStreamExt;
 
 use super::{
@@ -52,6 +52,8 @@ pub(super) struct Written {
     pub(super) texts: [TextCounts; 3],
     /// Boxes of all splits; none where pictures have none.
     pub(super) boxes: Option<BoxCounts>,
+    /// Windows, where they are the samples.
+    pub(super) sequence: Option<SequenceCounts>,
 }
 
 impl Build<'_> {
@@ -87,6 +89,7 @@ impl Build<'_> {
             rejects: rejects.finish()?,
             texts,
             boxes,
+            sequence: None,
         })
     }
 

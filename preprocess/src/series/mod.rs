@@ -7,6 +7,7 @@
 mod instant;
 mod operator;
 mod resolve;
+mod sequence;
 mod straddle;
 mod two_stack;
 mod window;
@@ -31,6 +32,7 @@ use crate::{Error, columns::system, scalar::RowFunction};
 pub(crate) use self::{
     instant::{Instant, shown},
     resolve::{check_time, resolve},
+    sequence::{Sequence, Windows},
     straddle::check,
 };
 
@@ -42,6 +44,8 @@ pub(crate) const ENTITY: &str = "_series_entity";
 pub(crate) const TIME: &str = "_series_time";
 /// `i64`, time of the oldest row that the features of this one are made of; null for none but this.
 pub(crate) const REACH: &str = "_series_reach";
+/// `i64`, place of the row among those of its entity whose time can be read; a gap takes one too. Null for none of them.
+pub(crate) const PLACE: &str = "_series_place";
 
 /// Reasons why a row is set aside.
 pub(crate) mod reason {
@@ -67,6 +71,8 @@ pub(crate) struct Series {
     /// Columns that features are made of.
     pub(crate) of: Vec<String>,
     features: Vec<Feature>,
+    /// Windows that are the samples, where rows are not.
+    pub(crate) sequence: Option<Sequence>,
 }
 
 /// A feature.
@@ -151,8 +157,8 @@ impl Series {
         let kept = kept.map(|field| field.as_ref().clone().with_nullable(true));
         let made = self.made();
         let made = made.map(|name| Field::new(name, DataType::Float64, true));
-        let reach = Field::new(REACH, DataType::Int64, true);
-        Schema::new(kept.chain(made).chain([reach]).collect::<Vec<_>>())
+        let further = [REACH, PLACE].map(|name| Field::new(name, DataType::Int64, true));
+        Schema::new(kept.chain(made).chain(further).collect::<Vec<_>>())
     }
 
     /// Whether a column of the plan is one that features are made of.

@@ -80,6 +80,8 @@ pub(super) struct Operator {
     entity: Option<Vec<u8>>,
     /// The last row of it: place, time and origin.
     last: Option<(i64, i64, u64)>,
+    /// Its place among all rows of the entity, gaps counted.
+    number: i64,
     /// Rows whose instant may go on in the next batch, where their means are wanted.
     open: Option<RecordBatch>,
 }
@@ -95,6 +97,7 @@ impl Operator {
             schema,
             entity: None,
             last: None,
+            number: -1,
             open: None,
         }
     }
@@ -153,6 +156,7 @@ impl Operator {
             .map(|_| Float64Builder::with_capacity(rows))
             .collect();
         let mut reaches = Int64Builder::with_capacity(rows);
+        let mut places = Int64Builder::with_capacity(rows);
         let mut copies = vec![false; rows];
         for (row, copy) in copies.iter_mut().enumerate() {
             let at = times.is_valid(row).then(|| times.value(row));
@@ -164,6 +168,7 @@ impl Operator {
                 *copy = at.is_some();
                 made.iter_mut().for_each(Float64Builder::append_null);
                 reaches.append_null();
+                places.append_null();
                 continue;
             };
             let mut reach: Option<i64> = None;
@@ -183,6 +188,7 @@ impl Operator {
                 reach = reach.into_iter().chain(said.reach).min();
             }
             reaches.append_option(reach);
+            places.append_value(self.number);
         }
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.schema.fields().len());
         for (field, cells) in batch.schema().fields().iter().zip(batch.columns()) {
@@ -197,6 +203,7 @@ impl Operator {
                 .map(|made| Arc::new(made.finish()) as ArrayRef),
         );
         columns.push(Arc::new(reaches.finish()));
+        columns.push(Arc::new(places.finish()));
         Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
     }
 
@@ -204,6 +211,7 @@ impl Operator {
     fn place(&mut self, entity: &[u8], time: i64, origin: u64) -> Result<Option<i64>, Error> {
         if self.entity.as_deref() != Some(entity) {
             self.entity = Some(entity.to_vec());
+            self.number = -1;
             self.begin();
         }
         let ordinal = match self.last {
@@ -218,11 +226,13 @@ impl Operator {
                     return Err(gap([last, time], [before, origin]));
                 }
                 self.begin();
+                self.number += 1;
                 0
             }
             Some((ordinal, ..)) => ordinal + 1,
             None => 0,
         };
+        self.number += 1;
         self.last = Some((ordinal, time, origin));
         Ok(Some(ordinal))
     }

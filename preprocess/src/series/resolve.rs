@@ -8,6 +8,7 @@ use feedline_schemas::{
 use super::{
     Feature, RESERVED, Series,
     instant::{self, Instant},
+    sequence,
     window::Span,
 };
 use crate::{
@@ -29,6 +30,10 @@ pub(crate) fn resolve(
     columns: &[MergedColumn],
 ) -> Result<Option<Series>, Error> {
     let Some(series) = &config.series else {
+        if config.sequence.is_some() {
+            let reason = "windows are over time: name the column of the time in `[dataset.series]`";
+            return Err(Error::config("dataset.sequence", reason));
+        }
         return match config.feature.is_empty() {
             true => Ok(None),
             false => Err(Error::config(
@@ -72,6 +77,7 @@ pub(crate) fn resolve(
         warm_start: series.warm_start,
         of: Vec::new(),
         features: Vec::new(),
+        sequence: sequence::resolve(config, &series.entity)?,
     };
     for (index, feature) in config.feature.iter().enumerate() {
         let key = |field: &str| format!("dataset.feature.{index}.{field}");

@@ -9,6 +9,7 @@ use super::{
     expect::ExpectConfig,
     join::JoinConfig,
     near_dup::NearDupConfig,
+    sequence::SequenceConfig,
     series::{FeatureConfig, SeriesConfig},
     split::SplitConfig,
 };
@@ -103,6 +104,9 @@ pub struct DatasetConfig {
     /// Features made of the past of a series. Default none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub feature: Vec<FeatureConfig>,
+    /// Windows over a series, as samples. Absent: every row is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sequence: Option<SequenceConfig>,
     /// How rows are split.
     pub split: SplitConfig,
     /// Steps, in the order they are applied. Default: impute by the median, winsorize at 1 and 99 %, standardize, and

@@ -137,3 +137,17 @@ pub enum Unmatched {
     /// It stays, with nulls.
     Null,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_used_is_not_written() {
+        let join: JoinConfig = serde_json::from_str(r#"{"source":"b","left":"id"}"#).unwrap();
+        assert_eq!(
+            serde_json::to_string(&join).unwrap(),
+            r#"{"source":"b","left":"id","unmatched":"reject"}"#
+        );
+    }
+}

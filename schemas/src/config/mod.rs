@@ -29,6 +29,7 @@ mod picture;
 mod precision;
 mod schedule;
 mod secret;
+mod sequence;
 mod series;
 mod slices;
 mod source;
@@ -79,6 +80,7 @@ pub use self::{
     precision::{LossScaleConfig, Precision},
     schedule::{ScheduleConfig, ScheduleKind, ScheduleUnit},
     secret::SecretRef,
+    sequence::SequenceConfig,
     series::{
         CalendarPart, Closed, FeatureConfig, FeatureKind, Gaps, SameTime, SeriesConfig, TimeSpan,
         TimeUnit,

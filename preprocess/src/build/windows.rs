@@ -1,0 +1,311 @@
+//! The write pass where samples are windows over series.
+//!
+//! The rows of a split are read by entity and in the order of time, made features of, and put together as windows, which wait
+//! in scratch until they are read in the order of the shards. Both orders come of sorts that spill; in between one batch of
+//! rows and one window are held.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{
+        ArrayRef, AsArray, FixedSizeBinaryArray, Float32Array, Int32Array, RecordBatch, UInt64Array,
+    },
+    buffer::Buffer,
+    compute::take,
+    datatypes::{DataType, Field, Float32Type, Int32Type, Int64Type, Schema, SchemaRef},
+};
+use datafusion::{
+    error::DataFusionError,
+    execution::object_store::ObjectStoreUrl,
+    logical_expr::ident,
+    prelude::{DataFrame, SessionContext},
+};
+use feedline_schemas::manifest::{SequenceCounts, Split, SplitShards};
+use futures::TryStreamExt;
+
+use super::{
+    Build,
+    rows::{RowWriter, TextCounts, set_aside},
+    write::{Fitted, Written},
+};
+use crate::{
+    Error, Transform,
+    columns::system,
+    kept,
+    meter::Meter,
+    plan,
+    rejects::RejectWriter,
+    scan::{ParquetFiles, ScanFile},
+    scratch::{Scratch, ScratchFile},
+    series::{self, Sequence, Windows},
+    shard::{ShardLayout, SplitWriter},
+    split::ShuffleKey,
+    stage::{Matrix, Staged, column, order},
+    tokens::Encoded,
+    transform::{Applied, TargetValues},
+};
+
+/// The numbers of a window as bytes, little-endian.
+const X: &str = "_x";
+const Y: &str = "_y";
+
+/// Bytes of windows that are held before they are written to scratch.
+const HELD: usize = 8 << 20;
+
+/// Most bytes of a window.
+const WINDOW_BYTES: usize = 256 << 20;
+
+impl Build<'_> {
+    /// The windows that are the samples, where rows are not.
+    pub(super) fn sequence(&self) -> Option<Sequence> {
+        self.spec.series.as_ref().and_then(|series| series.sequence)
+    }
+
+    /// A window must be a sample that can be held.
+    pub(super) fn check_sequence(&self, transform: &Transform) -> Result<(), Error> {
+        let Some(sequence) = self.sequence() else {
+            return Ok(());
+        };
+        let (length, features) = (sequence.length as usize, transform.features());
+        if length
+            .saturating_mul(features)
+            .saturating_mul(size_of::<f32>())
+            <= WINDOW_BYTES
+        {
+            return Ok(());
+        }
+        Err(Error::config(
+            "dataset.sequence.length",
+            format!(
+                "{length} rows of {features} features are more than the 256 MiB that a sample may have; use fewer of either"
+            ),
+        ))
+    }
+
+    pub(super) async fn write_windows(
+        &self,
+        staged: &Staged,
+        fitted: &Arc<Fitted>,
+        layout: &ShardLayout,
+        scratch: &Scratch,
+        sequence: Sequence,
+    ) -> Result<Written, Error> {
+        let numbers = sequence.length as usize * fitted.transform.features();
+        let bytes = numbers * size_of::<f32>();
+        let spill = scratch.path("spill-windows");
+        let columns = self.spec.kept.len() + 4;
+        let session = plan::session(self.context, &spill, columns, Some(bytes as u64), 0)?;
+        let mut pass = Pass {
+            staged,
+            fitted,
+            scratch,
+            sequence,
+            bytes: i32::try_from(bytes).expect("a window is no larger than 256 MiB"),
+            kept: self.spec.kept.iter().map(kept::named).collect(),
+            meter: Meter::new(&self.context.progress, "shards: windows", staged.total()),
+            rejects: RejectWriter::new(scratch.path("rejects-transform.parquet")),
+            counts: SequenceCounts {
+                length: sequence.length,
+                horizon: sequence.horizon,
+                ..SequenceCounts::default()
+            },
+        };
+        let sizes = &self.spec.config.shards;
+        let mut splits = Vec::with_capacity(3);
+        for split in Split::ALL {
+            let windows = pass.windows(split).await?;
+            let mut each = RowWriter::new(&self.spec, &layout.layout, &mut pass.rejects);
+            let mut writer = SplitWriter::new(&self.store, layout, split);
+            let mut rows = 0;
+            if let Some((file, schema)) = windows {
+                let shuffle = sizes.shuffle.then(|| ShuffleKey::new(sizes.seed));
+                let sorted = read(&session, file, schema)?.sort(order(shuffle))?;
+                let mut batches = sorted.execute_stream().await?;
+                while let Some(batch) = batches.try_next().await? {
+                    let (values, none) = (applied(&batch), Encoded::default());
+                    rows += each.write(&batch, &values, &none, &mut writer).await?;
+                }
+            }
+            splits.push(SplitShards {
+                split,
+                rows,
+                shards: writer.finish().await?,
+                table: None,
+            });
+        }
+        tracing::info!(
+            windows = pass.counts.windows,
+            incomplete = pass.counts.incomplete,
+            skipped = pass.counts.skipped,
+            "windows were made"
+        );
+        Ok(Written {
+            splits,
+            rejects: pass.rejects.finish()?,
+            texts: [TextCounts::default(); 3],
+            boxes: None,
+            sequence: Some(pass.counts),
+        })
+    }
+}
+
+fn read(session: &SessionContext, file: ScanFile, schema: SchemaRef) -> Result<DataFrame, Error> {
+    let table = ParquetFiles {
+        store: ObjectStoreUrl::local_filesystem(),
+        schema,
+        files: vec![file],
+    };
+    Ok(session.read_table(Arc::new(table))?)
+}
+
+/// Makes windows of staged rows.
+struct Pass<'a> {
+    staged: &'a Staged,
+    fitted: &'a Arc<Fitted>,
+    scratch: &'a Scratch,
+    sequence: Sequence,
+    /// Bytes of a window.
+    bytes: i32,
+    /// What is kept, as the plan calls it.
+    kept: Vec<String>,
+    meter: Meter,
+    rejects: RejectWriter,
+    counts: SequenceCounts,
+}
+
+impl Pass<'_> {
+    /// The windows of a split in scratch, if there are any: content, origin and what is kept of the row of the target, that
+    /// target, and the numbers of the window.
+    async fn windows(&mut self, split: Split) -> Result<Option<(ScanFile, SchemaRef)>, Error> {
+        let by_time = [series::ENTITY, series::TIME, system::ORIGIN];
+        let by_time = by_time.map(|name| ident(name).sort(true, false));
+        let rows = self.staged.frame(split)?.sort(Vec::from(by_time))?;
+        let mut rows = rows.execute_stream().await?;
+        let features = self.fitted.transform.features();
+        let mut windows = Windows::new(self.sequence, features);
+        let mut open: Option<(ScratchFile, SchemaRef)> = None;
+        let mut made = 0;
+        while let Some(batch) = rows.try_next().await? {
+            let fitted = Arc::clone(self.fitted);
+            let (batch, applied) = transformed(fitted, split, batch).await?;
+            self.meter.add(batch.num_rows() as u64);
+            let bad = set_aside(&mut self.rejects, &batch, &applied)?;
+            let entities = column(&batch, series::ENTITY).as_fixed_size_binary();
+            let places = column(&batch, series::PLACE).as_primitive::<Int64Type>();
+            if open.is_none() {
+                let schema = self.schema(&batch, applied.y.as_ref())?;
+                let path = self.scratch.path(&format!("windows-{split}.parquet"));
+                open = Some((ScratchFile::new(path, Arc::clone(&schema)), schema));
+            }
+            let Some((file, schema)) = &mut open else {
+                continue;
+            };
+            let (mut ends, mut x): (Vec<usize>, Vec<f32>) = (Vec::new(), Vec::new());
+            for row in 0..batch.num_rows() {
+                let numbers = &applied.x[row * features..(row + 1) * features];
+                let numbers = (!bad[row]).then_some(numbers);
+                if windows.step(entities.value(row), places.value(row), numbers, &mut x) {
+                    ends.push(row);
+                }
+                if x.len() * size_of::<f32>() >= HELD {
+                    made += ends.len() as u64;
+                    file.write(&self.samples(schema, &batch, &applied, &ends, &x)?)?;
+                    (ends, x) = (Vec::new(), Vec::new());
+                }
+            }
+            made += ends.len() as u64;
+            file.write(&self.samples(schema, &batch, &applied, &ends, &x)?)?;
+        }
+        windows.count(made, &mut self.counts);
+        match open {
+            Some((file, schema)) => Ok(file.finish()?.map(|file| (file, schema))),
+            None => Ok(None),
+        }
+    }
+
+    fn schema(&self, rows: &RecordBatch, y: Option<&TargetValues>) -> Result<SchemaRef, Error> {
+        let names = [system::HASH, system::ORIGIN].into_iter();
+        let names = names.chain(self.kept.iter().map(String::as_str));
+        let mut fields = Vec::new();
+        for name in names {
+            let of_rows = rows.schema();
+            fields.push(of_rows.field_with_name(name)?.clone());
+        }
+        fields.extend(y.map(|y| {
+            let r#type = match y {
+                TargetValues::Regression(_) => DataType::Float32,
+                TargetValues::Classification(_) => DataType::Int32,
+            };
+            Field::new(Y, r#type, false)
+        }));
+        fields.push(Field::new(X, DataType::FixedSizeBinary(self.bytes), false));
+        Ok(Arc::new(Schema::new(fields)))
+    }
+
+    /// The windows `x` that end at these rows of a batch.
+    fn samples(
+        &self,
+        schema: &SchemaRef,
+        batch: &RecordBatch,
+        applied: &Applied,
+        ends: &[usize],
+        x: &[f32],
+    ) -> Result<RecordBatch, Error> {
+        let at: UInt64Array = ends.iter().map(|row| Some(*row as u64)).collect();
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(schema.fields().len());
+        for field in schema.fields() {
+            columns.push(match (field.name().as_str(), &applied.y) {
+                (X, _) => {
+                    let bytes: Vec<u8> = x.iter().flat_map(|x| x.to_le_bytes()).collect();
+                    let bytes = Buffer::from_vec(bytes);
+                    Arc::new(FixedSizeBinaryArray::try_new(self.bytes, bytes, None)?)
+                }
+                (Y, Some(TargetValues::Regression(y))) => {
+                    let y = ends.iter().map(|row| y[*row]);
+                    Arc::new(Float32Array::from_iter_values(y))
+                }
+                (Y, Some(TargetValues::Classification(y))) => {
+                    let y = ends.iter().map(|row| y[*row]);
+                    Arc::new(Int32Array::from_iter_values(y))
+                }
+                (name, _) => take(column(batch, name), &at, None)?,
+            });
+        }
+        Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
+    }
+}
+
+/// A batch, and what becomes of it.
+async fn transformed(
+    fitted: Arc<Fitted>,
+    split: Split,
+    batch: RecordBatch,
+) -> Result<(RecordBatch, Applied), Error> {
+    let work = move || {
+        let applied = match split {
+            Split::Train => fitted.transform.apply_train(&batch, &Matrix::default())?,
+            _ => fitted.transform.apply(&batch)?,
+        };
+        Ok((batch, applied))
+    };
+    let joined = tokio::task::spawn_blocking(work).await;
+    joined.map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))))?
+}
+
+/// Windows that were read back.
+fn applied(batch: &RecordBatch) -> Applied {
+    let windows = column(batch, X).as_fixed_size_binary();
+    let windows = (0..batch.num_rows()).flat_map(|row| windows.value(row).chunks_exact(4));
+    let number = |bytes: &[u8]| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    let y = batch.column_by_name(Y).map(|y| match y.data_type() {
+        DataType::Float32 => {
+            TargetValues::Regression(y.as_primitive::<Float32Type>().values().to_vec())
+        }
+        _ => TargetValues::Classification(y.as_primitive::<Int32Type>().values().to_vec()),
+    });
+    Applied {
+        x: windows.map(number).collect(),
+        y,
+        bad: Vec::new(),
+    }
+}
