@@ -272,7 +272,7 @@ const MANY: &str = "features = [\"v\"]\njoin = [{ source = \"b\", left = \"who\"
 #[tokio::test(flavor = "multi_thread")]
 async fn the_bytes_depend_neither_on_partitions_nor_on_memory() {
     let mut all = Vec::new();
-    for (partitions, memory_bytes) in [(1, None), (2, Some(4 << 20)), (8, None)] {
+    for (partitions, memory_bytes) in [(1, None), (2, Some(8 << 20)), (8, None)] {
         let root = Store::memory();
         many(&root, |place| json!(place)).await;
         let (mut context, _scratch) = context(&root, partitions);
