@@ -126,6 +126,9 @@ impl Build<'_> {
                     rows += each.write(&batch, &values, &none, &mut writer).await?;
                 }
             }
+            if rows == 0 && staged.rows(split) > 0 {
+                return Err(no_window(split, staged.rows(split), sequence));
+            }
             splits.push(SplitShards {
                 split,
                 rows,
@@ -147,6 +150,15 @@ impl Build<'_> {
             sequence: Some(pass.counts),
         })
     }
+}
+
+fn no_window(split: Split, rows: u64, sequence: Sequence) -> Error {
+    let span = u64::from(sequence.length) + u64::from(sequence.horizon);
+    let reason = format!(
+        "no window fits into the {split} split: among its {rows} rows nowhere {span} of one entity follow one another without a \
+         gap; use a shorter window or horizon, land more, or give the split no share"
+    );
+    Error::config("dataset.sequence.length", reason)
 }
 
 fn read(session: &SessionContext, file: ScanFile, schema: SchemaRef) -> Result<DataFrame, Error> {
