@@ -8,7 +8,7 @@ use feedline_loader::{
     picture::{Crop, PictureConfig},
 };
 use feedline_schemas::{
-    config::{BadShardsPolicy, PackMode, PicturesConfig, TrainConfig},
+    config::{BadShardsPolicy, ModelKind, PackMode, PicturesConfig, TrainConfig},
     ids::Rank,
     loader_state::LoaderState,
     manifest::{Manifest, Split},
@@ -78,8 +78,8 @@ pub fn settings(config: &TrainConfig, split: Split) -> LoaderConfig {
     settings
 }
 
-/// `config` with what it leaves to the dataset, where that says it: how many ids a model reads of a row, and how documents
-/// become rows. Reads the manifest, if there is one.
+/// `config` with what it leaves to the dataset, where that says it: how many ids a model reads of a row, how documents become
+/// rows, and how many steps a window has. Reads the manifest, if there is one.
 ///
 /// # Errors
 /// What is wrong with the manifest; that there is no dataset is no error.
@@ -88,13 +88,20 @@ pub async fn settled(
     dataset: &Store,
 ) -> Result<TrainConfig, feedline_loader::Error> {
     let mut config = config.clone();
-    if !models::reads_tokens(&config.model) {
+    let reads_tokens = models::reads_tokens(&config.model);
+    let is_lstm = config.model.r#type == ModelKind::Lstm;
+    let reads_steps = is_lstm && !reads_tokens && config.model.steps.is_none();
+    if !reads_tokens && !reads_steps {
         return Ok(config);
     }
     let manifest = match feedline_loader::read_manifest(dataset).await {
         Err(feedline_loader::Error::NoDataset { .. }) => return Ok(config),
         manifest => manifest?,
     };
+    if reads_steps {
+        config.model.steps = manifest.counts.sequence.map(|windows| windows.length);
+        return Ok(config);
+    }
     if let Some(tokens) = manifest.tokens {
         config.model.context = config.model.context.or(tokens.window);
         config.loader.pack = config.loader.pack.or(Some(tokens.pack));

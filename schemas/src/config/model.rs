@@ -64,7 +64,8 @@ pub struct ModelConfig {
     /// `transformer`: whether the scores of ids come from the table that embeds them. Default true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tied: Option<bool>,
-    /// `lstm` on rows: time steps of a row, step by step in the row; they divide the features. Default: one per feature.
+    /// `lstm` on rows: time steps of a row, step by step in the row; they divide the features. Default: those of a window
+    /// (`dataset.sequence.length`), else one per feature.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<u32>,
     /// `vit`: pixels of a patch's side; it divides the picture's sides. Default 16, below 64 pixels 4.

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// `[dataset.sequence]`: samples are windows over `[dataset.series]`, for models that read a series step by step (`lstm` with
-/// `train.model.steps` as `length`).
+/// `[dataset.sequence]`: samples are windows over `[dataset.series]`, for models that read a series step by step (`lstm`, whose
+/// `train.model.steps` are `length` where they are not given).
 ///
 /// A sample holds the features of `length` rows of one entity that follow one another, oldest first, and the target of the
 /// row `horizon` rows behind the last of them; content, origin and what is kept are that row's. Features are made, filled and

@@ -5,11 +5,13 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64},
 };
 
-use feedline_schemas::config::{
-    ModelConfig, ModelKind, NormKind, PicturesConfig, ScheduleConfig, TrainConfig,
+use feedline_schemas::{
+    config::{ModelConfig, ModelKind, NormKind, PicturesConfig, ScheduleConfig, TrainConfig},
+    decode, encode,
+    manifest::{Manifest, SequenceCounts},
 };
 use feedline_storage::Store;
-use feedline_trainer::{Context, ErrorKind, Resume, summarize, train};
+use feedline_trainer::{Context, ErrorKind, Resume, settled, summarize, train};
 
 use crate::{
     dataset::{Kind, VOCABULARY},
@@ -150,6 +152,35 @@ fn rows_are_read_as_time_series_or_given_back() {
     let report = train(&autoencoder, Resume::Fresh, &context(Kind::None)).unwrap();
     assert!(report.test["rmse"] < 0.1, "{report:?}");
     assert!(report.baseline.is_empty());
+}
+
+#[test]
+fn windows_are_read_row_by_row_unless_the_steps_are_given() {
+    let context = context(Kind::Regression);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let steps = |config: &TrainConfig| {
+        let settled = runtime.block_on(settled(config, &context.dataset));
+        settled.unwrap().model.steps
+    };
+    let lstm = config(small(ModelKind::Lstm));
+    assert_eq!(steps(&lstm), None);
+    let path = "manifest-000001.json";
+    let text = runtime.block_on(context.dataset.get(path)).unwrap();
+    let mut manifest: Manifest = decode(path, &text).unwrap();
+    manifest.counts.sequence = Some(SequenceCounts {
+        length: 4,
+        ..SequenceCounts::default()
+    });
+    manifest.fingerprint = manifest.compute_fingerprint();
+    let put = context.dataset.put(path, encode(&manifest).into());
+    runtime.block_on(put).unwrap();
+    assert_eq!(steps(&lstm), Some(4));
+    let given = config(ModelConfig {
+        steps: Some(2),
+        ..small(ModelKind::Lstm)
+    });
+    assert_eq!(steps(&given), Some(2));
+    assert_eq!(steps(&config(small(ModelKind::Mlp))), None);
 }
 
 #[test]
