@@ -213,9 +213,9 @@ impl Pass<'_> {
                 continue;
             };
             let (mut ends, mut x): (Vec<usize>, Vec<f32>) = (Vec::new(), Vec::new());
-            for row in 0..batch.num_rows() {
+            for (row, is_bad) in bad.into_iter().enumerate() {
                 let numbers = &applied.x[row * features..(row + 1) * features];
-                let numbers = (!bad[row]).then_some(numbers);
+                let numbers = (!is_bad).then_some(numbers);
                 if windows.step(entities.value(row), places.value(row), numbers, &mut x) {
                     ends.push(row);
                 }
