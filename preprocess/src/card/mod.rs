@@ -79,7 +79,16 @@ impl Card<'_> {
             ..
         } = self.manifest;
         let kept = counts.train + counts.validation + counts.test;
-        let features = self.artefact.features.len();
+        let (read, features) = (counts.rows_in, self.artefact.features.len());
+        let held = match counts.sequence {
+            Some(windows) => format!(
+                "{kept} windows of {} rows, made of {read} rows that were read, are in the shards, as {features} features a row.",
+                windows.length
+            ),
+            None => format!(
+                "{kept} of {read} rows that were read are in the shards, as {features} features."
+            ),
+        };
         let shifted = self
             .all_drift()
             .filter(|d| d.drift.shift() == Shift::Strong);
@@ -91,9 +100,8 @@ impl Card<'_> {
         };
         format!(
             "<h1>Dataset {}</h1>\n<p class=\"quiet\">Fingerprint <code>{fingerprint}</code></p>\n\
-             <p class=\"word\">{kept} of {} rows that were read are in the shards, as {features} features. {}</p>\n",
+             <p class=\"word\">{held} {}</p>\n",
             escape(dataset.as_str()),
-            counts.rows_in,
             escape(&word)
         )
     }
@@ -118,6 +126,10 @@ impl Card<'_> {
                 format!("(-{rows})")
             }
         };
+        let held = match counts.sequence {
+            Some(_) => "windows in the shards",
+            None => "in the shards",
+        };
         let stage = |name: &str, rows: u64, note: String| (name.to_owned(), rows, note);
         let stages = [
             stage("read", read, String::new()),
@@ -132,7 +144,7 @@ impl Card<'_> {
                 distinct.saturating_sub(filtered + rejected),
                 less(rejected),
             ),
-            stage("in the shards", kept, String::new()),
+            stage(held, kept, String::new()),
         ];
         let share = |(name, rows): &(&str, u64)| {
             (
