@@ -173,3 +173,26 @@ impl Walk {
         Some((newest.place, age))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_older_is_never_taken_whatever_the_order_of_rows() {
+        for (exact, tolerance, expected) in [
+            (false, None, [false, false, true, true]),
+            (true, None, [false, true, true, true]),
+            (true, Some(1), [false, true, true, false]),
+        ] {
+            let rule = Rule {
+                tolerance,
+                exact,
+                duplicates: JoinDuplicates::Error,
+                source: "b".into(),
+                key: "dataset.join.0".into(),
+            };
+            assert_eq!([-1, 0, 1, 2].map(|age| rule.fits(age)), expected);
+        }
+    }
+}
