@@ -27,7 +27,7 @@ pub(super) struct Rule {
     pub(super) duplicates: JoinDuplicates,
     /// The joined source.
     pub(super) source: String,
-    /// Where it is configured.
+    /// Where it is said which of several counts.
     pub(super) key: String,
 }
 
@@ -52,7 +52,7 @@ impl Rule {
             self.source,
             shown(time)
         );
-        Error::config(format!("{}.duplicates", self.key), reason)
+        Error::config(self.key.clone(), reason)
     }
 }
 
@@ -190,7 +190,7 @@ mod tests {
                 exact,
                 duplicates: JoinDuplicates::Error,
                 source: "b".into(),
-                key: "dataset.join.0".into(),
+                key: "dataset.join.0.duplicates".into(),
             };
             assert_eq!([-1, 0, 1, 2].map(|age| rule.fits(age)), expected);
         }

@@ -25,7 +25,7 @@ fn rule(duplicates: JoinDuplicates) -> Rule {
         exact: false,
         duplicates,
         source: "b".into(),
-        key: "dataset.join.0".into(),
+        key: "dataset.join.0.duplicates".into(),
     }
 }
 
