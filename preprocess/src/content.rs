@@ -6,13 +6,14 @@
 //! widened from integer to float changes none either, nor does one widened to decimal, and -0.0 equals 0.0; all NaN are one value; a null is not an
 //! empty text.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use arrow::{
     array::{
-        Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Decimal128Array,
-        FixedSizeBinaryBuilder, Float64Array, Int64Array, StringArray,
+        Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Decimal128Array, FixedSizeBinaryArray,
+        Float64Array, Int64Array, StringArray,
     },
+    buffer::{Buffer, NullBuffer},
     datatypes::{DataType, Float64Type, Int64Type},
 };
 use datafusion::error::{DataFusionError, Result};
@@ -26,6 +27,15 @@ pub(crate) const HASH_BYTES: i32 = 16;
 /// Rows whose bytes are put together at a time, a column after the other: a branch on the type for each of so many cells, and
 /// all of them stay in the nearest cache.
 const ROWS: usize = 64;
+
+/// Bytes of a name that are copied at once, so that it is no call.
+const NAME: usize = 24;
+
+/// Bytes of a number: its tag and its value.
+const NUMBER: usize = 9;
+
+/// Bytes of texts in a row up to which each row has its place among the others; beyond that it has room of its own.
+const MOST_LOOSE: usize = 1024;
 
 /// How a cell enters the hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,28 +65,180 @@ impl RowFunction for ContentHash {
             "columns are hashed in the order of their names"
         );
         let cells = columns.iter().map(Cell::of).collect::<Result<Vec<_>>>()?;
-        let names: Vec<Vec<u8>> = self
-            .names
-            .iter()
-            .map(|name| framed(name.as_bytes()))
-            .collect();
-        let mut hashes = FixedSizeBinaryBuilder::with_capacity(rows, HASH_BYTES);
-        let mut together = vec![Vec::new(); ROWS.min(rows)];
+        let parts = cells.iter().zip(columns).zip(&self.names);
+        let parts = parts.map(|((cell, column), name)| Part {
+            cell,
+            nulls: column.nulls().filter(|nulls| nulls.null_count() > 0),
+            name: Framed::new(name),
+        });
+        let parts: Vec<Part<'_>> = parts.collect();
+        let mut hashes = Vec::with_capacity(rows * 16);
+        let (mut together, mut apart) = (Together::default(), Vec::new());
         for start in (0..rows).step_by(ROWS) {
-            let here = ROWS.min(rows - start);
-            let together = &mut together[..here];
-            together.iter_mut().for_each(Vec::clear);
-            for ((cell, column), name) in cells.iter().zip(columns).zip(&names) {
-                let nulls = column.nulls().filter(|nulls| nulls.null_count() > 0);
-                let rows = (start..).zip(&mut *together);
-                let there = rows.filter(|(row, _)| nulls.is_none_or(|n| n.is_valid(*row)));
-                cell.write_all(name, self.cells, there)?;
+            let end = rows.min(start + ROWS);
+            if together.take(&parts, start..end, self.cells)? {
+                let all = together.rows();
+                all.for_each(|row| hashes.extend(Hash128::of(row).get().to_be_bytes()));
+                continue;
             }
-            for bytes in together {
-                hashes.append_value(Hash128::of(bytes).get().to_be_bytes())?;
+            apart.resize(end - start, Vec::new());
+            apart.iter_mut().for_each(Vec::clear);
+            for part in &parts {
+                for (row, bytes) in (start..).zip(&mut apart) {
+                    if part.is_there(row) {
+                        bytes.extend_from_slice(&part.name.bytes);
+                        part.cell.write(row, self.cells, bytes)?;
+                    }
+                }
+            }
+            for row in &apart {
+                hashes.extend(Hash128::of(row).get().to_be_bytes());
             }
         }
-        Ok(Arc::new(hashes.finish()))
+        let hashes = Buffer::from_vec(hashes);
+        Ok(Arc::new(FixedSizeBinaryArray::try_new(
+            HASH_BYTES, hashes, None,
+        )?))
+    }
+}
+
+/// A column on its way into the bytes of rows.
+struct Part<'a> {
+    cell: &'a Cell<'a>,
+    nulls: Option<&'a NullBuffer>,
+    name: Framed,
+}
+
+impl Part<'_> {
+    #[inline]
+    fn is_there(&self, row: usize) -> bool {
+        self.nulls.is_none_or(|nulls| nulls.is_valid(row))
+    }
+}
+
+/// A name with its length before it.
+struct Framed {
+    bytes: Vec<u8>,
+    /// The same with zeros behind it, where it is short.
+    padded: Option<[u8; NAME]>,
+}
+
+impl Framed {
+    fn new(name: &str) -> Self {
+        let bytes = framed(name.as_bytes());
+        let mut padded = [0; NAME];
+        let short = padded.get_mut(..bytes.len());
+        let is_short = short.map(|short| short.copy_from_slice(&bytes)).is_some();
+        Self {
+            padded: is_short.then_some(padded),
+            bytes,
+        }
+    }
+
+    /// Writes it to the start of `row`, and maybe zeros behind it.
+    #[inline]
+    fn write(&self, row: &mut [u8]) {
+        match &self.padded {
+            Some(padded) => row[..NAME].copy_from_slice(padded),
+            None => row[..self.bytes.len()].copy_from_slice(&self.bytes),
+        }
+    }
+}
+
+/// The bytes of some rows in one place, each with the same room.
+#[derive(Default)]
+struct Together {
+    bytes: Vec<u8>,
+    /// Bytes from one row to the next.
+    room: usize,
+    /// Bytes of each row.
+    ends: Vec<usize>,
+    /// Cells of the columns that are no numbers, one after the other, and where each ends.
+    loose: Vec<u8>,
+    loose_ends: Vec<usize>,
+}
+
+impl Together {
+    /// Puts `rows` together; false where they are too long for that.
+    fn take(&mut self, parts: &[Part<'_>], rows: Range<usize>, cells: Cells) -> Result<bool> {
+        self.loose.clear();
+        self.loose_ends.clear();
+        let (mut room, mut loose_room) = (NAME, 0);
+        for part in parts {
+            room += part.name.bytes.len();
+            if part.cell.is_number(cells) {
+                room += NUMBER;
+                continue;
+            }
+            let mut longest = 0;
+            for row in rows.clone() {
+                let before = self.loose.len();
+                if part.is_there(row) {
+                    part.cell.write(row, cells, &mut self.loose)?;
+                }
+                longest = longest.max(self.loose.len() - before);
+                self.loose_ends.push(self.loose.len());
+            }
+            loose_room += longest;
+            if loose_room > MOST_LOOSE {
+                return Ok(false);
+            }
+        }
+        self.room = room + loose_room;
+        self.bytes.resize(self.room * rows.len(), 0);
+        self.ends.clear();
+        self.ends.resize(rows.len(), 0);
+        let (mut loose, mut next) = (0, 0);
+        for part in parts {
+            match part.cell {
+                Cell::Float(values) if cells == Cells::Typed => {
+                    let values = values.values()[rows.clone()].iter();
+                    self.numbers(part, rows.start, values.map(|value| of_float(*value)));
+                }
+                Cell::Int(values) if cells == Cells::Typed => {
+                    let values = values.values()[rows.clone()].iter();
+                    let values = values.map(|value| (b'i', value.cast_unsigned()));
+                    self.numbers(part, rows.start, values);
+                }
+                _ => {
+                    let ends = &self.loose_ends[next..next + rows.len()];
+                    next += rows.len();
+                    let places = self.bytes.chunks_exact_mut(self.room).zip(&mut self.ends);
+                    for ((row, (place, end)), loose_end) in rows.clone().zip(places).zip(ends) {
+                        let value = &self.loose[loose..*loose_end];
+                        loose = *loose_end;
+                        if part.is_there(row) {
+                            let at = *end + part.name.bytes.len();
+                            part.name.write(&mut place[*end..]);
+                            place[at..at + value.len()].copy_from_slice(value);
+                            *end = at + value.len();
+                        }
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Writes a cell of a number to each row, and leaves it behind where it is not null.
+    #[inline]
+    fn numbers(&mut self, part: &Part<'_>, start: usize, values: impl Iterator<Item = (u8, u64)>) {
+        let length = part.name.bytes.len();
+        let places = self.bytes.chunks_exact_mut(self.room).zip(&mut self.ends);
+        for (row, ((place, end), (tag, value))) in (start..).zip(places.zip(values)) {
+            let place = &mut place[*end..];
+            part.name.write(place);
+            let cell = &mut place[length..length + NUMBER];
+            cell[0] = tag;
+            cell[1..].copy_from_slice(&value.to_le_bytes());
+            // The next cell is written over one that is not there.
+            *end += usize::from(part.is_there(row)) * (length + NUMBER);
+        }
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &[u8]> {
+        let rows = self.bytes.chunks_exact(self.room).zip(&self.ends);
+        rows.map(|(row, end)| &row[..*end])
     }
 }
 
@@ -133,36 +295,9 @@ impl<'a> Cell<'a> {
         })
     }
 
-    /// Writes `name` and the cell of each of `rows`, none of which is null.
-    fn write_all<'b>(
-        &self,
-        name: &[u8],
-        cells: Cells,
-        rows: impl Iterator<Item = (usize, &'b mut Vec<u8>)>,
-    ) -> Result<()> {
-        match (self, cells) {
-            (Self::Float(values), Cells::Typed) => {
-                let values = values.values();
-                for (row, bytes) in rows {
-                    bytes.extend_from_slice(name);
-                    float(values[row], Cells::Typed, bytes);
-                }
-            }
-            (Self::Int(values), Cells::Typed) => {
-                let values = values.values();
-                for (row, bytes) in rows {
-                    bytes.extend_from_slice(name);
-                    integer(values[row], bytes);
-                }
-            }
-            _ => {
-                for (row, bytes) in rows {
-                    bytes.extend_from_slice(name);
-                    self.write(row, cells, bytes)?;
-                }
-            }
-        }
-        Ok(())
+    /// Whether cells enter the hash as numbers.
+    fn is_number(&self, cells: Cells) -> bool {
+        cells == Cells::Typed && matches!(self, Self::Int(_) | Self::Float(_))
     }
 
     fn write(&self, row: usize, cells: Cells, bytes: &mut Vec<u8>) -> Result<()> {
@@ -198,26 +333,29 @@ fn decimal(digits: &str, cells: Cells, bytes: &mut Vec<u8>) {
 }
 
 fn integer(value: i64, bytes: &mut Vec<u8>) {
-    number(b'i', value.to_le_bytes(), bytes);
+    number((b'i', value.cast_unsigned()), bytes);
 }
 
-/// In one piece, which is one check of the room there is.
+fn number((tag, value): (u8, u64), bytes: &mut Vec<u8>) {
+    bytes.push(tag);
+    bytes.extend(value.to_le_bytes());
+}
+
+/// Tag and value of a float.
 #[inline]
-fn number(tag: u8, value: [u8; 8], bytes: &mut Vec<u8>) {
-    let mut both = [tag; 9];
-    both[1..].copy_from_slice(&value);
-    bytes.extend_from_slice(&both);
+fn of_float(value: f64) -> (u8, u64) {
+    match as_integer(value) {
+        Some(whole) => (b'i', whole.cast_unsigned()),
+        None if value.is_nan() => (b'f', f64::NAN.to_bits()),
+        None => (b'f', value.to_bits()),
+    }
 }
 
 fn float(value: f64, cells: Cells, bytes: &mut Vec<u8>) {
     match (as_integer(value), cells) {
-        (Some(whole), Cells::Typed) => integer(whole, bytes),
+        (_, Cells::Typed) => number(of_float(value), bytes),
         (Some(whole), Cells::Text) => text(&whole.to_string(), bytes),
         (None, Cells::Text) => text(&value.to_string(), bytes),
-        (None, Cells::Typed) => {
-            let value = if value.is_nan() { f64::NAN } else { value };
-            number(b'f', value.to_bits().to_le_bytes(), bytes);
-        }
     }
 }
 
@@ -375,14 +513,38 @@ mod tests {
                     .collect::<BooleanArray>(),
             ),
         ];
+        // Rows of few bytes, and some of many; names of few, and of many.
+        let long = |i: usize| "y".repeat(if i / ROWS == 1 { MOST_LOOSE } else { 3 });
+        let texts = (0..rows).map(|i| cell(i).map(long));
+        let more: [ArrayRef; 2] = [
+            Arc::new(texts.collect::<StringArray>()),
+            Arc::clone(&columns[0]),
+        ];
+        let columns = [columns, more.into()].concat();
+        let names = [
+            "a",
+            "b",
+            "c",
+            "d",
+            "e",
+            "f, which takes more room than most",
+        ];
         for cells in [Cells::Typed, Cells::Text] {
-            let names = ["a", "b", "c", "d"].map(str::to_owned).to_vec();
-            let all = ContentHash { names, cells };
+            let all = ContentHash {
+                names: names.map(str::to_owned).to_vec(),
+                cells,
+            };
             let all = all.call(&columns, rows).unwrap();
             for row in 0..rows {
-                let own: Vec<_> = columns.iter().map(|c| c.slice(row, 1)).collect();
-                let own: Vec<_> = ["a", "b", "c", "d"].into_iter().zip(own).collect();
-                let expected = hash(cells, &own);
+                let mut bytes = Vec::new();
+                for (name, column) in names.iter().zip(&columns) {
+                    if column.is_valid(row) {
+                        bytes.extend(framed(name.as_bytes()));
+                        let cell = Cell::of(column).unwrap();
+                        cell.write(row, cells, &mut bytes).unwrap();
+                    }
+                }
+                let expected = Hash128::of(&bytes).get().to_be_bytes();
                 assert_eq!(all.as_fixed_size_binary().value(row), expected, "{row}");
             }
         }
