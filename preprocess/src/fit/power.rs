@@ -7,6 +7,10 @@
 //! the deviations of `y + dy/dλ` and of `y - dy/dλ`, which are exact sums rounded once: any order of the rows and any
 //! partitioning gives the same λ.
 //!
+//! Numbers far from 1 that differ little have powers that differ in their last digits. So a column of numbers above 0 is
+//! measured by its geometric mean, which moves the likelihood as a whole and its maximum nowhere; one of numbers from 1 on is
+//! looked at as `box_cox` of `1 + x`, which is the same.
+//!
 //! Cost: about ten passes over the rows, in each three logarithms and powers a value; all columns of the step share them.
 
 use datafusion::logical_expr::{Expr, ident};
@@ -14,6 +18,7 @@ use feedline_schemas::{
     config::{PowerMethod, StepConfig},
     transform::{FittedLog1p, FittedPower},
 };
+use libm::{exp, log};
 
 use super::{Fit, STEP, is_constant};
 use crate::{
@@ -28,6 +33,9 @@ const BRACKET: (f64, f64) = (-2.0, 2.0);
 const WIDEST: f64 = 32.0;
 /// How near the root must be found, relative to 1 or itself.
 const TOLERANCE: f64 = 1e-12;
+/// Logarithm of a power up to which a column is measured by its mean: beyond, the power itself has no digits left, and the search
+/// should see that.
+const REACH: f64 = 30.0;
 /// Slope where the power overflows or leaves no difference between numbers: only its sign is known.
 const STEEP: f64 = 1e9;
 /// Passes after which the search ends in any case; halving alone needs 45.
@@ -55,7 +63,7 @@ impl Fit {
         let method = step.method.unwrap_or_default();
         let mut searches = Vec::with_capacity(step.columns.len());
         for (name, profile) in step.columns.iter().zip(self.profiles(step).await?) {
-            let (Some((min, _)), Some(summary)) = (profile.range(), profile.summary()) else {
+            let (Some((min, max)), Some(summary)) = (profile.range(), profile.summary()) else {
                 return Err(self.nothing_to_fit("power", name));
             };
             if method == PowerMethod::BoxCox && min <= 0.0 {
@@ -69,20 +77,25 @@ impl Fit {
             searches.push(Search {
                 name: name.clone(),
                 finite: profile.tally().finite,
+                range: (min, max),
                 constant,
                 weight: 0.0,
+                centred: None,
                 root: (!constant).then(Root::default),
             });
         }
         let open = searches.iter_mut().filter(|search| search.root.is_some());
         let mut open: Vec<&mut Search> = open.collect();
-        let weights = open
-            .iter()
-            .map(|search| self.probe(&search.name, CellOp::Probe(Probe::Weight(method))));
+        let weights = open.iter().map(|search| {
+            let weight = CellOp::Probe(Probe::Weight(method));
+            self.probe(&search.name, None, weight)
+        });
         let weights = self.rows.profiles(weights.collect()).await?;
         for (search, weight) in open.iter_mut().zip(weights) {
             search.weight = weight.summary().map_or(0.0, |summary| summary.mean);
+            search.center(method);
         }
+        self.weigh_centred(&mut open).await?;
         for _ in 0..MOST_PASSES {
             open.retain(|search| search.next().is_some());
             if open.is_empty() {
@@ -94,17 +107,47 @@ impl Fit {
         Ok(fitted.collect())
     }
 
+    /// Asks for the means of the logarithms of the columns that are measured by their means.
+    async fn weigh_centred(&self, open: &mut [&mut Search]) -> Result<(), Error> {
+        let mut centred = Vec::with_capacity(open.len());
+        for search in open.iter_mut() {
+            let Search {
+                name, centred: to, ..
+            } = &mut **search;
+            if let Some(to) = to {
+                centred.push((name.as_str(), to));
+            }
+        }
+        if centred.is_empty() {
+            return Ok(());
+        }
+        let weights = centred.iter().map(|(name, to)| {
+            let weight = CellOp::Probe(Probe::Weight(PowerMethod::BoxCox));
+            self.probe(name, Some(to.op), weight)
+        });
+        let weights = self.rows.profiles(weights.collect()).await?;
+        for ((_, to), weight) in centred.into_iter().zip(weights) {
+            to.weight = weight.summary().map_or(0.0, |summary| summary.mean);
+        }
+        Ok(())
+    }
+
     /// One evaluation of each open search.
     async fn pass(&self, open: &mut [&mut Search], method: PowerMethod) -> Result<(), Error> {
         let mut probes = Vec::with_capacity(3 * open.len());
         for search in open.iter() {
             let lambda = search.next().expect("only open searches are asked");
+            let centred = search.centred_at(lambda).map(|centred| centred.op);
+            let method = match centred {
+                Some(_) => PowerMethod::BoxCox,
+                None => method,
+            };
             let ops = [
                 CellOp::Power { method, lambda },
                 CellOp::Probe(Probe::Sum { method, lambda }),
                 CellOp::Probe(Probe::Difference { method, lambda }),
             ];
-            probes.extend(ops.map(|op| self.probe(&search.name, op)));
+            probes.extend(ops.map(|op| self.probe(&search.name, centred, op)));
         }
         let profiles = self.rows.profiles(probes).await?;
         for (search, profiles) in open.iter_mut().zip(profiles.chunks_exact(3)) {
@@ -113,9 +156,10 @@ impl Fit {
         Ok(())
     }
 
-    /// The column as the steps so far leave it, then `op`.
-    fn probe(&self, column: &str, op: CellOp) -> Expr {
+    /// The column as the steps so far leave it, then `first`, if it is to be measured otherwise, and `op`.
+    fn probe(&self, column: &str, first: Option<CellOp>, op: CellOp) -> Expr {
         let mut ops = op_chain(self.open_steps(), column);
+        ops.extend(first);
         ops.push(op);
         functions::cell(ident(column), &ops)
     }
@@ -127,22 +171,62 @@ struct Search {
     name: String,
     /// Finite training values.
     finite: u64,
+    /// Least and greatest of them.
+    range: (f64, f64),
     constant: bool,
     /// Mean of the logarithms.
     weight: f64,
+    /// The column measured by its geometric mean, where it can be.
+    centred: Option<Centred>,
     /// None for a constant column.
     root: Option<Root>,
 }
 
+/// A column of numbers above 0, measured by its geometric mean.
+#[derive(Clone, Copy, Debug)]
+struct Centred {
+    /// Divides by it.
+    op: CellOp,
+    /// Mean of the logarithms then, near 0.
+    weight: f64,
+    /// Largest logarithm of the column as it is, without its sign.
+    reach: f64,
+}
+
 impl Search {
+    /// Chooses what the column is measured by, from the mean of its logarithms.
+    fn center(&mut self, method: PowerMethod) {
+        let (least, greatest) = self.range;
+        let mean = match method {
+            PowerMethod::BoxCox => 0.0,
+            PowerMethod::YeoJohnson if least >= 1.0 => -1.0,
+            PowerMethod::YeoJohnson => return,
+        };
+        let scale = exp(self.weight);
+        let [least, greatest] = [least, greatest].map(|x| log(x - mean).abs());
+        self.centred = scale.is_normal().then_some(Centred {
+            op: CellOp::Standardize { mean, scale },
+            weight: 0.0,
+            reach: least.max(greatest),
+        });
+    }
+
+    /// The column measured by its mean, where that is of use for this power.
+    fn centred_at(&self, lambda: f64) -> Option<Centred> {
+        let is_near = |centred: &Centred| lambda.abs() * centred.reach <= REACH;
+        self.centred.filter(is_near)
+    }
+
     fn next(&self) -> Option<f64> {
         self.root.as_ref().and_then(Root::next)
     }
 
     /// Takes the profiles of the power, of the power plus its slope, and of the power less it.
     fn absorb(&mut self, profiles: &[Profile]) {
+        let Some(lambda) = self.next() else { return };
+        let centred = self.centred_at(lambda);
+        let weight = centred.map_or(self.weight, |centred| centred.weight);
         let Some(root) = &mut self.root else { return };
-        let Some(lambda) = root.next() else { return };
         let deviation = |profile: &Profile| {
             let all = profile.tally().finite == self.finite;
             let summary = profile.summary().filter(|_| all)?;
@@ -155,7 +239,7 @@ impl Search {
             let power = deviation(power).filter(|power| *power > 0.0)?;
             let (sum, difference) = (deviation(sum)?, deviation(difference)?);
             let covariance = (sum - difference) / power * ((sum + difference) / power) / 4.0;
-            let slope = self.weight - covariance;
+            let slope = weight - covariance;
             slope.is_finite().then_some(slope)
         })();
         // Powers overflow and saturate away from 1, where nothing is changed.

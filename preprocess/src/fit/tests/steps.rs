@@ -136,6 +136,24 @@ async fn powers_make_symmetric_what_is_symmetric_on_another_scale() {
 }
 
 #[tokio::test]
+async fn powers_of_numbers_that_differ_little_lose_no_digits() {
+    // From decimals of 60 digits. Without a unit of its own the column's power comes out wrong from the sixth digit on.
+    const LAMBDA: f64 = -3.595_637_376_245_789;
+    let cells = (0..150).map(|i: u32| f64::from(150 + (i % 17).pow(2) / 4));
+    let cells: Vec<f64> = cells.collect();
+    let table = [
+        ("above", floats(cells.iter().map(|x| Some(*x)))),
+        ("less", floats(cells.iter().map(|x| Some(*x - 1.0)))),
+    ];
+    let artefact = fitted(&table, vec![power(PowerMethod::BoxCox, &["above"])]).await;
+    let lambda = power_of(&artefact)[0].lambda;
+    assert!((lambda - LAMBDA).abs() < 1e-10, "{lambda}");
+    let artefact = fitted(&table, vec![power(PowerMethod::YeoJohnson, &["less"])]).await;
+    let lambda = power_of(&artefact)[0].lambda;
+    assert!((lambda - LAMBDA).abs() < 1e-10, "{lambda}");
+}
+
+#[tokio::test]
 async fn powers_of_a_constant_column_change_nothing() {
     let table = [("a", floats([Some(5.0), None, Some(5.0)]))];
     let artefact = fitted(&table, vec![step(StepKind::Power, &["a"])]).await;
