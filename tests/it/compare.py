@@ -296,7 +296,8 @@ def fill_from_neighbours(step, columns, table):
 
 
 def raise_to_power(fitted, column, table):
-    """The power is compared with the root of the likelihood's slope: scikit-learn's own search ends at 8 digits."""
+    """The power is compared with the root of the likelihood's slope: scikit-learn's own search ends at 8 digits, and earlier
+    where numbers differ little."""
     observed = column[~np.isnan(column)]
     if fitted["method"] == "box_cox":
         transform, weight = scipy.special.boxcox, np.log(observed)
@@ -308,6 +309,10 @@ def raise_to_power(fitted, column, table):
         usual = scipy.stats.yeojohnson_normmax(observed)
         l = np.log1p(np.abs(observed))
         signs = observed >= 0
+    if fitted["method"] == "box_cox" or observed.min() >= 1:
+        # Another unit moves no maximum, and powers of numbers near 1 keep their digits.
+        base = observed + (fitted["method"] != "box_cox")
+        l = weight = np.log(base / np.exp(l.mean()))
 
     def slope(power):
         exponent = np.where(signs, power, 2 - power)

@@ -154,14 +154,14 @@ reference_rows = 100_000
 indicator = true
 [[dataset.step]]
 type = "power"
-columns = ["Sample Number"]
+columns = ["Flipper Length (mm)"]
 method = "box_cox"
 [[dataset.step]]
 type = "log1p"
-columns = ["Flipper Length (mm)"]
+columns = ["Sample Number"]
 [[dataset.step]]
 type = "min_max"
-columns = ["Flipper Length (mm)", "Culmen Depth (mm)"]
+columns = ["Sample Number", "Culmen Depth (mm)"]
 clip = true
 [[dataset.step]]
 type = "impute"
