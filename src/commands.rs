@@ -58,7 +58,7 @@ pub(crate) fn run(cli: Cli, environment: Environment) -> anyhow::Result<Outcome>
             stop,
             hosts: Arc::default(),
         };
-        let outcome = dispatch(cli.command, &tools).await;
+        let outcome = Box::pin(dispatch(cli.command, &tools)).await;
         tools.clear_bars();
         outcome
     });

@@ -8,6 +8,8 @@ use super::ExactMoments;
 
 /// Exponent of the smallest normal value of 32 bits, as one of 64 bits has it.
 const LEAST: u64 = 1023 - 126;
+/// The bin of 64-bit floats in whose units the smallest of these values are.
+const BIN: usize = 1023 - 126 - 1;
 /// Exponents of normal values.
 const EXPONENTS: u64 = 254;
 /// Bits of a 64-bit float that one of 32 lacks.
@@ -60,7 +62,7 @@ impl Short {
         for (place, (sum, squares)) in self.bins.iter().enumerate() {
             if (*sum, *squares) != (0, 0) {
                 // The unit of a bin is that of the smallest value with its exponent.
-                let bin = moments.bin(place + LEAST as usize - 1);
+                let bin = moments.bin(place + BIN);
                 bin.sum += i128::from(*sum) << FINER;
                 bin.add_squares(u128::from(*squares) << (2 * FINER), 0);
             }

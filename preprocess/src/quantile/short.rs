@@ -192,8 +192,8 @@ impl Column {
         let ranks = self.ranks();
         let mut ranks = ranks.iter().peekable();
         let mut below = 0;
-        for upper in FIRST..=LAST {
-            let count = u64::from(counts[upper]);
+        for (upper, count) in (FIRST..).zip(&counts[FIRST..=LAST]) {
+            let count = u64::from(*count);
             let mut is_wanted = false;
             while ranks.next_if(|rank| **rank < below + count).is_some() {
                 is_wanted = true;
