@@ -2,10 +2,10 @@
 //!
 //! Nothing fails here: a bad value is missing, a bad row is described and set aside.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, StringArray},
+    array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, StringArray, StringBuilder},
     datatypes::{DataType, Float64Type, Int64Type},
 };
 use datafusion::error::{DataFusionError, Result};
@@ -86,7 +86,12 @@ impl Numeric {
                 .collect(),
             DataType::Float64 => {
                 let values = column.as_primitive::<Float64Type>();
-                if self.0.numbers.is_empty() && !values.values().iter().any(|v| v.is_nan()) {
+                // Without a branch for each, so that several are looked at at once.
+                let nan = values
+                    .values()
+                    .iter()
+                    .fold(false, |any, v| any | v.is_nan());
+                if self.0.numbers.is_empty() && !nan {
                     return Ok(values.clone());
                 }
                 values.clone()
@@ -121,6 +126,9 @@ fn to_float(value: i64) -> f64 {
     value as f64
 }
 
+/// Most classes are called by one of them.
+const DIGITS: &str = "0123456789";
+
 /// A cell as a category. A whole float reads as the integer, so a column widened from integer keeps its categories.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Category(pub(crate) Missing);
@@ -143,14 +151,20 @@ impl Category {
                 .iter()
                 .map(|v| v.map(|v| v.to_string()))
                 .collect(),
-            DataType::Int64 => column
-                .as_primitive::<Int64Type>()
-                .iter()
-                .map(|v| {
-                    v.filter(|v| !missing.number(to_float(*v)))
-                        .map(|v| v.to_string())
-                })
-                .collect(),
+            DataType::Int64 => {
+                let values = column.as_primitive::<Int64Type>();
+                let mut texts = StringBuilder::with_capacity(values.len(), 2 * values.len());
+                for value in values {
+                    match value.filter(|v| !missing.number(to_float(*v))) {
+                        None => texts.append_null(),
+                        Some(value) => match usize::try_from(value) {
+                            Ok(digit @ 0..=9) => texts.append_value(&DIGITS[digit..=digit]),
+                            _ => texts.append_value(value.to_string()),
+                        },
+                    }
+                }
+                texts.finish()
+            }
             DataType::Float64 => column
                 .as_primitive::<Float64Type>()
                 .iter()
@@ -235,21 +249,21 @@ impl RowFunction for Judge {
     const RETURNS: DataType = DataType::Utf8;
 
     fn call(&self, columns: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
-        let mut first: Vec<Option<Reason>> = vec![None; rows];
+        let mut first: BTreeMap<usize, Reason> = BTreeMap::new();
         for ((name, judged), column) in self.columns.iter().zip(columns) {
             for (row, reason, value) in self.faults(*judged, column)? {
-                first[row].get_or_insert_with(|| Reason {
+                first.entry(row).or_insert_with(|| Reason {
                     reason: reason.to_owned(),
                     column: name.clone(),
                     value,
                 });
             }
         }
-        let texts: StringArray = first
-            .iter()
-            .map(|r| r.as_ref().map(Reason::to_json))
-            .collect();
-        Ok(Arc::new(texts))
+        if first.is_empty() {
+            return Ok(Arc::new(StringArray::new_null(rows)));
+        }
+        let texts = (0..rows).map(|row| first.get(&row).map(Reason::to_json));
+        Ok(Arc::new(texts.collect::<StringArray>()))
     }
 }
 
@@ -275,6 +289,11 @@ impl Judge {
                     Some((row, reason, shown))
                 }));
             }
+            // Each whole number is a class.
+            Judged::ClassTarget
+                if matches!(column.data_type(), DataType::Boolean | DataType::Int64)
+                    && column.null_count() == 0
+                    && self.missing.numbers.is_empty() => {}
             Judged::ClassTarget => {
                 let classes = Category(self.missing.clone()).read(column)?;
                 let missing = (0..column.len()).filter(|row| classes.is_null(*row));

@@ -210,14 +210,18 @@ impl RowFunction for NoSplit {
 
     fn call(&self, columns: &[ArrayRef], rows: usize) -> EngineResult<ArrayRef> {
         let (reasons, names) = (columns[0].as_string::<i32>(), columns[1].as_string::<i32>());
+        let is_named = |row: usize| names.is_valid(row) && named(names.value(row)).is_some();
+        if (0..rows).all(is_named) {
+            return Ok(Arc::clone(&columns[0]));
+        }
         let reason = |row: usize| {
             if reasons.is_valid(row) {
                 return Some(reasons.value(row).to_owned());
             }
-            let name = names.is_valid(row).then(|| names.value(row));
-            if name.is_some_and(|name| named(name).is_some()) {
+            if is_named(row) {
                 return None;
             }
+            let name = names.is_valid(row).then(|| names.value(row));
             let shown = match name {
                 None => "NULL".to_owned(),
                 Some(name) => format!("`{}`", name.chars().take(SHOWN).collect::<String>()),
