@@ -6,23 +6,17 @@
 //! bucket that has any. A bucket of all workers fits into memory, and is put in order when it is read: no row is moved
 //! twice, and nothing sorts whole rows. Copies are found when all rows have been seen; a piece then has a mask.
 
-use std::{
-    collections::{BTreeSet, HashMap, hash_map::Entry},
-    fs::File,
-    io::{BufReader, Read, Seek, SeekFrom, Write},
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+mod form;
+mod reader;
+mod writer;
+
+use std::{collections::HashMap, path::Path, sync::Arc};
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, UInt32Array},
-    buffer::{BooleanBuffer, Buffer, MutableBuffer},
-    compute::{cast, concat_batches, filter_record_batch, take_record_batch},
-    datatypes::{
-        DataType, Field, Float32Type, Float64Type, Schema, SchemaRef, UInt8Type, UInt64Type,
-    },
-    error::ArrowError,
-    ipc::{reader::FileReader, writer::FileWriter},
+    array::{Array, ArrayRef, AsArray, UInt32Array},
+    buffer::BooleanBuffer,
+    compute::{concat_batches, take_record_batch},
+    datatypes::{DataType, Float32Type, Float64Type, SchemaRef, UInt64Type},
 };
 use datafusion::{
     catalog::streaming::StreamingTable,
@@ -47,8 +41,14 @@ use crate::{
     content::key_of,
     functions::MergingState,
     split::{ShuffleKey, code},
-    transform::{CellOp, column_of},
+    transform::CellOp,
 };
+
+use form::long;
+use reader::Reader;
+
+pub(super) use form::Form;
+pub(super) use writer::{PieceWriter, Written};
 
 /// Rows of a batch that is handed on in order.
 const BATCH_ROWS: usize = 8192;
@@ -63,19 +63,6 @@ pub(super) struct Sizes {
     pub(super) gathered: usize,
     /// Buckets are two to the power of this.
     pub(super) bits: u32,
-}
-
-/// How rows are stored.
-#[derive(Clone, Debug)]
-pub(super) struct Form {
-    /// Of the rows as they are handed on.
-    schema: SchemaRef,
-    /// Columns that are stored row by row.
-    numbers: Arc<[String]>,
-    /// Of the other columns as they are handed on.
-    others: SchemaRef,
-    /// Of the other columns in the files.
-    stored: SchemaRef,
 }
 
 /// The rows of all splits.
@@ -268,10 +255,7 @@ impl Pieces {
             return Ok(None);
         };
         let look = move |pieces: &Self, part, parts, mut counts: Texts| -> Looked<Texts> {
-            let mut reader = Reader {
-                columns: Some(vec![at]),
-                ..Reader::default()
-            };
+            let mut reader = Reader::of_column(at);
             for piece in pieces.train().skip(part).step_by(parts) {
                 let rows = reader.read(piece)?;
                 for text in rows.column(0).as_string::<i32>().iter().flatten() {
@@ -321,10 +305,7 @@ impl Pieces {
     /// The groups of the split's key, and `samples` of those that stand in several splits. Takes 24 bytes of memory a row.
     pub(super) fn groups(&self, samples: usize) -> Result<Groups, DataFusionError> {
         let at = self.form.stored.index_of(system::GROUP)?;
-        let mut reader = Reader {
-            columns: Some(vec![at]),
-            ..Reader::default()
-        };
+        let mut reader = Reader::of_column(at);
         let mut rows: Vec<([u64; 2], u8)> = Vec::new();
         for (split, pieces) in (0..).zip(&self.splits) {
             for piece in pieces {
@@ -433,90 +414,6 @@ impl PartitionStream for Share {
     }
 }
 
-impl Form {
-    /// For rows of `schema`: of their columns of floats 32 bits hold those that are `short`, and the `inputs` among these are
-    /// stored row by row.
-    pub(super) fn new(
-        schema: &SchemaRef,
-        short: &BTreeSet<String>,
-        inputs: &BTreeSet<&str>,
-    ) -> Self {
-        let is_short =
-            |field: &Field| *field.data_type() == DataType::Float64 && short.contains(field.name());
-        let is_number =
-            |field: &&Arc<Field>| is_short(field) && inputs.contains(field.name().as_str());
-        let (numbers, others): (Vec<_>, Vec<_>) = schema.fields().iter().partition(is_number);
-        let stored = others.iter().map(|field| match is_short(field) {
-            true => Arc::new(Field::new(
-                field.name(),
-                DataType::Float32,
-                field.is_nullable(),
-            )),
-            false => Arc::clone(field),
-        });
-        let stored: Vec<_> = stored.collect();
-        let others: Vec<_> = others.into_iter().cloned().collect();
-        Self {
-            schema: Arc::clone(schema),
-            numbers: numbers.iter().map(|field| field.name().clone()).collect(),
-            others: Arc::new(Schema::new(others)),
-            stored: Arc::new(Schema::new(stored)),
-        }
-    }
-
-    /// The columns that are stored row by row.
-    fn numbers_of<'a>(&self, rows: &'a RecordBatch) -> Vec<&'a ArrayRef> {
-        self.numbers.iter().map(|name| column(rows, name)).collect()
-    }
-
-    /// All columns of stored rows.
-    fn whole(&self, others: &RecordBatch, numbers: &[f32]) -> Result<RecordBatch, DataFusionError> {
-        let width = self.numbers.len();
-        let places: Vec<usize> = (0..width).collect();
-        let mut cells = Vec::new();
-        matrix::columns_of(numbers, width, &places, &mut cells);
-        let rows = others.num_rows();
-        let mut numbers = (0..width).map(|place| -> ArrayRef {
-            Arc::new(column_of(cells[place * rows..][..rows].to_vec()))
-        });
-        let others = as_of(others, &self.others)?;
-        let mut others = others.into_iter();
-        let columns = self.schema.fields().iter().map(|field| {
-            let is_number = self.numbers.contains(field.name());
-            let column = if is_number {
-                numbers.next()
-            } else {
-                others.next()
-            };
-            column.expect("each column is of one or the other kind")
-        });
-        let columns = columns.collect();
-        Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
-    }
-}
-
-/// Stored rows as those of `schema`.
-fn long(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, DataFusionError> {
-    Ok(RecordBatch::try_new(
-        Arc::clone(schema),
-        as_of(rows, schema)?,
-    )?)
-}
-
-/// The columns as those of `schema`, which differ in the width of floats.
-fn as_of(rows: &RecordBatch, schema: &SchemaRef) -> Result<Vec<ArrayRef>, ArrowError> {
-    let columns = rows.columns().iter().zip(schema.fields());
-    let columns = columns.map(|(column, field)| stored_as(column, field.data_type()));
-    columns.collect()
-}
-
-fn stored_as(column: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, ArrowError> {
-    match column.data_type() == wanted {
-        true => Ok(Arc::clone(column)),
-        false => cast(column, wanted),
-    }
-}
-
 /// Bytes of texts that are counted at most.
 const TEXT_BYTES: usize = 64 << 20;
 
@@ -581,254 +478,4 @@ fn retain(cells: &mut Vec<f64>, kept: &BooleanBuffer) {
 /// A hash as two numbers, the first of which is its key.
 fn halves(hash: &[u8]) -> [u64; 2] {
     [key_of(hash), key_of(&hash[8..])]
-}
-
-/// Files that are open.
-#[derive(Default)]
-struct Reader {
-    files: HashMap<Arc<Path>, FileReader<BufReader<File>>>,
-    /// Columns to read; absent for all.
-    columns: Option<Vec<usize>>,
-    /// Files of numbers.
-    numbers: HashMap<Arc<Path>, File>,
-    /// Numbers of the piece at hand.
-    buffer: MutableBuffer,
-}
-
-impl Reader {
-    /// The rows of a piece that are no copies, without their numbers.
-    fn read(&mut self, piece: &Piece) -> Result<RecordBatch, DataFusionError> {
-        let batch = self.whole(piece)?;
-        Ok(match &piece.kept {
-            Some(kept) => filter_record_batch(&batch, &BooleanArray::from(kept.clone()))?,
-            None => batch,
-        })
-    }
-
-    /// Adds the numbers of the rows of a piece that are no copies to `rows`; each row has `width` of them.
-    fn numbers(
-        &mut self,
-        piece: &Piece,
-        width: usize,
-        rows: &mut Vec<f32>,
-    ) -> Result<(), DataFusionError> {
-        if width == 0 {
-            return Ok(());
-        }
-        let (path, start) = &piece.numbers;
-        let file = match self.numbers.entry(Arc::clone(path)) {
-            Entry::Occupied(open) => open.into_mut(),
-            Entry::Vacant(new) => new.insert(File::open(path)?),
-        };
-        self.buffer.resize(piece.rows * width * size_of::<f32>(), 0);
-        file.seek(SeekFrom::Start(*start))?;
-        file.read_exact(self.buffer.as_slice_mut())?;
-        let cells = self.buffer.typed_data::<f32>();
-        match &piece.kept {
-            None => rows.extend_from_slice(cells),
-            Some(kept) => {
-                for (start, end) in kept.set_slices() {
-                    rows.extend_from_slice(&cells[start * width..end * width]);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// All rows of a piece, without their numbers.
-    fn whole(&mut self, piece: &Piece) -> Result<RecordBatch, DataFusionError> {
-        let reader = match self.files.entry(Arc::clone(&piece.file)) {
-            Entry::Occupied(open) => open.into_mut(),
-            Entry::Vacant(new) => {
-                let file = File::open(&piece.file)?;
-                new.insert(FileReader::try_new(
-                    BufReader::new(file),
-                    self.columns.clone(),
-                )?)
-            }
-        };
-        reader.set_index(piece.index)?;
-        let cut = || ArrowError::IpcError(format!("`{}` was cut", piece.file.display()));
-        Ok(reader.next().ok_or_else(cut)??)
-    }
-}
-
-/// What one worker wrote.
-#[derive(Debug, Default)]
-pub(super) struct Written([Vec<Piece>; 3]);
-
-/// Writes the pieces of one worker.
-pub(super) struct PieceWriter {
-    form: Form,
-    order: ShuffleKey,
-    sizes: Sizes,
-    paths: [PathBuf; 3],
-    files: [Option<Open>; 3],
-    waiting: Vec<RecordBatch>,
-    /// Numbers of the rows that wait.
-    numbers: Vec<f32>,
-    waiting_bytes: usize,
-    written: Written,
-}
-
-struct Open {
-    path: Arc<Path>,
-    file: FileWriter<File>,
-    batches: usize,
-    /// Where numbers go.
-    numbers: (Arc<Path>, File),
-    /// Bytes of them so far.
-    bytes: u64,
-}
-
-impl PieceWriter {
-    /// Writes rows in `form`, those of each split to two files of its own.
-    pub(super) fn new(form: Form, order: ShuffleKey, sizes: Sizes, paths: [PathBuf; 3]) -> Self {
-        Self {
-            form,
-            order,
-            sizes,
-            paths,
-            files: [None, None, None],
-            waiting: Vec::new(),
-            numbers: Vec::new(),
-            waiting_bytes: 0,
-            written: Written::default(),
-        }
-    }
-
-    /// Takes rows.
-    pub(super) fn push(&mut self, rows: &RecordBatch) -> Result<(), Error> {
-        let before = self.numbers.len();
-        let numbers = self.form.numbers_of(rows);
-        matrix::add_rows(&numbers, rows.num_rows(), &mut self.numbers);
-        self.waiting_bytes += (self.numbers.len() - before) * size_of::<f32>();
-        let stored = &self.form.stored;
-        let others = stored.fields().iter().map(|field| {
-            let found = column(rows, field.name());
-            stored_as(found, field.data_type())
-        });
-        let others = others.collect::<Result<_, _>>()?;
-        let others = RecordBatch::try_new(Arc::clone(stored), others)?;
-        for column in others.columns() {
-            self.waiting_bytes += column.to_data().get_slice_memory_size()?;
-        }
-        self.waiting.push(others);
-        match self.waiting_bytes >= self.sizes.gathered {
-            true => self.deal(),
-            false => Ok(()),
-        }
-    }
-
-    /// Completes the files.
-    pub(super) fn finish(mut self) -> Result<Written, Error> {
-        self.deal()?;
-        for open in self.files.into_iter().flatten() {
-            let Open { path, mut file, .. } = open;
-            file.finish().map_err(|e| Error::scratch(&path, e))?;
-        }
-        Ok(self.written)
-    }
-
-    /// Writes what has been gathered, a piece for each split and bucket.
-    fn deal(&mut self) -> Result<(), Error> {
-        let waiting = std::mem::take(&mut self.waiting);
-        self.waiting_bytes = 0;
-        let rows = concat_batches(&self.form.stored, &waiting)?;
-        drop(waiting);
-        let (places, ends) = self.dealt(&rows);
-        let rows = take_record_batch(&rows, &places)?;
-        let width = self.form.numbers.len();
-        let numbers = Buffer::from_vec(matrix::taken(&self.numbers, width, places.values()));
-        self.numbers.clear();
-        let row_bytes = width * size_of::<f32>();
-        let mut start = 0;
-        for (pile, end) in ends.into_iter().enumerate() {
-            if start < end {
-                let (split, bucket) = (pile >> self.sizes.bits, pile & self.last_bucket());
-                let numbers = &numbers.as_slice()[start * row_bytes..end * row_bytes];
-                self.write(split, bucket, &rows.slice(start, end - start), numbers)?;
-            }
-            start = end;
-        }
-        Ok(())
-    }
-
-    fn last_bucket(&self) -> usize {
-        (1 << self.sizes.bits) - 1
-    }
-
-    /// The places of the rows, those of one split and bucket beside one another, and where each such pile ends.
-    fn dealt(&self, rows: &RecordBatch) -> (UInt32Array, Vec<usize>) {
-        let hashes = column(rows, system::HASH).as_fixed_size_binary();
-        let splits = column(rows, system::SPLIT).as_primitive::<UInt8Type>();
-        let pile = |row: usize| {
-            let key = self.order.key(hashes.value(row));
-            let bucket = key.checked_shr(64 - self.sizes.bits).unwrap_or(0);
-            let bucket = usize::try_from(bucket).expect("a few bits fit");
-            usize::from(splits.value(row)) << self.sizes.bits | bucket
-        };
-        let piles: Vec<usize> = (0..rows.num_rows()).map(pile).collect();
-        let mut ends = vec![0; 3 << self.sizes.bits];
-        piles.iter().for_each(|pile| ends[*pile] += 1);
-        let mut next = Vec::with_capacity(ends.len());
-        let mut sum = 0;
-        for end in &mut ends {
-            next.push(sum);
-            sum += *end;
-            *end = sum;
-        }
-        let mut places = vec![0_u32; piles.len()];
-        for (row, pile) in (0..).zip(piles) {
-            places[next[pile]] = row;
-            next[pile] += 1;
-        }
-        (places.into(), ends)
-    }
-
-    fn write(
-        &mut self,
-        split: usize,
-        bucket: usize,
-        rows: &RecordBatch,
-        numbers: &[u8],
-    ) -> Result<(), Error> {
-        let open = match &mut self.files[split] {
-            Some(open) => open,
-            closed => {
-                let path: Arc<Path> = self.paths[split].as_path().into();
-                let failed = |e: ArrowError| Error::scratch(&path, e);
-                let file = File::create(&path).map_err(|e| Error::scratch(&path, e))?;
-                let file = FileWriter::try_new(file, &self.form.stored).map_err(failed)?;
-                let beside: Arc<Path> = path.with_extension("numbers").into();
-                let numbers = File::create(&beside).map_err(|e| Error::scratch(&beside, e))?;
-                closed.insert(Open {
-                    path,
-                    file,
-                    batches: 0,
-                    numbers: (beside, numbers),
-                    bytes: 0,
-                })
-            }
-        };
-        open.file
-            .write(rows)
-            .map_err(|e| Error::scratch(&open.path, e))?;
-        let (beside, file) = &mut open.numbers;
-        let written = file.write_all(numbers);
-        written.map_err(|e| Error::scratch(beside, e))?;
-        let origins = column(rows, system::ORIGIN).as_primitive::<UInt64Type>();
-        self.written.0[split].push(Piece {
-            file: Arc::clone(&open.path),
-            index: open.batches,
-            numbers: (Arc::clone(beside), open.bytes),
-            bucket,
-            rows: rows.num_rows(),
-            origins: origins.values().to_vec(),
-            kept: None,
-        });
-        open.batches += 1;
-        open.bytes += numbers.len() as u64;
-        Ok(())
-    }
 }

@@ -1,0 +1,98 @@
+//! Reading pieces: the numbers of one, or whatever else its rows have.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    fs::File,
+    io::{BufReader, Read, Seek, SeekFrom},
+    path::Path,
+    sync::Arc,
+};
+
+use arrow::{
+    array::{BooleanArray, RecordBatch},
+    buffer::MutableBuffer,
+    compute::filter_record_batch,
+    error::ArrowError,
+    ipc::reader::FileReader,
+};
+use datafusion::error::DataFusionError;
+
+use super::Piece;
+
+/// Files that are open.
+#[derive(Default)]
+pub(super) struct Reader {
+    files: HashMap<Arc<Path>, FileReader<BufReader<File>>>,
+    /// Columns to read; absent for all.
+    columns: Option<Vec<usize>>,
+    /// Files of numbers.
+    numbers: HashMap<Arc<Path>, File>,
+    /// Numbers of the piece at hand.
+    buffer: MutableBuffer,
+}
+
+impl Reader {
+    /// Reads one column alone, of those that are no numbers.
+    pub(super) fn of_column(at: usize) -> Self {
+        Self {
+            columns: Some(vec![at]),
+            ..Self::default()
+        }
+    }
+
+    /// The rows of a piece that are no copies, without their numbers.
+    pub(super) fn read(&mut self, piece: &Piece) -> Result<RecordBatch, DataFusionError> {
+        let batch = self.whole(piece)?;
+        Ok(match &piece.kept {
+            Some(kept) => filter_record_batch(&batch, &BooleanArray::from(kept.clone()))?,
+            None => batch,
+        })
+    }
+
+    /// Adds the numbers of the rows of a piece that are no copies to `rows`; each row has `width` of them.
+    pub(super) fn numbers(
+        &mut self,
+        piece: &Piece,
+        width: usize,
+        rows: &mut Vec<f32>,
+    ) -> Result<(), DataFusionError> {
+        if width == 0 {
+            return Ok(());
+        }
+        let (path, start) = &piece.numbers;
+        let file = match self.numbers.entry(Arc::clone(path)) {
+            Entry::Occupied(open) => open.into_mut(),
+            Entry::Vacant(new) => new.insert(File::open(path)?),
+        };
+        self.buffer.resize(piece.rows * width * size_of::<f32>(), 0);
+        file.seek(SeekFrom::Start(*start))?;
+        file.read_exact(self.buffer.as_slice_mut())?;
+        let cells = self.buffer.typed_data::<f32>();
+        match &piece.kept {
+            None => rows.extend_from_slice(cells),
+            Some(kept) => {
+                for (start, end) in kept.set_slices() {
+                    rows.extend_from_slice(&cells[start * width..end * width]);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All rows of a piece, without their numbers.
+    pub(super) fn whole(&mut self, piece: &Piece) -> Result<RecordBatch, DataFusionError> {
+        let reader = match self.files.entry(Arc::clone(&piece.file)) {
+            Entry::Occupied(open) => open.into_mut(),
+            Entry::Vacant(new) => {
+                let file = File::open(&piece.file)?;
+                new.insert(FileReader::try_new(
+                    BufReader::new(file),
+                    self.columns.clone(),
+                )?)
+            }
+        };
+        reader.set_index(piece.index)?;
+        let cut = || ArrowError::IpcError(format!("`{}` was cut", piece.file.display()));
+        Ok(reader.next().ok_or_else(cut)??)
+    }
+}
