@@ -44,7 +44,7 @@ fn row(i: i64) -> Cells {
     vec![
         json!(i),
         json!(size),
-        json!(["x", "y", "z"][(i % 3) as usize]),
+        json!(["x", "y", "z"][usize::try_from(i % 3).unwrap()]),
         json!(1_700_000_000_000_000 + i * 1_000_000),
         json!(price),
     ]
@@ -111,6 +111,10 @@ fn write(path: &Path, rows: &[i64]) {
     let ids: Vec<i32> = rows.iter().map(|i| i32::try_from(*i).unwrap()).collect();
     let text = |cells: &[Value], at: usize| cells[at].as_str().map(str::to_owned);
     let cells: Vec<Cells> = rows.iter().map(|i| row(*i)).collect();
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "columns of 32 bits are what is written"
+    )]
     let number = |at: usize| {
         let cells = cells.iter().map(|cells| cells[at].as_f64());
         cells

@@ -1,5 +1,7 @@
 //! Datasets of series, from landing zone to shards.
 
+use std::collections::BTreeMap;
+
 use feedline_schemas::{
     manifest::Split,
     record::ColumnType::{self, Float64, Int64, Utf8},
@@ -120,11 +122,13 @@ async fn rows_that_stand_nowhere_in_time_are_set_aside_and_shift_nothing() {
     assert_eq!(report.rejected_by_reason["time_unreadable"], 2);
     assert_eq!(report.rejected_by_reason["target_missing"], 1);
     assert_eq!(report.filtered["same_time"], 1);
-    let before = |i: f32| found.iter().find(|row| row.x[0] == i).unwrap().x[1];
-    assert_eq!(
-        [before(11.0), before(21.0), before(31.0)],
-        [9.0, 19.0, 1000.0]
-    );
+    let before: BTreeMap<String, String> = found
+        .iter()
+        .map(|row| (row.x[0].to_string(), row.x[1].to_string()))
+        .collect();
+    for (value, expected) in [("11", "9"), ("21", "19"), ("31", "1000")] {
+        assert_eq!(before[value], expected);
+    }
     assert_eq!(found.len(), 37);
 }
 

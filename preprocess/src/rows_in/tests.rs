@@ -38,10 +38,10 @@ fn row(i: u32) -> Cells {
         size,
         json!(i % 4),
         json!(kind),
-        if i % 13 == 0 {
+        if i.is_multiple_of(13) {
             Value::Null
         } else {
-            json!(i % 2 == 0)
+            json!(i.is_multiple_of(2))
         },
         json!(f64::from(i) * 2.0 + 1.0),
     ]
@@ -89,10 +89,10 @@ fn reading(format: RowFormat, batch_rows: usize) -> RowsReading {
     }
 }
 
-fn read_all(
-    bytes: Vec<u8>,
-    reading: &RowsReading,
-) -> Result<(Vec<Vec<f32>>, BTreeMap<u64, Fault>, Vec<Option<String>>), Error> {
+/// Features, faults by row, and what was kept.
+type Read = (Vec<Vec<f32>>, BTreeMap<u64, Fault>, Vec<Option<String>>);
+
+fn read_all(bytes: Vec<u8>, reading: &RowsReading) -> Result<Read, Error> {
     let transform = &BUILT.transform;
     let stream = RowSource::Stream(Box::new(Cursor::new(bytes)));
     let mut rows = RowsIn::open(stream, reading, transform.artefact())?;

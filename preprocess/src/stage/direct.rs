@@ -34,6 +34,7 @@ use crate::{
     Context, Error,
     build::unpacked,
     columns::{DatasetSpec, system},
+    kept,
     landing::Landed,
     meter::Meter,
     rejects::{self, RejectWriter, Rejects},
@@ -54,6 +55,8 @@ const MOST_BITS: u32 = 8;
 /// Bytes of a row beside its columns, and of a column.
 const SYSTEM_BYTES: u64 = 48;
 const CELL_BYTES: u64 = 9;
+/// Of a cell of 32 bits that lies in a row.
+const SHORT_BYTES: u64 = 4;
 
 /// How such a pass goes about its work.
 #[derive(Clone, Debug)]
@@ -88,16 +91,6 @@ impl Direct {
         if !is_plain || !fits || gathered < GATHERED_LEAST {
             return None;
         }
-        let columns = (spec.inputs.len() + spec.kept.len()) as u64 + 1;
-        let mut bytes = rows.saturating_mul(SYSTEM_BYTES + CELL_BYTES * columns);
-        let mut inputs = spec.inputs.iter();
-        if !spec.kept.is_empty() || inputs.any(|i| i.column.kind == InputKind::Categorical) {
-            // Texts are as long as they are.
-            bytes = bytes.saturating_add(unpacked(sources));
-        }
-        // Hashes fill buckets unevenly, by a little.
-        let buckets = bytes.div_ceil(gathered).next_power_of_two();
-        let bits = buckets.trailing_zeros();
         let short = match sources {
             [
                 Landed {
@@ -107,6 +100,23 @@ impl Direct {
             ] => files.short.clone(),
             _ => BTreeSet::new(),
         };
+        let inputs = spec.inputs.iter().map(|input| &input.column);
+        let cells = inputs.clone().map(|input| match input.kind {
+            InputKind::Numeric if short.contains(&input.name) => SHORT_BYTES,
+            _ => CELL_BYTES,
+        });
+        let beside = CELL_BYTES * (spec.kept.len() as u64 + 1);
+        let mut bytes = rows.saturating_mul(SYSTEM_BYTES + cells.sum::<u64>() + beside);
+        let is_text = inputs
+            .clone()
+            .any(|input| input.kind == InputKind::Categorical);
+        if is_text || !spec.kept.iter().all(kept::is_number) {
+            // Texts are as long as they are.
+            bytes = bytes.saturating_add(unpacked(sources));
+        }
+        // Hashes fill buckets unevenly, by a little.
+        let buckets = bytes.div_ceil(gathered).next_power_of_two();
+        let bits = buckets.trailing_zeros();
         (bits <= MOST_BITS).then_some(Self {
             short,
             sizes: Sizes {

@@ -97,8 +97,11 @@ fn batch(rows: &[(u64, Event)]) -> RecordBatch {
     .unwrap()
 }
 
+/// What rows get by id, and how many were matched and used.
+type Ran = (Vec<(i64, Gets)>, [u64; 2]);
+
 /// What each row of the dataset gets, by id, where batches have `size` rows; and how many were matched and used.
-fn run(rule: &Rule, events: &[Event], size: usize) -> Result<(Vec<(i64, Gets)>, [u64; 2]), Error> {
+fn run(rule: &Rule, events: &[Event], size: usize) -> Result<Ran, Error> {
     let making = making(rule);
     let schema = Arc::new(making.schema());
     let mut operator = Operator::new(Arc::new(making), schema);
@@ -140,7 +143,7 @@ fn reference(rule: &Rule, events: &[Event], own: &Event) -> Option<(usize, i64)>
     let mut newest = old.filter(|(_, age)| *age == least);
     let taken = match rule.duplicates {
         JoinDuplicates::First => newest.next(),
-        _ => newest.last(),
+        _ => newest.next_back(),
     };
     taken.filter(|_| rule.tolerance.is_none_or(|most| least <= most))
 }
