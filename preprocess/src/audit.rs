@@ -291,9 +291,9 @@ mod tests {
         ];
         // Many that are in one split alone change nothing.
         let mut many = keys.clone();
-        for i in 0..5000_u64 {
+        for (i, split) in (0..5000_u64).zip([1, 0, 1, 1, 2].into_iter().cycle()) {
             let key = i.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 << 20 | 1 << 40;
-            many.push((key, [1, 0, 1, 1, 2][(i % 5) as usize]));
+            many.push((key, split));
         }
         let expected = [
             "key `0000000000000000` in train and test",

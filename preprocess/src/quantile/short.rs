@@ -394,6 +394,9 @@ mod tests {
     }
 
     proptest! {
+        // Each case counts in megabytes.
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
         #[test]
         fn two_passes_find_what_the_search_of_64_bits_finds(
             rows in prop::collection::vec((any_cell(), any_cell()), 1..200),
