@@ -595,6 +595,11 @@ impl<'a> Work<'a> {
         };
         let dataset = self.dataset()?;
         let manifest = feedline_preprocess::read_manifest(&dataset).await?;
+        anyhow::ensure!(
+            options.transform_only || manifest.counts.sequence.is_none(),
+            "the model reads windows of rows (`dataset.sequence`), and new rows are read one by one; evaluate it with \
+             `feedline eval`"
+        );
         let artefact = feedline_preprocess::read_transform(&dataset, &manifest).await?;
         let dataset = self.loaded.config.dataset.as_ref();
         for feature in dataset.iter().flat_map(|dataset| &dataset.feature) {

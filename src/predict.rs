@@ -116,14 +116,9 @@ impl Predict {
             None => None,
         };
         if let Some(predictor) = &predictor {
-            let is_own = predictor.fingerprint() == self.fingerprint;
             anyhow::ensure!(
-                !is_own || predictor.features() == self.transform.features(),
-                "the model reads windows of rows (`dataset.sequence`), and new rows are read one by one; evaluate it with \
-                 `feedline eval`"
-            );
-            anyhow::ensure!(
-                is_own && predictor.features() == self.transform.features(),
+                predictor.fingerprint() == self.fingerprint
+                    && predictor.features() == self.transform.features(),
                 "the dataset was built again while its model was opened; predict again"
             );
         }

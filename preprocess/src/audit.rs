@@ -21,7 +21,7 @@ use crate::{
 
 /// Keys held in memory at a time: 512 MiB. More rows than this are audited in several passes, each over a range of
 /// keys.
-const KEYS_AT_A_TIME: u64 = 64 << 20;
+const KEYS_AT_A_TIME: u64 = 32 << 20;
 
 /// Leaked keys that are named.
 const SAMPLES: usize = 5;

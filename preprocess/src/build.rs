@@ -231,7 +231,7 @@ struct There {
 
 impl Build<'_> {
     /// Hash of all that goes into the dataset of a resolved `config`, with its sources where they stand, or `at` other positions.
-    fn inputs_of(&self, config: &DatasetConfig, at: Option<&[SourceReference]>) -> Hash128 {
+    fn inputs_of(&self, config: &DatasetConfig, at: Option<[&[SourceReference]; 3]>) -> Hash128 {
         input_hash(
             self.name,
             config,

@@ -29,6 +29,7 @@ use crate::{
     seen::{IsNew, Seen, keys_of, look, shifts},
     shard::ShardLayout,
     stage::{Direct, stage},
+    transform::reason,
 };
 
 /// Leaked keys that are named.
@@ -157,6 +158,12 @@ impl Build<'_> {
         });
         let written = self.write(&staged, &fitted, &layout, scratch).await?;
         rejects.merge(written.rejects);
+        if let Some(rows) = rejects.rejected().get(reason::UNKNOWN_CLASS) {
+            tracing::warn!(
+                rows,
+                "new rows have classes that the dataset was not fitted on and are set aside; `--refit` fits it anew"
+            );
+        }
         self.check_rejects(&session, &rejects, distinct).await?;
         self.warn_of_rejects(rejects.total(), distinct);
         self.audit(&written.splits, &layout).await?;
@@ -256,7 +263,10 @@ impl Build<'_> {
             counts: together(&before.counts, &added.counts),
             splits: splits.collect(),
             rejects: [&before.rejects[..], &added.rejects].concat(),
-            additions: [&before.additions[..], &[addition]].concat(),
+            additions: match self.rows {
+                0 => before.additions.clone(),
+                _ => [&before.additions[..], &[addition]].concat(),
+            },
             ..before
         }
     }

@@ -39,10 +39,18 @@ impl Build<'_> {
         if !names.eq(manifest.sources.iter().map(|source| &source.name)) {
             return Ok(Err("it is made of other sources".to_owned()));
         }
-        let before = &manifest.sources[..self.sources.len()];
+        let (before, beside) = manifest.sources.split_at(self.sources.len());
+        let (joined, frozen) = beside.split_at(self.joined.len());
+        let at = [before, joined, frozen];
+        let is_same =
+            |config: &DatasetConfig| self.inputs_of(config, Some(at)) == manifest.input_hash;
         let (mut behind, mut schemas) = (Vec::new(), Vec::new());
         for (source, before) in self.sources.iter().zip(before) {
             let Some(found) = source.behind(before).await? else {
+                // Files that came in front of others.
+                if source.in_place.is_some() && is_same(&self.spec.config) {
+                    self.check_splits_stay()?;
+                }
                 let name = &source.reference.name;
                 return Ok(Err(format!(
                     "what source `{name}` has landed does not go on from what the dataset was built of"
@@ -51,13 +59,19 @@ impl Build<'_> {
             behind.push(found.landed);
             schemas.extend(found.schemas);
         }
-        let is_same =
-            |config: &DatasetConfig| self.inputs_of(config, Some(before)) == manifest.input_hash;
         if !is_same(&self.spec.config) && !self.resolved(&schemas).as_ref().is_some_and(is_same) {
             let reason = "its configuration, what is expected of it, or what is joined to it is not the same";
             return Ok(Err(reason.to_owned()));
         }
-        self.check_splits_stay()?;
+        let mut beside = self.joined.iter().chain(&self.frozen).zip(beside);
+        let is_beside = beside.any(|(now, before)| now.reference != *before);
+        if is_beside || behind.iter().any(|landed| landed.rows() > 0) {
+            self.check_splits_stay()?;
+        }
+        if is_beside {
+            let reason = "a source that is joined to its rows, or that they are compared with, has landed more";
+            return Ok(Err(reason.to_owned()));
+        }
         let obstacle = self.obstacle().or_else(|| self.other_column(&schemas));
         if let Some(reason) = obstacle {
             return Ok(Err(reason));
@@ -143,6 +157,14 @@ impl Build<'_> {
             (
                 matches!(spec.rule, Rule::Named(_)) && !config.split.key.is_empty(),
                 "groups of `dataset.split.key` are looked at in all rows",
+            ),
+            (
+                config.conflicts.is_some(),
+                "`dataset.conflicts` chooses among all rows of one content",
+            ),
+            (
+                config.split.tolerance.is_some(),
+                "`dataset.split.tolerance` is about the groups of all rows",
             ),
             (
                 config.profile,

@@ -48,6 +48,7 @@ pub(super) fn joined<'a>(
         dataset
             .sources
             .iter()
+            .chain(&dataset.split.frozen)
             .any(|table| table.is_records_of(name))
     };
     if let Some(name) = names.iter().find(is_row) {
@@ -200,7 +201,7 @@ pub(super) fn input_hash(
     tokenizer: Option<Hash128>,
     expect: Option<Hash128>,
     [sources, joined, frozen]: [&[Landed]; 3],
-    at: Option<&[SourceReference]>,
+    at: Option<[&[SourceReference]; 3]>,
 ) -> Hash128 {
     #[derive(Serialize)]
     struct Inputs<'a> {
@@ -224,13 +225,17 @@ pub(super) fn input_hash(
         sources.iter().map(|s| &s.reference).collect()
     }
     let keys = sources.iter().map(Landed::newest);
+    let [own, joined, frozen] = match at {
+        None => [sources, joined, frozen].map(references),
+        Some(at) => at.map(|at| at.iter().collect()),
+    };
     let inputs = Inputs {
         build: BUILD_VERSION,
         dataset,
         config,
-        sources: at.map_or_else(|| references(sources), |at| at.iter().collect()),
-        joined: references(joined),
-        frozen: references(frozen),
+        sources: own,
+        joined,
+        frozen,
         tokenizer,
         expect,
         keys: match keys.clone().any(|(key, _)| !key.is_empty()) {

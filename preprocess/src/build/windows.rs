@@ -52,6 +52,9 @@ const Y: &str = "_y";
 /// Bytes of windows that are held before they are written to scratch.
 const HELD: usize = 8 << 20;
 
+/// Bytes of a batch of windows, unless one window has more.
+const BATCH_BYTES: usize = 32 << 20;
+
 /// Most bytes of a window.
 const WINDOW_BYTES: usize = 256 << 20;
 
@@ -66,7 +69,9 @@ impl Build<'_> {
         let Some(sequence) = self.sequence() else {
             return Ok(());
         };
-        let (length, features) = (sequence.length as usize, transform.features());
+        // As many rows are at hand while windows are made.
+        let length = sequence.length as usize + sequence.horizon as usize;
+        let features = transform.features();
         if length
             .saturating_mul(features)
             .saturating_mul(size_of::<f32>())
@@ -77,7 +82,8 @@ impl Build<'_> {
         Err(Error::config(
             "dataset.sequence.length",
             format!(
-                "{length} rows of {features} features are more than the 256 MiB that a sample may have; use fewer of either"
+                "{length} rows of {features} features, `horizon` among them, are more than the 256 MiB that may be held for a sample; \
+                 use fewer of either"
             ),
         ))
     }
@@ -95,6 +101,14 @@ impl Build<'_> {
         let spill = scratch.path("spill-windows");
         let columns = self.spec.kept.len() + 4;
         let session = plan::session(self.context, &spill, columns, Some(bytes as u64), 0)?;
+        let at_once = (BATCH_BYTES / bytes.max(1)).max(1);
+        {
+            let state = session.state_ref();
+            let mut state = state.write();
+            let config = state.config_mut();
+            let rows = config.batch_size().min(at_once);
+            *config = config.clone().with_batch_size(rows);
+        }
         let mut pass = Pass {
             staged,
             fitted,

@@ -34,7 +34,7 @@ use super::{
 };
 use crate::{
     Error,
-    columns::MergedColumn,
+    columns::{MergedColumn, find},
     landing::Landed,
     plan::{landed_type, origin, read},
     scalar::RowFunction,
@@ -98,11 +98,15 @@ pub(super) fn resolve(
         Some(right_time) => ("right_time", right_time),
         None => ("time", time),
     };
+    let own = Timed::resolve(time, columns, &|key: &str| at(&format!("time.{key}")))?;
+    let mut theirs = Timed::resolve(right_time, theirs, &|key: &str| {
+        at(&format!("{right_key}.{key}"))
+    })?;
+    // What has happened may be known too late, and never too early.
+    theirs.instant.is_later = true;
     Ok(Some(Asof {
-        time: Timed::resolve(time, columns, &|key: &str| at(&format!("time.{key}")))?,
-        right_time: Timed::resolve(right_time, theirs, &|key: &str| {
-            at(&format!("{right_key}.{key}"))
-        })?,
+        time: own,
+        right_time: theirs,
         age: join.age.as_ref().map(|name| MergedColumn {
             name: name.clone(),
             r#type: ColumnType::Float64,
@@ -123,6 +127,14 @@ impl Timed {
         columns: &[MergedColumn],
         key: &impl Fn(&str) -> String,
     ) -> Result<Self, Error> {
+        let column = find(&key("column"), &time.column, columns)?;
+        if time.zone.is_some() && column.r#type != ColumnType::Utf8 {
+            let reason = format!(
+                "column `{}` holds no text, so its times are in UTC as they are; remove this key",
+                time.column
+            );
+            return Err(Error::config(key("zone"), reason));
+        }
         Ok(Self {
             instant: series::check_time(time, columns, key)?,
             column: time.column.clone(),
@@ -246,6 +258,13 @@ impl Join {
         let mut rows = sorted(all, &asof.rule)?.execute_stream().await?;
         while let Some(batch) = rows.try_next().await? {
             walk.over(&batch)?;
+        }
+        let lost = self.source.rows().saturating_sub(walk.placed);
+        if lost > 0 {
+            tracing::warn!(
+                source = %asof.rule.source, rows = lost,
+                "rows of a source that is joined by time have no key, or no time that can be read, so that no row finds them"
+            );
         }
         Ok((walk.matched, walk.used))
     }

@@ -93,6 +93,8 @@ pub(super) struct Walk {
     pub(super) matched: u64,
     /// Rows of the joined source that were one.
     pub(super) used: u64,
+    /// Rows of the joined source that stand somewhere in time.
+    pub(super) placed: u64,
 }
 
 impl Walk {
@@ -102,6 +104,7 @@ impl Walk {
             newest: None,
             matched: 0,
             used: 0,
+            placed: 0,
         }
     }
 
@@ -123,6 +126,7 @@ impl Walk {
                 let partner = at.and_then(|(key, time)| self.partner(key, time));
                 found.push(Found { row, partner });
             } else if let Some((key, time)) = at {
+                self.placed += 1;
                 self.pass(key, time, origins.value(row), row)?;
             }
         }

@@ -32,6 +32,8 @@ pub(crate) struct Instant {
     pub(super) unit: Option<TimeUnit>,
     /// Name of a zone that is known.
     pub(super) zone: Option<String>,
+    /// Whether a local time that is there twice is the later one: for what must not be known too early.
+    pub(crate) is_later: bool,
 }
 
 /// The zone of this name; UTC for none. `None` when it is unknown.
@@ -96,14 +98,14 @@ impl Instant {
             return None;
         }
         let instant = match &self.format {
-            None => iso(text, zone),
-            Some(format) => written(format, text, zone),
+            None => iso(text, zone, self.is_later),
+            Some(format) => written(format, text, zone, self.is_later),
         };
         instant.map(Timestamp::as_microsecond)
     }
 }
 
-fn iso(text: &str, zone: &TimeZone) -> Option<Timestamp> {
+fn iso(text: &str, zone: &TimeZone, is_later: bool) -> Option<Timestamp> {
     // An annotation behind the offset is another standard.
     if text.ends_with(']') {
         return None;
@@ -113,11 +115,11 @@ fn iso(text: &str, zone: &TimeZone) -> Option<Timestamp> {
     let at = DateTime::from_parts(pieces.date(), time);
     match pieces.to_numeric_offset() {
         Some(offset) => offset.to_timestamp(at).ok(),
-        None => local(at, zone),
+        None => local(at, zone, is_later),
     }
 }
 
-fn written(format: &str, text: &str, zone: &TimeZone) -> Option<Timestamp> {
+fn written(format: &str, text: &str, zone: &TimeZone, is_later: bool) -> Option<Timestamp> {
     let parts = BrokenDownTime::parse(format, text).ok()?;
     if parts.offset().is_some() {
         return parts.to_timestamp().ok();
@@ -126,13 +128,14 @@ fn written(format: &str, text: &str, zone: &TimeZone) -> Option<Timestamp> {
         Some(_) => parts.to_datetime().ok()?,
         None => parts.to_date().ok()?.to_datetime(Time::midnight()),
     };
-    local(at, zone)
+    local(at, zone, is_later)
 }
 
-fn local(at: DateTime, zone: &TimeZone) -> Option<Timestamp> {
+fn local(at: DateTime, zone: &TimeZone, is_later: bool) -> Option<Timestamp> {
     let instants = zone.to_ambiguous_timestamp(at);
     match instants.offset() {
         AmbiguousOffset::Gap { .. } => None,
+        _ if is_later => instants.later().ok(),
         _ => instants.earlier().ok(),
     }
 }
@@ -218,6 +221,7 @@ mod tests {
             format: format.map(str::to_owned),
             unit: None,
             zone: zone.map(str::to_owned),
+            is_later: false,
         };
         let column: ArrayRef = Arc::new(StringArray::from(vec![text]));
         let found = instant.call(&[column], 1).unwrap();

@@ -158,6 +158,7 @@ pub(crate) fn check_time(
         format: time.format.clone(),
         unit: time.unit,
         zone: time.zone.clone(),
+        is_later: false,
     })
 }
 
@@ -192,6 +193,14 @@ fn check_entity(series: &SeriesConfig, columns: &[MergedColumn]) -> Result<(), E
 
 /// What features are made is no key and no target, and the time is not filled in.
 fn check_roles(series: &Series, config: &DatasetConfig) -> Result<(), Error> {
+    let is_own = |name: &&String| series.is_time(name) || series.entity.contains(*name);
+    if let Some(name) = config.dedup_ignore.iter().find(is_own) {
+        let reason = format!(
+            "`{name}` tells when or of whom a reading is: readings that differ in it alone would be dropped, and leave holes in \
+             the series; remove it"
+        );
+        return Err(Error::config("dataset.dedup_ignore", reason));
+    }
     let roles = [
         ("dataset.target", config.target.as_slice()),
         ("dataset.split.key", &config.split.key),

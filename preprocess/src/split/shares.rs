@@ -42,8 +42,9 @@ pub(crate) fn check_shares(
             let rows = rows[worst];
             let reason = format!(
                 "the {split} split got {rows} of {total} rows, a share of {found:.4} and not {wanted}{}; split by a finer \
-                 key, try another `salt`, or allow a difference of {difference:.4}",
-                told(config, groups)
+                 key, try another `salt`, or allow a difference of {}",
+                told(config, groups),
+                (difference * 1e4).ceil() / 1e4
             );
             Err(Error::config("dataset.split.tolerance", reason))
         }

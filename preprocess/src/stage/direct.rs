@@ -33,7 +33,7 @@ use super::{
 use crate::{
     Context, Error,
     build::unpacked,
-    columns::{DatasetSpec, system},
+    columns::{DatasetSpec, Input, system},
     kept,
     landing::Landed,
     meter::Meter,
@@ -72,6 +72,7 @@ impl Direct {
     /// For the rows of `sources`; `None` where rows are no such rows, or memory is short.
     pub(crate) fn of(spec: &DatasetSpec, sources: &[Landed], context: &Context) -> Option<Self> {
         let config = &spec.config;
+        let differs = !config.dedup_ignore.is_empty() || config.split.column.is_some();
         let is_plain = spec.payloads().next().is_none()
             && spec.near_dup.is_none()
             && config.text.is_none()
@@ -81,7 +82,9 @@ impl Direct {
             && spec.series.is_none()
             // All copies of a row would come together in one bucket.
             && config.dedup == DedupMode::Exact
-            && config.shards.shuffle;
+            && config.shards.shuffle
+            // Copies may have other texts there, and which of them stays is known too late to count them.
+            && !(differs && spec.inputs.iter().any(is_counted));
         let rows: u64 = sources.iter().map(Landed::rows).sum();
         let threads = context.partitions.max(1);
         let memory = context.memory_bytes.unwrap_or(u64::MAX);
@@ -112,7 +115,12 @@ impl Direct {
             .any(|input| input.kind == InputKind::Categorical);
         if is_text || !spec.kept.iter().all(kept::is_number) {
             // Texts are as long as they are.
+            let joined = spec.joins.iter().map(|join| {
+                let source = std::slice::from_ref(&join.source);
+                unpacked(source).div_ceil(join.source.rows().max(1))
+            });
             bytes = bytes.saturating_add(unpacked(sources));
+            bytes = bytes.saturating_add(rows.saturating_mul(joined.sum()));
         }
         // Hashes fill buckets unevenly, by a little.
         let buckets = bytes.div_ceil(gathered).next_power_of_two();
@@ -144,10 +152,7 @@ impl Direct {
         let inputs = spec.inputs.iter().map(|input| input.column.name.as_str());
         let form = Form::new(&schema, &self.short, &inputs.collect());
         let order = ShuffleKey::new(spec.config.shards.seed);
-        let counted = spec
-            .inputs
-            .iter()
-            .filter(|i| i.by_default && i.column.kind == InputKind::Categorical);
+        let counted = spec.inputs.iter().filter(|input| is_counted(input));
         let distinct: BTreeMap<String, Distinct> = counted
             .map(|i| (i.column.name.clone(), Distinct::default()))
             .collect();
@@ -222,6 +227,11 @@ impl Direct {
         }
         Ok((staged, rejects.finish()?))
     }
+}
+
+/// Whether its values are counted, since it may turn out to name rows.
+fn is_counted(input: &Input) -> bool {
+    input.by_default && input.column.kind == InputKind::Categorical
 }
 
 fn joined(error: tokio::task::JoinError) -> Error {
