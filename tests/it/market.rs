@@ -142,6 +142,12 @@ fn a_market_is_held_to_expectations_and_cleaned_by_symbol() {
         found.contains("\"XTKS\"") && !found.contains("\"DARK\""),
         "{found}"
     );
+    // What somebody has edited is not written over.
+    fs::write(
+        folder.path().join("found.toml"),
+        format!("{found}# edited\n"),
+    )
+    .unwrap();
     let again = with(folder.path(), &write, "checked", &[&ours]).expect(1);
     assert!(
         again.stderr.contains("is there already"),

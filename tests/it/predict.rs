@@ -34,7 +34,7 @@ fn text(target: &str, other: &str, task: &str) -> String {
         "[pipeline]\nname = \"homes\"\nroot = \"out\"\n\
          [[source]]\nname = \"homes\"\ntype = \"files\"\nurl = \"homes.csv\"\ncsv = {{ null_values = [\"?\"] }}\n\
          [dataset]\ntarget = \"{target}\"\ntask = \"{task}\"\ndrop = [\"id\", \"{other}\"]\n\
-         split = {{ by = \"range\", train = 0.7, validation = 0.2, test = 0.1 }}\n\
+         split = {{ by = \"range\", train = 0.5, validation = 0.25, test = 0.25 }}\n\
          [train]\nmodel = {{ type = \"mlp\", hidden = [16] }}\nbatch_size = 50\nepochs = 4\n"
     )
 }
@@ -66,7 +66,7 @@ fn metrics(folder: &Path, file: &str) -> Value {
 
 /// Rows of the validation split.
 fn validation<T>(all: &[T]) -> &[T] {
-    &all[(ROWS as usize * 7 / 10)..(ROWS as usize * 9 / 10)]
+    &all[(ROWS as usize / 2)..(ROWS as usize * 3 / 4)]
 }
 
 #[test]

@@ -19,6 +19,7 @@ fn check_made(file: &str, dataset: &str, rejected: u64, series: Option<&str>) {
     let text = format!(
         "[pipeline]\nname = \"compare\"\nroot = \"out\"\n\
          [[source]]\nname = \"rows\"\ntype = \"files\"\nurl = \"{}\"\nbatch = {{ rows = 3000 }}\n\
+         csv = {{ null_values = [\"N/A\"] }}\n\
          [dataset]\nshards = {{ shard_bytes = \"256 KiB\", block_bytes = \"16 KiB\" }}\n{dataset}\n",
         file.display()
     );
@@ -194,7 +195,7 @@ fn features_of_daily_series_agree_with_numpy() {
     let cta = "timeseries/cta_ridership_daily.csv.gz";
     check_series(cta, "target = \"total_rides\"", "bus", &day, 0);
     let date = [("time", "Date")];
-    let rates = "target = \"JPY\"\nfeatures = [\"USD\", \"GBP\"]\nnull_values = [\"N/A\"]";
+    let rates = "target = \"JPY\"\nfeatures = [\"USD\", \"GBP\"]";
     check_series(
         "timeseries/ecb_eurofxref_hist.csv.gz",
         rates,

@@ -159,8 +159,10 @@ fn fault_53_a_stop_in_a_wait_of_a_served_source_takes_effect_and_its_figures_are
         ("retries_total", "", 0.0),
         ("wait_seconds_total", "cause=\"circuit\"", 0.0),
     ] {
-        let found = metric_with(address, &format!("feedline_source_{name}"), label);
-        assert_eq!(found, Some(expected), "{name} {label}");
+        // The log is looked at beside the run.
+        until(&format!("{name} {label} is {expected}"), || {
+            metric_with(address, &format!("feedline_source_{name}"), label) == Some(expected)
+        });
     }
     let committed = metric(address, "feedline_source_commit_timestamp_seconds").unwrap();
     assert!(committed > 1.7e9);
