@@ -1,7 +1,7 @@
 //! The page about a dataset, `report-<fingerprint>.html`: one file that needs nothing but itself.
 //!
 //! It is a pure function of what was built, and of the dataset that was there before, which the training split is compared
-//! with. It is written behind the manifest that it tells of; a dataset whose page is missing is built again.
+//! with. It is written before the manifest that it tells of is published; a dataset whose page is missing is built again.
 
 mod columns;
 mod html;

@@ -77,7 +77,8 @@ pub struct TimeColumn {
     /// Unit since 1970 of a column of numbers: `s`, `ms`, `us` or `ns`. Goes with such a column, and only with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<TimeUnit>,
-    /// Time zone, such as `Europe/Rome`, of texts without an offset. Default `UTC`.
+    /// Time zone, such as `Europe/Rome`, of texts without an offset. Where clocks are set back, a row is at the earlier of the
+    /// two instants and a row of the joined source at the later, so that it is not known too early. Default `UTC`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
 }

@@ -40,16 +40,16 @@ pub struct SplitConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expression: Option<String>,
     /// `column`: column of text that holds `train`, `validation` or `test`; a row where it holds anything else is set aside.
-    /// It is no feature unless `features` lists it.
+    /// It is no feature unless `features` lists it, and rows that differ in it alone are copies: the first that landed stays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub column: Option<String>,
     /// `time`: column of the time of each row, as a time stamp, as text (ISO 8601, in UTC where it has no offset) or as
-    /// integers of any unit. Rows of one instant share a split. A row without one is set aside. It is no feature unless
-    /// `features` lists it.
+    /// integers of any unit. A text that is the time of `dataset.series`, too, is read as that says. Rows of one instant share
+    /// a split. A row without one is set aside. It is no feature unless `features` lists it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<String>,
-    /// `time`: where the validation and the test split begin, such as `["2024-01-01", "2024-07-01"]`; rows before the first
-    /// are for training. Set them where the borders must not move when rows are added. Default: the borders follow from the
+    /// `time`: where the validation and the test split begin, such as `["2024-01-01", "2024-07-01"]`, in UTC where
+    /// they have no offset; rows before the first are for training. Set them where the borders must not move when rows are added. Default: the borders follow from the
     /// shares.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub until: Vec<String>,
