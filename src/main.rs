@@ -21,6 +21,11 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
+/// How it goes about its work is said in `.cargo/config.toml`.
+#[cfg(all(target_os = "linux", target_env = "gnu", target_arch = "x86_64"))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,

@@ -16,6 +16,7 @@ mod ingest_stop;
 mod inputs;
 mod kills;
 mod market;
+mod memory;
 mod multi;
 mod pages;
 mod pictures;
