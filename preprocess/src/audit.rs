@@ -1,6 +1,6 @@
 //! What was written, read back: shards against their manifest entries, keys against the other splits.
 
-use std::ops::Range;
+use std::{num::NonZero, ops::Range, sync::Arc, thread};
 
 use arrow::{
     array::{AsArray, RecordBatch},
@@ -8,11 +8,13 @@ use arrow::{
     error::ArrowError,
     ipc::reader::FileReader,
 };
+use datafusion::{common::runtime::SpawnedTask, error::DataFusionError};
 use feedline_schemas::{
     ids::Hash128,
     manifest::{Lengths, Shard, Split, SplitShards},
 };
 use feedline_storage::Store;
+use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::{
     Error,
@@ -22,6 +24,9 @@ use crate::{
 /// Keys held in memory at a time: 512 MiB. More rows than this are audited in several passes, each over a range of
 /// keys.
 const KEYS_AT_A_TIME: u64 = 32 << 20;
+
+/// Bytes of the shards that are read at a time, unless one is larger.
+const MEMORY: u64 = 256 << 20;
 
 /// Leaked keys that are named.
 const SAMPLES: usize = 5;
@@ -40,8 +45,8 @@ pub(crate) struct Findings {
     pub(crate) problems: Vec<String>,
 }
 
-/// Reads every shard of `splits` from `dataset`. `schema` says what the shards of a split should look like; `seen` is
-/// told the rows of each shard.
+/// Reads every shard of `splits` from `dataset`, some at a time. `schema` says what the shards of a split should look like;
+/// `seen` is told the rows of each shard.
 pub(crate) async fn audit(
     dataset: &Store,
     splits: &[SplitShards],
@@ -49,15 +54,30 @@ pub(crate) async fn audit(
     seen: impl Fn(u64),
 ) -> Result<Findings, Error> {
     let rows: u64 = splits.iter().map(|s| s.rows).sum();
+    let all = splits.iter().flat_map(|split| &split.shards);
+    let largest = all.map(|shard| shard.bytes).max().unwrap_or(0).max(1);
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let at_once = usize::try_from(MEMORY / largest).unwrap_or(usize::MAX);
+    let at_once = at_once.clamp(1, threads);
     let passes = rows.div_ceil(KEYS_AT_A_TIME).max(1);
     let mut findings = Findings::default();
     for pass in 0..passes {
         let mut keys: Vec<(u64, u8)> = Vec::new();
         for split in splits {
             let expected = schema(split.split);
+            let checks = split.shards.iter().map(|shard| {
+                let check = check(dataset.clone(), shard.clone(), Arc::clone(&expected));
+                async move {
+                    // Dropped with what waits for it.
+                    let checked = SpawnedTask::spawn(check).join().await;
+                    checked.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))?
+                }
+            });
+            let mut checks = stream::iter(checks).buffered(at_once);
             for shard in &split.shards {
-                let mut shard_keys = Vec::new();
-                let found = check(dataset, shard, &expected, &mut shard_keys).await?;
+                let Some((found, shard_keys)) = checks.try_next().await? else {
+                    break;
+                };
                 if pass == 0 {
                     findings.shards += 1;
                     findings.blocks += shard.blocks.len() as u64;
@@ -134,16 +154,16 @@ fn find_leaks(mut keys: Vec<(u64, u8)>, findings: &mut Findings) {
     }
 }
 
-/// What is wrong with one shard; its keys are added to `keys` when the file is whole.
+/// What is wrong with one shard, and its keys when the file is whole.
 async fn check(
-    dataset: &Store,
-    shard: &Shard,
-    schema: &SchemaRef,
-    keys: &mut Vec<u64>,
-) -> Result<Vec<String>, Error> {
+    dataset: Store,
+    shard: Shard,
+    schema: SchemaRef,
+) -> Result<(Vec<String>, Vec<u64>), Error> {
+    let mut keys = Vec::new();
     let bytes = match dataset.get(&shard.path).await {
         Ok(bytes) => bytes,
-        Err(e) if e.is_not_found() => return Ok(vec!["the file does not exist".into()]),
+        Err(e) if e.is_not_found() => return Ok((vec!["the file does not exist".into()], keys)),
         Err(e) => return Err(e.into()),
     };
     let mut problems = Vec::new();
@@ -173,19 +193,19 @@ async fn check(
     }
     let mut lengths = None;
     if let Some(listed) = &shard.lengths {
-        match lengths_of(dataset, listed, shard.rows).await? {
+        match lengths_of(&dataset, listed, shard.rows).await? {
             Ok(found) => lengths = Some(found),
             Err(problem) => problems.push(problem),
         }
     }
     if problems.is_empty() {
-        problems.extend(check_table(&bytes, shard)?);
-        match read(&bytes, shard, schema, lengths.as_deref(), keys) {
+        problems.extend(check_table(&bytes, &shard)?);
+        match read(&bytes, &shard, &schema, lengths.as_deref(), &mut keys) {
             Ok(found) => problems.extend(found),
             Err(e) => problems.push(format!("the file is not a readable Arrow file: {e}")),
         }
     }
-    Ok(problems)
+    Ok((problems, keys))
 }
 
 /// The lengths of a shard's documents, or what is wrong with their file.

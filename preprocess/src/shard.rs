@@ -22,6 +22,7 @@ use arrow::{
     record_batch::RecordBatch,
 };
 use bytes::Bytes;
+use datafusion::error::DataFusionError;
 use feedline_schemas::{
     config::ShardConfig,
     ids::{Hash128, Name},
@@ -31,6 +32,7 @@ use feedline_schemas::{
     },
 };
 use feedline_storage::Store;
+use tokio::task::JoinSet;
 
 use crate::{
     Error,
@@ -254,6 +256,10 @@ pub(crate) struct SplitWriter<'a> {
     /// Shards that the split has before these.
     before: usize,
     shards: Vec<Shard>,
+    /// The shard that is on its way to the store while the next one fills.
+    leaving: JoinSet<Result<(Shard, Vec<u8>), Error>>,
+    /// Memory of one that has been stored, for one to come.
+    room: Vec<u8>,
 }
 
 /// One row to write.
@@ -324,6 +330,8 @@ impl<'a> SplitWriter<'a> {
             open: None,
             before: 0,
             shards: Vec::new(),
+            leaving: JoinSet::new(),
+            room: Vec::new(),
         }
     }
 
@@ -384,6 +392,7 @@ impl<'a> SplitWriter<'a> {
             self.end_block()?;
         }
         self.end_shard().await?;
+        self.wait().await?;
         Ok(self.shards)
     }
 
@@ -392,11 +401,14 @@ impl<'a> SplitWriter<'a> {
         let block = std::mem::take(&mut self.block);
         let mut open = match self.open.take() {
             Some(open) => open,
-            None => OpenShard {
-                file: new_file(&self.schema)?,
-                blocks: Vec::new(),
-                lengths: Vec::new(),
-            },
+            None => {
+                let room = self.new_room();
+                OpenShard {
+                    file: new_file(&self.schema, room)?,
+                    blocks: Vec::new(),
+                    lengths: Vec::new(),
+                }
+            }
         };
         let rows = u32::try_from(block.keys.len()).expect("a block has fewer than 2^31 rows");
         let is_tokens = self.layout.parts().tokens.is_some();
@@ -409,46 +421,97 @@ impl<'a> SplitWriter<'a> {
         Ok(())
     }
 
-    /// Ends the shard with the last block that was ended.
+    /// Memory for a shard.
+    fn new_room(&mut self) -> Vec<u8> {
+        // It is not in use before something is there.
+        const MOST: u64 = 256 << 20;
+        let mut room = std::mem::take(&mut self.room);
+        let (shard, block) = (self.layout.shard_bytes, self.layout.block_bytes);
+        if shard < MOST {
+            let expected = shard + 2 * block.min(shard);
+            room.reserve_exact(usize::try_from(expected).unwrap_or(0));
+        }
+        room
+    }
+
+    /// Ends the shard with the last block that was ended. It is stored while the next one fills.
     pub(crate) async fn end_shard(&mut self) -> Result<(), Error> {
         let Some(open) = self.open.take() else {
             return Ok(());
         };
-        let bytes = open.file.into_inner()?;
-        let hash = Hash128::of(&bytes);
-        let blocks = blocks_of(&bytes, &open.blocks)?;
-        let head = blocks
-            .first()
-            .and_then(|first| usize::try_from(first.offset).ok());
-        let path = path_of(self.split, self.before + self.shards.len(), hash);
-        let lengths = match self.layout.layout {
-            Layout::Tokens { .. } => Some(self.put_lengths(&path, &open.lengths).await?),
-            _ => None,
-        };
-        let shard = Shard {
-            path,
-            rows: open.blocks.iter().map(|(rows, _)| u64::from(*rows)).sum(),
-            bytes: bytes.len() as u64,
-            hash,
-            head_crc32c: head.and_then(|head| bytes.get(..head)).map(crc32c::crc32c),
-            blocks,
-            lengths,
-        };
-        self.store.put(&shard.path, Bytes::from(bytes)).await?;
-        self.shards.push(shard);
+        self.wait().await?;
+        let index = self.before + self.shards.len();
+        let has_lengths = matches!(self.layout.layout, Layout::Tokens { .. });
+        let stored = open.stored(self.store.clone(), self.split, index, has_lengths);
+        self.leaving.spawn(stored);
         Ok(())
     }
 
-    /// Writes the lengths of the documents of the shard at `shard`.
-    async fn put_lengths(&self, shard: &str, lengths: &[u32]) -> Result<Lengths, Error> {
-        let bytes: Vec<u8> = lengths.iter().flat_map(|n| n.to_le_bytes()).collect();
-        let lengths = Lengths {
-            path: format!("{}.lengths", shard.trim_end_matches(".arrow")),
-            crc32c: crc32c::crc32c(&bytes),
-        };
-        self.store.put(&lengths.path, Bytes::from(bytes)).await?;
-        Ok(lengths)
+    /// Waits for the shard that is on its way.
+    async fn wait(&mut self) -> Result<(), Error> {
+        while let Some(stored) = self.leaving.join_next().await {
+            let (shard, room) = stored.map_err(joined)??;
+            self.shards.push(shard);
+            self.room = room;
+        }
+        Ok(())
     }
+}
+
+impl OpenShard {
+    /// The shard in the store, and the memory it was in.
+    async fn stored(
+        self,
+        store: Store,
+        split: Split,
+        index: usize,
+        has_lengths: bool,
+    ) -> Result<(Shard, Vec<u8>), Error> {
+        let work = move || {
+            let bytes = self.file.into_inner()?;
+            let hash = Hash128::of(&bytes);
+            let blocks = blocks_of(&bytes, &self.blocks)?;
+            let head = blocks
+                .first()
+                .and_then(|first| usize::try_from(first.offset).ok());
+            let shard = Shard {
+                path: path_of(split, index, hash),
+                rows: self.blocks.iter().map(|(rows, _)| u64::from(*rows)).sum(),
+                bytes: bytes.len() as u64,
+                hash,
+                head_crc32c: head.and_then(|head| bytes.get(..head)).map(crc32c::crc32c),
+                blocks,
+                lengths: None,
+            };
+            Ok::<_, Error>((shard, bytes, self.lengths))
+        };
+        let worked = tokio::task::spawn_blocking(work).await;
+        let (mut shard, bytes, lengths) = worked.map_err(joined)??;
+        if has_lengths {
+            shard.lengths = Some(put_lengths(&store, &shard.path, &lengths).await?);
+        }
+        let bytes = Bytes::from(bytes);
+        store.put(&shard.path, bytes.clone()).await?;
+        // No copy: nobody else has them any longer.
+        let mut room = Vec::from(bytes);
+        room.clear();
+        Ok((shard, room))
+    }
+}
+
+fn joined(error: tokio::task::JoinError) -> Error {
+    Error::Engine(DataFusionError::ExecutionJoin(Box::new(error)))
+}
+
+/// Writes the lengths of the documents of the shard at `shard`.
+async fn put_lengths(store: &Store, shard: &str, lengths: &[u32]) -> Result<Lengths, Error> {
+    let bytes: Vec<u8> = lengths.iter().flat_map(|n| n.to_le_bytes()).collect();
+    let lengths = Lengths {
+        path: format!("{}.lengths", shard.trim_end_matches(".arrow")),
+        crc32c: crc32c::crc32c(&bytes),
+    };
+    store.put(&lengths.path, Bytes::from(bytes)).await?;
+    Ok(lengths)
 }
 
 impl Rows {
@@ -555,9 +618,10 @@ fn ids(tokens: Vec<u32>, id: TokenType) -> ArrayRef {
     }
 }
 
-fn new_file(schema: &SchemaRef) -> Result<FileWriter<Vec<u8>>, ArrowError> {
+/// A file in the memory of `room`, which is empty.
+fn new_file(schema: &SchemaRef, room: Vec<u8>) -> Result<FileWriter<Vec<u8>>, ArrowError> {
     let options = IpcWriteOptions::try_new(ALIGNMENT, false, MetadataVersion::V5)?;
-    FileWriter::try_new_with_options(Vec::new(), schema, options)
+    FileWriter::try_new_with_options(room, schema, options)
 }
 
 fn path_of(split: Split, index: usize, hash: Hash128) -> String {
