@@ -3,7 +3,10 @@
 //! A row of them is moved in one piece where columns would be moved cell by cell. A cell that is missing is NaN, which no
 //! other cell is.
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    ops::Range,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use arrow::{
     array::{Array, ArrayRef, AsArray},
@@ -14,30 +17,33 @@ use arrow::{
 /// Rows whose cells stay in the nearest cache while columns become rows, or the other way round.
 const TILE: usize = 64;
 
-/// Rows of numbers.
+/// Rows of numbers. They stay where they were read to: their order is one of places.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Matrix {
     /// Names of the columns.
     names: Arc<[String]>,
-    /// `[rows, columns]`.
-    cells: ScalarBuffer<f32>,
+    /// `[rows, columns]`, in any order.
+    cells: Arc<Cells>,
+    /// Where each row stands among them.
+    places: ScalarBuffer<u32>,
 }
 
 impl Matrix {
-    /// Rows of the columns `names`.
-    pub(super) fn new(names: Arc<[String]>, cells: Vec<f32>) -> Self {
+    /// The rows at `places` of the columns `names`.
+    pub(super) fn new(names: Arc<[String]>, cells: Cells, places: ScalarBuffer<u32>) -> Self {
         Self {
             names,
-            cells: cells.into(),
+            cells: Arc::new(cells),
+            places,
         }
     }
 
     /// Some of the rows.
     pub(super) fn slice(&self, rows: Range<usize>) -> Self {
-        let width = self.names.len();
         Self {
             names: Arc::clone(&self.names),
-            cells: self.cells.slice(rows.start * width, rows.len() * width),
+            cells: Arc::clone(&self.cells),
+            places: self.places.slice(rows.start, rows.len()),
         }
     }
 
@@ -48,30 +54,78 @@ impl Matrix {
 
     /// Puts the cells of some rows in the column at `place` in place of `cells`: NaN where missing.
     pub(crate) fn fill(&self, place: usize, rows: Range<usize>, cells: &mut Vec<f64>) {
-        let width = self.names.len();
-        let rows = self.cells[rows.start * width..rows.end * width].chunks_exact(width);
+        let (width, all) = (self.names.len(), &self.cells.cells);
+        let rows = self.places[rows].iter().map(|row| *row as usize * width);
         cells.clear();
-        cells.extend(rows.map(|row| f64::from(row[place])));
+        cells.extend(rows.map(|row| f64::from(all[row + place])));
     }
 }
 
-/// Adds the rows of `columns`, which are of floats that 32 bits hold, to `cells`.
-pub(super) fn add_rows(columns: &[&ArrayRef], rows: usize, cells: &mut Vec<f32>) {
-    let (start, width) = (cells.len(), columns.len());
-    cells.resize(start + rows * width, f32::NAN);
-    let cells = &mut cells[start..];
-    for first in (0..rows).step_by(TILE) {
-        let last = (first + TILE).min(rows);
-        let tile = &mut cells[first * width..last * width];
+/// Cells in memory that is used again when nobody needs them: pages that are new cost more than what is put there.
+#[derive(Debug, Default)]
+pub(super) struct Cells {
+    cells: Vec<f32>,
+    pool: Pool,
+}
+
+impl Cells {
+    /// Puts `count` cells there and has `fill` write them; what was there before may still be in them.
+    pub(super) fn read<E>(
+        pool: &Pool,
+        count: usize,
+        fill: impl FnOnce(&mut [f32]) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let mut own = Self {
+            cells: pool.lock().pop().unwrap_or_default(),
+            pool: pool.clone(),
+        };
+        own.cells.resize(count, 0.0);
+        fill(&mut own.cells)?;
+        Ok(own)
+    }
+}
+
+impl Drop for Cells {
+    fn drop(&mut self) {
+        self.pool.lock().push(std::mem::take(&mut self.cells));
+    }
+}
+
+/// Room for cells that nobody needs at the moment.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pool(Arc<Mutex<Vec<Vec<f32>>>>);
+
+impl Pool {
+    fn lock(&self) -> impl std::ops::DerefMut<Target = Vec<Vec<f32>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Adds the rows of `columns`, which are of floats that 32 bits hold, to `piles`: each row to the one that `which` says. `tile`
+/// is room to work in.
+pub(super) fn add_rows(
+    columns: &[&ArrayRef],
+    which: &[usize],
+    piles: &mut [Vec<f32>],
+    tile: &mut Vec<f32>,
+) {
+    let width = columns.len();
+    if width == 0 {
+        return;
+    }
+    tile.resize(TILE * width, 0.0);
+    for (at, which) in which.chunks(TILE).enumerate() {
+        let rows = at * TILE..at * TILE + which.len();
+        let tile = &mut tile[..which.len() * width];
         for (place, column) in columns.iter().enumerate() {
             // Never -0.0, which is the same number.
             match column.data_type() {
                 DataType::Float32 => {
-                    let values = &column.as_primitive::<Float32Type>().values()[first..last];
+                    let values = &column.as_primitive::<Float32Type>().values()[rows.clone()];
                     put(tile, width, place, values.iter().map(|x| x + 0.0));
                 }
                 _ => {
-                    let values = &column.as_primitive::<Float64Type>().values()[first..last];
+                    let values = &column.as_primitive::<Float64Type>().values()[rows.clone()];
                     #[expect(
                         clippy::cast_possible_truncation,
                         reason = "they have been read from 32 bits"
@@ -79,14 +133,15 @@ pub(super) fn add_rows(columns: &[&ArrayRef], rows: usize, cells: &mut Vec<f32>)
                     put(tile, width, place, values.iter().map(|x| (x + 0.0) as f32));
                 }
             }
-        }
-    }
-    for (place, column) in columns.iter().enumerate() {
-        let nulls = column.nulls().filter(|nulls| nulls.null_count() > 0);
-        if let Some(nulls) = nulls {
-            for row in (!nulls.inner()).set_indices() {
-                cells[row * width + place] = f32::NAN;
+            if let Some(nulls) = column.nulls().filter(|nulls| nulls.null_count() > 0) {
+                let nulls = nulls.inner().slice(rows.start, rows.len());
+                for row in (!&nulls).set_indices() {
+                    tile[row * width + place] = f32::NAN;
+                }
             }
+        }
+        for (row, pile) in tile.chunks_exact(width).zip(which) {
+            piles[*pile].extend_from_slice(row);
         }
     }
 }
@@ -112,16 +167,6 @@ pub(super) fn columns_of(cells: &[f32], width: usize, places: &[usize], columns:
             }
         }
     }
-}
-
-/// The rows at `places`, in that order.
-pub(super) fn taken(cells: &[f32], width: usize, places: &[u32]) -> Vec<f32> {
-    let mut rows = Vec::with_capacity(places.len() * width);
-    for place in places {
-        let start = *place as usize * width;
-        rows.extend_from_slice(&cells[start..start + width]);
-    }
-    rows
 }
 
 #[cfg(test)]
@@ -164,8 +209,24 @@ mod tests {
     fn columns_become_rows_and_columns_again() {
         let columns = columns();
         let columns: Vec<&ArrayRef> = columns.iter().collect();
-        let mut cells = vec![1.0; 3];
-        add_rows(&columns, 200, &mut cells);
+        let mut piles = [vec![1.0; 3], Vec::new()];
+        let mut tile = Vec::new();
+        // The odd ones apart, to see that they are left out.
+        let which: Vec<usize> = (0..200).map(|row| row % 2).collect();
+        add_rows(&columns, &which, &mut piles, &mut tile);
+        assert_eq!((piles[0].len(), piles[1].len()), (303, 300));
+        for (at, row) in (1..200).step_by(2).enumerate() {
+            let found: Vec<_> = piles[1][at * 3..][..3].iter().collect();
+            let found: Vec<_> = found.into_iter().map(|x| bits(f64::from(*x))).collect();
+            assert_eq!(
+                found,
+                [0, 1, 2].map(|column| expected(row, column)),
+                "{row}"
+            );
+        }
+        piles[0].truncate(3);
+        add_rows(&columns, &[0; 200], &mut piles[..1], &mut tile);
+        let [cells, _] = piles;
         assert_eq!(cells.len(), 603);
         let mut back = vec![9.0];
         columns_of(&cells[3..], 3, &[2, 0], &mut back);
@@ -176,19 +237,32 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_taken_and_cut() {
+    fn rows_are_where_their_places_say_and_memory_is_used_again() {
         let columns = columns();
         let columns: Vec<&ArrayRef> = columns.iter().collect();
-        let mut cells = Vec::new();
-        add_rows(&columns, 200, &mut cells);
+        let mut piles = [Vec::new()];
+        add_rows(&columns, &[0; 200], &mut piles, &mut Vec::new());
+        let [cells] = piles;
         let places: Vec<u32> = (0..200).rev().collect();
         let names: Arc<[String]> = ["a", "b", "c"].map(str::to_owned).into();
-        let matrix = Matrix::new(names, taken(&cells, 3, &places)).slice(50..60);
+        let pool = Pool::default();
+        let read = |count: usize| {
+            Cells::read(&pool, count, |room| {
+                room.copy_from_slice(&cells[..count]);
+                Ok::<_, ()>(())
+            })
+        };
+        drop(read(300));
+        assert_eq!(pool.lock().len(), 1);
+        let matrix = Matrix::new(names, read(600).unwrap(), places.into()).slice(50..60);
+        assert!(pool.lock().is_empty());
         assert_eq!((matrix.place("b"), matrix.place("d")), (Some(1), None));
         let mut found = Vec::new();
         matrix.fill(1, 2..5, &mut found);
         let found: Vec<_> = found.into_iter().map(bits).collect();
         assert_eq!(found, [147, 146, 145].map(|row| expected(row, 1)));
         assert_eq!(Matrix::default().place("a"), None);
+        drop(matrix);
+        assert_eq!(pool.lock().len(), 1);
     }
 }

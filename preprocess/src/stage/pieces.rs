@@ -14,7 +14,7 @@ use std::{collections::HashMap, path::Path, sync::Arc};
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, UInt32Array},
-    buffer::BooleanBuffer,
+    buffer::{BooleanBuffer, ScalarBuffer},
     compute::{concat_batches, take_record_batch},
     datatypes::{DataType, Float32Type, Float64Type, SchemaRef, UInt64Type},
 };
@@ -32,7 +32,7 @@ use tokio::task::JoinSet;
 
 use super::{
     Groups, Ordered, column,
-    matrix::{self, Matrix},
+    matrix::{self, Cells, Matrix, Pool},
     tuples::Copies,
 };
 use crate::{
@@ -72,6 +72,8 @@ pub(crate) struct Pieces {
     order: ShuffleKey,
     bits: u32,
     splits: [Vec<Piece>; 3],
+    /// Room for the numbers of buckets.
+    room: Pool,
 }
 
 /// Rows of one split and bucket.
@@ -97,6 +99,7 @@ impl Pieces {
             order,
             bits: sizes.bits,
             splits: Default::default(),
+            room: Pool::default(),
         }
     }
 
@@ -360,13 +363,29 @@ impl Pieces {
         let (form, width) = (&self.form, self.form.numbers.len());
         let pieces = &self.splits[usize::from(code(split))];
         let mut reader = Reader::default();
-        let (mut batches, mut numbers) = (Vec::new(), Vec::new());
-        for piece in pieces.iter().filter(|piece| piece.bucket == bucket) {
-            batches.push(reader.read(piece)?);
-            reader.numbers(piece, width, &mut numbers)?;
-        }
+        let pieces = pieces.iter().filter(|piece| piece.bucket == bucket);
+        let batches = pieces.clone().map(|piece| reader.read(piece));
+        let batches = batches.collect::<Result<Vec<_>, _>>()?;
         let rows = concat_batches(&form.stored, &batches)?;
         drop(batches);
+        // Copies stay where they are, and nobody looks there.
+        let all: usize = pieces.clone().map(|piece| piece.rows).sum();
+        let mut stands = Vec::with_capacity(rows.num_rows());
+        let numbers = Cells::read(&self.room, all * width, |cells| {
+            let (mut rest, mut first) = (cells, 0_u32);
+            for piece in pieces {
+                let (own, behind) = rest.split_at_mut(piece.rows * width);
+                reader.all_numbers(piece, own)?;
+                let behind_it = first + u32::try_from(piece.rows).map_err(too_many)?;
+                let is_kept = |row: &u32| match &piece.kept {
+                    Some(kept) => kept.value((row - first) as usize),
+                    None => true,
+                };
+                stands.extend((first..behind_it).filter(is_kept));
+                (rest, first) = (behind, behind_it);
+            }
+            Ok::<_, DataFusionError>(())
+        })?;
         let hashes = column(&rows, system::HASH).as_fixed_size_binary();
         let origins = column(&rows, system::ORIGIN).as_primitive::<UInt64Type>();
         let mut order: Vec<(u64, u64, u32)> = (0_u32..)
@@ -376,11 +395,11 @@ impl Pieces {
             .collect();
         order.sort_unstable();
         let places: Vec<u32> = order.into_iter().map(|(_, _, place)| place).collect();
-        let numbers = matrix::taken(&numbers, width, &places);
+        let stands: ScalarBuffer<u32> = places.iter().map(|row| stands[*row as usize]).collect();
         let rows = take_record_batch(&rows, &UInt32Array::from(places))?;
         Ok(Ordered {
             rows: long(&rows, &form.others)?,
-            numbers: Matrix::new(Arc::clone(&form.numbers), numbers),
+            numbers: Matrix::new(Arc::clone(&form.numbers), numbers, stands),
         })
     }
 }
@@ -473,6 +492,10 @@ fn retain(cells: &mut Vec<f64>, kept: &BooleanBuffer) {
         end += stop - start;
     }
     cells.truncate(end);
+}
+
+fn too_many(error: std::num::TryFromIntError) -> DataFusionError {
+    DataFusionError::Internal(format!("a bucket has too many rows: {error}"))
 }
 
 /// A hash as two numbers, the first of which is its key.

@@ -10,7 +10,6 @@ use std::{
 
 use arrow::{
     array::{BooleanArray, RecordBatch},
-    buffer::MutableBuffer,
     compute::filter_record_batch,
     error::ArrowError,
     ipc::reader::FileReader,
@@ -28,7 +27,7 @@ pub(super) struct Reader {
     /// Files of numbers.
     numbers: HashMap<Arc<Path>, File>,
     /// Numbers of the piece at hand.
-    buffer: MutableBuffer,
+    buffer: Vec<f32>,
 }
 
 impl Reader {
@@ -59,23 +58,37 @@ impl Reader {
         if width == 0 {
             return Ok(());
         }
+        let Some(kept) = &piece.kept else {
+            let start = rows.len();
+            rows.resize(start + piece.rows * width, 0.0);
+            return self.all_numbers(piece, &mut rows[start..]);
+        };
+        let mut cells = std::mem::take(&mut self.buffer);
+        cells.resize(piece.rows * width, 0.0);
+        self.all_numbers(piece, &mut cells)?;
+        for (start, end) in kept.set_slices() {
+            rows.extend_from_slice(&cells[start * width..end * width]);
+        }
+        self.buffer = cells;
+        Ok(())
+    }
+
+    /// Puts the numbers of all rows of a piece in place of `cells`, which are as many.
+    pub(super) fn all_numbers(
+        &mut self,
+        piece: &Piece,
+        cells: &mut [f32],
+    ) -> Result<(), DataFusionError> {
+        if cells.is_empty() {
+            return Ok(());
+        }
         let (path, start) = &piece.numbers;
         let file = match self.numbers.entry(Arc::clone(path)) {
             Entry::Occupied(open) => open.into_mut(),
             Entry::Vacant(new) => new.insert(File::open(path)?),
         };
-        self.buffer.resize(piece.rows * width * size_of::<f32>(), 0);
         file.seek(SeekFrom::Start(*start))?;
-        file.read_exact(self.buffer.as_slice_mut())?;
-        let cells = self.buffer.typed_data::<f32>();
-        match &piece.kept {
-            None => rows.extend_from_slice(cells),
-            Some(kept) => {
-                for (start, end) in kept.set_slices() {
-                    rows.extend_from_slice(&cells[start * width..end * width]);
-                }
-            }
-        }
+        file.read_exact(bytemuck::cast_slice_mut(cells))?;
         Ok(())
     }
 

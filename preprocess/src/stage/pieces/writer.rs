@@ -9,7 +9,6 @@ use std::{
 
 use arrow::{
     array::{Array, AsArray, RecordBatch, UInt32Array},
-    buffer::Buffer,
     compute::{concat_batches, take_record_batch},
     datatypes::{UInt8Type, UInt64Type},
     error::ArrowError,
@@ -35,8 +34,10 @@ pub(in crate::stage) struct PieceWriter {
     paths: [PathBuf; 3],
     files: [Option<Open>; 3],
     waiting: Vec<RecordBatch>,
-    /// Numbers of the rows that wait.
-    numbers: Vec<f32>,
+    /// Of each of the rows that wait, its pile.
+    piles: Vec<usize>,
+    /// Numbers of the rows that wait, pile by pile, and room to work in.
+    numbers: (Vec<Vec<f32>>, Vec<f32>),
     waiting_bytes: usize,
     written: Written,
 }
@@ -66,7 +67,8 @@ impl PieceWriter {
             paths,
             files: [None, None, None],
             waiting: Vec::new(),
-            numbers: Vec::new(),
+            piles: Vec::new(),
+            numbers: (vec![Vec::new(); 3 << sizes.bits], Vec::new()),
             waiting_bytes: 0,
             written: Written::default(),
         }
@@ -74,10 +76,12 @@ impl PieceWriter {
 
     /// Takes rows.
     pub(in crate::stage) fn push(&mut self, rows: &RecordBatch) -> Result<(), Error> {
-        let before = self.numbers.len();
+        let before = self.piles.len();
+        self.find_piles(rows);
         let numbers = self.form.numbers_of(rows);
-        matrix::add_rows(&numbers, rows.num_rows(), &mut self.numbers);
-        self.waiting_bytes += (self.numbers.len() - before) * size_of::<f32>();
+        let (piles, room) = &mut self.numbers;
+        matrix::add_rows(&numbers, &self.piles[before..], piles, room);
+        self.waiting_bytes += rows.num_rows() * numbers.len() * size_of::<f32>();
         let stored = &self.form.stored;
         let others = stored.fields().iter().map(|field| {
             let found = column(rows, field.name());
@@ -111,18 +115,17 @@ impl PieceWriter {
         self.waiting_bytes = 0;
         let rows = concat_batches(&self.form.stored, &waiting)?;
         drop(waiting);
-        let (places, ends) = self.dealt(&rows);
+        let (places, ends) = self.dealt();
         let rows = take_record_batch(&rows, &places)?;
-        let width = self.form.numbers.len();
-        let numbers = Buffer::from_vec(matrix::taken(&self.numbers, width, places.values()));
-        self.numbers.clear();
-        let row_bytes = width * size_of::<f32>();
         let mut start = 0;
         for (pile, end) in ends.into_iter().enumerate() {
             if start < end {
                 let (split, bucket) = (pile >> self.sizes.bits, pile & self.last_bucket());
-                let numbers = &numbers.as_slice()[start * row_bytes..end * row_bytes];
-                self.write(split, bucket, &rows.slice(start, end - start), numbers)?;
+                let mut numbers = std::mem::take(&mut self.numbers.0[pile]);
+                let rows = rows.slice(start, end - start);
+                self.write(split, bucket, &rows, bytemuck::cast_slice(&numbers))?;
+                numbers.clear();
+                self.numbers.0[pile] = numbers;
             }
             start = end;
         }
@@ -133,17 +136,23 @@ impl PieceWriter {
         (1 << self.sizes.bits) - 1
     }
 
-    /// The places of the rows, those of one split and bucket beside one another, and where each such pile ends.
-    fn dealt(&self, rows: &RecordBatch) -> (UInt32Array, Vec<usize>) {
+    /// Finds out which split and bucket each of `rows` is of.
+    fn find_piles(&mut self, rows: &RecordBatch) {
         let hashes = column(rows, system::HASH).as_fixed_size_binary();
         let splits = column(rows, system::SPLIT).as_primitive::<UInt8Type>();
+        let (order, bits) = (&self.order, self.sizes.bits);
         let pile = |row: usize| {
-            let key = self.order.key(hashes.value(row));
-            let bucket = key.checked_shr(64 - self.sizes.bits).unwrap_or(0);
+            let key = order.key(hashes.value(row));
+            let bucket = key.checked_shr(64 - bits).unwrap_or(0);
             let bucket = usize::try_from(bucket).expect("a few bits fit");
-            usize::from(splits.value(row)) << self.sizes.bits | bucket
+            usize::from(splits.value(row)) << bits | bucket
         };
-        let piles: Vec<usize> = (0..rows.num_rows()).map(pile).collect();
+        self.piles.extend((0..rows.num_rows()).map(pile));
+    }
+
+    /// The places of the rows that wait, those of one pile beside one another, and where each pile ends.
+    fn dealt(&mut self) -> (UInt32Array, Vec<usize>) {
+        let piles = std::mem::take(&mut self.piles);
         let mut ends = vec![0; 3 << self.sizes.bits];
         piles.iter().for_each(|pile| ends[*pile] += 1);
         let mut next = Vec::with_capacity(ends.len());
