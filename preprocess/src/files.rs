@@ -9,14 +9,21 @@ use std::{
     collections::{BTreeSet, HashSet, VecDeque},
     fs::File,
     io::Read,
+    num::NonZero,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
 };
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array, UInt64Array},
     compute::cast,
-    datatypes::{DataType, SchemaRef, TimeUnit, TimestampMicrosecondType},
+    datatypes::{
+        DataType, Float32Type, Float64Type, SchemaRef, TimeUnit, TimestampMicrosecondType,
+    },
 };
 use datafusion::{
     catalog::streaming::StreamingTable,
@@ -89,9 +96,11 @@ impl Files {
         let mut schema: Option<RecordSchema> = None;
         let mut short: Option<BTreeSet<String>> = None;
         let mut place = 0_u64;
-        for path in matching(pattern)? {
+        let paths = matching(pattern)?;
+        let hashes = all_hashed(&paths);
+        for (path, hashed) in paths.into_iter().zip(hashes) {
             let failed = |reason: String| unreadable(&path, reason);
-            let (bytes, hash) = hashed(&path).map_err(|e| failed(e.to_string()))?;
+            let (bytes, hash) = hashed.map_err(|e| failed(e.to_string()))?;
             let file = File::open(&path).map_err(|e| failed(e.to_string()))?;
             let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())
                 .map_err(|e| failed(format!("it is not a whole Parquet file: {e}")))?;
@@ -374,6 +383,33 @@ fn matches(pattern: &str, name: &str) -> bool {
     (name.first() != Some(&'.') || pattern.starts_with('.')) && here[name.len()]
 }
 
+/// Threads that hash files at most: a disk gives no more to others.
+const HASHING: usize = 8;
+
+/// Size and hash of each file.
+fn all_hashed(paths: &[PathBuf]) -> Vec<std::io::Result<(u64, Hash128)>> {
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let own = std::iter::from_fn(|| {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            Some((at, hashed(paths.get(at)?)))
+        });
+        own.collect::<Vec<_>>()
+    };
+    let mut all = thread::scope(|scope| {
+        let threads = 0..threads.min(HASHING).min(paths.len());
+        let threads: Vec<_> = threads.map(|_| scope.spawn(work)).collect();
+        let done = threads.into_iter().map(|thread| match thread.join() {
+            Ok(done) => done,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        done.flatten().collect::<Vec<_>>()
+    });
+    all.sort_unstable_by_key(|(at, _)| *at);
+    all.into_iter().map(|(_, hashed)| hashed).collect()
+}
+
 /// Size and hash of a file.
 fn hashed(path: &Path) -> std::io::Result<(u64, Hash128)> {
     let mut file = File::open(path)?;
@@ -446,6 +482,10 @@ fn landed_as(found: &DataType) -> Option<ColumnType> {
 /// A column as one of landed type.
 fn read(column: &ArrayRef, wanted: ColumnType) -> Result<ArrayRef, DataFusionError> {
     let wanted = landed_type(wanted);
+    if let (Some(short), DataType::Float64) = (column.as_primitive_opt::<Float32Type>(), &wanted) {
+        // Each of them is one of 64 bits, which the general cast asks cell by cell.
+        return Ok(Arc::new(short.unary::<_, Float64Type>(f64::from)));
+    }
     if let (DataType::Timestamp(unit, _), DataType::Timestamp(_, zone)) =
         (column.data_type(), &wanted)
     {

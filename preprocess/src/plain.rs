@@ -62,48 +62,51 @@ pub(crate) fn text(column: &ArrayRef, row: usize) -> Result<String> {
 /// A point in time in microseconds since 1970 as RFC 3339 in UTC, with as many groups of three digits behind the point as it
 /// needs.
 fn instant(micros: i64) -> String {
+    let mut text = Vec::new();
+    write_instant(micros, &mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// As [`text`] has a point in time, behind `text`.
+pub(crate) fn write_instant(micros: i64, text: &mut Vec<u8>) {
     const DAY: i64 = 86_400;
     let (second, fraction) = (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000));
     let (year, month, day) = civil(second.div_euclid(DAY));
     if !(0..=9999).contains(&year) {
         // Its debug form is ISO 8601, without an offset.
         let instant = timestamp_us_to_datetime(micros).map(|at| format!("{at:?}Z"));
-        return instant.unwrap_or_else(|| micros.to_string());
+        text.extend(instant.unwrap_or_else(|| micros.to_string()).into_bytes());
+        return;
     }
-    let second = second.rem_euclid(DAY);
-    let mut text = String::with_capacity(27);
-    digits(&mut text, year, 4);
-    for (mark, part) in [
-        ('-', month),
-        ('-', day),
-        ('T', second / 3600),
-        (':', second / 60 % 60),
-        (':', second % 60),
-    ] {
-        text.push(mark);
-        digits(&mut text, part, 2);
+    let small = |number: i64| u32::try_from(number).unwrap_or(0);
+    let (second, fraction) = (small(second.rem_euclid(DAY)), small(fraction));
+    let mut digits = *b"0000-00-00T00:00:00.000000Z";
+    two(&mut digits, 0, small(year) / 100);
+    two(&mut digits, 2, small(year) % 100);
+    two(&mut digits, 5, small(month));
+    two(&mut digits, 8, small(day));
+    two(&mut digits, 11, second / 3600);
+    two(&mut digits, 14, second / 60 % 60);
+    two(&mut digits, 17, second % 60);
+    let end = match (fraction, fraction % 1000) {
+        (0, _) => 19,
+        (_, 0) => 23,
+        _ => 26,
+    };
+    if fraction > 0 {
+        two(&mut digits, 20, fraction / 10_000);
+        two(&mut digits, 22, fraction / 100 % 100);
+        two(&mut digits, 24, fraction % 100);
     }
-    match fraction {
-        0 => {}
-        millis if millis % 1000 == 0 => {
-            text.push('.');
-            digits(&mut text, millis / 1000, 3);
-        }
-        micros => {
-            text.push('.');
-            digits(&mut text, micros, 6);
-        }
-    }
-    text.push('Z');
-    text
+    digits[end] = b'Z';
+    text.extend_from_slice(&digits[..=end]);
 }
 
-/// The last `count` decimal digits of `number`, which is not negative.
-fn digits(text: &mut String, number: i64, count: u32) {
-    for place in (0..count).rev() {
-        let digit = number / 10_i64.pow(place) % 10;
-        text.push(char::from(b'0' + u8::try_from(digit).unwrap_or(0)));
-    }
+/// Puts a number below 100 as two digits into `text`.
+fn two(text: &mut [u8; 27], at: usize, number: u32) {
+    let number = u8::try_from(number).unwrap_or(0);
+    text[at] = b'0' + number / 10;
+    text[at + 1] = b'0' + number % 10;
 }
 
 /// Year, month and day of a day counted from 1970-01-01: Howard Hinnant's `civil_from_days`, in which years begin in March.

@@ -86,7 +86,7 @@ pub(crate) struct Heads {
 #[derive(Clone, Debug)]
 pub(crate) struct Tails {
     places: Vec<usize>,
-    /// For each column and upper half: 0, or one more than its place among the counters.
+    /// For each column and upper half its place among the counters: the first ones, which nobody reads, where it is not wanted.
     slots: Vec<u16>,
     counts: Vec<u32>,
 }
@@ -129,23 +129,23 @@ impl ShortSearch {
     /// Bytes that the counters of the second pass take.
     pub(crate) fn tail_bytes(&self) -> usize {
         let heads = self.columns.iter().map(|column| column.heads.len());
-        heads.sum::<usize>() * HEAD_BYTES
+        (heads.sum::<usize>() + 1) * HEAD_BYTES
     }
 
     /// The second pass, before it.
     pub(crate) fn tails(&self) -> Tails {
         let mut slots = vec![0; self.columns.len() * HALVES];
-        let mut next = 0;
+        let mut last = 0;
         for (column, slots) in self.columns.iter().zip(slots.chunks_exact_mut(HALVES)) {
             for head in &column.heads {
-                next += 1;
-                slots[head.upper] = next;
+                last += 1;
+                slots[head.upper] = last;
             }
         }
         Tails {
             places: self.places(),
             slots,
-            counts: vec![0; usize::from(next) * HALVES],
+            counts: vec![0; (usize::from(last) + 1) * HALVES],
         }
     }
 
@@ -154,7 +154,8 @@ impl ShortSearch {
     /// # Errors
     /// [`Inconsistent`] when that contradicts the first.
     pub(crate) fn absorb_tails(&mut self, tails: &Tails) -> Result<(), Inconsistent> {
-        let (mut counts, _) = tails.counts.as_chunks::<HALVES>();
+        let (counts, _) = tails.counts.as_chunks::<HALVES>();
+        let mut counts = &counts[1..];
         for column in &mut self.columns {
             let own;
             (own, counts) = counts.split_at(column.heads.len());
@@ -264,15 +265,16 @@ impl Heads {
 impl Tails {
     /// Looks at rows of `width` values.
     pub(crate) fn add(&mut self, rows: &[f32], width: usize) {
+        // Of what is not wanted a few counters are used, which stay in the nearest cache.
+        const FEW: usize = 0xff;
         let (slots, _) = self.slots.as_chunks::<HALVES>();
-        let (counts, _) = self.counts.as_chunks_mut::<HALVES>();
         for row in rows.chunks_exact(width) {
             for (place, slots) in self.places.iter().zip(slots) {
                 let key = key(row[*place]);
-                // Most values are not wanted.
-                if let Some(slot) = usize::from(slots[upper(key)]).checked_sub(1) {
-                    counts[slot][lower(key)] += 1;
-                }
+                let slot = usize::from(slots[upper(key)]);
+                // No branch: whether a value is wanted cannot be foreseen.
+                let mask = usize::from(slot > 0).wrapping_neg() | FEW;
+                self.counts[slot * HALVES + (lower(key) & mask)] += 1;
             }
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, Int64Array},
+    buffer::NullBuffer,
     datatypes::{DataType, Int64Type},
 };
 use datafusion::{
@@ -86,12 +87,41 @@ impl Exact {
     }
 }
 
+impl Exact {
+    /// Of all cells, the missing ones too; `None` where one of them has no value.
+    fn all(self, a: &[i64], b: &[i64]) -> Option<Vec<i64>> {
+        let all = |of: fn(i64, i64) -> (i64, bool)| {
+            let mut is_any_bad = false;
+            let cells = a.iter().zip(b).map(|(a, b)| {
+                let (cell, is_bad) = of(*a, *b);
+                is_any_bad |= is_bad;
+                cell
+            });
+            let cells = cells.collect();
+            (!is_any_bad).then_some(cells)
+        };
+        match self.sign {
+            '+' => all(i64::overflowing_add),
+            '-' => all(i64::overflowing_sub),
+            '*' => all(i64::overflowing_mul),
+            _ if b.contains(&0) => None,
+            '/' => all(i64::overflowing_div),
+            // The one that leaves 64 bits is 0 where it wraps around.
+            _ => all(i64::overflowing_rem),
+        }
+    }
+}
+
 impl RowFunction for Exact {
     const NAME: &'static str = "feedline_exact";
     const RETURNS: DataType = DataType::Int64;
 
     fn call(&self, columns: &[ArrayRef], rows: usize) -> EngineResult<ArrayRef> {
         let [a, b] = [0, 1].map(|i: usize| columns[i].as_primitive::<Int64Type>());
+        if let Some(cells) = self.all(a.values(), b.values()) {
+            let nulls = NullBuffer::union(a.nulls(), b.nulls());
+            return Ok(Arc::new(Int64Array::try_new(cells.into(), nulls)?));
+        }
         let cell = |row: usize| {
             let both = a.is_valid(row) && b.is_valid(row);
             match both {
@@ -114,6 +144,15 @@ mod tests {
         Exact { sign, key: "k" }.of(a, b)
     }
 
+    fn of_any_size() -> impl Strategy<Value = Option<i64>> {
+        prop_oneof![
+            Just(None),
+            (-3_i64..9).prop_map(Some),
+            any::<i64>().prop_map(Some),
+            prop::sample::select(vec![Some(i64::MIN), Some(i64::MAX), Some(-1)]),
+        ]
+    }
+
     #[test]
     fn what_leaves_64_bits_is_refused_with_its_operands() {
         let message = exact(i64::MAX, '*', 2).unwrap_err().to_string();
@@ -132,6 +171,30 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn many_at_a_time_are_as_each_alone(
+            rows in prop::collection::vec((of_any_size(), of_any_size()), 0..9),
+            sign in prop::sample::select(vec!['+', '-', '*', '/', '%']),
+        ) {
+            let columns = [0, 1].map(|side| -> ArrayRef {
+                let cells = rows.iter().map(|row| if side == 0 { row.0 } else { row.1 });
+                Arc::new(cells.collect::<Int64Array>())
+            });
+            let found = Exact { sign, key: "k" }.call(&columns, rows.len());
+            let alone = rows.iter().map(|row| match row {
+                (Some(a), Some(b)) => exact(*a, sign, *b),
+                _ => Ok(None),
+            });
+            let alone = alone.collect::<Result<Vec<_>, _>>();
+            match (found, alone) {
+                (Ok(found), Ok(alone)) => {
+                    let found = found.as_primitive::<Int64Type>().iter().collect::<Vec<_>>();
+                    prop_assert_eq!(found, alone);
+                }
+                (found, alone) => prop_assert_eq!(found.is_err(), alone.is_err()),
+            }
+        }
+
         #[test]
         fn results_are_those_of_wide_integers(a: i64, b: i64) {
             for (sign, wide) in [
