@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use feedline_preprocess::RowFormat;
+use feedline_preprocess::{Engine, RowFormat};
 use feedline_schemas::{
     config::{Override, Precision},
     edit::EditRule,
@@ -32,6 +32,9 @@ pub(crate) enum Command {
         refit: Refit,
         #[command(flatten)]
         ranks: Ranks,
+        /// Where the queries of a build run: `local`, or `df://HOST:PORT` of a cluster's scheduler
+        #[arg(long, value_name = "ENGINE", default_value_t = Engine::Local)]
+        engine: Engine,
     },
     /// Bring the sources' records into the landing zone
     Ingest(Ingest),
@@ -94,6 +97,10 @@ pub(crate) enum Command {
     /// Measure a part of the program
     #[command(subcommand)]
     Bench(Bench),
+    /// Run a process of a cluster, for builds with `--engine df://HOST:PORT`
+    #[cfg(feature = "cluster")]
+    #[command(subcommand)]
+    Cluster(crate::cluster::Cluster),
     /// One of the processes that decode foreign pictures for a build
     #[command(hide = true)]
     DecodePictures,
@@ -383,8 +390,8 @@ pub(crate) enum Shards {
         pipeline: Pipeline,
         #[command(flatten)]
         refit: Refit,
-        /// Where the plan runs
-        #[arg(long, value_enum, default_value_t = Engine::Local)]
+        /// Where queries run: `local`, or `df://HOST:PORT` of a cluster's scheduler; the result is the same
+        #[arg(long, value_name = "ENGINE", default_value_t = Engine::Local)]
         engine: Engine,
     },
     /// Check every shard of a dataset: sizes, hashes, blocks, rows, and that no key is in two splits
@@ -417,12 +424,6 @@ pub(crate) struct Dataset {
     /// Print the report as one JSON object, on the last line of standard output
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Engine {
-    /// In this process
-    Local,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fs, num::NonZero, path::Path, sync::Arc, thread};
 
 use anyhow::Context as _;
+use feedline_preprocess::Engine;
 use feedline_schemas::{
     config::{ConfigError, Loaded, Override, TrainConfig, load},
     ids::Name,
@@ -17,6 +18,8 @@ use feedline_storage::{
 use serde::Serialize;
 use serde_json::Value;
 
+#[cfg(feature = "cluster")]
+use crate::cluster;
 use crate::{
     bench,
     cli::{
@@ -36,6 +39,9 @@ use crate::{
     stop::Stop,
     tune,
 };
+
+/// Partitions of queries that a cluster runs, at least: tasks that its workers share. The result does not depend on it.
+const PARTITIONS: usize = 32;
 
 /// Runs a command to its end.
 pub(crate) fn run(cli: Cli, environment: Environment) -> anyhow::Result<Outcome> {
@@ -73,19 +79,20 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
             pipeline,
             refit,
             ranks,
+            engine,
         } => {
             let work = Work::load(&pipeline, tools)?;
-            work.run(&pipeline, refit, ranks).await
+            work.run(&pipeline, refit, ranks, engine).await
         }
         Command::Ingest(ingest) => run_ingest(ingest, tools).await,
         Command::Serve(options) => run_serve(options, tools).await,
         Command::Shards(Shards::Build {
             pipeline,
             refit,
-            engine: _,
+            engine,
         }) => {
             let work = Work::load(&pipeline, tools)?;
-            let report = work.build(refit).await?;
+            let report = work.build(refit, engine).await?;
             tools.print(&report, work.json)?;
             Ok(Outcome::of_rejected(report.rejected))
         }
@@ -140,6 +147,11 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
         Command::Plan { pipeline, ask } => Work::load(&pipeline, tools)?.plan(ask).await,
         Command::Bench(Bench::Loader(options)) => bench_loader(options, tools).await,
         Command::DecodePictures => decode_pictures::run(),
+        #[cfg(feature = "cluster")]
+        Command::Cluster(command) => {
+            let (options, stop) = (tools.environment.store_options(), tools.stop.clone());
+            cluster::run(command, options, stop).await
+        }
     }
 }
 
@@ -351,6 +363,7 @@ impl<'a> Work<'a> {
         pipeline: &Pipeline,
         refit: Refit,
         ranks: Ranks,
+        engine: Engine,
     ) -> anyhow::Result<Outcome> {
         let config = &self.loaded.config;
         let mut report = RunReport::default();
@@ -358,7 +371,7 @@ impl<'a> Work<'a> {
             report.ingest = Some(self.ingest(None).await?);
         }
         if config.dataset.is_some() {
-            report.dataset = Some(self.build(refit).await?);
+            report.dataset = Some(self.build(refit, engine).await?);
         }
         if config.train.is_some() {
             report.train = Some(self.train_by(pipeline, ranks, true).await?);
@@ -432,7 +445,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    async fn build(&self, refit: Refit) -> anyhow::Result<DatasetReport> {
+    async fn build(&self, refit: Refit, engine: Engine) -> anyhow::Result<DatasetReport> {
         if self.loaded.config.dataset.is_none() {
             return Err(self
                 .loaded
@@ -442,7 +455,7 @@ impl<'a> Work<'a> {
                 )
                 .into());
         }
-        let context = self.preprocessing();
+        let context = self.preprocessing(engine);
         let build = async {
             match refit.refit {
                 true => feedline_preprocess::refit(&self.loaded.config, &context).await,
@@ -482,15 +495,21 @@ impl<'a> Work<'a> {
         Ok(Outcome::Done)
     }
 
-    fn preprocessing(&self) -> feedline_preprocess::Context {
+    fn preprocessing(&self, engine: Engine) -> feedline_preprocess::Context {
+        let cores = thread::available_parallelism().map_or(1, NonZero::get);
         feedline_preprocess::Context {
             root: self.root.clone(),
             progress: Arc::clone(&self.tools.progress),
             clock: Arc::clone(&self.tools.clock),
-            partitions: thread::available_parallelism().map_or(1, NonZero::get),
+            partitions: if engine.is_local() {
+                cores
+            } else {
+                cores.max(PARTITIONS)
+            },
             memory_bytes: Environment::memory_bytes(),
             store_options: self.tools.environment.store_options(),
             decoder: std::env::current_exe().ok(),
+            engine,
             scratch: Environment::scratch(),
         }
     }
@@ -507,7 +526,7 @@ impl<'a> Work<'a> {
             rule: options.rule(),
             config,
             training,
-            writing: self.preprocessing(),
+            writing: self.preprocessing(Engine::Local),
         };
         let report = self.tools.stop.unless_stopped(Box::pin(edit.run())).await?;
         report.map_err(|error| self.stage_error(error))

@@ -2,6 +2,8 @@
 
 mod bench;
 mod cli;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod commands;
 mod decode_pictures;
 mod edit;

@@ -251,7 +251,13 @@ impl Build<'_> {
             self.rows = made.rows();
             self.made = vec![made];
         }
-        self.built(&scratch, started).await
+        let built = self.built(&scratch, started).await;
+        let context = self.context;
+        context
+            .engine
+            .sweep(&context.root, context.clock.unix())
+            .await;
+        built
     }
 
     /// The sources that rows are read from.
@@ -825,6 +831,8 @@ mod addition_tests;
 mod box_tests;
 #[cfg(test)]
 mod child_tests;
+#[cfg(all(test, feature = "cluster"))]
+mod cluster_tests;
 #[cfg(test)]
 mod direct_tests;
 #[cfg(test)]

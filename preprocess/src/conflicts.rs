@@ -25,6 +25,7 @@ use feedline_schemas::{
     manifest::ConflictCounts,
 };
 use futures::TryStreamExt;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Error,
@@ -183,8 +184,8 @@ pub(crate) fn settled(rows: DataFrame, target: &str, how: Conflicts) -> Result<D
 }
 
 /// Why a row is set aside, from the reason it has already, if any, and the number of targets of its content.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Conflicting {
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Conflicting {
     /// The target.
     column: String,
 }

@@ -18,6 +18,7 @@ use arrow::{
 };
 use datafusion::error::{DataFusionError, Result};
 use feedline_schemas::ids::Hash128;
+use serde::{Deserialize, Serialize};
 
 use crate::{plain, scalar::RowFunction};
 
@@ -38,7 +39,7 @@ const NUMBER: usize = 9;
 const MOST_LOOSE: usize = 1024;
 
 /// How a cell enters the hash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Cells {
     /// By type and value.
     Typed,
@@ -48,7 +49,7 @@ pub(crate) enum Cells {
 }
 
 /// Content hash of the columns it is called with, which are `names`, sorted by bytes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct ContentHash {
     pub(crate) names: Vec<String>,
     pub(crate) cells: Cells,

@@ -5,6 +5,8 @@ use std::{path::PathBuf, sync::Arc};
 use feedline_schemas::progress::Progress;
 use feedline_storage::{Store, StoreOptions, clock::Clock};
 
+use crate::Engine;
+
 /// What a build needs beside its configuration.
 #[derive(Clone, Debug)]
 pub struct Context {
@@ -23,6 +25,8 @@ pub struct Context {
     /// The program itself, which decodes pictures in processes of their own by its command `decode-pictures`; absent where
     /// it has no such command.
     pub decoder: Option<PathBuf>,
+    /// Where queries run. The result does not depend on it.
+    pub engine: Engine,
     /// Local folder for spilled data; made when absent, emptied by the engine.
     pub scratch: PathBuf,
 }

@@ -20,6 +20,7 @@ use feedline_schemas::{
     manifest::{RedactedCounts, Split},
 };
 use futures::TryStreamExt;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Error,
@@ -144,8 +145,8 @@ pub(crate) fn prepared(
 }
 
 /// A document in its normal form, without personal data.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Prepared(Normalization, Vec<PersonalData>);
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Prepared(Normalization, Vec<PersonalData>);
 
 impl RowFunction for Prepared {
     const NAME: &'static str = "feedline_prepared_text";
@@ -161,8 +162,8 @@ impl RowFunction for Prepared {
 }
 
 /// How much was redacted in a document: addresses, telephone numbers and cards, 21 bits each.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Redactions(Normalization, Vec<PersonalData>);
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Redactions(Normalization, Vec<PersonalData>);
 
 impl RowFunction for Redactions {
     const NAME: &'static str = "feedline_redactions";
@@ -203,7 +204,7 @@ pub(crate) async fn redactions(staged: &Staged) -> Result<RedactedCounts, Error>
 }
 
 /// Why a document is left out: for what was found before, or because it fails a filter.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Quality {
     /// The column, to name it.
     pub(crate) column: String,

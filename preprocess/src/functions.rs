@@ -39,6 +39,9 @@ use crate::{
     transform::{CellOp, canonical},
 };
 
+/// Name of the function that [`cell`] calls.
+pub(crate) const CELL: &str = "feedline_cell";
+
 /// Makes the functions known by name, as a plan that was sent here from another process needs it.
 pub(crate) fn register(context: &SessionContext) {
     context.register_udaf(aggregate(Kind::Profile));
@@ -316,7 +319,7 @@ struct Cell {
 }
 
 impl Cell {
-    const NAME: &'static str = "feedline_cell";
+    const NAME: &'static str = CELL;
 }
 
 impl ScalarUDFImpl for Cell {

@@ -7,8 +7,8 @@
 //! The joined source is held in memory, its keys and the columns that are taken, while the rows stream past it; where
 //! that would take an eighth of the memory limit both sides are sorted instead, outside memory.
 
-mod asof;
-mod key;
+pub(crate) mod asof;
+pub(crate) mod key;
 mod operator;
 mod walk;
 
@@ -244,18 +244,14 @@ impl Join {
 
     /// What makes a row unusable for want of a partner, if that does.
     pub(crate) fn judged(&self) -> Option<(String, Judged, Expr)> {
-        let reason = match self.unmatched {
+        let judged = match self.unmatched {
             Unmatched::Null => return None,
-            Unmatched::Reject => reason::UNMATCHED,
-            Unmatched::Drop => reason::DROPPED,
+            Unmatched::Reject => Judged::Unmatched,
+            Unmatched::Drop => Judged::Dropped,
         };
         let time = self.asof.as_ref().map(|asof| &asof.time.column);
         let column = self.left.as_ref().or(time).cloned();
-        Some((
-            column.unwrap_or_default(),
-            Judged::Unmatched(reason),
-            ident(self.missed()),
-        ))
+        Some((column.unwrap_or_default(), judged, ident(self.missed())))
     }
 
     /// The column that has the key of a row without a partner.

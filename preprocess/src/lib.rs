@@ -12,6 +12,8 @@
 mod audit;
 mod build;
 mod card;
+#[cfg(feature = "cluster")]
+pub mod cluster;
 mod columns;
 mod conflicts;
 mod content;
@@ -19,6 +21,7 @@ mod context;
 mod copies;
 mod document;
 mod edit;
+mod engine;
 mod error;
 mod exact_sum;
 mod expect;
@@ -51,6 +54,7 @@ mod scratch;
 mod seen;
 mod series;
 mod shard;
+mod shared;
 mod sparse;
 mod split;
 mod sql;
@@ -58,6 +62,8 @@ mod stage;
 pub mod text;
 mod tokens;
 mod transform;
+#[cfg(feature = "cluster")]
+mod travel;
 mod typing;
 mod verify;
 
@@ -67,6 +73,7 @@ mod testing;
 pub use build::{build, refit};
 pub use context::Context;
 pub use edit::{EditSource, EditedShards};
+pub use engine::Engine;
 pub use error::{Error, ErrorKind};
 pub use expect::infer_expectations;
 pub use manifest::{read_manifest, read_profile, read_transform};

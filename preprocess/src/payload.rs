@@ -17,6 +17,7 @@ use feedline_schemas::{
     pnm::{self, Pnm},
     record::ColumnType,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Error,
@@ -253,7 +254,7 @@ fn cells(column: &ArrayRef, r#type: &DataType) -> ArrayRef {
 }
 
 /// The picture of a row.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Picture;
 
 impl RowFunction for Picture {
@@ -266,7 +267,7 @@ impl RowFunction for Picture {
 }
 
 /// The text of a row.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Text;
 
 impl RowFunction for Text {
@@ -279,7 +280,7 @@ impl RowFunction for Text {
 }
 
 /// The part of a document that belongs to a split; null when that is empty.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Part {
     split: Split,
     ends: Ends,

@@ -14,6 +14,7 @@ use arrow::{
 };
 use datafusion::error::{DataFusionError, Result};
 use feedline_schemas::record::{ColumnType, DECIMAL_SCALE};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::scalar::RowFunction;
@@ -27,7 +28,7 @@ pub(crate) const fn is_needed(column: ColumnType) -> bool {
 }
 
 /// A cell of such a column as text.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Plain;
 
 impl RowFunction for Plain {

@@ -32,6 +32,7 @@ use crate::{
     conflicts,
     content::{Cells, ContentHash, HASH_BYTES},
     document::{self, Quality},
+    engine::Engine,
     functions, join, kept,
     landing::{Generation, Landed},
     near_dup::{self, NearDup},
@@ -44,14 +45,12 @@ use crate::{
     scalar::RowFunction,
     scan::{ParquetFiles, ScanFile},
     series::{self, Series},
+    shared,
     sparse::Sparse,
     split::{self, ByName, Rule, Splitter, TimeRule, code},
     stage::{Pieces, Staged},
     typing::{Category, Judge, Judged, Missing, Numeric},
 };
-
-/// Name the landing zone's store is registered under.
-const LANDING: &str = "landing://root";
 
 /// Memory each partition of a sort keeps for merging, at most; the engine's own default.
 const SORT_RESERVE: usize = 10 << 20;
@@ -148,6 +147,7 @@ pub(crate) fn session(
     let sorts = context
         .memory_bytes
         .is_some_and(|bytes| joined_bytes >= bytes / 8);
+    let sorts = sorts || !context.engine.is_local();
     let partitions = context.partitions.max(if sorts { 2 } else { 1 });
     let config = SessionConfig::new()
         .with_target_partitions(partitions)
@@ -174,10 +174,15 @@ pub(crate) fn session(
         config = config.with_batch_size(clamped(batch_rows as u64));
         runtime = runtime.with_memory_pool(Arc::new(BoundedPool::new(bytes)));
     }
-    let session = SessionContext::new_with_config_rt(config, runtime.build_arc()?);
+    let runtime = runtime.build_arc()?;
+    let session = match &context.engine {
+        Engine::Local => SessionContext::new_with_config_rt(config, runtime),
+        #[cfg(feature = "cluster")]
+        Engine::Cluster(cluster) => cluster.session(config, runtime, &context.root)?,
+    };
     functions::register(&session);
     let (_, store, _) = context.root.object_store();
-    session.register_object_store(ObjectStoreUrl::parse(LANDING)?.as_ref(), store);
+    session.register_object_store(shared::url_of(&context.root)?.as_ref(), store);
     Ok(session)
 }
 
@@ -478,7 +483,7 @@ pub(crate) fn read(
         bytes: f.bytes,
     };
     let table = ParquetFiles {
-        store: ObjectStoreUrl::parse(LANDING)?,
+        store: shared::url_of(&source.store)?,
         schema,
         files: generation.files.iter().map(file).collect(),
     };

@@ -14,6 +14,7 @@ use feedline_schemas::{
     config::{self, SplitConfig},
     manifest::Split,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::{scalar::RowFunction, split::code, typing::Reason};
 
@@ -21,7 +22,7 @@ use crate::{scalar::RowFunction, split::code, typing::Reason};
 pub(crate) const EMBARGO: &str = "embargo";
 
 /// Where the parts for training and validation end, as shares of the whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Ends([u64; 2]);
 
 impl Ends {
@@ -58,7 +59,7 @@ fn share_of(count: u64, share: f64) -> u64 {
 }
 
 /// Borders between splits among rows in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Borders {
     ends: [u64; 2],
     embargo: u64,
@@ -89,7 +90,7 @@ impl Borders {
 }
 
 /// Split of rows by their place, from 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct ByPlace(pub(crate) Borders);
 
 impl RowFunction for ByPlace {
@@ -104,7 +105,7 @@ impl RowFunction for ByPlace {
 }
 
 /// Why a row is set aside, from the reason it has already, if any, and its place, from 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Embargo(pub(crate) Borders);
 
 impl RowFunction for Embargo {

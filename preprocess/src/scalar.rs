@@ -22,17 +22,22 @@ pub(crate) trait RowFunction: Clone + Debug + Eq + Hash + Send + Sync + 'static 
 
     /// The function over `arguments`.
     fn over(self, arguments: Vec<Expr>) -> Expr {
+        self.udf().call(arguments)
+    }
+
+    /// The function as the engine has it.
+    fn udf(self) -> Arc<ScalarUDF> {
         let function = Adaptor {
             function: self,
             signature: Signature::variadic_any(Volatility::Immutable),
         };
-        Arc::new(ScalarUDF::new_from_impl(function)).call(arguments)
+        Arc::new(ScalarUDF::new_from_impl(function))
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Adaptor<F> {
-    function: F,
+pub(crate) struct Adaptor<F> {
+    pub(crate) function: F,
     signature: Signature,
 }
 

@@ -7,6 +7,7 @@ use arrow::{
     datatypes::DataType,
 };
 use datafusion::error::Result;
+use serde::{Deserialize, Serialize};
 
 use crate::{scalar::RowFunction, typing::Reason};
 
@@ -14,7 +15,7 @@ use crate::{scalar::RowFunction, typing::Reason};
 pub(crate) const TOO_MANY_MISSING: &str = "too_many_missing";
 
 /// Why a row is set aside, from the reason it has already, if any, and its features.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Sparse {
     /// Largest share of the features that may be missing, as bits.
     share: u64,

@@ -4,12 +4,12 @@
 //! The hash is `xxh3-64("feedline.split" | salt length u64 | salt | group hash)`, its upper 53 bits compared with the cumulative
 //! shares. The shuffle has another prefix, so the two orders are independent.
 
-mod frozen;
-mod integers;
-mod named;
+pub(crate) mod frozen;
+pub(crate) mod integers;
+pub(crate) mod named;
 mod rule;
 mod shares;
-mod time;
+pub(crate) mod time;
 
 use std::sync::Arc;
 
@@ -19,6 +19,7 @@ use arrow::{
 };
 use datafusion::error::Result;
 use feedline_schemas::{config::SplitConfig, ids::Seed, manifest::Split};
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 pub(crate) use frozen::{OF_FROZEN, apart};
@@ -33,7 +34,7 @@ use crate::scalar::RowFunction;
 const RANGE: f64 = 9_007_199_254_740_992.0;
 
 /// Assigns splits to group hashes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Splitter {
     prefix: Vec<u8>,
     /// Rows below go to train.
@@ -92,7 +93,7 @@ impl RowFunction for Splitter {
 }
 
 /// Place of a row in the shuffled order: `xxh3-64("feedline.order" | 8 | seed u64 | content hash)`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct ShuffleKey {
     prefix: Vec<u8>,
 }

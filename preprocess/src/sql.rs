@@ -32,7 +32,7 @@ use feedline_schemas::{
 use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::{
-    Context, Error,
+    Context, Engine, Error,
     columns::{merge, system},
     content::Cells,
     join::typed,
@@ -193,10 +193,11 @@ pub(crate) fn table_name() -> TableName {
     TableName::from(Name::new(SOURCE).expect("it is a name"))
 }
 
-/// A session of one partition.
+/// A session of one partition, here: sums of somebody else's query may depend on how it is cut.
 fn opened(context: &Context, spill: &Path) -> Result<SessionContext, Error> {
     let context = Context {
         partitions: 1,
+        engine: Engine::Local,
         ..context.clone()
     };
     session(&context, spill, 16, None, 0)

@@ -36,7 +36,7 @@ use flate2::read::GzDecoder;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{Context, Error, build, read_manifest};
+use crate::{Context, Engine, Error, build, read_manifest};
 
 /// One landed row: a JSON value per column.
 pub(crate) type Cells = Vec<Value>;
@@ -306,6 +306,7 @@ pub(crate) fn context(root: &Store, partitions: usize) -> (Context, TempDir) {
         memory_bytes: None,
         store_options: StoreOptions::default(),
         decoder: None,
+        engine: Engine::Local,
         scratch: scratch.path().to_owned(),
     };
     (context, scratch)

@@ -11,7 +11,7 @@ use arrow::{
 use datafusion::error::{DataFusionError, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::{content::as_integer, payload, scalar::RowFunction};
+use crate::{content::as_integer, join, payload, scalar::RowFunction};
 
 /// Largest integer up to which all integers are floats.
 pub(crate) const EXACT: u64 = 1 << 53;
@@ -20,7 +20,7 @@ pub(crate) const EXACT: u64 = 1 << 53;
 const SHOWN: usize = 120;
 
 /// What stands for "no value".
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Missing {
     texts: Vec<String>,
     /// Bits of the numbers, zero positive.
@@ -59,7 +59,7 @@ fn bits(value: f64) -> u64 {
 
 /// A cell as a number. Text is parsed after trimming spaces; what is not a number is missing, as is NaN. Booleans are
 /// 0 and 1, infinities stay.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Numeric(pub(crate) Missing);
 
 impl RowFunction for Numeric {
@@ -130,7 +130,7 @@ fn to_float(value: i64) -> f64 {
 const DIGITS: &str = "0123456789";
 
 /// A cell as a category. A whole float reads as the integer, so a column widened from integer keeps its categories.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Category(pub(crate) Missing);
 
 impl RowFunction for Category {
@@ -218,7 +218,7 @@ pub(crate) mod reason {
 }
 
 /// Part of a column in the judgement of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Judged {
     /// Numeric feature.
     Number,
@@ -232,12 +232,14 @@ pub(crate) enum Judged {
     DecodedPicture,
     /// Document.
     Document,
-    /// Key of a row that found no partner, which is set aside for this reason.
-    Unmatched(&'static str),
+    /// Key of a row that found no partner, which is a fault.
+    Unmatched,
+    /// Key of a row that found no partner, which is left out by choice.
+    Dropped,
 }
 
 /// The first thing that makes a row unusable, as JSON of [`Reason`]; null for a good row.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Judge {
     /// Name and part of each argument.
     pub(crate) columns: Vec<(String, Judged)>,
@@ -282,7 +284,11 @@ impl Judge {
             Judged::Picture => faults.extend(payload::picture_faults(column)),
             Judged::DecodedPicture => faults.extend(payload::missing_pictures(column)),
             Judged::Document => faults.extend(payload::document_faults(column)),
-            Judged::Unmatched(reason) => {
+            Judged::Unmatched | Judged::Dropped => {
+                let reason = match judged {
+                    Judged::Dropped => join::reason::DROPPED,
+                    _ => join::reason::UNMATCHED,
+                };
                 let keys = column.as_string::<i32>().iter().enumerate();
                 faults.extend(keys.filter_map(|(row, key)| {
                     let shown = key?.chars().take(SHOWN).collect();

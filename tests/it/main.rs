@@ -8,6 +8,8 @@
 
 mod additions;
 mod children;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod deferred;
 mod edit;
 mod examples;

@@ -20,6 +20,7 @@ use feedline_schemas::{
     transform::InputKind,
 };
 use feedline_storage::Store;
+use serde::{Deserialize, Serialize};
 
 pub(crate) use self::columns::{Violation, violations};
 pub use self::infer::infer_expectations;
@@ -129,10 +130,10 @@ fn check(column: &ExpectedColumn, spec: &DatasetSpec) -> Result<(), String> {
 }
 
 /// Why a row is not as expected, from the reason it has already, if any, and its cells.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Rows(Vec<Rule>);
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Rule {
     column: String,
     required: bool,

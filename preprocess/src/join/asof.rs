@@ -25,6 +25,7 @@ use feedline_schemas::{
     record::{ColumnType, RecordSchema},
 };
 use futures::{TryStreamExt, stream};
+use serde::{Deserialize, Serialize};
 
 use super::{
     Join, extended,
@@ -342,8 +343,8 @@ fn sorted(rows: DataFrame, rule: &Rule) -> Result<DataFrame, Error> {
 }
 
 /// Which side a row is of. Asked of a column, so that the engine does not take it for a constant and sort by less.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Side {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Side {
     is_theirs: bool,
 }
 

@@ -8,6 +8,7 @@ use arrow::{
 };
 use datafusion::error::Result;
 use feedline_schemas::config::{KeyMatch, Normalization};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     scalar::RowFunction,
@@ -16,8 +17,8 @@ use crate::{
 };
 
 /// A cell as a key: its text, as a category is read, or a part of that; null where there is none.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Key(pub(super) KeyMatch);
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Key(pub(super) KeyMatch);
 
 impl RowFunction for Key {
     const NAME: &'static str = "feedline_join_key";
@@ -52,8 +53,8 @@ impl Key {
 }
 
 /// The key of a row that found no partner, empty where it has none; null where it found one. Called with the keys of both.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Missed;
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Missed;
 
 impl RowFunction for Missed {
     const NAME: &'static str = "feedline_join_missed";

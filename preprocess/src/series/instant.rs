@@ -19,6 +19,7 @@ use jiff::{
     },
     tz::{AmbiguousOffset, TimeZone},
 };
+use serde::{Deserialize, Serialize};
 
 use crate::{scalar::RowFunction, typing::Reason};
 
@@ -26,7 +27,7 @@ use crate::{scalar::RowFunction, typing::Reason};
 const SHOWN: usize = 120;
 
 /// A cell, or a date and a time of day, as microseconds since 1970 UTC; null where it is no point in time.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Instant {
     pub(super) format: Option<String>,
     pub(super) unit: Option<TimeUnit>,
@@ -180,7 +181,7 @@ pub(crate) fn shown(micros: i64) -> String {
 }
 
 /// Why a row is set aside, from the reason that it has already, if any, its time, and that as it landed.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Untimed {
     pub(super) column: String,
 }

@@ -4,7 +4,7 @@
 //! than the rows that windows reach back over, whatever share of the rows one entity has. So the result depends neither
 //! on partitions nor on memory. A row's features are made when it comes by: nothing behind it is known then.
 
-mod instant;
+pub(crate) mod instant;
 mod operator;
 mod resolve;
 mod sequence;

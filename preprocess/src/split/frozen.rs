@@ -12,6 +12,7 @@ use datafusion::{
     logical_expr::{Expr, ident},
     prelude::DataFrame,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::{Error, columns::system, scalar::RowFunction, typing::Reason};
 
@@ -36,12 +37,7 @@ pub(crate) fn apart(rows: DataFrame, frozen: DataFrame, has_key: bool) -> Result
 }
 
 /// Sets those of `rows` aside whose cell in column `by` a frozen row has, since that is `what`.
-fn mark(
-    rows: DataFrame,
-    frozen: &DataFrame,
-    by: &str,
-    what: &'static str,
-) -> Result<DataFrame, Error> {
+fn mark(rows: DataFrame, frozen: &DataFrame, by: &str, what: &str) -> Result<DataFrame, Error> {
     let names: Vec<String> = rows
         .schema()
         .fields()
@@ -57,9 +53,11 @@ fn mark(
     let columns: Vec<Expr> = names
         .iter()
         .map(|name| match name.as_str() {
-            system::REJECT => OfFrozen { what }
-                .over(vec![ident(name), ident(THEIRS)])
-                .alias(name),
+            system::REJECT => {
+                let what = what.to_owned();
+                let reason = OfFrozen { what }.over(vec![ident(name), ident(THEIRS)]);
+                reason.alias(name)
+            }
             name => ident(name),
         })
         .collect();
@@ -67,9 +65,9 @@ fn mark(
 }
 
 /// Why a row is set aside, from the reason it has already, if any, and what it has in common with a frozen row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct OfFrozen {
-    what: &'static str,
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct OfFrozen {
+    what: String,
 }
 
 impl RowFunction for OfFrozen {

@@ -16,6 +16,7 @@ use datafusion::{
     error::Result as EngineResult,
     logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, cast},
 };
+use serde::{Deserialize, Serialize};
 
 use crate::{Error, scalar::RowFunction};
 
@@ -35,6 +36,7 @@ pub(super) fn checked(
             return Ok(Transformed::no(node));
         };
         let sides = [left, right].map(|side| cast((**side).clone(), DataType::Int64));
+        let key = key.to_owned();
         Ok(Transformed::yes(Exact { sign, key }.over(sides.to_vec())))
     })?;
     Ok(rewritten.data)
@@ -57,16 +59,16 @@ const fn sign(op: Operator) -> Option<char> {
 
 /// An operation on two integers. A quotient is cut off towards zero, and a remainder has the sign of what is divided, as in
 /// SQL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Exact {
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Exact {
     sign: char,
     /// Where the expression stands.
-    key: &'static str,
+    key: String,
 }
 
 impl Exact {
     /// A division by 0 has no value; that it ended the build would hang on which rows the engine looks at together.
-    fn of(self, a: i64, b: i64) -> Result<Option<i64>, Error> {
+    fn of(&self, a: i64, b: i64) -> Result<Option<i64>, Error> {
         if matches!(self.sign, '/' | '%') && b == 0 {
             return Ok(None);
         }
@@ -82,7 +84,7 @@ impl Exact {
                 "`{a} {} {b}` is no integer of 64 bits; take a remainder (`%`) of what is large first",
                 self.sign
             );
-            Error::config(self.key, reason)
+            Error::config(&self.key, reason)
         })
     }
 }
@@ -141,7 +143,8 @@ mod tests {
     use super::*;
 
     fn exact(a: i64, sign: char, b: i64) -> Result<Option<i64>, Error> {
-        Exact { sign, key: "k" }.of(a, b)
+        let key = "k".to_owned();
+        Exact { sign, key }.of(a, b)
     }
 
     fn of_any_size() -> impl Strategy<Value = Option<i64>> {

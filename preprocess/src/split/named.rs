@@ -22,6 +22,7 @@ use feedline_schemas::{
     manifest::Split,
     record::{ColumnType, RecordSchema},
 };
+use serde::{Deserialize, Serialize};
 
 use super::{code, integers};
 use crate::{
@@ -179,7 +180,7 @@ fn fault(node: &Expr) -> Option<String> {
 
 /// The split that is called so, in the order of [`Split::ALL`]; the first for what is no name, since such a row is set
 /// aside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct ByName;
 
 impl RowFunction for ByName {
@@ -198,8 +199,8 @@ fn named(name: &str) -> Option<Split> {
 }
 
 /// Why a row is set aside, from the reason it has already, if any, and the name of its split.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct NoSplit {
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct NoSplit {
     /// Column at fault.
     at: String,
 }

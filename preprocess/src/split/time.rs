@@ -27,6 +27,7 @@ use feedline_schemas::{
     manifest::Split,
     record::{ColumnType, RecordSchema},
 };
+use serde::{Deserialize, Serialize};
 
 use super::{code, named::NO_SPLIT};
 use crate::{
@@ -264,11 +265,11 @@ fn instant(text: &str) -> Option<i64> {
 }
 
 /// Text as the instant it names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Instants;
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Instants;
 
 impl RowFunction for Instants {
-    const NAME: &'static str = "feedline_instant";
+    const NAME: &'static str = "feedline_time_of_text";
     const RETURNS: DataType = DataType::Int64;
 
     fn call(&self, columns: &[ArrayRef], _: usize) -> EngineResult<ArrayRef> {
@@ -279,8 +280,8 @@ impl RowFunction for Instants {
 }
 
 /// Why a row is set aside, from the reason it has already, if any, its time, and that as it landed.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Timeless {
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Timeless {
     /// Column of the time.
     at: String,
 }
@@ -315,7 +316,7 @@ impl RowFunction for Timeless {
 }
 
 /// Borders between splits in time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Borders {
     /// First instants that are validation's and test's.
     starts: [i64; 2],
@@ -336,8 +337,8 @@ impl Borders {
 }
 
 /// Split of rows by the time that decides it; the first for those without one, which are set aside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct ByTime(Borders);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct ByTime(Borders);
 
 impl RowFunction for ByTime {
     const NAME: &'static str = "feedline_split_by_time";
@@ -352,8 +353,8 @@ impl RowFunction for ByTime {
 }
 
 /// Why a row is set aside, from the reason it has already, if any, its time, and the last of its group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Behind(Borders);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Behind(Borders);
 
 impl RowFunction for Behind {
     const NAME: &'static str = "feedline_behind_time";

@@ -84,7 +84,9 @@ impl Direct {
             && config.dedup == DedupMode::Exact
             && config.shards.shuffle
             // Copies may have other texts there, and which of them stays is known too late to count them.
-            && !(differs && spec.inputs.iter().any(is_counted));
+            && !(differs && spec.inputs.iter().any(is_counted))
+            // Workers find copies where their rows are; here it would take the memory of this machine.
+            && context.engine.is_local();
         let rows: u64 = sources.iter().map(Landed::rows).sum();
         let threads = context.partitions.max(1);
         let memory = context.memory_bytes.unwrap_or(u64::MAX);

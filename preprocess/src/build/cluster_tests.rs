@@ -1,0 +1,148 @@
+//! A dataset that is built on a cluster is the one that is built without. The cluster is in this process, but for its
+//! addresses that of the commands.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use feedline_schemas::record::ColumnType::{self, Float64, Int64, Timestamp, Utf8};
+use feedline_storage::{Store, StoreOptions};
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::{sync::oneshot, task::JoinSet};
+
+use crate::{
+    Engine, build,
+    cluster::{Cluster, SchedulerOptions, WorkerOptions, scheduler, worker},
+    testing::{Cells, LandingZone, contents, context, pipeline},
+};
+
+const COLUMNS: [(&str, ColumnType); 5] = [
+    ("id", Int64),
+    ("size", Float64),
+    ("kind", Utf8),
+    ("at", Timestamp),
+    ("price", Float64),
+];
+
+/// Row `i`: every eleventh size is missing, there are three kinds, and some prices are absent, so that the row is set aside.
+fn row(i: i64) -> Cells {
+    let size = (i % 11 != 0).then_some(i as f64 / 4.0);
+    let price = (i % 500 != 77).then_some(i as f64 * 2.0 + 1.0);
+    vec![
+        json!(i),
+        json!(size),
+        json!(["x", "y", "z"][(i % 3) as usize]),
+        json!(1_700_000_000_000_000 + i * 1_000_000),
+        json!(price),
+    ]
+}
+
+/// A scheduler and its workers, which end with it.
+struct InProcess {
+    address: String,
+    _tasks: JoinSet<Result<(), crate::Error>>,
+    _scratch: TempDir,
+}
+
+async fn in_process(workers: usize) -> InProcess {
+    let (scratch, mut tasks) = (tempfile::tempdir().unwrap(), JoinSet::new());
+    let (ready, is_ready) = oneshot::channel();
+    let options = SchedulerOptions {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        ..SchedulerOptions::default()
+    };
+    let tell = move |address| ready.send(address).unwrap();
+    tasks.spawn(scheduler(options, tell, std::future::pending()));
+    let address = is_ready.await.unwrap();
+    for _ in 0..workers {
+        tasks.spawn(worker(WorkerOptions {
+            scheduler: (address.ip().to_string(), address.port()),
+            listen: "127.0.0.1:0".parse().unwrap(),
+            host: None,
+            cores: 2,
+            memory_bytes: Some(256 << 20),
+            scratch: scratch.path().to_owned(),
+            store_options: StoreOptions::default(),
+        }));
+    }
+    InProcess {
+        address: address.to_string(),
+        _tasks: tasks,
+        _scratch: scratch,
+    }
+}
+
+/// A root on this disk, with three batches that hold copies of each other's rows.
+async fn landed() -> (Store, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    // A name that URLs write in another way.
+    let place = folder.path().join("with space, 50 % é");
+    let root = Store::open(place.to_str().unwrap(), &StoreOptions::default()).unwrap();
+    let mut zone = LandingZone::new(&root, "a", &COLUMNS);
+    for range in [0..3_000, 2_000..5_000, 4_500..9_000] {
+        zone.batch(&range.map(row).collect::<Vec<_>>()).await;
+    }
+    (root, folder)
+}
+
+async fn built(dataset: &str, engine: &Engine, partitions: usize) -> BTreeMap<String, Bytes> {
+    let (root, _folder) = landed().await;
+    let (mut context, _scratch) = context(&root, partitions);
+    context.engine = engine.clone();
+    build(&pipeline(dataset), &context).await.unwrap();
+    let left = root.list("feedline-scratch").await.unwrap();
+    assert_eq!(left, [], "what queries leave is removed");
+    contents(&root.child("dataset")).await
+}
+
+const DATASETS: [&str; 4] = [
+    "drop = [\"id\", \"at\"]\nshards = { block_bytes = 4096, shard_bytes = 65536 }\n",
+    "drop = [\"id\", \"at\"]\ndedup = \"none\"\nmissing_values = [2.5]\nsplit = { key = [\"kind\", \"size\"] }\n",
+    "drop = [\"id\", \"at\"]\nsplit = { by = \"expression\", expression = \"case when id % 10 < 8 then 'train' when id % 10 = 8 then 'validation' else 'test' end\" }\n",
+    "drop = [\"id\"]\nmax_reject_share = 0.1\nsplit = { by = \"time\", time = \"at\", embargo = \"1m\" }\n",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_cluster_gives_the_bytes_that_one_process_gives() {
+    let nodes = in_process(2).await;
+    for dataset in DATASETS {
+        let dataset = format!("sources = [\"a\"]\ntarget = \"price\"\n{dataset}");
+        let expected = built(&dataset, &Engine::Local, 2).await;
+        assert!(expected.keys().any(|path| path.starts_with("rejects/")));
+        for partitions in [1, 2, 8] {
+            let cluster = Cluster::at(&nodes.address);
+            let found = built(&dataset, &Engine::Cluster(cluster.clone()), partitions).await;
+            assert!(
+                cluster.queries() > 0,
+                "nothing was run on the cluster: {dataset}"
+            );
+            assert_eq!(
+                found.keys().collect::<Vec<_>>(),
+                expected.keys().collect::<Vec<_>>()
+            );
+            assert!(found == expected, "{partitions}: {dataset}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_cluster_that_is_not_there_is_named() {
+    let (root, _folder) = landed().await;
+    let (mut context, _scratch) = context(&root, 2);
+    // A port that was free a moment ago.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    drop(listener);
+    context.engine = Engine::Cluster(Cluster::at(&address));
+    let dataset = "sources = [\"a\"]\ntarget = \"price\"\n";
+    let error = build(&pipeline(dataset), &context).await.unwrap_err();
+    let message = format!("{error}: {:?}", std::error::Error::source(&error));
+    assert!(message.contains(&format!("df://{address}")), "{message}");
+    assert!(
+        root.child("dataset")
+            .get_opt("CURRENT")
+            .await
+            .unwrap()
+            .is_none()
+    );
+}

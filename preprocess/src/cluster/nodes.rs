@@ -1,0 +1,240 @@
+//! The processes of a cluster: its scheduler and its workers.
+
+use std::{
+    net::{SocketAddr, TcpListener as StdListener},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use ballista_core::{
+    config::TaskSchedulingPolicy, extension::SessionConfigExt as _,
+    registry::BallistaFunctionRegistry,
+};
+use ballista_executor::executor_process::{ExecutorProcessConfig, start_executor_process};
+use ballista_scheduler::{
+    cluster::BallistaCluster,
+    config::SchedulerConfig,
+    scheduler_process::{create_scheduler, start_grpc_service_with_listener},
+};
+use datafusion::{
+    error::{DataFusionError, Result as EngineResult},
+    execution::{
+        SessionState, SessionStateBuilder,
+        disk_manager::{DiskManagerBuilder, DiskManagerMode},
+        runtime_env::RuntimeEnvBuilder,
+    },
+    prelude::{SessionConfig, SessionContext},
+};
+use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
+use feedline_storage::StoreOptions;
+use tokio::net::TcpListener;
+
+use super::{codec::Codec, stores::Stores};
+use crate::{Error, functions, pool::BoundedPool, scratch::Scratch};
+
+/// Largest message between the processes, in bytes: plans name each landed file, and functions travel with what they hold.
+const MESSAGE_BYTES: u32 = 128 << 20;
+
+/// How long the data between the stages of a query that has ended are kept.
+const KEPT: Duration = Duration::from_secs(60);
+
+/// Seconds without a sign of life after which a worker is given up, when nothing else is asked for.
+const LOST_AFTER_S: u16 = 20;
+
+/// How a scheduler is run.
+#[derive(Clone, Debug)]
+pub struct SchedulerOptions {
+    /// Address that builds and workers reach it at; port 0 takes any free one.
+    pub listen: SocketAddr,
+    /// Seconds without a sign of life after which a worker is given up and its work done again, 2 or more. Workers show
+    /// life several times a second, and every 5 s where all their processors are busy.
+    pub lost_after_s: u16,
+}
+
+impl Default for SchedulerOptions {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 50050)),
+            lost_after_s: LOST_AFTER_S,
+        }
+    }
+}
+
+/// How a worker is run.
+#[derive(Clone, Debug)]
+pub struct WorkerOptions {
+    /// Host and port of the scheduler.
+    pub scheduler: (String, u16),
+    /// Address that other workers reach it at; port 0 takes any free one.
+    pub listen: SocketAddr,
+    /// Name or address that other workers reach it by; that of `listen` where absent.
+    pub host: Option<String>,
+    /// Tasks at a time, 1 or more.
+    pub cores: usize,
+    /// Memory that its tasks share before they spill, in bytes; absent for no limit.
+    pub memory_bytes: Option<u64>,
+    /// Local folder in which the worker takes one for itself, for data between stages and for what is spilled. What workers
+    /// left there that were killed is removed.
+    pub scratch: PathBuf,
+    /// How the shared store is reached.
+    pub store_options: StoreOptions,
+}
+
+/// The settings that a session needs for its plans to be cut into stages.
+pub(super) fn settings(config: SessionConfig) -> SessionConfig {
+    let mut config = config
+        .upgrade_for_ballista()
+        .with_ballista_grpc_client_max_message_size(MESSAGE_BYTES as usize);
+    let options = config.options_mut();
+    // A filter that one operator fills while another runs cannot reach other processes.
+    options.optimizer.enable_dynamic_filter_pushdown = false;
+    options.optimizer.enable_join_dynamic_filter_pushdown = false;
+    options.optimizer.enable_topk_dynamic_filter_pushdown = false;
+    options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
+    // Statistics say which side of a join is small enough to be sent to all, by sizes of files and not of rows.
+    options.optimizer.hash_join_single_partition_threshold = 0;
+    options.optimizer.hash_join_single_partition_threshold_rows = 0;
+    config
+}
+
+/// A state with our functions in it. They hold nothing; those that do travel by themselves.
+fn state(config: SessionConfig) -> EngineResult<SessionState> {
+    let state = SessionStateBuilder::new()
+        .with_config(config)
+        .with_default_features()
+        .build();
+    let context = SessionContext::new_with_state(state);
+    functions::register(&context);
+    Ok(context.state())
+}
+
+/// Runs a scheduler until `stop` is done. `ready` is told its address when it takes builds and workers.
+///
+/// It keeps what it knows in memory: builds that wait for it fail when it ends, and are run again.
+///
+/// # Errors
+/// [`Error::Config`] when the address cannot be taken, [`Error::Engine`] when the service breaks off.
+pub async fn scheduler(
+    options: SchedulerOptions,
+    ready: impl FnOnce(SocketAddr),
+    stop: impl Future<Output = ()>,
+) -> Result<(), Error> {
+    let refused = |error| refused(options.listen, &error);
+    let listener = TcpListener::bind(options.listen).await.map_err(refused)?;
+    let address = listener.local_addr().map_err(refused)?;
+    let lost_after = u64::from(options.lost_after_s.max(2));
+    let config = SchedulerConfig {
+        external_host: host_of(address),
+        bind_host: host_of(address),
+        bind_port: address.port(),
+        scheduling_policy: TaskSchedulingPolicy::PullStaged,
+        finished_job_data_clean_up_interval_seconds: KEPT.as_secs(),
+        finished_job_state_clean_up_interval_seconds: KEPT.as_secs(),
+        grpc_server_max_decoding_message_size: MESSAGE_BYTES,
+        grpc_server_max_encoding_message_size: MESSAGE_BYTES,
+        grpc_client_max_message_size: MESSAGE_BYTES,
+        executor_timeout_seconds: lost_after,
+        expire_dead_executor_interval_seconds: (lost_after / 4).max(1),
+        no_executors_grace_period_seconds: lost_after * 3,
+        override_config_producer: Some(Arc::new(|| settings(SessionConfig::new()))),
+        override_session_builder: Some(Arc::new(state)),
+        override_physical_codec: Some(Arc::new(Codec::default())),
+        ..SchedulerConfig::default()
+    };
+    config.validate().map_err(failed)?;
+    let cluster = BallistaCluster::new_from_config(&config)
+        .await
+        .map_err(failed)?;
+    let service =
+        create_scheduler::<LogicalPlanNode, PhysicalPlanNode>(cluster, Arc::new(config)).await;
+    let service = service.map_err(failed)?;
+    ready(address);
+    tokio::select! {
+        ended = start_grpc_service_with_listener(listener, service) => ended.map_err(failed),
+        () = stop => Ok(()),
+    }
+}
+
+/// Runs a worker until the process gets SIGTERM or SIGINT: it takes no more tasks, ends those that it has, and leaves.
+///
+/// # Errors
+/// [`Error::Config`] when the address cannot be taken, [`Error::Scratch`] without a folder, [`Error::Engine`] when the
+/// scheduler cannot be reached for half a minute or the services break off.
+pub async fn worker(options: WorkerOptions) -> Result<(), Error> {
+    let free = || StdListener::bind(options.listen)?.local_addr();
+    // The services are told a port and cannot say which they took.
+    let port = free()
+        .map_err(|error| refused(options.listen, &error))?
+        .port();
+    let scratch = Scratch::claim(&options.scratch)?;
+    let (spill, data) = (scratch.path("spill"), scratch.path("stages"));
+    for folder in [&spill, &data] {
+        std::fs::create_dir_all(folder).map_err(|e| Error::scratch(folder, e))?;
+    }
+    let disk = DiskManagerBuilder::default()
+        .with_mode(DiskManagerMode::Directories(vec![spill]))
+        .with_max_temp_directory_size(u64::MAX);
+    let mut runtime = RuntimeEnvBuilder::new()
+        .with_disk_manager_builder(disk)
+        .with_object_store_registry(Arc::new(Stores::new(options.store_options)));
+    if let Some(bytes) = options.memory_bytes {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        runtime = runtime.with_memory_pool(Arc::new(BoundedPool::new(bytes)));
+    }
+    let runtime = runtime.build_arc()?;
+    let functions = BallistaFunctionRegistry::from(&state(SessionConfig::new())?);
+    let (scheduler_host, scheduler_port) = options.scheduler;
+    let host = match options.host {
+        Some(host) => host,
+        None if options.listen.ip().is_unspecified() => {
+            let reason = "other workers cannot tell where a worker is that listens on all addresses; name the one that they reach it by";
+            return Err(Error::config("--host", reason));
+        }
+        None => host_of(options.listen),
+    };
+    let config = ExecutorProcessConfig {
+        bind_host: host_of(options.listen),
+        external_host: Some(host),
+        port,
+        scheduler_host,
+        scheduler_port,
+        scheduler_connect_timeout_seconds: 30,
+        vcores: options.cores.max(1),
+        task_scheduling_policy: TaskSchedulingPolicy::PullStaged,
+        work_dir: Some(data.display().to_string()),
+        job_data_ttl_seconds: 24 * 3600,
+        job_data_clean_up_interval_seconds: 600,
+        grpc_max_decoding_message_size: MESSAGE_BYTES,
+        grpc_max_encoding_message_size: MESSAGE_BYTES,
+        // 0 leaves the memory to the pool above: shared evenly among tasks it would fail what cannot spill.
+        memory_pool_size: Some(0),
+        override_function_registry: Some(Arc::new(functions)),
+        override_runtime_producer: Some(Arc::new(move |_| Ok(Arc::clone(&runtime)))),
+        override_config_producer: Some(Arc::new(|| settings(SessionConfig::new()))),
+        override_physical_codec: Some(Arc::new(Codec::default())),
+        ..ExecutorProcessConfig::default()
+    };
+    start_executor_process(Arc::new(config))
+        .await
+        .map_err(failed)
+}
+
+fn failed(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::Engine(DataFusionError::External(Box::new(error)))
+}
+
+/// An address without its port, as URLs have it.
+fn host_of(address: SocketAddr) -> String {
+    match address {
+        SocketAddr::V4(address) => address.ip().to_string(),
+        SocketAddr::V6(address) => format!("[{}]", address.ip()),
+    }
+}
+
+fn refused(listen: SocketAddr, error: &std::io::Error) -> Error {
+    let reason = format!(
+        "cannot listen on `{listen}`: {error}; another program may: choose another port, or 0 for any free one"
+    );
+    Error::config("--listen", reason)
+}

@@ -1,0 +1,129 @@
+//! Where the queries of a build run: in its own process, or on a cluster.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use feedline_storage::Store;
+
+#[cfg(feature = "cluster")]
+use crate::cluster::Cluster;
+
+/// Where the queries of a build run. What comes of a build does not depend on it.
+#[derive(Clone, Debug, Default)]
+pub enum Engine {
+    /// In the process that builds.
+    #[default]
+    Local,
+    /// On a cluster, as far as they can; the rest in the process that builds.
+    #[cfg(feature = "cluster")]
+    Cluster(Cluster),
+}
+
+impl Engine {
+    /// Whether all of it runs in this process.
+    #[must_use]
+    pub const fn is_local(&self) -> bool {
+        matches!(self, Self::Local)
+    }
+
+    /// Removes what the queries of a build left below `root`; `now` is the time since 1970.
+    #[cfg_attr(
+        not(feature = "cluster"),
+        expect(unused_variables, reason = "nothing has left this process")
+    )]
+    pub(crate) async fn sweep(&self, root: &Store, now: Duration) {
+        match self {
+            Self::Local => {}
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => {
+                if let Err(error) = cluster.sweep(root, now).await {
+                    tracing::warn!(%error, "rows of queries were left behind in the store, and go with a build of tomorrow");
+                }
+            }
+        }
+    }
+}
+
+impl FromStr for Engine {
+    type Err = String;
+
+    /// `local`, or `df://HOST:PORT` of a scheduler.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "local" {
+            return Ok(Self::Local);
+        }
+        let address = text.strip_prefix("df://").map(|a| a.trim_end_matches('/'));
+        let parts = address.and_then(|address| address.rsplit_once(':'));
+        let is_address = parts.is_some_and(|(host, port)| {
+            !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok_and(|p| p > 0)
+        });
+        match address.filter(|_| is_address) {
+            Some(address) => on_cluster(address),
+            None => Err(format!(
+                "`{text}` is no engine; use `local`, or `df://HOST:PORT` with the address of a scheduler"
+            )),
+        }
+    }
+}
+
+#[cfg(feature = "cluster")]
+#[expect(clippy::unnecessary_wraps, reason = "fails where the feature is off")]
+fn on_cluster(address: &str) -> Result<Engine, String> {
+    Ok(Engine::Cluster(Cluster::at(address)))
+}
+
+#[cfg(not(feature = "cluster"))]
+fn on_cluster(address: &str) -> Result<Engine, String> {
+    Err(format!(
+        "this program knows no clusters, such as that of `{address}`; build it with `--features cluster`, or use `local`"
+    ))
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local => f.write_str("local"),
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => write!(f, "df://{}", cluster.address()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn engines_are_named_by_their_addresses() {
+        assert_eq!("local".parse::<Engine>().unwrap().to_string(), "local");
+        for wrong in [
+            "",
+            "df://",
+            "df://host",
+            "df://host:0",
+            "df://host:x",
+            "df://a/b:1",
+            "http://host:1",
+        ] {
+            let message = wrong.parse::<Engine>().unwrap_err();
+            assert!(
+                message.contains("use `local`, or `df://HOST:PORT`"),
+                "{message}"
+            );
+        }
+    }
+
+    #[cfg(not(feature = "cluster"))]
+    #[test]
+    fn a_program_without_clusters_says_so() {
+        let message = "df://host:50050".parse::<Engine>().unwrap_err();
+        assert!(message.contains("`--features cluster`"), "{message}");
+    }
+
+    #[cfg(feature = "cluster")]
+    #[test]
+    fn a_cluster_is_the_one_of_its_scheduler() {
+        for text in ["df://host:50050", "df://[::1]:50050"] {
+            assert_eq!(text.parse::<Engine>().unwrap().to_string(), text);
+        }
+    }
+}
