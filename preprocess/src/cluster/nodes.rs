@@ -30,7 +30,10 @@ use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use feedline_storage::StoreOptions;
 use tokio::net::TcpListener;
 
-use super::{codec::Codec, stores::Stores};
+use super::{
+    codec::Codec,
+    stores::{Stores, Unread},
+};
 use crate::{Error, functions, pool::BoundedPool, scratch::Scratch};
 
 /// Largest message between the processes, in bytes: plans name each landed file, and functions travel with what they hold.
@@ -100,8 +103,10 @@ pub(super) fn settings(config: SessionConfig) -> SessionConfig {
 
 /// A state with our functions in it. They hold nothing; those that do travel by themselves.
 fn state(config: SessionConfig) -> EngineResult<SessionState> {
+    let runtime = RuntimeEnvBuilder::new().with_object_store_registry(Arc::new(Unread));
     let state = SessionStateBuilder::new()
         .with_config(config)
+        .with_runtime_env(runtime.build_arc()?)
         .with_default_features()
         .build();
     let context = SessionContext::new_with_state(state);

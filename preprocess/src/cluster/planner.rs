@@ -1,6 +1,7 @@
 //! The session of a build that has a cluster: its queries run there where they can, and here where not.
 
 use std::{
+    collections::BTreeSet,
     fmt,
     sync::{
         Arc,
@@ -14,8 +15,8 @@ use ballista_core::{execution_plans::execute_physical_plan, extension::SessionCo
 use datafusion::{
     catalog::Session as EngineSession,
     common::{
-        exec_datafusion_err,
-        tree_node::{TreeNode, TreeNodeRecursion},
+        exec_datafusion_err, exec_err,
+        tree_node::{Transformed, TreeNode, TreeNodeRecursion},
     },
     datasource::{physical_plan::FileScanConfig, source::DataSourceExec},
     error::{DataFusionError, Result},
@@ -30,6 +31,7 @@ use datafusion::{
         PlanProperties,
         coalesce_partitions::CoalescePartitionsExec,
         execution_plan::{Boundedness, EmissionType},
+        repartition::RepartitionExec,
         stream::RecordBatchStreamAdapter,
     },
     physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner},
@@ -37,7 +39,7 @@ use datafusion::{
 };
 use datafusion_proto::{physical_plan::AsExecutionPlan, protobuf::PhysicalPlanNode};
 use feedline_storage::Store;
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{TryStreamExt, stream};
 use object_store::{ObjectStore, path::Path};
 use tokio::sync::OnceCell;
 
@@ -50,6 +52,9 @@ use crate::shared;
 
 /// Queries that this process has sent out.
 static QUERIES: AtomicU64 = AtomicU64::new(0);
+
+/// How often a query is run, when the cluster loses workers while it is.
+const TRIES: u32 = 4;
 
 /// Folder below the root of a pipeline for what queries leave.
 const SCRATCH: &str = "feedline-scratch";
@@ -173,6 +178,19 @@ impl QueryPlanner for ClusterPlanner {
         session: &dyn EngineSession,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let plan = self.planner.create_physical_plan(logical, session).await?;
+        // Rows that are dealt out by turns would be dealt otherwise when a task is run again, so a scheduler leaves this out.
+        let dealt = |node: Arc<dyn ExecutionPlan>| {
+            let by_turns = node
+                .downcast_ref::<RepartitionExec>()
+                .filter(|repartition| {
+                    matches!(repartition.partitioning(), Partitioning::RoundRobinBatch(_))
+                });
+            Ok(match by_turns {
+                Some(repartition) => Transformed::yes(Arc::clone(repartition.input())),
+                None => Transformed::no(node),
+            })
+        };
+        let plan = plan.transform_up(dealt)?.data;
         if !self.is_shared(&plan)? {
             tracing::debug!("a query runs here, as it reads what only this machine has");
             return Ok(plan);
@@ -303,19 +321,9 @@ impl ExecutionPlan for Remote {
         let (files, session) = (Arc::clone(&self.files), Arc::clone(&self.session));
         let (sent, list) = (Arc::clone(&self.sent), self.list.clone());
         let rows = stream::once(async move {
-            let run = || run(&session, sent, list, &context, &store);
+            let run = || run(&session, &sent, partitions, &list, &context, &store);
             let files = files.get_or_try_init(run).await?;
-            if partitions == 1 && files.len() > 1 {
-                return Err(exec_datafusion_err!(
-                    "a query of one partition was run in {}",
-                    files.len()
-                ));
-            }
-            // A plan that is sent out may come to have fewer partitions, or more.
-            let own = files.iter().skip(partition).step_by(partitions).cloned();
-            let own: Vec<Spooled> = own.collect();
-            let reads = stream::iter(own).then(move |file| spool::read(Arc::clone(&store), file));
-            Ok(reads.try_flatten())
+            spool::read(store, files[partition].clone()).await
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(
             self.schema(),
@@ -324,8 +332,37 @@ impl ExecutionPlan for Remote {
     }
 }
 
-/// Has the cluster run a plan; returns the files that it left.
+/// Has the cluster run a plan of so many partitions; returns the files that it left, one for each.
+///
+/// When a worker is lost, the scheduler may count what a stage had done before twice: then the query is run again.
 async fn run(
+    session: &Session,
+    sent: &Arc<dyn ExecutionPlan>,
+    partitions: usize,
+    list: &Path,
+    context: &TaskContext,
+    store: &Arc<dyn ObjectStore>,
+) -> Result<Vec<Spooled>> {
+    for _ in 0..TRIES {
+        let files = run_once(session, Arc::clone(sent), list.clone(), context, store).await?;
+        let distinct: BTreeSet<&Path> = files.iter().map(|file| &file.path).collect();
+        if files.len() == partitions && distinct.len() == partitions {
+            return Ok(files);
+        }
+        tracing::warn!(
+            partitions,
+            files = files.len(),
+            "the cluster did some work twice, as it lost a worker; the query is run again"
+        );
+    }
+    exec_err!(
+        "the cluster at `df://{}` ran a query {TRIES} times and counted partitions twice, as it lost workers; build again \
+         when they stay",
+        session.cluster.address
+    )
+}
+
+async fn run_once(
     session: &Session,
     sent: Arc<dyn ExecutionPlan>,
     list: Path,

@@ -26,10 +26,10 @@ use datafusion::{
     common::{exec_err, tree_node::TreeNodeRecursion},
     error::{DataFusionError, Result},
     execution::{SendableRecordBatchStream, TaskContext, object_store::ObjectStoreUrl},
-    physical_expr::{EquivalenceProperties, PhysicalExpr},
+    physical_expr::{EquivalenceProperties, LexOrdering, OrderingRequirements, PhysicalExpr},
     physical_plan::{
-        DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning,
-        PlanProperties,
+        DisplayAs, DisplayFormatType, Distribution, ExecutionPlan, ExecutionPlanProperties,
+        InputDistributionRequirements, Partitioning, PlanProperties,
         execution_plan::{Boundedness, EmissionType},
         stream::RecordBatchStreamAdapter,
     },
@@ -115,11 +115,26 @@ pub(super) fn listed(batch: &RecordBatch) -> Result<Vec<Spooled>> {
 pub(super) struct Spool {
     input: Arc<dyn ExecutionPlan>,
     to: To,
+    /// The order of the rows and whether they are one partition, which who cuts plans into stages would otherwise take for
+    /// something that nobody needs.
+    order: Option<LexOrdering>,
+    is_one: bool,
     properties: Arc<PlanProperties>,
 }
 
 impl Spool {
     pub(super) fn new(input: Arc<dyn ExecutionPlan>, to: To) -> Self {
+        let order = input.output_ordering().cloned();
+        let is_one = input.output_partitioning().partition_count() == 1;
+        Self::as_before(input, to, order, is_one)
+    }
+
+    fn as_before(
+        input: Arc<dyn ExecutionPlan>,
+        to: To,
+        order: Option<LexOrdering>,
+        is_one: bool,
+    ) -> Self {
         let partitions = input.output_partitioning().partition_count();
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema()),
@@ -130,6 +145,8 @@ impl Spool {
         Self {
             input,
             to,
+            order,
+            is_one,
             properties: Arc::new(properties),
         }
     }
@@ -158,6 +175,22 @@ impl ExecutionPlan for Spool {
         vec![&self.input]
     }
 
+    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
+        InputDistributionRequirements::new(vec![if self.is_one {
+            Distribution::SinglePartition
+        } else {
+            Distribution::UnspecifiedDistribution
+        }])
+    }
+
+    fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
+        vec![self.order.clone().map(OrderingRequirements::from)]
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
         vec![false]
     }
@@ -174,7 +207,10 @@ impl ExecutionPlan for Spool {
         mut children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match (children.pop(), children.is_empty()) {
-            (Some(input), true) => Ok(Arc::new(Self::new(input, self.to.clone()))),
+            (Some(input), true) => {
+                let (to, order) = (self.to.clone(), self.order.clone());
+                Ok(Arc::new(Self::as_before(input, to, order, self.is_one)))
+            }
             _ => exec_err!("rows are written from one input"),
         }
     }

@@ -1,4 +1,4 @@
-//! The stores of a worker, opened when a plan names them.
+//! The stores of a worker, opened when a plan names them, and those of a scheduler, which opens none.
 
 use std::{
     collections::HashMap,
@@ -11,7 +11,7 @@ use datafusion::{
     execution::object_store::ObjectStoreRegistry,
 };
 use feedline_storage::{Store, StoreOptions};
-use object_store::ObjectStore;
+use object_store::{ObjectStore, memory::InMemory};
 use url::Url;
 
 use crate::shared;
@@ -61,5 +61,20 @@ impl ObjectStoreRegistry for Stores {
         let (_, store, _) = store.object_store();
         opened.insert(name.to_owned(), Arc::clone(&store));
         Ok(store)
+    }
+}
+
+/// Stores that nobody reads: the engine wants one for each scan, and a scheduler only cuts plans into stages. So it needs no
+/// credentials.
+#[derive(Debug)]
+pub(super) struct Unread;
+
+impl ObjectStoreRegistry for Unread {
+    fn register_store(&self, _: &Url, _: Arc<dyn ObjectStore>) -> Option<Arc<dyn ObjectStore>> {
+        None
+    }
+
+    fn get_store(&self, _: &Url) -> Result<Arc<dyn ObjectStore>> {
+        Ok(Arc::new(InMemory::new()))
     }
 }
