@@ -334,7 +334,9 @@ impl ExecutionPlan for Remote {
 
 /// Has the cluster run a plan of so many partitions; returns the files that it left, one for each.
 ///
-/// When a worker is lost, the scheduler may count what a stage had done before twice: then the query is run again.
+/// When a worker is lost while a stage runs whose own inputs it held, the scheduler runs all of that stage again and keeps what
+/// it had done before: the stage behind it reads both. Of the last stage that shows here, and the query is run again; of one
+/// before it nothing shows yet.
 async fn run(
     session: &Session,
     sent: &Arc<dyn ExecutionPlan>,
