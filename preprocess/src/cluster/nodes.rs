@@ -1,6 +1,7 @@
 //! The processes of a cluster: its scheduler and its workers.
 
 use std::{
+    collections::HashSet,
     net::{SocketAddr, TcpListener as StdListener},
     path::PathBuf,
     sync::Arc,
@@ -9,13 +10,17 @@ use std::{
 
 use ballista_core::{
     config::TaskSchedulingPolicy, extension::SessionConfigExt as _,
-    registry::BallistaFunctionRegistry,
+    registry::BallistaFunctionRegistry, serde::protobuf::job_status::Status,
 };
 use ballista_executor::executor_process::{ExecutorProcessConfig, start_executor_process};
 use ballista_scheduler::{
-    cluster::BallistaCluster,
+    cluster::{
+        BallistaCluster, ClusterStateEvent, ClusterStateEventStream, JobStateEvent,
+        JobStateEventStream,
+    },
     config::SchedulerConfig,
     scheduler_process::{create_scheduler, start_grpc_service_with_listener},
+    scheduler_server::SchedulerServer,
 };
 use datafusion::{
     error::{DataFusionError, Result as EngineResult},
@@ -28,6 +33,7 @@ use datafusion::{
 };
 use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use feedline_storage::StoreOptions;
+use futures::StreamExt as _;
 use tokio::net::TcpListener;
 
 use super::{
@@ -154,10 +160,49 @@ pub async fn scheduler(
     let service =
         create_scheduler::<LogicalPlanNode, PhysicalPlanNode>(cluster, Arc::new(config)).await;
     let service = service.map_err(failed)?;
+    let jobs = service.job_state_events().await.map_err(failed)?;
+    let nodes = service.cluster_state_events().await.map_err(failed)?;
+    let ending = end_with_workers(service.clone(), jobs, nodes);
     ready(address);
     tokio::select! {
+        () = ending => Ok(()),
         ended = start_grpc_service_with_listener(listener, service) => ended.map_err(failed),
         () = stop => Ok(()),
+    }
+}
+
+/// Ends the queries that run when a worker is lost, and who waits for one has it run again: what the scheduler would repair
+/// by itself it may count twice.
+async fn end_with_workers(
+    service: SchedulerServer<LogicalPlanNode, PhysicalPlanNode>,
+    mut jobs: JobStateEventStream,
+    mut nodes: ClusterStateEventStream,
+) {
+    let mut running = HashSet::new();
+    loop {
+        tokio::select! {
+            Some(event) = jobs.next() => {
+                if let JobStateEvent::JobUpdated { job_id, status } = event {
+                    match status.status {
+                        Some(Status::Successful(_) | Status::Failed(_)) => running.remove(&job_id),
+                        _ => running.insert(job_id),
+                    };
+                } else if let JobStateEvent::JobAcquired { job_id, .. } = event {
+                    running.insert(job_id);
+                }
+            }
+            Some(event) = nodes.next() => {
+                if let ClusterStateEvent::RemovedExecutor { executor_id } = event {
+                    tracing::warn!(worker = executor_id, queries = running.len(), "a worker is gone; queries that run are ended");
+                    for job in running.drain() {
+                        if let Err(error) = service.cancel_job(job).await {
+                            tracing::warn!(%error, "a query could not be ended");
+                        }
+                    }
+                }
+            }
+            else => return std::future::pending().await,
+        }
     }
 }
 

@@ -53,6 +53,9 @@ use crate::shared;
 /// Queries that this process has sent out.
 static QUERIES: AtomicU64 = AtomicU64::new(0);
 
+/// What the engine says of a query that was ended since a worker was lost.
+const CANCELLED: &str = "Cancelled";
+
 /// How often a query is run, when the cluster loses workers while it is.
 const TRIES: u32 = 4;
 
@@ -334,9 +337,8 @@ impl ExecutionPlan for Remote {
 
 /// Has the cluster run a plan of so many partitions; returns the files that it left, one for each.
 ///
-/// When a worker is lost while a stage runs whose own inputs it held, the scheduler runs all of that stage again and keeps what
-/// it had done before: the stage behind it reads both. Of the last stage that shows here, and the query is run again; of one
-/// before it nothing shows yet.
+/// A scheduler that repairs a query after the loss of a worker may keep what a stage had done before and run all of it again:
+/// the stage behind it reads both. So ours ends the queries that run then, and they are run again from here.
 async fn run(
     session: &Session,
     sent: &Arc<dyn ExecutionPlan>,
@@ -346,7 +348,10 @@ async fn run(
     store: &Arc<dyn ObjectStore>,
 ) -> Result<Vec<Spooled>> {
     for _ in 0..TRIES {
-        let files = run_once(session, Arc::clone(sent), list.clone(), context, store).await?;
+        let files = match run_once(session, Arc::clone(sent), list.clone(), context, store).await {
+            Err(error) if error.to_string().contains(CANCELLED) => Vec::new(),
+            files => files?,
+        };
         let distinct: BTreeSet<&Path> = files.iter().map(|file| &file.path).collect();
         if files.len() == partitions && distinct.len() == partitions {
             return Ok(files);
@@ -354,12 +359,11 @@ async fn run(
         tracing::warn!(
             partitions,
             files = files.len(),
-            "the cluster did some work twice, as it lost a worker; the query is run again"
+            "the cluster lost a worker; the query is run again"
         );
     }
     exec_err!(
-        "the cluster at `df://{}` ran a query {TRIES} times and counted partitions twice, as it lost workers; build again \
-         when they stay",
+        "the cluster at `df://{}` lost workers each of the {TRIES} times that it ran a query; build again when they stay",
         session.cluster.address
     )
 }
