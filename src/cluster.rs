@@ -75,7 +75,7 @@ pub(crate) async fn run(
                 listen: options.listen,
                 lost_after_s: options.lost_after,
             };
-            let ready = |address| {
+            let ready = |address: SocketAddr| {
                 tracing::info!(%address, "the scheduler takes workers, and builds with `--engine df://{address}`");
             };
             let mut watch = stop.watch;

@@ -66,7 +66,6 @@ impl FromStr for Engine {
 }
 
 #[cfg(feature = "cluster")]
-#[expect(clippy::unnecessary_wraps, reason = "fails where the feature is off")]
 fn on_cluster(address: &str) -> Result<Engine, String> {
     Ok(Engine::Cluster(Cluster::at(address)))
 }

@@ -1,7 +1,6 @@
 //! The processes of a cluster: its scheduler and its workers.
 
 use std::{
-    collections::HashSet,
     net::{SocketAddr, TcpListener as StdListener},
     path::PathBuf,
     sync::Arc,
@@ -10,17 +9,13 @@ use std::{
 
 use ballista_core::{
     config::TaskSchedulingPolicy, extension::SessionConfigExt as _,
-    registry::BallistaFunctionRegistry, serde::protobuf::job_status::Status,
+    registry::BallistaFunctionRegistry,
 };
 use ballista_executor::executor_process::{ExecutorProcessConfig, start_executor_process};
 use ballista_scheduler::{
-    cluster::{
-        BallistaCluster, ClusterStateEvent, ClusterStateEventStream, JobStateEvent,
-        JobStateEventStream,
-    },
+    cluster::BallistaCluster,
     config::SchedulerConfig,
     scheduler_process::{create_scheduler, start_grpc_service_with_listener},
-    scheduler_server::SchedulerServer,
 };
 use datafusion::{
     error::{DataFusionError, Result as EngineResult},
@@ -33,10 +28,10 @@ use datafusion::{
 };
 use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use feedline_storage::StoreOptions;
-use futures::StreamExt as _;
 use tokio::net::TcpListener;
 
 use super::{
+    attempts::FirstAttempts,
     codec::Codec,
     stores::{Stores, Unread},
 };
@@ -148,6 +143,8 @@ pub async fn scheduler(
         executor_timeout_seconds: lost_after,
         expire_dead_executor_interval_seconds: (lost_after / 4).max(1),
         no_executors_grace_period_seconds: lost_after * 3,
+        // A stage whose data are gone is not begun again: see `attempts`.
+        stage_max_failures: 1,
         override_config_producer: Some(Arc::new(|| settings(SessionConfig::new()))),
         override_session_builder: Some(Arc::new(state)),
         override_physical_codec: Some(Arc::new(Codec::default())),
@@ -157,52 +154,12 @@ pub async fn scheduler(
     let cluster = BallistaCluster::new_from_config(&config)
         .await
         .map_err(failed)?;
-    let service =
-        create_scheduler::<LogicalPlanNode, PhysicalPlanNode>(cluster, Arc::new(config)).await;
-    let service = service.map_err(failed)?;
-    let jobs = service.job_state_events().await.map_err(failed)?;
-    let nodes = service.cluster_state_events().await.map_err(failed)?;
-    let ending = end_with_workers(service.clone(), jobs, nodes);
+    let service = create_scheduler::<LogicalPlanNode, PhysicalPlanNode>(cluster, Arc::new(config));
+    let service = Box::pin(service).await.map_err(failed)?;
     ready(address);
     tokio::select! {
-        () = ending => Ok(()),
         ended = start_grpc_service_with_listener(listener, service) => ended.map_err(failed),
         () = stop => Ok(()),
-    }
-}
-
-/// Ends the queries that run when a worker is lost, and who waits for one has it run again: what the scheduler would repair
-/// by itself it may count twice.
-async fn end_with_workers(
-    service: SchedulerServer<LogicalPlanNode, PhysicalPlanNode>,
-    mut jobs: JobStateEventStream,
-    mut nodes: ClusterStateEventStream,
-) {
-    let mut running = HashSet::new();
-    loop {
-        tokio::select! {
-            Some(event) = jobs.next() => {
-                if let JobStateEvent::JobUpdated { job_id, status } = event {
-                    match status.status {
-                        Some(Status::Successful(_) | Status::Failed(_)) => running.remove(&job_id),
-                        _ => running.insert(job_id),
-                    };
-                } else if let JobStateEvent::JobAcquired { job_id, .. } = event {
-                    running.insert(job_id);
-                }
-            }
-            Some(event) = nodes.next() => {
-                if let ClusterStateEvent::RemovedExecutor { executor_id } = event {
-                    tracing::warn!(worker = executor_id, queries = running.len(), "a worker is gone; queries that run are ended");
-                    for job in running.drain() {
-                        if let Err(error) = service.cancel_job(job).await {
-                            tracing::warn!(%error, "a query could not be ended");
-                        }
-                    }
-                }
-            }
-            else => return std::future::pending().await,
-        }
     }
 }
 
@@ -259,13 +216,14 @@ pub async fn worker(options: WorkerOptions) -> Result<(), Error> {
         grpc_max_encoding_message_size: MESSAGE_BYTES,
         // 0 leaves the memory to the pool above: shared evenly among tasks it would fail what cannot spill.
         memory_pool_size: Some(0),
+        override_execution_engine: Some(Arc::new(FirstAttempts::default())),
         override_function_registry: Some(Arc::new(functions)),
         override_runtime_producer: Some(Arc::new(move |_| Ok(Arc::clone(&runtime)))),
         override_config_producer: Some(Arc::new(|| settings(SessionConfig::new()))),
         override_physical_codec: Some(Arc::new(Codec::default())),
         ..ExecutorProcessConfig::default()
     };
-    start_executor_process(Arc::new(config))
+    Box::pin(start_executor_process(Arc::new(config)))
         .await
         .map_err(failed)
 }

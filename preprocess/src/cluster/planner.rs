@@ -44,17 +44,20 @@ use object_store::{ObjectStore, path::Path};
 use tokio::sync::OnceCell;
 
 use super::{
+    attempts::REFUSED,
     codec::Codec,
     nodes,
     spool::{self, Spool, Spooled, To},
 };
 use crate::shared;
 
-/// Queries that this process has sent out.
-static QUERIES: AtomicU64 = AtomicU64::new(0);
-
-/// What the engine says of a query that was ended since a worker was lost.
-const CANCELLED: &str = "Cancelled";
+/// What the scheduler says of a query that ended since a worker was lost: its tasks were refused, or could not fetch data.
+const LOST: [&str; 4] = [
+    REFUSED,
+    "has failed 1 times",
+    "GrpcConnectionError",
+    "TonicError",
+];
 
 /// How often a query is run, when the cluster loses workers while it is.
 const TRIES: u32 = 4;
@@ -181,48 +184,36 @@ impl QueryPlanner for ClusterPlanner {
         session: &dyn EngineSession,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let plan = self.planner.create_physical_plan(logical, session).await?;
-        // Rows that are dealt out by turns would be dealt otherwise when a task is run again, so a scheduler leaves this out.
-        let dealt = |node: Arc<dyn ExecutionPlan>| {
-            let by_turns = node
-                .downcast_ref::<RepartitionExec>()
-                .filter(|repartition| {
-                    matches!(repartition.partitioning(), Partitioning::RoundRobinBatch(_))
-                });
-            Ok(match by_turns {
-                Some(repartition) => Transformed::yes(Arc::clone(repartition.input())),
-                None => Transformed::no(node),
-            })
-        };
-        let plan = plan.transform_up(dealt)?.data;
         if !self.is_shared(&plan)? {
             tracing::debug!("a query runs here, as it reads what only this machine has");
             return Ok(plan);
         }
-        let Session { store, folder, .. } = &*self.session;
-        let query = QUERIES.fetch_add(1, Ordering::Relaxed);
-        let to = |name: Option<String>| To {
-            store: store.as_str().to_owned(),
-            folder: folder.to_string(),
-            name,
+        let query = Query {
+            rows: undealt(Arc::clone(&plan))?,
+            session: Arc::clone(&self.session),
         };
-        let list = format!("query-{query}");
-        let rows = Arc::new(Spool::new(Arc::clone(&plan), to(None)));
-        let one = Arc::new(CoalescePartitionsExec::new(rows));
-        let sent: Arc<dyn ExecutionPlan> = Arc::new(Spool::new(one, to(Some(list.clone()))));
-        if let Err(error) =
-            PhysicalPlanNode::try_from_physical_plan(Arc::clone(&sent), &Codec::default())
-        {
+        let sent = query.sent(String::new());
+        if let Err(error) = PhysicalPlanNode::try_from_physical_plan(sent, &Codec::default()) {
             tracing::debug!(%error, "a query runs here, as it cannot travel");
             return Ok(plan);
         }
-        let list = folder.clone().join(format!("{list}{}", spool::ENDING));
-        Ok(Arc::new(Remote::new(
-            &plan,
-            sent,
-            list,
-            Arc::clone(&self.session),
-        )))
+        Ok(Arc::new(Remote::new(query)))
     }
+}
+
+/// A plan without the places where rows are dealt out by turns: they would be dealt otherwise when a task is run again, so a
+/// scheduler leaves them out.
+fn undealt(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let without = |node: Arc<dyn ExecutionPlan>| {
+        let by_turns = node
+            .downcast_ref::<RepartitionExec>()
+            .filter(|dealt| matches!(dealt.partitioning(), Partitioning::RoundRobinBatch(_)));
+        Ok(match by_turns {
+            Some(dealt) => Transformed::yes(Arc::clone(dealt.input())),
+            None => Transformed::no(node),
+        })
+    };
+    Ok(plan.transform_up(without)?.data)
 }
 
 impl ClusterPlanner {
@@ -245,36 +236,52 @@ impl ClusterPlanner {
     }
 }
 
+/// A query for the cluster.
+#[derive(Clone, Debug)]
+struct Query {
+    rows: Arc<dyn ExecutionPlan>,
+    session: Arc<Session>,
+}
+
+impl Query {
+    /// The plan that leaves the rows in the store, and the list of their files under this name.
+    fn sent(&self, list: String) -> Arc<dyn ExecutionPlan> {
+        let Session { store, folder, .. } = &*self.session;
+        let to = |name: Option<String>| To {
+            store: store.as_str().to_owned(),
+            folder: folder.to_string(),
+            name,
+        };
+        let rows = Arc::new(Spool::new(Arc::clone(&self.rows), to(None)));
+        let one = Arc::new(CoalescePartitionsExec::new(rows));
+        Arc::new(Spool::new(one, to(Some(list))))
+    }
+
+    fn partitions(&self) -> usize {
+        let partitions = self.rows.output_partitioning().partition_count();
+        partitions.max(1)
+    }
+}
+
 /// A query that the cluster runs when its first partition is asked for.
 #[derive(Debug)]
 struct Remote {
-    sent: Arc<dyn ExecutionPlan>,
-    /// Where the list of its files comes to lie.
-    list: Path,
-    session: Arc<Session>,
+    query: Query,
     properties: Arc<PlanProperties>,
     /// The files, when it has run.
     files: Arc<OnceCell<Vec<Spooled>>>,
 }
 
 impl Remote {
-    fn new(
-        plan: &Arc<dyn ExecutionPlan>,
-        sent: Arc<dyn ExecutionPlan>,
-        list: Path,
-        session: Arc<Session>,
-    ) -> Self {
-        let partitions = plan.output_partitioning().partition_count().max(1);
+    fn new(query: Query) -> Self {
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(plan.schema()),
-            Partitioning::UnknownPartitioning(partitions),
+            EquivalenceProperties::new(query.rows.schema()),
+            Partitioning::UnknownPartitioning(query.partitions()),
             EmissionType::Final,
             Boundedness::Bounded,
         );
         Self {
-            sent,
-            list,
-            session,
+            query,
             properties: Arc::new(properties),
             files: Arc::default(),
         }
@@ -283,7 +290,7 @@ impl Remote {
 
 impl DisplayAs for Remote {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Remote: {}", self.session.cluster.address)
+        write!(f, "Remote: {}", self.query.session.cluster.address)
     }
 }
 
@@ -319,12 +326,10 @@ impl ExecutionPlan for Remote {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let store = context.runtime_env().object_store(&self.session.store)?;
-        let partitions = self.properties.output_partitioning().partition_count();
-        let (files, session) = (Arc::clone(&self.files), Arc::clone(&self.session));
-        let (sent, list) = (Arc::clone(&self.sent), self.list.clone());
+        let (files, query) = (Arc::clone(&self.files), self.query.clone());
+        let store = context.runtime_env().object_store(&query.session.store)?;
         let rows = stream::once(async move {
-            let run = || run(&session, &sent, partitions, &list, &context, &store);
+            let run = || run(&query, &context, &store);
             let files = files.get_or_try_init(run).await?;
             spool::read(store, files[partition].clone()).await
         });
@@ -335,25 +340,26 @@ impl ExecutionPlan for Remote {
     }
 }
 
-/// Has the cluster run a plan of so many partitions; returns the files that it left, one for each.
+/// Has the cluster run a query; returns the files that it left, one for each partition.
 ///
-/// A scheduler that repairs a query after the loss of a worker may keep what a stage had done before and run all of it again:
-/// the stage behind it reads both. So ours ends the queries that run then, and they are run again from here.
+/// A query ends when a worker is lost that had data of it, and is run again from here: see `attempts`.
 async fn run(
-    session: &Session,
-    sent: &Arc<dyn ExecutionPlan>,
-    partitions: usize,
-    list: &Path,
+    query: &Query,
     context: &TaskContext,
     store: &Arc<dyn ObjectStore>,
 ) -> Result<Vec<Spooled>> {
+    let (partitions, cluster) = (query.partitions(), &query.session.cluster);
     for _ in 0..TRIES {
-        let files = match run_once(session, Arc::clone(sent), list.clone(), context, store).await {
-            Err(error) if error.to_string().contains(CANCELLED) => Vec::new(),
+        let files = match run_once(query, context, store).await {
+            Err(error) if is_of_lost_worker(&error) => {
+                tracing::debug!(%error, "a query ended early");
+                Vec::new()
+            }
             files => files?,
         };
         let distinct: BTreeSet<&Path> = files.iter().map(|file| &file.path).collect();
         if files.len() == partitions && distinct.len() == partitions {
+            cluster.queries.fetch_add(1, Ordering::Relaxed);
             return Ok(files);
         }
         tracing::warn!(
@@ -364,34 +370,41 @@ async fn run(
     }
     exec_err!(
         "the cluster at `df://{}` lost workers each of the {TRIES} times that it ran a query; build again when they stay",
-        session.cluster.address
+        cluster.address
     )
 }
 
+fn is_of_lost_worker(error: &DataFusionError) -> bool {
+    let message = error.to_string();
+    // Who cannot reach the scheduler has no query that failed.
+    message.contains("Job ") && LOST.iter().any(|lost| message.contains(lost))
+}
+
 async fn run_once(
-    session: &Session,
-    sent: Arc<dyn ExecutionPlan>,
-    list: Path,
+    query: &Query,
     context: &TaskContext,
     store: &Arc<dyn ObjectStore>,
 ) -> Result<Vec<Spooled>> {
     let config = context.session_config();
-    let Cluster {
-        address, queries, ..
-    } = &session.cluster;
+    let Session {
+        cluster, folder, ..
+    } = &*query.session;
+    // A name of its own for each time, as a task that everybody took for lost may still write the list of the time before.
+    let list = format!("list-{}", spool::name());
     // What comes back would be fetched from a worker, which may be gone by then: it is in the store.
-    let done = execute_physical_plan::<PhysicalPlanNode>(
-        format!("http://{address}"),
+    let done = Box::pin(execute_physical_plan::<PhysicalPlanNode>(
+        format!("http://{}", cluster.address),
         &config.ballista_config(),
-        sent,
+        query.sent(list.clone()),
         &Codec::default(),
         context.session_id().clone(),
         config.clone(),
-    )
+    ))
     .await;
-    done.map(drop).map_err(|error| failed(address, &error))?;
+    let done = done.map(drop);
+    done.map_err(|error| failed(&cluster.address, &error))?;
     let list = Spooled {
-        path: list,
+        path: folder.clone().join(format!("{list}{}", spool::ENDING)),
         rows: None,
     };
     let lists = spool::read(Arc::clone(store), list).await?;
@@ -401,7 +414,6 @@ async fn run_once(
         files.extend(spool::listed(list)?);
     }
     let rows: u64 = files.iter().filter_map(|file| file.rows).sum();
-    queries.fetch_add(1, Ordering::Relaxed);
     tracing::debug!(files = files.len(), rows, "a query was run by the cluster");
     Ok(files)
 }
