@@ -88,16 +88,15 @@ fn made<F: RowFunction + DeserializeOwned>(
     name: &str,
     buf: &[u8],
 ) -> Option<Result<Arc<ScalarUDF>>> {
-    let read = || {
-        let value = serde_json::from_slice::<F>(buf);
-        let value = value.map_err(|e| {
-            exec_datafusion_err!(
-                "the function `{name}` cannot be read: {e}; run the same version everywhere"
-            )
-        })?;
-        Ok(value.udf())
-    };
-    (name == F::NAME).then(read)
+    if name != F::NAME {
+        return None;
+    }
+    let value = serde_json::from_slice::<F>(buf).map_err(|e| {
+        exec_datafusion_err!(
+            "the function `{name}` cannot be read: {e}; run the same version everywhere"
+        )
+    });
+    Some(value.map(F::udf))
 }
 
 #[cfg(test)]
@@ -105,6 +104,7 @@ mod tests {
     use std::{collections::BTreeSet, fs, path::Path};
 
     use feedline_schemas::config::QualityConfig;
+    use serde_json::Value;
 
     use super::*;
     use crate::typing::{Judged, Missing};
@@ -159,50 +159,179 @@ mod tests {
         assert!(error.contains("`feedline_split`"), "{error}");
     }
 
-    /// Files of `folder` and below.
-    fn sources(folder: &Path, found: &mut Vec<String>) {
+    /// A value of each function that travels, as it travels.
+    const VALUES: [(&str, &str); 31] = [
+        ("feedline_behind_time", r#"{"starts":[1,2],"embargo":3}"#),
+        (
+            "feedline_category",
+            r#"{"texts":["N/A"],"numbers":[4611686018427387904]}"#,
+        ),
+        ("feedline_conflicting", r#"{"column":"y"}"#),
+        (
+            "feedline_content_hash",
+            r#"{"names":["a","b"],"cells":"Text"}"#,
+        ),
+        ("feedline_embargo", r#"{"ends":[10,20],"embargo":3}"#),
+        (
+            "feedline_exact",
+            r#"{"sign":"%","key":"dataset.split.expression"}"#,
+        ),
+        (
+            "feedline_expected",
+            r#"[{"column":"a","required":true,"min":1,"max":null,"values":["x"]}]"#,
+        ),
+        (
+            "feedline_instant",
+            r#"{"format":"%d.%m.%Y","unit":"ms","zone":"Europe/Berlin","is_later":true}"#,
+        ),
+        ("feedline_join_key", r#""stem""#),
+        ("feedline_join_missed", "null"),
+        ("feedline_join_side", r#"{"is_theirs":true}"#),
+        (
+            "feedline_judge",
+            r#"{"columns":[["a","Number"],["b","Dropped"]],"missing":{"texts":["-"],"numbers":[]}}"#,
+        ),
+        ("feedline_no_split", r#"{"at":"kind"}"#),
+        ("feedline_numeric", r#"{"texts":["N/A"],"numbers":[0]}"#),
+        ("feedline_of_frozen", r#"{"what":"key"}"#),
+        ("feedline_order", r#"{"prefix":[1,2]}"#),
+        ("feedline_part", r#"{"split":"test","ends":[1,2]}"#),
+        ("feedline_picture", "null"),
+        ("feedline_plain", "null"),
+        ("feedline_prepared_text", r#"["nfkc",["email","card"]]"#),
+        (
+            "feedline_quality",
+            r#"{"column":"text","limits":{"max_symbols":0.25}}"#,
+        ),
+        ("feedline_redactions", r#"["none",["phone"]]"#),
+        ("feedline_sparse", r#"{"share":4599075939470750515}"#),
+        (
+            "feedline_split",
+            r#"{"prefix":[7],"train_end":1,"validation_end":2}"#,
+        ),
+        ("feedline_split_by_name", "null"),
+        ("feedline_split_by_place", r#"{"ends":[10,20],"embargo":3}"#),
+        ("feedline_split_by_time", r#"{"starts":[1,2],"embargo":3}"#),
+        ("feedline_text", "null"),
+        ("feedline_time_of_text", "null"),
+        ("feedline_timeless", r#"{"at":"t"}"#),
+        ("feedline_untimed", r#"{"column":"t"}"#),
+    ];
+
+    /// Functions that read the memory of a build.
+    const STAY: [&str; 3] = [
+        "feedline_cluster_split",
+        "feedline_is_new",
+        "feedline_near_duplicate",
+    ];
+
+    /// What of ours can stand in plans beside them, by what the engine knows it as: functions that every machine has by name
+    /// (`functions`), operators that have bytes of their own (`codec`) or are made of a query that was sent, tables that are
+    /// shared, and streams of what this process has, which keep a query here.
+    const OTHERS: [(&str, &[&str]); 10] = [
+        ("AggregateUDFImpl", &["Aggregate"]),
+        ("DataSource", &[]),
+        ("ExecutionPlan", &["Remote", "Spool"]),
+        ("FileSource", &[]),
+        (
+            "PartitionStream",
+            &["InTurn", "Share", "Share", "Sorted", "Sorted"],
+        ),
+        ("PhysicalExpr", &[]),
+        ("ScalarUDFImpl", &["Adaptor<F>", "Cell"]),
+        ("TableProvider", &["ParquetFiles"]),
+        ("UserDefinedLogicalNodeCore", &[]),
+        ("WindowUDFImpl", &[]),
+    ];
+
+    /// Whether `whole` has all that `part` has: what is not said is as by default.
+    fn has(whole: &Value, part: &Value) -> bool {
+        match (whole, part) {
+            (Value::Object(whole), Value::Object(part)) => part
+                .iter()
+                .all(|(key, part)| whole.get(key).is_some_and(|whole| has(whole, part))),
+            _ => whole == part,
+        }
+    }
+
+    #[test]
+    fn each_function_arrives_as_it_was_sent() {
+        for (name, json) in VALUES {
+            let sent = arrived(name, json.as_bytes()).unwrap();
+            let mut buf = Vec::new();
+            packed(&sent, &mut buf).unwrap();
+            let [whole, part] = [&buf[..], json.as_bytes()]
+                .map(|json| serde_json::from_slice::<Value>(json).unwrap());
+            assert!(has(&whole, &part), "{name}: {whole}");
+            let found = arrived(name, &buf).unwrap();
+            assert_eq!(sent, found, "{name}");
+            assert_eq!(found.name(), name);
+        }
+    }
+
+    #[test]
+    fn a_function_of_what_a_build_knows_stays() {
+        let function = crate::seen::IsNew(Arc::from([1, 2])).udf();
+        let error = packed(&function, &mut Vec::new()).unwrap_err();
+        assert!(error.to_string().contains("`feedline_is_new`"), "{error}");
+        assert!(arrived("feedline_is_new", b"[1]").is_err());
+    }
+
+    /// Lines of the files of `folder` and below.
+    fn lines(folder: &Path, found: &mut Vec<String>) {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                sources(&path, found);
+                lines(&path, found);
             } else {
-                found.push(fs::read_to_string(path).unwrap());
+                let text = fs::read_to_string(path).unwrap();
+                found.extend(text.lines().map(str::to_owned));
             }
         }
     }
 
     #[test]
-    fn every_function_travels_or_is_known_to_stay() {
-        const STAY: [&str; 3] = ["IsNew", "LeftOut", "SplitOf"];
-        let mut files = Vec::new();
-        sources(
+    fn all_that_is_ours_in_plans_travels_or_is_known_to_stay() {
+        let mut found = Vec::new();
+        lines(
             &Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
-            &mut files,
+            &mut found,
         );
-        let (mut all, mut names) = (BTreeSet::new(), BTreeSet::new());
-        // Put together, so that it does not find itself.
-        let head = ["impl RowFunction", " for "].concat();
-        for file in &files {
-            for function in file.split(&head).skip(1) {
-                let (r#type, rest) = function.split_once(' ').unwrap();
-                assert!(
-                    all.insert(r#type.to_owned()),
-                    "two functions are called {type}"
-                );
-                let (_, name) = rest.split_once("= \"").unwrap();
-                let name = name.split('"').next().unwrap();
-                assert!(
-                    names.insert(name.to_owned()),
-                    "two functions are called {name}"
-                );
-            }
+        let of_trait = |name: &str| -> Vec<(usize, String)> {
+            let head = format!("{name} for ");
+            let heads = found.iter().enumerate().filter_map(|(at, line)| {
+                let (before, found_type) = line.split_once(&head)?;
+                let is_head =
+                    before == "impl " || (before.starts_with("impl<") && before.ends_with("> "));
+                let found_type = found_type.split(" {").next().unwrap_or(found_type);
+                is_head.then(|| (at, found_type.to_owned()))
+            });
+            heads.collect()
+        };
+
+        let mut names = Vec::new();
+        for (at, found_type) in of_trait("RowFunction") {
+            let mut behind = found[at..].iter();
+            let name = behind.find_map(|line| line.split_once("const NAME: &'static str = \""));
+            let (_, name) = name.unwrap_or_else(|| panic!("`{found_type}` has no name"));
+            names.push(name.split('"').next().unwrap().to_owned());
         }
-        let own = include_str!("travel.rs");
-        let missing: Vec<_> = all
-            .iter()
-            .filter(|name| !own.contains(&format!("::{name},")) && !STAY.contains(&name.as_str()))
-            .collect();
-        assert!(missing.is_empty(), "{missing:?}");
-        assert!(all.len() > 25, "{}", all.len());
+        names.sort();
+        let known = VALUES.map(|(name, _)| name).into_iter().chain(STAY);
+        let known: BTreeSet<String> = known.map(str::to_owned).collect();
+        assert_eq!(
+            names,
+            known.into_iter().collect::<Vec<_>>(),
+            "each function has a name of its own, and a value above, or reads the memory of a build"
+        );
+
+        for (name, known) in OTHERS {
+            let mut types: Vec<String> = of_trait(name).into_iter().map(|(_, t)| t).collect();
+            types.sort();
+            assert_eq!(
+                types, known,
+                "`{name}`: say here how it travels, or why it stays"
+            );
+        }
     }
 }

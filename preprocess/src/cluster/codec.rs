@@ -88,3 +88,99 @@ impl PhysicalExtensionCodec for Codec {
         self.engine.try_decode_udwf(name, buf)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::{DataType, Field, Schema};
+    use datafusion::{
+        execution::object_store::ObjectStoreUrl,
+        logical_expr::ident,
+        physical_plan::displayable,
+        prelude::{DataFrame, SessionContext},
+    };
+    use datafusion_proto::{physical_plan::AsExecutionPlan, protobuf::PhysicalPlanNode};
+    use object_store::memory::InMemory;
+
+    use super::*;
+    use crate::{
+        cluster::spool::To,
+        content::{Cells, ContentHash},
+        functions,
+        quantile::{ScanMode, ScanSpec},
+        scalar::RowFunction as _,
+        scan::{ParquetFiles, ScanFile},
+        transform::CellOp,
+    };
+
+    const STORE: &str = "shared://66";
+
+    fn rows(session: &SessionContext) -> DataFrame {
+        let field = Field::new("x", DataType::Float64, true);
+        let file = ScanFile {
+            path: "landing/a.parquet".into(),
+            bytes: 9,
+        };
+        let table = ParquetFiles {
+            store: ObjectStoreUrl::parse(STORE).unwrap(),
+            schema: Arc::new(Schema::new(vec![field])),
+            files: vec![file.clone(), file],
+        };
+        let hash = ContentHash {
+            names: vec!["x".to_owned()],
+            cells: Cells::Text,
+        };
+        let rows = session.read_table(Arc::new(table)).unwrap();
+        let columns = vec![
+            functions::cell(ident("x"), &[CellOp::Log1p]).alias("x"),
+            hash.over(vec![ident("x")]).alias("hash"),
+        ];
+        rows.select(columns).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_plan_arrives_as_it_was_sent() {
+        let session = SessionContext::new();
+        functions::register(&session);
+        let store = ObjectStoreUrl::parse(STORE).unwrap();
+        session.register_object_store(store.as_ref(), Arc::new(InMemory::new()));
+        let spec = ScanSpec {
+            mode: ScanMode::Count,
+            depth: 0,
+            prefixes: vec![0],
+        };
+        let fits = vec![
+            functions::profile(ident("x")),
+            functions::scan(ident("x"), &spec),
+            functions::bins(ident("x"), &[0.5, 1.0]),
+        ];
+        let sorted = rows(&session).sort(vec![ident("hash").sort(true, false)]);
+        let fitted = rows(&session).aggregate(Vec::new(), fits);
+        for (frame, names) in [
+            (sorted, vec!["feedline_cell", "feedline_content_hash"]),
+            (
+                fitted,
+                vec!["feedline_profile", "feedline_scan", "feedline_bins"],
+            ),
+        ] {
+            let plan = frame.unwrap().create_physical_plan().await.unwrap();
+            let to = To {
+                store: STORE.to_owned(),
+                folder: "scratch".to_owned(),
+                name: Some("list".to_owned()),
+            };
+            let sent: Arc<dyn ExecutionPlan> = Arc::new(Spool::new(plan, to));
+            let codec = Codec::default();
+            let node = PhysicalPlanNode::try_from_physical_plan(Arc::clone(&sent), &codec).unwrap();
+            let mut bytes = Vec::new();
+            node.try_encode(&mut bytes).unwrap();
+            let node = PhysicalPlanNode::try_decode(&bytes).unwrap();
+            let found = node.try_into_physical_plan(&session.task_ctx(), &codec);
+            let [sent, found] = [sent, found.unwrap()]
+                .map(|plan| displayable(plan.as_ref()).indent(true).to_string());
+            assert_eq!(found, sent);
+            for name in names {
+                assert!(sent.contains(name), "{sent}");
+            }
+        }
+    }
+}
