@@ -13,7 +13,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use datafusion::prelude::SessionContext;
 use feedline_schemas::{
-    config::{DatasetConfig, OnViolation, PipelineConfig, SplitBy, TokensConfig},
+    config::{DatasetConfig, DedupMode, OnViolation, PipelineConfig, SplitBy, TokensConfig},
     format::MANIFEST,
     ids::{Hash128, Name, TableName},
     manifest::{
@@ -304,6 +304,7 @@ impl Build<'_> {
             _ => documents,
         };
         let distinct = self.kept(&staged) + rejects.all();
+        self.check_count(distinct)?;
         self.check_target(&staged, &rejects)?;
         self.check_rejects(&session, &rejects, distinct).await?;
         let unexpected = Box::pin(self.unexpected(&session, &staged, &rejects)).await?;
@@ -508,6 +509,26 @@ impl Build<'_> {
         } else {
             staged.total()
         }
+    }
+
+    /// Of rows that other machines made, that none is there twice and, where all that landed stay, that none is missing. It asks
+    /// nothing of those machines.
+    fn check_count(&self, found: u64) -> Result<(), Error> {
+        let (config, rows) = (&self.spec.config, self.rows);
+        let is_all = |table: &Landed| table.newest().0.is_empty();
+        let all_stay = config.dedup == DedupMode::None
+            && config.conflicts.is_none()
+            && self.spec.series.is_none()
+            && self.tables().iter().all(is_all);
+        let is_right = if all_stay {
+            found == rows
+        } else {
+            found <= rows
+        };
+        if is_right || self.context.engine.is_local() {
+            return Ok(());
+        }
+        Err(Error::Miscounted { rows, found })
     }
 
     /// Whether each document is cut into a part for every split.

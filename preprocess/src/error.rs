@@ -97,6 +97,17 @@ pub enum Error {
         /// How much of it the shards hold.
         shards: u64,
     },
+    /// A cluster gave another number of rows than landed; nothing was published.
+    #[error(
+        "the cluster gave {found} rows where {rows} landed, before copies were dropped; this is a defect of the build or the \
+         cluster, nothing was published: build again, or with `--engine local`"
+    )]
+    Miscounted {
+        /// Rows that landed.
+        rows: u64,
+        /// Rows that were kept or set aside.
+        found: u64,
+    },
     /// The audit found the same content in two splits; nothing was published.
     #[error(
         "{keys} keys stand in more than one split ({}); this is a defect of the build or of `dataset.split`, nothing was \
