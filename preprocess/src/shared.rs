@@ -25,7 +25,7 @@ pub(crate) fn url_of(folder: &Store) -> Result<ObjectStoreUrl> {
 #[cfg(any(feature = "cluster", test))]
 pub(crate) fn base_of(name: &str) -> Option<String> {
     let digits = name.as_bytes();
-    if digits.is_empty() || digits.len() % 2 != 0 {
+    if digits.is_empty() || !digits.len().is_multiple_of(2) {
         return None;
     }
     let bytes = digits.chunks(2).map(|pair| {

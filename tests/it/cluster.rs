@@ -5,7 +5,7 @@ use std::{
     fs,
     net::{SocketAddr, TcpListener, TcpStream},
     path::{Path, PathBuf},
-    process::{Child, Command},
+    process::{Child, Command, Stdio},
     time::Duration,
 };
 
@@ -83,6 +83,7 @@ fn worker(folder: &Path, scheduler: SocketAddr, name: &str) -> (PathBuf, Child) 
         .args(["cluster", "worker", "--cores", "1", "--memory", "256"])
         .args(["--scheduler", &address, "--scratch"])
         .arg(&scratch)
+        .stdout(Stdio::null())
         .spawn()
         .unwrap();
     (scratch.join("build-0/stages"), worker)

@@ -3,8 +3,9 @@
 //! A build plans each query here, with the planner and the settings that it would have alone. A query that reads nothing but
 //! shared files, by functions that can travel, goes to the cluster as the physical plan it is (`planner`); any other runs here.
 //! Its rows are not sent to the build: workers leave them in the shared store (`spool`), so that a worker may be lost at any
-//! time, and the build reads them from there. A query whose data were with it is run anew (`attempts`). Stores have names that every machine can resolve (`stores`, `crate::shared`),
-//! functions travel with what they hold (`crate::travel`, `codec`).
+//! time, and the build reads them from there. A query whose data were with a worker that is lost is run anew (`attempts`).
+//! Stores have names that every machine can resolve (`stores`, `crate::shared`), functions travel with what they hold
+//! (`crate::travel`, `codec`).
 //!
 //! Who can reach the ports of a cluster can read and write what its workers can: they belong into a network of their own.
 

@@ -424,3 +424,101 @@ fn failed(address: &str, error: &DataFusionError) -> DataFusionError {
          or build with `--engine local`"
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::{
+        array::{ArrayRef, Int64Array, RecordBatch},
+        datatypes::{DataType, Field, Schema},
+    };
+    use datafusion::{execution::runtime_env::RuntimeEnvBuilder, physical_plan::displayable};
+    use object_store::memory::InMemory;
+
+    use super::*;
+    use crate::scan::{ParquetFiles, ScanFile};
+
+    #[test]
+    fn only_a_query_that_lost_a_worker_is_run_again() {
+        for (message, expected) in [
+            (
+                "Job q failed: Job failed due to stage 2 failed: Task failed due to runtime execution error: \
+                 DataFusionError(Execution(\"a stage was begun again, as a worker was lost\"))",
+                true,
+            ),
+            (
+                "Job q failed: Job failed due to stage 3 failed: Stage 3 has failed 1 times, most recent failure reason: \"x\"",
+                true,
+            ),
+            (
+                "Job q failed: Job failed due to stage 1 failed: Task 0 in Stage 1 failed 4 times, fail the stage",
+                false,
+            ),
+            (
+                "Job q failed: all executors were lost and no executor re-registered within 18s",
+                false,
+            ),
+            (
+                "tonic::transport::Error(Transport, ConnectError(GrpcConnectionError))",
+                false,
+            ),
+        ] {
+            let error = DataFusionError::Execution(message.to_owned());
+            assert_eq!(is_of_lost_worker(&error), expected, "{message}");
+            // As it comes from a query.
+            assert_eq!(is_of_lost_worker(&failed("a:1", &error)), expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn rows_are_not_dealt_out_by_turns() {
+        const STORE: &str = "shared://66";
+        let session = SessionContext::new();
+        let store = ObjectStoreUrl::parse(STORE).unwrap();
+        session.register_object_store(store.as_ref(), Arc::new(InMemory::new()));
+        let file = ScanFile {
+            path: "landing/a.parquet".into(),
+            bytes: 9,
+        };
+        let field = Field::new("x", DataType::Float64, true);
+        let table = ParquetFiles {
+            store,
+            schema: Arc::new(Schema::new(vec![field])),
+            files: vec![file.clone(), file],
+        };
+        let rows = session.read_table(Arc::new(table)).unwrap();
+        let plan = rows.create_physical_plan().await.unwrap();
+        let dealt = RepartitionExec::try_new(plan, Partitioning::RoundRobinBatch(7)).unwrap();
+        let plan: Arc<dyn ExecutionPlan> = Arc::new(CoalescePartitionsExec::new(Arc::new(dealt)));
+        let shown =
+            |plan: &Arc<dyn ExecutionPlan>| displayable(plan.as_ref()).indent(true).to_string();
+        assert!(
+            shown(&plan).contains("RoundRobinBatch(7)"),
+            "{}",
+            shown(&plan)
+        );
+        let plan = undealt(plan).unwrap();
+        assert!(
+            !shown(&plan).contains("RoundRobinBatch"),
+            "{}",
+            shown(&plan)
+        );
+    }
+
+    #[tokio::test]
+    async fn what_only_this_machine_has_is_read_here() {
+        let cluster = Cluster::at("127.0.0.1:1");
+        let runtime = RuntimeEnvBuilder::new().build_arc().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let root = Store::open(
+            folder.path().to_str().unwrap(),
+            &feedline_storage::StoreOptions::default(),
+        );
+        let session = cluster.session(SessionConfig::new(), runtime, &root.unwrap());
+        let column: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
+        let batch = RecordBatch::try_from_iter([("x", column)]).unwrap();
+        let rows = session.unwrap().read_batch(batch).unwrap();
+        let found = rows.collect().await.unwrap();
+        assert_eq!(found.iter().map(RecordBatch::num_rows).sum::<usize>(), 2);
+        assert_eq!(cluster.queries(), 0);
+    }
+}
