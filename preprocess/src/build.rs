@@ -852,7 +852,8 @@ mod addition_tests;
 mod box_tests;
 #[cfg(test)]
 mod child_tests;
-#[cfg(all(test, feature = "cluster"))]
+#[cfg(test)]
+#[cfg(feature = "cluster")]
 mod cluster_tests;
 #[cfg(test)]
 mod direct_tests;

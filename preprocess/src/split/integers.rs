@@ -91,7 +91,7 @@ impl Exact {
 
 impl Exact {
     /// Of all cells, the missing ones too; `None` where one of them has no value.
-    fn all(self, a: &[i64], b: &[i64]) -> Option<Vec<i64>> {
+    fn all(&self, a: &[i64], b: &[i64]) -> Option<Vec<i64>> {
         let all = |of: fn(i64, i64) -> (i64, bool)| {
             let mut is_any_bad = false;
             let cells = a.iter().zip(b).map(|(a, b)| {
@@ -183,7 +183,8 @@ mod tests {
                 let cells = rows.iter().map(|row| if side == 0 { row.0 } else { row.1 });
                 Arc::new(cells.collect::<Int64Array>())
             });
-            let found = Exact { sign, key: "k" }.call(&columns, rows.len());
+            let key = "k".to_owned();
+            let found = Exact { sign, key }.call(&columns, rows.len());
             let alone = rows.iter().map(|row| match row {
                 (Some(a), Some(b)) => exact(*a, sign, *b),
                 _ => Ok(None),
