@@ -683,7 +683,12 @@ fn category_text(c: &FittedCategories) -> String {
                 let (folds, rows) = (outcomes.folds, outcomes.smoothing);
                 format!(", out of {folds} folds, smoothed by {rows} rows")
             });
-            known + &fewest + &folds
+            let others = if c.rejects_unknown {
+                ", rows of others set aside"
+            } else {
+                ""
+            };
+            known + &fewest + &folds + others
         }
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use feedline_schemas::{
     config::{
         Conflicts, DatasetConfig, DatasetKind, ImputeStrategy, ShardConfig, SplitConfig,
-        StepConfig, StepKind, Task,
+        StepConfig, StepKind, Task, UnknownCategories,
     },
     manifest::KeptColumn,
     record::{ColumnType, RecordSchema},
@@ -764,6 +764,7 @@ fn check_step(step: &StepConfig, key: &impl Fn(&str) -> String) -> Result<(), Er
             step.min_count.is_some(),
             known || step.by.is_some(),
         ),
+        ("unknown", step.unknown.is_some(), known),
         ("by", step.by.is_some(), groups),
         ("buckets", step.buckets.is_some(), hash),
         ("folds", step.folds.is_some(), of_target),
@@ -784,7 +785,7 @@ fn check_step(step: &StepConfig, key: &impl Fn(&str) -> String) -> Result<(), Er
             "folds" | "smoothing" if categories => {
                 "this key goes with `encoding = \"target\"`, and only with it"
             }
-            "max_values" | "min_count" if hash => {
+            "max_values" | "min_count" | "unknown" if hash => {
                 "`encoding = \"hash\"` knows no values, `buckets` says how many ids they share; remove this key"
             }
             _ => "this key does not belong to a step of this type, remove it",
@@ -814,6 +815,13 @@ fn check_step(step: &StepConfig, key: &impl Fn(&str) -> String) -> Result<(), Er
         return Err(Error::config(
             key("max_values"),
             "use 1 to 100,000 known values",
+        ));
+    }
+    let rejects = step.unknown == Some(UnknownCategories::Reject);
+    if rejects && step.min_count.is_some_and(|fewest| fewest > 1) {
+        return Err(Error::config(
+            key("min_count"),
+            "it makes rare training values unknown, and `unknown = \"reject\"` sets unknown ones aside; remove one of the two",
         ));
     }
     if step.min_count == Some(0) {
@@ -901,8 +909,8 @@ fn with_defaults(mut step: StepConfig) -> StepConfig {
                 step.smoothing.get_or_insert(SMOOTHING);
             }
         }
-        // `clip` and, of categories, `min_count` stay absent unless they are given: they are no part of the hash of what does
-        // not use them.
+        // `clip` and, of categories, `min_count` and `unknown` stay absent unless they are given: they are no part of the hash
+        // of what does not use them.
         StepKind::Standardize | StepKind::MinMax | StepKind::Log1p => {}
     }
     step

@@ -51,6 +51,8 @@ pub(crate) mod reason {
     pub(crate) const TOO_LARGE: &str = "too_large";
     /// The target is missing.
     pub(crate) const TARGET_MISSING: &str = "target_missing";
+    /// A category does not occur in the training split, and its step says that such rows are set aside.
+    pub(crate) const UNKNOWN_CATEGORY: &str = "unknown_category";
     /// The class does not occur in the training split.
     pub(crate) const UNKNOWN_CLASS: &str = "unknown_class";
 }
@@ -205,7 +207,7 @@ impl Transform {
         })?;
         for plan in &self.categories {
             let values = text(batch, &plan.name)?;
-            plan.write(&values, content, &mut x, self.features());
+            plan.write(&values, content, &mut x, self.features(), &mut bad);
         }
         let y = self.target(batch, &mut bad)?;
         let bad = bad

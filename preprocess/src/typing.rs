@@ -17,7 +17,7 @@ use crate::{content::as_integer, join, payload, scalar::RowFunction};
 pub(crate) const EXACT: u64 = 1 << 53;
 
 /// Characters of a value shown in a reject.
-const SHOWN: usize = 120;
+pub(crate) const SHOWN: usize = 120;
 
 /// What stands for "no value".
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -390,6 +390,9 @@ pub struct FittedCategories {
     /// Fewest training rows of a known value, where that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_count: Option<u64>,
+    /// Whether a row with another value is set aside. Then every training value is known.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub rejects_unknown: bool,
     /// `hash`: ids that values share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buckets: Option<u32>,
@@ -416,6 +419,7 @@ impl FittedCategories {
             counts,
             encoding,
             min_count: None,
+            rejects_unknown: false,
             buckets: None,
             frequency: None,
             outcomes: None,

@@ -164,6 +164,12 @@ impl Build<'_> {
                 "new rows have classes that the dataset was not fitted on and are set aside; `--refit` fits it anew"
             );
         }
+        if let Some(rows) = rejects.rejected().get(reason::UNKNOWN_CATEGORY) {
+            tracing::warn!(
+                rows,
+                "new rows have categories that the dataset was not fitted on and are set aside; `--refit` fits it anew"
+            );
+        }
         self.check_rejects(&session, &rejects, distinct).await?;
         self.warn_of_rejects(rejects.total(), distinct);
         self.audit(&written.splits, &layout).await?;

@@ -501,6 +501,24 @@ async fn a_class_that_the_transform_does_not_know_is_set_aside_with_its_reason()
 }
 
 #[tokio::test]
+async fn trap_05_added_rows_of_an_unknown_category_are_set_aside_where_the_step_says_so() {
+    let root = Store::memory();
+    let mut zone = market(&root).await;
+    let steps = "step = [{ type = \"impute\" }, { type = \"categories\", unknown = \"reject\" }]\n";
+    let dataset = format!("{DATASET}{steps}");
+    build_with(&root, &dataset, 2).await.unwrap();
+    let mut more = rows(600..680);
+    for row in &mut more[..4] {
+        row[2] = json!("w");
+    }
+    zone.batch(&more).await;
+    let report = build_with(&root, &dataset, 2).await.unwrap();
+    assert_eq!(report.rejected_by_reason["unknown_category"], 4);
+    assert_eq!(report.added.unwrap().rejected, 4);
+    check(&root).await;
+}
+
+#[tokio::test]
 async fn rows_set_aside_are_a_share_of_all_rows() {
     let root = Store::memory();
     let mut zone = market(&root).await;

@@ -308,6 +308,14 @@ fn steps_that_make_no_sense_are_refused() {
             "encoding = \"hash\", min_count = 8",
             "min_count`: `encoding = \"hash\"` knows no values",
         ),
+        (
+            "encoding = \"hash\", unknown = \"reject\"",
+            "unknown`: `encoding = \"hash\"` knows no values",
+        ),
+        (
+            "unknown = \"reject\", min_count = 2",
+            "min_count`: it makes rare training values unknown",
+        ),
         ("min_count = 0", "min_count`: it is 1 or more"),
         (
             "folds = 3",
@@ -362,6 +370,10 @@ fn steps_that_make_no_sense_are_refused() {
             step("type = \"standardize\", by = \"town\"")
         ),
         "`dataset.step.0.by`: `town` is not a feature of this dataset",
+    );
+    check_refused(
+        &step("type = \"impute\", unknown = \"reject\""),
+        "`dataset.step.0.unknown`: this key does not belong",
     );
     check_refused(
         &step("type = \"power\", min_count = 2"),

@@ -1,11 +1,11 @@
 //! Known values of categories, and what becomes of each.
 
 use feedline_schemas::{
-    config::StepConfig,
+    config::{StepConfig, UnknownCategories},
     transform::{CategoryEncoding, FittedCategories, FittedFrequency},
 };
 
-use super::{Fit, unzip};
+use super::{Fit, STEP, unzip};
 use crate::Error;
 
 /// Ids that hashed values share unless the step says otherwise.
@@ -46,7 +46,19 @@ impl Fit {
         encoding: CategoryEncoding,
     ) -> Result<FittedCategories, Error> {
         let limit = step.max_values.unwrap_or(most_values(encoding)) as usize;
-        let mut found = self.rows.frequent_texts(name, limit).await?;
+        let rejects = step.unknown == Some(UnknownCategories::Reject);
+        // One more tells whether these are all.
+        let asked = limit + usize::from(rejects);
+        let mut found = self.rows.frequent_texts(name, asked).await?;
+        if rejects && found.len() > limit {
+            return Err(Error::config(
+                STEP,
+                format!(
+                    "column `{name}` has more than {limit} values in the training split, and `unknown = \"reject\"` would set \
+                     aside rows of the others; raise `max_values` of its `categories` step, or accept unknown values"
+                ),
+            ));
+        }
         if let Some(fewest) = step.min_count {
             found.retain(|value| value.rows >= fewest);
         }
@@ -59,6 +71,7 @@ impl Fit {
         let (values, counts) = unzip(found);
         let mut fitted = FittedCategories::new(name.to_owned(), values, counts, encoding);
         fitted.min_count = step.min_count;
+        fitted.rejects_unknown = rejects;
         if encoding == CategoryEncoding::Frequency {
             fitted.frequency = Some(FittedFrequency {
                 rows: self.rows.count(),

@@ -10,7 +10,8 @@ use feedline_schemas::transform::{
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::split::Folds;
+use super::{Bad, reason};
+use crate::{split::Folds, typing::SHOWN};
 
 /// A column of categories.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub(super) struct CategoryPlan {
     place: usize,
     ids: Ids,
     elements: Elements,
+    /// Whether rows of unknown values are bad.
+    rejects_unknown: bool,
 }
 
 /// The id of a text.
@@ -91,6 +94,7 @@ impl CategoryPlan {
             place,
             ids,
             elements,
+            rejects_unknown: fitted.rejects_unknown,
         })
     }
 
@@ -100,16 +104,26 @@ impl CategoryPlan {
     }
 
     /// Writes the elements of `values` into `x`, rows of `features` elements that are 0 there. `content` has the content
-    /// hashes of training rows.
+    /// hashes of training rows. Rows of unknown values are `bad` where they are to be set aside.
     pub(super) fn write(
         &self,
         values: &StringArray,
         content: Option<&FixedSizeBinaryArray>,
         x: &mut [f32],
         features: usize,
+        bad: &mut Bad,
     ) {
         for (i, (row, value)) in x.chunks_exact_mut(features).zip(values).enumerate() {
             let id = self.ids.of(value);
+            if self.rejects_unknown && id == UNKNOWN_ID {
+                bad.add(i, reason::UNKNOWN_CATEGORY, || {
+                    let shown: String = value.unwrap_or_default().chars().take(SHOWN).collect();
+                    format!(
+                        "column `{}`: category `{shown}` does not occur in the training split",
+                        self.name
+                    )
+                });
+            }
             match &self.elements {
                 Elements::OnePerId => row[self.place + id as usize] = 1.0,
                 #[expect(

@@ -4,8 +4,8 @@ use feedline_schemas::{
     decode,
     format::TRANSFORM,
     transform::{
-        CategoryEncoding, FittedCategories, FittedImpute, FittedMinMax, FittedStandardize,
-        FittedStep, FittedWinsorize, ImputeStatistic, InputColumn, InputKind,
+        CategoryEncoding, FittedCategories, FittedFrequency, FittedImpute, FittedMinMax,
+        FittedStandardize, FittedStep, FittedWinsorize, ImputeStatistic, InputColumn, InputKind,
     },
 };
 
@@ -440,4 +440,36 @@ fn min_max_of_a_flat_column_is_zero() {
             .x,
         [0.0, 0.0]
     );
+}
+
+#[test]
+fn trap_05_rows_to_predict_with_an_unknown_category_are_bad_where_the_step_says_so() {
+    let long = "w".repeat(1000);
+    let rows = batch(&[("k", texts(&[Some("x"), None, Some("new"), Some(&long)]))]);
+    for encoding in [
+        CategoryEncoding::OneHot,
+        CategoryEncoding::Ordinal,
+        CategoryEncoding::Frequency,
+    ] {
+        let mut step = categories("k", &["x"], encoding);
+        if let FittedStep::Categories { columns } = &mut step {
+            columns[0].rejects_unknown = true;
+            columns[0].frequency = Some(FittedFrequency {
+                rows: 2,
+                missing: 1,
+            });
+        }
+        let transform = transform(vec![categorical("k")], vec![step], None);
+        let applied = transform.apply(&rows).unwrap();
+        assert_eq!(
+            reasons(&applied),
+            [(2, "unknown_category"), (3, "unknown_category")]
+        );
+        let details: Vec<&str> = applied.bad.iter().map(|bad| bad.2.as_str()).collect();
+        assert_eq!(
+            details[0],
+            "column `k`: category `new` does not occur in the training split"
+        );
+        assert!(details[1].len() < 200, "{details:?}");
+    }
 }

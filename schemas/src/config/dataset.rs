@@ -270,6 +270,12 @@ pub struct StepConfig {
     /// 1 or more; smaller groups use those of all rows. Default 30.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_count: Option<u64>,
+    /// `categories` but `hash`: what becomes of a row with a value that the training split lacks: `accept` (default, it has the
+    /// reserved id of unknown values) or `reject` (it is set aside as `unknown_category`, in the splits, in rows that are
+    /// added and in those to predict, and counts towards `max_reject_share`). Choose `reject` where a new value is a fault of
+    /// the source; then every training value is known, and the build stops where there are more than `max_values`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unknown: Option<UnknownCategories>,
     /// `categories` with `target`: parts that the training split is cut into, 2 to 100, by a keyed hash of the rows' content.
     /// A training row gets numbers that its own part had no share in; the fewer parts, the noisier these are. Default 5.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -322,6 +328,7 @@ impl StepConfig {
             encoding: None,
             max_values: None,
             min_count: None,
+            unknown: None,
             folds: None,
             smoothing: None,
             by: None,
@@ -356,6 +363,17 @@ pub enum StepKind {
     Power,
     /// Encode categories.
     Categories,
+}
+
+/// What becomes of a row with a category that the training split lacks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum UnknownCategories {
+    /// It stays, with the reserved id of unknown values.
+    #[default]
+    Accept,
+    /// It is set aside.
+    Reject,
 }
 
 /// What a missing number becomes.

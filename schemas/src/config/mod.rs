@@ -52,6 +52,7 @@ pub use self::{
     dataset::{
         Conflicts, DatasetConfig, DatasetKind, DedupMode, ImputeStrategy, NeighbourWeights,
         PackMode, PowerMethod, ShardConfig, StepConfig, StepKind, Task, TokensConfig,
+        UnknownCategories,
     },
     device::DeviceChoice,
     document::{DocumentConfig, PersonalData, QualityConfig},

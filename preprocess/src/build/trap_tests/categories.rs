@@ -43,6 +43,54 @@ async fn trap_05_a_value_that_was_not_in_train_has_no_share_and_a_bucket() {
 }
 
 #[tokio::test]
+async fn trap_05_where_unknown_values_are_rejected_their_rows_are_set_aside_by_name() {
+    let kinds = ["x", "y", "x", "y", "new", "x", "newer", "y"];
+    let step = |unknown: &str| {
+        format!(
+            "{HALVES}max_reject_share = 1.0\nstep = [{{ type = \"categories\", columns = [\"a\"]{unknown} }}]\n"
+        )
+    };
+    let found = texts(&kinds, &step(", unknown = \"reject\""))
+        .await
+        .unwrap();
+    assert_eq!(found.report.rejected_by_reason["unknown_category"], 2);
+    let sample = found.report.reject_sample.unwrap();
+    assert!(
+        sample.contains("column `a`: category `new` does not occur in the training split"),
+        "{sample}"
+    );
+    let kept: Vec<u64> = found.rows.iter().map(|row| row.origin.row()).collect();
+    assert_eq!(kept, [0, 1, 2, 3, 5, 7]);
+    assert!(found.rows.iter().all(|row| row.x[0] == 0.0));
+    let accepted = texts(&kinds, &step(", unknown = \"accept\""))
+        .await
+        .unwrap();
+    let default = texts(&kinds, &step("")).await.unwrap();
+    assert_eq!((accepted.report.rejected, accepted.rows.len()), (0, 8));
+    assert_eq!(accepted.artefact, default.artefact);
+    assert_ne!(default.artefact.hash, found.artefact.hash);
+}
+
+#[tokio::test]
+async fn trap_05_where_unknown_values_are_rejected_every_training_value_is_known() {
+    let kinds = ["x", "y", "x", "z", "x", "y", "x", "y"];
+    let step = |most: u32| {
+        format!(
+            "{HALVES}step = [{{ type = \"categories\", columns = [\"a\"], unknown = \"reject\", max_values = {most} }}]\n"
+        )
+    };
+    let message = match texts(&kinds, &step(2)).await {
+        Err(error) => error.to_string(),
+        Ok(_) => panic!("rows of `z` would be set aside"),
+    };
+    assert!(
+        message.contains("column `a` has more than 2 values in the training split"),
+        "{message}"
+    );
+    assert_eq!(texts(&kinds, &step(3)).await.unwrap().rows.len(), 8);
+}
+
+#[tokio::test]
 async fn trap_14_groups_and_targets_give_the_same_bytes_for_any_partitions() {
     let steps = "target = \"y\"\nstep = [{ type = \"winsorize\", by = \"s\", lower = 0.1, upper = 0.9 }, \
                  { type = \"standardize\", by = \"s\" }, { type = \"min_max\" }, \
