@@ -26,6 +26,7 @@ use crate::{
     payload::{self, Payload, PayloadKind},
     pictures::Pictures,
     series::{self, Series},
+    signs,
     split::{self, Rule},
 };
 
@@ -186,6 +187,7 @@ impl DatasetSpec {
             target: self.target.clone(),
             null_values: self.config.null_values.clone(),
             missing_values: self.config.missing_values.clone(),
+            signs: signs::of(&self.config),
         }
     }
 }
@@ -264,6 +266,7 @@ fn with_made(columns: &[MergedColumn], series: Option<&Series>) -> Vec<MergedCol
 fn check_numbers(config: &DatasetConfig) -> Result<(), Error> {
     check_shares(&config.split)?;
     check_shards(&config.shards)?;
+    signs::check(config)?;
     if config
         .max_reject_share
         .is_some_and(|share| !(0.0..=1.0).contains(&share))

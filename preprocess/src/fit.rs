@@ -33,7 +33,8 @@ use feedline_schemas::{
     ids::Hash128,
     transform::{
         FittedCharacters, FittedImpute, FittedMinMax, FittedStandardize, FittedStep, FittedTarget,
-        FittedTokens, FittedWinsorize, ImputeStatistic, InputColumn, InputKind, TransformArtefact,
+        FittedTokens, FittedWinsorize, ImputeStatistic, InputColumn, InputKind, NumberSigns,
+        TransformArtefact,
     },
 };
 
@@ -73,6 +74,8 @@ pub(crate) struct FitSpec {
     pub(crate) null_values: Vec<String>,
     /// Recorded in the artefact; the frame has made such numbers null.
     pub(crate) missing_values: Vec<f64>,
+    /// Recorded in the artefact; the frame has read texts by them.
+    pub(crate) signs: Option<NumberSigns>,
 }
 
 /// The column to predict.
@@ -167,6 +170,7 @@ fn artefact(
         characters: texts.characters,
         pictures: None,
         tokens: texts.tokens,
+        signs: spec.signs,
     };
     artefact.hash = artefact.compute_hash();
     Ok(artefact)

@@ -55,6 +55,7 @@ mod seen;
 mod series;
 mod shard;
 mod shared;
+mod signs;
 mod sparse;
 mod split;
 mod sql;

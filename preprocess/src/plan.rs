@@ -23,7 +23,7 @@ use feedline_schemas::{
     ids::Hash128,
     manifest::{ConflictCounts, NearDupCounts, Split},
     record::{self, ColumnType, DECIMAL_PRECISION, DECIMAL_SCALE, RecordSchema},
-    transform::InputKind,
+    transform::{InputKind, NumberSigns},
 };
 
 use crate::{
@@ -46,6 +46,7 @@ use crate::{
     scan::{ParquetFiles, ScanFile},
     series::{self, Series},
     shared,
+    signs,
     sparse::Sparse,
     split::{self, ByName, Rule, Splitter, TimeRule, code},
     stage::{Pieces, Staged},
@@ -227,6 +228,7 @@ pub(crate) async fn frame(
                 spec,
                 is_frozen,
                 missing: Missing::new(&spec.config.null_values, &spec.config.missing_values),
+                signs: signs::of(&spec.config),
             };
             let rows = read(session, source, generation)?;
             let rows = join::beside(session, rows, &generation.schema, &spec.joins)?;
@@ -531,6 +533,8 @@ struct Reading<'a> {
     schema: &'a RecordSchema,
     spec: &'a DatasetSpec,
     missing: Missing,
+    /// How texts that are numbers are written.
+    signs: Option<NumberSigns>,
     /// Whether the rows are the test split.
     is_frozen: bool,
 }
@@ -655,6 +659,13 @@ impl Reading<'_> {
         }
     }
 
+    /// How numbers in a column are written that landed as text. Other types that are read as text have signs of their own.
+    fn signs_of(&self, name: &str) -> Option<NumberSigns> {
+        let mut columns = self.schema.columns.iter();
+        let column = columns.find(|column| column.name == name)?;
+        self.signs.filter(|_| column.r#type == ColumnType::Utf8)
+    }
+
     fn payload(&self, payload: &Payload) -> Expr {
         let cell = vec![self.landed(&payload.column)];
         let held = match payload.kind {
@@ -667,7 +678,7 @@ impl Reading<'_> {
     fn typed(&self, name: &str, kind: InputKind) -> Expr {
         let (cell, missing) = (vec![self.landed(name)], self.missing.clone());
         let typed = match kind {
-            InputKind::Numeric => Numeric(missing).over(cell),
+            InputKind::Numeric => Numeric(missing, self.signs_of(name)).over(cell),
             InputKind::Categorical => Category(missing).over(cell),
         };
         typed.alias(name)
@@ -698,7 +709,8 @@ impl Reading<'_> {
         ];
         let of = series.of.iter().enumerate();
         columns.extend(of.map(|(place, name)| {
-            let numbers = Numeric(self.missing.clone()).over(vec![self.landed(name)]);
+            let typed = Numeric(self.missing.clone(), self.signs_of(name));
+            let numbers = typed.over(vec![self.landed(name)]);
             numbers.alias(Series::column_of(place))
         }));
         columns
@@ -782,8 +794,15 @@ impl Reading<'_> {
         if columns.is_empty() {
             return lit(ScalarValue::Utf8(None));
         }
+        let target = self.spec.target.as_ref();
+        let signs = target.and_then(|target| self.signs_of(&target.column));
         let missing = self.missing.clone();
-        Judge { columns, missing }.over(arguments)
+        let judge = Judge {
+            columns,
+            missing,
+            signs,
+        };
+        judge.over(arguments)
     }
 }
 

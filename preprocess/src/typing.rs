@@ -9,9 +9,10 @@ use arrow::{
     datatypes::{DataType, Float64Type, Int64Type},
 };
 use datafusion::error::{DataFusionError, Result};
+use feedline_schemas::transform::NumberSigns;
 use serde::{Deserialize, Serialize};
 
-use crate::{content::as_integer, join, payload, scalar::RowFunction};
+use crate::{content::as_integer, join, payload, scalar::RowFunction, signs};
 
 /// Largest integer up to which all integers are floats.
 pub(crate) const EXACT: u64 = 1 << 53;
@@ -57,10 +58,10 @@ fn bits(value: f64) -> u64 {
     (value + 0.0).to_bits()
 }
 
-/// A cell as a number. Text is parsed after trimming spaces; what is not a number is missing, as is NaN. Booleans are
-/// 0 and 1, infinities stay.
+/// A cell as a number. Text is parsed after trimming spaces, by the signs where some are declared; what is not a number is
+/// missing, as is NaN. Booleans are 0 and 1, infinities stay.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Numeric(pub(crate) Missing);
+pub(crate) struct Numeric(pub(crate) Missing, pub(crate) Option<NumberSigns>);
 
 impl RowFunction for Numeric {
     const NAME: &'static str = "feedline_numeric";
@@ -113,7 +114,7 @@ impl Numeric {
         if self.0.text(text) {
             None
         } else {
-            text.trim().parse().ok()
+            signs::number(text, self.1)
         }
     }
 }
@@ -244,6 +245,8 @@ pub(crate) struct Judge {
     /// Name and part of each argument.
     pub(crate) columns: Vec<(String, Judged)>,
     pub(crate) missing: Missing,
+    /// How the target is written, where it is text and that was declared.
+    pub(crate) signs: Option<NumberSigns>,
 }
 
 impl RowFunction for Judge {
@@ -321,7 +324,7 @@ impl Judge {
     }
 
     fn target_faults(&self, column: &ArrayRef) -> Result<Vec<Fault>> {
-        let numbers = Numeric(self.missing.clone()).read(column)?;
+        let numbers = Numeric(self.missing.clone(), self.signs).read(column)?;
         let texts = column.as_string_opt::<i32>();
         let fault = |row: usize| {
             let text = texts.filter(|t| t.is_valid(row)).map(|t| t.value(row));
@@ -329,7 +332,7 @@ impl Judge {
                 (Some(number), _) if number.is_finite() => None,
                 (Some(number), _) => Some((row, reason::TARGET_NOT_FINITE, number.to_string())),
                 (None, Some(text))
-                    if !self.missing.text(text) && text.trim().parse::<f64>().is_err() =>
+                    if !self.missing.text(text) && signs::number(text, self.signs).is_none() =>
                 {
                     Some((
                         row,
@@ -370,7 +373,7 @@ mod tests {
             Some("NaN"),
             None,
         ]);
-        let numbers = Numeric(missing()).read(&column).unwrap();
+        let numbers = Numeric(missing(), None).read(&column).unwrap();
         let expected = [
             Some(3.5),
             None,
@@ -387,7 +390,7 @@ mod tests {
     #[test]
     fn booleans_are_zero_and_one() {
         let column: ArrayRef = Arc::new(BooleanArray::from(vec![Some(true), Some(false), None]));
-        let numbers = Numeric(missing()).read(&column).unwrap();
+        let numbers = Numeric(missing(), None).read(&column).unwrap();
         assert_eq!(
             numbers.iter().collect::<Vec<_>>(),
             [Some(1.0), Some(0.0), None]
@@ -417,6 +420,7 @@ mod tests {
         let judge = Judge {
             columns: vec![("c".into(), judged)],
             missing: missing(),
+            signs: None,
         };
         let found = judge.call(&[Arc::clone(&column)], column.len()).unwrap();
         let found: Vec<Option<Reason>> = found

@@ -47,6 +47,9 @@ pub struct TransformArtefact {
     /// The tokenizer, when the dataset holds tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<FittedTokens>,
+    /// How texts that are read as numbers are written, where that was declared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signs: Option<NumberSigns>,
 }
 versioned!(TransformArtefact, TRANSFORM);
 
@@ -71,6 +74,17 @@ impl TransformArtefact {
         };
         Hash128::of(&crate::encode(&zeroed))
     }
+}
+
+/// How texts that are read as numbers are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NumberSigns {
+    /// Decimal sign.
+    pub decimal: char,
+    /// Sign that may stand between groups of three digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thousands: Option<char>,
 }
 
 /// What became of the pictures of a dataset.

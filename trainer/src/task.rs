@@ -162,6 +162,7 @@ pub(crate) mod tests {
             characters: None,
             pictures: None,
             tokens: None,
+            signs: None,
         }
     }
 

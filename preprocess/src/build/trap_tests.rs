@@ -7,9 +7,12 @@ mod copies;
 mod datasets;
 
 use feedline_schemas::{
-    record::ColumnType::{self, Float64, Int64, Utf8},
+    record::ColumnType::{self, Decimal, Float64, Int64, Utf8},
     report::DatasetReport,
-    transform::{FittedImpute, FittedStandardize, FittedStep, FittedWinsorize, TransformArtefact},
+    transform::{
+        FittedImpute, FittedStandardize, FittedStep, FittedTarget, FittedWinsorize, NumberSigns,
+        TransformArtefact,
+    },
 };
 use feedline_storage::Store;
 use serde_json::{Value, json};
@@ -417,6 +420,68 @@ async fn trap_39_texts_that_are_no_numbers_are_missing_and_counted() {
     let found = texts(&cells, &format!("{ALL}{steps}")).await.unwrap();
     assert_eq!((found.imputed().missing, found.imputed().value), (3, 3.0));
     assert_eq!(found.a(), [3.0, 3.0, 1e5, 3.0, 3.0, -7.0]);
+}
+
+#[tokio::test]
+async fn trap_39_declared_signs_make_numbers_of_texts_and_what_is_none_is_counted() {
+    let cells = ["1.234,5", "-2,25", "1.234", "1.5", "1,2,3", " +7 "];
+    let steps = "step = [{ type = \"impute\", columns = [\"a\"] }]\n";
+    let signs = "decimal_sign = \",\"\nthousands_sign = \".\"\n";
+    let found = texts(&cells, &format!("{ALL}{signs}{steps}"))
+        .await
+        .unwrap();
+    assert_eq!((found.imputed().missing, found.imputed().value), (2, 620.5));
+    assert_eq!(found.a(), [1234.5, -2.25, 1234.0, 620.5, 620.5, 7.0]);
+    let expected = NumberSigns {
+        decimal: ',',
+        thousands: Some('.'),
+    };
+    assert_eq!(found.artefact.signs, Some(expected));
+    let found = texts(&cells, &format!("{ALL}{steps}")).await.unwrap();
+    assert_eq!((found.imputed().missing, found.imputed().value), (3, 1.5));
+    let artefact = serde_json::to_string(&found.artefact).unwrap();
+    assert!(!artefact.contains("signs"), "{artefact}");
+}
+
+#[tokio::test]
+async fn trap_39_a_target_is_read_by_its_signs_and_what_is_none_is_set_aside() {
+    let rows: Vec<Cells> = ["1,5", "2,5", "2.5"]
+        .into_iter()
+        .zip(0..)
+        .map(|(y, a)| vec![json!(a), json!(y)])
+        .collect();
+    let dataset = format!("{ALL}target = \"y\"\ndecimal_sign = \",\"\nmax_reject_share = 1.0\n");
+    let found = built(&[("a", Float64), ("y", Utf8)], &rows, &dataset)
+        .await
+        .unwrap();
+    assert_eq!(found.report.rejected_by_reason["target_not_numeric"], 1);
+    match found.artefact.target {
+        Some(FittedTarget::Regression { mean, .. }) => assert_eq!(mean, 2.0),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn trap_39_what_landed_as_a_number_is_taken_as_it_is_whatever_the_signs() {
+    let columns = [("a", Float64), ("b", Decimal), ("c", Utf8)];
+    // Decimals land as units of 10^-18.
+    let rows: Vec<Cells> = (1..4)
+        .map(|i| {
+            vec![
+                json!(f64::from(i) + 0.125),
+                json!(format!("{i}250000000000000000")),
+                json!(format!("{i},5")),
+            ]
+        })
+        .collect();
+    let steps = "step = [{ type = \"impute\", columns = [\"a\", \"b\", \"c\"] }]\n";
+    let dataset = format!("{ALL}decimal_sign = \",\"\nthousands_sign = \".\"\n{steps}");
+    let found = built(&columns, &rows, &dataset).await.unwrap();
+    let x: Vec<&[f32]> = found.rows.iter().map(|row| &row.x[..]).collect();
+    assert_eq!(
+        x,
+        [[1.125, 1.25, 1.5], [2.125, 2.25, 2.5], [3.125, 3.25, 3.5]]
+    );
 }
 
 #[tokio::test]

@@ -66,6 +66,7 @@ fn spec(table: &Table<'_>, steps: Vec<StepConfig>) -> FitSpec {
         target: None,
         null_values: vec![],
         missing_values: vec![],
+        signs: None,
     }
 }
 

@@ -8,11 +8,14 @@ use std::{borrow::Cow, sync::Arc};
 use arrow::array::{ArrayRef, Float64Builder, StringBuilder};
 use feedline_schemas::{
     record::ColumnType,
-    transform::{FittedStep, InputColumn, InputKind, TransformArtefact},
+    transform::{FittedStep, InputColumn, InputKind, NumberSigns, TransformArtefact},
 };
 
 use super::Fault;
-use crate::typing::{EXACT, Missing, float_text, reason};
+use crate::{
+    signs,
+    typing::{EXACT, Missing, float_text, reason},
+};
 
 /// A cell as a file has it.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,6 +57,8 @@ pub(super) enum LandedAs {
     Text,
     /// It is not known: numbers or booleans, whatever the cell looks like.
     Scalar,
+    /// It is not known, and texts have signs of their own: what stands there as text is read by them.
+    Written,
 }
 
 impl LandedAs {
@@ -67,7 +72,12 @@ impl LandedAs {
             Some(ColumnType::Int64 | ColumnType::Float64) => Self::Number,
             Some(ColumnType::Decimal) => Self::Decimal,
             Some(ColumnType::Bool) => Self::Bool,
-            Some(ColumnType::Null) | None if input.kind == InputKind::Numeric => Self::Scalar,
+            Some(ColumnType::Null) | None if input.kind == InputKind::Numeric => {
+                match artefact.signs {
+                    Some(_) => Self::Written,
+                    None => Self::Scalar,
+                }
+            }
             Some(ColumnType::Null) | None => Self::of_values(&known(artefact, &input.name)),
             Some(_) => Self::Text,
         }
@@ -94,16 +104,18 @@ impl LandedAs {
         let text = |text: &'a str| Held::Text(Cow::Borrowed(text));
         match (self, raw) {
             (_, Raw::Null | Raw::Nested(_)) => Held::Missing,
-            (Self::Bool | Self::Scalar, Raw::Bool(value)) => Held::Bool(*value),
+            (Self::Bool | Self::Scalar | Self::Written, Raw::Bool(value)) => Held::Bool(*value),
             (_, Raw::Bool(value)) => Held::Text(value.to_string().into()),
             (Self::Text | Self::Bool, Raw::Int(value)) => Held::Text(value.to_string().into()),
             (Self::Text | Self::Bool, Raw::Float(value)) => Held::Text(format!("{value:?}").into()),
             (_, Raw::Int(value)) => Held::Int(*value),
             (_, Raw::Float(value)) => Held::Float(*value),
-            (Self::Text | Self::Bool, Raw::Text(value)) => text(value),
+            (Self::Text | Self::Bool | Self::Written, Raw::Text(value)) => text(value),
             (_, Raw::Text(value)) => number(value).unwrap_or_else(|| text(value)),
             (Self::Text, Raw::Cell(value)) => text(value),
-            (Self::Bool, Raw::Cell(value)) => boolean(value).unwrap_or_else(|| text(value)),
+            (Self::Bool | Self::Written, Raw::Cell(value)) => {
+                boolean(value).unwrap_or_else(|| text(value))
+            }
             (Self::Scalar, Raw::Cell(value)) => {
                 let held = number(value.trim()).or_else(|| boolean(value));
                 held.unwrap_or_else(|| text(value))
@@ -174,6 +186,7 @@ pub(super) struct Input {
     pub(super) name: String,
     landed: LandedAs,
     missing: Missing,
+    signs: Option<NumberSigns>,
     cells: Cells,
     /// Whether the last cell was missing.
     pub(super) lacks: bool,
@@ -186,11 +199,17 @@ enum Cells {
 }
 
 impl Input {
-    pub(super) fn new(input: &InputColumn, landed: LandedAs, missing: Missing) -> Self {
+    pub(super) fn new(
+        input: &InputColumn,
+        landed: LandedAs,
+        missing: Missing,
+        signs: Option<NumberSigns>,
+    ) -> Self {
         Self {
             name: input.name.clone(),
             landed,
             missing,
+            signs,
             cells: match input.kind {
                 InputKind::Numeric => Cells::Numbers(Float64Builder::new()),
                 InputKind::Categorical => Cells::Texts(StringBuilder::new()),
@@ -225,7 +244,7 @@ impl Input {
                         format!("column `{}`: `{value}` is beyond 2^53", self.name),
                     ));
                 }
-                let cell = numeric(&held, missing);
+                let cell = numeric(&held, missing, self.signs);
                 self.lacks = cell.is_none();
                 cells.append_option(cell);
             }
@@ -248,14 +267,14 @@ impl Input {
 }
 
 /// As [`crate::typing::Numeric`] reads the landed column.
-fn numeric(held: &Held<'_>, missing: &Missing) -> Option<f64> {
+fn numeric(held: &Held<'_>, missing: &Missing, signs: Option<NumberSigns>) -> Option<f64> {
     let number = match held {
         Held::Missing => None,
         Held::Bool(value) => Some(f64::from(u8::from(*value))),
         Held::Int(value) => Some(to_float(*value)),
         Held::Float(value) => Some(*value),
         Held::Text(text) if missing.text(text) => None,
-        Held::Text(text) => text.trim().parse().ok(),
+        Held::Text(text) => signs::number(text, signs),
     };
     number.filter(|number| !missing.number(*number))
 }
@@ -300,7 +319,7 @@ mod tests {
             name: "c".into(),
             kind,
         };
-        Input::new(&column, landed, missing())
+        Input::new(&column, landed, missing(), None)
     }
 
     fn numbers(
@@ -376,7 +395,7 @@ mod tests {
             words in prop::collection::vec(prop::option::of("[ ]?(N/A|-?[0-9]{1,3}(\\.[0-9])?|[a-z]{0,2}|inf|1e5)[ ]?"), 1..20),
         ) {
             fn check(landed: LandedAs, column: ArrayRef, raws: &[Raw<'_>]) -> Result<(), TestCaseError> {
-                let expected = Numeric(missing()).call(&[Arc::clone(&column)], column.len()).unwrap();
+                let expected = Numeric(missing(), None).call(&[Arc::clone(&column)], column.len()).unwrap();
                 let expected: Vec<Option<u64>> = expected.as_primitive::<Float64Type>().iter().map(|x| x.map(f64::to_bits)).collect();
                 let found: Vec<Option<u64>> = numbers(landed, raws).0.into_iter().map(|x| x.map(f64::to_bits)).collect();
                 prop_assert_eq!(found, expected);

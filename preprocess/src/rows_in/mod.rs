@@ -391,7 +391,7 @@ impl Assembly {
         let input = |column: &feedline_schemas::transform::InputColumn| {
             let landed = LandedAs::of(reading.landed.get(&column.name).copied(), column, artefact);
             let missing = Missing::new(&artefact.null_values, &artefact.missing_values);
-            Input::new(column, landed, missing)
+            Input::new(column, landed, missing, artefact.signs)
         };
         let mut inputs: Vec<Input> = artefact.inputs.iter().map(input).collect();
         let field = |input: &mut Input| {

@@ -394,3 +394,50 @@ fn keys_of_nested_objects_are_columns_by_their_path() {
     );
     assert!((0..3).all(|column| cell(column, 1).is_none()));
 }
+
+#[tokio::test]
+async fn trap_39_rows_to_predict_are_read_by_the_signs_of_the_build() {
+    let root = Store::memory();
+    let mut zone = LandingZone::new(&root, "a", &[("a", Utf8), ("b", Int64)]);
+    let rows: Vec<Cells> = (0..40)
+        .map(|i| vec![json!(format!("{}.000,5", i + 1)), json!(i)])
+        .collect();
+    zone.batch(&rows).await;
+    let dataset = "sources = [\"a\"]\ndecimal_sign = \",\"\nthousands_sign = \".\"\n\
+                   split = { train = 1.0, validation = 0.0, test = 0.0 }\n\
+                   step = [{ type = \"impute\", columns = [\"a\", \"b\"] }]\n";
+    build_with(&root, dataset, 2).await.unwrap();
+    let store = root.child("dataset");
+    let manifest = read_manifest(&store).await.unwrap();
+    let transform = Transform::new(read_transform(&store, &manifest).await.unwrap()).unwrap();
+    let csv = "a;b\n1.234,5;1\n-2,25;2\n1.234;3\n1,2,3;4\n";
+    let ndjson = "{\"a\":\"1.234,5\",\"b\":1}\n{\"a\":-2.25,\"b\":2}\n{\"a\":\"1.234\",\"b\":3}\n{\"a\":\"1,2,3\",\"b\":4}\n";
+    let known = landed_types(&root, &manifest).await.unwrap();
+    assert_eq!(known["a"], Utf8);
+    for (format, text, landed) in [
+        (RowFormat::Csv, csv, known),
+        (RowFormat::Csv, csv, BTreeMap::new()),
+        (RowFormat::Ndjson, ndjson, BTreeMap::new()),
+    ] {
+        let reading = RowsReading {
+            format: Some(format),
+            csv: CsvReading {
+                delimiter: Some(b';'),
+                ..CsvReading::default()
+            },
+            landed,
+            keep: Vec::new(),
+            max_missing_share: None,
+            batch_rows: 10,
+        };
+        let stream = RowSource::Stream(Box::new(Cursor::new(text.as_bytes())));
+        let mut rows = RowsIn::open(stream, &reading, transform.artefact()).unwrap();
+        let found = rows.next_rows().unwrap().unwrap();
+        let found = found.features(&transform).unwrap();
+        assert!(found.bad.is_empty(), "{:?}", found.bad);
+        // What is no number becomes the median.
+        let expected: [f32; 8] = [1234.5, 1.0, -2.25, 2.0, 1234.0, 3.0, 20500.5, 4.0];
+        let bits: Vec<u32> = found.x.iter().map(|x| x.to_bits()).collect();
+        assert_eq!(bits, expected.map(f32::to_bits), "{format:?}");
+    }
+}

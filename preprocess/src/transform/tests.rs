@@ -94,6 +94,7 @@ fn artefact(
         characters: None,
         pictures: None,
         tokens: None,
+        signs: None,
     };
     artefact.hash = artefact.compute_hash();
     artefact

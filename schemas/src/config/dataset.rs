@@ -80,6 +80,16 @@ pub struct DatasetConfig {
     pub null_values: Vec<String>,
     /// Numbers read as missing, such as `-200`. Default `[]`.
     pub missing_values: Vec<f64>,
+    /// Decimal sign of texts that are read as numbers, one character, such as `","` for `3,5`: features, a target that is a number,
+    /// and the columns of series; also in rows to predict. What landed as a number is taken as it is, and a CSV column lands as
+    /// numbers where its first cells look like such: where `1.234` is meant as 1234, give it `type = "utf8"` in
+    /// `source.contract.column`. A text that is no number by these signs is missing, and set aside as a target. Default `"."`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decimal_sign: Option<char>,
+    /// Sign between groups of three digits in such texts, one character, such as `"."` for `1.234,56`. Texts without groups are
+    /// numbers as well; groups of another length are none. Default: there is none, so `1,234` is no number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thousands_sign: Option<char>,
     /// `exact` (default): of rows with equal content the first landed is kept. `none`: all are kept.
     pub dedup: DedupMode,
     /// `rows`: columns that are no part of the content, such as an id or when a record was read: rows that differ in

@@ -156,6 +156,7 @@ pub(crate) async fn publish_made(store: &Store, made: &Made<'_>) {
         characters: None,
         pictures: None,
         tokens: None,
+        signs: None,
     };
     artefact.hash = Hash128::of(&encode(&artefact));
     let path = format!("transform-{}.json", artefact.hash.short());

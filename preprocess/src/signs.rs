@@ -1,0 +1,227 @@
+//! Texts as numbers, by the signs that they are declared to be written with.
+//!
+//! A number is digits with a decimal sign among, before or behind them, a sign in front and a power of ten (`e-3`) behind, where it has
+//! them. Digits before the decimal sign may stand in groups: the first of one to three that do not begin with 0, all others of
+//! three. `0.123` is no group of thousands, so a source that is written otherwise than declared has missing cells, not numbers
+//! that are too large.
+
+use feedline_schemas::{config::DatasetConfig, transform::NumberSigns};
+
+use crate::Error;
+
+/// The signs of `config`; none where it declares none.
+pub(crate) fn of(config: &DatasetConfig) -> Option<NumberSigns> {
+    let is_declared = config.decimal_sign.is_some() || config.thousands_sign.is_some();
+    is_declared.then(|| NumberSigns {
+        decimal: config.decimal_sign.unwrap_or('.'),
+        thousands: config.thousands_sign,
+    })
+}
+
+/// No sign can be taken for another part of a number.
+pub(crate) fn check(config: &DatasetConfig) -> Result<(), Error> {
+    let Some(signs) = of(config) else {
+        return Ok(());
+    };
+    let is_part = |sign: char| sign.is_alphanumeric() || sign.is_control() || "+-".contains(sign);
+    if is_part(signs.decimal) || signs.decimal.is_whitespace() {
+        return Err(Error::config(
+            "dataset.decimal_sign",
+            format!(
+                "`{}` cannot stand for a decimal point, write `\".\"` or `\",\"`",
+                signs.decimal.escape_debug()
+            ),
+        ));
+    }
+    match signs.thousands {
+        Some(sign) if is_part(sign) => Err(Error::config(
+            "dataset.thousands_sign",
+            format!(
+                "`{}` cannot stand between digits, write `\".\"`, `\",\"`, `\"'\"` or a space",
+                sign.escape_debug()
+            ),
+        )),
+        Some(sign) if sign == signs.decimal => Err(Error::config(
+            "dataset.thousands_sign",
+            format!(
+                "`{sign}` is the decimal sign already; declare both, `dataset.decimal_sign` too"
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The number that a text is, spaces around it left aside; as the language writes numbers where no signs are given.
+pub(crate) fn number(text: &str, signs: Option<NumberSigns>) -> Option<f64> {
+    let text = text.trim();
+    match signs {
+        None => text.parse().ok(),
+        Some(signs) => plain(text, signs)?.parse().ok(),
+    }
+}
+
+/// The text with a point and without groups; `None` where signs stand elsewhere than they may.
+fn plain(text: &str, signs: NumberSigns) -> Option<String> {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if !unsigned.contains(|c: char| c.is_ascii_digit()) {
+        // Such as `inf`.
+        return Some(text.to_owned());
+    }
+    let power = unsigned.find(['e', 'E']).unwrap_or(unsigned.len());
+    let (digits, power) = unsigned.split_at(power);
+    let (whole, part) = digits.split_once(signs.decimal).unwrap_or((digits, ""));
+    let whole = match signs.thousands {
+        Some(sign) if whole.contains(sign) => ungrouped(whole, sign)?,
+        _ => whole.to_owned(),
+    };
+    let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let sign = &text[..text.len() - unsigned.len()];
+    (is_digits(&whole) && is_digits(part)).then(|| format!("{sign}{whole}.{part}{power}"))
+}
+
+/// The digits of groups of three.
+fn ungrouped(whole: &str, sign: char) -> Option<String> {
+    let mut groups = whole.split(sign);
+    let first = groups.next().unwrap_or_default();
+    let is_first = (1..=3).contains(&first.len()) && !first.starts_with('0');
+    (is_first && groups.all(|group| group.len() == 3)).then(|| whole.replace(sign, ""))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::pipeline;
+
+    const CONTINENTAL: NumberSigns = NumberSigns {
+        decimal: ',',
+        thousands: Some('.'),
+    };
+
+    fn check_number(signs: NumberSigns, text: &str, expected: Option<f64>) {
+        let found = number(text, Some(signs)).map(f64::to_bits);
+        assert_eq!(found, expected.map(f64::to_bits), "{text:?}");
+    }
+
+    #[test]
+    fn trap_39_numbers_are_read_by_the_signs_they_are_written_with() {
+        for (text, expected) in [
+            ("1.234,56", 1234.56),
+            ("1234,56", 1234.56),
+            (" -1.234.567,5 ", -1_234_567.5),
+            ("+7", 7.0),
+            ("12.345", 12_345.0),
+            ("999", 999.0),
+            ("0,125", 0.125),
+            (",5", 0.5),
+            ("5,", 5.0),
+            ("1,5e3", 1500.0),
+            ("1.500,25E-2", 15.0025),
+            ("-0", -0.0),
+            ("inf", f64::INFINITY),
+            ("-Infinity", f64::NEG_INFINITY),
+        ] {
+            check_number(CONTINENTAL, text, Some(expected));
+        }
+        let ungrouped = NumberSigns {
+            decimal: ',',
+            thousands: None,
+        };
+        check_number(ungrouped, "1234,5", Some(1234.5));
+        check_number(ungrouped, "1.234", None);
+        let english = NumberSigns {
+            decimal: '.',
+            thousands: Some(','),
+        };
+        check_number(english, "1,234.5", Some(1234.5));
+        check_number(english, "1.5", Some(1.5));
+        let spaced = NumberSigns {
+            decimal: ',',
+            thousands: Some('\u{202f}'),
+        };
+        check_number(spaced, "1\u{202f}234,5", Some(1234.5));
+        check_number(spaced, "1 234,5", None);
+    }
+
+    #[test]
+    fn trap_39_what_is_no_number_by_its_signs_is_none() {
+        for text in [
+            "",
+            "-",
+            ",",
+            ".",
+            "1,2,3",
+            "1,234.5",
+            "1.5",
+            "12.34",
+            "1234.567",
+            "0.123",
+            "1..234",
+            ".234",
+            "1.234.",
+            "1.2345",
+            "1,5 e3",
+            "1e",
+            "1e1,5",
+            "1e1.000",
+            "--1",
+            "1-",
+            "1,5%",
+            "12 EUR",
+            "0x10",
+            "1_000",
+            "e5",
+            "\u{661}\u{662}",
+            "\u{2212}5",
+        ] {
+            check_number(CONTINENTAL, text, None);
+        }
+    }
+
+    #[test]
+    fn trap_39_signs_that_would_be_taken_for_something_else_are_refused() {
+        for (keys, message) in [
+            ("decimal_sign = \"e\"", "`dataset.decimal_sign`: `e` cannot"),
+            ("decimal_sign = \"-\"", "`dataset.decimal_sign`: `-` cannot"),
+            ("decimal_sign = \" \"", "`dataset.decimal_sign`: ` ` cannot"),
+            (
+                "thousands_sign = \"0\"",
+                "`dataset.thousands_sign`: `0` cannot",
+            ),
+            (
+                "thousands_sign = \".\"",
+                "`dataset.thousands_sign`: `.` is the decimal sign",
+            ),
+            (
+                "decimal_sign = \",\"\nthousands_sign = \",\"",
+                "`dataset.thousands_sign`: `,` is the decimal sign",
+            ),
+        ] {
+            let config = pipeline(&format!("sources = [\"a\"]\n{keys}\n"));
+            let error = check(config.dataset.as_ref().unwrap()).unwrap_err();
+            assert!(error.to_string().starts_with(message), "{error}");
+        }
+        let config = pipeline("sources = [\"a\"]\ndecimal_sign = \",\"\nthousands_sign = \" \"\n");
+        assert!(check(config.dataset.as_ref().unwrap()).is_ok());
+    }
+
+    proptest! {
+        /// Every number reads back as it was written, with groups and without.
+        #[test]
+        fn trap_39_what_is_written_with_signs_reads_back_the_same(value in -1e15_f64..1e15) {
+            let text = format!("{value}");
+            let (whole, part) = text.split_once('.').unwrap_or((&text, ""));
+            let (sign, digits) = whole.split_at(usize::from(whole.starts_with('-')));
+            let first = digits.len() % 3;
+            let (head, tail) = digits.split_at(first);
+            let tail: Vec<&str> = (0..tail.len() / 3).map(|i| &tail[3 * i..3 * i + 3]).collect();
+            let head = (!head.is_empty()).then_some(head);
+            let groups: Vec<&str> = head.into_iter().chain(tail).collect();
+            for whole in [groups.join("."), digits.to_owned()] {
+                let found = number(&format!("{sign}{whole},{part}"), Some(CONTINENTAL));
+                prop_assert_eq!(found.map(f64::to_bits), Some(value.to_bits()));
+            }
+        }
+    }
+}
