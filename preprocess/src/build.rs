@@ -347,6 +347,12 @@ impl Build<'_> {
             true => Some(Box::pin(profile::measure(&staged, artefact)).await?),
             false => None,
         };
+        for found in profile.iter().flat_map(profile::outside::far) {
+            tracing::warn!(
+                column = %found.column, split = %found.split, share = found.share, train = found.train,
+                "far more cells lie outside of the caps or the range of the training split than in it: the column has drifted"
+            );
+        }
         let page = match &profile {
             Some(profile) => Some(Box::pin(self.page(&staged, profile, frame.copied)).await?),
             None => None,

@@ -100,6 +100,20 @@ pub struct NumericCells {
     pub bins: Vec<u64>,
     /// Cells below `range`, in each of [`BARS`] parts of equal width, and above.
     pub histogram: Vec<u64>,
+    /// Cells that the training split does not tell of; absent where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outside: Option<OutsideCells>,
+}
+
+/// Cells of a column outside of the caps of its `winsorize` step, infinities included; outside of the finite numbers of the
+/// training split where there is no such step, its caps are those of groups, or a step before it has changed the numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OutsideCells {
+    /// Below the lower end.
+    pub below: u64,
+    /// Above the upper end.
+    pub above: u64,
 }
 
 impl NumericCells {

@@ -6,7 +6,7 @@ use feedline_schemas::{
 };
 
 use super::html::{bars, escape, histogram, number, percent, table};
-use crate::profile::caps;
+use crate::profile::{caps, outside::rate};
 
 /// Columns of each kind that are drawn.
 const DRAWN: usize = 100;
@@ -100,6 +100,7 @@ fn numeric(column: &NumericProfile, artefact: &TransformArtefact) -> String {
             shown(cells.mean),
             shown(cells.deviation),
             shown(cells.max),
+            outside(cells),
         ]
     };
     let rows: Vec<_> = column.splits.iter().map(row).collect();
@@ -113,8 +114,15 @@ fn numeric(column: &NumericProfile, artefact: &TransformArtefact) -> String {
         "mean",
         "deviation",
         "max",
+        "outside",
     ];
-    out + &table("Cells before the first step.", &head, 1..9, &rows)
+    out + &table("Cells before the first step.", &head, 1..10, &rows)
+}
+
+/// The share of the cells that are not missing that lies outside.
+fn outside(cells: &NumericCells) -> String {
+    let (outside, there) = rate(cells);
+    percent(outside, there)
 }
 
 /// A cap with its percentile, 0 to 1, as a place on an axis.

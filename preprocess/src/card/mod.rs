@@ -18,7 +18,10 @@ use feedline_schemas::{
 use self::html::{bars, document, escape, percent, table};
 use crate::{
     copies::Copies,
-    profile::drift::{ColumnDrift, Shift, of_splits},
+    profile::{
+        drift::{ColumnDrift, Shift, of_splits},
+        outside::{FarOutside, far},
+    },
 };
 
 /// Rows of a table that are shown at once; the rest stands behind a click.
@@ -242,6 +245,19 @@ impl Card<'_> {
                 }
             }
         }
+        for FarOutside {
+            column,
+            split,
+            share,
+            train,
+        } in far(self.profile)
+        {
+            let (share, train) = (share * 100.0, train * 100.0);
+            out += &format!(
+                "<p>Far more of column {} is outside in {split} than in train: {share:.2} %, not {train:.2} %.</p>\n",
+                escape(&column)
+            );
+        }
         let mut all: Vec<ColumnDrift> = self.all_drift().collect();
         if all.is_empty() {
             return out + "<p>There is nothing to compare.</p>\n";
@@ -310,7 +326,10 @@ training split; the other splits are counted in its bins.</p>\n\
 is the population stability index, the sum of (p - q) ln(p / q), with half a cell added to each bin. Bins are those between the \
 20-quantiles of the training split, or its 30 most frequent values and all others, and one for missing cells. \
 &ldquo;By chance&rdquo; is what the PSI of two samples of one distribution, as large as these, exceeds once in a thousand times: what is \
-not above it, or below 0.1, is called none; some up to 0.25; strong above.</p>\n";
+not above it, or below 0.1, is called none; some up to 0.25; strong above.</p>\n\
+<p>Outside are numbers beyond the caps of a column; where it has none, or they are those of groups or of changed numbers, beyond \
+the numbers of the training split. Far more is above twice the share of the training split, by more than 1 % of the cells and by more than \
+chance makes once in a thousand times.</p>\n";
 
 #[cfg(test)]
 mod tests;

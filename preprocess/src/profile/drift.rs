@@ -20,7 +20,7 @@ use libm::{log, log2, sqrt};
 const VALUES: usize = 30;
 
 /// The quantile of a standard normal variable that one in a thousand exceeds.
-const ONE_IN_A_THOUSAND: f64 = 3.0902;
+pub(super) const ONE_IN_A_THOUSAND: f64 = 3.0902;
 
 /// How far apart two samples are.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -5,6 +5,7 @@
 
 mod categories;
 pub(crate) mod drift;
+pub(crate) mod outside;
 
 use feedline_schemas::{
     format::PROFILE,
@@ -124,6 +125,8 @@ impl Splits {
                 after: None,
             })
             .collect();
+        // Ends that cells of all splits are outside of, where there are some.
+        let mut ends: Vec<Option<(f64, f64)>> = Vec::new();
         for (split, rows) in Split::ALL.into_iter().zip(&self.all) {
             let found = rows.profiles(raw.clone()).await?;
             if split == Split::Train {
@@ -133,16 +136,30 @@ impl Splits {
                     profile.range = found
                         .range()
                         .map(|range| shown(&profile.edges, range, caps));
+                    ends.push(caps.or(found.range()));
                 }
             }
             let edges = profiles.iter().map(|p| p.edges.clone());
             let bins = counted(rows, raw.iter().cloned().zip(edges).collect()).await?;
             let bars = profiles.iter().map(|p| bars(p.range));
-            let bars = counted(rows, raw.iter().cloned().zip(bars).collect()).await?;
-            for (((profile, found), bins), bars) in
-                profiles.iter_mut().zip(found).zip(bins).zip(bars)
+            let bars = raw.iter().cloned().zip(bars);
+            let beyond = raw.iter().zip(&ends);
+            let beyond = beyond
+                .filter_map(|(column, ends)| Some((column.clone(), outside::edges((*ends)?))));
+            let mut bars = counted(rows, bars.chain(beyond).collect()).await?;
+            let mut beyond = bars.split_off(raw.len()).into_iter();
+            let beyond = ends.iter().map(|ends| ends.and_then(|_| beyond.next()));
+            for ((((profile, found), bins), bars), beyond) in profiles
+                .iter_mut()
+                .zip(found)
+                .zip(bins)
+                .zip(bars)
+                .zip(beyond)
             {
-                profile.splits.push(cells(split, &found, &bins, &bars));
+                profile.splits.push(NumericCells {
+                    outside: beyond.as_ref().and_then(outside::cells),
+                    ..cells(split, &found, &bins, &bars)
+                });
             }
         }
         self.after(&mut profiles, artefact).await?;
@@ -383,6 +400,7 @@ fn cells(split: Split, found: &Profile, bins: &Bins, bars: &Bins) -> NumericCell
         deviation: summary.map(|s| s.deviation).filter(|d| d.is_finite()),
         bins: bins.counts().to_vec(),
         histogram: bars.counts().to_vec(),
+        outside: None,
     }
 }
 

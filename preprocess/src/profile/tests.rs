@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use feedline_schemas::{
     manifest::Split,
-    profile::{DatasetProfile, NumericCells},
+    profile::{DatasetProfile, NumericCells, OutsideCells},
     record::ColumnType::{Float64, Int64, Utf8},
 };
 use feedline_storage::Store;
@@ -224,6 +224,7 @@ fn profile_with(train: &[u64], test: &[u64]) -> DatasetProfile {
         deviation: None,
         bins: bins.to_vec(),
         histogram: Vec::new(),
+        outside: None,
     };
     let column = NumericProfile {
         name: "a".into(),
@@ -251,4 +252,54 @@ fn drift_between_splits_is_told_by_column_and_split() {
     );
     assert_eq!(found[0].drift.shift(), drift::Shift::Strong);
     assert!(drift::of_splits(&profile_with(&[5, 5], &[0, 0])).is_empty());
+}
+
+/// 400 rows, the first half for training: numbers from 0 to 99, and every second one of the test split far above.
+async fn shifted(steps: &str) -> (DatasetProfile, String) {
+    let root = Store::memory();
+    let rows: Vec<Cells> = (0..400)
+        .map(|i| {
+            let is_far = i >= 300 && i % 2 == 0;
+            vec![json!(i), json!(if is_far { 1000 + i } else { i % 100 })]
+        })
+        .collect();
+    let mut zone = LandingZone::new(&root, "a", &[("id", Int64), ("size", Float64)]);
+    zone.batch(&rows).await;
+    let split = "split = { by = \"range\", train = 0.5, validation = 0.25, test = 0.25 }\n";
+    let dataset = format!("sources = [\"a\"]\ndrop = [\"id\"]\nprofile = true\n{split}{steps}");
+    build_with(&root, &dataset, 2).await.unwrap();
+    let dataset = root.child("dataset");
+    let manifest = read_manifest(&dataset).await.unwrap();
+    let path = crate::card::path_of(manifest.fingerprint);
+    let page = dataset.get(&path).await.unwrap().to_vec();
+    (profile_of(&root).await, String::from_utf8(page).unwrap())
+}
+
+#[tokio::test]
+async fn trap_42_cells_outside_of_the_caps_are_counted_in_each_split_and_far_more_are_told() {
+    let (found, page) = shifted("").await;
+    let outside: Vec<_> = found.numeric[0].splits.iter().map(|s| s.outside).collect();
+    let cells = |below, above| Some(OutsideCells { below, above });
+    assert_eq!(outside, [cells(2, 2), cells(1, 1), cells(0, 51)]);
+    let far = outside::far(&found);
+    let told: Vec<_> = far.iter().map(|f| (f.column.as_str(), f.split)).collect();
+    assert_eq!(told, [("size", Split::Test)]);
+    assert!(
+        page.contains("is outside in test than in train: 51.00 %, not 2.00 %"),
+        "{page}"
+    );
+    assert!(page.contains("<td class=\"number\">51.00 %</td>"), "{page}");
+}
+
+#[tokio::test]
+async fn trap_42_without_caps_cells_outside_of_the_training_range_are_counted() {
+    let (found, _) = shifted("step = [{ type = \"standardize\" }]\n").await;
+    let outside: Vec<_> = found.numeric[0].splits.iter().map(|s| s.outside).collect();
+    let cells = |below, above| Some(OutsideCells { below, above });
+    assert_eq!(outside, [None, None, cells(0, 50)]);
+    assert_eq!(outside::far(&found).len(), 1);
+    let text = serde_json::to_string(&found.numeric[0].splits[0]).unwrap();
+    assert!(!text.contains("outside"), "{text}");
+    let back: NumericCells = serde_json::from_str(&text).unwrap();
+    assert_eq!(back.outside, None);
 }
