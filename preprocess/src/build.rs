@@ -344,7 +344,11 @@ impl Build<'_> {
         let cut = rows::cut(&layout.layout, written.texts);
         self.audit(&written.splits, &layout).await?;
         let profile = match self.spec.config.profile {
-            true => Some(Box::pin(profile::measure(&staged, artefact)).await?),
+            true => {
+                let missing = profile::missing(&session, self.tables(), artefact);
+                let missing = Box::pin(missing).await?;
+                Some(Box::pin(profile::measure(&staged, artefact, missing)).await?)
+            }
             false => None,
         };
         for found in profile.iter().flat_map(profile::outside::far) {

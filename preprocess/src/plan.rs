@@ -659,11 +659,8 @@ impl Reading<'_> {
         }
     }
 
-    /// How numbers in a column are written that landed as text. Other types that are read as text have signs of their own.
     fn signs_of(&self, name: &str) -> Option<NumberSigns> {
-        let mut columns = self.schema.columns.iter();
-        let column = columns.find(|column| column.name == name)?;
-        self.signs.filter(|_| column.r#type == ColumnType::Utf8)
+        signs::of_column(self.signs, self.schema, name)
     }
 
     fn payload(&self, payload: &Payload) -> Expr {

@@ -5,7 +5,11 @@
 //! three. `0.123` is no group of thousands, so a source that is written otherwise than declared has missing cells, not numbers
 //! that are too large.
 
-use feedline_schemas::{config::DatasetConfig, transform::NumberSigns};
+use feedline_schemas::{
+    config::DatasetConfig,
+    record::{ColumnType, RecordSchema},
+    transform::NumberSigns,
+};
 
 use crate::Error;
 
@@ -16,6 +20,17 @@ pub(crate) fn of(config: &DatasetConfig) -> Option<NumberSigns> {
         decimal: config.decimal_sign.unwrap_or('.'),
         thousands: config.thousands_sign,
     })
+}
+
+/// Those of a column: what landed as text. Other types that are read as text have signs of their own.
+pub(crate) fn of_column(
+    signs: Option<NumberSigns>,
+    schema: &RecordSchema,
+    name: &str,
+) -> Option<NumberSigns> {
+    let mut columns = schema.columns.iter();
+    let column = columns.find(|column| column.name == name)?;
+    signs.filter(|_| column.r#type == ColumnType::Utf8)
 }
 
 /// No sign can be taken for another part of a number.

@@ -123,7 +123,7 @@ impl Numeric {
     clippy::cast_precision_loss,
     reason = "rows with integers past 2^53 in a numeric column are set aside"
 )]
-fn to_float(value: i64) -> f64 {
+pub(crate) fn to_float(value: i64) -> f64 {
     value as f64
 }
 

@@ -39,6 +39,9 @@ pub struct DatasetProfile {
     pub numeric: Vec<NumericProfile>,
     /// Columns of texts, in the order of the features, then the target.
     pub categorical: Vec<CategoricalProfile>,
+    /// What missing cells were as they landed, of the columns of sources that have some: those of numbers, then those of texts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<MissingCells>,
 }
 versioned!(DatasetProfile, PROFILE);
 
@@ -52,6 +55,46 @@ impl DatasetProfile {
         };
         Hash128::of(&crate::encode(&zeroed))
     }
+}
+
+/// What the missing cells of a column were in all rows as they landed. Copies, rows that newer ones replace and rows that were
+/// set aside are among them, so they may be more than those of the splits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MissingCells {
+    /// Column.
+    pub name: String,
+    /// Cells without a value, those of rows that landed before or without the column among them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub null: u64,
+    /// NaN, as a float or as text.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub nan: u64,
+    /// Texts without a character but spaces.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub empty: u64,
+    /// Texts of `null_values` and numbers of `missing_values`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub declared: u64,
+    /// Other texts, in a column that is read as numbers.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub no_number: u64,
+}
+
+impl MissingCells {
+    /// All of them.
+    #[must_use]
+    pub const fn cells(&self) -> u64 {
+        self.null + self.nan + self.empty + self.declared + self.no_number
+    }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands out references"
+)]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// A column of numbers.

@@ -1,7 +1,7 @@
 //! What the page says of each column.
 
 use feedline_schemas::{
-    profile::{CategoricalProfile, DatasetProfile, NumericCells, NumericProfile},
+    profile::{CategoricalProfile, DatasetProfile, MissingCells, NumericCells, NumericProfile},
     transform::TransformArtefact,
 };
 
@@ -31,7 +31,7 @@ pub(super) fn missing(profile: &DatasetProfile) -> String {
     columns.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     let mut out = "<h2>Missing cells</h2>\n".to_owned();
     if columns.is_empty() {
-        return out + "<p>No cell of the training split is missing.</p>\n";
+        return out + "<p>No cell of the training split is missing.</p>\n" + &kinds(profile);
     }
     let all = columns.len();
     columns.truncate(MISSING);
@@ -46,7 +46,39 @@ pub(super) fn missing(profile: &DatasetProfile) -> String {
             all - MISSING
         );
     }
-    out
+    out + &kinds(profile)
+}
+
+/// What missing cells were as they landed.
+fn kinds(profile: &DatasetProfile) -> String {
+    if profile.missing.is_empty() {
+        return String::new();
+    }
+    let row = |cells: &MissingCells| {
+        let counts = [
+            cells.null,
+            cells.nan,
+            cells.empty,
+            cells.declared,
+            cells.no_number,
+        ];
+        let counts = counts.map(|count| count.to_string());
+        std::iter::once(cells.name.clone()).chain(counts).collect()
+    };
+    let rows: Vec<_> = profile.missing.iter().take(MISSING).map(row).collect();
+    table(
+        "What missing cells were, in all rows as they landed, copies and bad rows included.",
+        &[
+            "column",
+            "null",
+            "nan",
+            "empty text",
+            "declared missing",
+            "text that is no number",
+        ],
+        1..6,
+        &rows,
+    )
 }
 
 /// Each column, drawn and in figures.

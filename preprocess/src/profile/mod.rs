@@ -5,6 +5,7 @@
 
 mod categories;
 pub(crate) mod drift;
+mod landed;
 pub(crate) mod outside;
 
 use feedline_schemas::{
@@ -12,7 +13,8 @@ use feedline_schemas::{
     ids::Hash128,
     manifest::Split,
     profile::{
-        BARS, BINS, CategoricalProfile, DatasetProfile, Histogram, NumericCells, NumericProfile,
+        BARS, BINS, CategoricalProfile, DatasetProfile, Histogram, MissingCells, NumericCells,
+        NumericProfile,
     },
     transform::{FittedStep, FittedTarget, InputKind, TransformArtefact},
 };
@@ -20,6 +22,7 @@ use feedline_schemas::{
 use datafusion::logical_expr::{Expr, ident};
 
 use self::drift::ColumnDrift;
+pub(crate) use self::landed::missing;
 use crate::{
     Error, TrainSplit,
     fit::aggregate::{Rows, changed},
@@ -32,10 +35,12 @@ use crate::{
 /// Columns of numbers that one query counts.
 const AT_ONCE: usize = 64;
 
-/// Profiles the features and the target of `artefact`, which was fitted on the training split of `staged`.
+/// Profiles the features and the target of `artefact`, which was fitted on the training split of `staged`. `missing` is what their
+/// missing cells were.
 pub(crate) async fn measure(
     staged: &Staged,
     artefact: &TransformArtefact,
+    missing: Vec<MissingCells>,
 ) -> Result<DatasetProfile, Error> {
     let splits = Splits::of(staged)?;
     let mut numeric = Vec::new();
@@ -52,6 +57,7 @@ pub(crate) async fn measure(
         hash: Hash128::new(0),
         numeric,
         categorical,
+        missing,
     };
     profile.hash = profile.compute_hash();
     Ok(profile)

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use feedline_schemas::{
     manifest::Split,
-    profile::{DatasetProfile, NumericCells, OutsideCells},
+    profile::{DatasetProfile, MissingCells, NumericCells, OutsideCells},
     record::ColumnType::{Float64, Int64, Utf8},
 };
 use feedline_storage::Store;
@@ -240,6 +240,7 @@ fn profile_with(train: &[u64], test: &[u64]) -> DatasetProfile {
         hash: Hash128::new(0),
         numeric: vec![column],
         categorical: Vec::new(),
+        missing: Vec::new(),
     }
 }
 
@@ -302,4 +303,59 @@ async fn trap_42_without_caps_cells_outside_of_the_training_range_are_counted() 
     assert!(!text.contains("outside"), "{text}");
     let back: NumericCells = serde_json::from_str(&text).unwrap();
     assert_eq!(back.outside, None);
+}
+
+#[tokio::test]
+async fn trap_06_missing_cells_are_told_apart_as_they_landed() {
+    let root = Store::memory();
+    let columns = [("id", Int64), ("size", Utf8), ("kind", Utf8)];
+    let mut zone = LandingZone::new(&root, "a", &columns);
+    let sizes = [
+        json!(null),
+        json!("NaN"),
+        json!(""),
+        json!("N/A"),
+        json!("-1"),
+        json!("big"),
+        json!("7"),
+    ];
+    let row = |i: usize| {
+        let kind = ["x", " ", "N/A", "NaN"][i % 4];
+        vec![json!(i), sizes[i % 7].clone(), json!(kind)]
+    };
+    zone.batch(&(0..140).map(row).collect::<Vec<_>>()).await;
+    // Without `kind`, and with a column that comes later.
+    zone.evolve(&[("id", Int64), ("size", Utf8), ("late", Float64)]);
+    let later = |i: usize| vec![json!(i), json!("7"), json!(i)];
+    zone.batch(&(140..150).map(later).collect::<Vec<_>>()).await;
+    let steps = "step = [{ type = \"impute\", columns = [\"size\", \"late\"] }, { type = \"categories\", columns = [\"kind\"] }]\n";
+    let declared = "null_values = [\"N/A\"]\nmissing_values = [-1]\nprofile = true\n";
+    let all = "split = { train = 1.0, validation = 0.0, test = 0.0 }\n";
+    let dataset = format!("sources = [\"a\"]\ndrop = [\"id\"]\n{declared}{all}{steps}");
+    build_with(&root, &dataset, 2).await.unwrap();
+    let found = profile_of(&root).await;
+    let cells = |name: &str, [null, nan, empty, declared, no_number]: [u64; 5]| MissingCells {
+        name: name.into(),
+        null,
+        nan,
+        empty,
+        declared,
+        no_number,
+    };
+    let expected = [
+        cells("size", [20, 20, 20, 40, 20]),
+        cells("late", [140, 0, 0, 0, 0]),
+        cells("kind", [10, 0, 35, 35, 0]),
+    ];
+    assert_eq!(found.missing, expected);
+    let typed = found.numeric.iter().map(|column| column.splits[0].missing);
+    assert_eq!(typed.collect::<Vec<_>>(), [120, 140]);
+    assert_eq!(found.categorical[0].splits[0].missing, 80);
+    let text = serde_json::to_string(&found.missing[1]).unwrap();
+    assert_eq!(text, r#"{"name":"late","null":140}"#);
+    let manifest = read_manifest(&root.child("dataset")).await.unwrap();
+    let path = crate::card::path_of(manifest.fingerprint);
+    let page = root.child("dataset").get(&path).await.unwrap().to_vec();
+    let page = String::from_utf8(page).unwrap();
+    assert!(page.contains("What missing cells were"), "{page}");
 }
