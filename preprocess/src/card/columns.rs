@@ -54,7 +54,7 @@ fn kinds(profile: &DatasetProfile) -> String {
     if profile.missing.is_empty() {
         return String::new();
     }
-    let row = |cells: &MissingCells| {
+    let row = |cells: &MissingCells| -> Vec<String> {
         let counts = [
             cells.null,
             cells.nan,

@@ -327,9 +327,9 @@ is the population stability index, the sum of (p - q) ln(p / q), with half a cel
 20-quantiles of the training split, or its 30 most frequent values and all others, and one for missing cells. \
 &ldquo;By chance&rdquo; is what the PSI of two samples of one distribution, as large as these, exceeds once in a thousand times: what is \
 not above it, or below 0.1, is called none; some up to 0.25; strong above.</p>\n\
-<p>Outside are numbers beyond the caps of a column; where it has none, or they are those of groups or of changed numbers, beyond \
-the numbers of the training split. Far more is above twice the share of the training split, by more than 1 % of the cells and by more than \
-chance makes once in a thousand times.</p>\n";
+<p>Outside are numbers beyond the caps of a column; where it has none, or they are those of groups or of changed numbers, \
+beyond the numbers of the training split. Far more is above twice the share of the training split, by more than 1 % of the \
+cells and by more than chance makes once in a thousand times.</p>\n";
 
 #[cfg(test)]
 mod tests;

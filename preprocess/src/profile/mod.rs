@@ -35,8 +35,8 @@ use crate::{
 /// Columns of numbers that one query counts.
 const AT_ONCE: usize = 64;
 
-/// Profiles the features and the target of `artefact`, which was fitted on the training split of `staged`. `missing` is what their
-/// missing cells were.
+/// Profiles the features and the target of `artefact`, which was fitted on the training split of `staged`. `missing` is what
+/// their missing cells were.
 pub(crate) async fn measure(
     staged: &Staged,
     artefact: &TransformArtefact,
