@@ -126,12 +126,13 @@ mod tests {
                 ("b".to_owned(), Judged::Dropped),
             ],
             missing: missing(),
+            signs: None,
         };
         let (sent, found) = there_and_back(judge).unwrap();
         assert_eq!(sent, *found);
-        let (sent, found) = there_and_back(typing::Numeric(missing())).unwrap();
+        let (sent, found) = there_and_back(typing::Numeric(missing(), None)).unwrap();
         assert_eq!(sent, *found);
-        let (_, other) = there_and_back(typing::Numeric(Missing::new(&[], &[]))).unwrap();
+        let (_, other) = there_and_back(typing::Numeric(Missing::new(&[], &[]), None)).unwrap();
         assert_ne!(sent, *other);
         let (sent, found) = there_and_back(sparse::Sparse::new(0.3)).unwrap();
         assert_eq!(sent, *found);
@@ -189,10 +190,13 @@ mod tests {
         ("feedline_join_side", r#"{"is_theirs":true}"#),
         (
             "feedline_judge",
-            r#"{"columns":[["a","Number"],["b","Dropped"]],"missing":{"texts":["-"],"numbers":[]}}"#,
+            r#"{"columns":[["a","Number"],["b","Dropped"]],"missing":{"texts":["-"],"numbers":[]},"signs":{"decimal":",","thousands":"."}}"#,
         ),
         ("feedline_no_split", r#"{"at":"kind"}"#),
-        ("feedline_numeric", r#"{"texts":["N/A"],"numbers":[0]}"#),
+        (
+            "feedline_numeric",
+            r#"[{"texts":["N/A"],"numbers":[0]},{"decimal":","}]"#,
+        ),
         ("feedline_of_frozen", r#"{"what":"key"}"#),
         ("feedline_order", r#"{"prefix":[1,2]}"#),
         ("feedline_part", r#"{"split":"test","ends":[1,2]}"#),
