@@ -1,5 +1,7 @@
 //! Questions to the training rows, answered by aggregations that stream: nothing here holds rows.
 
+mod short;
+
 use std::sync::Arc;
 
 use datafusion::{
@@ -18,9 +20,7 @@ use crate::{
     Error,
     columns::system,
     functions::{self, MergingState, Profile},
-    quantile::{
-        HEAD_BYTES, Heads, PREFIX_BYTES, Quantile, Scan, Search, ShortSearch, Tails, Tally, Wanted,
-    },
+    quantile::{PREFIX_BYTES, Quantile, Scan, Search, Tally, Wanted},
     scalar::RowFunction,
     split::ShuffleKey,
     stage::{Asked, Pieces},
@@ -31,8 +31,6 @@ const STATE_BYTES: usize = 256 << 20;
 /// Memory that a profile takes at most per partition, in bytes.
 const PROFILE_BYTES: usize = 100 << 10;
 
-/// Rows from which on it is quicker to count halves of keys than to collect values.
-const SHORT_ROWS: u64 = 1 << 14;
 /// Distinct texts that are counted without the engine at most.
 const TEXTS: usize = 1 << 18;
 
@@ -202,44 +200,6 @@ impl Rows {
             None => others.next().expect("each other column has a search"),
         });
         Ok(all.collect())
-    }
-
-    /// Quantiles of columns that lie row by row and that no step has changed; `None` for any other.
-    async fn short_quantiles(
-        &self,
-        columns: &[(Expr, Vec<Wanted>)],
-    ) -> Result<Vec<Option<Quantiles>>, Error> {
-        let mut answers = vec![None; columns.len()];
-        let is_worth = (SHORT_ROWS..=u64::from(u32::MAX)).contains(&self.count);
-        let Some((pieces, threads)) = self.pieces.as_ref().filter(|_| is_worth) else {
-            return Ok(answers);
-        };
-        let place = |column: &Expr| {
-            let (name, ops) = functions::cell_of(column)?;
-            pieces.place(&name).filter(|_| ops.is_empty())
-        };
-        let places = columns.iter().enumerate();
-        let short = places.filter_map(|(at, (column, _))| Some((at, place(column)?)));
-        let short: Vec<(usize, usize)> = short.collect();
-        for some in short.chunks(self.per_query(HEAD_BYTES)) {
-            let wanted = some
-                .iter()
-                .map(|(at, place)| (*place, columns[*at].1.clone()));
-            let mut search = ShortSearch::new(wanted);
-            let heads = pieces.pass(search.heads(), *threads, Heads::add, Heads::merge);
-            search.absorb_heads(&heads.await?);
-            if search.tail_bytes() * (self.partitions + 1) > self.state_bytes {
-                continue;
-            }
-            let tails = pieces.pass(search.tails(), *threads, Tails::add, Tails::merge);
-            let absorbed = search.absorb_tails(&tails.await?);
-            absorbed.map_err(|inconsistent| changed(&inconsistent.to_string()))?;
-            for ((at, _), (tally, quantiles)) in some.iter().zip(search.into_quantiles()) {
-                self.check(tally)?;
-                answers[*at] = Some(Quantiles { tally, quantiles });
-            }
-        }
-        Ok(answers)
     }
 
     /// The rows of each value of a text column, counted without the engine; `None` where only the engine can.

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Inconsistent, OrderStatistic, Quantile, Tally, Wanted};
+use super::{Answer, Inconsistent, OrderStatistic, Tally, Wanted, all_of, ranks_of};
 
 /// Halves of keys there are.
 const HALVES: usize = 1 << 16;
@@ -28,7 +28,7 @@ type Counts = [u32; HALVES];
 
 /// Order-preserving key; -0.0 and 0.0 have one. All NaN have the last.
 #[inline]
-fn key(value: f32) -> u32 {
+pub(super) fn key(value: f32) -> u32 {
     let bits = (value + 0.0).to_bits();
     // All bits of a negative value are turned, of another the first one.
     let sign = (bits.cast_signed() >> 31).cast_unsigned();
@@ -36,9 +36,19 @@ fn key(value: f32) -> u32 {
     bits ^ (sign | 1 << 31) | nan
 }
 
-fn value_of(key: u32) -> f64 {
-    let bits = if key >> 31 == 1 { key ^ 1 << 31 } else { !key };
-    f64::from(f32::from_bits(bits))
+/// The value of a key.
+pub(super) fn value_of(key: u32) -> f64 {
+    f64::from(number_of(key))
+}
+
+/// The same, as it was in the column.
+pub(super) fn number_of(key: u32) -> f32 {
+    f32::from_bits(if key >> 31 == 1 { key ^ 1 << 31 } else { !key })
+}
+
+/// Keys of the least and the greatest finite value.
+pub(super) fn finite_keys() -> (u32, u32) {
+    (key(f32::MIN), key(f32::MAX))
 }
 
 #[inline]
@@ -164,17 +174,13 @@ impl ShortSearch {
         Ok(())
     }
 
-    /// Of each column the kinds of cells, and the quantiles in the order they were asked for; `None` where it has no finite
-    /// value.
-    pub(crate) fn into_quantiles(self) -> Vec<(Tally, Option<Vec<Quantile>>)> {
+    /// What was found of each column.
+    pub(crate) fn into_quantiles(self) -> Vec<Answer> {
         let quantiles = |column: &Column| {
             let count = column.tally.finite;
-            let wanted = column.wanted.iter().filter(|_| count > 0);
-            let found = wanted.map(|wanted| wanted.quantile(count, &column.found));
-            found.collect::<Option<Vec<_>>>().filter(|_| count > 0)
+            (column.tally, all_of(&column.wanted, count, &column.found))
         };
-        let columns = self.columns.iter();
-        columns.map(|c| (c.tally, quantiles(c))).collect()
+        self.columns.iter().map(quantiles).collect()
     }
 }
 
@@ -190,7 +196,7 @@ impl Column {
             low_infinite,
             high_infinite,
         };
-        let ranks = self.ranks();
+        let ranks = ranks_of(&self.wanted, self.tally.finite);
         let mut ranks = ranks.iter().peekable();
         let mut below = 0;
         for (upper, count) in (FIRST..).zip(&counts[FIRST..=LAST]) {
@@ -210,17 +216,8 @@ impl Column {
         }
     }
 
-    /// Wanted ranks, ascending, each once.
-    fn ranks(&self) -> Vec<u64> {
-        let wanted = self.wanted.iter();
-        let mut ranks: Vec<u64> = wanted.flat_map(|w| w.ranks(self.tally.finite)).collect();
-        ranks.sort_unstable();
-        ranks.dedup();
-        ranks
-    }
-
     fn absorb_tails(&mut self, counts: &[Counts]) -> Result<(), Inconsistent> {
-        let ranks = self.ranks();
+        let ranks = ranks_of(&self.wanted, self.tally.finite);
         let mut ranks = ranks.iter().peekable();
         for (head, counts) in self.heads.iter().zip(counts) {
             let mut below = head.below;
@@ -292,14 +289,14 @@ fn add_to(all: &mut [u32], some: &[u32]) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::quantile::{Scan, Search};
+    use crate::quantile::{Quantile, Scan, Search};
 
     /// What the search over 64 bits finds.
-    fn expected(values: &[f64], wanted: &[Wanted]) -> (Tally, Option<Vec<Quantile>>) {
+    pub(in crate::quantile) fn expected(values: &[f64], wanted: &[Wanted]) -> Answer {
         let mut search = Search::new(wanted.to_vec(), u64::MAX);
         while let Some(spec) = search.next_scan() {
             let mut scan = Scan::new(spec);
@@ -310,11 +307,7 @@ mod tests {
     }
 
     /// Two columns of rows of three, in two parts.
-    fn found(
-        columns: &[Vec<f32>; 2],
-        wanted: &[Wanted],
-        cut: usize,
-    ) -> Vec<(Tally, Option<Vec<Quantile>>)> {
+    fn found(columns: &[Vec<f32>; 2], wanted: &[Wanted], cut: usize) -> Vec<Answer> {
         let rows = columns[0].iter().zip(&columns[1]);
         let rows: Vec<f32> = rows.flat_map(|(a, b)| [*b, 7.0, *a]).collect();
         let parts = rows.split_at(3 * cut.min(columns[0].len()));
@@ -336,16 +329,20 @@ mod tests {
         let found = found(columns, wanted, cut);
         for (column, found) in columns.iter().zip(found) {
             let values: Vec<f64> = column.iter().map(|x| f64::from(*x)).collect();
-            let (tally, quantiles) = expected(&values, wanted);
-            assert_eq!(found.0, tally);
-            let bits = |quantiles: Option<Vec<Quantile>>| {
-                let quantiles = quantiles.into_iter().flatten();
-                let bits = quantiles.map(|q| (q.value.to_bits(), q.below, q.above));
-                bits.collect::<Vec<_>>()
-            };
-            assert_eq!(found.1.is_some(), quantiles.is_some());
-            assert_eq!(bits(found.1), bits(quantiles));
+            assert_same(found, expected(&values, wanted));
         }
+    }
+
+    /// Asserts that two answers agree to the bit.
+    pub(in crate::quantile) fn assert_same(found: Answer, expected: Answer) {
+        let bits = |quantiles: Option<Vec<Quantile>>| {
+            let quantiles = quantiles.into_iter().flatten();
+            let bits = quantiles.map(|q| (q.value.to_bits(), q.below, q.above));
+            bits.collect::<Vec<_>>()
+        };
+        assert_eq!(found.0, expected.0);
+        assert_eq!(found.1.is_some(), expected.1.is_some());
+        assert_eq!(bits(found.1), bits(expected.1));
     }
 
     #[test]
@@ -412,7 +409,7 @@ mod tests {
         }
     }
 
-    fn any_cell() -> impl Strategy<Value = f32> {
+    pub(in crate::quantile) fn any_cell() -> impl Strategy<Value = f32> {
         prop_oneof![
             any::<u32>().prop_map(f32::from_bits),
             (-3i8..3).prop_map(f32::from),

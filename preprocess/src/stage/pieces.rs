@@ -8,6 +8,7 @@
 
 mod form;
 mod reader;
+mod some;
 mod writer;
 
 use std::{collections::HashMap, path::Path, sync::Arc};

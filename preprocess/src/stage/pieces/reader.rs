@@ -79,15 +79,26 @@ impl Reader {
         piece: &Piece,
         cells: &mut [f32],
     ) -> Result<(), DataFusionError> {
+        self.numbers_from(piece, 0, cells)
+    }
+
+    /// Puts some of the numbers of a piece, from `first` of them on, in place of `cells`.
+    pub(super) fn numbers_from(
+        &mut self,
+        piece: &Piece,
+        first: usize,
+        cells: &mut [f32],
+    ) -> Result<(), DataFusionError> {
         if cells.is_empty() {
             return Ok(());
         }
         let (path, start) = &piece.numbers;
+        let start = start + (first * size_of::<f32>()) as u64;
         let file = match self.numbers.entry(Arc::clone(path)) {
             Entry::Occupied(open) => open.into_mut(),
             Entry::Vacant(new) => new.insert(File::open(path)?),
         };
-        file.seek(SeekFrom::Start(*start))?;
+        file.seek(SeekFrom::Start(start))?;
         file.read_exact(bytemuck::cast_slice_mut(cells))?;
         Ok(())
     }
