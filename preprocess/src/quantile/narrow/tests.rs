@@ -92,6 +92,15 @@ fn a_fair_sample_leads_to_the_quantiles() {
 }
 
 #[test]
+fn the_ends_are_found_though_they_were_not_sampled() {
+    let mut columns = [spread(40_000), spread(40_000)];
+    columns[0][5] = -1e9;
+    columns[1][6] = 1e9;
+    let ends = [Wanted::Percentile(0.0), Wanted::Percentile(1.0)];
+    assert_eq!(check_sampled(&columns, &ends), [true, true]);
+}
+
+#[test]
 fn values_of_many_cells_are_counted_and_not_gathered() {
     // Three of four are one of the zeros; the others are a few whole numbers.
     let zeros = spread(40_000).into_iter().enumerate();
