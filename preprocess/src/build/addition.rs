@@ -18,7 +18,7 @@ use feedline_schemas::{
 
 use super::{Build, There, grown::Grown, write::Fitted};
 use crate::{
-    Error, Transform,
+    Context, Engine, Error, Transform,
     columns::system,
     landing::Landed,
     manifest::complete,
@@ -101,8 +101,13 @@ impl Build<'_> {
         artefact: TransformArtefact,
         scratch: &Scratch,
     ) -> Result<Added, Error> {
+        // What is added is few beside what is there, and it is compared with what this process knows.
+        let context = Context {
+            engine: Engine::Local,
+            ..self.context.clone()
+        };
         let session = plan::session(
-            self.context,
+            &context,
             &scratch.path("spill"),
             self.spec.inputs.len() + 1,
             None,
@@ -117,7 +122,7 @@ impl Build<'_> {
                 &self.spec.config.shards,
             )
         };
-        let direct = Direct::of(&self.spec, &self.sources, self.context);
+        let direct = Direct::of(&self.spec, &self.sources, &context);
         let copies = direct.is_some();
         let frame = plan::frame(&session, &self.sources, &self.spec, None, copies).await?;
         let wanted = keys_of(frame.rows.clone()).await?;

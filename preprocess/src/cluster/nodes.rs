@@ -51,7 +51,7 @@ const LOST_AFTER_S: u16 = 20;
 pub struct SchedulerOptions {
     /// Address that builds and workers reach it at; port 0 takes any free one.
     pub listen: SocketAddr,
-    /// Seconds without a sign of life after which a worker is given up and its work done again, 2 or more. Workers show
+    /// Seconds without a sign of life after which a worker is given up and its work done again, 6 or more. Workers show
     /// life several times a second, and every 5 s where all their processors are busy.
     pub lost_after_s: u16,
 }
@@ -129,7 +129,7 @@ pub async fn scheduler(
     let refused = |error| refused(options.listen, &error);
     let listener = TcpListener::bind(options.listen).await.map_err(refused)?;
     let address = listener.local_addr().map_err(refused)?;
-    let lost_after = u64::from(options.lost_after_s.max(2));
+    let lost_after = u64::from(options.lost_after_s.max(6));
     let config = SchedulerConfig {
         external_host: host_of(address),
         bind_host: host_of(address),

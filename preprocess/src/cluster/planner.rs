@@ -133,12 +133,18 @@ impl Cluster {
     ) -> std::result::Result<(), feedline_storage::Error> {
         let own = format!("{SCRATCH}/{}/", self.folder);
         for left in root.list(SCRATCH).await? {
-            let is_old = if left.path.ends_with(spool::ENDING) {
-                now.saturating_sub(root.modified(&left.path).await?) > LEFT
-            } else {
-                false
-            };
-            if left.path.starts_with(&own) || is_old {
+            let is_own = left.path.starts_with(&own);
+            if !is_own && !left.path.ends_with(spool::ENDING) {
+                continue;
+            }
+            let is_left = is_own
+                || match root.modified(&left.path).await {
+                    Ok(modified) => now.saturating_sub(modified) > LEFT,
+                    // Whoever made it has removed it since.
+                    Err(error) if error.is_not_found() => false,
+                    Err(error) => return Err(error),
+                };
+            if is_left {
                 root.delete(&left.path).await?;
             }
         }
