@@ -92,6 +92,14 @@ struct Piece {
     kept: Option<BooleanBuffer>,
 }
 
+impl Piece {
+    /// Rows that are no copies.
+    fn kept_rows(&self) -> usize {
+        let kept = self.kept.as_ref();
+        kept.map_or(self.rows, BooleanBuffer::count_set_bits)
+    }
+}
+
 impl Pieces {
     /// What the workers left.
     pub(super) fn new(form: Form, order: ShuffleKey, sizes: Sizes) -> Self {
@@ -369,21 +377,13 @@ impl Pieces {
         let batches = batches.collect::<Result<Vec<_>, _>>()?;
         let rows = concat_batches(&form.stored, &batches)?;
         drop(batches);
-        // Copies stay where they are, and nobody looks there.
-        let all: usize = pieces.clone().map(|piece| piece.rows).sum();
-        let mut stands = Vec::with_capacity(rows.num_rows());
-        let numbers = Cells::read(&self.room, all * width, |cells| {
-            let (mut rest, mut first) = (cells, 0_u32);
+        // Copies of one row are all in one bucket, so that they may be more than memory holds.
+        let numbers = Cells::read(&self.room, rows.num_rows() * width, |cells| {
+            let mut rest = cells;
             for piece in pieces {
-                let (own, behind) = rest.split_at_mut(piece.rows * width);
-                reader.all_numbers(piece, own)?;
-                let behind_it = first + u32::try_from(piece.rows).map_err(too_many)?;
-                let is_kept = |row: &u32| match &piece.kept {
-                    Some(kept) => kept.value((row - first) as usize),
-                    None => true,
-                };
-                stands.extend((first..behind_it).filter(is_kept));
-                (rest, first) = (behind, behind_it);
+                let (own, behind) = rest.split_at_mut(piece.kept_rows() * width);
+                reader.kept_numbers(piece, width, own)?;
+                rest = behind;
             }
             Ok::<_, DataFusionError>(())
         })?;
@@ -396,11 +396,11 @@ impl Pieces {
             .collect();
         order.sort_unstable();
         let places: Vec<u32> = order.into_iter().map(|(_, _, place)| place).collect();
-        let stands: ScalarBuffer<u32> = places.iter().map(|row| stands[*row as usize]).collect();
-        let rows = take_record_batch(&rows, &UInt32Array::from(places))?;
+        let places = ScalarBuffer::from(places);
+        let rows = take_record_batch(&rows, &UInt32Array::new(places.clone(), None))?;
         Ok(Ordered {
             rows: long(&rows, &form.others)?,
-            numbers: Matrix::new(Arc::clone(&form.numbers), numbers, stands),
+            numbers: Matrix::new(Arc::clone(&form.numbers), numbers, places),
         })
     }
 }
@@ -493,10 +493,6 @@ fn retain(cells: &mut Vec<f64>, kept: &BooleanBuffer) {
         end += stop - start;
     }
     cells.truncate(end);
-}
-
-fn too_many(error: std::num::TryFromIntError) -> DataFusionError {
-    DataFusionError::Internal(format!("a bucket has too many rows: {error}"))
 }
 
 /// A hash as two numbers, the first of which is its key.

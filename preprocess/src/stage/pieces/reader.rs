@@ -58,18 +58,31 @@ impl Reader {
         if width == 0 {
             return Ok(());
         }
+        let start = rows.len();
+        rows.resize(start + piece.kept_rows() * width, 0.0);
+        self.kept_numbers(piece, width, &mut rows[start..])
+    }
+
+    /// Puts the numbers of the rows of a piece that are no copies in place of `cells`, which are as many.
+    pub(super) fn kept_numbers(
+        &mut self,
+        piece: &Piece,
+        width: usize,
+        cells: &mut [f32],
+    ) -> Result<(), DataFusionError> {
         let Some(kept) = &piece.kept else {
-            let start = rows.len();
-            rows.resize(start + piece.rows * width, 0.0);
-            return self.all_numbers(piece, &mut rows[start..]);
+            return self.all_numbers(piece, cells);
         };
-        let mut cells = std::mem::take(&mut self.buffer);
-        cells.resize(piece.rows * width, 0.0);
-        self.all_numbers(piece, &mut cells)?;
+        let mut all = std::mem::take(&mut self.buffer);
+        all.resize(piece.rows * width, 0.0);
+        self.all_numbers(piece, &mut all)?;
+        let mut rest = cells;
         for (start, end) in kept.set_slices() {
-            rows.extend_from_slice(&cells[start * width..end * width]);
+            let (own, behind) = rest.split_at_mut((end - start) * width);
+            own.copy_from_slice(&all[start * width..end * width]);
+            rest = behind;
         }
-        self.buffer = cells;
+        self.buffer = all;
         Ok(())
     }
 

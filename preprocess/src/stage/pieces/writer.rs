@@ -125,6 +125,8 @@ impl PieceWriter {
                 let rows = rows.slice(start, end - start);
                 self.write(split, bucket, &rows, bytemuck::cast_slice(&numbers))?;
                 numbers.clear();
+                // Copies of one row are all in one pile: one that has become large for them is not kept so.
+                numbers.shrink_to(self.sizes.gathered / size_of::<f32>() / 8);
                 self.numbers.0[pile] = numbers;
             }
             start = end;
