@@ -454,7 +454,35 @@ fn framed(name: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn floats_of_a_column_enter_as_each_alone(
+            cells in prop::collection::vec(
+                prop_oneof![
+                    any::<f64>(),
+                    any::<u64>().prop_map(f64::from_bits),
+                    any::<i64>().prop_map(crate::typing::to_float),
+                    (45_i32..66, -8_i8..9, any::<bool>()).prop_map(|(power, quarters, is_negative)| {
+                        let size = 2_f64.powi(power) + f64::from(quarters) / 4.0;
+                        if is_negative { -size } else { size }
+                    }),
+                    Just(-0.0),
+                    Just(f64::NEG_INFINITY),
+                ],
+                1..=ROWS,
+            ),
+        ) {
+            let mut numbers = Numbers::default();
+            numbers.floats(&cells);
+            for (at, cell) in cells.iter().enumerate() {
+                prop_assert_eq!((numbers.tags[at], numbers.values[at]), of_float(*cell), "{}", cell);
+            }
+        }
+    }
 
     fn hash(cells: Cells, columns: &[(&str, ArrayRef)]) -> Vec<u8> {
         let names = columns.iter().map(|c| c.0.to_owned()).collect();

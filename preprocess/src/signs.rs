@@ -2,8 +2,8 @@
 //!
 //! A number is digits with a decimal sign among, before or behind them, a sign in front and a power of ten (`e-3`) behind, where it has
 //! them. Digits before the decimal sign may stand in groups: the first of one to three that do not begin with 0, all others of
-//! three. `0.123` is no group of thousands, so a source that is written otherwise than declared has missing cells, not numbers
-//! that are too large.
+//! three. `0.123` is no group of thousands, so that most of a source that is written otherwise than declared is missing; `1.234` there
+//! is a thousand times too large, which no rule can tell.
 
 use feedline_schemas::{
     config::DatasetConfig,

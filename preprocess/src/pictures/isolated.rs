@@ -217,6 +217,8 @@ impl Isolated {
             .args(["-c", BOUNDED, "sh", &kibibytes])
             .arg(&self.program)
             .env_clear()
+            // Its room for addresses is bounded, of which an allocator with an arena for each processor keeps too much.
+            .env("_RJEM_MALLOC_CONF", "percpu_arena:disabled,narenas:1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -81,7 +81,7 @@ pub struct DatasetConfig {
     /// Numbers read as missing, such as `-200`. Default `[]`.
     pub missing_values: Vec<f64>,
     /// Decimal sign of texts that are read as numbers, one character, such as `","` for `3,5`: features, a target that is a number,
-    /// and the columns of series; also in rows to predict. What landed as a number is taken as it is, and a CSV column lands as
+    /// and the columns of series; also in rows to predict. What landed as a number is taken as it is, a number among texts lands as text, and a CSV column lands as
     /// numbers where its first cells look like such: where `1.234` is meant as 1234, give it `type = "utf8"` in
     /// `source.contract.column`. A text that is no number by these signs is missing, and set aside as a target. Default `"."`.
     #[serde(skip_serializing_if = "Option::is_none")]
