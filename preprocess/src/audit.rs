@@ -26,7 +26,7 @@ use crate::{
 const KEYS_AT_A_TIME: u64 = 32 << 20;
 
 /// Bytes of the shards that are read at a time, unless one is larger.
-const MEMORY: u64 = 128 << 20;
+const MEMORY: u64 = 160 << 20;
 
 /// Leaked keys that are named.
 const SAMPLES: usize = 5;

@@ -149,14 +149,16 @@ impl Staged {
         Ok(self.session.read_table(Arc::new(table))?)
     }
 
-    /// The rows of `split` in the order they are written: shuffled by key, or as they landed. The order is total.
+    /// The rows of `split` in the order they are written: shuffled by key, or as they landed. The order is total. Where it is
+    /// the `last` time that they are read, what has been read may not be there any longer.
     pub(crate) async fn ordered(
         &self,
         split: Split,
         shuffle: Option<ShuffleKey>,
+        last: bool,
     ) -> Result<BoxStream<'static, Result<Ordered, DataFusionError>>, Error> {
         if let Some((pieces, ahead)) = &self.pieces {
-            return Ok(pieces.ordered(split, *ahead));
+            return Ok(pieces.ordered(split, *ahead, last));
         }
         let rows = self.frame(split)?.sort(order(shuffle))?;
         let rows = rows.execute_stream().await?;

@@ -104,9 +104,11 @@ impl Build<'_> {
     ) -> Result<SplitShards, Error> {
         let sizes = &self.spec.config.shards;
         let shuffle = sizes.shuffle.then(|| ShuffleKey::new(sizes.seed));
+        // A profile looks at them once more.
+        let is_last = !self.spec.config.profile;
         let text = self.spec.document().map(|text| text.column.as_str());
         let applied = staged
-            .ordered(split, shuffle)
+            .ordered(split, shuffle, is_last)
             .await?
             .map_err(Error::from)
             .map_ok(|ordered| {

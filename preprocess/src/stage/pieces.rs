@@ -11,7 +11,7 @@ mod reader;
 mod some;
 mod writer;
 
-use std::{collections::HashMap, path::Path, sync::Arc};
+use std::{collections::HashMap, ops::Range, path::Path, sync::Arc};
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, UInt32Array},
@@ -83,6 +83,8 @@ struct Piece {
     file: Arc<Path>,
     /// Batch in the file.
     index: usize,
+    /// Bytes of the file that hold it.
+    bytes: Range<u64>,
     /// Where its numbers lie, and the first byte of them.
     numbers: (Arc<Path>, u64),
     bucket: usize,
@@ -338,17 +340,19 @@ impl Pieces {
         Ok(groups)
     }
 
-    /// The rows of `split` in the order they are written; `ahead` buckets are put in order at a time.
+    /// The rows of `split` in the order they are written; `ahead` buckets are put in order at a time. Where it is the `last`
+    /// time that the rows are read, scratch gives up what has been.
     pub(super) fn ordered(
         self: &Arc<Self>,
         split: Split,
         ahead: usize,
+        last: bool,
     ) -> BoxStream<'static, Result<Ordered, DataFusionError>> {
         let pieces = Arc::clone(self);
         let buckets = stream::iter(0..1_usize << self.bits).map(move |bucket| {
             let pieces = Arc::clone(&pieces);
             async move {
-                let work = move || pieces.bucket(split, bucket);
+                let work = move || pieces.bucket(split, bucket, last);
                 let joined = tokio::task::spawn_blocking(work).await;
                 joined.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))?
             }
@@ -368,7 +372,7 @@ impl Pieces {
     }
 
     /// A bucket in order.
-    fn bucket(&self, split: Split, bucket: usize) -> Result<Ordered, DataFusionError> {
+    fn bucket(&self, split: Split, bucket: usize, last: bool) -> Result<Ordered, DataFusionError> {
         let (form, width) = (&self.form, self.form.numbers.len());
         let pieces = &self.splits[usize::from(code(split))];
         let mut reader = Reader::default();
@@ -383,6 +387,9 @@ impl Pieces {
             for piece in pieces {
                 let (own, behind) = rest.split_at_mut(piece.kept_rows() * width);
                 reader.kept_numbers(piece, width, own)?;
+                if last {
+                    reader.give_up(piece, width)?;
+                }
                 rest = behind;
             }
             Ok::<_, DataFusionError>(())

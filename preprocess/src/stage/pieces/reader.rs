@@ -4,6 +4,7 @@ use std::{
     collections::{HashMap, hash_map::Entry},
     fs::File,
     io::{BufReader, Read, Seek, SeekFrom},
+    ops::Range,
     path::Path,
     sync::Arc,
 };
@@ -18,6 +19,9 @@ use datafusion::error::DataFusionError;
 
 use super::Piece;
 
+/// Bytes of a page, of memory and of most file systems.
+const PAGE: u64 = 4096;
+
 /// Files that are open.
 #[derive(Default)]
 pub(super) struct Reader {
@@ -28,6 +32,8 @@ pub(super) struct Reader {
     numbers: HashMap<Arc<Path>, File>,
     /// Numbers of the piece at hand.
     buffer: Vec<f32>,
+    /// Files that lose what has been read.
+    holed: HashMap<Arc<Path>, File>,
 }
 
 impl Reader {
@@ -116,6 +122,26 @@ impl Reader {
         Ok(())
     }
 
+    /// Gives the disk and the memory of a piece, which nobody reads again, back to the system: what is written next needs as
+    /// much, and pages that were in use a moment ago cost a tenth of new ones. Where a file system cannot, both are given
+    /// back with the file.
+    pub(super) fn give_up(&mut self, piece: &Piece, width: usize) -> Result<(), DataFusionError> {
+        let (numbers, start) = &piece.numbers;
+        let length = (piece.rows * width * size_of::<f32>()) as u64;
+        let both = [
+            (numbers, *start..start + length),
+            (&piece.file, piece.bytes.clone()),
+        ];
+        for (path, bytes) in both {
+            let file = match self.holed.entry(Arc::clone(path)) {
+                Entry::Occupied(open) => open.into_mut(),
+                Entry::Vacant(new) => new.insert(File::options().write(true).open(path)?),
+            };
+            hole(file, &bytes);
+        }
+        Ok(())
+    }
+
     /// All rows of a piece, without their numbers.
     pub(super) fn whole(&mut self, piece: &Piece) -> Result<RecordBatch, DataFusionError> {
         let reader = match self.files.entry(Arc::clone(&piece.file)) {
@@ -133,3 +159,21 @@ impl Reader {
         Ok(reader.next().ok_or_else(cut)??)
     }
 }
+
+/// Takes the whole pages among `bytes` out of a file.
+#[cfg(target_os = "linux")]
+fn hole(file: &File, bytes: &Range<u64>) {
+    use rustix::fs::{FallocateFlags, fallocate};
+
+    let (start, end) = (bytes.start.next_multiple_of(PAGE), bytes.end / PAGE * PAGE);
+    if start < end {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let done = fallocate(file, flags, start, end - start);
+        if let Err(error) = done {
+            tracing::trace!(%error, "scratch keeps what has been read");
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn hole(_: &File, _: &Range<u64>) {}

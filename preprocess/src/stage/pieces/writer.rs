@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::Write,
+    io::{Seek, Write},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -197,9 +197,12 @@ impl PieceWriter {
                 })
             }
         };
+        let failed = |e: std::io::Error| Error::scratch(&open.path, e);
+        let start = open.file.get_mut().stream_position().map_err(failed)?;
         open.file
             .write(rows)
             .map_err(|e| Error::scratch(&open.path, e))?;
+        let end = open.file.get_mut().stream_position().map_err(failed)?;
         let (beside, file) = &mut open.numbers;
         let written = file.write_all(numbers);
         written.map_err(|e| Error::scratch(beside, e))?;
@@ -207,6 +210,7 @@ impl PieceWriter {
         self.written.0[split].push(Piece {
             file: Arc::clone(&open.path),
             index: open.batches,
+            bytes: start..end,
             numbers: (Arc::clone(beside), open.bytes),
             bucket,
             rows: rows.num_rows(),
