@@ -5,6 +5,8 @@
 //! its own. A file's bytes depend on its rows and the layout alone, and its
 //! path holds its hash, so writing it again changes nothing. Nothing sees a shard before a manifest names it.
 
+mod open;
+
 use std::{collections::HashMap, ops::Range, sync::Arc};
 
 use arrow::{
@@ -15,10 +17,7 @@ use arrow::{
     buffer::OffsetBuffer,
     datatypes::{DataType, Field, Schema, SchemaRef},
     error::ArrowError,
-    ipc::{
-        MetadataVersion, root_as_footer,
-        writer::{FileWriter, IpcWriteOptions},
-    },
+    ipc::root_as_footer,
     record_batch::RecordBatch,
 };
 use bytes::Bytes;
@@ -27,12 +26,12 @@ use feedline_schemas::{
     config::ShardConfig,
     ids::{Hash128, Name},
     manifest::{
-        Block, KeptColumn, Layout, Lengths, Manifest, Shard, Split, SplitShards, TargetKind,
-        TokenType,
+        KeptColumn, Layout, Lengths, Manifest, Shard, Split, SplitShards, TargetKind, TokenType,
     },
 };
 use feedline_storage::Store;
-use tokio::task::JoinSet;
+use open::OpenShard;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::{
     Error,
@@ -40,8 +39,8 @@ use crate::{
     transform::TargetValues,
 };
 
-/// Alignment of buffers, in bytes.
-const ALIGNMENT: usize = 64;
+/// Shards that are made durable while others fill.
+const MOST_LEAVING: usize = 3;
 /// Format name in a shard's own metadata.
 const FORMAT: &str = "feedline.shard";
 const FORMAT_VERSION: &str = "1";
@@ -245,6 +244,36 @@ fn too_much_kept(rows: usize) -> Error {
     Error::config("dataset.keep", reason)
 }
 
+/// Shards of a split on their way to the store.
+#[derive(Debug, Default)]
+pub(crate) struct Leaving {
+    tasks: JoinSet<Result<(usize, Shard, Vec<u8>), Error>>,
+    stored: Vec<(usize, Shard)>,
+}
+
+impl Leaving {
+    /// The shards in order, when all are stored.
+    pub(crate) async fn shards(mut self) -> Result<Vec<Shard>, Error> {
+        self.wait(0).await?;
+        self.stored.sort_unstable_by_key(|(index, _)| *index);
+        Ok(self.stored.into_iter().map(|(_, shard)| shard).collect())
+    }
+
+    /// Waits until at most `most` are on their way; returns memory that one of the others was in.
+    async fn wait(&mut self, most: usize) -> Result<Option<Vec<u8>>, Error> {
+        let mut free = None;
+        while self.tasks.len() > most {
+            let Some(stored) = self.tasks.join_next().await else {
+                break;
+            };
+            let (index, shard, room) = stored.map_err(joined)??;
+            self.stored.push((index, shard));
+            free = Some(room);
+        }
+        Ok(free)
+    }
+}
+
 /// Writes one split.
 pub(crate) struct SplitWriter<'a> {
     store: &'a Store,
@@ -252,12 +281,13 @@ pub(crate) struct SplitWriter<'a> {
     split: Split,
     schema: SchemaRef,
     block: Rows,
-    open: Option<OpenShard>,
+    /// The shard that blocks are put to. One is being written while the next fills.
+    open: Option<JoinHandle<Result<OpenShard, Error>>>,
     /// Shards that the split has before these.
     before: usize,
-    shards: Vec<Shard>,
-    /// The shard that is on its way to the store while the next one fills.
-    leaving: JoinSet<Result<(Shard, Vec<u8>), Error>>,
+    /// Shards that have been ended.
+    ended: usize,
+    leaving: Leaving,
     /// Memory of one that has been stored, for one to come.
     room: Vec<u8>,
 }
@@ -311,14 +341,6 @@ struct Rows {
     bytes: u64,
 }
 
-struct OpenShard {
-    file: FileWriter<Vec<u8>>,
-    /// Rows and tokens of each block.
-    blocks: Vec<(u32, Option<u64>)>,
-    /// Tokens of each row.
-    lengths: Vec<u32>,
-}
-
 impl<'a> SplitWriter<'a> {
     pub(crate) fn new(store: &'a Store, layout: &'a ShardLayout, split: Split) -> Self {
         Self {
@@ -329,8 +351,8 @@ impl<'a> SplitWriter<'a> {
             block: Rows::default(),
             open: None,
             before: 0,
-            shards: Vec::new(),
-            leaving: JoinSet::new(),
+            ended: 0,
+            leaving: Leaving::default(),
             room: Vec::new(),
         }
     }
@@ -375,132 +397,95 @@ impl<'a> SplitWriter<'a> {
     }
 
     async fn end_if_full(&mut self) -> Result<(), Error> {
-        if self.layout.is_full(&self.block) {
-            self.end_block()?;
-            let full =
-                |open: &OpenShard| open.file.get_ref().len() as u64 >= self.layout.shard_bytes;
-            if self.open.as_ref().is_some_and(full) {
-                self.end_shard().await?;
-            }
+        match self.layout.is_full(&self.block) {
+            true => self.end_block().await,
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// Writes what is left and returns the shards in order.
-    pub(crate) async fn finish(mut self) -> Result<Vec<Shard>, Error> {
-        if !self.block.keys.is_empty() {
-            self.end_block()?;
-        }
-        self.end_shard().await?;
-        self.wait().await?;
-        Ok(self.shards)
+    pub(crate) async fn finish(self) -> Result<Vec<Shard>, Error> {
+        self.end().await?.shards().await
     }
 
-    /// Ends the block, full or not; to be done where it holds a row.
-    pub(crate) fn end_block(&mut self) -> Result<(), Error> {
+    /// Writes what is left. The last shards may still be on their way to the store.
+    pub(crate) async fn end(mut self) -> Result<Leaving, Error> {
+        if !self.block.keys.is_empty() {
+            self.end_block().await?;
+        }
+        self.end_shard().await?;
+        Ok(self.leaving)
+    }
+
+    /// Ends the block, full or not; to be done where it holds a row. It is written while the next one fills.
+    pub(crate) async fn end_block(&mut self) -> Result<(), Error> {
         let block = std::mem::take(&mut self.block);
-        let mut open = match self.open.take() {
-            Some(open) => open,
-            None => {
-                let room = self.new_room();
-                OpenShard {
-                    file: new_file(&self.schema, room)?,
-                    blocks: Vec::new(),
-                    lengths: Vec::new(),
-                }
-            }
-        };
-        let rows = u32::try_from(block.keys.len()).expect("a block has fewer than 2^31 rows");
+        let mut open = self.opened().await?;
+        if let Some(full) = open.take_if(|open| open.bytes() >= self.layout.shard_bytes) {
+            self.leave(full).await?;
+        }
         let is_tokens = self.layout.parts().tokens.is_some();
-        open.blocks
-            .push((rows, is_tokens.then_some(block.tokens.len() as u64)));
-        open.lengths.extend_from_slice(&block.lengths);
-        open.file
-            .write(&block.into_batch(self.layout, &self.schema)?)?;
-        self.open = Some(open);
+        let tokens = is_tokens.then_some(block.tokens.len() as u64);
+        let lengths = block.lengths.clone();
+        let batch = block.into_batch(self.layout, &self.schema)?;
+        let room = match &open {
+            Some(_) => Vec::new(),
+            None => std::mem::take(&mut self.room),
+        };
+        let (store, folder) = (self.store.clone(), folder_of(self.split));
+        let (schema, expected) = (Arc::clone(&self.schema), self.expected());
+        let work = move || {
+            let mut open = match open {
+                Some(open) => open,
+                None => OpenShard::begin(&store, &folder, &schema, room, expected)?,
+            };
+            open.write(&batch, tokens, &lengths)?;
+            Ok(open)
+        };
+        self.open = Some(tokio::task::spawn_blocking(work));
         Ok(())
     }
 
-    /// Memory for a shard.
-    fn new_room(&mut self) -> Vec<u8> {
+    /// The shard that blocks are put to, when the last of them has been written.
+    async fn opened(&mut self) -> Result<Option<OpenShard>, Error> {
+        match self.open.take() {
+            Some(writing) => writing.await.map_err(joined)?.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Bytes to expect of a shard, where so much memory can be set aside for one.
+    fn expected(&self) -> usize {
         // It is not in use before something is there.
         const MOST: u64 = 256 << 20;
-        let mut room = std::mem::take(&mut self.room);
         let (shard, block) = (self.layout.shard_bytes, self.layout.block_bytes);
-        if shard < MOST {
-            let expected = shard + 2 * block.min(shard);
-            room.reserve_exact(usize::try_from(expected).unwrap_or(0));
+        match shard < MOST {
+            true => usize::try_from(shard + 2 * block.min(shard)).unwrap_or(0),
+            false => 0,
         }
-        room
     }
 
     /// Ends the shard with the last block that was ended. It is stored while the next one fills.
     pub(crate) async fn end_shard(&mut self) -> Result<(), Error> {
-        let Some(open) = self.open.take() else {
-            return Ok(());
-        };
-        self.wait().await?;
-        let index = self.before + self.shards.len();
-        let has_lengths = matches!(self.layout.layout, Layout::Tokens { .. });
-        let stored = open.stored(self.store.clone(), self.split, index, has_lengths);
-        self.leaving.spawn(stored);
-        Ok(())
+        match self.opened().await? {
+            Some(open) => self.leave(open).await,
+            None => Ok(()),
+        }
     }
 
-    /// Waits for the shard that is on its way.
-    async fn wait(&mut self) -> Result<(), Error> {
-        while let Some(stored) = self.leaving.join_next().await {
-            let (shard, room) = stored.map_err(joined)??;
-            self.shards.push(shard);
+    async fn leave(&mut self, open: OpenShard) -> Result<(), Error> {
+        // One that is in memory has left it before another one leaves.
+        let most = if open.is_in_memory() { 0 } else { MOST_LEAVING };
+        if let Some(room) = self.leaving.wait(most).await? {
             self.room = room;
         }
+        let index = self.before + self.ended;
+        self.ended += 1;
+        let has_lengths = matches!(self.layout.layout, Layout::Tokens { .. });
+        let stored = open.stored(self.store.clone(), self.split, index, has_lengths);
+        self.leaving.tasks.spawn(stored);
         Ok(())
     }
-}
-
-impl OpenShard {
-    /// The shard in the store, and the memory it was in.
-    async fn stored(
-        self,
-        store: Store,
-        split: Split,
-        index: usize,
-        has_lengths: bool,
-    ) -> Result<(Shard, Vec<u8>), Error> {
-        let work = move || {
-            let bytes = self.file.into_inner()?;
-            let hash = Hash128::of(&bytes);
-            let blocks = blocks_of(&bytes, &self.blocks)?;
-            let head = blocks
-                .first()
-                .and_then(|first| usize::try_from(first.offset).ok());
-            let shard = Shard {
-                path: path_of(split, index, hash),
-                rows: self.blocks.iter().map(|(rows, _)| u64::from(*rows)).sum(),
-                bytes: bytes.len() as u64,
-                hash,
-                head_crc32c: head.and_then(|head| bytes.get(..head)).map(crc32c::crc32c),
-                blocks,
-                lengths: None,
-            };
-            Ok::<_, Error>((shard, bytes, self.lengths))
-        };
-        let worked = tokio::task::spawn_blocking(work).await;
-        let (mut shard, bytes, lengths) = worked.map_err(joined)??;
-        if has_lengths {
-            shard.lengths = Some(put_lengths(&store, &shard.path, &lengths).await?);
-        }
-        let bytes = Bytes::from(bytes);
-        store.put(&shard.path, bytes.clone()).await?;
-        // No copy: nobody else has them any longer.
-        let mut room = Vec::from(bytes);
-        room.clear();
-        Ok((shard, room))
-    }
-}
-
-fn joined(error: tokio::task::JoinError) -> Error {
-    Error::Engine(DataFusionError::ExecutionJoin(Box::new(error)))
 }
 
 /// Writes the lengths of the documents of the shard at `shard`.
@@ -618,38 +603,16 @@ fn ids(tokens: Vec<u32>, id: TokenType) -> ArrayRef {
     }
 }
 
-/// A file in the memory of `room`, which is empty.
-fn new_file(schema: &SchemaRef, room: Vec<u8>) -> Result<FileWriter<Vec<u8>>, ArrowError> {
-    let options = IpcWriteOptions::try_new(ALIGNMENT, false, MetadataVersion::V5)?;
-    FileWriter::try_new_with_options(room, schema, options)
+fn joined(error: tokio::task::JoinError) -> Error {
+    Error::Engine(DataFusionError::ExecutionJoin(Box::new(error)))
+}
+
+fn folder_of(split: Split) -> String {
+    format!("shards/{split}")
 }
 
 fn path_of(split: Split, index: usize, hash: Hash128) -> String {
-    format!("shards/{split}/{index:05}-{}.arrow", hash.short())
-}
-
-/// The block table, from the file's own footer and the rows and tokens of each block.
-fn blocks_of(file: &[u8], written: &[(u32, Option<u64>)]) -> Result<Vec<Block>, Error> {
-    let found = footer_blocks(file)?;
-    assert_eq!(
-        found.len(),
-        written.len(),
-        "the footer lists every block that was written"
-    );
-    let blocks = found.into_iter().zip(written).map(
-        |((offset, metadata_bytes, body_bytes), (rows, tokens))| {
-            let crc32c = block_bytes(file, offset, metadata_bytes, body_bytes).map(crc32c::crc32c);
-            Block {
-                offset,
-                metadata_bytes,
-                body_bytes,
-                rows: *rows,
-                crc32c: crc32c.expect("the writer's footer lies inside its file"),
-                tokens: *tokens,
-            }
-        },
-    );
-    Ok(blocks.collect())
+    format!("{}/{index:05}-{}.arrow", folder_of(split), hash.short())
 }
 
 /// Token ids in the shards of a split, as their block tables say.

@@ -24,11 +24,11 @@ use crate::{
     clock::{Clock as _, SystemClock},
 };
 
-const TEMPORARY: &str = ".tmp-";
+pub(crate) const TEMPORARY: &str = ".tmp-";
 
 /// Bytes that are written at a time. The system keeps what it is given at once in pages as large as that, and large ones are
 /// seldom among those that were in use a moment ago: 512 MB took 0.15 CPU s in such pieces and 1.6 in one.
-const PIECE: usize = 256 << 10;
+pub(crate) const PIECE: usize = 256 << 10;
 
 /// A folder of the local disk.
 #[derive(Clone, Debug)]
@@ -177,13 +177,9 @@ impl Backend for LocalBackend {
 }
 
 fn write_temporary(target: &Path, parts: &[Bytes]) -> io::Result<PathBuf> {
-    static COUNTER: AtomicU64 = AtomicU64::new(0);
     let parent = target.parent().unwrap_or_else(|| Path::new("."));
     create_folders(parent)?;
-    // Two containers may both be process 1: the time tells them apart, and a name that is taken is not used.
-    let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-    let time = SystemClock.unix().as_nanos();
-    let temporary = parent.join(format!("{TEMPORARY}{}-{number}-{time:x}", process::id()));
+    let temporary = temporary_in(parent, TEMPORARY);
     let written = File::create_new(&temporary).and_then(|mut file| {
         let mut pieces = parts.iter().flat_map(|part| part.chunks(PIECE));
         pieces.try_for_each(|piece| file.write_all(piece))?;
@@ -194,8 +190,17 @@ fn write_temporary(target: &Path, parts: &[Bytes]) -> io::Result<PathBuf> {
     Ok(temporary)
 }
 
+/// The name of a file in `folder` that nobody else has, which begins with `prefix`.
+pub(crate) fn temporary_in(folder: &Path, prefix: &str) -> PathBuf {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    // Two containers may both be process 1: the time tells them apart, and a name that is taken is not used.
+    let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+    let time = SystemClock.unix().as_nanos();
+    folder.join(format!("{prefix}{}-{number}-{time:x}", process::id()))
+}
+
 /// Creates missing folders and makes each durable in its parent.
-fn create_folders(folder: &Path) -> io::Result<()> {
+pub(crate) fn create_folders(folder: &Path) -> io::Result<()> {
     if folder.as_os_str().is_empty() || folder.is_dir() {
         return Ok(());
     }
@@ -209,7 +214,7 @@ fn create_folders(folder: &Path) -> io::Result<()> {
 }
 
 /// Makes the directory entry of `target` durable.
-fn sync_folder(target: &Path) -> io::Result<()> {
+pub(crate) fn sync_folder(target: &Path) -> io::Result<()> {
     let parent = target
         .parent()
         .filter(|p| !p.as_os_str().is_empty())
@@ -218,7 +223,7 @@ fn sync_folder(target: &Path) -> io::Result<()> {
 }
 
 /// Removes a temporary file; one that cannot be removed is invisible to readers anyway.
-fn remove(temporary: &Path) {
+pub(crate) fn remove(temporary: &Path) {
     if let Err(error) = fs::remove_file(temporary) {
         tracing::debug!(path = %temporary.display(), %error, "temporary file left behind");
     }

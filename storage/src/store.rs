@@ -15,7 +15,7 @@ use object_store::{
 use url::Url;
 
 use crate::{
-    Answer, Error, Faults, LocalFiles, ReadFailure, ReadOnce,
+    Answer, Error, Faults, Growing, LocalFiles, ReadFailure, ReadOnce,
     backend::{Backend, Created},
     clients::{self, Clients},
     faults::FaultyBackend,
@@ -264,6 +264,18 @@ impl Store {
             return None;
         }
         self.local_path().map(LocalFiles::new)
+    }
+
+    /// A file in `folder` that is written piece by piece, for an object that need not be in memory at once. `None` where the
+    /// store is no local disk, or has faults: there an object is put whole. Blocks the thread.
+    ///
+    /// # Errors
+    /// What the disk said.
+    pub fn grow(&self, folder: &str) -> Result<Option<Growing>, Error> {
+        let local = self.local_path().filter(|_| !self.has_faults);
+        let begun = local.map(|root| Growing::begin(self, &root.join(folder)));
+        let begun = begun.transpose();
+        begun.map_err(|e| Error::io("write into", self.url_of(folder), e))
     }
 
     /// Size of an object in bytes.

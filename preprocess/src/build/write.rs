@@ -17,7 +17,7 @@ use crate::{
     meter::Meter,
     rejects::{RejectWriter, Rejects},
     scratch::Scratch,
-    shard::{ShardLayout, SplitWriter},
+    shard::{Leaving, ShardLayout, SplitWriter},
     split::{ShuffleKey, code},
     stage::{self, Ordered, Staged},
     tokens::{Encoded, Encoder},
@@ -66,7 +66,8 @@ impl Build<'_> {
     ) -> Result<Written, Error> {
         let meter = Meter::new(&self.context.progress, "shards: write", staged.total());
         let mut rejects = RejectWriter::new(scratch.path("rejects-transform.parquet"));
-        let mut splits = Vec::with_capacity(3);
+        // The last shards of a split are stored while the next one fills.
+        let mut ended = Vec::with_capacity(3);
         let mut texts = [TextCounts::default(); 3];
         let mut boxes: Option<BoxCounts> = None;
         for (split, texts) in Split::ALL.into_iter().zip(&mut texts) {
@@ -82,7 +83,16 @@ impl Build<'_> {
                 all.kept += found.kept;
                 all.lost += found.lost;
             }
-            splits.push(shards);
+            ended.push(shards);
+        }
+        let mut splits = Vec::with_capacity(3);
+        for (split, rows, leaving) in ended {
+            splits.push(SplitShards {
+                split,
+                rows,
+                shards: leaving.shards().await?,
+                table: None,
+            });
         }
         Ok(Written {
             splits,
@@ -101,7 +111,7 @@ impl Build<'_> {
         mut writer: SplitWriter<'_>,
         each: &mut RowWriter<'_>,
         meter: &Meter,
-    ) -> Result<SplitShards, Error> {
+    ) -> Result<(Split, u64, Leaving), Error> {
         let sizes = &self.spec.config.shards;
         let shuffle = sizes.shuffle.then(|| ShuffleKey::new(sizes.seed));
         // A profile looks at them once more.
@@ -135,11 +145,6 @@ impl Build<'_> {
             rows += each.write(&batch, &values, &encoded, &mut writer).await?;
             meter.add(batch.num_rows() as u64);
         }
-        Ok(SplitShards {
-            split,
-            rows,
-            shards: writer.finish().await?,
-            table: None,
-        })
+        Ok((split, rows, writer.end().await?))
     }
 }

@@ -394,5 +394,5 @@ async fn push(block: &Block, ids: &[u32], writer: &mut SplitWriter<'_>) -> Resul
     if block.documents.keys.is_empty() {
         return Ok(());
     }
-    writer.end_block()
+    writer.end_block().await
 }

@@ -1,0 +1,200 @@
+//! Files that grow piece by piece, and take their place when they are whole.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use crate::{
+    Error, Store,
+    local::{PIECE, create_folders, remove, sync_folder, temporary_in},
+};
+
+/// How the files that grow are called until they are whole.
+const GROWING: &str = ".tmp-growing-";
+
+/// Age from which a file that nobody holds was left by a process that died.
+const LEFT: Duration = Duration::from_secs(3600);
+
+/// A file on the local disk that is written piece by piece. It is not listed before [`Growing::put`], and removed when it is
+/// dropped without.
+#[derive(Debug)]
+pub struct Growing {
+    store: Store,
+    file: File,
+    /// None once it has its name.
+    temporary: Option<PathBuf>,
+}
+
+impl Growing {
+    /// Begins a file in `folder`, and removes those there that processes which died have left.
+    pub(crate) fn begin(store: &Store, folder: &Path) -> io::Result<Self> {
+        create_folders(folder)?;
+        sweep(folder)?;
+        let temporary = temporary_in(folder, GROWING);
+        let file = File::create_new(&temporary)?;
+        // What no other process can lock is in use. A file system without locks has none to sweep either.
+        let locked = file.try_lock();
+        drop(locked);
+        Ok(Self {
+            store: store.clone(),
+            file,
+            temporary: Some(temporary),
+        })
+    }
+
+    /// Gives the file its name, replacing one that is there; durable when it returns. Blocks the thread.
+    ///
+    /// # Errors
+    /// What the disk said. After a failed fsync the file is given up.
+    pub fn put(mut self, path: &str) -> Result<(), Error> {
+        let target = self.store.local_path().unwrap_or_default().join(path);
+        self.named(&target)
+            .map_err(|e| Error::io("write", self.store.url_of(path), e))
+    }
+
+    fn named(&mut self, target: &Path) -> io::Result<()> {
+        self.file.sync_all()?;
+        if let Some(temporary) = &self.temporary {
+            fs::rename(temporary, target)?;
+        }
+        self.temporary = None;
+        sync_folder(target)
+    }
+
+    /// What a failed write of it is.
+    #[must_use]
+    pub fn error(&self, source: io::Error) -> Error {
+        let path = self.temporary.as_deref().and_then(Path::parent);
+        let url = path.unwrap_or(Path::new("")).display().to_string();
+        Error::io("write into", url, source)
+    }
+}
+
+impl Write for Growing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(&bytes[..bytes.len().min(PIECE)])
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for Growing {
+    fn drop(&mut self) {
+        if let Some(temporary) = &self.temporary {
+            remove(temporary);
+        }
+    }
+}
+
+/// Removes files in `folder` that nobody grows any longer.
+fn sweep(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name.to_str().is_some_and(|name| name.starts_with(GROWING)) && is_left(&entry.path()) {
+            remove(&entry.path());
+        }
+    }
+    Ok(())
+}
+
+/// Whether a file has not been written for long, and nobody holds it. One that cannot be looked at is somebody's.
+fn is_left(path: &Path) -> bool {
+    let age = fs::metadata(path).and_then(|m| m.modified());
+    let age = age.ok().and_then(|modified| modified.elapsed().ok());
+    let file = || File::options().write(true).open(path).ok();
+    age.is_some_and(|age| age >= LEFT) && file().is_some_and(|file| file.try_lock().is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::SystemTime};
+
+    use super::*;
+    use crate::Faults;
+
+    fn store() -> (tempfile::TempDir, Store) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path().to_str().unwrap(), &Default::default()).unwrap();
+        (folder, store)
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+        let names = names.map(|entry| entry.file_name().into_string().unwrap());
+        names.collect()
+    }
+
+    #[tokio::test]
+    async fn a_file_is_there_when_it_is_whole_and_not_before() {
+        let (folder, store) = store();
+        let mut growing = store.grow("a").unwrap().unwrap();
+        let bytes: Vec<u8> = (0..PIECE + 5).map(|i| (i % 251) as u8).collect();
+        growing.write_all(&bytes).unwrap();
+        growing.write_all(b"the end").unwrap();
+        assert!(store.list("").await.unwrap().is_empty());
+        growing.put("a/file").unwrap();
+        assert_eq!(names(&folder.path().join("a")), ["file"]);
+        let found = store.get("a/file").await.unwrap();
+        assert_eq!(found, [&bytes[..], b"the end"].concat());
+        // It replaces one that is there.
+        let mut growing = store.grow("a").unwrap().unwrap();
+        growing.write_all(b"other").unwrap();
+        growing.put("a/file").unwrap();
+        assert_eq!(store.get("a/file").await.unwrap(), b"other"[..]);
+    }
+
+    #[test]
+    fn one_that_is_given_up_leaves_nothing() {
+        let (folder, store) = store();
+        let mut growing = store.grow("a").unwrap().unwrap();
+        growing.write_all(b"half").unwrap();
+        assert_eq!(names(&folder.path().join("a")).len(), 1);
+        drop(growing);
+        assert!(names(&folder.path().join("a")).is_empty());
+    }
+
+    #[test]
+    fn what_a_dead_process_left_is_removed_and_what_lives_is_not() {
+        let (folder, store) = store();
+        let live = store.grow("").unwrap().unwrap();
+        let old = SystemTime::now() - 2 * LEFT;
+        live.file.set_modified(old).unwrap();
+        let dead = folder.path().join(format!("{GROWING}1-2-3"));
+        let young = folder.path().join(format!("{GROWING}1-2-4"));
+        let other = folder.path().join("old");
+        for path in [&dead, &young, &other] {
+            fs::write(path, "x").unwrap();
+        }
+        for path in [&dead, &other] {
+            let file = File::options().write(true).open(path).unwrap();
+            file.set_modified(old).unwrap();
+        }
+        let next = store.grow("").unwrap().unwrap();
+        assert!(!dead.exists());
+        assert!(young.exists() && other.exists());
+        assert!(live.temporary.as_deref().unwrap().exists());
+        drop(next);
+    }
+
+    #[test]
+    fn only_local_disks_without_faults_have_files_that_grow() {
+        let (_folder, store) = store();
+        let faulty = store.with_faults(Arc::new(Faults::default()));
+        assert!(faulty.grow("").unwrap().is_none());
+        assert!(Store::memory().grow("").unwrap().is_none());
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_is_said() {
+        let (folder, store) = store();
+        fs::write(folder.path().join("file"), "x").unwrap();
+        let error = store.grow("file/below").unwrap_err().to_string();
+        assert!(error.contains("file/below"), "{error}");
+    }
+}
