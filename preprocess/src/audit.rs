@@ -2,30 +2,22 @@
 
 use std::{num::NonZero, ops::Range, sync::Arc, thread};
 
-use arrow::{
-    array::{AsArray, RecordBatch},
-    datatypes::{SchemaRef, UInt64Type},
-    error::ArrowError,
-    ipc::reader::FileReader,
-};
+use arrow::datatypes::SchemaRef;
 use datafusion::{common::runtime::SpawnedTask, error::DataFusionError};
-use feedline_schemas::{
-    ids::Hash128,
-    manifest::{Lengths, Shard, Split, SplitShards},
-};
+use feedline_schemas::manifest::{Lengths, Shard, Split, SplitShards};
 use feedline_storage::Store;
 use futures::{StreamExt, TryStreamExt, stream};
 
-use crate::{
-    Error,
-    shard::{block_bytes, footer_blocks},
-};
+use self::read::Source;
+use crate::Error;
+
+mod read;
 
 /// Keys held in memory at a time: 512 MiB. More rows than this are audited in several passes, each over a range of
 /// keys.
 const KEYS_AT_A_TIME: u64 = 32 << 20;
 
-/// Bytes of the shards that are read at a time, unless one is larger.
+/// Bytes of the shards that are in memory at a time, where they are not local files, unless one is larger.
 const MEMORY: u64 = 160 << 20;
 
 /// Leaked keys that are named.
@@ -57,8 +49,11 @@ pub(crate) async fn audit(
     let all = splits.iter().flat_map(|split| &split.shards);
     let largest = all.map(|shard| shard.bytes).max().unwrap_or(0).max(1);
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
-    let at_once = usize::try_from(MEMORY / largest).unwrap_or(usize::MAX);
-    let at_once = at_once.clamp(1, threads);
+    let at_once = if dataset.local_files().is_some() {
+        threads
+    } else {
+        usize::try_from(MEMORY / largest).map_or(threads, |most| most.clamp(1, threads))
+    };
     let passes = rows.div_ceil(KEYS_AT_A_TIME).max(1);
     let mut findings = Findings::default();
     for pass in 0..passes {
@@ -160,52 +155,21 @@ async fn check(
     shard: Shard,
     schema: SchemaRef,
 ) -> Result<(Vec<String>, Vec<u64>), Error> {
-    let mut keys = Vec::new();
-    let bytes = match dataset.get(&shard.path).await {
-        Ok(bytes) => bytes,
-        Err(e) if e.is_not_found() => return Ok((vec!["the file does not exist".into()], keys)),
-        Err(e) => return Err(e.into()),
+    let mut source = match dataset.local_files() {
+        Some(files) => Source::local(files, &shard.path),
+        None => match dataset.get(&shard.path).await {
+            Ok(bytes) => Source::Whole(bytes.into()),
+            Err(e) if e.is_not_found() => return Ok(read::absent()),
+            Err(e) => return Err(e.into()),
+        },
     };
-    let mut problems = Vec::new();
-    if bytes.len() as u64 != shard.bytes {
-        problems.push(format!(
-            "the file has {} bytes, the manifest says {}",
-            bytes.len(),
-            shard.bytes
-        ));
-    }
-    for (i, block) in shard.blocks.iter().enumerate() {
-        let found = block_bytes(&bytes, block.offset, block.metadata_bytes, block.body_bytes)
-            .map(crc32c::crc32c);
-        if found != Some(block.crc32c) {
-            problems.push(format!(
-                "block {i} at offset {} is damaged: its checksum differs",
-                block.offset
-            ));
-        }
-    }
-    let hash = Hash128::of(&bytes);
-    if hash != shard.hash {
-        problems.push(format!(
-            "the file's hash is {hash}, the manifest says {}",
-            shard.hash
-        ));
-    }
-    let mut lengths = None;
-    if let Some(listed) = &shard.lengths {
-        match lengths_of(&dataset, listed, shard.rows).await? {
-            Ok(found) => lengths = Some(found),
-            Err(problem) => problems.push(problem),
-        }
-    }
-    if problems.is_empty() {
-        problems.extend(check_table(&bytes, &shard)?);
-        match read(&bytes, &shard, &schema, lengths.as_deref(), &mut keys) {
-            Ok(found) => problems.extend(found),
-            Err(e) => problems.push(format!("the file is not a readable Arrow file: {e}")),
-        }
-    }
-    Ok((problems, keys))
+    let lengths = match &shard.lengths {
+        Some(listed) => Some(lengths_of(&dataset, listed, shard.rows).await?),
+        None => None,
+    };
+    let work = move || read::check(&mut source, &shard, &schema, lengths);
+    let worked = SpawnedTask::spawn_blocking(work).join().await;
+    worked.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))?
 }
 
 /// The lengths of a shard's documents, or what is wrong with their file.
@@ -215,7 +179,7 @@ async fn lengths_of(
     rows: u64,
 ) -> Result<Result<Vec<u32>, String>, Error> {
     let bytes = dataset.get_opt(&listed.path).await?.unwrap_or_default();
-    if bytes.len() as u64 != rows * 4 || crc32c::crc32c(&bytes) != listed.crc32c {
+    if rows.checked_mul(4) != Some(bytes.len() as u64) || crc32c::crc32c(&bytes) != listed.crc32c {
         let path = &listed.path;
         return Ok(Err(format!(
             "the lengths of its documents, `{path}`, are missing or damaged"
@@ -227,105 +191,5 @@ async fn lengths_of(
         .collect()))
 }
 
-/// The footer's block table against the manifest's.
-fn check_table(bytes: &[u8], shard: &Shard) -> Result<Option<String>, Error> {
-    let expected: Vec<_> = shard
-        .blocks
-        .iter()
-        .map(|b| (b.offset, b.metadata_bytes, b.body_bytes))
-        .collect();
-    let differs = footer_blocks(bytes)? != expected;
-    Ok(differs.then(|| "the footer's block table differs from the manifest's".to_owned()))
-}
-
-/// Reads all blocks as any Arrow reader would.
-fn read(
-    bytes: &[u8],
-    shard: &Shard,
-    schema: &SchemaRef,
-    lengths: Option<&[u32]>,
-    keys: &mut Vec<u64>,
-) -> Result<Vec<String>, ArrowError> {
-    let mut problems = Vec::new();
-    let reader = FileReader::try_new(std::io::Cursor::new(bytes), None)?;
-    if reader.schema() != *schema {
-        problems.push("its schema is not the one the manifest describes".into());
-        return Ok(problems);
-    }
-    let mut rows = Vec::new();
-    let mut tokens = Vec::new();
-    let mut found_lengths = Vec::new();
-    for batch in reader {
-        let batch: RecordBatch = batch?;
-        rows.push(batch.num_rows() as u64);
-        let documents = batch
-            .column_by_name("tokens")
-            .and_then(|column| column.as_list_opt::<i32>());
-        tokens.push(documents.map(|documents| documents.values().len() as u64));
-        let each = documents.into_iter().flat_map(|d| d.offsets().lengths());
-        found_lengths.extend(each.map(|length| u32::try_from(length).unwrap_or(u32::MAX)));
-        let column = batch
-            .column_by_name("key")
-            .ok_or_else(|| ArrowError::SchemaError("no column `key`".into()))?;
-        keys.extend_from_slice(column.as_primitive::<UInt64Type>().values());
-    }
-    let expected: Vec<u64> = shard.blocks.iter().map(|b| u64::from(b.rows)).collect();
-    if rows != expected || rows.iter().sum::<u64>() != shard.rows {
-        problems.push("the rows of its blocks are not those the manifest says".into());
-    }
-    let listed: Vec<Option<u64>> = shard.blocks.iter().map(|b| b.tokens).collect();
-    if tokens != listed || lengths.is_some_and(|lengths| lengths != found_lengths) {
-        problems.push("its documents are not as long as the manifest says".into());
-    }
-    Ok(problems)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn leaks(passes: u64, keys: &[(u64, u8)]) -> (u64, Vec<String>) {
-        let mut findings = Findings::default();
-        for pass in 0..passes {
-            let range = range(pass, passes);
-            let here = keys
-                .iter()
-                .copied()
-                .filter(|(key, _)| range.contains(&u128::from(*key)));
-            find_leaks(here.collect(), &mut findings);
-        }
-        (findings.leaked, findings.leaks)
-    }
-
-    #[test]
-    fn leaks_are_found_in_any_number_of_passes() {
-        let keys: Vec<(u64, u8)> = vec![
-            (0, 0),
-            (7, 0),
-            (7, 0),
-            (u64::MAX, 2),
-            (1 << 63, 1),
-            (0, 2),
-            (u64::MAX, 1),
-            ((1 << 63) - 1, 0),
-        ];
-        // Many that are in one split alone change nothing.
-        let mut many = keys.clone();
-        for (i, split) in (0..5000_u64).zip([1, 0, 1, 1, 2].into_iter().cycle()) {
-            let key = i.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 << 20 | 1 << 40;
-            many.push((key, split));
-        }
-        let expected = [
-            "key `0000000000000000` in train and test",
-            "key `ffffffffffffffff` in validation and test",
-        ];
-        for passes in [1, 2, 3, 7] {
-            for keys in [&keys, &many] {
-                assert_eq!(
-                    leaks(passes, keys),
-                    (2, expected.map(str::to_owned).to_vec())
-                );
-            }
-        }
-    }
-}
+mod tests;

@@ -17,7 +17,7 @@ use arrow::{
     buffer::OffsetBuffer,
     datatypes::{DataType, Field, Schema, SchemaRef},
     error::ArrowError,
-    ipc::root_as_footer,
+    ipc::{Footer, reader::read_footer_length, root_as_footer},
     record_batch::RecordBatch,
 };
 use bytes::Bytes;
@@ -33,6 +33,8 @@ use feedline_storage::Store;
 use open::OpenShard;
 use tokio::task::{JoinHandle, JoinSet};
 
+pub(crate) use open::head_of;
+
 use crate::{
     Error,
     kept::{self, Kept},
@@ -45,7 +47,7 @@ const MOST_LEAVING: usize = 3;
 const FORMAT: &str = "feedline.shard";
 const FORMAT_VERSION: &str = "1";
 /// What ends an Arrow file: footer length (4 bytes) and magic (6).
-const TRAILER: usize = 10;
+pub(crate) const TRAILER: usize = 10;
 
 /// What all shards of a dataset have in common.
 #[derive(Clone, Debug)]
@@ -622,24 +624,34 @@ pub(crate) fn tokens_in(split: Option<&SplitShards>) -> u64 {
     blocks.filter_map(|block| block.tokens).sum()
 }
 
+fn unfit(what: &str) -> ArrowError {
+    ArrowError::IpcError(what.to_owned())
+}
+
+/// Where the footer of a file of so many bytes begins, by the last of them.
+pub(crate) fn footer_at(bytes: u64, trailer: &[u8]) -> Result<u64, ArrowError> {
+    let trailer = <[u8; TRAILER]>::try_from(trailer);
+    let trailer = trailer.map_err(|_| unfit("the file is too short"))?;
+    let length = read_footer_length(trailer)? + TRAILER;
+    bytes
+        .checked_sub(length as u64)
+        .ok_or_else(|| unfit("the footer is longer than the file"))
+}
+
+/// The footer of a file, of which the end is enough.
+pub(crate) fn footer_of(file: &[u8]) -> Result<Footer<'_>, ArrowError> {
+    let end = file.len().saturating_sub(TRAILER);
+    let start = footer_at(file.len() as u64, &file[end..])?;
+    let start = usize::try_from(start).map_err(|e| unfit(&e.to_string()))?;
+    root_as_footer(&file[start..end]).map_err(|e| unfit(&e.to_string()))
+}
+
 /// Offset, metadata and body length of every record batch, as the footer has them.
 pub(crate) fn footer_blocks(file: &[u8]) -> Result<Vec<(u64, u32, u64)>, ArrowError> {
-    let bad = |what: &str| ArrowError::IpcError(what.to_owned());
-    let start = file
-        .len()
-        .checked_sub(TRAILER)
-        .ok_or_else(|| bad("the file is too short"))?;
-    let trailer: [u8; TRAILER] = file[start..]
-        .try_into()
-        .map_err(|_| bad("the file is too short"))?;
-    let length = arrow::ipc::reader::read_footer_length(trailer)?;
-    let footer = start
-        .checked_sub(length)
-        .ok_or_else(|| bad("the footer is longer than the file"))?;
-    let footer = root_as_footer(&file[footer..start]).map_err(|e| bad(&e.to_string()))?;
+    let footer = footer_of(file)?;
     let blocks = footer
         .recordBatches()
-        .ok_or_else(|| bad("the footer lists no blocks"))?;
+        .ok_or_else(|| unfit("the footer lists no blocks"))?;
     let sizes = blocks.iter().map(|b| {
         let offset = u64::try_from(b.offset()).ok()?;
         Some((
@@ -650,18 +662,5 @@ pub(crate) fn footer_blocks(file: &[u8]) -> Result<Vec<(u64, u32, u64)>, ArrowEr
     });
     sizes
         .collect::<Option<_>>()
-        .ok_or_else(|| bad("the footer has a negative length"))
-}
-
-/// Metadata and body of a block; `None` when it would lie outside the file.
-pub(crate) fn block_bytes(
-    file: &[u8],
-    offset: u64,
-    metadata_bytes: u32,
-    body_bytes: u64,
-) -> Option<&[u8]> {
-    let end = offset
-        .checked_add(u64::from(metadata_bytes))?
-        .checked_add(body_bytes)?;
-    file.get(usize::try_from(offset).ok()?..usize::try_from(end).ok()?)
+        .ok_or_else(|| unfit("the footer has a negative length"))
 }

@@ -26,6 +26,16 @@ use crate::Error;
 /// Alignment of buffers, in bytes.
 const ALIGNMENT: usize = 64;
 
+fn options() -> Result<IpcWriteOptions, ArrowError> {
+    IpcWriteOptions::try_new(ALIGNMENT, false, MetadataVersion::V5)
+}
+
+/// What a shard begins with, before its first block.
+pub(crate) fn head_of(schema: &SchemaRef) -> Result<Vec<u8>, ArrowError> {
+    let file = FileWriter::try_new_with_options(Vec::new(), schema, options()?)?;
+    Ok(file.get_ref().clone())
+}
+
 /// A shard that blocks are put to.
 pub(super) struct OpenShard {
     file: FileWriter<Sink>,
@@ -70,8 +80,7 @@ impl OpenShard {
             tail: None,
             failed: None,
         };
-        let options = IpcWriteOptions::try_new(ALIGNMENT, false, MetadataVersion::V5)?;
-        let mut file = FileWriter::try_new_with_options(sink, schema, options)?;
+        let mut file = FileWriter::try_new_with_options(sink, schema, options()?)?;
         Ok(Self {
             head_crc32c: file.get_mut().checksum(),
             file,
