@@ -139,7 +139,9 @@ impl Build<'_> {
                         .map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))))?
                 }
             });
-        let mut applied = std::pin::pin!(applied.try_buffered(self.context.partitions.max(1)));
+        // Twice as many as work at a time: they go on while those that are done are written.
+        let ahead = 2 * self.context.partitions.max(1);
+        let mut applied = std::pin::pin!(applied.try_buffered(ahead));
         let mut rows = 0;
         while let Some((batch, values, encoded)) = applied.try_next().await? {
             rows += each.write(&batch, &values, &encoded, &mut writer).await?;

@@ -44,7 +44,7 @@ use crate::{
 };
 
 /// Bytes of rows that a worker gathers, and that a bucket has, where memory allows.
-const GATHERED: u64 = 32 << 20;
+const GATHERED: u64 = 16 << 20;
 
 /// The fewest; with less the pieces are too small to be worth their heads.
 const GATHERED_LEAST: u64 = 2 << 20;

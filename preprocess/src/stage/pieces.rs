@@ -396,13 +396,14 @@ impl Pieces {
         })?;
         let hashes = column(&rows, system::HASH).as_fixed_size_binary();
         let origins = column(&rows, system::ORIGIN).as_primitive::<UInt64Type>();
-        let mut order: Vec<(u64, u64, u32)> = (0_u32..)
-            .zip(origins.values())
-            .enumerate()
-            .map(|(row, (place, origin))| (self.order.key(hashes.value(row)), *origin, place))
-            .collect();
-        order.sort_unstable();
-        let places: Vec<u32> = order.into_iter().map(|(_, _, place)| place).collect();
+        let keys = (0..rows.num_rows()).map(|row| self.order.key(hashes.value(row)));
+        let mut order: Vec<(u64, u32)> = keys.zip(0_u32..).collect();
+        // Keys nearly always differ. Where they do not, rows come as they landed.
+        order.sort_unstable_by_key(|(key, _)| *key);
+        for same in order.chunk_by_mut(|a, b| a.0 == b.0) {
+            same.sort_unstable_by_key(|(_, place)| (origins.value(*place as usize), *place));
+        }
+        let places: Vec<u32> = order.into_iter().map(|(_, place)| place).collect();
         let places = ScalarBuffer::from(places);
         let rows = take_record_batch(&rows, &UInt32Array::new(places.clone(), None))?;
         Ok(Ordered {

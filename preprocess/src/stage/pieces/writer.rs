@@ -116,13 +116,13 @@ impl PieceWriter {
         let rows = concat_batches(&self.form.stored, &waiting)?;
         drop(waiting);
         let (places, ends) = self.dealt();
-        let rows = take_record_batch(&rows, &places)?;
         let mut start = 0;
         for (pile, end) in ends.into_iter().enumerate() {
             if start < end {
                 let (split, bucket) = (pile >> self.sizes.bits, pile & self.last_bucket());
                 let mut numbers = std::mem::take(&mut self.numbers.0[pile]);
-                let rows = rows.slice(start, end - start);
+                // A pile at a time: what one was in is used again for the next.
+                let rows = take_record_batch(&rows, &places.slice(start, end - start))?;
                 self.write(split, bucket, &rows, bytemuck::cast_slice(&numbers))?;
                 numbers.clear();
                 // Copies of one row are all in one pile: one that has become large for them is not kept so.
