@@ -269,13 +269,16 @@ impl Query {
     }
 }
 
-/// A query that the cluster runs when its first partition is asked for.
+/// The files that a query left, or what its error says: each of its partitions is told.
+type Outcome = std::result::Result<Vec<Spooled>, String>;
+
+/// A query that the cluster runs when its first partition is asked for, and not again for the others, whatever comes of it.
 #[derive(Debug)]
 struct Remote {
     query: Query,
     properties: Arc<PlanProperties>,
-    /// The files, when it has run.
-    files: Arc<OnceCell<Vec<Spooled>>>,
+    /// The files, or why there are none, when it has run.
+    files: Arc<OnceCell<Outcome>>,
 }
 
 impl Remote {
@@ -335,9 +338,15 @@ impl ExecutionPlan for Remote {
         let (files, query) = (Arc::clone(&self.files), self.query.clone());
         let store = context.runtime_env().object_store(&query.session.store)?;
         let rows = stream::once(async move {
-            let run = || run(&query, &context, &store);
-            let files = files.get_or_try_init(run).await?;
-            spool::read(store, files[partition].clone()).await
+            let run = async {
+                let files = run(&query, &context, &store).await;
+                files.map_err(|error| error.message().into_owned())
+            };
+            let outcome = files.get_or_init(|| run).await;
+            match outcome {
+                Ok(files) => spool::read(store, files[partition].clone()).await,
+                Err(message) => exec_err!("{message}"),
+            }
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(
             self.schema(),
@@ -437,7 +446,10 @@ mod tests {
         array::{ArrayRef, Int64Array, RecordBatch},
         datatypes::{DataType, Field, Schema},
     };
-    use datafusion::{execution::runtime_env::RuntimeEnvBuilder, physical_plan::displayable};
+    use datafusion::{
+        execution::runtime_env::RuntimeEnvBuilder,
+        physical_plan::{displayable, empty::EmptyExec},
+    };
     use object_store::memory::InMemory;
 
     use super::*;
@@ -508,6 +520,50 @@ mod tests {
             "{}",
             shown(&plan)
         );
+    }
+
+    /// A query of so many partitions, for a cluster that is not there.
+    fn unanswered(partitions: usize, session: &SessionContext) -> Remote {
+        const STORE: &str = "shared://66";
+        let store = ObjectStoreUrl::parse(STORE).unwrap();
+        session.register_object_store(store.as_ref(), Arc::new(InMemory::new()));
+        let field = Field::new("x", DataType::Float64, true);
+        let rows = EmptyExec::new(Arc::new(Schema::new(vec![field])));
+        Remote::new(Query {
+            rows: Arc::new(rows.with_partitions(partitions)),
+            session: Arc::new(Session {
+                cluster: Cluster::at("127.0.0.1:1"),
+                store,
+                folder: Path::from("scratch"),
+            }),
+        })
+    }
+
+    async fn error_of(query: &Remote, partition: usize, session: &SessionContext) -> String {
+        let rows = query.execute(partition, session.task_ctx()).unwrap();
+        let rows: Result<Vec<_>> = rows.try_collect().await;
+        rows.unwrap_err().to_string()
+    }
+
+    #[tokio::test]
+    async fn a_query_that_fails_is_sent_once_for_all_its_partitions() {
+        let session = SessionContext::new_with_config(nodes::settings(SessionConfig::new()));
+        let query = unanswered(3, &session);
+        let first = error_of(&query, 0, &session).await;
+        assert!(first.contains("`df://127.0.0.1:1` did not run"), "{first}");
+        for partition in [1, 2] {
+            assert_eq!(error_of(&query, partition, &session).await, first);
+        }
+        let kept = query.files.get().unwrap().as_ref().unwrap_err();
+        assert_eq!(first, format!("Execution error: {kept}"));
+
+        // What is kept is told, and nobody is asked for it again.
+        let query = unanswered(2, &session);
+        query.files.set(Err("it was lost".to_owned())).unwrap();
+        for partition in [0, 1] {
+            let error = error_of(&query, partition, &session).await;
+            assert_eq!(error, "Execution error: it was lost");
+        }
     }
 
     #[tokio::test]
