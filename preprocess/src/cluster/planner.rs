@@ -51,12 +51,16 @@ use super::{
 };
 use crate::shared;
 
-/// What the scheduler says of a query that ended since a worker was lost: its tasks were refused, or could not fetch data.
-const LOST: [&str; 4] = [
+/// What the scheduler says of a query that ended since a worker was lost: its tasks were refused, or could not fetch data, or
+/// only a part of what they had begun to fetch.
+const LOST: [&str; 7] = [
     REFUSED,
     "has failed 1 times",
     "GrpcConnectionError",
     "TonicError",
+    "h2 protocol error",
+    "code: 'The service is currently unavailable'",
+    "code: 'The operation was cancelled'",
 ];
 
 /// How often a query is run, when the cluster loses workers while it is.
@@ -465,6 +469,13 @@ mod tests {
             ),
             (
                 "Job q failed: Job failed due to stage 3 failed: Stage 3 has failed 1 times, most recent failure reason: \"x\"",
+                true,
+            ),
+            (
+                "Job q failed: Job failed due to stage 2 failed: Task failed due to runtime execution error: \
+                 DataFusionError(Shared(External(ArrowError(IpcError(\"Arrow error: Ipc error: code: 'Unknown error', message: \
+                 \\\"h2 protocol error: error reading a body from connection\\\", source: hyper::Error(Body, Error { kind: \
+                 Io(Kind(ConnectionReset)) })\")))))",
                 true,
             ),
             (
