@@ -96,6 +96,10 @@ async fn build_by(
     context: &Context,
     mode: Mode,
 ) -> Result<DatasetReport, Error> {
+    let context = &Context {
+        engine: context.engine.of_build(),
+        ..context.clone()
+    };
     let dataset = config.dataset.as_ref().ok_or_else(|| {
         Error::config(
             "dataset",

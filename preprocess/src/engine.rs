@@ -25,6 +25,15 @@ impl Engine {
         matches!(self, Self::Local)
     }
 
+    /// The same for one build, with a place of its own for what its queries leave: builds may share an engine.
+    pub(crate) fn of_build(&self) -> Self {
+        match self {
+            Self::Local => Self::Local,
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => Self::Cluster(cluster.of_build()),
+        }
+    }
+
     /// Removes what the queries of a build left below `root`; `now` is the time since 1970.
     #[cfg_attr(
         not(feature = "cluster"),

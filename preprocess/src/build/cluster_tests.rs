@@ -133,7 +133,11 @@ async fn a_cluster_that_is_not_there_is_named() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
-    context.engine = Engine::Cluster(Cluster::at(&address));
+    let cluster = Cluster::at(&address);
+    // Rows of another build by the same value.
+    let others = format!("feedline-scratch/{}/rows.arrows", cluster.folder);
+    root.put(&others, Bytes::from("rows")).await.unwrap();
+    context.engine = Engine::Cluster(cluster);
     let dataset = "sources = [\"a\"]\ntarget = \"price\"\n";
     let error = build(&pipeline(dataset), &context).await.unwrap_err();
     let message = format!("{error}: {:?}", std::error::Error::source(&error));
@@ -145,4 +149,7 @@ async fn a_cluster_that_is_not_there_is_named() {
             .unwrap()
             .is_none()
     );
+    let left = root.list("feedline-scratch").await.unwrap();
+    let left: Vec<String> = left.into_iter().map(|file| file.path).collect();
+    assert_eq!(left, [others]);
 }

@@ -1,7 +1,7 @@
 //! The session of a build that has a cluster: its queries run there where they can, and here where not.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{
         Arc,
@@ -72,12 +72,12 @@ const SCRATCH: &str = "feedline-scratch";
 /// Age from which on what is left there by builds that died is removed.
 const LEFT: Duration = Duration::from_secs(24 * 3600);
 
-/// A cluster, by its scheduler.
+/// A cluster, by its scheduler. Builds at the same time may use clones of one.
 #[derive(Clone, Debug)]
 pub struct Cluster {
     address: String,
-    /// Name of the folder that the rows of its queries come to lie in, which nobody else has.
-    folder: String,
+    /// Name of the folder that the rows of its queries come to lie in. Each build takes one that nobody else has.
+    pub(crate) folder: String,
     /// Queries that it has run.
     queries: Arc<AtomicU64>,
 }
@@ -90,6 +90,14 @@ impl Cluster {
             address: address.to_owned(),
             folder: spool::name(),
             queries: Arc::default(),
+        }
+    }
+
+    /// The cluster for one build, which sweeps nobody else's rows.
+    pub(crate) fn of_build(&self) -> Self {
+        Self {
+            folder: spool::name(),
+            ..self.clone()
         }
     }
 
@@ -125,8 +133,8 @@ impl Cluster {
         Ok(SessionContext::new_with_state(state))
     }
 
-    /// Removes what its queries left below `root`, and what builds left there that died more than a day before `now`, the
-    /// time since 1970.
+    /// Removes what its queries left below `root`, and the folders of builds there that died: they wrote nothing in the day
+    /// before `now`, the time since 1970.
     ///
     /// # Errors
     /// What the store says. What stays behind is in nobody's way.
@@ -135,21 +143,20 @@ impl Cluster {
         root: &Store,
         now: Duration,
     ) -> std::result::Result<(), feedline_storage::Error> {
-        let own = format!("{SCRATCH}/{}/", self.folder);
-        for left in root.list(SCRATCH).await? {
-            let is_own = left.path.starts_with(&own);
-            if !is_own && !left.path.ends_with(spool::ENDING) {
-                continue;
+        let left = root.list(SCRATCH).await?;
+        let own = format!("{SCRATCH}/{}", self.folder);
+        let mut folders: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for file in &left {
+            let folder = file.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+            if folder == own || file.path.ends_with(spool::ENDING) {
+                folders.entry(folder).or_default().push(&file.path);
             }
-            let is_left = is_own
-                || match root.modified(&left.path).await {
-                    Ok(modified) => now.saturating_sub(modified) > LEFT,
-                    // Whoever made it has removed it since.
-                    Err(error) if error.is_not_found() => false,
-                    Err(error) => return Err(error),
-                };
-            if is_left {
-                root.delete(&left.path).await?;
+        }
+        for (folder, files) in folders {
+            if folder == own || is_dead(root, &files, now).await? {
+                for file in files {
+                    root.delete(file).await?;
+                }
             }
         }
         Ok(())
@@ -160,6 +167,25 @@ impl Cluster {
     pub fn address(&self) -> &str {
         &self.address
     }
+}
+
+/// Whether none of the files of a folder was written in the day before `now`. One new file says that a build lives, which may
+/// still read the old ones.
+async fn is_dead(
+    root: &Store,
+    files: &[&str],
+    now: Duration,
+) -> std::result::Result<bool, feedline_storage::Error> {
+    for file in files {
+        match root.modified(file).await {
+            Ok(modified) if now.saturating_sub(modified) > LEFT => {}
+            Ok(_) => return Ok(false),
+            // Whoever made it is removing it.
+            Err(error) if error.is_not_found() => return Ok(false),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
 }
 
 /// What a session has beside its settings.
@@ -446,6 +472,8 @@ fn failed(address: &str, error: &DataFusionError) -> DataFusionError {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs::File, time::SystemTime};
+
     use arrow::{
         array::{ArrayRef, Int64Array, RecordBatch},
         datatypes::{DataType, Field, Schema},
@@ -575,6 +603,45 @@ mod tests {
             let error = error_of(&query, partition, &session).await;
             assert_eq!(error, "Execution error: it was lost");
         }
+    }
+
+    #[tokio::test]
+    async fn builds_remove_what_is_theirs_and_what_died() {
+        let place = tempfile::tempdir().unwrap();
+        let base = place.path().to_str().unwrap();
+        let root = Store::open(base, &feedline_storage::StoreOptions::default()).unwrap();
+        let cluster = Cluster::at("127.0.0.1:1");
+        let (one, other) = (cluster.of_build(), cluster.of_build());
+        let put = async |folder: &str, file: &str, age_s: u64| {
+            let path = format!("{SCRATCH}/{folder}/{file}");
+            root.put(&path, "rows".into()).await.unwrap();
+            let now = root.modified(&path).await.unwrap();
+            let written = SystemTime::UNIX_EPOCH + now - Duration::from_secs(age_s);
+            let file = File::options().write(true).open(place.path().join(path));
+            file.unwrap().set_modified(written).unwrap();
+            now
+        };
+        let day = LEFT.as_secs();
+        put(one.folder.as_str(), "rows.arrows", 0).await;
+        put(one.folder.as_str(), "list", 0).await;
+        put(other.folder.as_str(), "rows.arrows", 0).await;
+        put("alive", "old.arrows", 2 * day).await;
+        put("alive", "new.arrows", day - 3600).await;
+        put("dead", "rows.arrows", 2 * day).await;
+        let now = put("dead", "note", 2 * day).await;
+        one.sweep(&root, now).await.unwrap();
+        let left = root.list(SCRATCH).await.unwrap();
+        let mut expected = [
+            format!("{SCRATCH}/{}/rows.arrows", other.folder),
+            format!("{SCRATCH}/alive/new.arrows"),
+            format!("{SCRATCH}/alive/old.arrows"),
+            format!("{SCRATCH}/dead/note"),
+        ];
+        expected.sort();
+        assert_eq!(
+            left.into_iter().map(|l| l.path).collect::<Vec<_>>(),
+            expected
+        );
     }
 
     #[tokio::test]
