@@ -62,6 +62,28 @@ fn split_by_key(rows: &[Written]) -> BTreeMap<u64, Split> {
     rows.iter().map(|row| (row.key, row.split)).collect()
 }
 
+#[test]
+fn rows_of_other_machines_are_counted() {
+    for (rows, found, all_stay, is_right) in [
+        (5, 5, true, true),
+        (5, 5, false, true),
+        (5, 4, false, true),
+        (5, 0, false, true),
+        (5, 4, true, false),
+        (5, 6, true, false),
+        (5, 6, false, false),
+        (0, 1, false, false),
+    ] {
+        let message = format!(
+            "the cluster gave {found} rows where {rows} landed, before copies were dropped; this is a defect of the build or \
+             the cluster, nothing was published: build again, or with `--engine local`"
+        );
+        let counted = counted(rows, found, all_stay).map_err(|error| error.to_string());
+        let expected = if is_right { Ok(()) } else { Err(message) };
+        assert_eq!(counted, expected);
+    }
+}
+
 #[tokio::test]
 async fn a_build_accounts_for_every_row() {
     let root = Store::memory();
