@@ -28,7 +28,7 @@ use datafusion::{
 };
 use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use feedline_storage::StoreOptions;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 use super::{
     attempts::FirstAttempts,
@@ -42,6 +42,10 @@ const MESSAGE_BYTES: u32 = 128 << 20;
 
 /// How long the data between the stages of a query that has ended are kept.
 const KEPT: Duration = Duration::from_secs(60);
+
+/// How long a worker waits for its scheduler at the start, and how long between two looks.
+const PATIENCE: Duration = Duration::from_secs(30);
+const AGAIN: Duration = Duration::from_millis(500);
 
 /// Seconds without a sign of life after which a worker is given up, when nothing else is asked for.
 const LOST_AFTER_S: u16 = 20;
@@ -163,17 +167,13 @@ pub async fn scheduler(
     }
 }
 
-/// Runs a worker until the process gets SIGTERM or SIGINT: it takes no more tasks, ends those that it has, and leaves.
+/// Runs a worker until the process gets SIGTERM or SIGINT: it takes no more tasks, ends those that it has, and leaves. A
+/// scheduler that goes away later is waited for without end.
 ///
 /// # Errors
-/// [`Error::Config`] when the address cannot be taken, [`Error::Scratch`] without a folder, [`Error::Engine`] when the
-/// scheduler cannot be reached for half a minute or the services break off.
+/// [`Error::Config`] when the address cannot be taken, [`Error::Scratch`] without a folder, [`Error::Input`] when the scheduler
+/// cannot be reached for half a minute at the start, [`Error::Engine`] when the services break off.
 pub async fn worker(options: WorkerOptions) -> Result<(), Error> {
-    let free = || StdListener::bind(options.listen)?.local_addr();
-    // The services are told a port and cannot say which they took.
-    let port = free()
-        .map_err(|error| refused(options.listen, &error))?
-        .port();
     let scratch = Scratch::claim(&options.scratch)?;
     let (spill, data) = (scratch.path("spill"), scratch.path("stages"));
     for folder in [&spill, &data] {
@@ -200,13 +200,20 @@ pub async fn worker(options: WorkerOptions) -> Result<(), Error> {
         }
         None => host_of(options.listen),
     };
+    reached(&scheduler_host, scheduler_port, PATIENCE).await?;
+    let free = || StdListener::bind(options.listen)?.local_addr();
+    // The services are told a port and cannot say which they took.
+    let port = free()
+        .map_err(|error| refused(options.listen, &error))?
+        .port();
     let config = ExecutorProcessConfig {
         bind_host: host_of(options.listen),
         external_host: Some(host),
         port,
         scheduler_host,
         scheduler_port,
-        scheduler_connect_timeout_seconds: 30,
+        // It has been waited for. The engine would do so without end, whatever is said here, with a warning twice a second.
+        scheduler_connect_timeout_seconds: 0,
         vcores: options.cores.max(1),
         task_scheduling_policy: TaskSchedulingPolicy::PullStaged,
         work_dir: Some(data.display().to_string()),
@@ -228,6 +235,27 @@ pub async fn worker(options: WorkerOptions) -> Result<(), Error> {
         .map_err(failed)
 }
 
+/// Waits for a scheduler to take connections, for `patience` at most.
+async fn reached(host: &str, port: u16, patience: Duration) -> Result<(), Error> {
+    let address = format!("{host}:{port}");
+    let mut reason = None;
+    let connected = async {
+        while let Err(error) = TcpStream::connect(&address).await {
+            if reason.is_none() {
+                tracing::warn!(%address, %error, "the scheduler cannot be reached yet");
+            }
+            reason = Some(error.to_string());
+            tokio::time::sleep(AGAIN).await;
+        }
+    };
+    let connected = tokio::time::timeout(patience, connected).await;
+    connected.map_err(|_| {
+        let reason = reason.unwrap_or_else(|| "it does not answer".to_owned());
+        let advice = "start it first, or name its address with `--scheduler`";
+        Error::input(format!("the scheduler at `{address}`"), reason, advice)
+    })
+}
+
 fn failed(error: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::Engine(DataFusionError::External(Box::new(error)))
 }
@@ -245,4 +273,26 @@ fn refused(listen: SocketAddr, error: &std::io::Error) -> Error {
         "cannot listen on `{listen}`: {error}; another program may: choose another port, or 0 for any free one"
     );
     Error::config("--listen", reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_scheduler_that_is_not_there_is_named() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        reached("127.0.0.1", port, PATIENCE).await.unwrap();
+        drop(listener);
+        let patience = Duration::from_millis(1);
+        let error = reached("127.0.0.1", port, patience).await.unwrap_err();
+        let message = error.to_string();
+        let expected = format!("cannot use the scheduler at `127.0.0.1:{port}`: ");
+        assert!(message.starts_with(&expected), "{message}");
+        assert!(
+            message.ends_with("name its address with `--scheduler`"),
+            "{message}"
+        );
+    }
 }
