@@ -68,7 +68,73 @@ fn turn(at: usize, most: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::{fs, path::Path};
+
+    use arrow::{
+        buffer::BooleanBuffer,
+        datatypes::{DataType, Field, Schema},
+    };
+    use feedline_schemas::{ids::Seed, manifest::Split};
+
+    use super::{
+        super::{Form, Sizes},
+        *,
+    };
+    use crate::split::{ShuffleKey, code};
+
+    /// Cells of rows of two numbers: the number of the row, and half of it.
+    fn cells(rows: &[u8]) -> Vec<f32> {
+        let cells = rows
+            .iter()
+            .flat_map(|row| [f32::from(*row), f32::from(*row) / 2.0]);
+        cells.collect()
+    }
+
+    #[test]
+    fn copies_are_not_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let file: Arc<Path> = folder.path().join("train.numbers").into();
+        let all: Vec<u8> = (0..12).collect();
+        fs::write(&file, bytemuck::cast_slice::<f32, u8>(&cells(&all))).unwrap();
+        let names = ["a", "b"];
+        let fields = names.map(|name| Field::new(name, DataType::Float64, true));
+        let form = Form::new(
+            &Arc::new(Schema::new(fields.to_vec())),
+            &names.map(str::to_owned).into(),
+            &names.into(),
+        );
+        let sizes = Sizes {
+            gathered: 0,
+            bits: 0,
+        };
+        let piece = |start: u64, rows: usize, kept: Option<BooleanBuffer>| Piece {
+            file: Arc::clone(&file),
+            index: 0,
+            bytes: 0..0,
+            numbers: (Arc::clone(&file), start * 8),
+            bucket: 0,
+            rows,
+            origins: Vec::new(),
+            kept,
+        };
+        let kept = [true, true, false, true, false, false, true, true];
+        let kept = BooleanBuffer::from(&kept[..]);
+        let mut pieces = Pieces::new(form, ShuffleKey::new(Seed::new(7)), sizes);
+        let train = usize::from(code(Split::Train));
+        pieces.splits[train] = vec![piece(0, 4, None), piece(4, 8, Some(kept))];
+        // Of six rows those of the second piece are 6 to 9, of which one is no copy.
+        for (most, expected) in [
+            (100, &[0, 1, 2, 3, 4, 5, 7, 10, 11][..]),
+            (6, &[0, 1, 7][..]),
+            (0, &[][..]),
+        ] {
+            let shown = pieces.look_at_some(Vec::new(), most, |shown, cells, width| {
+                assert_eq!(width, 2);
+                shown.extend_from_slice(cells);
+            });
+            assert_eq!(shown.unwrap(), cells(expected), "{most}");
+        }
+    }
 
     #[test]
     fn turns_reach_all_parts_alike() {
