@@ -246,10 +246,13 @@ fn too_much_kept(rows: usize) -> Error {
     Error::config("dataset.keep", reason)
 }
 
+/// Which of its split a shard is, what the manifest says of it, and memory that it was in.
+type Stored = (usize, Shard, Vec<u8>);
+
 /// Shards of a split on their way to the store.
 #[derive(Debug, Default)]
 pub(crate) struct Leaving {
-    tasks: JoinSet<Result<(usize, Shard, Vec<u8>), Error>>,
+    tasks: JoinSet<Result<Stored, Error>>,
     stored: Vec<(usize, Shard)>,
 }
 

@@ -113,10 +113,13 @@ fn is_left(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::Arc, time::SystemTime};
+    use std::{sync::Arc, time::UNIX_EPOCH};
 
     use super::*;
-    use crate::Faults;
+    use crate::{
+        Faults,
+        clock::{Clock as _, SystemClock},
+    };
 
     fn store() -> (tempfile::TempDir, Store) {
         let folder = tempfile::tempdir().unwrap();
@@ -134,7 +137,7 @@ mod tests {
     async fn a_file_is_there_when_it_is_whole_and_not_before() {
         let (folder, store) = store();
         let mut growing = store.grow("a").unwrap().unwrap();
-        let bytes: Vec<u8> = (0..PIECE + 5).map(|i| (i % 251) as u8).collect();
+        let bytes: Vec<u8> = (0..=250).cycle().take(PIECE + 5).collect();
         growing.write_all(&bytes).unwrap();
         growing.write_all(b"the end").unwrap();
         assert!(store.list("").await.unwrap().is_empty());
@@ -163,7 +166,7 @@ mod tests {
     fn what_a_dead_process_left_is_removed_and_what_lives_is_not() {
         let (folder, store) = store();
         let live = store.grow("").unwrap().unwrap();
-        let old = SystemTime::now() - 2 * LEFT;
+        let old = UNIX_EPOCH + SystemClock.unix() - 2 * LEFT;
         live.file.set_modified(old).unwrap();
         let dead = folder.path().join(format!("{GROWING}1-2-3"));
         let young = folder.path().join(format!("{GROWING}1-2-4"));

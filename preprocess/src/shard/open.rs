@@ -20,7 +20,7 @@ use feedline_schemas::{
 use feedline_storage::{Growing, Store};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{footer_blocks, joined, path_of, put_lengths};
+use super::{Stored, footer_blocks, joined, path_of, put_lengths};
 use crate::Error;
 
 /// Alignment of buffers, in bytes.
@@ -65,7 +65,7 @@ impl OpenShard {
         expected: usize,
     ) -> Result<Self, Error> {
         let to = match store.grow(folder)? {
-            Some(file) => To::File(file),
+            Some(file) => To::File(Box::new(file)),
             None => {
                 room.clear();
                 room.reserve_exact(expected);
@@ -126,7 +126,7 @@ impl OpenShard {
         split: Split,
         index: usize,
         has_lengths: bool,
-    ) -> Result<(usize, Shard, Vec<u8>), Error> {
+    ) -> Result<Stored, Error> {
         let ended = tokio::task::spawn_blocking(move || self.ended(split, index));
         let (mut shard, to, lengths) = ended.await.map_err(joined)??;
         if has_lengths {
@@ -204,7 +204,7 @@ struct Sink {
 
 enum To {
     Memory(Vec<u8>),
-    File(Growing),
+    File(Box<Growing>),
 }
 
 impl Sink {
