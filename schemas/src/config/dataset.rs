@@ -431,7 +431,8 @@ pub enum PowerMethod {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ShardConfig {
-    /// Size of a shard, 64 KiB to 4 GiB; a shard ends with the block that reaches it. Default 64 MiB.
+    /// Size of a shard, 64 KiB to 4 GiB; a shard ends with the block that reaches it. Default 64 MiB. A store that is no local
+    /// disk is given a shard whole: two of them are in memory, one that fills and one that is on its way.
     pub shard_bytes: ByteSize,
     /// Size of a block, 4 KiB to 64 MiB; the unit of checksums, reads and shuffling. Default 1 MiB; smaller blocks
     /// shuffle a small dataset better.
