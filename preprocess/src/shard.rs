@@ -439,10 +439,16 @@ impl<'a> SplitWriter<'a> {
         };
         let (store, folder) = (self.store.clone(), folder_of(self.split));
         let (schema, expected) = (Arc::clone(&self.schema), self.expected());
+        let is_first = self.ended == 0;
         let work = move || {
             let mut open = match open {
                 Some(open) => open,
-                None => OpenShard::begin(&store, &folder, &schema, room, expected)?,
+                None => {
+                    if is_first {
+                        store.sweep(&folder)?;
+                    }
+                    OpenShard::begin(&store, &folder, &schema, room, expected)?
+                }
             };
             open.write(&batch, tokens, &lengths)?;
             Ok(open)

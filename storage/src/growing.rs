@@ -29,10 +29,9 @@ pub struct Growing {
 }
 
 impl Growing {
-    /// Begins a file in `folder`, and removes those there that processes which died have left.
+    /// Begins a file in `folder`.
     pub(crate) fn begin(store: &Store, folder: &Path) -> io::Result<Self> {
         create_folders(folder)?;
-        sweep(folder)?;
         let temporary = temporary_in(folder, GROWING);
         let file = File::create_new(&temporary)?;
         // What no other process can lock is in use. A file system without locks has none to sweep either.
@@ -91,8 +90,11 @@ impl Drop for Growing {
     }
 }
 
-/// Removes files in `folder` that nobody grows any longer.
-fn sweep(folder: &Path) -> io::Result<()> {
+/// Removes files in `folder`, if it is there, that nobody grows any longer.
+pub(crate) fn sweep(folder: &Path) -> io::Result<()> {
+    if !folder.is_dir() {
+        return Ok(());
+    }
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let name = entry.file_name();
@@ -178,11 +180,11 @@ mod tests {
             let file = File::options().write(true).open(path).unwrap();
             file.set_modified(old).unwrap();
         }
-        let next = store.grow("").unwrap().unwrap();
+        store.sweep("").unwrap();
+        store.sweep("absent").unwrap();
         assert!(!dead.exists());
         assert!(young.exists() && other.exists());
         assert!(live.temporary.as_deref().unwrap().exists());
-        drop(next);
     }
 
     #[test]

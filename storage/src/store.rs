@@ -19,6 +19,7 @@ use crate::{
     backend::{Backend, Created},
     clients::{self, Clients},
     faults::FaultyBackend,
+    growing::sweep,
     local::LocalBackend,
     object::ObjectBackend,
     web::WebOptions,
@@ -276,6 +277,16 @@ impl Store {
         let begun = local.map(|root| Growing::begin(self, &root.join(folder)));
         let begun = begun.transpose();
         begun.map_err(|e| Error::io("write into", self.url_of(folder), e))
+    }
+
+    /// Removes what [`Store::grow`] began in `folder` when its process died: an hour old, and held by nobody. Blocks the thread.
+    ///
+    /// # Errors
+    /// What the disk said.
+    pub fn sweep(&self, folder: &str) -> Result<(), Error> {
+        let local = self.local_path().filter(|_| !self.has_faults);
+        let swept = local.map_or(Ok(()), |root| sweep(&root.join(folder)));
+        swept.map_err(|e| Error::io("read", self.url_of(folder), e))
     }
 
     /// Size of an object in bytes.

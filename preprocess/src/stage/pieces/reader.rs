@@ -178,7 +178,8 @@ fn hole(file: &File, bytes: &Range<u64>) {
 #[cfg(not(target_os = "linux"))]
 fn hole(_: &File, _: &Range<u64>) {}
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use std::{collections::BTreeSet, fs, os::unix::fs::MetadataExt as _, path::Path, sync::Arc};
 
