@@ -69,6 +69,11 @@ pub(crate) async fn run(
     store_options: StoreOptions,
     stop: Stop,
 ) -> anyhow::Result<Outcome> {
+    let mut watch = stop.watch;
+    let stopped = async move {
+        // The sender lives as long as the process.
+        let _stopped = watch.wait_for(|stop| *stop).await;
+    };
     match command {
         Cluster::Scheduler(options) => {
             let options = SchedulerOptions {
@@ -77,11 +82,6 @@ pub(crate) async fn run(
             };
             let ready = |address: SocketAddr| {
                 tracing::info!(%address, "the scheduler takes workers, and builds with `--engine df://{address}`");
-            };
-            let mut watch = stop.watch;
-            let stopped = async move {
-                // The sender lives as long as the process.
-                let _stopped = watch.wait_for(|stop| *stop).await;
             };
             Box::pin(scheduler(options, ready, stopped)).await?;
         }
@@ -99,7 +99,7 @@ pub(crate) async fn run(
                 scratch: options.scratch.unwrap_or_else(Environment::scratch),
                 store_options,
             };
-            Box::pin(worker(options)).await?;
+            Box::pin(worker(options, stopped)).await?;
         }
     }
     Ok(Outcome::Done)

@@ -46,14 +46,12 @@ pub(crate) async fn audit(
     seen: impl Fn(u64),
 ) -> Result<Findings, Error> {
     let rows: u64 = splits.iter().map(|s| s.rows).sum();
+    let is_local = dataset.local_files().is_some();
     let all = splits.iter().flat_map(|split| &split.shards);
-    let largest = all.map(|shard| shard.bytes).max().unwrap_or(0).max(1);
+    let largest = all.map(|shard| held(shard, is_local)).max().unwrap_or(0);
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
-    let at_once = if dataset.local_files().is_some() {
-        threads
-    } else {
-        usize::try_from(MEMORY / largest).map_or(threads, |most| most.clamp(1, threads))
-    };
+    let at_once = MEMORY / largest.max(1);
+    let at_once = usize::try_from(at_once).map_or(threads, |most| most.clamp(1, threads));
     let passes = rows.div_ceil(KEYS_AT_A_TIME).max(1);
     let mut findings = Findings::default();
     for pass in 0..passes {
@@ -94,6 +92,17 @@ pub(crate) async fn audit(
         find_leaks(keys, &mut findings);
     }
     Ok(findings)
+}
+
+/// Bytes of a shard that are in memory at a time: of a local file those of a block, else all.
+fn held(shard: &Shard, is_local: bool) -> u64 {
+    let blocks = shard.blocks.iter();
+    let largest =
+        blocks.map(|block| u64::from(block.metadata_bytes).saturating_add(block.body_bytes));
+    match is_local {
+        true => largest.max().unwrap_or(0),
+        false => shard.bytes,
+    }
 }
 
 /// The part of all 64-bit keys that `pass` of `passes` looks at.

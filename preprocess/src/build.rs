@@ -42,7 +42,7 @@ use crate::{
     rejects::{self, Rejects},
     scratch::Scratch,
     series,
-    shard::ShardLayout,
+    shard::{ShardLayout, sweep},
     split::{self, Rule},
     sql::{self, Query},
     stage::{Direct, Staged, stage},
@@ -169,6 +169,7 @@ async fn build_by(
         context,
     };
     build.input_hash = build.inputs_of(&build.spec.config, None);
+    sweep(&build.store).await;
     if let Some(manifest) = current(&build.store).await? {
         let is_same = manifest.input_hash == build.input_hash;
         if is_same && (mode == Mode::Add || manifest.additions.is_empty()) {

@@ -279,6 +279,17 @@ impl Leaving {
     }
 }
 
+/// Removes shards that were begun in `dataset` by processes that died. One that cannot be removed is in nobody's way.
+pub(crate) async fn sweep(dataset: &Store) {
+    for split in Split::ALL {
+        let (store, folder) = (dataset.clone(), folder_of(split));
+        let swept = tokio::task::spawn_blocking(move || store.sweep(&folder));
+        if let Ok(Err(error)) = swept.await {
+            tracing::debug!(%split, %error, "shards that were begun and never ended were left where they are");
+        }
+    }
+}
+
 /// Writes one split.
 pub(crate) struct SplitWriter<'a> {
     store: &'a Store,
@@ -293,6 +304,8 @@ pub(crate) struct SplitWriter<'a> {
     /// Shards that have been ended.
     ended: usize,
     leaving: Leaving,
+    /// Whether shards are in memory until they are stored.
+    is_in_memory: bool,
     /// Memory of one that has been stored, for one to come.
     room: Vec<u8>,
 }
@@ -358,6 +371,7 @@ impl<'a> SplitWriter<'a> {
             before: 0,
             ended: 0,
             leaving: Leaving::default(),
+            is_in_memory: false,
             room: Vec::new(),
         }
     }
@@ -413,12 +427,15 @@ impl<'a> SplitWriter<'a> {
         self.end().await?.shards().await
     }
 
-    /// Writes what is left. The last shards may still be on their way to the store.
+    /// Writes what is left. The last shards may still be on their way to the store, unless they are in memory.
     pub(crate) async fn end(mut self) -> Result<Leaving, Error> {
         if !self.block.keys.is_empty() {
             self.end_block().await?;
         }
         self.end_shard().await?;
+        if self.is_in_memory {
+            self.leaving.wait(0).await?;
+        }
         Ok(self.leaving)
     }
 
@@ -439,16 +456,10 @@ impl<'a> SplitWriter<'a> {
         };
         let (store, folder) = (self.store.clone(), folder_of(self.split));
         let (schema, expected) = (Arc::clone(&self.schema), self.expected());
-        let is_first = self.ended == 0;
         let work = move || {
             let mut open = match open {
                 Some(open) => open,
-                None => {
-                    if is_first {
-                        store.sweep(&folder)?;
-                    }
-                    OpenShard::begin(&store, &folder, &schema, room, expected)?
-                }
+                None => OpenShard::begin(&store, &folder, &schema, room, expected)?,
             };
             open.write(&batch, tokens, &lengths)?;
             Ok(open)
@@ -486,7 +497,12 @@ impl<'a> SplitWriter<'a> {
 
     async fn leave(&mut self, open: OpenShard) -> Result<(), Error> {
         // One that is in memory has left it before another one leaves.
-        let most = if open.is_in_memory() { 0 } else { MOST_LEAVING };
+        self.is_in_memory = open.is_in_memory();
+        let most = if self.is_in_memory {
+            0
+        } else {
+            MOST_LEAVING - 1
+        };
         if let Some(room) = self.leaving.wait(most).await? {
             self.room = room;
         }

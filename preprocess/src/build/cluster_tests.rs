@@ -55,7 +55,7 @@ async fn in_process(workers: usize) -> InProcess {
     tasks.spawn(scheduler(options, tell, std::future::pending()));
     let address = is_ready.await.unwrap();
     for _ in 0..workers {
-        tasks.spawn(worker(WorkerOptions {
+        let options = WorkerOptions {
             scheduler: (address.ip().to_string(), address.port()),
             listen: "127.0.0.1:0".parse().unwrap(),
             host: None,
@@ -63,7 +63,8 @@ async fn in_process(workers: usize) -> InProcess {
             memory_bytes: Some(256 << 20),
             scratch: scratch.path().to_owned(),
             store_options: StoreOptions::default(),
-        }));
+        };
+        tasks.spawn(worker(options, std::future::pending()));
     }
     InProcess {
         address: address.to_string(),

@@ -167,13 +167,13 @@ pub async fn scheduler(
     }
 }
 
-/// Runs a worker until the process gets SIGTERM or SIGINT: it takes no more tasks, ends those that it has, and leaves. A
-/// scheduler that goes away later is waited for without end.
+/// Runs a worker until the process gets SIGTERM or SIGINT: it takes no more tasks, ends those that it has, and leaves. While it
+/// waits for its scheduler at the start, `stop` ends it. A scheduler that goes away later is waited for without end.
 ///
 /// # Errors
 /// [`Error::Config`] when the address cannot be taken, [`Error::Scratch`] without a folder, [`Error::Input`] when the scheduler
 /// cannot be reached for half a minute at the start, [`Error::Engine`] when the services break off.
-pub async fn worker(options: WorkerOptions) -> Result<(), Error> {
+pub async fn worker(options: WorkerOptions, stop: impl Future<Output = ()>) -> Result<(), Error> {
     let scratch = Scratch::claim(&options.scratch)?;
     let (spill, data) = (scratch.path("spill"), scratch.path("stages"));
     for folder in [&spill, &data] {
@@ -200,7 +200,10 @@ pub async fn worker(options: WorkerOptions) -> Result<(), Error> {
         }
         None => host_of(options.listen),
     };
-    reached(&scheduler_host, scheduler_port, PATIENCE).await?;
+    tokio::select! {
+        reached = reached(&scheduler_host, scheduler_port, PATIENCE) => reached?,
+        () = stop => return Ok(()),
+    }
     let free = || StdListener::bind(options.listen)?.local_addr();
     // The services are told a port and cannot say which they took.
     let port = free()

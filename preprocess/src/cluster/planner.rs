@@ -302,7 +302,8 @@ impl Query {
 /// The files that a query left, or what its error says: each of its partitions is told.
 type Outcome = std::result::Result<Vec<Spooled>, String>;
 
-/// A query that the cluster runs when its first partition is asked for, and not again for the others, whatever comes of it.
+/// A query that the cluster runs when its first partition is asked for, and not again for the others, whatever comes of it;
+/// only where that partition is given up while the query runs, the next one runs it.
 #[derive(Debug)]
 struct Remote {
     query: Query,

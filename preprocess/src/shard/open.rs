@@ -1,7 +1,10 @@
 //! A shard while it is written: in a file that grows where the store is a local disk, else in memory. Hash and checksums are
 //! taken of the bytes as they pass.
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use arrow::{
     array::RecordBatch,
@@ -72,15 +75,17 @@ impl OpenShard {
                 To::Memory(room)
             }
         };
+        let failed = Failed::default();
         let sink = Sink {
             to,
             bytes: 0,
             hash: Xxh3::new(),
             crc32c: 0,
             tail: None,
-            failed: None,
+            failed: failed.clone(),
         };
-        let mut file = FileWriter::try_new_with_options(sink, schema, options()?)?;
+        let file = FileWriter::try_new_with_options(sink, schema, options()?);
+        let mut file = file.map_err(|e| failed.error(e))?;
         Ok(Self {
             head_crc32c: file.get_mut().checksum(),
             file,
@@ -108,7 +113,7 @@ impl OpenShard {
         let start = self.bytes();
         let written = self.file.write(batch);
         let sink = self.file.get_mut();
-        written.map_err(|e| sink.error(e))?;
+        written.map_err(|e| sink.failed.error(e))?;
         self.blocks.push(Written {
             rows: u32::try_from(batch.num_rows()).expect("a block has fewer than 2^31 rows"),
             tokens,
@@ -153,7 +158,7 @@ impl OpenShard {
     fn ended(mut self, split: Split, index: usize) -> Result<(Shard, To, Vec<u32>), Error> {
         self.file.get_mut().tail = Some(Vec::new());
         let finished = self.file.finish();
-        finished.map_err(|e| self.file.get_mut().error(e))?;
+        finished.map_err(|e| self.file.get_ref().failed.error(e))?;
         let sink = self.file.into_inner()?;
         let hash = Hash128::new(sink.hash.digest128());
         let listed = footer_blocks(sink.tail.as_deref().unwrap_or_default())?;
@@ -199,7 +204,7 @@ struct Sink {
     /// What was written since it was put there.
     tail: Option<Vec<u8>>,
     /// Why the last write failed.
-    failed: Option<feedline_storage::Error>,
+    failed: Failed,
 }
 
 enum To {
@@ -207,18 +212,26 @@ enum To {
     File(Box<Growing>),
 }
 
+/// Why a write failed, which Arrow's errors have no room for.
+#[derive(Clone, Default)]
+struct Failed(Arc<Mutex<Option<feedline_storage::Error>>>);
+
+impl Failed {
+    fn put(&self, error: feedline_storage::Error) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+    }
+
+    /// What a failed write is.
+    fn error(&self, error: ArrowError) -> Error {
+        let failed = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        failed.map_or_else(|| error.into(), Error::from)
+    }
+}
+
 impl Sink {
     /// Checksum of the bytes since it was last asked for.
     fn checksum(&mut self) -> u32 {
         std::mem::take(&mut self.crc32c)
-    }
-
-    /// What a failed write is.
-    fn error(&mut self, error: ArrowError) -> Error {
-        match self.failed.take() {
-            Some(failed) => failed.into(),
-            None => error.into(),
-        }
     }
 }
 
@@ -228,7 +241,10 @@ impl Write for Sink {
             To::Memory(all) => all.write(bytes)?,
             To::File(file) => file.write(bytes).map_err(|e| {
                 let kind = e.kind();
-                self.failed = Some(file.error(e));
+                // An interrupted write is made again.
+                if kind != io::ErrorKind::Interrupted {
+                    self.failed.put(file.error(e));
+                }
                 io::Error::from(kind)
             })?,
         };

@@ -43,8 +43,10 @@ use crate::{
     split::{Rule, ShuffleKey, code},
 };
 
-/// Bytes of rows that a worker gathers, and that a bucket has, where memory allows.
+/// Bytes of rows that a worker gathers, and that a bucket has, where memory allows; and those of more rows than as many buckets
+/// as there may be would hold.
 const GATHERED: u64 = 16 << 20;
+const GATHERED_MOST: u64 = 32 << 20;
 
 /// The fewest; with less the pieces are too small to be worth their heads.
 const GATHERED_LEAST: u64 = 2 << 20;
@@ -91,9 +93,9 @@ impl Direct {
         let threads = context.partitions.max(1);
         let memory = context.memory_bytes.unwrap_or(u64::MAX);
         // A worker holds what it gathers, the same in order, and a file's copy of it; buckets are read by as many.
-        let gathered = (memory / 12 / threads as u64).min(GATHERED);
+        let room = memory / 12 / threads as u64;
         let fits = rows.saturating_mul(tuples::ROW_BYTES) <= memory / 3;
-        if !is_plain || !fits || gathered < GATHERED_LEAST {
+        if !is_plain || !fits || room < GATHERED_LEAST {
             return None;
         }
         let short = match sources {
@@ -124,6 +126,8 @@ impl Direct {
             bytes = bytes.saturating_add(unpacked(sources));
             bytes = bytes.saturating_add(rows.saturating_mul(joined.sum()));
         }
+        let gathered = bytes.div_ceil(1 << MOST_BITS);
+        let gathered = gathered.clamp(GATHERED, GATHERED_MOST).min(room);
         // Hashes fill buckets unevenly, by a little.
         let buckets = bytes.div_ceil(gathered).next_power_of_two();
         let bits = buckets.trailing_zeros();

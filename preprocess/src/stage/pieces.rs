@@ -375,7 +375,10 @@ impl Pieces {
     fn bucket(&self, split: Split, bucket: usize, last: bool) -> Result<Ordered, DataFusionError> {
         let (form, width) = (&self.form, self.form.numbers.len());
         let pieces = &self.splits[usize::from(code(split))];
-        let mut reader = Reader::default();
+        let mut reader = match last {
+            true => Reader::for_the_last_time(),
+            false => Reader::default(),
+        };
         let pieces = pieces.iter().filter(|piece| piece.bucket == bucket);
         let batches = pieces.clone().map(|piece| reader.read(piece));
         let batches = batches.collect::<Result<Vec<_>, _>>()?;
@@ -387,9 +390,7 @@ impl Pieces {
             for piece in pieces {
                 let (own, behind) = rest.split_at_mut(piece.kept_rows() * width);
                 reader.kept_numbers(piece, width, own)?;
-                if last {
-                    reader.give_up(piece, width)?;
-                }
+                reader.give_up(piece, width);
                 rest = behind;
             }
             Ok::<_, DataFusionError>(())

@@ -3,7 +3,7 @@
 use std::{
     collections::{HashMap, hash_map::Entry},
     fs::File,
-    io::{BufReader, Read, Seek, SeekFrom},
+    io::{self, BufReader, Read, Seek, SeekFrom},
     ops::Range,
     path::Path,
     sync::Arc,
@@ -32,8 +32,8 @@ pub(super) struct Reader {
     numbers: HashMap<Arc<Path>, File>,
     /// Numbers of the piece at hand.
     buffer: Vec<f32>,
-    /// Files that lose what has been read.
-    holed: HashMap<Arc<Path>, File>,
+    /// Whether what has been read is given up.
+    last: bool,
 }
 
 impl Reader {
@@ -41,6 +41,14 @@ impl Reader {
     pub(super) fn of_column(at: usize) -> Self {
         Self {
             columns: Some(vec![at]),
+            ..Self::default()
+        }
+    }
+
+    /// Reads what [`Self::give_up`] may take away.
+    pub(super) fn for_the_last_time() -> Self {
+        Self {
+            last: true,
             ..Self::default()
         }
     }
@@ -115,31 +123,28 @@ impl Reader {
         let start = start + (first * size_of::<f32>()) as u64;
         let file = match self.numbers.entry(Arc::clone(path)) {
             Entry::Occupied(open) => open.into_mut(),
-            Entry::Vacant(new) => new.insert(File::open(path)?),
+            Entry::Vacant(new) => new.insert(open(path, self.last)?),
         };
         file.seek(SeekFrom::Start(start))?;
         file.read_exact(bytemuck::cast_slice_mut(cells))?;
         Ok(())
     }
 
-    /// Gives the disk and the memory of a piece, which nobody reads again, back to the system: what is written next needs as
-    /// much, and pages that were in use a moment ago cost a tenth of new ones. Where a file system cannot, both are given
-    /// back with the file.
-    pub(super) fn give_up(&mut self, piece: &Piece, width: usize) -> Result<(), DataFusionError> {
-        let (numbers, start) = &piece.numbers;
-        let length = (piece.rows * width * size_of::<f32>()) as u64;
-        let both = [
-            (numbers, *start..start + length),
-            (&piece.file, piece.bytes.clone()),
-        ];
-        for (path, bytes) in both {
-            let file = match self.holed.entry(Arc::clone(path)) {
-                Entry::Occupied(open) => open.into_mut(),
-                Entry::Vacant(new) => new.insert(File::options().write(true).open(path)?),
-            };
-            hole(file, &bytes);
+    /// Gives the disk and the memory of a piece, which has been read and nobody reads again, back to the system: what is
+    /// written next needs as much, and pages that were in use a moment ago cost a tenth of new ones. Where a file system
+    /// cannot, both are given back with the file. Does nothing where this does not read for the last time.
+    pub(super) fn give_up(&self, piece: &Piece, width: usize) {
+        if !self.last {
+            return;
         }
-        Ok(())
+        let (path, start) = &piece.numbers;
+        if let Some(file) = self.numbers.get(path) {
+            let length = (piece.rows * width * size_of::<f32>()) as u64;
+            hole(file, &(*start..start + length));
+        }
+        if let Some(reader) = self.files.get(&piece.file) {
+            hole(reader.get_ref().get_ref(), &piece.bytes);
+        }
     }
 
     /// All rows of a piece, without their numbers.
@@ -147,7 +152,7 @@ impl Reader {
         let reader = match self.files.entry(Arc::clone(&piece.file)) {
             Entry::Occupied(open) => open.into_mut(),
             Entry::Vacant(new) => {
-                let file = File::open(&piece.file)?;
+                let file = open(&piece.file, self.last)?;
                 new.insert(FileReader::try_new(
                     BufReader::new(file),
                     self.columns.clone(),
@@ -158,6 +163,11 @@ impl Reader {
         let cut = || ArrowError::IpcError(format!("`{}` was cut", piece.file.display()));
         Ok(reader.next().ok_or_else(cut)??)
     }
+}
+
+/// A file to read, and to take out of it what has been where it is read for the `last` time.
+fn open(path: &Path, last: bool) -> io::Result<File> {
+    File::options().read(true).write(last).open(path)
 }
 
 /// Takes the whole pages among `bytes` out of a file.
