@@ -17,7 +17,7 @@ mod read;
 /// keys.
 const KEYS_AT_A_TIME: u64 = 32 << 20;
 
-/// Bytes of the shards that are in memory at a time, where they are not local files, unless one is larger.
+/// Bytes of shards that are in memory at a time, unless one has more there.
 const MEMORY: u64 = 160 << 20;
 
 /// Leaked keys that are named.

@@ -43,9 +43,10 @@ use crate::{
     split::{Rule, ShuffleKey, code},
 };
 
-/// Bytes of rows that a worker gathers, and that a bucket has, where memory allows; and those of more rows than as many buckets
-/// as there may be would hold.
+/// Bytes of rows that a worker gathers, and that a bucket has, where memory allows.
 const GATHERED: u64 = 16 << 20;
+
+/// The most, where so many buckets as there may be would not hold all rows otherwise.
 const GATHERED_MOST: u64 = 32 << 20;
 
 /// The fewest; with less the pieces are too small to be worth their heads.
@@ -92,7 +93,7 @@ impl Direct {
         let rows: u64 = sources.iter().map(Landed::rows).sum();
         let threads = context.partitions.max(1);
         let memory = context.memory_bytes.unwrap_or(u64::MAX);
-        // A worker holds what it gathers, the same in order, and a file's copy of it; buckets are read by as many.
+        // A worker holds what it gathers, the same put together, and a pile of it; buckets are read by as many.
         let room = memory / 12 / threads as u64;
         let fits = rows.saturating_mul(tuples::ROW_BYTES) <= memory / 3;
         if !is_plain || !fits || room < GATHERED_LEAST {
