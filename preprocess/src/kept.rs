@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use arrow::{
-    array::{ArrayRef, AsArray},
+    array::{Array, ArrayRef, AsArray, BinaryArray, BooleanArray, StringArray, make_array},
+    buffer::{Buffer, MutableBuffer, NullBuffer},
     compute::interleave,
     datatypes::{DataType, Field},
     error::ArrowError,
@@ -121,8 +122,98 @@ impl Kept {
     pub(crate) fn into_columns(self, count: usize) -> Result<Vec<ArrayRef>, ArrowError> {
         let column = |i: usize| {
             let arrays: Vec<_> = self.batches.iter().map(|batch| batch[i].as_ref()).collect();
-            interleave(&arrays, &self.rows)
+            bare(&interleave(&arrays, &self.rows)?)
         };
         (0..count).map(column).collect()
+    }
+}
+
+/// A column whose missing cells hide nothing: what lies under them depends on how the rows were read, and shards do not.
+fn bare(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    let Some(nulls) = column.nulls().filter(|nulls| nulls.null_count() > 0) else {
+        return Ok(Arc::clone(column));
+    };
+    Ok(match column.data_type() {
+        DataType::Boolean => {
+            let values = column.as_boolean().values() & nulls.inner();
+            Arc::new(BooleanArray::new(values, Some(nulls.clone())))
+        }
+        DataType::Utf8 => Arc::new(column.as_string::<i32>().iter().collect::<StringArray>()),
+        DataType::Binary => Arc::new(column.as_binary::<i32>().iter().collect::<BinaryArray>()),
+        other => {
+            let width = other.primitive_width().ok_or_else(|| {
+                ArrowError::NotYetImplemented(format!("keeping a column of type {other}"))
+            })?;
+            let data = column.to_data();
+            let cells = &data.buffers()[0][data.offset() * width..][..data.len() * width];
+            let cells = zeroed(cells, width, nulls);
+            let bare = data.into_builder().offset(0).buffers(vec![cells]);
+            make_array(bare.nulls(Some(nulls.clone())).build()?)
+        }
+    })
+}
+
+/// Cells of `width` bytes, those that are missing zero.
+fn zeroed(cells: &[u8], width: usize, nulls: &NullBuffer) -> Buffer {
+    let mut all = MutableBuffer::new(cells.len());
+    all.extend_from_slice(cells);
+    for row in (!nulls.inner()).set_indices() {
+        all[row * width..][..width].fill(0);
+    }
+    all.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::{
+        array::{Decimal128Array, Int64Array, UInt32Array},
+        buffer::OffsetBuffer,
+        compute::take,
+    };
+
+    use super::*;
+
+    #[test]
+    fn missing_cells_hide_nothing() {
+        let nulls = || Some(NullBuffer::from(vec![true, false, true, false]));
+        let columns: [ArrayRef; 4] = [
+            Arc::new(Int64Array::new(vec![1, 2, 3, 4].into(), nulls())),
+            Arc::new(Decimal128Array::new(vec![1, 2, 3, 4].into(), nulls())),
+            Arc::new(BooleanArray::new(vec![true; 4].into(), nulls())),
+            Arc::new(StringArray::new(
+                OffsetBuffer::from_lengths([1, 1, 1, 1]),
+                Buffer::from(b"abcd"),
+                nulls(),
+            )),
+        ];
+        let columns: Arc<[ArrayRef]> = columns.into();
+        let mut kept = Kept::default();
+        for at in [3, 2, 1] {
+            kept.push(&columns, at);
+        }
+        let found = kept.into_columns(4).unwrap();
+        let places = UInt32Array::from(vec![3, 2, 1]);
+        for (found, column) in found.iter().zip(&*columns) {
+            assert_eq!(found, &take(column, &places, None).unwrap());
+        }
+        assert_eq!(
+            found[0].to_data().buffers()[0].typed_data::<i64>(),
+            [0, 3, 0]
+        );
+        assert_eq!(
+            found[1].to_data().buffers()[0].typed_data::<i128>(),
+            [0, 3, 0]
+        );
+        assert_eq!(
+            found[2].as_boolean().values().iter().collect::<Vec<_>>(),
+            [false, true, false]
+        );
+        assert_eq!(found[3].as_string::<i32>().value_data(), b"c");
+    }
+
+    #[test]
+    fn columns_without_missing_cells_are_what_they_were() {
+        let column: ArrayRef = Arc::new(Int64Array::from(vec![5, 6]));
+        assert!(Arc::ptr_eq(&bare(&column).unwrap(), &column));
     }
 }

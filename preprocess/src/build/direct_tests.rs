@@ -91,6 +91,7 @@ async fn rows_staged_directly_give_the_bytes_that_the_engine_gives() {
     for dataset in [
         "",
         "dedup = \"none\"\n",
+        "features = [\"size\", \"kind\"]\nkeep = [\"id\", \"size\", \"kind\", \"at\"]\n",
         "features = [\"size\", \"kind\"]\nsplit = { key = [\"kind\", \"size\"] }\nshards = { seed = 3, block_bytes = 4096, shard_bytes = 65536 }\n",
     ] {
         let engine = landed(dataset, 2, Some(TIGHT)).await;
