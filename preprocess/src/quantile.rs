@@ -29,7 +29,7 @@ pub(crate) use narrow::{Narrow, NarrowSearch};
 pub(crate) use scan::{COLLECT_LIMIT, PREFIX_BYTES, Scan, ScanMode, ScanSpec};
 pub(crate) use short::{HEAD_BYTES, Heads, ShortSearch, Tails};
 pub(crate) use tally::Tally;
-pub(crate) use windows::{SAMPLE_ROWS, Sample};
+pub(crate) use windows::{Sample, sample_rows};
 
 /// Bits a counting scan resolves.
 const RADIX_BITS: u32 = 16;

@@ -9,8 +9,18 @@ use super::{
     short::{finite_keys, key, number_of},
 };
 
-/// Rows that are sampled at most.
+/// Rows that are sampled at least, if there are so many.
 pub(crate) const SAMPLE_ROWS: usize = 1 << 15;
+
+/// One of so many rows is sampled. What is gathered then grows with the root of the rows.
+const SAMPLED: u64 = 128;
+
+/// How many of `rows` rows are sampled, where keys of `columns` columns may take so many `bytes`.
+pub(crate) fn sample_rows(rows: u64, columns: usize, bytes: usize) -> usize {
+    let most = bytes / columns.max(1) / size_of::<u32>();
+    let share = usize::try_from(rows / SAMPLED).unwrap_or(usize::MAX);
+    share.min(most).max(SAMPLE_ROWS)
+}
 
 /// Standard errors that a window reaches over, to either side.
 const ERRORS: u64 = 5;

@@ -8,8 +8,12 @@ use std::thread;
 /// Parts, by the first byte of a hash.
 const PARTS: usize = 256;
 
-/// Memory that a row takes while copies are looked for, in bytes: its tuple, and the room that a growing list has left over.
-pub(super) const ROW_BYTES: u64 = 48;
+/// Memory that a row takes while copies are looked for, in bytes: its tuple, the room that a growing list has left over, and the
+/// origin that its piece keeps.
+pub(super) const ROW_BYTES: u64 = 40;
+
+/// Tuples that are beside one another at most and at least.
+const CHUNK: [usize; 2] = [1 << 12, 1 << 5];
 
 /// Bits of the filter for each copy.
 const FILTER_BITS: usize = 16;
@@ -20,15 +24,50 @@ type Tuple = [u64; 3];
 /// The tuples that one worker saw.
 #[derive(Debug)]
 pub(super) struct Tuples {
-    good: Vec<Vec<Tuple>>,
-    bad: Vec<Vec<Tuple>>,
+    good: Vec<List>,
+    bad: Vec<List>,
+}
+
+/// Tuples in chunks, so that more of them move none.
+#[derive(Clone, Debug, Default)]
+struct List {
+    full: Vec<Vec<Tuple>>,
+    last: Vec<Tuple>,
+    count: usize,
+}
+
+impl List {
+    #[inline]
+    fn push(&mut self, tuple: Tuple) {
+        if self.last.len() == self.last.capacity() {
+            self.grow();
+        }
+        self.last.push(tuple);
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        self.count += self.last.len();
+        let [most, least] = CHUNK;
+        let next = Vec::with_capacity((self.count / 4).clamp(least, most));
+        let full = std::mem::replace(&mut self.last, next);
+        self.full.push(full);
+    }
+
+    fn len(&self) -> usize {
+        self.count + self.last.len()
+    }
+
+    fn into_chunks(self) -> impl Iterator<Item = Vec<Tuple>> {
+        self.full.into_iter().chain([self.last])
+    }
 }
 
 impl Default for Tuples {
     fn default() -> Self {
         Self {
-            good: vec![Vec::new(); PARTS],
-            bad: vec![Vec::new(); PARTS],
+            good: vec![List::default(); PARTS],
+            bad: vec![List::default(); PARTS],
         }
     }
 }
@@ -80,8 +119,8 @@ pub(super) fn copies(workers: Vec<Tuples>, threads: usize) -> Copies {
 /// Tuples of all workers that begin alike.
 #[derive(Debug, Default)]
 struct Part {
-    good: Vec<Vec<Tuple>>,
-    bad: Vec<Vec<Tuple>>,
+    good: Vec<List>,
+    bad: Vec<List>,
 }
 
 impl Part {
@@ -101,9 +140,10 @@ impl Part {
     }
 }
 
-fn sorted(lists: &mut Vec<Vec<Tuple>>) -> Vec<Tuple> {
-    let mut all = Vec::with_capacity(lists.iter().map(Vec::len).sum());
-    lists.drain(..).for_each(|list| all.extend(list));
+fn sorted(lists: &mut Vec<List>) -> Vec<Tuple> {
+    let mut all = Vec::with_capacity(lists.iter().map(List::len).sum());
+    let chunks = lists.drain(..).flat_map(List::into_chunks);
+    chunks.for_each(|chunk| all.extend(chunk));
     all.sort_unstable();
     all
 }
@@ -205,6 +245,21 @@ mod tests {
             (9, true, 0),
         ];
         assert_eq!(found(&rows, 2), BTreeSet::from([0, 2, 4]));
+    }
+
+    #[test]
+    fn a_list_keeps_its_order_and_leaves_a_quarter_unused_at_most() {
+        let mut list = List::default();
+        for count in 1..=20_000 {
+            list.push([1, 2, count]);
+            assert_eq!(list.len() as u64, count);
+            let chunks = list.full.iter().chain([&list.last]);
+            let room: usize = chunks.map(Vec::capacity).sum();
+            assert!(room <= list.len() + list.len() / 4 + CHUNK[1]);
+        }
+        assert!(list.full.len() > 10);
+        let all: Vec<u64> = list.into_chunks().flatten().map(|tuple| tuple[2]).collect();
+        assert!(all.into_iter().eq(1..=20_000));
     }
 
     #[test]

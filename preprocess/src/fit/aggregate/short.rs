@@ -8,8 +8,8 @@ use super::{Quantiles, Rows, changed};
 use crate::{
     Error, functions,
     quantile::{
-        Answer, HEAD_BYTES, Heads, Narrow, NarrowSearch, SAMPLE_ROWS, Sample, ShortSearch, Tails,
-        Wanted,
+        Answer, HEAD_BYTES, Heads, Narrow, NarrowSearch, Sample, ShortSearch, Tails, Wanted,
+        sample_rows,
     },
     stage::Pieces,
 };
@@ -80,7 +80,8 @@ impl Look<'_> {
         rows: u64,
     ) -> Result<Vec<Option<Answer>>, Error> {
         let sample = Sample::new(asked.iter().map(|(place, _)| *place));
-        let sample = self.pieces.some(sample, SAMPLE_ROWS, Sample::add).await?;
+        let some = sample_rows(rows, asked.len(), self.state_bytes);
+        let sample = self.pieces.some(sample, some, Sample::add).await?;
         let wanted = asked.iter().map(|(_, wanted)| wanted.clone()).collect();
         let search = NarrowSearch::new(wanted, sample, rows);
         if search.bytes() > self.state_bytes {
