@@ -2,7 +2,7 @@
 //! near to the place they will have in the shards.
 //!
 //! What comes of it is what the engine's sorts come to, at a fraction of their work: whole rows are neither sorted to find
-//! copies nor sorted to be shuffled. It takes 48 bytes of memory a row; where the limit leaves less, the engine sorts,
+//! copies nor sorted to be shuffled. It takes 40 bytes of memory a row; where the limit leaves less, the engine sorts,
 //! which needs disk only.
 
 use std::{
@@ -48,6 +48,11 @@ const GATHERED: u64 = 16 << 20;
 
 /// The most, where so many buckets as there may be would not hold all rows otherwise.
 const GATHERED_MOST: u64 = 32 << 20;
+
+/// Where rows are many, so that there are many buckets, a worker gathers more than one has, and pieces stay large: one of so many
+/// bytes of all rows, and no more than that.
+const GATHERED_SHARE: u64 = 64;
+const GATHERED_OF_MANY: u64 = 64 << 20;
 
 /// The fewest; with less the pieces are too small to be worth their heads.
 const GATHERED_LEAST: u64 = 2 << 20;
@@ -127,10 +132,12 @@ impl Direct {
             bytes = bytes.saturating_add(unpacked(sources));
             bytes = bytes.saturating_add(rows.saturating_mul(joined.sum()));
         }
-        let gathered = bytes.div_ceil(1 << MOST_BITS);
-        let gathered = gathered.clamp(GATHERED, GATHERED_MOST).min(room);
+        let bucket = bytes.div_ceil(1 << MOST_BITS);
+        let bucket = bucket.clamp(GATHERED, GATHERED_MOST).min(room);
+        let gathered = bytes / GATHERED_SHARE;
+        let gathered = gathered.clamp(bucket, GATHERED_OF_MANY).min(room);
         // Hashes fill buckets unevenly, by a little.
-        let buckets = bytes.div_ceil(gathered).next_power_of_two();
+        let buckets = bytes.div_ceil(bucket).next_power_of_two();
         let bits = buckets.trailing_zeros();
         (bits <= MOST_BITS).then_some(Self {
             short,

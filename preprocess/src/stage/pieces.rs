@@ -1,11 +1,13 @@
-//! Typed rows in scratch, dealt out by where they come in the shuffled order: numbers of 32 bits row by row in a file of their
-//! own, whatever else a row has as Arrow batches. Neither needs decoding, and what is asked of one leaves the other alone.
+//! Typed rows in scratch, dealt out by where they come in the shuffled order: numbers of 32 bits row by row, behind them row by
+//! row the cells of all other columns of fixed width, and in a file of its own as Arrow batches what is as long as it is. None
+//! needs decoding, and what is asked of one leaves the others alone.
 //!
 //! The order is by a keyed hash, so its first bits say which of a number of buckets a row is in, before any other row is
 //! known. A worker gathers rows until they fill some memory, deals them out, and writes a piece for each split and
 //! bucket that has any. A bucket of all workers fits into memory, and is put in order when it is read: no row is moved
 //! twice, and nothing sorts whole rows. Copies are found when all rows have been seen; a piece then has a mask.
 
+mod fixed;
 mod form;
 mod reader;
 mod some;
@@ -17,7 +19,7 @@ use arrow::{
     array::{Array, ArrayRef, AsArray, UInt32Array},
     buffer::{BooleanBuffer, ScalarBuffer},
     compute::{concat_batches, take_record_batch},
-    datatypes::{DataType, Float32Type, Float64Type, SchemaRef, UInt64Type},
+    datatypes::{DataType, Float32Type, Float64Type, SchemaRef},
 };
 use datafusion::{
     catalog::streaming::StreamingTable,
@@ -80,18 +82,27 @@ pub(crate) struct Pieces {
 /// Rows of one split and bucket.
 #[derive(Clone, Debug)]
 struct Piece {
+    /// Where its numbers lie, row by row, and behind them the cells of fixed width of its other columns.
     file: Arc<Path>,
-    /// Batch in the file.
-    index: usize,
-    /// Bytes of the file that hold it.
-    bytes: Range<u64>,
-    /// Where its numbers lie, and the first byte of them.
-    numbers: (Arc<Path>, u64),
+    /// The first byte of them.
+    start: u64,
+    /// Where columns of no fixed width lie; absent where there are none.
+    varied: Option<Varied>,
     bucket: usize,
     rows: usize,
     origins: Vec<u64>,
     /// Rows that are no copies; absent for all.
     kept: Option<BooleanBuffer>,
+}
+
+/// Where the columns of no fixed width of a piece lie, as an Arrow batch.
+#[derive(Clone, Debug)]
+struct Varied {
+    file: Arc<Path>,
+    /// Batch in the file.
+    index: usize,
+    /// Bytes of the file that hold it.
+    bytes: Range<u64>,
 }
 
 impl Piece {
@@ -197,17 +208,24 @@ impl Pieces {
         let places: Vec<Option<usize>> = asked.iter().map(|a| self.place(&a.column)).collect();
         let numbers: Vec<usize> = places.iter().flatten().copied().collect();
         let width = self.form.numbers.len();
-        let mut reader = Reader::default();
+        let others = asked
+            .iter()
+            .zip(&places)
+            .filter(|(_, place)| place.is_none());
+        let others = others.map(|(asked, _)| self.form.stored.index_of(&asked.column));
+        let others: Vec<usize> = others.collect::<Result<_, _>>()?;
+        let has_others = !others.is_empty();
+        let mut reader = Reader::new(&self.form).of_columns(others);
         let (mut rows, mut columns, mut cells) = (Vec::new(), Vec::new(), Vec::new());
         for piece in self.train().skip(part).step_by(parts) {
             if !numbers.is_empty() {
                 rows.clear();
-                reader.numbers(piece, width, &mut rows)?;
+                reader.numbers(piece, &mut rows)?;
                 matrix::columns_of(&rows, width, &numbers, &mut columns);
             }
-            let others = match numbers.len() == asked.len() {
-                true => None,
-                false => Some(reader.whole(piece)?),
+            let others = match has_others {
+                true => Some(reader.read(piece)?),
+                false => None,
             };
             let mut columns = columns.chunks_exact((rows.len() / width.max(1)).max(1));
             for (asked, place) in asked.iter_mut().zip(&places) {
@@ -216,9 +234,6 @@ impl Pieces {
                     (_, Some(_)) => cells.extend_from_slice(columns.next().unwrap_or_default()),
                     (Some(others), None) => {
                         fill(&mut cells, column(others, &asked.column))?;
-                        if let Some(kept) = &piece.kept {
-                            retain(&mut cells, kept);
-                        }
                     }
                     (None, None) => {}
                 }
@@ -240,10 +255,10 @@ impl Pieces {
     ) -> Result<S, Error> {
         let width = self.form.numbers.len();
         let look = move |pieces: &Self, part, parts, mut state| -> Looked<S> {
-            let (mut reader, mut rows) = (Reader::default(), Vec::new());
+            let (mut reader, mut rows) = (Reader::new(&pieces.form), Vec::new());
             for piece in pieces.train().skip(part).step_by(parts) {
                 rows.clear();
-                reader.numbers(piece, width, &mut rows)?;
+                reader.numbers(piece, &mut rows)?;
                 add(&mut state, &rows, width);
             }
             Ok(state)
@@ -269,7 +284,7 @@ impl Pieces {
             return Ok(None);
         };
         let look = move |pieces: &Self, part, parts, mut counts: Texts| -> Looked<Texts> {
-            let mut reader = Reader::of_column(at);
+            let mut reader = Reader::new(&pieces.form).of_columns(vec![at]);
             for piece in pieces.train().skip(part).step_by(parts) {
                 let rows = reader.read(piece)?;
                 for text in rows.column(0).as_string::<i32>().iter().flatten() {
@@ -319,7 +334,7 @@ impl Pieces {
     /// The groups of the split's key, and `samples` of those that stand in several splits. Takes 24 bytes of memory a row.
     pub(super) fn groups(&self, samples: usize) -> Result<Groups, DataFusionError> {
         let at = self.form.stored.index_of(system::GROUP)?;
-        let mut reader = Reader::of_column(at);
+        let mut reader = Reader::new(&self.form).of_columns(vec![at]);
         let mut rows: Vec<([u64; 2], u8)> = Vec::new();
         for (split, pieces) in (0..).zip(&self.splits) {
             for piece in pieces {
@@ -375,38 +390,45 @@ impl Pieces {
     fn bucket(&self, split: Split, bucket: usize, last: bool) -> Result<Ordered, DataFusionError> {
         let (form, width) = (&self.form, self.form.numbers.len());
         let pieces = &self.splits[usize::from(code(split))];
-        let mut reader = match last {
-            true => Reader::for_the_last_time(),
-            false => Reader::default(),
-        };
+        let mut reader = Reader::new(form).given_up(last);
         let pieces = pieces.iter().filter(|piece| piece.bucket == bucket);
-        let batches = pieces.clone().map(|piece| reader.read(piece));
-        let batches = batches.collect::<Result<Vec<_>, _>>()?;
-        let rows = concat_batches(&form.stored, &batches)?;
-        drop(batches);
         // Copies of one row are all in one bucket, so that they may be more than memory holds.
-        let numbers = Cells::read(&self.room, rows.num_rows() * width, |cells| {
+        let count: usize = pieces.clone().map(Piece::kept_rows).sum();
+        let (mut fixed, mut varied) = (Vec::new(), Vec::new());
+        let numbers = Cells::read(&self.room, count * width, |cells| {
             let mut rest = cells;
             for piece in pieces {
                 let (own, behind) = rest.split_at_mut(piece.kept_rows() * width);
-                reader.kept_numbers(piece, width, own)?;
-                reader.give_up(piece, width);
+                reader.kept_numbers(piece, own)?;
+                reader.fixed(piece, &mut fixed)?;
+                varied.extend(reader.varied(piece)?);
+                reader.give_up(piece);
                 rest = behind;
             }
             Ok::<_, DataFusionError>(())
         })?;
-        let hashes = column(&rows, system::HASH).as_fixed_size_binary();
-        let origins = column(&rows, system::ORIGIN).as_primitive::<UInt64Type>();
-        let keys = (0..rows.num_rows()).map(|row| self.order.key(hashes.value(row)));
-        let mut order: Vec<(u64, u32)> = keys.zip(0_u32..).collect();
+        let row = |place: u32| &fixed[place as usize * form.fixed.row_bytes()..];
+        let rows = 0..u32::try_from(count).expect("a bucket has fewer than 2^32 rows");
+        let keys = rows.map(|place| (self.order.key(form.hash_of(row(place))), place));
+        let mut order: Vec<(u64, u32)> = keys.collect();
         // Keys nearly always differ. Where they do not, rows come as they landed.
         order.sort_unstable_by_key(|(key, _)| *key);
         for same in order.chunk_by_mut(|a, b| a.0 == b.0) {
-            same.sort_unstable_by_key(|(_, place)| (origins.value(*place as usize), *place));
+            same.sort_unstable_by_key(|(_, place)| (form.origin_of(row(*place)), *place));
         }
         let places: Vec<u32> = order.into_iter().map(|(_, place)| place).collect();
         let places = ScalarBuffer::from(places);
-        let rows = take_record_batch(&rows, &UInt32Array::new(places.clone(), None))?;
+        let varied = match form.varied.is_empty() {
+            true => None,
+            false => {
+                let all = concat_batches(&form.varied_schema, &varied)?;
+                Some(take_record_batch(
+                    &all,
+                    &UInt32Array::new(places.clone(), None),
+                )?)
+            }
+        };
+        let rows = form.rows(None, &fixed, &places, varied.as_ref())?;
         Ok(Ordered {
             rows: long(&rows, &form.others)?,
             numbers: Matrix::new(Arc::clone(&form.numbers), numbers, places),
@@ -430,13 +452,14 @@ impl PartitionStream for Share {
 
     fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
         let (pieces, split) = (Arc::clone(&self.pieces), usize::from(code(self.split)));
-        let (schema, mut reader) = (Arc::clone(&pieces.form.schema), Reader::default());
+        let schema = Arc::clone(&pieces.form.schema);
+        let mut reader = Reader::new(&pieces.form);
         let own = (self.part..pieces.splits[split].len()).step_by(self.parts);
         let batches = own.map(move |at| {
             let piece = &pieces.splits[split][at];
             let rows = reader.read(piece)?;
             let mut numbers = Vec::new();
-            reader.numbers(piece, pieces.form.numbers.len(), &mut numbers)?;
+            reader.numbers(piece, &mut numbers)?;
             pieces.form.whole(&rows, &numbers)
         });
         Box::pin(RecordBatchStreamAdapter::new(schema, stream::iter(batches)))
@@ -492,16 +515,6 @@ fn fill(cells: &mut Vec<f64>, column: &ArrayRef) -> Result<(), DataFusionError> 
         }
     }
     Ok(())
-}
-
-/// Leaves the cells of `kept` rows.
-fn retain(cells: &mut Vec<f64>, kept: &BooleanBuffer) {
-    let mut end = 0;
-    for (start, stop) in kept.set_slices() {
-        cells.copy_within(start..stop, end);
-        end += stop - start;
-    }
-    cells.truncate(end);
 }
 
 /// A hash as two numbers, the first of which is its key.

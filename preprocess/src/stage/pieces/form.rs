@@ -10,8 +10,11 @@ use arrow::{
 };
 use datafusion::error::DataFusionError;
 
-use super::super::{column, matrix};
-use crate::transform::column_of;
+use super::{
+    super::{column, matrix},
+    fixed::Fixed,
+};
+use crate::{columns::system, transform::column_of};
 
 /// How rows are stored.
 #[derive(Clone, Debug)]
@@ -24,6 +27,15 @@ pub(in crate::stage) struct Form {
     pub(super) others: SchemaRef,
     /// Of the other columns in the files.
     pub(super) stored: SchemaRef,
+    /// Those of them that are stored row by row.
+    pub(super) fixed: Arc<Fixed>,
+    /// Numbers of those that are stored as Arrow batches.
+    pub(super) varied: Arc<[usize]>,
+    /// These columns.
+    pub(super) varied_schema: SchemaRef,
+    /// Where the hash and the origin of a row stand among its cells of fixed width.
+    hash: usize,
+    origin: usize,
 }
 
 impl Form {
@@ -47,19 +59,78 @@ impl Form {
             )),
             false => Arc::clone(field),
         });
-        let stored: Vec<_> = stored.collect();
+        let stored = Schema::new(stored.collect::<Vec<_>>());
+        let fixed = Fixed::of(&stored);
+        let varied = (0..stored.fields().len()).filter(|column| !fixed.has(*column));
+        let varied: Arc<[usize]> = varied.collect();
+        let varied_fields = varied.iter().map(|column| stored.field(*column).clone());
+        let varied_schema = Schema::new(varied_fields.collect::<Vec<_>>());
+        let start = |name| {
+            let place = fixed.place(stored.index_of(name).ok()?)?;
+            Some(place.start)
+        };
+        let (hash, origin) = (start(system::HASH), start(system::ORIGIN));
         let others: Vec<_> = others.into_iter().cloned().collect();
         Self {
             schema: Arc::clone(schema),
             numbers: numbers.iter().map(|field| field.name().clone()).collect(),
             others: Arc::new(Schema::new(others)),
-            stored: Arc::new(Schema::new(stored)),
+            varied,
+            varied_schema: Arc::new(varied_schema),
+            stored: Arc::new(stored),
+            hash: hash.expect("the plan makes this column"),
+            origin: origin.expect("the plan makes this column"),
+            fixed: Arc::new(fixed),
         }
+    }
+
+    /// Bytes of a row, without its columns of no fixed width.
+    pub(super) fn row_bytes(&self) -> usize {
+        self.numbers.len() * size_of::<f32>() + self.fixed.row_bytes()
+    }
+
+    /// The content hash of a row, of whose cells of fixed width these are the bytes.
+    pub(super) fn hash_of<'a>(&self, row: &'a [u8]) -> &'a [u8] {
+        &row[self.hash..self.hash + 16]
+    }
+
+    /// The origin of such a row.
+    pub(super) fn origin_of(&self, row: &[u8]) -> u64 {
+        let bytes = row[self.origin..self.origin + 8].try_into();
+        u64::from_ne_bytes(bytes.expect("eight bytes"))
     }
 
     /// The columns that are stored row by row.
     pub(super) fn numbers_of<'a>(&self, rows: &'a RecordBatch) -> Vec<&'a ArrayRef> {
         self.numbers.iter().map(|name| column(rows, name)).collect()
+    }
+
+    /// The other columns as they are stored, whether row by row or as batches.
+    pub(super) fn stored_of(&self, rows: &RecordBatch) -> Result<Vec<ArrayRef>, ArrowError> {
+        let fields = self.stored.fields().iter();
+        let columns = fields.map(|field| stored_as(column(rows, field.name()), field.data_type()));
+        columns.collect()
+    }
+
+    /// Those among the other columns that are `wanted`, as they are stored: of rows at `places` with these cells of `fixed`
+    /// width, and in that order those of no fixed width.
+    pub(super) fn rows(
+        &self,
+        wanted: Option<&[usize]>,
+        fixed: &[u8],
+        places: &[u32],
+        varied: Option<&RecordBatch>,
+    ) -> Result<RecordBatch, ArrowError> {
+        let mut columns = self.fixed.columns(&self.stored, wanted, fixed, places)?;
+        if let Some(varied) = varied {
+            let is_wanted = |at: &usize| wanted.is_none_or(|wanted| wanted.contains(at));
+            let at = self.varied.iter().copied().filter(is_wanted);
+            columns.extend(at.zip(varied.columns().iter().cloned()));
+        }
+        columns.sort_unstable_by_key(|(at, _)| *at);
+        let at: Vec<usize> = columns.iter().map(|(at, _)| *at).collect();
+        let columns = columns.into_iter().map(|(_, column)| column).collect();
+        RecordBatch::try_new(Arc::new(self.stored.project(&at)?), columns)
     }
 
     /// All columns of stored rows.

@@ -3,8 +3,9 @@
 use std::{
     collections::{HashMap, hash_map::Entry},
     fs::File,
-    io::{self, BufReader, Read, Seek, SeekFrom},
+    io::{self, BufReader},
     ops::Range,
+    os::unix::fs::FileExt as _,
     path::Path,
     sync::Arc,
 };
@@ -17,96 +18,154 @@ use arrow::{
 };
 use datafusion::error::DataFusionError;
 
-use super::Piece;
+use super::{Form, Piece};
 
 /// Bytes of a page, of memory and of most file systems.
 const PAGE: u64 = 4096;
 
+/// What is smaller is not worth asking for.
+const LEAST_HOLE: u64 = 64 << 10;
+
 /// Files that are open.
-#[derive(Default)]
 pub(super) struct Reader {
-    files: HashMap<Arc<Path>, FileReader<BufReader<File>>>,
-    /// Columns to read; absent for all.
+    form: Form,
+    /// Columns to read of those that are no numbers; absent for all.
     columns: Option<Vec<usize>>,
-    /// Files of numbers.
-    numbers: HashMap<Arc<Path>, File>,
-    /// Numbers of the piece at hand.
-    buffer: Vec<f32>,
+    files: HashMap<Arc<Path>, File>,
+    /// Of columns of no fixed width.
+    varied: HashMap<Arc<Path>, FileReader<BufReader<File>>>,
+    /// Numbers and cells of fixed width of the piece at hand.
+    room: (Vec<f32>, Vec<u8>),
     /// Whether what has been read is given up.
     last: bool,
 }
 
 impl Reader {
-    /// Reads one column alone, of those that are no numbers.
-    pub(super) fn of_column(at: usize) -> Self {
+    /// Reads rows in `form`.
+    pub(super) fn new(form: &Form) -> Self {
         Self {
-            columns: Some(vec![at]),
-            ..Self::default()
+            form: form.clone(),
+            columns: None,
+            files: HashMap::new(),
+            varied: HashMap::new(),
+            room: Default::default(),
+            last: false,
         }
     }
 
-    /// Reads what [`Self::give_up`] may take away.
-    pub(super) fn for_the_last_time() -> Self {
-        Self {
-            last: true,
-            ..Self::default()
-        }
+    /// Reads these columns alone of those that are no numbers.
+    pub(super) fn of_columns(self, columns: Vec<usize>) -> Self {
+        let columns = Some(columns);
+        Self { columns, ..self }
+    }
+
+    /// Reads what [`Self::give_up`] may take away where it is the `last` time.
+    pub(super) fn given_up(self, last: bool) -> Self {
+        Self { last, ..self }
     }
 
     /// The rows of a piece that are no copies, without their numbers.
     pub(super) fn read(&mut self, piece: &Piece) -> Result<RecordBatch, DataFusionError> {
-        let batch = self.whole(piece)?;
-        Ok(match &piece.kept {
-            Some(kept) => filter_record_batch(&batch, &BooleanArray::from(kept.clone()))?,
-            None => batch,
-        })
+        let mut fixed = std::mem::take(&mut self.room.1);
+        fixed.clear();
+        self.fixed(piece, &mut fixed)?;
+        let varied = self.varied(piece)?;
+        let rows = u32::try_from(piece.kept_rows()).expect("a piece has fewer than 2^32 rows");
+        let places: Vec<u32> = (0..rows).collect();
+        let wanted = self.columns.as_deref();
+        let rows = self.form.rows(wanted, &fixed, &places, varied.as_ref());
+        self.room.1 = fixed;
+        Ok(rows?)
     }
 
-    /// Adds the numbers of the rows of a piece that are no copies to `rows`; each row has `width` of them.
+    /// Adds the cells of fixed width of the rows of a piece that are no copies to `rows`.
+    pub(super) fn fixed(
+        &mut self,
+        piece: &Piece,
+        rows: &mut Vec<u8>,
+    ) -> Result<(), DataFusionError> {
+        let (width, start) = (self.form.fixed.row_bytes(), rows.len());
+        rows.resize(start + piece.rows * width, 0);
+        let numbers = piece.rows * self.form.numbers.len() * size_of::<f32>();
+        self.bytes(piece, numbers, &mut rows[start..])?;
+        if let Some(kept) = &piece.kept {
+            let mut end = start;
+            for (from, to) in kept.set_slices() {
+                let own = start + from * width..start + to * width;
+                let count = own.len();
+                rows.copy_within(own, end);
+                end += count;
+            }
+            rows.truncate(end);
+        }
+        Ok(())
+    }
+
+    /// The columns of no fixed width of the rows of a piece that are no copies; `None` where none is wanted.
+    pub(super) fn varied(&mut self, piece: &Piece) -> Result<Option<RecordBatch>, DataFusionError> {
+        let (Some(varied), Some(columns)) = (&piece.varied, self.varied_columns()) else {
+            return Ok(None);
+        };
+        let reader = match self.varied.entry(Arc::clone(&varied.file)) {
+            Entry::Occupied(open) => open.into_mut(),
+            Entry::Vacant(new) => {
+                let file = BufReader::new(open(&varied.file, self.last)?);
+                new.insert(FileReader::try_new(file, Some(columns))?)
+            }
+        };
+        reader.set_index(varied.index)?;
+        let cut = || ArrowError::IpcError(format!("`{}` was cut", varied.file.display()));
+        let batch = reader.next().ok_or_else(cut)??;
+        Ok(Some(match &piece.kept {
+            Some(kept) => filter_record_batch(&batch, &BooleanArray::from(kept.clone()))?,
+            None => batch,
+        }))
+    }
+
+    /// Which columns of those of no fixed width are wanted; `None` for none of them.
+    fn varied_columns(&self) -> Option<Vec<usize>> {
+        let is_wanted = |column: &usize| {
+            let columns = self.columns.as_ref();
+            columns.is_none_or(|columns| columns.contains(column))
+        };
+        let all = self.form.varied.iter().enumerate();
+        let wanted = all.filter(|(_, column)| is_wanted(column));
+        let wanted: Vec<usize> = wanted.map(|(at, _)| at).collect();
+        (!wanted.is_empty()).then_some(wanted)
+    }
+
+    /// Adds the numbers of the rows of a piece that are no copies to `rows`.
     pub(super) fn numbers(
         &mut self,
         piece: &Piece,
-        width: usize,
         rows: &mut Vec<f32>,
     ) -> Result<(), DataFusionError> {
-        if width == 0 {
-            return Ok(());
-        }
         let start = rows.len();
-        rows.resize(start + piece.kept_rows() * width, 0.0);
-        self.kept_numbers(piece, width, &mut rows[start..])
+        rows.resize(start + piece.kept_rows() * self.form.numbers.len(), 0.0);
+        self.kept_numbers(piece, &mut rows[start..])
     }
 
     /// Puts the numbers of the rows of a piece that are no copies in place of `cells`, which are as many.
     pub(super) fn kept_numbers(
         &mut self,
         piece: &Piece,
-        width: usize,
         cells: &mut [f32],
     ) -> Result<(), DataFusionError> {
         let Some(kept) = &piece.kept else {
-            return self.all_numbers(piece, cells);
+            return self.numbers_from(piece, 0, cells);
         };
-        let mut all = std::mem::take(&mut self.buffer);
+        let width = self.form.numbers.len();
+        let mut all = std::mem::take(&mut self.room.0);
         all.resize(piece.rows * width, 0.0);
-        self.all_numbers(piece, &mut all)?;
+        self.numbers_from(piece, 0, &mut all)?;
         let mut rest = cells;
         for (start, end) in kept.set_slices() {
             let (own, behind) = rest.split_at_mut((end - start) * width);
             own.copy_from_slice(&all[start * width..end * width]);
             rest = behind;
         }
-        self.buffer = all;
+        self.room.0 = all;
         Ok(())
-    }
-
-    /// Puts the numbers of all rows of a piece in place of `cells`, which are as many.
-    pub(super) fn all_numbers(
-        &mut self,
-        piece: &Piece,
-        cells: &mut [f32],
-    ) -> Result<(), DataFusionError> {
-        self.numbers_from(piece, 0, cells)
     }
 
     /// Puts some of the numbers of a piece, from `first` of them on, in place of `cells`.
@@ -116,52 +175,43 @@ impl Reader {
         first: usize,
         cells: &mut [f32],
     ) -> Result<(), DataFusionError> {
-        if cells.is_empty() {
+        let first = first * size_of::<f32>();
+        self.bytes(piece, first, bytemuck::cast_slice_mut(cells))
+    }
+
+    /// Puts bytes of a piece, from `first` of them on, in place of `bytes`.
+    fn bytes(
+        &mut self,
+        piece: &Piece,
+        first: usize,
+        bytes: &mut [u8],
+    ) -> Result<(), DataFusionError> {
+        if bytes.is_empty() {
             return Ok(());
         }
-        let (path, start) = &piece.numbers;
-        let start = start + (first * size_of::<f32>()) as u64;
-        let file = match self.numbers.entry(Arc::clone(path)) {
+        let file = match self.files.entry(Arc::clone(&piece.file)) {
             Entry::Occupied(open) => open.into_mut(),
-            Entry::Vacant(new) => new.insert(open(path, self.last)?),
+            Entry::Vacant(new) => new.insert(open(&piece.file, self.last)?),
         };
-        file.seek(SeekFrom::Start(start))?;
-        file.read_exact(bytemuck::cast_slice_mut(cells))?;
-        Ok(())
+        Ok(file.read_exact_at(bytes, piece.start + first as u64)?)
     }
 
     /// Gives the disk and the memory of a piece, which has been read and nobody reads again, back to the system: what is
     /// written next needs as much, and pages that were in use a moment ago cost a tenth of new ones. Where a file system
     /// cannot, both are given back with the file. Does nothing where this does not read for the last time.
-    pub(super) fn give_up(&self, piece: &Piece, width: usize) {
+    pub(super) fn give_up(&self, piece: &Piece) {
         if !self.last {
             return;
         }
-        let (path, start) = &piece.numbers;
-        if let Some(file) = self.numbers.get(path) {
-            let length = (piece.rows * width * size_of::<f32>()) as u64;
-            hole(file, &(*start..start + length));
+        if let Some(file) = self.files.get(&piece.file) {
+            let length = (piece.rows * self.form.row_bytes()) as u64;
+            hole(file, &(piece.start..piece.start + length));
         }
-        if let Some(reader) = self.files.get(&piece.file) {
-            hole(reader.get_ref().get_ref(), &piece.bytes);
+        let varied = piece.varied.as_ref();
+        let reader = varied.and_then(|varied| Some((varied, self.varied.get(&varied.file)?)));
+        if let Some((varied, reader)) = reader {
+            hole(reader.get_ref().get_ref(), &varied.bytes);
         }
-    }
-
-    /// All rows of a piece, without their numbers.
-    pub(super) fn whole(&mut self, piece: &Piece) -> Result<RecordBatch, DataFusionError> {
-        let reader = match self.files.entry(Arc::clone(&piece.file)) {
-            Entry::Occupied(open) => open.into_mut(),
-            Entry::Vacant(new) => {
-                let file = open(&piece.file, self.last)?;
-                new.insert(FileReader::try_new(
-                    BufReader::new(file),
-                    self.columns.clone(),
-                )?)
-            }
-        };
-        reader.set_index(piece.index)?;
-        let cut = || ArrowError::IpcError(format!("`{}` was cut", piece.file.display()));
-        Ok(reader.next().ok_or_else(cut)??)
     }
 }
 
@@ -176,7 +226,7 @@ fn hole(file: &File, bytes: &Range<u64>) {
     use rustix::fs::{FallocateFlags, fallocate};
 
     let (start, end) = (bytes.start.next_multiple_of(PAGE), bytes.end / PAGE * PAGE);
-    if start < end {
+    if start + LEAST_HOLE <= end {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let done = fallocate(file, flags, start, end - start);
         if let Err(error) = done {

@@ -34,7 +34,7 @@ impl Pieces {
         let width = self.form.numbers.len();
         let all: usize = self.train().map(|piece| piece.rows).sum();
         let share = |rows: usize| rows * most.min(all) / all.max(1);
-        let (mut reader, mut cells, mut seen) = (Reader::default(), Vec::new(), 0);
+        let (mut reader, mut cells, mut seen) = (Reader::new(&self.form), Vec::new(), 0);
         for (at, piece) in self.train().enumerate() {
             let count = share(seen + piece.rows) - share(seen);
             seen += piece.rows;
@@ -80,7 +80,10 @@ mod tests {
         super::{Form, Sizes},
         *,
     };
-    use crate::split::{ShuffleKey, code};
+    use crate::{
+        columns::system,
+        split::{ShuffleKey, code},
+    };
 
     /// Cells of rows of two numbers: the number of the row, and half of it.
     fn cells(rows: &[u8]) -> Vec<f32> {
@@ -98,8 +101,12 @@ mod tests {
         fs::write(&file, bytemuck::cast_slice::<f32, u8>(&cells(&all))).unwrap();
         let names = ["a", "b"];
         let fields = names.map(|name| Field::new(name, DataType::Float64, true));
+        let system = [
+            Field::new(system::HASH, DataType::FixedSizeBinary(16), false),
+            Field::new(system::ORIGIN, DataType::UInt64, false),
+        ];
         let form = Form::new(
-            &Arc::new(Schema::new(fields.to_vec())),
+            &Arc::new(Schema::new([fields, system].concat())),
             &names.map(str::to_owned).into(),
             &names.into(),
         );
@@ -109,9 +116,8 @@ mod tests {
         };
         let piece = |start: u64, rows: usize, kept: Option<BooleanBuffer>| Piece {
             file: Arc::clone(&file),
-            index: 0,
-            bytes: 0..0,
-            numbers: (Arc::clone(&file), start * 8),
+            start: start * 8,
+            varied: None,
             bucket: 0,
             rows,
             origins: Vec::new(),

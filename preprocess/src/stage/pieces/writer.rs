@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{Seek, Write},
+    io::{self, BufWriter, Write},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -10,17 +10,19 @@ use std::{
 use arrow::{
     array::{Array, AsArray, RecordBatch, UInt32Array},
     compute::{concat_batches, take_record_batch},
-    datatypes::{UInt8Type, UInt64Type},
-    error::ArrowError,
+    datatypes::UInt8Type,
     ipc::writer::FileWriter,
 };
 
 use super::{
     super::{column, matrix},
-    Form, Piece, Sizes,
-    form::stored_as,
+    Form, Piece, Sizes, Varied,
 };
 use crate::{Error, columns::system, split::ShuffleKey};
+
+/// Bytes that are written at a time: the system keeps what it is given at once in pages as large as that, and large ones are
+/// seldom among those that were in use a moment ago.
+const PIECE: usize = 256 << 10;
 
 /// What one worker wrote.
 #[derive(Debug, Default)]
@@ -33,42 +35,94 @@ pub(in crate::stage) struct PieceWriter {
     sizes: Sizes,
     paths: [PathBuf; 3],
     files: [Option<Open>; 3],
-    waiting: Vec<RecordBatch>,
     /// Of each of the rows that wait, its pile.
-    piles: Vec<usize>,
-    /// Numbers of the rows that wait, pile by pile, and room to work in.
-    numbers: (Vec<Vec<f32>>, Vec<f32>),
+    which: Vec<usize>,
+    piles: Piles,
+    /// Columns that are of no fixed width, of the rows that wait.
+    waiting: Vec<RecordBatch>,
     waiting_bytes: usize,
     written: Written,
 }
 
+/// Rows that wait, pile by pile, and room to work in.
+struct Piles {
+    numbers: Vec<Vec<f32>>,
+    fixed: Vec<Vec<u8>>,
+    room: (Vec<f32>, Vec<u8>),
+}
+
+/// Files of one split.
 struct Open {
+    rows: Out,
+    /// Columns that are of no fixed width; absent where there are none.
+    varied: Option<(FileWriter<Out>, usize)>,
+}
+
+/// A file, and the bytes written to it so far.
+struct Out {
     path: Arc<Path>,
-    file: FileWriter<File>,
-    batches: usize,
-    /// Where numbers go.
-    numbers: (Arc<Path>, File),
-    /// Bytes of them so far.
+    file: BufWriter<File>,
     bytes: u64,
 }
 
+impl Out {
+    fn create(path: &Path) -> Result<Self, Error> {
+        let file = File::create(path).map_err(|e| Error::scratch(path, e))?;
+        Ok(Self {
+            path: path.into(),
+            file: BufWriter::with_capacity(PIECE, file),
+            bytes: 0,
+        })
+    }
+
+    fn add(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.write_all(bytes).map_err(|e| self.failed(e))
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
+        self.flush().map_err(|e| self.failed(e))
+    }
+
+    fn failed(&self, error: io::Error) -> Error {
+        Error::scratch(&self.path, error)
+    }
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // What is as long as the buffer goes past it.
+        let count = self.file.write(&bytes[..bytes.len().min(PIECE)])?;
+        self.bytes += count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
 impl PieceWriter {
-    /// Writes rows in `form`, those of each split to two files of its own.
+    /// Writes rows in `form`, those of each split to files of its own.
     pub(in crate::stage) fn new(
         form: Form,
         order: ShuffleKey,
         sizes: Sizes,
         paths: [PathBuf; 3],
     ) -> Self {
+        let piles = 3 << sizes.bits;
         Self {
             form,
             order,
             sizes,
             paths,
             files: [None, None, None],
+            which: Vec::new(),
+            piles: Piles {
+                numbers: vec![Vec::new(); piles],
+                fixed: vec![Vec::new(); piles],
+                room: Default::default(),
+            },
             waiting: Vec::new(),
-            piles: Vec::new(),
-            numbers: (vec![Vec::new(); 3 << sizes.bits], Vec::new()),
             waiting_bytes: 0,
             written: Written::default(),
         }
@@ -76,23 +130,31 @@ impl PieceWriter {
 
     /// Takes rows.
     pub(in crate::stage) fn push(&mut self, rows: &RecordBatch) -> Result<(), Error> {
-        let before = self.piles.len();
+        let before = self.which.len();
         self.find_piles(rows);
-        let numbers = self.form.numbers_of(rows);
-        let (piles, room) = &mut self.numbers;
-        matrix::add_rows(&numbers, &self.piles[before..], piles, room);
-        self.waiting_bytes += rows.num_rows() * numbers.len() * size_of::<f32>();
-        let stored = &self.form.stored;
-        let others = stored.fields().iter().map(|field| {
-            let found = column(rows, field.name());
-            stored_as(found, field.data_type())
-        });
-        let others = others.collect::<Result<_, _>>()?;
-        let others = RecordBatch::try_new(Arc::clone(stored), others)?;
-        for column in others.columns() {
-            self.waiting_bytes += column.to_data().get_slice_memory_size()?;
+        let which = &self.which[before..];
+        let form = &self.form;
+        let numbers = form.numbers_of(rows);
+        let Piles {
+            numbers: piles,
+            fixed,
+            room: (cells, bytes),
+        } = &mut self.piles;
+        matrix::add_rows(&numbers, which, piles, cells);
+        let stored = form.stored_of(rows)?;
+        form.fixed.add_rows(&stored, which, fixed, bytes);
+        self.waiting_bytes += rows.num_rows() * form.row_bytes();
+        match form.varied.is_empty() {
+            true => self.which.clear(),
+            false => {
+                let varied = RecordBatch::try_new(Arc::clone(&form.stored), stored)?;
+                let varied = varied.project(&form.varied)?;
+                for column in varied.columns() {
+                    self.waiting_bytes += column.to_data().get_slice_memory_size()?;
+                }
+                self.waiting.push(varied);
+            }
         }
-        self.waiting.push(others);
         match self.waiting_bytes >= self.sizes.gathered {
             true => self.deal(),
             false => Ok(()),
@@ -102,40 +164,47 @@ impl PieceWriter {
     /// Completes the files.
     pub(in crate::stage) fn finish(mut self) -> Result<Written, Error> {
         self.deal()?;
-        for open in self.files.into_iter().flatten() {
-            let Open { path, mut file, .. } = open;
-            file.finish().map_err(|e| Error::scratch(&path, e))?;
+        for mut open in self.files.into_iter().flatten() {
+            open.rows.end()?;
+            if let Some((mut varied, _)) = open.varied {
+                let finished = varied.finish();
+                finished.map_err(|e| Error::scratch(&varied.get_ref().path, e))?;
+                varied.get_mut().end()?;
+            }
         }
         Ok(self.written)
     }
 
     /// Writes what has been gathered, a piece for each split and bucket.
     fn deal(&mut self) -> Result<(), Error> {
-        let waiting = std::mem::take(&mut self.waiting);
         self.waiting_bytes = 0;
-        let rows = concat_batches(&self.form.stored, &waiting)?;
-        drop(waiting);
-        let (places, ends) = self.dealt();
-        let mut start = 0;
-        for (pile, end) in ends.into_iter().enumerate() {
-            if start < end {
-                let (split, bucket) = (pile >> self.sizes.bits, pile & self.last_bucket());
-                let mut numbers = std::mem::take(&mut self.numbers.0[pile]);
-                // A pile at a time: what one was in is used again for the next.
-                let rows = take_record_batch(&rows, &places.slice(start, end - start))?;
-                self.write(split, bucket, &rows, bytemuck::cast_slice(&numbers))?;
-                numbers.clear();
-                // Copies of one row are all in one pile: one that has become large for them is not kept so.
-                numbers.shrink_to(self.sizes.gathered / size_of::<f32>() / 8);
-                self.numbers.0[pile] = numbers;
+        let varied = match self.waiting.is_empty() {
+            true => None,
+            false => {
+                let rows = concat_batches(&self.form.varied_schema, &self.waiting)?;
+                self.waiting.clear();
+                Some((rows, self.dealt()))
             }
-            start = end;
+        };
+        let mut first = 0;
+        for pile in 0..self.piles.fixed.len() {
+            let fixed = std::mem::take(&mut self.piles.fixed[pile]);
+            let rows = fixed.len() / self.form.fixed.row_bytes();
+            if rows > 0 {
+                // A pile at a time: what one was in is used again for the next.
+                let varied = varied
+                    .as_ref()
+                    .map(|(all, places)| take_record_batch(all, &places.slice(first, rows)));
+                self.write(pile, &fixed, varied.transpose()?.as_ref())?;
+                first += rows;
+            }
+            // Copies of one row are all in one pile: one that has become large for them is not kept so.
+            let most = self.sizes.gathered / 8;
+            self.piles.fixed[pile] = emptied(fixed, most);
+            let numbers = std::mem::take(&mut self.piles.numbers[pile]);
+            self.piles.numbers[pile] = emptied(numbers, most / size_of::<f32>());
         }
         Ok(())
-    }
-
-    fn last_bucket(&self) -> usize {
-        (1 << self.sizes.bits) - 1
     }
 
     /// Finds out which split and bucket each of `rows` is of.
@@ -149,76 +218,90 @@ impl PieceWriter {
             let bucket = usize::try_from(bucket).expect("a few bits fit");
             usize::from(splits.value(row)) << bits | bucket
         };
-        self.piles.extend((0..rows.num_rows()).map(pile));
+        self.which.extend((0..rows.num_rows()).map(pile));
     }
 
-    /// The places of the rows that wait, those of one pile beside one another, and where each pile ends.
-    fn dealt(&mut self) -> (UInt32Array, Vec<usize>) {
-        let piles = std::mem::take(&mut self.piles);
-        let mut ends = vec![0; 3 << self.sizes.bits];
-        piles.iter().for_each(|pile| ends[*pile] += 1);
-        let mut next = Vec::with_capacity(ends.len());
-        let mut sum = 0;
-        for end in &mut ends {
-            next.push(sum);
-            sum += *end;
-            *end = sum;
+    /// The places of the rows that wait, those of one pile beside one another.
+    fn dealt(&mut self) -> UInt32Array {
+        let mut next = vec![0; self.piles.fixed.len() + 1];
+        self.which.iter().for_each(|pile| next[pile + 1] += 1);
+        for pile in 1..next.len() {
+            next[pile] += next[pile - 1];
         }
-        let mut places = vec![0_u32; piles.len()];
-        for (row, pile) in (0..).zip(piles) {
+        let mut places = vec![0_u32; self.which.len()];
+        for (row, pile) in (0..).zip(self.which.drain(..)) {
             places[next[pile]] = row;
             next[pile] += 1;
         }
-        (places.into(), ends)
+        places.into()
     }
 
+    /// Writes a pile: its numbers, its cells of `fixed` width, and its other columns.
     fn write(
         &mut self,
-        split: usize,
-        bucket: usize,
-        rows: &RecordBatch,
-        numbers: &[u8],
+        pile: usize,
+        fixed: &[u8],
+        varied: Option<&RecordBatch>,
     ) -> Result<(), Error> {
+        let (split, bucket) = (pile >> self.sizes.bits, pile & ((1 << self.sizes.bits) - 1));
         let open = match &mut self.files[split] {
             Some(open) => open,
-            closed => {
-                let path: Arc<Path> = self.paths[split].as_path().into();
-                let failed = |e: ArrowError| Error::scratch(&path, e);
-                let file = File::create(&path).map_err(|e| Error::scratch(&path, e))?;
-                let file = FileWriter::try_new(file, &self.form.stored).map_err(failed)?;
-                let beside: Arc<Path> = path.with_extension("numbers").into();
-                let numbers = File::create(&beside).map_err(|e| Error::scratch(&beside, e))?;
-                closed.insert(Open {
-                    path,
-                    file,
-                    batches: 0,
-                    numbers: (beside, numbers),
-                    bytes: 0,
+            closed => closed.insert(Open::create(&self.paths[split], &self.form)?),
+        };
+        let start = open.rows.bytes;
+        open.rows
+            .add(bytemuck::cast_slice(&self.piles.numbers[pile]))?;
+        open.rows.add(fixed)?;
+        let varied = match (varied, &mut open.varied) {
+            (Some(rows), Some((file, batches))) => {
+                let path = Arc::clone(&file.get_ref().path);
+                let start = file.get_ref().bytes;
+                file.write(rows).map_err(|e| Error::scratch(&path, e))?;
+                let index = *batches;
+                *batches += 1;
+                Some(Varied {
+                    bytes: start..file.get_ref().bytes,
+                    file: path,
+                    index,
                 })
             }
+            _ => None,
         };
-        let failed = |e: std::io::Error| Error::scratch(&open.path, e);
-        let start = open.file.get_mut().stream_position().map_err(failed)?;
-        open.file
-            .write(rows)
-            .map_err(|e| Error::scratch(&open.path, e))?;
-        let end = open.file.get_mut().stream_position().map_err(failed)?;
-        let (beside, file) = &mut open.numbers;
-        let written = file.write_all(numbers);
-        written.map_err(|e| Error::scratch(beside, e))?;
-        let origins = column(rows, system::ORIGIN).as_primitive::<UInt64Type>();
+        let rows = fixed.chunks_exact(self.form.fixed.row_bytes());
+        let origins: Vec<u64> = rows.map(|row| self.form.origin_of(row)).collect();
         self.written.0[split].push(Piece {
-            file: Arc::clone(&open.path),
-            index: open.batches,
-            bytes: start..end,
-            numbers: (Arc::clone(beside), open.bytes),
+            file: Arc::clone(&open.rows.path),
+            start,
+            varied,
             bucket,
-            rows: rows.num_rows(),
-            origins: origins.values().to_vec(),
+            rows: origins.len(),
+            origins,
             kept: None,
         });
-        open.batches += 1;
-        open.bytes += numbers.len() as u64;
         Ok(())
     }
+}
+
+impl Open {
+    fn create(path: &Path, form: &Form) -> Result<Self, Error> {
+        let varied = match form.varied.is_empty() {
+            true => None,
+            false => {
+                let file = Out::create(path)?;
+                let writer = FileWriter::try_new(file, &form.varied_schema);
+                Some((writer.map_err(|e| Error::scratch(path, e))?, 0))
+            }
+        };
+        Ok(Self {
+            rows: Out::create(&path.with_extension("rows"))?,
+            varied,
+        })
+    }
+}
+
+/// The list without what was in it, and with room for `most` at most.
+fn emptied<T>(mut list: Vec<T>, most: usize) -> Vec<T> {
+    list.clear();
+    list.shrink_to(most);
+    list
 }
