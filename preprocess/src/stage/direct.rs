@@ -98,7 +98,7 @@ impl Direct {
         let rows: u64 = sources.iter().map(Landed::rows).sum();
         let threads = context.partitions.max(1);
         let memory = context.memory_bytes.unwrap_or(u64::MAX);
-        // A worker holds what it gathers, the same put together, and a pile of it; buckets are read by as many.
+        // A worker holds what it gathers, in lists that may have as much room left over; buckets are read by as many.
         let room = memory / 12 / threads as u64;
         let fits = rows.saturating_mul(tuples::ROW_BYTES) <= memory / 3;
         if !is_plain || !fits || room < GATHERED_LEAST {

@@ -193,7 +193,11 @@ impl Reader {
             Entry::Occupied(open) => open.into_mut(),
             Entry::Vacant(new) => new.insert(open(&piece.file, self.last)?),
         };
-        Ok(file.read_exact_at(bytes, piece.start + first as u64)?)
+        let read = file.read_exact_at(bytes, piece.start + first as u64);
+        let named = |e: io::Error| {
+            io::Error::new(e.kind(), format!("scratch `{}`: {e}", piece.file.display()))
+        };
+        Ok(read.map_err(named)?)
     }
 
     /// Gives the disk and the memory of a piece, which has been read and nobody reads again, back to the system: what is
