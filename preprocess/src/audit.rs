@@ -13,8 +13,8 @@ use crate::Error;
 
 mod read;
 
-/// Keys held in memory at a time: 512 MiB. More rows than this are audited in several passes, each over a range of
-/// keys.
+/// Keys held in memory at a time: 256 MiB, and twice as much for those that may be in several splits. More rows than this are
+/// audited in several passes, each over a range of keys.
 const KEYS_AT_A_TIME: u64 = 32 << 20;
 
 /// Bytes of shards that are in memory at a time, unless one has more there.
@@ -22,6 +22,9 @@ const MEMORY: u64 = 160 << 20;
 
 /// Leaked keys that are named.
 const SAMPLES: usize = 5;
+
+/// The keys of some rows of the split with this code.
+type Keys = (u8, Vec<u64>);
 
 /// What reading every shard found.
 #[derive(Debug, Default)]
@@ -55,8 +58,9 @@ pub(crate) async fn audit(
     let passes = rows.div_ceil(KEYS_AT_A_TIME).max(1);
     let mut findings = Findings::default();
     for pass in 0..passes {
-        let mut keys: Vec<(u64, u8)> = Vec::new();
+        let mut keys: Vec<Keys> = Vec::new();
         for split in splits {
+            let code = crate::split::code(split.split);
             let expected = schema(split.split);
             let checks = split.shards.iter().map(|shard| {
                 let check = check(dataset.clone(), shard.clone(), Arc::clone(&expected));
@@ -68,13 +72,13 @@ pub(crate) async fn audit(
             });
             let mut checks = stream::iter(checks).buffered(at_once);
             for shard in &split.shards {
-                let Some((found, shard_keys)) = checks.try_next().await? else {
+                let Some((found, mut own)) = checks.try_next().await? else {
                     break;
                 };
                 if pass == 0 {
                     findings.shards += 1;
                     findings.blocks += shard.blocks.len() as u64;
-                    findings.rows += shard_keys.len() as u64;
+                    findings.rows += own.len() as u64;
                     findings.problems.extend(
                         found
                             .into_iter()
@@ -82,11 +86,12 @@ pub(crate) async fn audit(
                     );
                     seen(shard.rows);
                 }
-                let range = range(pass, passes);
-                let here = shard_keys
-                    .into_iter()
-                    .filter(|key| range.contains(&u128::from(*key)));
-                keys.extend(here.map(|key| (key, crate::split::code(split.split))));
+                if passes > 1 {
+                    let range = range(pass, passes);
+                    own.retain(|key| range.contains(&u128::from(*key)));
+                }
+                own.shrink_to_fit();
+                keys.push((code, own));
             }
         }
         find_leaks(keys, &mut findings);
@@ -111,15 +116,18 @@ fn range(pass: u64, passes: u64) -> Range<u128> {
     edge(pass)..edge(pass + 1)
 }
 
-/// Leaves the keys of the largest split that may be in another, and those of the others. A key is a hash, so its lower bits say
+/// The keys of the largest split that may be in another, and all those of the others. A key is a hash, so its lower bits say
 /// where in a filter it has its own.
-fn leave_suspects(keys: &mut Vec<(u64, u8)>) {
+fn suspects(keys: Vec<Keys>) -> Vec<(u64, u8)> {
     const FILTER_BITS: usize = 16;
-    let rows = |split: &u8| keys.iter().filter(|(_, own)| own == split).count();
-    let Some(largest) = (0..).take(Split::ALL.len()).max_by_key(rows) else {
-        return;
-    };
-    let words = ((keys.len() - rows(&largest)) * FILTER_BITS).div_ceil(64);
+    let mut rows = [0; Split::ALL.len()];
+    for (split, own) in &keys {
+        rows[usize::from(*split)] += own.len();
+    }
+    let largest = (0..).zip(rows).max_by_key(|(_, rows)| *rows);
+    let (largest, most) = largest.unwrap_or_default();
+    let others = rows.iter().sum::<usize>() - most;
+    let words = (others * FILTER_BITS).div_ceil(64);
     let mut filter = vec![0_u64; words.next_power_of_two()];
     let mask = filter.len() as u64 * 64 - 1;
     let place = |key: u64| {
@@ -127,18 +135,26 @@ fn leave_suspects(keys: &mut Vec<(u64, u8)>) {
         let word = usize::try_from(bit / 64).expect("it lies in the filter");
         (word, 1 << (bit % 64))
     };
-    for (key, _) in keys.iter().filter(|(_, split)| *split != largest) {
-        let (word, bit) = place(*key);
-        filter[word] |= bit;
+    let mut found = Vec::with_capacity(others);
+    for (split, own) in keys.iter().filter(|(split, _)| *split != largest) {
+        for key in own {
+            let (word, bit) = place(*key);
+            filter[word] |= bit;
+            found.push((*key, *split));
+        }
     }
-    keys.retain(|(key, split)| {
-        let (word, bit) = place(*key);
-        *split != largest || filter[word] & bit != 0
-    });
+    for (split, own) in keys.into_iter().filter(|(split, _)| *split == largest) {
+        let own = own.into_iter().filter(|key| {
+            let (word, bit) = place(*key);
+            filter[word] & bit != 0
+        });
+        found.extend(own.map(|key| (key, split)));
+    }
+    found
 }
 
-fn find_leaks(mut keys: Vec<(u64, u8)>, findings: &mut Findings) {
-    leave_suspects(&mut keys);
+fn find_leaks(keys: Vec<Keys>, findings: &mut Findings) {
+    let mut keys = suspects(keys);
     keys.sort_unstable();
     for group in keys.chunk_by(|a, b| a.0 == b.0) {
         let (first, last) = (group[0], group[group.len() - 1]);

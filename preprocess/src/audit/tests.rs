@@ -22,11 +22,13 @@ fn leaks(passes: u64, keys: &[(u64, u8)]) -> (u64, Vec<String>) {
     let mut findings = Findings::default();
     for pass in 0..passes {
         let range = range(pass, passes);
-        let here = keys
-            .iter()
-            .copied()
-            .filter(|(key, _)| range.contains(&u128::from(*key)));
-        find_leaks(here.collect(), &mut findings);
+        let here = |key: &u64| range.contains(&u128::from(*key));
+        let lists = keys.chunk_by(|a, b| a.1 == b.1);
+        let lists = lists.map(|own| {
+            let keys = own.iter().map(|(key, _)| *key);
+            (own[0].1, keys.filter(here).collect())
+        });
+        find_leaks(lists.collect(), &mut findings);
     }
     (findings.leaked, findings.leaks)
 }
