@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     Error, Store,
-    local::{PIECE, create_folders, remove, sync_folder, temporary_in},
+    local::{PIECE, TEMPORARY, create_folders, remove, sync_folder, temporary_in},
 };
 
 /// How the files that grow are called until they are whole.
@@ -90,7 +90,7 @@ impl Drop for Growing {
     }
 }
 
-/// Removes files in `folder`, if it is there, that nobody grows any longer.
+/// Removes files in `folder`, if it is there, that were begun and that nobody writes any longer.
 pub(crate) fn sweep(folder: &Path) -> io::Result<()> {
     if !folder.is_dir() {
         return Ok(());
@@ -98,7 +98,10 @@ pub(crate) fn sweep(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let name = entry.file_name();
-        if name.to_str().is_some_and(|name| name.starts_with(GROWING)) && is_left(&entry.path()) {
+        let is_temporary = name
+            .to_str()
+            .is_some_and(|name| name.starts_with(TEMPORARY));
+        if is_temporary && is_left(&entry.path()) {
             remove(&entry.path());
         }
     }
@@ -171,18 +174,19 @@ mod tests {
         let old = UNIX_EPOCH + SystemClock.unix() - 2 * LEFT;
         live.file.set_modified(old).unwrap();
         let dead = folder.path().join(format!("{GROWING}1-2-3"));
+        let whole = folder.path().join(format!("{TEMPORARY}1-2-3"));
         let young = folder.path().join(format!("{GROWING}1-2-4"));
         let other = folder.path().join("old");
-        for path in [&dead, &young, &other] {
+        for path in [&dead, &whole, &young, &other] {
             fs::write(path, "x").unwrap();
         }
-        for path in [&dead, &other] {
+        for path in [&dead, &whole, &other] {
             let file = File::options().write(true).open(path).unwrap();
             file.set_modified(old).unwrap();
         }
         store.sweep("").unwrap();
         store.sweep("absent").unwrap();
-        assert!(!dead.exists());
+        assert!(!dead.exists() && !whole.exists());
         assert!(young.exists() && other.exists());
         assert!(live.temporary.as_deref().unwrap().exists());
     }

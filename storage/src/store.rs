@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     ops::Range,
-    path::{self, PathBuf},
+    path::{self, Component, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -61,6 +61,23 @@ pub enum PutNew {
     Created,
     /// Another one was there first; these are its bytes.
     Taken(Bytes),
+}
+
+/// The absolute path of `root`, without `.` and `..`: what joins paths to it has no room for them.
+fn resolved(root: &path::Path) -> std::io::Result<PathBuf> {
+    let mut found = PathBuf::new();
+    for part in path::absolute(root)?.components() {
+        if part != Component::ParentDir {
+            found.push(part);
+            continue;
+        }
+        // Above a link stands what is above the folder that it leads to.
+        if let Ok(real) = found.canonicalize() {
+            found = real;
+        }
+        found.pop();
+    }
+    Ok(found)
 }
 
 /// A folder in a store. Cheap to clone.
@@ -141,7 +158,7 @@ impl Store {
     }
 
     fn local(root: PathBuf) -> std::io::Result<Self> {
-        let backend = LocalBackend::new(path::absolute(root)?);
+        let backend = LocalBackend::new(resolved(&root)?);
         Ok(Self {
             backend: Arc::new(backend.clone()),
             place: Place::Local(backend),
@@ -468,6 +485,7 @@ pub(crate) fn redacted(url: &str) -> String {
 mod tests {
     use bytes::BytesMut;
     use futures::TryStreamExt as _;
+    use object_store::ObjectStoreExt as _;
 
     use super::*;
     use crate::{Effect, FailureClass, Lane, Operation, Rule};
@@ -480,6 +498,33 @@ mod tests {
             times,
             effect,
         }
+    }
+
+    #[tokio::test]
+    async fn a_root_is_where_its_path_leads_however_it_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let real = folder.path().canonicalize().unwrap();
+        std::fs::create_dir_all(real.join("a/b")).unwrap();
+        std::fs::create_dir_all(real.join("x/y")).unwrap();
+        std::os::unix::fs::symlink(real.join("x/y"), real.join("a/link")).unwrap();
+        for (written, expected) in [
+            ("a/b/../../c", "c"),
+            ("a/b/..", "a"),
+            ("a/./b/../new/../c", "a/c"),
+            // What is above the folder that a link leads to.
+            ("a/link/../z", "x/z"),
+            ("a/link", "a/link"),
+        ] {
+            let url = real.join(written);
+            let store = Store::open(url.to_str().unwrap(), &Default::default()).unwrap();
+            assert_eq!(store.local_path(), Some(real.join(expected)), "{written}");
+            store.put("f/one", "1".into()).await.unwrap();
+            let (_, objects, path) = store.object_store();
+            let found = objects.get(&path.join("f").join("one")).await.unwrap();
+            assert_eq!(found.bytes().await.unwrap(), "1", "{written}");
+        }
+        let root = Store::open("/../..", &Default::default()).unwrap();
+        assert_eq!(root.local_path(), Some(PathBuf::from("/")));
     }
 
     /// What every kind of store must do.

@@ -72,21 +72,61 @@ fn of_machine(meminfo: &str) -> Option<u64> {
     Some(kib << 10)
 }
 
-/// The least that a limit of the process's control group, or of one that it is in, leaves. A file that was read and can
+/// How a version of control groups tells of memory.
+struct Version {
+    root: &'static str,
+    limit: &'static str,
+    used: &'static str,
+    /// Line of `memory.stat` with the bytes of files that were read and can be dropped again.
+    files: &'static str,
+}
+
+const VERSIONS: [Version; 2] = [
+    Version {
+        root: "/sys/fs/cgroup/memory",
+        limit: "memory.limit_in_bytes",
+        used: "memory.usage_in_bytes",
+        files: "total_inactive_file ",
+    },
+    Version {
+        root: "/sys/fs/cgroup",
+        limit: "memory.max",
+        used: "memory.current",
+        files: "inactive_file ",
+    },
+];
+
+/// The least that a limit of the process's control groups, or of those that they are in, leaves. A file that was read and can
 /// be dropped again is no use of memory.
 fn of_groups(groups: &str, read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
-    let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    // `NUMBER:CONTROLLERS:/PATH`; without controllers in version 2.
+    let own = groups.lines().filter_map(|line| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(":/")?;
+        let is_memory = controllers.split(',').any(|name| name == "memory");
+        let version = match (is_memory, controllers) {
+            (true, _) => &VERSIONS[0],
+            (false, "") => &VERSIONS[1],
+            (false, _) => return None,
+        };
+        Some((version, path))
+    });
+    own.filter_map(|(version, path)| left(version, path, read))
+        .min()
+}
+
+/// What the limits of the group at `path` leave, and of those that it is in.
+fn left(version: &Version, path: &str, read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
     let left = |folder: &Path| {
         let number = |file| read(&folder.join(file))?.trim().parse::<u64>().ok();
-        let limit = number("memory.max")?;
+        let limit = number(version.limit)?;
         let stat = read(&folder.join("memory.stat")).unwrap_or_default();
-        let files = stat.lines().find_map(|l| l.strip_prefix("inactive_file "));
+        let files = stat.lines().find_map(|l| l.strip_prefix(version.files));
         let files = files.and_then(|text| text.parse().ok()).unwrap_or(0);
-        let used = number("memory.current").unwrap_or(0).saturating_sub(files);
+        let used = number(version.used).unwrap_or(0).saturating_sub(files);
         Some(limit.saturating_sub(used))
     };
-    let root = Path::new("/sys/fs/cgroup");
-    let folder = root.join(own);
+    let root = Path::new(version.root);
+    let folder = root.join(path);
     let folders = folder.ancestors().take_while(|f| f.starts_with(root));
     folders.filter_map(left).min()
 }
@@ -120,6 +160,27 @@ mod tests {
         };
         assert_eq!(of_groups("0::/a/b\n", &read), Some(850));
         assert_eq!(of_groups("0::/\n", &read), Some(5000));
+        let files = [
+            ("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "900\n"),
+            ("/sys/fs/cgroup/memory/a/memory.usage_in_bytes", "500\n"),
+            (
+                "/sys/fs/cgroup/memory/a/memory.stat",
+                "inactive_file 1\ntotal_inactive_file 200\n",
+            ),
+            // No limit.
+            (
+                "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+                "9223372036854771712\n",
+            ),
+        ];
+        let read = |path: &Path| {
+            let found = files.iter().find(|(name, _)| Path::new(name) == path);
+            found.map(|(_, text)| (*text).to_owned())
+        };
+        for groups in ["4:memory:/a\n", "0::/\n5:cpu,memory:/a\n3:cpu:/b\n"] {
+            assert_eq!(of_groups(groups, &read), Some(600), "{groups}");
+        }
+        assert_eq!(of_groups("3:cpu:/a\n", &read), None);
         assert_eq!(of_groups("0::/c\n", &|_| None), None);
         assert_eq!(of_groups("", &read), None);
     }
