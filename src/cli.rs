@@ -29,12 +29,9 @@ pub(crate) enum Command {
         #[command(flatten)]
         pipeline: Pipeline,
         #[command(flatten)]
-        refit: Refit,
+        building: Building,
         #[command(flatten)]
         ranks: Ranks,
-        /// Where the queries of a build run: `local`, or `df://HOST:PORT` of a cluster's scheduler
-        #[arg(long, value_name = "ENGINE", default_value_t = Engine::Local)]
-        engine: Engine,
     },
     /// Bring the sources' records into the landing zone
     Ingest(Ingest),
@@ -216,7 +213,8 @@ pub(crate) struct Predict {
     /// Carry this column of the new rows along, as text; may be repeated
     #[arg(long, value_name = "COLUMN")]
     pub(crate) keep: Vec<String>,
-    /// Write the features that a model would be given, and ask no model
+    /// Write the features that a model would be given, and ask no model. One called `row`, `error` or `detail`, as columns of
+    /// the answers are, stands as `feature=row`
     #[arg(long)]
     pub(crate) transform_only: bool,
     /// Rows that are read, computed and written together; no number depends on it, and 1 answers each line as it comes
@@ -389,10 +387,7 @@ pub(crate) enum Shards {
         #[command(flatten)]
         pipeline: Pipeline,
         #[command(flatten)]
-        refit: Refit,
-        /// Where queries run: `local`, or `df://HOST:PORT` of a cluster's scheduler; the result is the same
-        #[arg(long, value_name = "ENGINE", default_value_t = Engine::Local)]
-        engine: Engine,
+        building: Building,
     },
     /// Check every shard of a dataset: sizes, hashes, blocks, rows, and that no key is in two splits
     Verify(Dataset),
@@ -408,12 +403,24 @@ pub(crate) enum Shards {
     },
 }
 
-#[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct Refit {
-    /// Fit the transform anew and make all shards of all rows. Without it, rows that have landed since the dataset was built
-    /// are added to it in shards of their own, by the transform that it was built with
+/// How a dataset is built. Only `refit` changes what comes of it.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Building {
+    /// Fit the transform anew and make all shards of all rows, whatever is there; damaged shards are whole then. Without it,
+    /// rows that have landed since the dataset was built are added to it in shards of their own, by the transform that it was
+    /// built with
     #[arg(long)]
     pub(crate) refit: bool,
+    /// Where the queries of a build run: `local`, or `df://HOST:PORT` of a cluster's scheduler; the result is the same
+    #[arg(long, value_name = "ENGINE", default_value_t = Engine::Local)]
+    pub(crate) engine: Engine,
+    /// Memory that a build takes for rows before it goes on on disk, in MiB, 64 or more; the program itself and the batches in
+    /// work come on top. By default half of what is free
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(64..=1 << 30))]
+    pub(crate) memory: Option<u64>,
+    /// Parts that rows are worked on in at a time; fewer take less memory. By default one for each processor, or 32 on a cluster
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) partitions: Option<u16>,
 }
 
 #[derive(Debug, Args)]

@@ -23,8 +23,8 @@ use crate::cluster;
 use crate::{
     bench,
     cli::{
-        self, Bench, Cli, Command, Dataset, Ingest, IngestCommand, LoaderBench, Options, Pipeline,
-        Ranks, Refit, Runs, Serve, Shards, Weights,
+        self, Bench, Building, Cli, Command, Dataset, Ingest, IngestCommand, LoaderBench, Options,
+        Pipeline, Ranks, Runs, Serve, Shards, Weights,
     },
     decode_pictures,
     edit::Edit,
@@ -77,22 +77,17 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
     match command {
         Command::Run {
             pipeline,
-            refit,
+            building,
             ranks,
-            engine,
         } => {
             let work = Work::load(&pipeline, tools)?;
-            work.run(&pipeline, refit, ranks, engine).await
+            work.run(&pipeline, building, ranks).await
         }
         Command::Ingest(ingest) => run_ingest(ingest, tools).await,
         Command::Serve(options) => run_serve(options, tools).await,
-        Command::Shards(Shards::Build {
-            pipeline,
-            refit,
-            engine,
-        }) => {
+        Command::Shards(Shards::Build { pipeline, building }) => {
             let work = Work::load(&pipeline, tools)?;
-            let report = work.build(refit, engine).await?;
+            let report = work.build(building).await?;
             tools.print(&report, work.json)?;
             Ok(Outcome::of_rejected(report.rejected))
         }
@@ -361,9 +356,8 @@ impl<'a> Work<'a> {
     async fn run(
         &self,
         pipeline: &Pipeline,
-        refit: Refit,
+        building: Building,
         ranks: Ranks,
-        engine: Engine,
     ) -> anyhow::Result<Outcome> {
         let config = &self.loaded.config;
         let mut report = RunReport::default();
@@ -371,7 +365,7 @@ impl<'a> Work<'a> {
             report.ingest = Some(self.ingest(None).await?);
         }
         if config.dataset.is_some() {
-            report.dataset = Some(self.build(refit, engine).await?);
+            report.dataset = Some(self.build(building).await?);
         }
         if config.train.is_some() {
             report.train = Some(self.train_by(pipeline, ranks, true).await?);
@@ -445,7 +439,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    async fn build(&self, refit: Refit, engine: Engine) -> anyhow::Result<DatasetReport> {
+    async fn build(&self, building: Building) -> anyhow::Result<DatasetReport> {
         if self.loaded.config.dataset.is_none() {
             return Err(self
                 .loaded
@@ -455,9 +449,15 @@ impl<'a> Work<'a> {
                 )
                 .into());
         }
-        let context = self.preprocessing(engine);
+        let mut context = self.preprocessing(building.engine);
+        if let Some(mib) = building.memory {
+            context.memory_bytes = Some(mib << 20);
+        }
+        if let Some(partitions) = building.partitions {
+            context.partitions = usize::from(partitions);
+        }
         let build = async {
-            match refit.refit {
+            match building.refit {
                 true => feedline_preprocess::refit(&self.loaded.config, &context).await,
                 false => feedline_preprocess::build(&self.loaded.config, &context).await,
             }

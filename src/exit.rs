@@ -2,6 +2,7 @@
 
 use std::{io::Write as _, process::ExitCode};
 
+use feedline_preprocess::told;
 use feedline_schemas::config::ConfigError;
 
 use crate::launch::RankError;
@@ -44,10 +45,10 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     ExitCode::from(if error.use_stderr() { 2 } else { 0 })
 }
 
-/// Prints the chain of causes on standard error.
+/// Prints the chain of causes on standard error, each once.
 pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
     // Standard error may be closed; the exit code says it then.
-    let _written = writeln!(std::io::stderr(), "error: {error:#}");
+    let _written = writeln!(std::io::stderr(), "error: {}", told(error.as_ref()));
     ExitCode::from(code_of(error))
 }
 

@@ -99,30 +99,52 @@ impl Text for RunReport {
     }
 }
 
-/// Counts of rejected records by reason, and one of them.
+/// Counts of rejected records by reason, and one of them behind its reason.
 pub(crate) fn write_rejects(
     reasons: &BTreeMap<String, u64>,
     sample: Option<&str>,
     out: &mut String,
 ) -> fmt::Result {
+    write_reasons("  rejected", reasons, sample, out)
+}
+
+/// A line for each reason; `sample`, which names its own, behind that one.
+fn write_reasons(
+    name: &str,
+    reasons: &BTreeMap<String, u64>,
+    sample: Option<&str>,
+    out: &mut String,
+) -> fmt::Result {
     for (reason, count) in reasons {
-        line(out, "  rejected", format!("{count} {reason}"))?;
-    }
-    if let Some(sample) = sample {
-        line(out, "  for example", shortened(sample))?;
+        line(out, name, format!("{count} {reason}"))?;
+        if let Some(sample) = sample.filter(|sample| reason_of(sample).as_ref() == Some(reason)) {
+            line(out, "  for example", shortened(sample))?;
+        }
     }
     Ok(())
 }
 
+/// The reason that an example names: as `reason` of a line of rejects, or in front, between backticks.
+fn reason_of(sample: &str) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Line {
+        reason: String,
+    }
+    if let Ok(line) = serde_json::from_str::<Line>(sample) {
+        return Some(line.reason);
+    }
+    let (reason, _) = sample.strip_prefix('`')?.split_once('`')?;
+    Some(reason.to_owned())
+}
+
 fn write_filtered(
     reasons: &BTreeMap<String, u64>,
+    sample: Option<&str>,
     near_dup: Option<&NearDupCounts>,
     redacted: Option<&RedactedCounts>,
     out: &mut String,
 ) -> fmt::Result {
-    for (reason, count) in reasons {
-        line(out, "  left out", format!("{count} {reason}"))?;
-    }
+    write_reasons("  left out", reasons, sample, out)?;
     if let Some(found) = redacted {
         let text = format!(
             "{} e-mail addresses, {} telephone numbers, {} cards",
@@ -211,15 +233,13 @@ fn write_pictures(
 
 impl Text for DatasetReport {
     fn write(&self, out: &mut String) -> fmt::Result {
-        writeln!(
-            out,
-            "dataset{}",
-            match &self.added {
-                _ if self.up_to_date => " (nothing new: kept as it was)",
-                Some(_) => " (what has landed since was added)",
-                None => "",
-            }
-        )?;
+        let what = match (&self.added, &self.anew) {
+            _ if self.up_to_date => " (nothing new: kept as it was)".to_owned(),
+            (Some(_), _) => " (what has landed since was added)".to_owned(),
+            (None, Some(why)) => format!(" (built and fitted anew: {why})"),
+            (None, None) => String::new(),
+        };
+        writeln!(out, "dataset{what}")?;
         line(
             out,
             "rows",
@@ -231,6 +251,7 @@ impl Text for DatasetReport {
         write_rejects(&self.rejected_by_reason, self.reject_sample.as_deref(), out)?;
         write_filtered(
             &self.filtered,
+            self.reject_sample.as_deref(),
             self.near_dup.as_ref(),
             self.redacted.as_ref(),
             out,
@@ -485,6 +506,7 @@ impl Text for Inspection {
         write_rejects(&counts.rejected, None, out)?;
         write_filtered(
             &counts.filtered,
+            None,
             counts.near_dup.as_ref(),
             counts.redacted.as_ref(),
             out,
@@ -885,4 +907,29 @@ fn whole_bytes(rate: f64) -> ByteSize {
 
 pub(crate) fn line(out: &mut String, name: &str, value: impl AsRef<str>) -> fmt::Result {
     writeln!(out, "  {name:<16} {}", value.as_ref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_example_stands_behind_its_own_reason() {
+        let counts = |reasons: &[&str]| {
+            let reasons = reasons.iter().map(|reason| ((*reason).to_owned(), 2));
+            reasons.collect::<BTreeMap<String, u64>>()
+        };
+        let (rejected, filtered) = (counts(&["a", "b"]), counts(&["c"]));
+        let text = |sample: &str| {
+            let mut out = String::new();
+            write_rejects(&rejected, Some(sample), &mut out).unwrap();
+            write_filtered(&filtered, Some(sample), None, None, &mut out).unwrap();
+            let lines = out.lines().map(|line| line.split_whitespace().last());
+            lines.flatten().collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(text("`a`: x"), "a x b c");
+        let line = "{\"row\":1,\"reason\":\"c\"}";
+        assert_eq!(text(line), format!("a b c {line}"));
+        assert_eq!(text("`other`: x"), "a b c");
+    }
 }

@@ -40,6 +40,9 @@ use crate::{
 /// Batches between reading and computing.
 const WAITING: usize = 2;
 
+/// Columns of the answers themselves.
+const OWN: [&str; 3] = ["row", "error", "detail"];
+
 /// How long a signal may go unseen while no rows come.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -90,6 +93,7 @@ pub(crate) fn reading(
             null_values: csv.flat_map(|csv| csv.null_values.clone()).collect(),
         },
         landed,
+        names_as_written: dataset.is_some_and(|d| d.files.is_some() || d.sql.is_some()),
         keep: options.keep.clone(),
         max_missing_share: config
             .dataset
@@ -249,7 +253,7 @@ impl Answers {
     /// Names of the columns. What a model that gives rows back says is no prediction of a target.
     fn names(&self) -> Vec<String> {
         let mut names = self.keep.clone();
-        names.push("row".into());
+        names.push(OWN[0].into());
         match self
             .predictor
             .as_ref()
@@ -257,7 +261,7 @@ impl Answers {
         {
             None => {
                 let features = self.transform.artefact().features.iter();
-                names.extend(features.map(|feature| feature.name.clone()));
+                names.extend(features.map(|feature| named_feature(&feature.name)));
             }
             Some(Predicted::Differences(_)) => names.push("difference".into()),
             Some(Predicted::Numbers(_)) => names.push("prediction".into()),
@@ -270,7 +274,7 @@ impl Answers {
                 );
             }
         }
-        names.extend(["error".into(), "detail".into()]);
+        names.extend(OWN[1..].iter().map(|name| (*name).to_owned()));
         names
     }
 
@@ -305,6 +309,14 @@ impl Answers {
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         if report.rows > 0 {
             report.absent = rows.absent();
+        }
+        if !report.absent.is_empty() {
+            tracing::warn!(
+                columns = report.absent.join(", "),
+                rows = report.rows,
+                "no row has these columns, which the transform was fitted on, so all their cells were read as missing; check \
+                 how they are called"
+            );
         }
         Ok(())
     }
@@ -365,6 +377,14 @@ impl Answers {
         }
         columns.extend([Column::Text(errors), Column::Text(details)]);
         columns
+    }
+}
+
+/// What a feature is called among the answers: by its name, unless a column of theirs has it.
+fn named_feature(name: &str) -> String {
+    match OWN.contains(&name) {
+        true => format!("feature={name}"),
+        false => name.to_owned(),
     }
 }
 
@@ -438,5 +458,23 @@ impl Text for PredictReport {
             line(out, "model", checkpoint)?;
         }
         line(out, "predictions", &self.to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_feature_called_as_a_column_of_the_answers_has_another_name() {
+        let names = ["row", "error", "detail", "prediction", "size"].map(named_feature);
+        let expected = [
+            "feature=row",
+            "feature=error",
+            "feature=detail",
+            "prediction",
+            "size",
+        ];
+        assert_eq!(names, expected);
     }
 }

@@ -22,6 +22,9 @@ use parquet::{
 
 use crate::{rows::Rows, source::Record, value::Value};
 
+/// The zone that points in time are written in.
+const UTC: &str = "UTC";
+
 /// Rows converted at a time.
 const BATCH: usize = 1024;
 
@@ -140,6 +143,10 @@ fn values(array: &ArrayRef) -> Result<Vec<Value>, ArrowError> {
         DataType::LargeUtf8 => array.as_string::<i64>().iter().map(text).collect(),
         DataType::Utf8View => array.as_string_view().iter().map(text).collect(),
         DataType::Dictionary(_, inner) => values(&cast(array, inner)?)?,
+        // An instant is one text, in whatever zone it was written.
+        DataType::Timestamp(unit, Some(zone)) if **zone != *UTC => {
+            values(&cast(array, &DataType::Timestamp(*unit, Some(UTC.into())))?)?
+        }
         DataType::Struct(fields) => {
             let names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
             let objects = objects(&names, array.as_struct().columns(), array.len())?;
@@ -261,6 +268,25 @@ pub(crate) mod tests {
         let expected = [
             r#"{"a":"x","b":"18446744073709551615","c":0.5,"d":"1970-01-01","e":"1970-01-01T00:00:00.001Z","f":"123.45","g":"00ff","h":"u","i":{"j":1},"k":[1,null]}"#,
             r#"{"a":null,"b":7,"c":NaN,"d":"2022-01-08","e":"1970-01-01T00:00:00.002Z","f":"-0.05","g":"","h":"v","i":{"j":null},"k":null}"#,
+        ];
+        assert_eq!(read(file(columns), 0), expected);
+    }
+
+    #[test]
+    fn an_instant_is_one_text_in_whatever_zone_it_was_written() {
+        let at = |zone: &str| -> ArrayRef {
+            let at = TimestampMillisecondArray::from(vec![Some(1_704_067_200_120), None]);
+            Arc::new(at.with_timezone(zone))
+        };
+        let columns = vec![
+            ("a", at("Europe/Berlin")),
+            ("b", at("-03:30")),
+            ("c", at("UTC")),
+        ];
+        let text = r#""2024-01-01T00:00:00.120Z""#;
+        let expected = [
+            format!(r#"{{"a":{text},"b":{text},"c":{text}}}"#),
+            r#"{"a":null,"b":null,"c":null}"#.to_owned(),
         ];
         assert_eq!(read(file(columns), 0), expected);
     }

@@ -6,12 +6,13 @@ mod page;
 mod rows;
 mod sources;
 mod tokenizer;
+mod torn;
 mod windows;
 mod write;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use datafusion::prelude::SessionContext;
+use datafusion::{error::DataFusionError, prelude::SessionContext};
 use feedline_schemas::{
     config::{DatasetConfig, DedupMode, OnViolation, PipelineConfig, SplitBy, TokensConfig},
     format::MANIFEST,
@@ -30,9 +31,9 @@ use crate::{
     audit::audit,
     card,
     columns::{self, DatasetSpec},
-    document,
+    conflicts, document,
     expect::{self, Expect, Violation},
-    fit::{fit, fit_parts, fit_payload},
+    fit::{check_texts, fit, fit_parts, fit_payload},
     join,
     landing::Landed,
     manifest::{current, is_whole, publish, put_profile, put_transform, settle},
@@ -74,7 +75,8 @@ pub async fn build(config: &PipelineConfig, context: &Context) -> Result<Dataset
     Box::pin(build_by(config, context, Mode::Add)).await
 }
 
-/// As [`build`], with everything made of all rows and fitted anew, unless that is what the dataset is already.
+/// As [`build`], with everything made of all rows and fitted anew, whatever is there. Of the same rows come the same bytes, so
+/// it also puts back what was damaged.
 ///
 /// # Errors
 /// As [`build`].
@@ -166,23 +168,33 @@ async fn build_by(
         tokens,
         given,
         there: There::default(),
+        anew: (mode == Mode::Anew).then(|| "`--refit` asks for it".to_owned()),
         context,
     };
+    if let Some(series) = &mut build.spec.series {
+        let names = build.names.iter().map(ToString::to_string);
+        Arc::make_mut(series).sources = names.collect();
+    }
     build.input_hash = build.inputs_of(&build.spec.config, None);
     sweep(&build.store).await;
-    if let Some(manifest) = current(&build.store).await? {
-        let is_same = manifest.input_hash == build.input_hash;
-        if is_same && (mode == Mode::Add || manifest.additions.is_empty()) {
+    let there = match mode {
+        Mode::Add => current(&build.store).await?,
+        Mode::Anew => None,
+    };
+    if let Some(manifest) = there {
+        if manifest.input_hash == build.input_hash {
             if is_whole(&build.store, &manifest).await? {
                 tracing::info!(dataset = %build.name, fingerprint = %manifest.fingerprint, "dataset is up to date");
                 let sample = rejects::sample(&build.store, &manifest.rejects).await?;
                 return Ok(build.report(&manifest, true, sample));
             }
-        } else if mode == Mode::Add {
+            build.anew = Some("it was damaged".to_owned());
+        } else {
             match Box::pin(build.grown(manifest)).await? {
                 Ok(grown) => return Box::pin(build.add(grown)).await,
                 Err(reason) => {
                     tracing::info!(dataset = %build.name, reason, "the dataset is built and fitted anew from all rows");
+                    build.anew = Some(reason);
                 }
             }
         }
@@ -231,6 +243,8 @@ struct Build<'a> {
     given: Option<TokenizerFile>,
     /// What rows are added to.
     there: There,
+    /// Why a dataset that was there is made anew.
+    anew: Option<String>,
 }
 
 /// What a dataset has before rows are added to it; nothing where all of it is made.
@@ -291,6 +305,7 @@ impl Build<'_> {
             self.payload_bytes(),
             self.joined_bytes(),
         )?;
+        check_texts(&session, self.tables(), &self.spec, false).await?;
         let joins = join::counted(&session, self.tables(), &self.spec.joins, self.rows).await?;
         let near_dup = self.near_dup(scratch);
         let direct = Direct::of(&self.spec, self.tables(), self.context);
@@ -323,8 +338,9 @@ impl Build<'_> {
         self.check_target(&staged, &rejects)?;
         self.check_rejects(&session, &rejects, distinct).await?;
         let unexpected = Box::pin(self.unexpected(&session, &staged, &rejects)).await?;
-        self.check_splits(Split::ALL.map(|split| staged.rows(split)))?;
-        let groups = self.check_groups(&staged).await?;
+        let fell = Split::ALL.map(|split| staged.rows(split));
+        self.check_splits(fell, None, &rejects)?;
+        let groups = Box::pin(self.check_groups(&session, &staged)).await?;
         series::check(self.spec.series.as_deref(), &staged).await?;
         if let Some(near_dup) = near_dup.filter(|_| !self.cuts_documents()) {
             near_dup.audit(&session, &staged).await?;
@@ -352,7 +368,7 @@ impl Build<'_> {
         rejects.merge(written.rejects);
         self.check_rejects(&session, &rejects, distinct).await?;
         let rows = [0, 1, 2].map(|i: usize| written.splits[i].rows);
-        self.check_splits(rows)?;
+        self.check_splits(rows, Some(fell), &rejects)?;
         let tokens = documents
             .map(|documents| rows::conserved(kind, documents, &written.splits, written.texts))
             .transpose()?;
@@ -376,7 +392,7 @@ impl Build<'_> {
             Some(profile) => Some(Box::pin(self.page(&staged, profile, frame.copied)).await?),
             None => None,
         };
-
+        self.check_unchanged().await?;
         let mut manifest = Manifest {
             format: MANIFEST.format.to_owned(),
             version: MANIFEST.version,
@@ -448,6 +464,15 @@ impl Build<'_> {
         );
         for source in self.sources.iter().chain(&self.joined).chain(&self.frozen) {
             source.verify_files(|rows| meter.add(rows)).await?;
+        }
+        Ok(())
+    }
+
+    /// That files which are read as they lie are still what was hashed.
+    async fn check_unchanged(&self) -> Result<(), Error> {
+        for files in self.sources.iter().filter_map(|s| s.in_place.clone()) {
+            let check = tokio::task::spawn_blocking(move || files.check_unchanged()).await;
+            check.map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))))??;
         }
         Ok(())
     }
@@ -677,22 +702,40 @@ impl Build<'_> {
             rows: all,
             what: columns.chain(rows).collect(),
             expectations: expect.url.clone(),
-            file: file.unwrap_or_else(|| "no file".to_owned()),
+            file,
         })
     }
 
-    fn check_splits(&self, rows: [u64; 3]) -> Result<(), Error> {
-        self.check_named(rows)?;
+    /// `fell` says how many rows each split had before the last of them were set aside.
+    fn check_splits(
+        &self,
+        rows: [u64; 3],
+        fell: Option<[u64; 3]>,
+        rejects: &Rejects,
+    ) -> Result<(), Error> {
+        self.check_named(rows, fell, rejects)?;
         let config = &self.spec.config.split;
         let shares = [config.train, config.validation, config.test];
         let [train, validation, test] = rows;
         if config.by.is_named() || !config.until.is_empty() {
             return Ok(());
         }
+        let left_out = left_out(rejects);
+        let by_rule = split::advice_on(&rejects.filtered());
         for ((split, share), found) in Split::ALL.into_iter().zip(shares).zip(rows) {
             if share > 0.0 && found == 0 {
                 let is_text = self.spec.config.kind.is_text();
+                let is_none = rows == [0; 3];
                 let advice = match config.key.as_slice() {
+                    _ if is_none && rejects.filtered().contains_key(conflicts::CONFLICTING) => {
+                        "keep one row of those that differ in the target alone with `dataset.conflicts = \"first\"` or \
+                         `\"majority\"`"
+                            .to_owned()
+                    }
+                    _ if is_none && !left_out.is_empty() => {
+                        "correct the source, or the keys that leave them out".to_owned()
+                    }
+                    _ if by_rule.is_some() => by_rule.unwrap_or_default().to_owned(),
                     [] if is_text && config.by.is_key() => {
                         "land more documents, or cut each into a part for every split with `dataset.split.by = \"range\"`"
                             .to_owned()
@@ -712,6 +755,7 @@ impl Build<'_> {
                     train,
                     validation,
                     test,
+                    left_out,
                     advice,
                 });
             }
@@ -721,7 +765,12 @@ impl Build<'_> {
 
     /// Splits whose size no share says: nothing is learnt without training rows, and a border or source that is given has
     /// rows.
-    fn check_named(&self, rows: [u64; 3]) -> Result<(), Error> {
+    fn check_named(
+        &self,
+        rows: [u64; 3],
+        fell: Option<[u64; 3]>,
+        rejects: &Rejects,
+    ) -> Result<(), Error> {
         let config = &self.spec.config.split;
         let [train, validation, test] = rows;
         let (key, what) = match config.by {
@@ -731,6 +780,9 @@ impl Build<'_> {
             SplitBy::Time if !config.until.is_empty() => ("until", "none lies between its borders"),
             _ => return Ok(()),
         };
+        let by_rule = split::advice_on(&rejects.filtered());
+        let what = by_rule.map_or(what, |_| "none that lies between its borders is left");
+        let advice = by_rule.map_or_else(String::new, |advice| format!("; {advice}"));
         for (split, found) in Split::ALL.into_iter().zip(rows) {
             let expected = match &self.spec.rule {
                 Rule::Time(time) => time.expects(split).unwrap_or(false),
@@ -741,12 +793,16 @@ impl Build<'_> {
                 let rows = train + validation + test;
                 let reason = format!(
                     "the {split} split has no row: {what}, of {rows} rows that fell as {train} train, {validation} validation, \
-                     {test} test"
+                     {test} test{}{advice}",
+                    left_out(rejects)
                 );
                 return Err(Error::config(format!("dataset.split.{key}"), reason));
             }
             if found == 0 && matches!(self.spec.rule, Rule::Named(_)) {
-                tracing::warn!(%split, "nothing names this split, so it is empty");
+                let fell = fell.map(|fell| fell[usize::from(split::code(split))]);
+                if let Some(why) = why_empty(split, fell, rejects) {
+                    tracing::warn!("{why}");
+                }
             }
         }
         Ok(())
@@ -754,14 +810,17 @@ impl Build<'_> {
 
     /// With a split key, rows of one key must share a split; content is audited in the shards. Returns how many groups there
     /// are, where a tolerance asks for them.
-    async fn check_groups(&self, staged: &Staged) -> Result<Option<GroupCounts>, Error> {
+    async fn check_groups(
+        &self,
+        session: &SessionContext,
+        staged: &Staged,
+    ) -> Result<Option<GroupCounts>, Error> {
         let config = &self.spec.config.split;
         let mut counts = None;
         if !config.key.is_empty() {
             let found = staged.groups().await?;
             if found.leaked > 0 {
-                let (keys, samples) = (found.leaked, found.samples);
-                return Err(Error::Leak { keys, samples });
+                return Err(self.torn(session, &found).await);
             }
             let [train, validation, test] = found.splits;
             counts = Some(GroupCounts {
@@ -844,7 +903,42 @@ impl Build<'_> {
                 .as_ref()
                 .map(|_| self.store.url_of(&card::path_of(manifest.fingerprint))),
             added: None,
+            anew: self.anew.clone().filter(|_| !up_to_date),
         }
+    }
+}
+
+/// Why a split that rows name is empty, of which `fell` rows were left before the last were set aside; `None` where that was
+/// said then.
+fn why_empty(split: Split, fell: Option<u64>, rejects: &Rejects) -> Option<String> {
+    let left_out = left_out(rejects);
+    match fell {
+        Some(0) => None,
+        Some(fell) => Some(format!(
+            "the {split} split is empty: all {fell} rows of it were set aside{left_out}"
+        )),
+        None if left_out.is_empty() => {
+            Some(format!("the {split} split is empty: nothing names it"))
+        }
+        None => Some(format!(
+            "the {split} split is empty: nothing names it, or all rows that do were set aside{left_out}"
+        )),
+    }
+}
+
+/// How many rows are in no split, and why; nothing where all of them are in one.
+fn left_out(rejects: &Rejects) -> String {
+    let by_reason = addition::sums(&rejects.rejected(), &rejects.filtered());
+    let by_reason = by_reason
+        .iter()
+        .map(|(reason, rows)| format!("{rows} as `{reason}`"));
+    match by_reason.collect::<Vec<_>>().as_slice() {
+        [] => String::new(),
+        by_reason => format!(
+            ", and {} were left out ({})",
+            rejects.all(),
+            by_reason.join(", ")
+        ),
     }
 }
 

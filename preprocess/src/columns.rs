@@ -84,6 +84,8 @@ const UPPER: f64 = 0.99;
 const LOWER_SPREAD: f64 = 0.25;
 const UPPER_SPREAD: f64 = 0.75;
 const SHARE_TOLERANCE: f64 = 1e-9;
+/// Most columns that an error lists.
+const LISTED: usize = 20;
 
 /// A landed column over all sources and schema versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -408,11 +410,33 @@ pub(crate) fn find<'a>(
         Error::config(
             key,
             format!(
-                "there is no column `{name}` among {}{nearest}",
-                names.join(", ")
+                "there is no column `{}` among {}{nearest}",
+                shown(name),
+                listed(&names, "")
             ),
         )
     })
+}
+
+/// The names, each in `quotes`, or the first of many and how many more there are.
+pub(crate) fn listed(names: &[&str], quotes: &str) -> String {
+    let first = names.iter().take(LISTED);
+    let first: Vec<String> = first
+        .map(|name| format!("{quotes}{}{quotes}", shown(name)))
+        .collect();
+    match names.len().saturating_sub(LISTED) {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    }
+}
+
+/// A name in a line of text: control characters are written as what they are.
+pub(crate) fn shown(name: &str) -> String {
+    let escaped = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    name.chars().map(escaped).collect()
 }
 
 /// `; did you mean ...?` when something near is known.
@@ -424,7 +448,7 @@ pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> S
         )
     });
     match scored.max_by(|a, b| a.0.total_cmp(&b.0)) {
-        Some((score, k)) if score > 0.7 => format!("; did you mean `{k}`?"),
+        Some((score, k)) if score > 0.7 => format!("; did you mean `{}`?", shown(k)),
         _ => String::new(),
     }
 }

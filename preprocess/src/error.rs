@@ -6,6 +6,8 @@ use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use feedline_schemas::{ContractError, manifest::Split};
 
+use crate::told::one_line;
+
 /// Why a build or a check stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -50,8 +52,8 @@ pub enum Error {
     },
     /// Data are not as expected; nothing was published.
     #[error(
-        "data are not as `{expectations}` expects ({}); {rows} rows that are not are listed in `{file}`: correct the source, \
-         edit what is expected, or set `dataset.expect.on_violation = \"warn\"`", what.join("; ")
+        "data are not as `{expectations}` expects ({}){}: correct the source, edit what is expected, or set \
+         `dataset.expect.on_violation = \"warn\"`", what.join("; "), listed(*rows, file.as_deref())
     )]
     Unexpected {
         /// Rows set aside for it.
@@ -60,13 +62,13 @@ pub enum Error {
         what: Vec<String>,
         /// Where it is said what is expected.
         expectations: String,
-        /// Where rows that were set aside are listed.
-        file: String,
+        /// Where rows that were set aside are listed, if some were.
+        file: Option<String>,
     },
     /// A split that should hold rows holds none.
     #[error(
         "the {split} split is empty although its share is {share}: {rows} rows fell as {train} train, {validation} validation, \
-         {test} test; {advice}"
+         {test} test{left_out}; {advice}"
     )]
     EmptySplit {
         /// The empty split.
@@ -81,6 +83,8 @@ pub enum Error {
         validation: u64,
         /// Test rows.
         test: u64,
+        /// How many rows are in no split, and why; empty where all of them are in one.
+        left_out: String,
         /// What to do.
         advice: String,
     },
@@ -139,6 +143,15 @@ pub enum Error {
         /// The program.
         program: String,
         /// What became of it.
+        reason: String,
+    },
+    /// The query engine has no memory left.
+    #[error(
+        "the query engine ran out of memory while building the dataset: {reason}; give it more with `--memory`, or fewer \
+         parts with `--partitions`"
+    )]
+    Memory {
+        /// What it asked for and what it had.
         reason: String,
     },
     /// The query engine failed.
@@ -218,8 +231,13 @@ impl Error {
 /// An error of ours that travelled through the engine comes out as it went in.
 impl From<DataFusionError> for Error {
     fn from(error: DataFusionError) -> Self {
-        if let Some(config) = config_of(&error) {
-            return config;
+        if let Some(ours) = told_of(&error) {
+            return ours;
+        }
+        if let DataFusionError::ResourcesExhausted(reason) = error.find_root() {
+            return Self::Memory {
+                reason: one_line(reason),
+            };
         }
         match error {
             DataFusionError::External(inner) => match inner.downcast::<Self>() {
@@ -236,13 +254,18 @@ impl From<DataFusionError> for Error {
     }
 }
 
-/// What a function of ours found wrong with the configuration, however the engine wrapped it on the way.
-fn config_of(error: &DataFusionError) -> Option<Error> {
+/// What a function of ours found wrong with the configuration or the data, however the engine wrapped it on the way.
+fn told_of(error: &DataFusionError) -> Option<Error> {
     let DataFusionError::External(inner) = error.find_root() else {
         return None;
     };
     match inner.downcast_ref::<Error>() {
-        Some(Error::Config { key, reason }) => Some(Error::config(key.clone(), reason.clone())),
+        Some(Error::Config { key, reason }) => Some(Error::config(key, reason)),
+        Some(Error::Input {
+            what,
+            reason,
+            advice,
+        }) => Some(Error::input(what, reason, advice)),
         _ => None,
     }
 }
@@ -256,6 +279,13 @@ impl From<Error> for DataFusionError {
     }
 }
 
+fn listed(rows: u64, file: Option<&str>) -> String {
+    match file {
+        Some(file) if rows > 0 => format!("; {rows} rows that are not are listed in `{file}`"),
+        _ => String::new(),
+    }
+}
+
 fn list(by_reason: &BTreeMap<String, u64>) -> String {
     let parts: Vec<String> = by_reason
         .iter()
@@ -266,8 +296,49 @@ fn list(by_reason: &BTreeMap<String, u64>) -> String {
 
 fn advice(error: &DataFusionError) -> &'static str {
     match error.find_root() {
-        DataFusionError::ResourcesExhausted(_) => ": allow it more memory or fewer partitions",
         DataFusionError::IoError(_) => ": free space in the scratch folder, or name another one",
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::told;
+
+    #[test]
+    fn what_is_wrong_with_the_data_is_told_once_however_the_engine_wrapped_it() {
+        let ours = || Error::input("the rows", "two are one", "say which counts");
+        let expected = ours().to_string();
+        let inner = || DataFusionError::from(ours());
+        let twice =
+            DataFusionError::External(Box::new(DataFusionError::External(Box::new(inner()))));
+        let arrow = ArrowError::ExternalError(Box::new(inner()));
+        for wrapped in [
+            inner(),
+            inner().context("sorting"),
+            twice,
+            DataFusionError::ArrowError(Box::new(arrow), None),
+            DataFusionError::Shared(std::sync::Arc::new(inner())),
+        ] {
+            let found = Error::from(wrapped);
+            assert!(matches!(found, Error::Input { .. }), "{found:?}");
+            assert_eq!(told(&found), expected);
+        }
+    }
+
+    #[test]
+    fn memory_that_ran_out_is_said_in_one_line_with_the_options_that_help() {
+        let root = DataFusionError::ResourcesExhausted(
+            "Failed to allocate additional 2.0 KB for ExternalSorter[0], of the limit of 64.0 MB"
+                .to_owned(),
+        );
+        let error = root.context("Not enough memory to continue external sort. Consider increasing the memory limit config: 'datafusion.runtime.memory_limit'");
+        let error = Error::from(DataFusionError::External(Box::new(error)));
+        assert_eq!(
+            told(&error),
+            "the query engine ran out of memory while building the dataset: Failed to allocate additional 2.0 KB for \
+             ExternalSorter[0], of the limit of 64.0 MB; give it more with `--memory`, or fewer parts with `--partitions`"
+        );
     }
 }

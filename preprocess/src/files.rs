@@ -2,14 +2,15 @@
 //!
 //! A row's place is that of its file, in the order of the names, and its number in it: `sequence` and `row` of an origin. A
 //! file of more than 2^24 rows takes several sequences. All files have the same columns; what is not one of the types
-//! that land is read as one: integers and floats of any width as those of 64 bits, points in time in microseconds, dates,
-//! times and nanoseconds as text. The position that the manifest names is the last sequence, and a hash of all files.
+//! that land is read as one: integers and floats of any width as those of 64 bits, points in time of a zone in microseconds,
+//! dates, times, nanoseconds and points in time without a zone as text, as a source lands them. The position that the manifest names is the last sequence, and a hash of all files.
 
 use std::{
     collections::{BTreeSet, HashSet, VecDeque},
     fs::File,
     io::Read,
     num::NonZero,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -46,6 +47,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::{
     Error,
+    plain::points_in_time,
     plan::{landed_schema, landed_type},
 };
 
@@ -80,9 +82,25 @@ pub(crate) struct Files {
 #[derive(Clone, Debug)]
 struct ParquetFile {
     path: PathBuf,
+    /// What the file was before it was hashed.
+    state: State,
     metadata: ArrowReaderMetadata,
     /// Place of the first row: sequence and row.
     first: u64,
+}
+
+/// What tells a file from one that was written since: device, number, size, and second and nanosecond of the last change.
+type State = (u64, u64, u64, i64, i64);
+
+fn state_of(path: &Path) -> std::io::Result<State> {
+    let found = std::fs::metadata(path)?;
+    Ok((
+        found.dev(),
+        found.ino(),
+        found.size(),
+        found.mtime(),
+        found.mtime_nsec(),
+    ))
 }
 
 impl Files {
@@ -100,7 +118,7 @@ impl Files {
         let hashes = all_hashed(&paths);
         for (path, hashed) in paths.into_iter().zip(hashes) {
             let failed = |reason: String| unreadable(&path, reason);
-            let (bytes, hash) = hashed.map_err(|e| failed(e.to_string()))?;
+            let (state, bytes, hash) = hashed.map_err(|e| failed(e.to_string()))?;
             let file = File::open(&path).map_err(|e| failed(e.to_string()))?;
             let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())
                 .map_err(|e| failed(format!("it is not a whole Parquet file: {e}")))?;
@@ -125,6 +143,7 @@ impl Files {
                 metadata,
                 first: place,
                 path,
+                state,
             });
             place += rows.div_ceil(1 << ROW_BITS).max(1) << ROW_BITS;
         }
@@ -140,6 +159,22 @@ impl Files {
             short: short.unwrap_or_default(),
             files,
         })
+    }
+
+    /// That the files are those that were hashed, as far as the file system tells: rows that were read of others would stand
+    /// under a hash that is not theirs.
+    ///
+    /// # Errors
+    /// [`Error::Input`] for the first that was written, replaced or removed since.
+    pub(crate) fn check_unchanged(&self) -> Result<(), Error> {
+        match self.files.iter().find(|file| file.has_changed()) {
+            None => Ok(()),
+            Some(file) => Err(Error::input(
+                format!("`{}`", file.path.display()),
+                "it was changed while the dataset was built of it",
+                "build again when nothing writes to it; what is to be added goes into a file of its own",
+            )),
+        }
     }
 
     /// The last sequence of a row.
@@ -249,6 +284,12 @@ struct Group {
     first: u64,
 }
 
+impl ParquetFile {
+    fn has_changed(&self) -> bool {
+        state_of(&self.path).ok() != Some(self.state)
+    }
+}
+
 /// One of several shares of the rows.
 #[derive(Debug)]
 struct Share {
@@ -285,8 +326,15 @@ struct Rows {
 
 impl Rows {
     fn failed(&self, file: usize, reason: &str) -> DataFusionError {
-        let path = self.files.files[file].path.display();
-        DataFusionError::Execution(format!("cannot read rows of `{path}`: {reason}"))
+        let file = &self.files.files[file];
+        let path = file.path.display();
+        DataFusionError::Execution(match file.has_changed() {
+            true => format!(
+                "cannot read rows of `{path}`: it was changed while the dataset was built of it; build again when nothing \
+                 writes to it"
+            ),
+            false => format!("cannot read rows of `{path}`: {reason}"),
+        })
     }
 }
 
@@ -350,9 +398,22 @@ fn matching(pattern: &str) -> Result<Vec<PathBuf>, Error> {
     for entry in std::fs::read_dir(folder).map_err(unlisted)? {
         let path = entry.map_err(unlisted)?.path();
         let own = path.file_name().and_then(|name| name.to_str());
-        if own.is_some_and(|own| matches(name, own)) && path.is_file() {
-            found.push(path);
+        if !own.is_some_and(|own| matches(name, own)) {
+            continue;
         }
+        if !path.is_file() {
+            let what = match path.is_dir() {
+                true => {
+                    "a folder, whose files would be left out; name them, such as by `FOLDER/*.parquet`"
+                }
+                false => "no file that can be read, such as a link to nothing; remove it",
+            };
+            return Err(config(format!(
+                "`{}`, which `{pattern}` names, is {what}, or write a pattern that does not name it",
+                path.display()
+            )));
+        }
+        found.push(path);
     }
     found.sort();
     match found.len() {
@@ -386,8 +447,8 @@ fn matches(pattern: &str, name: &str) -> bool {
 /// Threads that hash files at most: a disk gives no more to others.
 const HASHING: usize = 8;
 
-/// Size and hash of each file.
-fn all_hashed(paths: &[PathBuf]) -> Vec<std::io::Result<(u64, Hash128)>> {
+/// What each file was before, its size and its hash.
+fn all_hashed(paths: &[PathBuf]) -> Vec<std::io::Result<(State, u64, Hash128)>> {
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let next = AtomicUsize::new(0);
     let work = || {
@@ -410,15 +471,16 @@ fn all_hashed(paths: &[PathBuf]) -> Vec<std::io::Result<(u64, Hash128)>> {
     all.into_iter().map(|(_, hashed)| hashed).collect()
 }
 
-/// Size and hash of a file.
-fn hashed(path: &Path) -> std::io::Result<(u64, Hash128)> {
+/// What a file was before, its size and its hash.
+fn hashed(path: &Path) -> std::io::Result<(State, u64, Hash128)> {
+    let state = state_of(path)?;
     let mut file = File::open(path)?;
     let (mut hasher, mut bytes) = (Xxh3::new(), 0);
     let mut buffer = vec![0; READ];
     loop {
         let read = file.read(&mut buffer)?;
         if read == 0 {
-            return Ok((bytes, Hash128::new(hasher.digest128())));
+            return Ok((state, bytes, Hash128::new(hasher.digest128())));
         }
         hasher.update(&buffer[..read]);
         bytes += read as u64;
@@ -465,7 +527,10 @@ fn landed_as(found: &DataType) -> Option<ColumnType> {
         DataType::Boolean => ColumnType::Bool,
         whole if whole.is_integer() && *whole != DataType::UInt64 => ColumnType::Int64,
         DataType::Float16 | DataType::Float32 | DataType::Float64 => ColumnType::Float64,
-        DataType::Timestamp(TimeUnit::Nanosecond, _) => ColumnType::Utf8,
+        // Without a zone they are no instants, and nanoseconds need more digits than landed ones have.
+        DataType::Timestamp(_, None) | DataType::Timestamp(TimeUnit::Nanosecond, _) => {
+            ColumnType::Utf8
+        }
         DataType::Timestamp(..) => ColumnType::Timestamp,
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => ColumnType::Utf8,
         DataType::Date32 | DataType::Date64 | DataType::Time32(_) | DataType::Time64(_) => {
@@ -496,6 +561,9 @@ fn read(column: &ArrayRef, wanted: ColumnType) -> Result<ArrayRef, DataFusionErr
         };
         let micros = micros.as_primitive::<TimestampMicrosecondType>().clone();
         return Ok(Arc::new(micros.with_timezone_opt(zone.clone())));
+    }
+    if matches!(column.data_type(), DataType::Timestamp(..)) {
+        return Ok(Arc::new(points_in_time(column)?));
     }
     match *column.data_type() == wanted {
         true => Ok(Arc::clone(column)),
@@ -537,7 +605,8 @@ fn unreadable(path: &Path, reason: String) -> Error {
     Error::input(
         format!("file `{}`", path.display()),
         reason,
-        "write it again, leave it out of `dataset.files`, or land it with a `[[source]]` of `type = \"files\"`, which reads more",
+        "write the file again, without columns that are not read, leave it out of `dataset.files`, or land it with a `[[source]]` of \
+         `type = \"files\"`, which reads more",
     )
 }
 
@@ -579,5 +648,15 @@ mod tests {
         std::fs::write(at("a.parquet"), b"PAR1 and no more").unwrap();
         refused(&at("*.parquet"), "it is not a whole Parquet file");
         refused(&at("b.parquet"), "No such file");
+        std::fs::remove_file(at("a.parquet")).unwrap();
+        std::os::unix::fs::symlink(at("gone"), at("c.parquet")).unwrap();
+        refused(&at("*.parquet"), "such as a link to nothing");
+        std::fs::remove_file(at("c.parquet")).unwrap();
+        std::fs::create_dir(at("d.parquet")).unwrap();
+        refused(&at("*.parquet"), "d.parquet`, which");
+        refused(
+            &at("*.parquet"),
+            "is a folder, whose files would be left out",
+        );
     }
 }

@@ -19,6 +19,7 @@ mod outcomes;
 mod payload;
 mod power;
 mod robust;
+mod texts;
 mod tokens;
 
 use std::collections::BTreeMap;
@@ -44,6 +45,7 @@ pub(crate) use self::{
     neighbours::{NEIGHBOURS, REFERENCE_ROWS},
     outcomes::{FOLDS, SMOOTHING},
     payload::{fit_parts, fit_payload},
+    texts::check_texts,
     tokens::{LearnSpec, learn_tokenizer},
 };
 
@@ -53,7 +55,7 @@ use crate::{
     exact_sum::Summary,
     functions::{self, Profile},
     quantile::{Quantile, Tally, Wanted},
-    transform::{layout, op_chain},
+    transform::{new_layout, op_chain},
 };
 
 /// Most classes of a target, and most known values of a category.
@@ -156,6 +158,8 @@ fn artefact(
     target: Option<FittedTarget>,
     texts: Texts,
 ) -> Result<TransformArtefact, Error> {
+    let features = new_layout(&spec.inputs, &fit.steps);
+    let features = features.map_err(|reason| Error::config(STEP, reason))?;
     let mut artefact = TransformArtefact {
         format: TRANSFORM.format.to_owned(),
         version: TRANSFORM.version,
@@ -164,7 +168,7 @@ fn artefact(
         null_values: spec.null_values.clone(),
         missing_values: spec.missing_values.clone(),
         inputs: spec.inputs.clone(),
-        features: layout(&spec.inputs, &fit.steps).map_err(|reason| Error::config(STEP, reason))?,
+        features,
         steps: fit.steps,
         target,
         characters: texts.characters,

@@ -236,6 +236,12 @@ pub(crate) fn beside(
 }
 
 impl Join {
+    /// Columns that it takes of its source, and what they are called beside the rows.
+    pub(crate) fn taken(&self) -> impl Iterator<Item = (&str, &str)> {
+        let taken = self.taken.iter();
+        taken.map(|(name, column)| (name.as_str(), column.name.as_str()))
+    }
+
     /// The columns that stand beside the rows.
     fn brought(&self) -> impl Iterator<Item = &MergedColumn> {
         let age = self.asof.as_ref().and_then(|asof| asof.age.as_ref());

@@ -67,7 +67,12 @@ pub(crate) fn resolve(
 
 /// What a kept column is called in the plan, where the column itself may be a feature.
 pub(crate) fn named(column: &KeptColumn) -> String {
-    format!("{PREFIX}{}", column.name)
+    in_plan(&column.name)
+}
+
+/// What the column `name` is called there when it is kept.
+pub(crate) fn in_plan(name: &str) -> String {
+    format!("{PREFIX}{name}")
 }
 
 /// Whether a name could be that of a kept column in the plan.

@@ -62,6 +62,7 @@ mod sql;
 mod stage;
 pub mod text;
 mod tokens;
+mod told;
 mod transform;
 #[cfg(feature = "cluster")]
 mod travel;
@@ -84,5 +85,6 @@ pub use rows_in::{
 };
 pub use rows_out::{Column, RowsOut};
 pub use tokens::Tokenizer;
+pub use told::told;
 pub use transform::{Applied, TargetValues, Transform};
 pub use verify::verify;

@@ -44,7 +44,13 @@ pub async fn read_manifest(dataset: &Store) -> Result<Manifest, Error> {
         ));
     }
     let url = dataset.url_of(&name);
-    let mut manifest: Manifest = decode(&url, &dataset.get(&name).await?)?;
+    let Some(file) = dataset.get_opt(&name).await? else {
+        return Err(damaged(
+            &url,
+            "`CURRENT` names it, and it does not exist".to_owned(),
+        ));
+    };
+    let mut manifest: Manifest = decode(&url, &file)?;
     let found = manifest.compute_fingerprint();
     if found != manifest.fingerprint {
         let reason = format!(
@@ -142,7 +148,7 @@ fn damaged(url: &str, reason: String) -> Error {
     Error::input(
         format!("`{url}`"),
         reason,
-        "it was changed or damaged: restore it, or remove it and build again",
+        "it was changed or damaged: restore it, or build all anew with `--refit`, which may bring rows to other splits",
     )
 }
 
@@ -254,15 +260,15 @@ fn generation_of(path: &str) -> Option<u64> {
     plain.then(|| digits.parse().ok()).flatten()
 }
 
-/// The current manifest, when there is one that can be read.
+/// The current manifest, when there is a dataset.
+///
+/// # Errors
+/// As [`read_manifest`], for a dataset that is there and cannot be read: without its manifest nobody knows which rows are in
+/// which split.
 pub(crate) async fn current(dataset: &Store) -> Result<Option<Manifest>, Error> {
-    match read_manifest(dataset).await {
-        Ok(manifest) => Ok(Some(manifest)),
-        Err(Error::Storage(e)) if !e.is_not_found() => Err(e.into()),
-        Err(error) => {
-            tracing::debug!(%error, "there is no usable earlier build");
-            Ok(None)
-        }
+    match dataset.get_opt(CURRENT).await? {
+        Some(_) => read_manifest(dataset).await.map(Some),
+        None => Ok(None),
     }
 }
 
@@ -322,6 +328,14 @@ pub(crate) async fn is_whole(dataset: &Store, manifest: &Manifest) -> Result<boo
     match read_transform(dataset, manifest).await {
         Ok(_) => Ok(true),
         Err(Error::Storage(e)) if !e.is_not_found() => Err(e.into()),
+        Err(Error::Storage(_)) => {
+            let transform = &manifest.transform.path;
+            tracing::warn!(
+                transform,
+                "the transform of the current dataset is missing, building again"
+            );
+            Ok(false)
+        }
         Err(error) => {
             tracing::warn!(%error, "building again");
             Ok(false)

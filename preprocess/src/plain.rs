@@ -2,15 +2,22 @@
 //!
 //! A decimal is its digits without zeros at the end, a point in time is RFC 3339 in UTC, a list is its JSON text. So a
 //! column that was widened reads the same in files of all versions, and a decimal is parsed as any number in a text is.
+//! Points in time of a file that name no zone are no instants: they are ISO 8601 without an offset, in every unit.
 
 use std::sync::Arc;
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, Decimal128Array, StringArray},
+    buffer::OffsetBuffer,
+    compute::cast,
     datatypes::{
         DataType, Decimal128Type, Float64Type, Int64Type, TimeUnit, TimestampMicrosecondType,
     },
-    temporal_conversions::timestamp_us_to_datetime,
+    error::ArrowError,
+    temporal_conversions::{
+        timestamp_ms_to_datetime, timestamp_ns_to_datetime, timestamp_s_to_datetime,
+        timestamp_us_to_datetime,
+    },
 };
 use datafusion::error::{DataFusionError, Result};
 use feedline_schemas::record::{ColumnType, DECIMAL_SCALE};
@@ -70,18 +77,66 @@ fn instant(micros: i64) -> String {
 
 /// As [`text`] has a point in time, behind `text`.
 pub(crate) fn write_instant(micros: i64, text: &mut Vec<u8>) {
+    write(micros, TimeUnit::Microsecond, true, text);
+}
+
+/// Points in time of any unit as text: RFC 3339 in UTC where their column has a zone, else ISO 8601 without an offset. Behind
+/// the point are no digits, three, six or nine.
+///
+/// # Errors
+/// For a column that holds something else, and one of more than 2 GiB of text.
+pub(crate) fn points_in_time(column: &ArrayRef) -> Result<StringArray, ArrowError> {
+    let DataType::Timestamp(unit, zone) = column.data_type() else {
+        let found = column.data_type();
+        let reason = format!("{found} holds no points in time");
+        return Err(ArrowError::CastError(reason));
+    };
+    let numbers = cast(column, &DataType::Int64)?;
+    let numbers = numbers.as_primitive::<Int64Type>();
+    let mut text = Vec::with_capacity(numbers.len() * SHORT);
+    let mut ends = Vec::with_capacity(numbers.len() + 1);
+    ends.push(0);
+    for row in 0..numbers.len() {
+        if numbers.is_valid(row) {
+            write(numbers.value(row), *unit, zone.is_some(), &mut text);
+        }
+        let end = i32::try_from(text.len());
+        ends.push(end.map_err(|_| ArrowError::OffsetOverflowError(text.len()))?);
+    }
+    let ends = OffsetBuffer::new(ends.into());
+    StringArray::try_new(ends, text.into(), numbers.nulls().cloned())
+}
+
+/// Bytes of a point in time of whole seconds.
+const SHORT: usize = 20;
+
+/// So many units since 1970, with an offset of zero or without any, behind `text`.
+fn write(value: i64, unit: TimeUnit, in_utc: bool, text: &mut Vec<u8>) {
     const DAY: i64 = 86_400;
-    let (second, fraction) = (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000));
+    let (units, nanos) = match unit {
+        TimeUnit::Second => (1, 0),
+        TimeUnit::Millisecond => (1_000, 1_000_000),
+        TimeUnit::Microsecond => (1_000_000, 1_000),
+        TimeUnit::Nanosecond => (1_000_000_000, 1),
+    };
+    let (second, fraction) = (value.div_euclid(units), value.rem_euclid(units) * nanos);
     let (year, month, day) = civil(second.div_euclid(DAY));
     if !(0..=9999).contains(&year) {
+        let at = match unit {
+            TimeUnit::Second => timestamp_s_to_datetime(value),
+            TimeUnit::Millisecond => timestamp_ms_to_datetime(value),
+            TimeUnit::Microsecond => timestamp_us_to_datetime(value),
+            TimeUnit::Nanosecond => timestamp_ns_to_datetime(value),
+        };
+        let zone = if in_utc { "Z" } else { "" };
         // Its debug form is ISO 8601, without an offset.
-        let instant = timestamp_us_to_datetime(micros).map(|at| format!("{at:?}Z"));
-        text.extend(instant.unwrap_or_else(|| micros.to_string()).into_bytes());
+        let written = at.map(|at| format!("{at:?}{zone}"));
+        text.extend(written.unwrap_or_else(|| value.to_string()).into_bytes());
         return;
     }
     let small = |number: i64| u32::try_from(number).unwrap_or(0);
     let (second, fraction) = (small(second.rem_euclid(DAY)), small(fraction));
-    let mut digits = *b"0000-00-00T00:00:00.000000Z";
+    let mut digits = *b"0000-00-00T00:00:00.000000000Z";
     two(&mut digits, 0, small(year) / 100);
     two(&mut digits, 2, small(year) % 100);
     two(&mut digits, 5, small(month));
@@ -89,22 +144,25 @@ pub(crate) fn write_instant(micros: i64, text: &mut Vec<u8>) {
     two(&mut digits, 11, second / 3600);
     two(&mut digits, 14, second / 60 % 60);
     two(&mut digits, 17, second % 60);
-    let end = match (fraction, fraction % 1000) {
-        (0, _) => 19,
-        (_, 0) => 23,
-        _ => 26,
+    let end = match (fraction, fraction % 1_000_000, fraction % 1_000) {
+        (0, ..) => 19,
+        (_, 0, _) => 23,
+        (.., 0) => 26,
+        _ => 29,
     };
     if fraction > 0 {
-        two(&mut digits, 20, fraction / 10_000);
-        two(&mut digits, 22, fraction / 100 % 100);
-        two(&mut digits, 24, fraction % 100);
+        two(&mut digits, 20, fraction / 10_000_000);
+        two(&mut digits, 22, fraction / 100_000 % 100);
+        two(&mut digits, 24, fraction / 1_000 % 100);
+        two(&mut digits, 26, fraction / 10 % 100);
+        digits[28] = b'0' + u8::try_from(fraction % 10).unwrap_or(0);
     }
     digits[end] = b'Z';
-    text.extend_from_slice(&digits[..=end]);
+    text.extend_from_slice(&digits[..end + usize::from(in_utc)]);
 }
 
 /// Puts a number below 100 as two digits into `text`.
-fn two(text: &mut [u8; 27], at: usize, number: u32) {
+fn two(text: &mut [u8; 30], at: usize, number: u32) {
     let number = u8::try_from(number).unwrap_or(0);
     text[at] = b'0' + number / 10;
     text[at + 1] = b'0' + number % 10;
@@ -154,7 +212,8 @@ fn unknown(found: &DataType) -> DataFusionError {
 #[cfg(test)]
 mod tests {
     use arrow::array::{
-        Float64Builder, Int64Builder, ListBuilder, StringBuilder, TimestampMicrosecondArray,
+        Float64Builder, Int64Array, Int64Builder, ListBuilder, StringBuilder,
+        TimestampMicrosecondArray,
     };
     use feedline_schemas::record::DECIMAL_PRECISION;
     use proptest::prelude::*;
@@ -189,6 +248,43 @@ mod tests {
         ] {
             assert_eq!(instant(micros), expected);
         }
+    }
+
+    #[test]
+    fn points_in_time_of_every_unit_and_zone_are_written_as_a_source_lands_them() {
+        use TimeUnit::{Microsecond, Millisecond, Nanosecond, Second};
+        let values = |unit| {
+            let units = match unit {
+                Second => 1,
+                Millisecond => 1_000,
+                Microsecond => 1_000_000,
+                Nanosecond => 1_000_000_000,
+            };
+            let mut values = vec![None];
+            for second in [0, 951_782_400, -1, -2_208_988_800, 1_709_164_801] {
+                let parts = [0, 1, 999, 1_000, 120_000, 999_999, 100_000_000];
+                let parts = parts.into_iter().filter(|part| *part < units);
+                values.extend(parts.map(|part| Some(second * units + part)));
+            }
+            values
+        };
+        for unit in [Second, Millisecond, Microsecond, Nanosecond] {
+            let whole: ArrayRef = Arc::new(Int64Array::from(values(unit)));
+            for zone in [None, Some("UTC"), Some("+02:00"), Some("Europe/Berlin")] {
+                let of = |zone: Option<&str>| DataType::Timestamp(unit, zone.map(Into::into));
+                let column = cast(&whole, &of(zone)).unwrap();
+                let found = points_in_time(&column).unwrap();
+                // The general cast writes what the source writes, in the zone that the column has.
+                let expected = cast(&whole, &of(zone.map(|_| "UTC"))).unwrap();
+                let expected = cast(&expected, &DataType::Utf8).unwrap();
+                assert_eq!(&found, expected.as_string::<i32>(), "{unit:?} {zone:?}");
+            }
+        }
+        let large: ArrayRef = Arc::new(Int64Array::from(vec![i64::MAX, 253_402_300_800]));
+        let large = cast(&large, &DataType::Timestamp(Second, None)).unwrap();
+        let found = points_in_time(&large).unwrap();
+        let found: Vec<_> = found.iter().flatten().collect();
+        assert_eq!(found, ["9223372036854775807", "+10000-01-01T00:00:00"]);
     }
 
     fn check(column: ArrayRef, expected: &[Option<&str>]) {

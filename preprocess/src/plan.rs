@@ -166,13 +166,13 @@ pub(crate) fn session(
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         // The reserves of all partitions together must leave room for the rows, and every merge holds a batch of
         // each of its inputs.
-        config.options_mut().execution.sort_spill_reservation_bytes =
-            SORT_RESERVE.min(bytes / (16 * partitions));
+        let reserve = SORT_RESERVE.min(bytes / (16 * partitions));
+        config.options_mut().execution.sort_spill_reservation_bytes = reserve;
         let payload = usize::try_from(payload_bytes.unwrap_or(0)).unwrap_or(usize::MAX);
         let row_bytes = (SYSTEM_BYTES + CELL_BYTES * columns).saturating_add(payload);
         let batch_rows = bytes / row_bytes.saturating_mul(64 * partitions);
         config = config.with_batch_size(clamped(batch_rows as u64));
-        runtime = runtime.with_memory_pool(Arc::new(BoundedPool::new(bytes)));
+        runtime = runtime.with_memory_pool(Arc::new(BoundedPool::new(bytes, reserve)));
     }
     let runtime = runtime.build_arc()?;
     let session = match &context.engine {
@@ -759,6 +759,14 @@ impl Reading<'_> {
         quality.over(vec![judged, self.landed(&payload.column)])
     }
 
+    fn judged_number(&self, name: &str) -> Judged {
+        let mut columns = self.schema.columns.iter();
+        match columns.find(|column| column.name == name) {
+            Some(column) if column.r#type == ColumnType::Decimal => Judged::Decimal,
+            _ => Judged::Number,
+        }
+    }
+
     fn judge(&self) -> Expr {
         let target = self.spec.target.iter().map(|t| match t.task {
             Task::Regression => (t.column.clone(), Judged::NumericTarget),
@@ -767,7 +775,7 @@ impl Reading<'_> {
         let inputs = self.spec.landed_inputs();
         let numbers = inputs
             .filter(|c| c.kind == InputKind::Numeric)
-            .map(|c| (c.name.clone(), Judged::Number));
+            .map(|c| (c.name.clone(), self.judged_number(&c.name)));
         let payload = self.spec.payloads().map(|payload| {
             let judged = match payload.kind {
                 PayloadKind::Picture if payload.pictures.is_some() => Judged::DecodedPicture,

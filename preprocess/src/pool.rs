@@ -2,14 +2,21 @@
 //!
 //! With one pool for all, sorts fill the limit and the merge above them, which needs little and cannot spill, fails or
 //! not by the timing of the threads. So half is kept for what
-//! cannot spill; a sort that is about to spill needs it too, for the keys of what it merges.
+//! cannot spill; a sort that is about to spill needs it too, for the keys of what it merges. Of several sorts above one another
+//! the lowest would take all of that for its merge of files, which goes as wide as it can, and the merge of another, of rows in
+//! memory, could not begin. What such a merge takes is what its sort holds, and counted twice: so much, the share of one that can
+//! spill, each reservation gets where nothing is left, and all of them together as much again as there is.
 
-use std::fmt;
+use std::{
+    fmt,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use datafusion::{
-    error::Result,
+    error::{DataFusionError, Result},
     execution::memory_pool::{
-        FairSpillPool, GreedyMemoryPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
+        FairSpillPool, GreedyMemoryPool, MemoryConsumer, MemoryLimit, MemoryPool,
+        MemoryReservation, human_readable_size,
     },
 };
 
@@ -17,18 +24,33 @@ use datafusion::{
 #[derive(Debug)]
 pub(crate) struct BoundedPool {
     bytes: usize,
+    /// Bytes that a sort sets aside for its merge.
+    least: usize,
+    /// How many share the half of those that can spill.
+    sharing: AtomicUsize,
     spilling: FairSpillPool,
     fixed: GreedyMemoryPool,
 }
 
 impl BoundedPool {
-    pub(crate) fn new(bytes: usize) -> Self {
+    pub(crate) fn new(bytes: usize, least: usize) -> Self {
         let fixed = bytes / 2;
         Self {
             bytes,
+            least,
+            sharing: AtomicUsize::new(0),
             spilling: FairSpillPool::new(bytes - fixed),
             fixed: GreedyMemoryPool::new(fixed),
         }
+    }
+
+    /// Whether a reservation that cannot spill gets so much more even where nothing is left.
+    fn is_due(&self, reservation: &MemoryReservation, additional: usize) -> bool {
+        let half = self.bytes - self.bytes / 2;
+        let share = half / self.sharing.load(Ordering::Relaxed).max(1);
+        let wanted = reservation.size().saturating_add(additional);
+        let all = self.fixed.reserved().saturating_add(additional);
+        wanted <= share.max(self.least) && all <= self.bytes
     }
 
     fn part(&self, consumer: &MemoryConsumer) -> &dyn MemoryPool {
@@ -52,10 +74,14 @@ impl MemoryPool for BoundedPool {
     }
 
     fn register(&self, consumer: &MemoryConsumer) {
+        let more = usize::from(consumer.can_spill());
+        self.sharing.fetch_add(more, Ordering::Relaxed);
         self.part(consumer).register(consumer);
     }
 
     fn unregister(&self, consumer: &MemoryConsumer) {
+        let fewer = usize::from(consumer.can_spill());
+        self.sharing.fetch_sub(fewer, Ordering::Relaxed);
         self.part(consumer).unregister(consumer);
     }
 
@@ -70,8 +96,19 @@ impl MemoryPool for BoundedPool {
     }
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
-        self.part(reservation.consumer())
-            .try_grow(reservation, additional)
+        let consumer = reservation.consumer();
+        if !consumer.can_spill() && self.is_due(reservation, additional) {
+            self.fixed.grow(reservation, additional);
+            return Ok(());
+        }
+        let grown = self.part(consumer).try_grow(reservation, additional);
+        grown.map_err(|error| match error {
+            DataFusionError::ResourcesExhausted(reason) => {
+                let limit = human_readable_size(self.bytes);
+                DataFusionError::ResourcesExhausted(format!("{reason}, of the limit of {limit}"))
+            }
+            other => other,
+        })
     }
 
     fn reserved(&self) -> usize {
@@ -89,19 +126,46 @@ mod tests {
 
     use super::*;
 
+    fn registered<const N: usize>(
+        pool: &Arc<dyn MemoryPool>,
+        name: &str,
+        can_spill: bool,
+    ) -> [MemoryReservation; N] {
+        let one = || MemoryConsumer::new(name).with_can_spill(can_spill);
+        std::array::from_fn(|_| one().register(pool))
+    }
+
     #[test]
     fn what_can_spill_leaves_half_to_what_cannot() {
-        let pool: Arc<dyn MemoryPool> = Arc::new(BoundedPool::new(1000));
-        let sort = MemoryConsumer::new("sort")
-            .with_can_spill(true)
-            .register(&pool);
-        let merge = MemoryConsumer::new("merge").register(&pool);
-        assert!(sort.try_grow(501).is_err());
-        sort.try_grow(500).unwrap();
-        merge.try_grow(500).unwrap();
-        assert!(merge.try_grow(1).is_err());
+        let pool: Arc<dyn MemoryPool> = Arc::new(BoundedPool::new(1000, 10));
+        let sorts: [_; 2] = registered(&pool, "sort", true);
+        for sort in &sorts {
+            assert!(sort.try_grow(251).is_err());
+            sort.try_grow(250).unwrap();
+        }
+        let [wide, above, beside, last]: [_; 4] = registered(&pool, "merge", false);
+        wide.try_grow(500).unwrap();
+        let error = wide.try_grow(1).unwrap_err().to_string();
+        assert!(error.ends_with("of the limit of 1000.0 B"), "{error}");
         assert_eq!(pool.reserved(), 1000);
-        drop((sort, merge));
+        // Where nothing is left, others have the share of a sort, and no more.
+        for merge in [&above, &beside] {
+            merge.try_grow(250).unwrap();
+            assert!(merge.try_grow(1).is_err());
+        }
+        // All of them together have as much again.
+        assert!(last.try_grow(1).is_err());
+        drop((sorts, wide, above, beside, last));
         assert_eq!(pool.reserved(), 0);
+    }
+
+    #[test]
+    fn a_merge_has_what_a_sort_sets_aside_for_it_however_many_share() {
+        let pool: Arc<dyn MemoryPool> = Arc::new(BoundedPool::new(1000, 80));
+        let _sorts: [_; 20] = registered(&pool, "sort", true);
+        let [wide, above]: [_; 2] = registered(&pool, "merge", false);
+        wide.try_grow(500).unwrap();
+        above.try_grow(80).unwrap();
+        assert!(above.try_grow(1).is_err());
     }
 }

@@ -89,9 +89,10 @@ impl Rejects {
         self.files.extend(other.files);
     }
 
-    /// The first rejected row, as its line.
+    /// The first row that cannot be used, as its line; without one, the first that is left out by choice.
     pub(crate) fn sample(&self, sources: &[TableName]) -> Option<String> {
-        let first = self.first.values().min_by_key(|(origin, _)| *origin);
+        let first = self.first.values();
+        let first = first.min_by_key(|(origin, reason)| (is_choice(&reason.reason), *origin));
         first.map(|(origin, reason)| line(*origin, reason.clone(), sources))
     }
 
@@ -109,6 +110,12 @@ impl Rejects {
     /// The first row rejected for this reason.
     pub(crate) fn first_of(&self, reason: &str) -> Option<&Reason> {
         self.first.get(reason).map(|(_, reason)| reason)
+    }
+
+    /// Counts rows that were set aside for `reason`.
+    #[cfg(test)]
+    pub(crate) fn count(&mut self, reason: &str, rows: u64) {
+        *self.by_reason.entry(reason.to_owned()).or_default() += rows;
     }
 
     fn see(&mut self, origin: u64, reason: Reason) {
@@ -187,16 +194,19 @@ pub(crate) fn path_of(content: &[u8]) -> String {
     format!("rejects/{}.jsonl", Hash128::of(content).short())
 }
 
-/// The first published reject.
+/// The first row of the first file of published rejects that cannot be used; without one, the first that is left out by choice.
 pub(crate) async fn sample(dataset: &Store, paths: &[String]) -> Result<Option<String>, Error> {
     let Some(path) = paths.first() else {
         return Ok(None);
     };
     let text = dataset.get_opt(path).await?.unwrap_or_default();
-    Ok(String::from_utf8_lossy(&text)
-        .lines()
-        .next()
-        .map(str::to_owned))
+    let text = String::from_utf8_lossy(&text);
+    let is_fault = |line: &&str| {
+        let reason = serde_json::from_str::<Reason>(line);
+        reason.is_ok_and(|reason| !is_choice(&reason.reason))
+    };
+    let first = text.lines().find(is_fault);
+    Ok(first.or_else(|| text.lines().next()).map(str::to_owned))
 }
 
 async fn put(dataset: &Store, text: String) -> Result<String, Error> {
@@ -265,5 +275,26 @@ impl RejectWriter {
     pub(crate) fn finish(mut self) -> Result<Rejects, Error> {
         self.rejects.files.extend(self.file.finish()?);
         Ok(self.rejects)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_is_of_a_row_that_cannot_be_used_before_one_that_is_left_out() {
+        let reason = |reason: &str| Reason {
+            reason: reason.to_owned(),
+            column: String::new(),
+            value: String::new(),
+        };
+        let mut rejects = Rejects::default();
+        rejects.see(3, reason(sparse::TOO_MANY_MISSING));
+        let sample = |rejects: &Rejects| rejects.sample(&[]).unwrap();
+        assert!(sample(&rejects).contains("too_many_missing"));
+        rejects.see(9, reason("target_missing"));
+        rejects.see(7, reason("no_split"));
+        assert!(sample(&rejects).contains("\"row\":7,\"reason\":\"no_split\""));
     }
 }

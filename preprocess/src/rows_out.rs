@@ -17,10 +17,10 @@ use serde_json::Value;
 
 use crate::{Error, rows_in::RowFormat};
 
-/// Columns that stand in an NDJSON object only where they have a value.
 /// Bytes of a row group of Parquet, which is held until it is whole.
 const ROW_GROUP_BYTES: usize = 64 << 20;
 
+/// Columns that stand in an NDJSON object only where they have a value.
 const OPTIONAL: [&str; 2] = ["error", "detail"];
 
 /// A column of answers, with a cell per row; those that are not there are null.
@@ -81,7 +81,7 @@ impl<W: Write + Send> RowsOut<W> {
             return Err(Error::input(
                 "the columns of the answers",
                 format!("`{name}` would stand twice"),
-                "do not keep this column, or give it another name in the file",
+                "keep no column that the answers have already; where two features share this name, build the dataset again",
             ));
         }
         Ok(Self {

@@ -279,13 +279,15 @@ impl Leaving {
     }
 }
 
-/// Removes shards that were begun in `dataset` by processes that died. One that cannot be removed is in nobody's way.
+/// Removes files that were begun in `dataset` by processes that died. One that cannot be removed is in nobody's way.
 pub(crate) async fn sweep(dataset: &Store) {
-    for split in Split::ALL {
-        let (store, folder) = (dataset.clone(), folder_of(split));
-        let swept = tokio::task::spawn_blocking(move || store.sweep(&folder));
+    let others = ["", "rejects"].map(str::to_owned);
+    for folder in Split::ALL.map(folder_of).into_iter().chain(others) {
+        let store = dataset.clone();
+        let named = folder.clone();
+        let swept = tokio::task::spawn_blocking(move || store.sweep(&named));
         if let Ok(Err(error)) = swept.await {
-            tracing::debug!(%split, %error, "shards that were begun and never ended were left where they are");
+            tracing::debug!(folder, %error, "files that were begun and never ended were left where they are");
         }
     }
 }

@@ -26,7 +26,7 @@ pub(crate) use frozen::{OF_FROZEN, apart};
 pub(crate) use named::{ByName, names_as_written};
 pub(crate) use rule::{Rule, check_pictures, resolve};
 pub(crate) use shares::check_shares;
-pub(crate) use time::{GROUP_STRADDLES, TimeRule};
+pub(crate) use time::{GROUP_STRADDLES, TimeRule, advice_on};
 
 use crate::scalar::RowFunction;
 

@@ -3,7 +3,9 @@
 //! The query runs once, in one partition, so that its result does not depend on how many there are; the rows are put in the
 //! order of their content hashes and numbered, which is their origin: as long as the query gives the same rows, a row keeps
 //! its origin, in whatever order the query gives them. Rows of equal content are next to each other and the same. What it
-//! gives is staged in scratch as a landed source would be.
+//! gives is staged in scratch as a landed source would be. Its integers are exact or end the build.
+
+mod exact;
 
 use std::{path::Path, sync::Arc};
 
@@ -42,6 +44,7 @@ use crate::{
     plan::{content_hash, landed_schema, landed_type, origin, parent, read, session},
     scratch::{Scratch, ScratchFile},
     split::names_as_written,
+    told,
 };
 
 const KEY: &str = "dataset.sql";
@@ -107,7 +110,18 @@ impl Query {
         context: &Context,
         scratch: &Scratch,
     ) -> Result<Landed, Error> {
+        let staged = self.staged(sources, context, scratch).await;
+        staged.map_err(of_query)
+    }
+
+    async fn staged(
+        &self,
+        sources: &[Landed],
+        context: &Context,
+        scratch: &Scratch,
+    ) -> Result<Landed, Error> {
         let session = opened(context, &scratch.path("spill-sql"))?;
+        session.add_analyzer_rule(Arc::new(exact::ExactIntegers));
         let frame = planned(&session, &self.sql, sources).await?;
         let columns: Vec<Expr> = frame
             .schema()
@@ -227,7 +241,7 @@ async fn planned(
                 .collect();
             refuse(format!(
                 "it cannot be read: {}; it is one `select` over the tables {}",
-                error.strip_backtrace(),
+                told(&error),
                 tables.join(", ")
             ))
         })
@@ -320,7 +334,7 @@ fn check(plan: &LogicalPlan) -> Result<(), Error> {
             })
         })
     })
-    .map_err(|error: DataFusionError| refuse(error.strip_backtrace()))?;
+    .map_err(|error: DataFusionError| refuse(told(&error)))?;
     odd.map_or(Ok(()), |name| {
         Err(refuse(format!(
             "`{name}` may change from run to run, and the same input makes the same dataset; leave it out"
@@ -330,6 +344,36 @@ fn check(plan: &LogicalPlan) -> Result<(), Error> {
 
 fn refuse(reason: String) -> Error {
     Error::config(KEY, reason)
+}
+
+/// An error of the engine while the query ran, which says so; what the machine lacks is no fault of the query.
+fn of_query(error: Error) -> Error {
+    match error {
+        Error::Memory { reason } => Error::Memory {
+            reason: format!("{reason}, while the query of `{KEY}` ran"),
+        },
+        Error::Engine(error) => match error.find_root() {
+            DataFusionError::IoError(_)
+            | DataFusionError::ObjectStore(_)
+            | DataFusionError::ParquetError(_) => {
+                Error::Engine(error.context(format!("the query of `{KEY}`")))
+            }
+            _ => refuse(failed(&told(&error))),
+        },
+        other => other,
+    }
+}
+
+/// That the query fails, and how.
+fn failed(says: &str) -> String {
+    let advice = if says.contains("ivide by zero") {
+        "divide by `nullif(..., 0)`, which gives no value there"
+    } else if says.contains("ast error") {
+        "use `try_cast`, which gives no value there"
+    } else {
+        "correct the query or the rows"
+    };
+    format!("it fails: {says}; {advice}")
 }
 
 /// The landed type that holds all values of a column of the result.
@@ -348,7 +392,9 @@ fn column_type(found: &DataType) -> Option<ColumnType> {
         | DataType::LargeBinary
         | DataType::BinaryView
         | DataType::FixedSizeBinary(_) => ColumnType::Binary,
-        DataType::Date32 | DataType::Date64 | DataType::Timestamp(..) => ColumnType::Timestamp,
+        // What is no instant is its text, as everywhere.
+        DataType::Date32 | DataType::Date64 | DataType::Timestamp(_, None) => ColumnType::Utf8,
+        DataType::Timestamp(..) => ColumnType::Timestamp,
         DataType::List(item) | DataType::LargeList(item) => match column_type(item.data_type())? {
             ColumnType::Bool => ColumnType::ListBool,
             ColumnType::Int64 => ColumnType::ListInt64,

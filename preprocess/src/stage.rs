@@ -86,8 +86,8 @@ pub(crate) struct Groups {
     pub(crate) largest: u64,
     /// Groups whose rows stand in more than one split.
     pub(crate) leaked: u64,
-    /// Some of these.
-    pub(crate) samples: Vec<String>,
+    /// Hashes of the keys of some of these.
+    pub(crate) samples: Vec<u64>,
 }
 
 impl Groups {
@@ -99,7 +99,7 @@ impl Groups {
     }
 
     /// A group, as people are told of it.
-    fn named(key: u64) -> String {
+    pub(crate) fn named(key: u64) -> String {
         format!("rows of the split key with hash `{key:016x}`")
     }
 }
@@ -220,7 +220,7 @@ impl Staged {
         for batch in Box::pin(leaks.limit(0, Some(SAMPLES))?.collect()).await? {
             let keys = column(&batch, system::GROUP).as_fixed_size_binary();
             let keys = (0..batch.num_rows()).map(|row| key_of(keys.value(row)));
-            groups.samples.extend(keys.map(Groups::named));
+            groups.samples.extend(keys);
         }
         Ok(groups)
     }

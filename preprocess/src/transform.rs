@@ -6,7 +6,8 @@
 //! Layout of a row of `x`: the inputs in order; a numeric column gives one element and one more for each indicator
 //! (`<column>__missing`, 1 where the cell was missing); a category gives one element (`ordinal`, `frequency`, and `target`
 //! where that is a number or one of two classes), one per class (`<column>~<class>`), or one per id
-//! (`<column>=__unknown__`, `<column>=__null__`, then `<column>=<value>`, of hashed texts `<column>=#<bucket>`).
+//! (`<column>=__unknown__`, `<column>=__null__`, then `<column>=<value>`, of hashed texts `<column>=#<bucket>`). No fit gives two
+//! elements one name.
 //!
 //! Cost: a column at a time, one pass per step over the batch's 64-bit cells, then one strided write per element. Cells that lie
 //! row by row are taken some rows at a time, so that all of this stays in the nearest cache.
@@ -35,8 +36,8 @@ use category::CategoryPlan;
 pub(crate) use cell::{CellOp, Probe, canonical};
 pub(crate) use characters::{Characters, vocabulary_of};
 use layout::plan;
-pub(crate) use layout::{layout, op_chain};
-use numbers::Made;
+pub(crate) use layout::{layout, new_layout, op_chain};
+use numbers::{Made, landed};
 pub(crate) use numbers::{Numbers, is_joint};
 
 use crate::{Error, columns::system, stage::Matrix};
@@ -200,7 +201,17 @@ impl Transform {
                 }
                 Made::Number(plan, cells) => {
                     let cells = (first..).zip(cells);
-                    let rounded = cells.map(|(row, x)| rounded(row, *x, &plan.name, &mut bad));
+                    let rounded = cells.map(|(row, x)| {
+                        if x.is_infinite() {
+                            let landed = landed(batch, numbers, &plan.name, row..row + 1);
+                            let cell = landed.iter().flatten().next();
+                            bad.add(row, reason::NOT_FINITE, || {
+                                let why = plan.why_infinite(*cell.unwrap_or(x));
+                                format!("column `{}` {why}", plan.name)
+                            });
+                        }
+                        rounded(row, *x, &plan.name, &mut bad)
+                    });
                     self.write(x, plan.place, rounded);
                 }
             }

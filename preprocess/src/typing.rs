@@ -127,6 +127,24 @@ pub(crate) fn to_float(value: i64) -> f64 {
     value as f64
 }
 
+/// Whether a text is an integer beyond those that are all floats, and has a value.
+pub(crate) fn is_large_integer(text: &str, missing: &Missing) -> bool {
+    let digits = text.trim();
+    let digits = digits.strip_prefix(['+', '-']).unwrap_or(digits);
+    // 2^53 has 16 digits.
+    if digits.len() < 16 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return false;
+    }
+    let is_declared = || {
+        let number: Option<f64> = text.trim().parse().ok();
+        missing.text(text) || number.is_some_and(|number| missing.number(number))
+    };
+    let is_exact = digits
+        .parse::<u128>()
+        .is_ok_and(|value| value <= EXACT.into());
+    !is_exact && !is_declared()
+}
+
 /// Most classes are called by one of them.
 const DIGITS: &str = "0123456789";
 
@@ -223,6 +241,8 @@ pub(crate) mod reason {
 pub(crate) enum Judged {
     /// Numeric feature.
     Number,
+    /// Numeric feature that landed as decimals, which are rounded whatever their size.
+    Decimal,
     /// Target of a regression.
     NumericTarget,
     /// Target of a classification.
@@ -280,10 +300,11 @@ impl Judge {
             DataType::Int64 if matches!(judged, Judged::Number | Judged::NumericTarget) => {
                 self.too_large(column.as_primitive())
             }
+            DataType::Utf8 if judged == Judged::Number => self.too_large_texts(column.as_string()),
             _ => Vec::new(),
         };
         match judged {
-            Judged::Number => {}
+            Judged::Number | Judged::Decimal => {}
             Judged::Picture => faults.extend(payload::picture_faults(column)),
             Judged::DecodedPicture => faults.extend(payload::missing_pictures(column)),
             Judged::Document => faults.extend(payload::document_faults(column)),
@@ -321,6 +342,17 @@ impl Judge {
             .filter_map(|(row, v)| v.filter(large).map(|v| (row, v)));
         rows.map(|(row, v)| (row, reason::INTEGER_TOO_LARGE, v.to_string()))
             .collect()
+    }
+
+    fn too_large_texts(&self, texts: &StringArray) -> Vec<Fault> {
+        let large = |text: &&str| is_large_integer(text, &self.missing);
+        let rows = texts.iter().enumerate();
+        let rows = rows.filter_map(|(row, text)| text.filter(large).map(|text| (row, text)));
+        let fault = |(row, text): (usize, &str)| {
+            let shown = text.trim().chars().take(SHOWN).collect();
+            (row, reason::INTEGER_TOO_LARGE, shown)
+        };
+        rows.map(fault).collect()
     }
 
     fn target_faults(&self, column: &ArrayRef) -> Result<Vec<Fault>> {
@@ -471,6 +503,34 @@ mod tests {
         check(Judged::Number, Arc::clone(&column), &expected);
         check(Judged::NumericTarget, Arc::clone(&column), &expected);
         check(Judged::ClassTarget, column, &[None, None, None]);
+    }
+
+    #[test]
+    fn an_integer_beyond_a_float_is_set_aside_where_it_is_text_too() {
+        let column = texts(&[
+            Some("9007199254740992"),
+            Some(" -9007199254740993 "),
+            Some("0009007199254740992"),
+            Some("9007199254740993.0"),
+            Some("1234567890123456789012345678901234567890123"),
+            Some("12"),
+            None,
+        ]);
+        let large = |value| Some(("integer_too_large", value));
+        let expected = [
+            None,
+            large("-9007199254740993"),
+            None,
+            None,
+            large("1234567890123456789012345678901234567890123"),
+            None,
+            None,
+        ];
+        check(Judged::Number, Arc::clone(&column), &expected);
+        check(Judged::Decimal, column, &[None; 7]);
+        let declared = Missing::new(&["90071992547409930".into()], &[-9_007_199_254_740_994.0]);
+        assert!(!is_large_integer("90071992547409930", &declared));
+        assert!(!is_large_integer("-9007199254740994", &declared));
     }
 
     #[test]

@@ -260,6 +260,9 @@ pub struct DatasetReport {
     /// the whole dataset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub added: Option<AddedReport>,
+    /// Why a dataset that was there was built and fitted anew from all rows; absent where it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anew: Option<String>,
 }
 
 /// What a build added to a dataset that was there.

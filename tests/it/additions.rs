@@ -53,6 +53,33 @@ fn rows_that_land_later_are_added_and_refit_makes_all_anew() {
     let verified = run(at, &["shards", "verify", "out/dataset", "--json"]).expect(0);
     assert_eq!(verified.json()["problems"], serde_json::json!([]));
 
+    // Neither memory nor parts change what comes of a build, nor do they have senseless values.
+    let anew = |limits: &[&str]| {
+        let build = [
+            "shards",
+            "build",
+            "--refit",
+            "--set",
+            "pipeline.root=\"sub/../out\"",
+        ];
+        dataset(&[&build[..], limits].concat())["fingerprint"].clone()
+    };
+    let whole = anew(&[]);
+    assert_eq!(anew(&["--memory", "64", "--partitions", "5"]), whole);
+    for (flag, value) in [
+        ("--memory", "63"),
+        ("--memory", "2GiB"),
+        ("--partitions", "0"),
+    ] {
+        let refused = run(at, &["shards", "build", file, flag, value])
+            .expect(2)
+            .stderr;
+        assert!(
+            refused.contains(flag) && refused.contains(value),
+            "{refused}"
+        );
+    }
+
     write(at, "rows-3.csv", 500..520);
     let shown = run(at, &["run", file]).expect(0).stdout;
     let line = format!("  {:<16} 20 read, 0 duplicates dropped", "added");

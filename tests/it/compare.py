@@ -385,8 +385,8 @@ def make_features(rows, asked, target):
                 made.append(lag(i) if kind == "lag" else values[at] - lag(at) if at >= 0 else np.nan)
             elif kind in ("forward_fill", "interpolate"):
                 known = np.flatnonzero(~np.isnan(values[max(0, i - 2000):i])) + max(0, i - 2000)
-                if span is not None and len(known) and places[i] - places[known[-1]] > span:
-                    known = []
+                if span is not None:
+                    known = [k for k in known[-2:] if places[i] - places[k] <= span]
                 if not np.isnan(values[i]) or len(known) < (1 if kind == "forward_fill" else 2):
                     made.append(values[i])
                 elif kind == "forward_fill":

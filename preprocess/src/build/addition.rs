@@ -20,6 +20,7 @@ use super::{Build, There, grown::Grown, write::Fitted};
 use crate::{
     Context, Engine, Error, Transform,
     columns::system,
+    fit::check_texts,
     landing::Landed,
     manifest::complete,
     meter::Meter,
@@ -69,6 +70,7 @@ impl Build<'_> {
             0 => Added::default(),
             _ => Box::pin(self.added(&before, grown.artefact, &scratch)).await?,
         };
+        self.check_unchanged().await?;
         let mut manifest = self.with(before, &added);
         complete(&self.store, &mut manifest).await?;
         let seconds = self
@@ -124,6 +126,7 @@ impl Build<'_> {
         };
         let direct = Direct::of(&self.spec, &self.sources, &context);
         let copies = direct.is_some();
+        check_texts(&session, &self.sources, &self.spec, true).await?;
         let frame = plan::frame(&session, &self.sources, &self.spec, None, copies).await?;
         let wanted = keys_of(frame.rows.clone()).await?;
         let fitted_on = before.additions.first();

@@ -381,9 +381,34 @@ async fn refitting_gives_the_dataset_of_one_build() {
     let (found, expected) = (manifest(&root).await, manifest(&whole).await);
     assert_eq!(found, expected);
     assert_ne!(found.transform.hash, old.transform.hash);
-    // What was fitted on all rows is not fitted again.
-    assert!(refit_with(&root, DATASET).await.unwrap().up_to_date);
     assert!(build_with(&root, DATASET, 2).await.unwrap().up_to_date);
+    // It is made again, of the same bytes, so that what was damaged is whole.
+    let dataset = root.child("dataset");
+    let shard = &expected.splits[0].shards[0].path;
+    let whole = dataset.get(shard).await.unwrap();
+    let mut damaged = whole.to_vec();
+    damaged[whole.len() / 2] ^= 1;
+    dataset.put(shard, damaged.into()).await.unwrap();
+    assert!(!refit_with(&root, DATASET).await.unwrap().up_to_date);
+    assert_eq!(manifest(&root).await, expected);
+    assert_eq!(dataset.get(shard).await.unwrap(), whole);
+}
+
+#[tokio::test]
+async fn a_dataset_whose_manifest_cannot_be_read_is_only_made_anew_when_it_is_asked_for() {
+    let root = Store::memory();
+    market(&root).await;
+    build_with(&root, DATASET, 2).await.unwrap();
+    let before = manifest(&root).await;
+    let dataset = root.child("dataset");
+    for damage in ["x", "", "manifest-000009.json"] {
+        dataset.put("CURRENT", damage.into()).await.unwrap();
+        let error = build_with(&root, DATASET, 2).await.unwrap_err();
+        assert!(matches!(error, Error::Input { .. }), "{error}");
+        assert!(error.to_string().contains("CURRENT"), "{error}");
+        assert!(!refit_with(&root, DATASET).await.unwrap().up_to_date);
+        assert_eq!(manifest(&root).await, before);
+    }
 }
 
 /// Builds `before`, lands more, builds `after`, and sees that the dataset is made anew.

@@ -1,6 +1,11 @@
 //! Rows staged without the engine's sorts, and files that are read as they lie.
 
-use std::{collections::BTreeMap, fs::File, path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use arrow::{
     array::{
@@ -13,8 +18,9 @@ use arrow::{
 use bytes::Bytes;
 use datafusion::parquet::{arrow::ArrowWriter, file::properties::WriterProperties};
 use feedline_schemas::{
-    config::load,
+    config::{PipelineConfig, load},
     manifest::Manifest,
+    progress::{Event, Progress},
     record::ColumnType::{self, Float64, Int64, Timestamp, Utf8},
 };
 use feedline_storage::Store;
@@ -133,7 +139,11 @@ fn write(path: &Path, rows: &[i64]) {
         ("kind", cast(&kinds, &packed).unwrap()),
         (
             "at",
-            Arc::new(millis.collect::<TimestampMillisecondArray>()),
+            Arc::new(
+                millis
+                    .collect::<TimestampMillisecondArray>()
+                    .with_timezone("UTC"),
+            ),
         ),
         ("price", Arc::new(number(4))),
     ];
@@ -171,15 +181,19 @@ async fn of_dataset(
     (partitions, memory_bytes): (usize, Option<u64>),
     dataset: &str,
 ) -> Result<bool, Error> {
+    let (mut context, _scratch) = context(root, partitions);
+    context.memory_bytes = memory_bytes;
+    let config = config_of(folder, dataset);
+    Ok(build(&config, &context).await?.up_to_date)
+}
+
+fn config_of(folder: &Path, dataset: &str) -> PipelineConfig {
     let files = folder.join("*.parquet");
     let text = format!(
         "[pipeline]\nname = \"p\"\n[dataset]\nfiles = '{}'\n{dataset}",
         files.display()
     );
-    let (mut context, _scratch) = context(root, partitions);
-    context.memory_bytes = memory_bytes;
-    let config = load("p.toml", &text, &[]).unwrap().config;
-    Ok(build(&config, &context).await?.up_to_date)
+    load("p.toml", &text, &[]).unwrap().config
 }
 
 async fn manifest(root: &Store) -> Manifest {
@@ -400,4 +414,34 @@ async fn files_stand_alone() {
         let error = error.unwrap_err().to_string();
         assert!(error.contains(key), "{error}");
     }
+}
+
+/// Writes other rows to a file as soon as a fit begins.
+#[derive(Debug)]
+struct Writer(PathBuf);
+
+impl Progress for Writer {
+    fn report(&self, event: Event<'_>) {
+        if event.stage == "shards: fit" {
+            write(&self.0, &batches()[1]);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_written_while_a_dataset_is_built_of_it_ends_the_build() {
+    let (root, folder) = (Store::memory(), tempfile::tempdir().unwrap());
+    let path = folder.path().join("a.parquet");
+    write(&path, &batches()[0]);
+    let (mut context, _scratch) = context(&root, 2);
+    let silent = std::mem::replace(&mut context.progress, Arc::new(Writer(path)));
+    let config = config_of(folder.path(), DATASET);
+    let error = build(&config, &context).await.unwrap_err();
+    assert!(matches!(error, Error::Input { .. }), "{error}");
+    let expected = "a.parquet`: it was changed while the dataset was built of it";
+    assert!(error.to_string().contains(expected), "{error}");
+    let current = root.child("dataset").get_opt("CURRENT").await;
+    assert_eq!(current.unwrap(), None);
+    context.progress = silent;
+    build(&config, &context).await.unwrap();
 }

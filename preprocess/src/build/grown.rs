@@ -52,6 +52,12 @@ impl Build<'_> {
                     self.check_splits_stay()?;
                 }
                 let name = &source.reference.name;
+                if source.reference.sequence < before.sequence {
+                    tracing::warn!(
+                        source = %name, entries = %source.reference.sequence, before = %before.sequence,
+                        "less has landed than the dataset was built of: rows that are in it will be in it no longer"
+                    );
+                }
                 return Ok(Err(format!(
                     "what source `{name}` has landed does not go on from what the dataset was built of"
                 )));

@@ -216,6 +216,87 @@ async fn a_schema_version_without_the_column_names_no_split() {
 }
 
 #[tokio::test]
+async fn an_expression_that_tears_a_key_apart_is_told_with_the_columns_of_the_key() {
+    let root = Store::memory();
+    let rows: Vec<Cells> = (0..40_i64).map(|i| vec![json!(i), json!(i / 4)]).collect();
+    zone(&root, "a", &[("x", Int64), ("patient", Int64)], &rows).await;
+    let config = |column: &str| {
+        format!(
+            "split = {{ by = \"expression\", key = [\"patient\"], expression = \"case when {column} % 10 < 8 then 'train' \
+             else 'test' end\" }}\n"
+        )
+    };
+    let message = failure(&root, &config("x")).await;
+    let (before, example) = message.split_once(", such as `patient` = ").unwrap();
+    assert_eq!(
+        before,
+        "`dataset.split.expression`: 4 keys stand in more than one split: rows with the same `patient` are given different \
+         splits"
+    );
+    let (patient, advice) = example.split_once("; ").unwrap();
+    assert!(["2", "4", "7", "9"].contains(&patient), "{message}");
+    assert_eq!(
+        advice,
+        "write the expression over `patient` alone, or leave out `dataset.split.key`"
+    );
+    build_a(&root, &config("patient"), 2).await.unwrap();
+}
+
+#[tokio::test]
+async fn splits_that_are_empty_since_all_rows_conflict_are_told_with_the_rows_that_were_left_out() {
+    let root = Store::memory();
+    let rows: Vec<Cells> = (0..40_i64)
+        .map(|i| vec![json!(i / 2), json!(i % 2)])
+        .collect();
+    zone(&root, "a", &[("x", Int64), ("y", Int64)], &rows).await;
+    let config = "target = \"y\"\nconflicts = \"drop\"\n";
+    assert_eq!(
+        failure(&root, config).await,
+        "the train split is empty although its share is 0.8: 0 rows fell as 0 train, 0 validation, 0 test, and 20 were left out \
+         (20 as `conflicting_target`); keep one row of those that differ in the target alone with `dataset.conflicts = \"first\"` \
+         or `\"majority\"`"
+    );
+}
+
+#[tokio::test]
+async fn splits_that_an_embargo_or_groups_leave_empty_say_so_with_the_rows_that_these_took() {
+    let root = Store::memory();
+    let rows = (0..60).map(|i| (i, i % 2));
+    zone(&root, "a", &TIMED, &timed(rows)).await;
+    let by_time = |keys: &str| format!("split = {{ by = \"time\", time = \"ts\", {keys} }}\n");
+    let embargo = "and 12 were left out (12 as `embargo`); `dataset.split.embargo` leaves out what lies so near behind a border";
+    for (split, parts) in [
+        (
+            by_time("embargo = 12"),
+            ["the validation split is empty although its share", embargo],
+        ),
+        (
+            "split = { by = \"range\", embargo = 20 }\n".to_owned(),
+            ["the validation split is empty although its share", embargo],
+        ),
+        (
+            by_time("until = [\"30\", \"36\"], embargo = 6"),
+            [
+                "the validation split has no row: none that lies between its borders is left, of 48 rows",
+                embargo,
+            ],
+        ),
+        (
+            by_time("until = [\"30\", \"36\"], key = [\"patient\"]"),
+            [
+                "the train split has no row",
+                "and 36 were left out (36 as `group_straddles`); a group of `dataset.split.key` belongs to the split of its last row",
+            ],
+        ),
+    ] {
+        let message = failure(&root, &split).await;
+        for part in parts {
+            assert!(message.contains(part), "{message}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn trap_21_a_copy_or_an_entity_that_is_named_in_two_splits_ends_the_build() {
     let root = Store::memory();
     let columns = [("x", Int64), ("patient", Int64), ("fold", Utf8)];
@@ -229,7 +310,8 @@ async fn trap_21_a_copy_or_an_entity_that_is_named_in_two_splits_ends_the_build(
     let config = "split = { by = \"column\", column = \"fold\", key = [\"patient\"] }\n";
     let message = failure(&root, config).await;
     assert!(
-        message.contains("8 keys stand in more than one split"),
+        message.starts_with("`dataset.split.column`: 8 keys stand in more than one split")
+            && message.contains("name one split for each `patient`"),
         "{message}"
     );
     let root = Store::memory();

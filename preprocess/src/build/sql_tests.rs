@@ -187,6 +187,28 @@ async fn queries_that_are_none_are_refused_by_name() {
 }
 
 #[tokio::test]
+async fn a_query_makes_dates_and_times_without_a_zone_into_their_text() {
+    let root = landed(0..30).await;
+    let dataset = "sql = \"\"\"select id, Price, cast('2024-01-05' as date) as day,
+        cast('2024-01-05T06:07:08.120' as timestamp) as ms, to_timestamp_seconds(id) as s from a\"\"\"\n\
+        keep = [\"id\", \"day\", \"ms\", \"s\"]\ndedup = \"none\"\n";
+    build_with(&root, dataset, 2).await.unwrap();
+    let mut rows = 0;
+    for (_, batch) in blocks(&root.child("dataset")).await {
+        let ids = batch["id"].as_primitive::<Int64Type>();
+        let [day, ms, s] = ["day", "ms", "s"].map(|name| batch[name].as_string::<i32>());
+        for row in 0..batch.num_rows() {
+            assert_eq!(day.value(row), "2024-01-05");
+            assert_eq!(ms.value(row), "2024-01-05T06:07:08.120");
+            let second = format!("1970-01-01T00:00:{:02}", ids.value(row));
+            assert_eq!(s.value(row), second);
+            rows += 1;
+        }
+    }
+    assert_eq!(rows, 30);
+}
+
+#[tokio::test]
 async fn a_column_of_json_text_stays_text() {
     let root = Store::memory();
     let rows: Vec<Cells> = (0..40)
@@ -198,4 +220,173 @@ async fn a_column_of_json_text_stays_text() {
     let dataset =
         "sources = [\"a\"]\nsql = \"select x, doc, x > 3 as big from a\"\ndrop = [\"doc\"]\n";
     build_with(&root, dataset, 1).await.unwrap();
+}
+
+const BIG: i64 = 3_000_000_000_000_000_000;
+
+/// Rows `i`, `big`, `small` in source `a`: eight of [`BIG`], whose sum leaves 64 bits, and as many that are small.
+async fn of_big() -> Store {
+    let root = Store::memory();
+    let rows: Vec<Cells> = (0..16)
+        .map(|i| {
+            let big = if i % 2 == 0 { BIG + i } else { i };
+            vec![json!(i), json!(big), json!(i % 5)]
+        })
+        .collect();
+    LandingZone::new(
+        &root,
+        "a",
+        &[("i", Int64), ("big", Int64), ("small", Int64)],
+    )
+    .batch(&rows)
+    .await;
+    root
+}
+
+/// What is said of a query over [`of_big`], in one line.
+async fn said(sql: &str) -> String {
+    let root = of_big().await;
+    let error = build_with(&root, &format!("sql = \"{sql}\"\n{ALL}"), 2).await;
+    crate::told(&error.unwrap_err())
+}
+
+const ALL: &str = "sources = [\"a\"]\nsplit = { train = 1.0, validation = 0.0, test = 0.0 }\n";
+
+#[tokio::test]
+async fn integers_that_leave_64_bits_in_a_query_end_the_build() {
+    let mut odd = Vec::new();
+    for (sql, part) in [
+        ("select i, big * small as v from a", " * 4` is no integer"),
+        ("select i, big + big + big + big as v from a", " + "),
+        (
+            "select i from a order by -9223372036854775807 - big limit 3",
+            "`-9223372036854775807 - ",
+        ),
+        ("select i from a where big * 8 > 0", " * 8` is no integer"),
+        (
+            "select -(big - big - 9223372036854775807 - 1) as v from a",
+            "`0 - -9223372036854775808`",
+        ),
+        (
+            "select big * 7 as v, count(*) as n from a group by big * 7",
+            " * 7` is no integer",
+        ),
+        (
+            "select i from a where i in (select b.i * big * 9 from a b)",
+            " is no integer",
+        ),
+        (
+            "select i, (select sum(b.big) from a b) as v from a",
+            "gives 24000000000000000120,",
+        ),
+        (
+            "select i % 2 as odd, sum(big) as v from a group by i % 2",
+            "`sum(a.big)` gives ",
+        ),
+        (
+            "select sum(big) as v from a",
+            "`sum(a.big)` gives 24000000000000000120,",
+        ),
+        (
+            "select sum(distinct big) as v from a",
+            "` gives 24000000000000000120,",
+        ),
+        (
+            "select i, sum(big) over (order by i) as v from a",
+            " gives ",
+        ),
+        (
+            "select i, sum(big) over (order by i rows 8 preceding) as v from a",
+            " gives ",
+        ),
+        (
+            "select i from a group by i having sum(big) * 8 > 0",
+            " * 8` is no integer",
+        ),
+    ] {
+        let message = said(sql).await;
+        let is_one = !message.contains('\n') && message.matches("dataset.sql").count() == 1;
+        if !(message.starts_with("`dataset.sql`: ") && message.contains(part) && is_one) {
+            odd.push(format!("{sql}: {message}"));
+        }
+    }
+    assert!(odd.is_empty(), "{}", odd.join("\n"));
+}
+
+#[tokio::test]
+async fn integers_of_a_query_keep_their_values_names_and_types() {
+    let sql = "select i * 2 - -i, i + 1 as up, sum(big) over (order by i rows 1 preceding) as pair, \
+               sum(small) over () as total, cast(i as smallint) * cast(2 as smallint) as narrow, \
+               row_number() over (order by i) + rank() over (order by i) as place, a.small / 2 as half, \
+               (select sum(b.small) from a b where b.small = a.small) as below, \
+               (select sum(b.small) filter (where b.i > 99) from a b) as none, \
+               s.n, s.least from a join (select small % 2 as odd, sum(distinct small) as n, min(i + 5) as least from a group by small % 2) s \
+               on s.odd = a.small % 2 where i * 2 < 100 order by i * 3";
+    let root = of_big().await;
+    let dataset = format!(
+        "sql = \"{sql}\"\n{ALL}drop = [\"none\"]\nkeep = [\"up\", \"pair\", \"total\", \"narrow\", \"place\", \"half\", \"below\", \"n\", \"least\"]\n"
+    );
+    build_with(&root, &dataset, 2).await.unwrap();
+    let names = [
+        "up", "pair", "total", "narrow", "place", "half", "below", "n", "least",
+    ];
+    let mut rows = BTreeSet::new();
+    for (_, batch) in blocks(&root.child("dataset")).await {
+        let columns = names.map(|name| batch[name].as_primitive::<Int64Type>());
+        rows.extend((0..columns[0].len()).map(|row| columns.map(|column| column.value(row))));
+    }
+    let big = |i: i64| if i % 2 == 0 { BIG + i } else { i };
+    let of = |i: i64| {
+        let pair = big(i) + if i > 0 { big(i - 1) } else { 0 };
+        let below = i % 5 * 3;
+        let odd = i % 5 % 2 == 1;
+        let (n, least) = if odd { (4, 6) } else { (6, 5) };
+        [
+            i + 1,
+            pair,
+            30,
+            i * 2,
+            i * 2 + 2,
+            i % 5 / 2,
+            below,
+            n,
+            least,
+        ]
+    };
+    assert_eq!(rows, (0..16).map(of).collect());
+}
+
+#[tokio::test]
+async fn sets_of_groups_over_exact_integers_keep_their_columns() {
+    let root = of_big().await;
+    let sql = "select small * 2 as twice, sum(i) as n from a group by rollup(small * 2)";
+    let dataset = format!("sql = \"{sql}\"\n{ALL}features = [\"n\"]\n");
+    let report = build_with(&root, &dataset, 2).await.unwrap();
+    assert_eq!(report.rows_in, 6);
+}
+
+#[tokio::test]
+async fn what_the_engine_says_of_a_query_that_fails_is_one_line_that_names_it() {
+    for (sql, expected) in [
+        (
+            "select i, i / small as v from a",
+            "`dataset.sql`: it fails: Divide by zero error; divide by `nullif(..., 0)`, which gives no value \
+             there",
+        ),
+        (
+            "select i, cast(big as int) as v from a",
+            "`dataset.sql`: it fails: Cast error: Can't cast value 3000000000000000000 to type Int32; use \
+             `try_cast`, which gives no value there",
+        ),
+    ] {
+        assert_eq!(said(sql).await, expected);
+    }
+    let message = said("select j from a").await;
+    assert!(
+        message.contains(
+            "No field named j. Valid fields are a.i, a.big, a.small.; it is one `select`"
+        ),
+        "{message}"
+    );
+    assert!(!message.contains('\n'), "{message}");
 }

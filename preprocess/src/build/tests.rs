@@ -634,6 +634,7 @@ async fn a_key_in_two_splits_is_found_by_the_audit_and_by_verify() {
         tokens: None,
         given: None,
         there: There::default(),
+        anew: None,
     };
     let error = build.audit(&manifest.splits, &layout).await.unwrap_err();
     assert!(matches!(error, Error::Leak { keys: 1, .. }), "{error}");
@@ -881,4 +882,40 @@ async fn a_split_with_a_share_of_zero_is_empty_and_no_error() {
         verify(&root.child("dataset")).await.unwrap().problems,
         Vec::<String>::new()
     );
+}
+
+#[test]
+fn a_split_whose_rows_were_set_aside_is_not_said_to_be_named_by_nothing() {
+    let mut rejects = Rejects::default();
+    let why = |fell, rejects: &Rejects| why_empty(Split::Test, fell, rejects).unwrap_or_default();
+    assert_eq!(
+        why(None, &rejects),
+        "the test split is empty: nothing names it"
+    );
+    rejects.count("unknown_class", 20);
+    assert_eq!(
+        why(Some(10), &rejects),
+        "the test split is empty: all 10 rows of it were set aside, and 20 were left out (20 as `unknown_class`)"
+    );
+    assert!(why(None, &rejects).starts_with(
+        "the test split is empty: nothing names it, or all rows that do were set aside, and 20"
+    ));
+    assert_eq!(why(Some(0), &rejects), "");
+}
+
+#[tokio::test]
+async fn a_dataset_that_is_built_anew_says_why() {
+    let root = Store::memory();
+    let mut zone = market(&root).await;
+    let dataset = format!("{DATASET}profile = true\n");
+    let first = build_with(&root, &dataset, 2).await.unwrap();
+    assert_eq!(first.anew, None);
+    zone.batch(&rows(600..700)).await;
+    let second = build_with(&root, &dataset, 2).await.unwrap();
+    let why = second.anew.unwrap_or_default();
+    assert!(
+        why.contains("`dataset.profile` describes all rows"),
+        "{why}"
+    );
+    assert_eq!(build_with(&root, &dataset, 2).await.unwrap().anew, None);
 }

@@ -187,7 +187,10 @@ pub async fn worker(options: WorkerOptions, stop: impl Future<Output = ()>) -> R
         .with_object_store_registry(Arc::new(Stores::new(options.store_options)));
     if let Some(bytes) = options.memory_bytes {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        runtime = runtime.with_memory_pool(Arc::new(BoundedPool::new(bytes)));
+        runtime = runtime.with_memory_pool(Arc::new(BoundedPool::new(
+            bytes,
+            bytes / (16 * options.cores.max(1)),
+        )));
     }
     let runtime = runtime.build_arc()?;
     let functions = BallistaFunctionRegistry::from(&state(SessionConfig::new())?);

@@ -194,6 +194,27 @@ fn a_column_that_is_not_there_is_refused_wherever_it_is_named() {
 }
 
 #[test]
+fn a_wrong_name_among_many_lists_few_and_shows_control_characters() {
+    let many = (0..2000).map(|i| MergedColumn {
+        name: format!("c{i}\n"),
+        r#type: Float64,
+    });
+    let many: Vec<MergedColumn> = many.collect();
+    let error = find("dataset.drop", "c77\t", &many)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("there is no column `c77\\t` among c0\\n, c1\\n, "),
+        "{error}"
+    );
+    assert!(
+        error.contains(", c19\\n and 1980 more; did you mean `c77\\n`?"),
+        "{error}"
+    );
+    assert!(error.len() < 400, "{error}");
+}
+
+#[test]
 fn numbers_out_of_range_are_refused() {
     let train = "`dataset.split`: train, validation and test are 0.8 + 0.1 + 0.2";
     check_refused("split = { test = 0.2 }", train);

@@ -64,11 +64,8 @@ impl Expect {
             ));
         };
         let wrong = |reason: String| {
-            Error::input(
-                format!("expectations `{url}`"),
-                reason,
-                "correct the file, or write it anew with `feedline shards expect`",
-            )
+            let advice = "correct the file, or write it anew with `feedline shards expect`";
+            Error::config(KEY, format!("cannot use `{url}`: {reason}; {advice}"))
         };
         let text = std::str::from_utf8(&bytes).map_err(|error| wrong(error.to_string()))?;
         let found = Expectations::parse(text).map_err(wrong)?;

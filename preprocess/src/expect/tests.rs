@@ -199,6 +199,8 @@ async fn files_that_do_not_fit_are_refused_with_the_key() {
             .await
             .unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
+        let key = "dataset.expect.file".to_owned();
+        assert_eq!(error.kind(), crate::ErrorKind::Config { key });
     }
     let absent = file("");
     std::fs::remove_file(&absent.path).unwrap();
@@ -216,6 +218,20 @@ async fn files_that_do_not_fit_are_refused_with_the_key() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("`dataset.profile`"), "{error}");
+}
+
+#[tokio::test]
+async fn an_expectation_of_a_whole_column_names_no_file_of_rows() {
+    let root = market(&[]).await;
+    let unique = file("[[column]]\nname = \"kind\"\nkind = \"categorical\"\nunique = true\n");
+    let error = build_with(&root, &dataset(&unique, "stop"), 2)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("hold 2 different values): correct the source"),
+        "{error}"
+    );
 }
 
 #[tokio::test]

@@ -100,6 +100,9 @@ pub(super) fn resolve(
         None => ("time", time),
     };
     let own = Timed::resolve(time, columns, &|key: &str| at(&format!("time.{key}")))?;
+    if join.right_time.is_none() {
+        check_both(time, join, columns, theirs, &at("right_time"))?;
+    }
     let mut theirs = Timed::resolve(right_time, theirs, &|key: &str| {
         at(&format!("{right_key}.{key}"))
     })?;
@@ -120,6 +123,46 @@ pub(super) fn resolve(
             key: at("duplicates"),
         },
     }))
+}
+
+/// That what `time` says of the rows can be said of those of the source, too.
+fn check_both(
+    time: &TimeColumn,
+    join: &JoinConfig,
+    columns: &[MergedColumn],
+    theirs: &[MergedColumn],
+    key: &str,
+) -> Result<(), Error> {
+    let is_read = time.format.is_some() || time.zone.is_some() || time.clock.is_some();
+    let source = &join.source;
+    for name in std::iter::once(&time.column).chain(&time.clock) {
+        let held = |columns: &[MergedColumn]| {
+            let column = columns.iter().find(|column| column.name == *name)?;
+            Some(match column.r#type {
+                ColumnType::Utf8 => "text",
+                number if number.is_number() => "numbers",
+                _ => "no text and no numbers",
+            })
+        };
+        let reason = match (held(columns), held(theirs)) {
+            (Some(_), None) => format!("source `{source}` has no column `{name}`"),
+            (Some(own), Some(other)) if own != other => {
+                if !is_read && own != "numbers" && other != "numbers" {
+                    continue;
+                }
+                format!(
+                    "column `{name}` holds {own} in the rows and {other} in source `{source}`, so `time` cannot say how \
+                     both are read"
+                )
+            }
+            _ => continue,
+        };
+        let reason = format!(
+            "{reason}; say here when the rows of `{source}` were known, such as `right_time = {{ column = \"at\" }}`"
+        );
+        return Err(Error::config(key, reason));
+    }
+    Ok(())
 }
 
 impl Timed {

@@ -14,7 +14,7 @@ use feedline_schemas::{
 use super::Fault;
 use crate::{
     signs,
-    typing::{EXACT, Missing, float_text, reason},
+    typing::{EXACT, Missing, SHOWN, float_text, is_large_integer, reason},
 };
 
 /// A cell as a file has it.
@@ -234,11 +234,18 @@ impl Input {
         };
         match &mut self.cells {
             Cells::Numbers(cells) => {
-                if let Held::Int(value) = held
-                    && value.unsigned_abs() > EXACT
-                    && landed != LandedAs::Decimal
-                    && !missing.number(to_float(value))
-                {
+                let large = match &held {
+                    _ if landed == LandedAs::Decimal => None,
+                    Held::Int(value) => {
+                        let large =
+                            value.unsigned_abs() > EXACT && !missing.number(to_float(*value));
+                        large.then(|| value.to_string())
+                    }
+                    Held::Text(text) => is_large_integer(text, missing)
+                        .then(|| text.trim().chars().take(SHOWN).collect()),
+                    Held::Missing | Held::Bool(_) | Held::Float(_) => None,
+                };
+                if let Some(value) = large {
                     fault = Some(Fault::new(
                         reason::INTEGER_TOO_LARGE,
                         format!("column `{}`: `{value}` is beyond 2^53", self.name),
@@ -370,6 +377,12 @@ mod tests {
         let faults = numbers(LandedAs::Number, &[large.clone(), Raw::Int(1 << 53)]).1;
         assert_eq!(faults, [Some("integer_too_large"), None]);
         assert_eq!(numbers(LandedAs::Decimal, &[large]).1, [None]);
+        for text in ["9007199254740993", "90071992547409930000000"] {
+            for landed in [LandedAs::Text, LandedAs::Scalar] {
+                let faults = numbers(landed, &[Raw::Text(text.into()), Raw::Cell(text)]).1;
+                assert_eq!(faults, [Some("integer_too_large"); 2], "{landed:?} {text}");
+            }
+        }
         let nested = numbers(LandedAs::Number, &[Raw::Nested("a list")]);
         assert_eq!(nested, (vec![None], vec![Some("type_conflict")]));
     }

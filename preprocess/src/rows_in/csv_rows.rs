@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use super::{Assembly, Fault, Reader, cell::Raw};
+use super::{Assembly, Fault, Reader, cell::Raw, names::Named};
 
 /// Most bytes of one row: a quote that is never closed must not read the rest of a file into memory.
 const ROW: u64 = 64 << 20;
@@ -47,10 +47,8 @@ pub(super) struct CsvRows {
     last_byte: Arc<AtomicU8>,
     /// Line of the last row, if it may be in an open quote: at the end of the file that is an error.
     open_quote: Option<u64>,
-    header: Vec<String>,
+    header: Named,
     null_values: Vec<String>,
-    /// Place in the header of each wanted column; one that is absent is refused before any row is read.
-    places: Vec<usize>,
     row: csv::ByteRecord,
 }
 
@@ -77,19 +75,13 @@ impl CsvRows {
         reader
             .read_byte_record(&mut row)
             .map_err(|e| e.to_string())?;
-        let header = header(&row)?;
-        let place = |name: &String| header.iter().position(|column| column == name);
         Ok(Self {
-            places: wanted
-                .iter()
-                .map(|name| place(name).unwrap_or(usize::MAX))
-                .collect(),
+            header: Named::new(header(&row)?, wanted),
             reader,
             left,
             last_byte,
             open_quote: None,
             null_values: null_values.iter().map(|v| v.trim().to_owned()).collect(),
-            header,
             row,
         })
     }
@@ -98,8 +90,8 @@ impl CsvRows {
         // A cell that spans lines is quoted; as the last of the file it must end with a quote.
         let last = self.row.iter().next_back();
         let spans_lines = last.is_some_and(|cell| cell.contains(&b'\n'));
-        let is_whole =
-            self.row.len() == self.header.len() && self.last_byte.load(Ordering::Relaxed) == b'"';
+        let is_whole = self.row.len() == self.header.names().len()
+            && self.last_byte.load(Ordering::Relaxed) == b'"';
         self.open_quote = (spans_lines && !is_whole).then(|| self.line());
     }
 
@@ -109,15 +101,12 @@ impl CsvRows {
 
     /// Why the row is none.
     fn fault(&self) -> Option<Fault> {
-        if self.row.len() != self.header.len() {
-            let detail = format!(
-                "{} fields, the header has {}",
-                self.row.len(),
-                self.header.len()
-            );
+        let names = self.header.names();
+        if self.row.len() != names.len() {
+            let detail = format!("{} fields, the header has {}", self.row.len(), names.len());
             return Some(Fault::new("ragged_row", detail));
         }
-        let mut cells = self.header.iter().zip(&self.row);
+        let mut cells = names.iter().zip(&self.row);
         let (name, _) = cells.find(|(_, cell)| std::str::from_utf8(cell).is_err())?;
         Some(Fault::new(
             "invalid_utf8",
@@ -127,8 +116,8 @@ impl CsvRows {
 }
 
 impl Reader for CsvRows {
-    fn columns(&self) -> Option<Vec<String>> {
-        Some(self.header.clone())
+    fn columns(&self) -> Option<&Named> {
+        Some(&self.header)
     }
 
     fn fill(&mut self, rows: &mut Assembly) -> Result<bool, String> {
@@ -150,7 +139,10 @@ impl Reader for CsvRows {
             return Ok(true);
         }
         let cell = |column: usize| {
-            let bytes = self.row.get(self.places[column]).unwrap_or_default();
+            // One that is absent is refused before any row is read.
+            let place = self.header.places()[column];
+            let bytes = place.and_then(|place| self.row.get(place));
+            let bytes = bytes.unwrap_or_default();
             let text = std::str::from_utf8(bytes).unwrap_or_default();
             let trimmed = text.trim();
             match trimmed.is_empty() || self.null_values.iter().any(|null| null == trimmed) {
@@ -175,7 +167,7 @@ fn header(row: &csv::ByteRecord) -> Result<Vec<String>, String> {
         };
         names.push(match name.trim().is_empty() {
             true => format!("column_{}", i + 1),
-            false => feedline_schemas::record::join_path([name]),
+            false => name.to_owned(),
         });
     }
     let mut seen = HashSet::new();

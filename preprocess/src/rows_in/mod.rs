@@ -4,11 +4,12 @@
 //! come in batches, and no cell depends on another row, so the batches decide nothing. Memory is that of a batch.
 //!
 //! CSV has a header, NDJSON an object on each line; both may be packed (`.gz`, `.zst`). Nested keys are columns named by their path,
-//! as they land. Of Parquet files only the columns that are needed are decoded; from a pipe they are held whole.
+//! as they land; a column is found by its name as it landed and as it is written. Of Parquet files only the columns that are needed are decoded; from a pipe they are held whole.
 
 mod cell;
 mod csv_rows;
 mod landed;
+mod names;
 mod ndjson_rows;
 mod parquet_rows;
 #[cfg(test)]
@@ -33,12 +34,13 @@ pub use self::landed::landed_types;
 use self::{
     cell::{Input, LandedAs, Raw},
     csv_rows::CsvRows,
+    names::Named,
     ndjson_rows::NdjsonRows,
     parquet_rows::ParquetRows,
 };
 use crate::{
     Error, Transform,
-    columns::nearest,
+    columns::{listed, nearest},
     sparse::{Sparse, TOO_MANY_MISSING},
     typing::Missing,
 };
@@ -126,6 +128,8 @@ pub struct RowsReading {
     pub csv: CsvReading,
     /// Types of the landed columns that the transform was fitted on, as far as they are known: [`landed_types`].
     pub landed: BTreeMap<String, ColumnType>,
+    /// Whether names are as files or a query write them: `a.b` is a key with a dot then, and else the key `b` of an object `a`.
+    pub names_as_written: bool,
     /// Columns that are carried along as text.
     pub keep: Vec<String>,
     /// `dataset.max_missing_share`.
@@ -270,10 +274,11 @@ impl RowsIn {
             RowFormat::Ndjson => Box::new(NdjsonRows::new(
                 Box::new(BufReader::with_capacity(1 << 18, stream(source, &name)?)),
                 &wanted,
+                reading.names_as_written,
             )),
         };
         if let Some(names) = reader.columns() {
-            assembly.check(&names, &name)?;
+            assembly.check(names, &name)?;
         }
         Ok(Self {
             reader,
@@ -303,12 +308,10 @@ impl RowsIn {
     /// Columns of the file that nothing asks for, where its format tells.
     #[must_use]
     pub fn ignored(&self) -> Vec<String> {
-        let names = self.reader.columns().unwrap_or_default();
-        let wanted = self.assembly.wanted();
-        names
-            .into_iter()
-            .filter(|name| !wanted.contains(name))
-            .collect()
+        self.reader
+            .columns()
+            .map(Named::ignored)
+            .unwrap_or_default()
     }
 
     /// Input columns that no row so far has had.
@@ -359,7 +362,7 @@ fn stream(source: RowSource, name: &str) -> Result<Box<dyn Read + Send>, Error> 
 /// Reads rows of one format. Wanted columns are known by their place: the inputs, then those that are carried along.
 trait Reader: Send {
     /// Columns of the file, where it tells them beforehand.
-    fn columns(&self) -> Option<Vec<String>>;
+    fn columns(&self) -> Option<&Named>;
 
     /// Adds some rows, good or bad; `false` at the end.
     ///
@@ -420,22 +423,23 @@ impl Assembly {
         inputs.chain(&self.keep).cloned().collect()
     }
 
-    /// All wanted columns are among `names`.
-    fn check(&self, names: &[String], file: &str) -> Result<(), Error> {
+    /// All wanted columns are among those of the file.
+    fn check(&self, names: &Named, file: &str) -> Result<(), Error> {
         let wanted = self.wanted();
-        let lacking: Vec<&String> = wanted.iter().filter(|name| !names.contains(name)).collect();
+        let lacking = wanted.iter().zip(names.places());
+        let lacking = lacking.filter(|(_, place)| place.is_none());
+        let lacking: Vec<&str> = lacking.map(|(name, _)| name.as_str()).collect();
         let Some(first) = lacking.first() else {
             return Ok(());
         };
-        let nearest = nearest(first, names.iter().map(String::as_str));
-        let listed: Vec<&str> = lacking.iter().map(|name| name.as_str()).collect();
+        let nearest = nearest(first, names.names().iter().map(String::as_str));
         Err(Error::input(
             format!("`{file}`"),
             format!(
-                "it lacks {} of the {} columns that are asked for: `{}`{nearest}",
+                "it lacks {} of the {} columns that are asked for: {}{nearest}",
                 lacking.len(),
                 wanted.len(),
-                listed.join("`, `")
+                listed(&lacking, "`")
             ),
             "give all columns of the training data, with an empty cell where a value is missing",
         ))
@@ -453,8 +457,8 @@ impl Assembly {
         Err(Error::input(
             format!("`{file}`"),
             format!(
-                "its first object has none of the columns that the transform was fitted on: `{}`",
-                names.join("`, `")
+                "its first object has none of the columns that the transform was fitted on: {}",
+                listed(&names, "`")
             ),
             "check that it is the file for this dataset",
         ))

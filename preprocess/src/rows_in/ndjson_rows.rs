@@ -1,4 +1,5 @@
-//! NDJSON: an object on each line; blank lines are no rows. A key that is absent is a value that is missing, as it lands.
+//! NDJSON: an object on each line; blank lines are no rows. A key that is absent is a value that is missing, as it lands. A
+//! key with a dot and a nested key are columns of their own: which of them a column is follows from its name.
 
 use std::{
     borrow::Cow,
@@ -10,7 +11,7 @@ use std::{
 use feedline_schemas::record::{join_path, split_path};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::{Assembly, Fault, Reader, cell::Raw};
+use super::{Assembly, Fault, Reader, cell::Raw, names::Named};
 
 /// Longest line, in bytes.
 const LINE: u64 = 64 << 20;
@@ -19,8 +20,8 @@ const LINE: u64 = 64 << 20;
 pub(super) struct NdjsonRows {
     reader: Box<dyn BufRead + Send>,
     keys: Keys,
-    /// Slot of each wanted column.
-    places: Vec<usize>,
+    /// Slot of each wanted column, and of what stands for it where that is absent.
+    places: Vec<(usize, Option<usize>)>,
     cells: Vec<Option<Raw<'static>>>,
     inputs_met: bool,
     line: Vec<u8>,
@@ -32,6 +33,8 @@ pub(super) struct NdjsonRows {
 struct Keys {
     /// Slot by path name.
     slots: HashMap<String, usize>,
+    /// Slot of keys of the row's own that are columns as they are written, though they would land under other names.
+    written: HashMap<String, usize>,
     /// Objects that have wanted keys, by path name.
     above: HashSet<String>,
 }
@@ -45,6 +48,10 @@ enum Key {
 
 impl Keys {
     fn look(&self, prefix: &str, key: &str) -> Key {
+        let written = self.written.get(key).filter(|_| prefix.is_empty());
+        if let Some(slot) = written {
+            return Key::Slot(*slot, key.to_owned());
+        }
         let escaped;
         let path = if prefix.is_empty() && !key.contains(['.', '\\']) {
             key
@@ -61,15 +68,31 @@ impl Keys {
 }
 
 impl NdjsonRows {
-    pub(super) fn new(reader: Box<dyn BufRead + Send>, wanted: &[String]) -> Self {
+    /// Where names are `as_written`, one with a dot is a key of the row's own, and only where that is absent a path.
+    pub(super) fn new(
+        reader: Box<dyn BufRead + Send>,
+        wanted: &[String],
+        as_written: bool,
+    ) -> Self {
         let mut keys = Keys {
             slots: HashMap::new(),
+            written: HashMap::new(),
             above: HashSet::new(),
         };
         let mut places = Vec::with_capacity(wanted.len());
         for name in wanted {
-            let next = keys.slots.len();
-            places.push(*keys.slots.entry(name.clone()).or_insert(next));
+            let next = keys.slots.len() + keys.written.len();
+            let path_slot = *keys.slots.entry(name.clone()).or_insert(next);
+            let landed = join_path([name.as_str()]);
+            places.push(
+                if as_written && landed != *name && !wanted.contains(&landed) {
+                    let next = keys.slots.len() + keys.written.len();
+                    let slot = *keys.written.entry(name.clone()).or_insert(next);
+                    (slot, Some(path_slot))
+                } else {
+                    (path_slot, None)
+                },
+            );
             let path = split_path(name);
             let prefixes =
                 (1..path.len()).map(|len| join_path(path[..len].iter().map(String::as_str)));
@@ -77,7 +100,7 @@ impl NdjsonRows {
         }
         Self {
             reader,
-            cells: vec![None; keys.slots.len()],
+            cells: vec![None; keys.slots.len() + keys.written.len()],
             keys,
             places,
             inputs_met: false,
@@ -120,7 +143,7 @@ impl NdjsonRows {
 }
 
 impl Reader for NdjsonRows {
-    fn columns(&self) -> Option<Vec<String>> {
+    fn columns(&self) -> Option<&Named> {
         None
     }
 
@@ -149,15 +172,20 @@ impl Reader for NdjsonRows {
             rows.add_bad(fault.at(&place));
             return Ok(true);
         }
-        let met = self.places.iter().map(|slot| self.cells[*slot].is_some());
-        for (met, found) in rows.met.iter_mut().zip(met) {
-            *met |= found;
+        let cells = &self.cells;
+        let found = |(slot, other): (usize, Option<usize>)| {
+            let other = other.and_then(|other| cells[other].as_ref());
+            cells[slot].as_ref().or(other)
+        };
+        let met = self.places.iter().map(|place| found(*place).is_some());
+        for (met, is_there) in rows.met.iter_mut().zip(met) {
+            *met |= is_there;
         }
         if !self.inputs_met {
             self.inputs_met = rows.met.contains(&true);
             rows.is_foreign = !self.inputs_met;
         }
-        let cell = |column: usize| match &self.cells[self.places[column]] {
+        let cell = |column: usize| match found(self.places[column]) {
             None => Raw::Null,
             Some(Raw::Text(text)) => Raw::Text(Cow::Borrowed(text)),
             Some(other) => other.clone(),

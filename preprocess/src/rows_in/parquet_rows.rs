@@ -1,6 +1,11 @@
 //! The rows of a Parquet file.
 
-use std::{fs::File, io::Read as _, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    fs::File,
+    io::Read as _,
+    sync::Arc,
+};
 
 use arrow::{
     array::{
@@ -12,7 +17,6 @@ use arrow::{
     error::ArrowError,
 };
 use bytes::Bytes;
-use feedline_schemas::record::join_path;
 use parquet::{
     arrow::{
         ProjectionMask,
@@ -21,7 +25,8 @@ use parquet::{
     file::reader::ChunkReader,
 };
 
-use super::{Assembly, Reader, RowSource, cell::Raw};
+use super::{Assembly, Reader, RowSource, cell::Raw, names::Named};
+use crate::plain::points_in_time;
 
 /// Largest file that a pipe may bring: its index lies at its end, so it is held in memory.
 const PIPED: u64 = 1 << 30;
@@ -29,9 +34,9 @@ const PIPED: u64 = 1 << 30;
 /// Rows of a file.
 pub(super) struct ParquetRows {
     reader: ParquetRecordBatchReader,
-    /// All columns, by path name.
-    names: Vec<String>,
-    wanted: Vec<String>,
+    names: Named,
+    /// Those that are read, in the order of the file.
+    read: BTreeSet<usize>,
 }
 
 impl ParquetRows {
@@ -65,11 +70,10 @@ impl ParquetRows {
     ) -> Result<Self, String> {
         let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| e.to_string())?;
         let fields = builder.schema().fields().iter();
-        let names: Vec<String> = fields
-            .map(|field| join_path([field.name().as_str()]))
-            .collect();
-        let roots = (0..names.len()).filter(|i| wanted.contains(&names[*i]));
-        let mask = ProjectionMask::roots(builder.parquet_schema(), roots);
+        let names = fields.map(|field| field.name().clone()).collect();
+        let names = Named::new(names, wanted);
+        let read: BTreeSet<usize> = names.places().iter().flatten().copied().collect();
+        let mask = ProjectionMask::roots(builder.parquet_schema(), read.iter().copied());
         let reader = builder
             .with_projection(mask)
             .with_batch_size(batch_rows)
@@ -78,18 +82,17 @@ impl ParquetRows {
         Ok(Self {
             reader,
             names,
-            wanted: wanted.to_vec(),
+            read,
         })
     }
 
     fn add(&self, batch: &RecordBatch, rows: &mut Assembly) -> Result<(), ArrowError> {
-        let schema = batch.schema_ref();
-        let mut columns = Vec::with_capacity(self.wanted.len());
-        for name in &self.wanted {
-            let mut fields = schema.fields().iter();
-            let place = fields.position(|field| join_path([field.name().as_str()]) == *name);
-            columns.push(match place {
-                Some(place) => Typed::of(batch.column(place))?,
+        let read: HashMap<&usize, &ArrayRef> = self.read.iter().zip(batch.columns()).collect();
+        let mut columns = Vec::with_capacity(self.names.places().len());
+        for place in self.names.places() {
+            let column = place.and_then(|place| read.get(&place));
+            columns.push(match column {
+                Some(column) => Typed::of(column)?,
                 None => Typed::Nothing,
             });
         }
@@ -105,8 +108,8 @@ impl ParquetRows {
 }
 
 impl Reader for ParquetRows {
-    fn columns(&self) -> Option<Vec<String>> {
-        Some(self.names.clone())
+    fn columns(&self) -> Option<&Named> {
+        Some(&self.names)
     }
 
     fn fill(&mut self, rows: &mut Assembly) -> Result<bool, String> {
@@ -161,6 +164,7 @@ impl Typed {
             | DataType::LargeBinary
             | DataType::BinaryView
             | DataType::FixedSizeBinary(_) => Self::Nested(Arc::clone(column), "bytes"),
+            DataType::Timestamp(..) => Self::Text(points_in_time(column)?),
             _ => text()?,
         })
     }

@@ -83,6 +83,7 @@ fn reading(format: RowFormat, batch_rows: usize) -> RowsReading {
         format: Some(format),
         csv: CsvReading::default(),
         landed: BUILT.landed.clone(),
+        names_as_written: false,
         keep: Vec::new(),
         max_missing_share: None,
         batch_rows,
@@ -366,33 +367,90 @@ fn a_quote_that_is_left_open_ends_the_reading() {
 
 #[test]
 fn keys_of_nested_objects_are_columns_by_their_path() {
-    let mut rows = NdjsonRows::new(
-        Box::new(Cursor::new(
-            b"{\"a\":{\"b\":1,\"c.d\":2},\"a.b\":3}\n{\"a\":null}\n",
-        )),
-        &["a.b".to_owned(), r"a.c\.d".to_owned(), r"a\.b".to_owned()],
+    let lines = "{\"a\":{\"b\":1,\"c.d\":2},\"a.b\":3}\n{\"a\":null}\n";
+    let found = cells_of(lines, &["a.b", r"a.c\.d", r"a\.b"], false);
+    assert_eq!(
+        found,
+        [[Some(1.0), None], [Some(2.0), None], [Some(3.0), None]]
     );
+    assert_eq!(cells_of(lines, &["a.b"], false), [[Some(1.0), None]]);
+}
+
+/// The cells of these columns of NDJSON, all of them numbers.
+fn cells_of(lines: &'static str, names: &[&str], as_written: bool) -> Vec<Vec<Option<f64>>> {
+    let wanted: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let mut rows = NdjsonRows::new(Box::new(Cursor::new(lines)), &wanted, as_written);
     let mut artefact = BUILT.transform.artefact().clone();
-    artefact.inputs = ["a.b", r"a.c\.d", r"a\.b"]
-        .map(|name| feedline_schemas::transform::InputColumn {
-            name: name.into(),
-            kind: feedline_schemas::transform::InputKind::Numeric,
-        })
-        .to_vec();
+    let input = |name: &String| feedline_schemas::transform::InputColumn {
+        name: name.clone(),
+        kind: feedline_schemas::transform::InputKind::Numeric,
+    };
+    artefact.inputs = wanted.iter().map(input).collect();
     let mut assembly = Assembly::new(&reading(RowFormat::Ndjson, 9), &artefact);
     while rows.fill(&mut assembly).unwrap() {}
     let found = assembly.take().unwrap().unwrap().inputs;
-    let cell = |column: usize, row: usize| {
-        let column = found.column(column);
+    let columns = found.columns().iter();
+    let columns = columns.map(|column| {
         let numbers = arrow::array::AsArray::as_primitive::<arrow::datatypes::Float64Type>(column);
-        arrow::array::Array::is_valid(numbers, row).then(|| numbers.value(row).to_string())
-    };
-    let first: Vec<Option<String>> = (0..3).map(|column| cell(column, 0)).collect();
-    assert_eq!(
-        first,
-        [Some("1".into()), Some("2".into()), Some("3".into())]
-    );
-    assert!((0..3).all(|column| cell(column, 1).is_none()));
+        numbers.iter().collect()
+    });
+    columns.collect()
+}
+
+#[test]
+fn a_name_with_a_dot_that_no_landing_escaped_is_a_key_of_its_own() {
+    let both = "{\"a\":{\"b\":1},\"a.b\":3}\n{\"a\":{\"b\":1}}\n";
+    // What is meant comes first, a nested key where it is absent.
+    assert_eq!(cells_of(both, &["a.b"], true), [[Some(3.0), Some(1.0)]]);
+    assert_eq!(cells_of(both, &[r"a\.b"], true), [[Some(3.0), None]]);
+    let landed = cells_of(both, &["a.b", r"a\.b"], true);
+    assert_eq!(landed, [[Some(1.0), Some(1.0)], [Some(3.0), None]]);
+    let slash = "{\"c\\\\d\":5}\n";
+    assert_eq!(cells_of(slash, &[r"c\d"], true), [[Some(5.0)]]);
+    assert_eq!(cells_of(slash, &[r"c\\d"], false), [[Some(5.0)]]);
+}
+
+#[test]
+fn columns_of_other_names_are_read_from_csv_and_parquet_too() {
+    let csv = "z,a.b,c\\d\n9,1,2\n";
+    let fields = [("z", 9), ("a.b", 1), ("c\\d", 2)];
+    let columns = fields.map(|(name, value)| {
+        let cells: ArrayRef = Arc::new(Int64Array::from(vec![value]));
+        (name, cells, true)
+    });
+    let batch = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    let parquet = writer.into_inner().unwrap();
+    for names in [["a.b", r"c\d"], [r"a\.b", r"c\\d"]] {
+        let mut artefact = BUILT.transform.artefact().clone();
+        artefact.inputs = names
+            .map(|name| feedline_schemas::transform::InputColumn {
+                name: name.into(),
+                kind: feedline_schemas::transform::InputKind::Numeric,
+            })
+            .to_vec();
+        let files = [
+            (RowFormat::Csv, csv.as_bytes().to_vec()),
+            (RowFormat::Parquet, parquet.clone()),
+        ];
+        for (format, bytes) in files {
+            let stream = RowSource::Stream(Box::new(Cursor::new(bytes)));
+            let reading = RowsReading {
+                keep: vec![names[0].to_owned()],
+                ..reading(format, 9)
+            };
+            let mut rows = RowsIn::open(stream, &reading, &artefact).unwrap();
+            assert_eq!(rows.ignored(), ["z"]);
+            let found = rows.next_rows().unwrap().unwrap();
+            assert_eq!(found.kept, [[Some("1".to_owned())]], "{format:?}");
+            let cells = found.inputs.columns().iter().map(|column| {
+                arrow::array::AsArray::as_primitive::<arrow::datatypes::Float64Type>(column)
+                    .value(0)
+            });
+            assert_eq!(cells.collect::<Vec<_>>(), [1.0, 2.0], "{format:?}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -426,6 +484,7 @@ async fn trap_39_rows_to_predict_are_read_by_the_signs_of_the_build() {
                 ..CsvReading::default()
             },
             landed,
+            names_as_written: false,
             keep: Vec::new(),
             max_missing_share: None,
             batch_rows: 10,
@@ -440,4 +499,79 @@ async fn trap_39_rows_to_predict_are_read_by_the_signs_of_the_build() {
         let bits: Vec<u32> = found.x.iter().map(|x| x.to_bits()).collect();
         assert_eq!(bits, expected.map(f32::to_bits), "{format:?}");
     }
+}
+
+#[test]
+fn points_in_time_of_every_unit_and_zone_are_the_categories_that_the_build_has() {
+    use arrow::{
+        compute::cast,
+        datatypes::{DataType, TimeUnit},
+    };
+
+    let mut columns: Vec<(String, ArrayRef, bool)> = Vec::new();
+    let mut expected = Vec::new();
+    for (unit, units) in [
+        (TimeUnit::Second, 1),
+        (TimeUnit::Millisecond, 1_000),
+        (TimeUnit::Microsecond, 1_000_000),
+        (TimeUnit::Nanosecond, 1_000_000_000),
+    ] {
+        for zone in [None, Some("UTC"), Some("Europe/Berlin")] {
+            let seconds = (0..60).map(|i| 1_704_067_200 + i % 5 * 86_400);
+            let cells: ArrayRef =
+                Arc::new(seconds.map(|s| Some(s * units)).collect::<Int64Array>());
+            let r#type = DataType::Timestamp(unit, zone.map(Into::into));
+            let name = format!("{units}{}", zone.unwrap_or_default());
+            let end = if zone.is_some() { "Z" } else { "" };
+            expected.extend((1..6).map(|day| format!("{name}=2024-01-{day:02}T00:00:00{end}")));
+            columns.push((name, cast(&cells, &r#type).unwrap(), true));
+        }
+    }
+    let y: ArrayRef = Arc::new((0..60).map(Some).collect::<Int64Array>());
+    columns.push(("y".to_owned(), y, true));
+    let batch = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    let bytes = writer.into_inner().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.parquet");
+    std::fs::write(&path, &bytes).unwrap();
+
+    let root = Store::memory();
+    let text = format!(
+        "[pipeline]\nname = \"p\"\n[dataset]\nfiles = '{}'\ntarget = \"y\"\ndedup = \"none\"\n\
+         split = {{ train = 1.0, validation = 0.0, test = 0.0 }}\n",
+        path.display()
+    );
+    let config = feedline_schemas::config::load("p.toml", &text, &[]).unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (transform, mut rows) = runtime.block_on(async {
+        let (context, _scratch) = crate::testing::context(&root, 2);
+        crate::build(&config.config, &context).await.unwrap();
+        let store = root.child("dataset");
+        let manifest = read_manifest(&store).await.unwrap();
+        let artefact = read_transform(&store, &manifest).await.unwrap();
+        (Transform::new(artefact).unwrap(), written(&store).await)
+    });
+    let features = transform.artefact().features.iter();
+    let found: Vec<&str> = features.map(|feature| feature.name.as_str()).collect();
+    for name in &expected {
+        assert!(found.contains(&name.as_str()), "{name} {found:?}");
+    }
+    rows.sort_by_key(|row| row.origin);
+    let built: Vec<Vec<f32>> = rows.into_iter().map(|row| row.x).collect();
+
+    let reading = RowsReading {
+        landed: BTreeMap::new(),
+        names_as_written: true,
+        ..reading(RowFormat::Parquet, 100)
+    };
+    let stream = RowSource::Stream(Box::new(Cursor::new(bytes)));
+    let mut rows = RowsIn::open(stream, &reading, transform.artefact()).unwrap();
+    let read = rows.next_rows().unwrap().unwrap();
+    let read = read.features(&transform).unwrap();
+    assert_eq!(read.bad, BTreeMap::new());
+    let read = read.x.chunks_exact(transform.features());
+    let read: Vec<Vec<f32>> = read.map(<[f32]>::to_vec).collect();
+    assert_eq!(bits(&read), bits(&built));
 }

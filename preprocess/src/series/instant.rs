@@ -45,9 +45,27 @@ pub(super) fn zone_of(name: Option<&str>) -> Option<TimeZone> {
     }
 }
 
-/// Whether a format can be one.
-pub(super) fn is_format(format: &str) -> bool {
-    format.contains('%') && strtime::format(format, Timestamp::UNIX_EPOCH).is_ok()
+/// What is wrong with a format, if anything: a text that is written by it names a point in time when it is read by it.
+pub(super) fn format_fault(format: &str) -> Option<String> {
+    let at = Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC);
+    let text = match strtime::format(format, &at) {
+        Ok(text) if format.contains('%') => text,
+        _ => {
+            return Some(format!(
+                "`{format}` is no format; write one such as `%d/%m/%Y %H:%M:%S`"
+            ));
+        }
+    };
+    let instant = Instant {
+        format: Some(format.to_owned()),
+        ..Instant::iso()
+    };
+    instant.of_text(&text).is_none().then(|| {
+        format!(
+            "no text that `{format}` reads names a point in time; write a format with the year, the month and the day, such as \
+             `%d/%m/%Y %H:%M:%S`, where an offset is `%z` and a zone by name `%Q`"
+        )
+    })
 }
 
 impl RowFunction for Instant {
@@ -93,6 +111,22 @@ impl RowFunction for Instant {
 }
 
 impl Instant {
+    /// How texts are read that nothing is said of: ISO 8601, in UTC where they have no offset.
+    pub(crate) const fn iso() -> Self {
+        Self {
+            format: None,
+            unit: None,
+            zone: None,
+            is_later: false,
+        }
+    }
+
+    /// The point in time that a text names, in microseconds since 1970.
+    pub(crate) fn of_text(&self, text: &str) -> Option<i64> {
+        let zone = zone_of(self.zone.as_deref()).unwrap_or(TimeZone::UTC);
+        self.read(text.trim(), &zone)
+    }
+
     fn read(&self, text: &str, zone: &TimeZone) -> Option<i64> {
         // Both parsers take second 60 for second 59.
         if text.contains(":60") {
@@ -107,11 +141,18 @@ impl Instant {
 }
 
 fn iso(text: &str, zone: &TimeZone, is_later: bool) -> Option<Timestamp> {
-    // An annotation behind the offset is another standard.
-    if text.ends_with(']') {
+    // An annotation behind the offset is another standard, and second 60 may stand without a colon before it.
+    let clock = text.split_once(['T', 't', ' ']).map(|(_, clock)| clock);
+    if text.ends_with(']') || clock.and_then(|clock| clock.get(4..6)) == Some("60") {
         return None;
     }
-    let pieces = Pieces::parse(text).ok()?;
+    // Databases put a space before the offset, or call it by name.
+    let joined = match text.rsplit_once(' ') {
+        Some((at, "UTC")) => Some(format!("{at}Z")),
+        Some((at, offset)) if offset.starts_with(['+', '-', 'Z']) => Some(format!("{at}{offset}")),
+        _ => None,
+    };
+    let pieces = Pieces::parse(joined.as_deref().unwrap_or(text)).ok()?;
     let time = pieces.time().unwrap_or(Time::midnight());
     let at = DateTime::from_parts(pieces.date(), time);
     match pieces.to_numeric_offset() {
@@ -122,9 +163,14 @@ fn iso(text: &str, zone: &TimeZone, is_later: bool) -> Option<Timestamp> {
 
 fn written(format: &str, text: &str, zone: &TimeZone, is_later: bool) -> Option<Timestamp> {
     let parts = BrokenDownTime::parse(format, text).ok()?;
-    if parts.offset().is_some() {
+    if parts.offset().is_some() || parts.timestamp().is_some() {
         return parts.to_timestamp().ok();
     }
+    let named = match parts.iana_time_zone() {
+        Some(name) => Some(TimeZone::get(name).ok()?),
+        None => None,
+    };
+    let zone = named.as_ref().unwrap_or(zone);
     let at = match parts.hour() {
         Some(_) => parts.to_datetime().ok()?,
         None => parts.to_date().ok()?.to_datetime(Time::midnight()),
@@ -255,9 +301,62 @@ mod tests {
             "soon",
             "2024-02-30",
             "2016-12-31T23:59:60Z",
+            "20161231T235960Z",
             "1711866600",
         ] {
             check(None, None, bad, None);
+        }
+    }
+
+    #[test]
+    fn a_zone_that_the_text_names_is_that_of_its_time() {
+        let format = Some("%Y-%m-%d %H:%M:%S %Q");
+        let at = Some("2024-06-01T03:00:00Z");
+        check(format, None, "2024-06-01 12:00:00 Asia/Tokyo", at);
+        let rome = Some("Europe/Rome");
+        check(format, rome, "2024-06-01 12:00:00 Asia/Tokyo", at);
+        check(format, rome, "2024-06-01 12:00:00 +0900", at);
+        check(format, None, "2024-06-01 12:00:00 Mars/Base", None);
+        // Clocks skip this there.
+        check(format, None, "2024-03-31 02:30:00 Europe/Rome", None);
+        let both = Some("%Y-%m-%dT%H:%M:%S%:z[%Q]");
+        check(both, None, "2024-06-01T12:00:00+09:00[Asia/Tokyo]", at);
+    }
+
+    #[test]
+    fn seconds_since_1970_are_a_format() {
+        let at = Some("2024-03-31T06:30:00Z");
+        check(Some("%s"), Some("Asia/Tokyo"), "1711866600", at);
+        check(Some("%s"), None, "soon", None);
+    }
+
+    #[test]
+    fn formats_that_no_point_in_time_is_read_by_are_refused() {
+        for format in [
+            "%d/%m/%Y",
+            "%d/%m/%Y %H:%M:%S",
+            "%Y-%m-%dT%H:%M:%S%.f%z",
+            "%A, %e %B %Y %I:%M %p",
+            "%m/%d/%y %H:%M",
+            "%Y%m%d%H%M%S%3f",
+            "%Y-%j",
+            "%G-W%V-%u",
+            "%F %T %Q",
+            "%s",
+            "%s%.f",
+        ] {
+            assert_eq!(format_fault(format), None, "{format}");
+        }
+        for (format, part) in [
+            ("yyyy", "is no format"),
+            ("%!", "is no format"),
+            ("%H:%M:%S", "year, the month and the day"),
+            ("%Y-%m", "year, the month and the day"),
+            ("%d/%m", "year, the month and the day"),
+            ("%Y-%m-%d %Z", "a zone by name `%Q`"),
+        ] {
+            let fault = format_fault(format).unwrap_or_default();
+            assert!(fault.contains(part), "{format}: {fault}");
         }
     }
 

@@ -65,6 +65,8 @@ pub(crate) struct Series {
     instant: Instant,
     /// Columns of the entity.
     pub(crate) entity: Vec<String>,
+    /// Sources by the index in an origin, as errors name them.
+    pub(crate) sources: Vec<String>,
     duplicates: SameTime,
     max_gap: Option<(i64, Gaps)>,
     warm_start: bool,

@@ -7,7 +7,7 @@ use arrow::{
         Array, ArrayRef, AsArray, FixedSizeBinaryArray, Float64Array, Float64Builder, Int64Array,
         Int64Builder, RecordBatch, StringArray,
     },
-    compute::concat_batches,
+    compute::{cast, concat_batches},
     datatypes::{DataType, Float64Type, Int64Type, SchemaRef, UInt64Type},
 };
 use datafusion::{
@@ -161,7 +161,10 @@ impl Operator {
         for (row, copy) in copies.iter_mut().enumerate() {
             let at = times.is_valid(row).then(|| times.value(row));
             let place = match at {
-                Some(time) => self.place(entities.value(row), time, origins.value(row))?,
+                Some(time) => {
+                    let of = || entity_of(&series, batch, row);
+                    self.place(entities.value(row), of, time, origins.value(row))?
+                }
                 None => None,
             };
             let (Some(time), Some(ordinal)) = (at, place) else {
@@ -208,7 +211,13 @@ impl Operator {
     }
 
     /// Where the next row stands in its series; nothing for one at the instant of the row before.
-    fn place(&mut self, entity: &[u8], time: i64, origin: u64) -> Result<Option<i64>, Error> {
+    fn place(
+        &mut self,
+        entity: &[u8],
+        of: impl Fn() -> String,
+        time: i64,
+        origin: u64,
+    ) -> Result<Option<i64>, Error> {
         if self.entity.as_deref() != Some(entity) {
             self.entity = Some(entity.to_vec());
             self.number = -1;
@@ -217,13 +226,15 @@ impl Operator {
         let ordinal = match self.last {
             Some((_, last, before)) if last == time => {
                 if self.series.duplicates == SameTime::Error {
-                    return Err(same_time(time, before, origin));
+                    let sources = &self.series.sources;
+                    return Err(same_time(&of(), time, [before, origin], sources));
                 }
                 return Ok(None);
             }
             Some((_, last, before)) if self.is_gap(time, last) => {
                 if let Some((_, Gaps::Error)) = self.series.max_gap {
-                    return Err(gap([last, time], [before, origin]));
+                    let sources = &self.series.sources;
+                    return Err(gap(&of(), [last, time], [before, origin], sources));
                 }
                 self.begin();
                 self.number += 1;
@@ -248,35 +259,56 @@ impl Operator {
     }
 }
 
-fn place_of(origin: u64) -> String {
-    let origin = Origin::from_packed(origin);
-    let (source, sequence, row) = (origin.source(), origin.sequence(), origin.row());
-    format!("row {row} of batch {sequence} of source {source}")
+/// The entity of a row in brackets, as far as the rows have its columns on their way; else nothing.
+fn entity_of(series: &Series, batch: &RecordBatch, row: usize) -> String {
+    let cells = series.entity.iter().filter_map(|name| {
+        let kept = kept::in_plan(name);
+        let found = batch.column_by_name(name);
+        let cell = found.or_else(|| batch.column_by_name(&kept))?.slice(row, 1);
+        let cell = cast(&cell, &DataType::Utf8).ok()?;
+        let cell = cell.as_string_opt::<i32>()?;
+        let shown = cell
+            .is_valid(0)
+            .then(|| format!("{name} = `{}`", cell.value(0)));
+        Some(shown.unwrap_or_else(|| format!("{name} = null")))
+    });
+    match cells.collect::<Vec<_>>().as_slice() {
+        [] => String::new(),
+        cells => format!(" ({})", cells.join(", ")),
+    }
 }
 
-fn same_time(time: i64, before: u64, origin: u64) -> Error {
+fn place_of(origin: u64, sources: &[String]) -> String {
+    let origin = Origin::from_packed(origin);
+    let (source, sequence, row) = (origin.source(), origin.sequence(), origin.row());
+    let name = usize::try_from(source).ok().and_then(|i| sources.get(i));
+    let source = name.map_or_else(|| format!("source {source}"), |name| format!("`{name}`"));
+    format!("row {row} of batch {sequence} of {source}")
+}
+
+fn same_time(of: &str, time: i64, [before, origin]: [u64; 2], sources: &[String]) -> Error {
     Error::input(
         "the rows as a series",
         format!(
-            "two rows of one entity are at {} ({} and {})",
+            "two rows of one entity{of} are at {} ({} and {})",
             instant::shown(time),
-            place_of(before),
-            place_of(origin)
+            place_of(before, sources),
+            place_of(origin, sources)
         ),
         "say which of them counts with `dataset.series.duplicates` (`first`, `last` or `mean`), or name the columns that \
          tell entities apart in `dataset.series.entity`",
     )
 }
 
-fn gap([last, time]: [i64; 2], [before, origin]: [u64; 2]) -> Error {
+fn gap(of: &str, [last, time]: [i64; 2], [before, origin]: [u64; 2], sources: &[String]) -> Error {
     Error::input(
         "the rows as a series",
         format!(
-            "nothing landed between {} and {} ({} and {}), which is longer than `dataset.series.max_gap`",
+            "nothing landed{of} between {} and {} ({} and {}), which is longer than `dataset.series.max_gap`",
             instant::shown(last),
             instant::shown(time),
-            place_of(before),
-            place_of(origin)
+            place_of(before, sources),
+            place_of(origin, sources)
         ),
         "land what is missing, allow longer gaps, or let series begin anew there with `gaps = \"restart\"`",
     )

@@ -60,7 +60,7 @@ pub(crate) fn resolve(
         field => format!("{KEY}.{field}"),
     };
     let instant = check_time(&time_of(series), columns, &at)?;
-    check_entity(series, columns)?;
+    check_entity(series, config.target.as_deref(), columns)?;
     if series.gaps.is_some() && series.max_gap.is_none() {
         let reason = "it says what happens beyond `max_gap`, give that too";
         return Err(Error::config(format!("{KEY}.gaps"), reason));
@@ -70,6 +70,7 @@ pub(crate) fn resolve(
         clock: series.clock.clone(),
         instant,
         entity: series.entity.clone(),
+        sources: Vec::new(),
         duplicates: series.duplicates,
         max_gap: series
             .max_gap
@@ -139,13 +140,12 @@ pub(crate) fn check_time(
                 format!("column `{}` holds no text, remove this key", time.column),
             );
         }
-        Some(format) if !instant::is_format(format) => {
-            return refused(
-                "format",
-                format!("`{format}` is no format; write one such as `%d/%m/%Y %H:%M:%S`"),
-            );
+        Some(format) => {
+            if let Some(fault) = instant::format_fault(format) {
+                return refused("format", fault);
+            }
         }
-        _ => {}
+        None => {}
     }
     if instant::zone_of(time.zone.as_deref()).is_none() {
         let zone = time.zone.as_deref().unwrap_or_default();
@@ -173,7 +173,11 @@ fn time_of(series: &SeriesConfig) -> TimeColumn {
     }
 }
 
-fn check_entity(series: &SeriesConfig, columns: &[MergedColumn]) -> Result<(), Error> {
+fn check_entity(
+    series: &SeriesConfig,
+    target: Option<&str>,
+    columns: &[MergedColumn],
+) -> Result<(), Error> {
     let key = format!("{KEY}.entity");
     for (i, name) in series.entity.iter().enumerate() {
         let column = find(&key, name, columns)?;
@@ -181,6 +185,18 @@ fn check_entity(series: &SeriesConfig, columns: &[MergedColumn]) -> Result<(), E
         if is_unfit || column.r#type.is_list() {
             let reason = format!(
                 "column `{name}` holds lists or bytes, which tell no entities apart; name another"
+            );
+            return Err(Error::config(key, reason));
+        }
+        if target == Some(name.as_str()) {
+            let reason = format!(
+                "`{name}` is the target: which rows make a series would tell a model what it is asked; remove it"
+            );
+            return Err(Error::config(key, reason));
+        }
+        if series.time == *name || series.clock.as_ref() == Some(name) {
+            let reason = format!(
+                "`{name}` is the time of the rows: each time would be a series of its own, without a past; remove it"
             );
             return Err(Error::config(key, reason));
         }
@@ -395,6 +411,11 @@ fn check_keys(feature: &FeatureConfig, key: &impl Fn(&str) -> String) -> Result<
         .is_some_and(|rows| !(1..=MOST_ROWS).contains(&rows))
     {
         return Err(Error::config(key("rows"), "it is 1 to 1,000,000"));
+    }
+    let is_of_two = matches!(kind, Kind::RollingStd | Kind::Momentum);
+    if is_of_two && feature.rows == Some(1) {
+        let reason = "a feature of this type is made of two values or more, which no window of one row has; take 2 rows or more";
+        return Err(Error::config(key("rows"), reason));
     }
     let most = feature.rows.unwrap_or(u32::MAX);
     if feature

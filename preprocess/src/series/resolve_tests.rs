@@ -48,6 +48,14 @@ fn keys_that_do_not_fit_are_refused_by_name() {
             "type = \"rolling_mean\", of = \"v\", rows = 3, min_periods = 4",
             "`dataset.feature.0.min_periods`",
         ),
+        (
+            "type = \"rolling_std\", of = \"v\", rows = 1",
+            "`dataset.feature.0.rows`: a feature of this type is made of two values",
+        ),
+        (
+            "type = \"momentum\", of = \"v\", rows = 1, min_periods = 1",
+            "`dataset.feature.0.rows`: a feature of this type is made of two values",
+        ),
     ] {
         check_refused(&feature(keys), message);
     }
@@ -67,6 +75,10 @@ fn keys_that_do_not_fit_are_refused_by_name() {
         (
             "time = \"when\", format = \"yyyy\"",
             "`dataset.series.format`",
+        ),
+        (
+            "time = \"when\", format = \"%H:%M\"",
+            "`dataset.series.format`: no text that `%H:%M` reads",
         ),
         (
             "time = \"when\", zone = \"Europe/Atlantis\"",
@@ -105,6 +117,19 @@ fn trap_44_the_time_is_not_filled_in_and_the_target_is_not_given_away() {
     }
     let past = "feature = [{ name = \"f\", of = \"y\", type = \"rolling_mean\", rows = 2 }]";
     resolved(&format!("target = \"y\"\n{TIMED} }}\n{past}")).unwrap();
+}
+
+#[test]
+fn an_entity_that_is_the_target_or_the_time_is_refused() {
+    let series = |entity: &str| {
+        format!("target = \"y\"\n{TIMED} }}\n").replace("[\"who\"]", &format!("[{entity}]"))
+    };
+    check_refused(
+        &series("\"who\", \"y\""),
+        "`dataset.series.entity`: `y` is the target",
+    );
+    check_refused(&series("\"t\""), "`dataset.series.entity`: `t` is the time");
+    resolved(&series("\"who\", \"v\"")).unwrap();
 }
 
 #[test]

@@ -114,7 +114,7 @@ fn check(feature: &str, values: &[Option<f64>], expected: &[Option<f64>]) {
     assert_eq!(cells(&made, "f0"), expected, "{feature}");
 }
 
-const KINDS: [&str; 16] = [
+const KINDS: [&str; 17] = [
     "type = \"rolling_mean\", of = \"v\", rows = 3, min_periods = 1",
     "type = \"rolling_mean\", of = \"v\", window = \"40us\", closed = \"right\"",
     "type = \"rolling_std\", of = \"v\", rows = 5, min_periods = 2",
@@ -130,6 +130,7 @@ const KINDS: [&str; 16] = [
     "type = \"forward_fill\", of = \"v\"",
     "type = \"forward_fill\", of = \"v\", rows = 2",
     "type = \"interpolate\", of = \"v\", window = \"30us\"",
+    "type = \"interpolate\", of = \"v\", rows = 3",
     "type = \"calendar\", part = \"second\"",
 ];
 
@@ -175,10 +176,13 @@ fn reference(feature: &Feature, rows: &[Reading], i: usize) -> Option<f64> {
             Some(rows[at].2? - lag(at)?)
         }
         FeatureKind::ForwardFill | FeatureKind::Interpolate => {
-            let mut seen = (0..i).rev().filter(|j| rows[*j].2.is_some());
+            let near = |j: &usize| place(i) - place(*j) <= length;
+            let mut seen = (0..i)
+                .rev()
+                .filter(|j| rows[*j].2.is_some() && near(j))
+                .map(|j| rows[j]);
             let here = rows[i].2;
-            let a = seen.next().filter(|j| place(i) - place(*j) <= length);
-            let (a, b) = (a.map(|a| rows[a]), seen.next().map(|b| rows[b]));
+            let (a, b) = (seen.next(), seen.next());
             let line = |a: Reading, b: Reading| {
                 let slope = (a.2? - b.2?) / (a.1 - b.1) as f64;
                 Some(a.2? + slope * (rows[i].1 - a.1) as f64)
@@ -313,6 +317,23 @@ fn a_gap_beyond_the_longest_begins_the_series_anew_or_stops() {
 }
 
 #[test]
+fn both_values_of_a_line_are_near_and_an_embargo_as_long_as_the_window_is_enough() {
+    let of = |span: &str| format!("type = \"interpolate\", of = \"v\", {span}");
+    let values = [Some(0.0), Some(1.0), None, None, None];
+    let line = |last: [Option<f64>; 3]| [Some(0.0), Some(1.0), last[0], last[1], last[2]];
+    check(&of("rows = 2"), &values, &line([Some(2.0), None, None]));
+    let expected = line([Some(2.0), Some(3.0), None]);
+    check(&of("window = \"30us\""), &values, &expected);
+    check(&of("window = \"39us\""), &values, &expected);
+    let rows: Vec<Reading> = (0..).zip(values).map(|(i, v)| (1, i * 10, v)).collect();
+    let made = run(&series("", &[&of("window = \"30us\"")]), &rows, 2).unwrap();
+    let reaches = column(&made, REACH).as_primitive::<Int64Type>().iter();
+    for (row, reach) in rows.iter().zip(reaches) {
+        assert!(reach.is_none_or(|reach| row.1 - reach <= 30), "{row:?}");
+    }
+}
+
+#[test]
 fn entities_do_not_see_each_other() {
     let rows = [
         (1, 0, Some(1.0)),
@@ -328,6 +349,31 @@ fn entities_do_not_see_each_other() {
     assert_eq!(
         cells(&found.unwrap(), "f0"),
         [None, Some(1.0), None, Some(3.0)]
+    );
+}
+
+#[test]
+fn two_rows_at_one_instant_are_named_by_source_and_entity() {
+    let mut series = series("", &["type = \"lag\", of = \"v\", rows = 1"]);
+    Arc::make_mut(&mut series).sources = vec!["meters".into()];
+    let rows = batch(&[(1, 0, Some(1.0)), (1, 5, None), (1, 5, None)], 0);
+    let who: ArrayRef = Arc::new(StringArray::from(vec!["Ada", "Bo", "Bo"]));
+    let fields = rows.schema();
+    let fields = fields.fields().iter().map(|field| field.as_ref().clone());
+    let input = Schema::new(
+        fields
+            .chain([Field::new("who", DataType::Utf8, true)])
+            .collect::<Vec<_>>(),
+    );
+    let columns = rows.columns().iter().cloned().chain([who]).collect();
+    let rows = RecordBatch::try_new(Arc::new(input.clone()), columns).unwrap();
+    let schema = Arc::new(series.schema(&input));
+    let error = Operator::new(series, schema).take(rows).unwrap_err();
+    let error = error.to_string();
+    assert!(
+        error.contains("two rows of one entity (who = `Bo`) are at 1970-01-01T00:00:00.000005Z")
+            && error.contains("(row 1 of batch 0 of `meters` and row 2 of batch 0 of `meters`)"),
+        "{error}"
     );
 }
 

@@ -286,10 +286,9 @@ impl Fill {
             let age = |span: Span| span.place(row).saturating_sub(span.place(*seen));
             self.span.is_none_or(|span| age(span) <= span.length())
         };
-        let newest = self.seen[0].filter(is_near);
-        match (newest, self.seen[1]) {
-            (Some(newest), _) if !self.is_line => Said::new(newest.value, Some(newest.time)),
-            (Some(newest), Some(earlier)) if self.is_line => {
+        match self.seen.map(|seen| seen.filter(is_near)) {
+            [Some(newest), _] if !self.is_line => Said::new(newest.value, Some(newest.time)),
+            [Some(newest), Some(earlier)] if self.is_line => {
                 let values = newest.value.zip(earlier.value);
                 let value = values.map(|(new, old)| {
                     let (ahead, apart) = (

@@ -14,7 +14,7 @@ use datafusion::{
         tree_node::{Transformed, TreeNode},
     },
     error::Result as EngineResult,
-    logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, cast},
+    logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, cast, lit},
 };
 use serde::{Deserialize, Serialize};
 
@@ -26,20 +26,28 @@ pub(super) fn checked(
     schema: &DFSchema,
     key: &'static str,
 ) -> EngineResult<Expr> {
+    let zero = lit(0_i64);
     let rewritten = expression.transform_up(|node| {
-        let Expr::BinaryExpr(BinaryExpr { left, op, right }) = &node else {
-            return Ok(Transformed::no(node));
+        let (left, op, right) = match &node {
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) => (&**left, *op, &**right),
+            Expr::Negative(negated) => (&zero, Operator::Minus, &**negated),
+            _ => return Ok(Transformed::no(node)),
         };
         let of_integers =
             is_integer(&left.get_type(schema)?) && is_integer(&right.get_type(schema)?);
-        let Some(sign) = sign(*op).filter(|_| of_integers) else {
+        let Some(sign) = sign(op).filter(|_| of_integers) else {
             return Ok(Transformed::no(node));
         };
-        let sides = [left, right].map(|side| cast((**side).clone(), DataType::Int64));
-        let key = key.to_owned();
-        Ok(Transformed::yes(Exact { sign, key }.over(sides.to_vec())))
+        Ok(Transformed::yes(exact(left, sign, right, key)))
     })?;
     Ok(rewritten.data)
+}
+
+/// `left`, `sign`, `right`, all integers of 64 bits, as it stands at `key`.
+pub(crate) fn exact(left: &Expr, sign: char, right: &Expr, key: &str) -> Expr {
+    let sides = [left, right].map(|side| cast(side.clone(), DataType::Int64));
+    let key = key.to_owned();
+    Exact { sign, key }.over(sides.to_vec())
 }
 
 fn is_integer(r#type: &DataType) -> bool {
@@ -81,7 +89,7 @@ impl Exact {
         };
         found.map(Some).ok_or_else(|| {
             let reason = format!(
-                "`{a} {} {b}` is no integer of 64 bits; take a remainder (`%`) of what is large first",
+                "`{a} {} {b}` is no integer of 64 bits; take a remainder (`%`) of what is large first, or `cast` it to `double`",
                 self.sign
             );
             Error::config(&self.key, reason)

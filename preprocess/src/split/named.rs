@@ -31,6 +31,7 @@ use crate::{
     join::typed,
     plan::landed_type,
     scalar::RowFunction,
+    told,
     typing::Reason,
 };
 
@@ -132,7 +133,7 @@ fn parse(sql: &str, columns: &[MergedColumn]) -> Result<Expr, String> {
 fn unread(error: &DataFusionError) -> String {
     format!(
         "it cannot be read: {}; it is SQL over the columns of one row",
-        error.strip_backtrace()
+        told(error)
     )
 }
 

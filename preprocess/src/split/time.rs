@@ -7,11 +7,10 @@
 //! With a key, a group belongs to the split of its last row. Its rows before that split are set aside: they would show a
 //! model whom it is measured on. So neither time nor a group leaks.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, Int64Array, StringArray, UInt8Array, timezone::Tz},
-    compute::kernels::cast_utils::string_to_datetime,
+    array::{Array, ArrayRef, AsArray, StringArray, UInt8Array},
     datatypes::{DataType, Int64Type, UInt64Type},
 };
 use datafusion::{
@@ -36,6 +35,7 @@ use crate::{
     join::typed,
     range::{EMBARGO, Ends},
     scalar::RowFunction,
+    series::Instant,
     typing::Reason,
 };
 
@@ -117,7 +117,7 @@ impl TimeRule {
         Ok(match self.column.r#type {
             ColumnType::Int64 => cell,
             ColumnType::Timestamp => cast(cell, DataType::Int64),
-            _ => Instants.over(vec![cell]),
+            _ => Instant::iso().over(vec![cell]),
         })
     }
 
@@ -226,6 +226,21 @@ fn with_last(rows: DataFrame) -> Result<DataFrame, Error> {
     Ok(last.join(rows, JoinType::Right, &[LAST_GROUP], &[system::GROUP], None)?)
 }
 
+/// What to do where most of the rows that a split lacks are left out by its rule; nothing where none are.
+pub(crate) fn advice_on(left_out: &BTreeMap<String, u64>) -> Option<&'static str> {
+    let rows = |reason: &str| left_out.get(reason).copied().unwrap_or(0);
+    match (rows(GROUP_STRADDLES), rows(EMBARGO)) {
+        (0, 0) => None,
+        (groups, embargo) if groups > embargo => Some(
+            "a group of `dataset.split.key` belongs to the split of its last row, and its rows before that split are left \
+             out: name a key whose groups end sooner, or leave it out",
+        ),
+        _ => Some(
+            "`dataset.split.embargo` leaves out what lies so near behind a border: shorten it, move the borders, or land more rows",
+        ),
+    }
+}
+
 /// The two borders of the configuration.
 fn until(borders: &[String], is_integer: bool) -> Result<Option<[i64; 2]>, Error> {
     let fault = |reason: String| Error::config("dataset.split.until", reason);
@@ -234,7 +249,7 @@ fn until(borders: &[String], is_integer: bool) -> Result<Option<[i64; 2]>, Error
             .trim()
             .parse()
             .map_err(|_| fault(format!("`{border}` is no integer, as the times are"))),
-        false => instant(border).ok_or_else(|| {
+        false => Instant::iso().of_text(border).ok_or_else(|| {
             fault(format!(
                 "`{border}` is no time; write it as `2024-01-01` or `2024-01-01T00:00:00Z`"
             ))
@@ -254,28 +269,6 @@ fn until(borders: &[String], is_integer: bool) -> Result<Option<[i64; 2]>, Error
             "it has {} borders, and takes two: where validation and where test begin (twice the same for no validation)",
             other.len()
         ))),
-    }
-}
-
-/// Microseconds of a time as text, in UTC where it has no offset.
-fn instant(text: &str) -> Option<i64> {
-    let utc: Tz = "+00:00".parse().ok()?;
-    let at = string_to_datetime(&utc, text.trim()).ok()?;
-    Some(at.timestamp_micros())
-}
-
-/// Text as the instant it names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Instants;
-
-impl RowFunction for Instants {
-    const NAME: &'static str = "feedline_time_of_text";
-    const RETURNS: DataType = DataType::Int64;
-
-    fn call(&self, columns: &[ArrayRef], _: usize) -> EngineResult<ArrayRef> {
-        let texts = columns[0].as_string::<i32>().iter();
-        let instants = texts.map(|text| text.and_then(instant));
-        Ok(Arc::new(instants.collect::<Int64Array>()))
     }
 }
 
@@ -425,18 +418,47 @@ mod tests {
     }
 
     #[test]
-    fn times_as_text_are_utc_unless_they_have_an_offset() {
-        let noon = Some(1_709_208_000_000_000);
+    fn rows_and_borders_are_read_as_series_read_a_time_and_are_utc_without_an_offset() {
+        let split = |border: &str| SplitConfig {
+            until: vec![border.to_owned(); 2],
+            ..SplitConfig::default()
+        };
+        let columns = [MergedColumn {
+            name: "at".into(),
+            r#type: ColumnType::Utf8,
+        }];
+        let read = |text: &str| {
+            let rule = TimeRule::resolve("at", &split(text), &columns);
+            rule.ok().map(|rule| rule.until.map(|[border, _]| border))
+        };
+        let row = |text: &str| Instant::iso().of_text(text);
         for text in [
             "2024-02-29T12:00:00Z",
+            "2024-02-29T12:00Z",
+            "2024-02-29T12:00",
+            "2024-02-29T12",
+            "20240229T120000",
             "2024-02-29 12:00:00",
+            "2024-02-29T12:00:00,000",
             "2024-02-29T13:00:00+01:00",
+            "2024-02-29T13:00:00+0100",
+            "2024-02-29T13:00:00+01",
+            "2024-02-29 13:00:00 +01",
+            "2024-02-29 12:00:00 UTC",
+            " 2024-02-29T12:00:00 ",
         ] {
-            assert_eq!(instant(text), noon, "{text}");
+            assert_eq!(row(text), Some(1_709_208_000_000_000), "{text}");
+            assert_eq!(read(text), Some(row(text)), "{text}");
         }
-        assert_eq!(instant("1970-01-02"), Some(86_400_000_000));
-        for bad in ["", "noon", "2024-13-01", "2023-02-29"] {
-            assert_eq!(instant(bad), None, "{bad}");
+        assert_eq!(row("1970-01-02"), Some(86_400_000_000));
+        for bad in [
+            "",
+            "noon",
+            "2024-13-01",
+            "2023-02-29",
+            "2024-02-29T12:00:60Z",
+        ] {
+            assert_eq!((row(bad), read(bad)), (None, None), "{bad}");
         }
     }
 

@@ -349,7 +349,7 @@ impl Pieces {
             let ((key, first), (_, last)) = (same[0], same[same.len() - 1]);
             groups.add([first, last], 1, same.len() as u64);
             if first != last && groups.samples.len() < samples {
-                groups.samples.push(Groups::named(key[0]));
+                groups.samples.push(key[0]);
             }
         }
         Ok(groups)

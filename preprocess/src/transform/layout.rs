@@ -1,8 +1,12 @@
 //! From fitted steps to the layout of the feature vector and the work per column.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use feedline_schemas::transform::{Feature, FittedCategories, FittedStep, InputColumn, InputKind};
+use feedline_schemas::transform::{
+    Feature, FittedCategories, FittedStep, InputColumn, InputKind, NULL_ID, UNKNOWN_ID,
+};
+
+use crate::columns::shown;
 
 use super::{
     CellOp,
@@ -18,11 +22,46 @@ pub(crate) fn op_chain(steps: &[FittedStep], column: &str) -> Vec<CellOp> {
         .collect()
 }
 
-/// Name and origin of each element of `x`.
+/// Name and origin of each element of `x`. Values of one category may spell another element: [`new_layout`] refuses that where
+/// they are fitted, and here artefacts that have it stay in use. Elements that stand for a column must never be confused.
+///
+/// # Errors
+/// What is wrong, for people: a category without categories, or two elements of columns that would share a name.
+pub(crate) fn layout(inputs: &[InputColumn], steps: &[FittedStep]) -> Result<Vec<Feature>, String> {
+    let features = elements(inputs, steps)?;
+    let mut seen = HashSet::new();
+    let mut of_columns = features.iter().filter(|feature| feature.category.is_none());
+    match of_columns.find(|feature| !seen.insert(&feature.name)) {
+        Some(twice) => Err(format!("two features would be named `{}`", twice.name)),
+        None => Ok(features),
+    }
+}
+
+/// As [`layout`], of steps that were fitted just now.
 ///
 /// # Errors
 /// What is wrong, for people: a category without categories, or two elements that would share a name.
-pub(crate) fn layout(inputs: &[InputColumn], steps: &[FittedStep]) -> Result<Vec<Feature>, String> {
+pub(crate) fn new_layout(
+    inputs: &[InputColumn],
+    steps: &[FittedStep],
+) -> Result<Vec<Feature>, String> {
+    let features = elements(inputs, steps)?;
+    let mut seen: HashMap<&str, &Feature> = HashMap::new();
+    for feature in &features {
+        if let Some(other) = seen.insert(&feature.name, feature) {
+            return Err(format!(
+                "two features would be named `{}`: {} and {}; leave one of the columns out with `dataset.drop` or rename it, or \
+                 encode the category as `ordinal`; a value that stands for none belongs in `dataset.null_values`",
+                shown(&feature.name),
+                origin(other, inputs),
+                origin(feature, inputs)
+            ));
+        }
+    }
+    Ok(features)
+}
+
+fn elements(inputs: &[InputColumn], steps: &[FittedStep]) -> Result<Vec<Feature>, String> {
     let mut features = Vec::new();
     for input in inputs {
         let name = &input.name;
@@ -47,14 +86,27 @@ pub(crate) fn layout(inputs: &[InputColumn], steps: &[FittedStep]) -> Result<Vec
             InputKind::Categorical => features.extend(category_features(categories(steps, name)?)),
         }
     }
-    // Values of one category may spell anything; elements that stand for a column must not be confused.
-    let mut seen = HashSet::new();
-    match features
-        .iter()
-        .find(|feature| feature.category.is_none() && !seen.insert(&feature.name))
-    {
-        Some(twice) => Err(format!("two features would be named `{}`", twice.name)),
-        None => Ok(features),
+    Ok(features)
+}
+
+/// What an element stands for, for people.
+fn origin(feature: &Feature, inputs: &[InputColumn]) -> String {
+    let is_number =
+        |input: &InputColumn| input.name == feature.column && input.kind == InputKind::Numeric;
+    let column = shown(&feature.column);
+    match feature.category {
+        Some(UNKNOWN_ID) => format!("unknown values of column `{column}`"),
+        Some(NULL_ID) => format!("missing values of column `{column}`"),
+        Some(_) => {
+            let value = feature.name.get(feature.column.len() + 1..);
+            let value = shown(value.unwrap_or_default());
+            format!("the value `{value}` of column `{column}`")
+        }
+        None if feature.name == feature.column => format!("column `{column}`"),
+        None if inputs.iter().any(is_number) => {
+            format!("the indicator of missing cells of column `{column}`")
+        }
+        None => format!("what column `{column}` tells of the target"),
     }
 }
 

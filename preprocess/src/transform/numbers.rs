@@ -1,8 +1,13 @@
 //! What the steps do with the numeric columns of a batch: one column after the other where no step looks at more than a
 //! cell, else all of them together.
 
+use std::ops::Range;
+
 use datafusion::arrow::array::RecordBatch;
-use feedline_schemas::transform::{FittedNeighbours, FittedStep};
+use feedline_schemas::{
+    config::PowerMethod,
+    transform::{FittedNeighbours, FittedStep},
+};
 
 use super::{
     CellOp, cells,
@@ -118,6 +123,42 @@ impl NumericPlan {
                 made(first, Made::Marked(*place, cells));
             }
         }
+    }
+
+    /// Why a cell that landed as `landed` is infinite after all steps, for people. Steps that look at more than the cell are left
+    /// aside, so the number that a step is said to be given may differ where one of them stands before.
+    pub(super) fn why_infinite(&self, landed: f64) -> String {
+        if landed.is_infinite() {
+            return "is infinite and nothing caps it".to_owned();
+        }
+        let mut cell = [landed];
+        for op in self.segments.iter().flatten() {
+            let [before] = cell;
+            op.apply(&mut cell);
+            if !cell[0].is_infinite() {
+                continue;
+            }
+            let (step, least) = match op {
+                CellOp::Log1p => ("log1p", "-1"),
+                CellOp::Power {
+                    method: PowerMethod::BoxCox,
+                    ..
+                } => ("box_cox", "0"),
+                _ => break,
+            };
+            let is_below = match op {
+                CellOp::Log1p => before <= -1.0,
+                _ => before <= 0.0,
+            };
+            if is_below {
+                return format!(
+                    "is `{before:?}` where `{step}` takes it, which knows only numbers above {least}; a `winsorize` step before \
+                     caps such cells"
+                );
+            }
+            break;
+        }
+        format!("is `{landed:?}` as it landed and becomes infinite in the steps")
     }
 
     /// Undoes the operations of a segment, the last first.
@@ -238,14 +279,7 @@ impl Numbers {
         made: &mut impl FnMut(usize, Made<'_>),
     ) -> Result<(), Error> {
         let rows = batch.num_rows();
-        let read = |plan: &NumericPlan| match numbers.place(&plan.name) {
-            None => Ok(cells(&numeric(batch, &plan.name)?)),
-            Some(place) => {
-                let mut cells = Vec::with_capacity(rows);
-                numbers.fill(place, 0..rows, &mut cells);
-                Ok(cells)
-            }
-        };
+        let read = |plan: &NumericPlan| landed(batch, numbers, &plan.name, 0..rows);
         let places = self.plans.iter().map(|plan| numbers.place(&plan.name));
         let places = places.collect::<Option<Vec<usize>>>();
         if let Some(places) = places.filter(|_| self.joints.is_empty()) {
@@ -299,6 +333,26 @@ impl Numbers {
             }
         })?;
         Ok(columns)
+    }
+}
+
+/// Some cells of a numeric column as they landed.
+///
+/// # Errors
+/// [`Error::Input`] when the column is absent or of another type.
+pub(super) fn landed(
+    batch: &RecordBatch,
+    numbers: &Matrix,
+    name: &str,
+    rows: Range<usize>,
+) -> Result<Vec<f64>, Error> {
+    match numbers.place(name) {
+        None => Ok(cells(&numeric(batch, name)?.slice(rows.start, rows.len()))),
+        Some(place) => {
+            let mut cells = Vec::with_capacity(rows.len());
+            numbers.fill(place, rows, &mut cells);
+            Ok(cells)
+        }
     }
 }
 

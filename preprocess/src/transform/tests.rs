@@ -424,6 +424,93 @@ fn features_that_would_share_a_name_are_refused() {
 }
 
 #[test]
+fn values_of_a_category_that_spell_another_feature_are_refused_where_they_are_fitted() {
+    let c = |values: &[&str]| categories("c", values, CategoryEncoding::OneHot);
+    let check = |inputs: &[InputColumn], steps: &[FittedStep], expected: &str| {
+        let found = new_layout(inputs, steps).unwrap_err();
+        assert!(found.starts_with(expected), "{found}");
+    };
+    check(
+        &[categorical("c")],
+        &[c(&["a", "__null__"])],
+        "two features would be named `c=__null__`: missing values of column `c` and the value `__null__` of column `c`; ",
+    );
+    check(
+        &[numeric("c=b"), categorical("c")],
+        &[c(&["b"])],
+        "two features would be named `c=b`: column `c=b` and the value `b` of column `c`; ",
+    );
+    check(
+        &[numeric("a"), numeric("a__missing")],
+        &[fill("a", 0.0, true)],
+        "two features would be named `a__missing`: the indicator of missing cells of column `a` and column `a__missing`; ",
+    );
+    let inputs = [numeric("c=d"), categorical("c")];
+    assert_eq!(
+        new_layout(&inputs, &[c(&["b"])]),
+        layout(&inputs, &[c(&["b"])])
+    );
+    // Such artefacts that are there stay in use.
+    let there = artefact(
+        vec![numeric("c=b"), categorical("c")],
+        vec![c(&["b"])],
+        None,
+    );
+    assert!(Transform::new(there).is_ok());
+}
+
+#[test]
+fn a_finite_cell_that_a_logarithm_cannot_take_is_bad_for_that_reason() {
+    use feedline_schemas::{
+        config::PowerMethod,
+        transform::{FittedLog1p, FittedPower},
+    };
+    let log = || FittedStep::Log1p {
+        columns: vec![FittedLog1p { name: "a".into() }],
+    };
+    let power = |method, lambda| FittedStep::Power {
+        columns: vec![FittedPower {
+            name: "a".into(),
+            method,
+            lambda,
+            constant: false,
+        }],
+    };
+    let check = |steps: Vec<FittedStep>, cell: f64, expected: &str| {
+        let transform = transform(vec![numeric("a")], steps, None);
+        let rows = batch(&[("a", floats(&[Some(2.0), Some(cell)]))]);
+        let applied = transform.apply(&rows).unwrap();
+        assert_eq!(reasons(&applied), [(1, "not_finite")]);
+        assert!(
+            applied.bad[0].2.starts_with(expected),
+            "{:?}",
+            applied.bad[0]
+        );
+    };
+    let log1p = "column `a` is `-5.0` where `log1p` takes it, which knows only numbers above -1; ";
+    check(vec![log()], -5.0, log1p);
+    check(vec![standardize("a", 0.0, 2.0), log()], -10.0, log1p);
+    let box_cox = |cell: &str| {
+        format!(
+            "column `a` is `{cell}` where `box_cox` takes it, which knows only numbers above 0; "
+        )
+    };
+    let steps = || vec![power(PowerMethod::BoxCox, 0.0), standardize("a", 1.0, 2.0)];
+    check(steps(), -1.0, &box_cox("-1.0"));
+    check(steps(), 0.0, &box_cox("0.0"));
+    check(
+        vec![log()],
+        f64::INFINITY,
+        "column `a` is infinite and nothing caps it",
+    );
+    check(
+        vec![power(PowerMethod::YeoJohnson, 9.0)],
+        1e300,
+        "column `a` is `1e300` as it landed and becomes infinite in the steps",
+    );
+}
+
+#[test]
 fn min_max_of_a_flat_column_is_zero() {
     let flat = FittedStep::MinMax {
         columns: vec![FittedMinMax {

@@ -53,7 +53,9 @@ pub struct DatasetConfig {
     pub sources: Vec<TableName>,
     /// SQL query whose result is the rows of the dataset, over tables that are called as `sources` are (a child table
     /// in double quotes), before any other step: for what no key says, such as a condition, a computed column or a
-    /// sum over another source. Names are written as they are. It runs in one partition; sums and means of floats
+    /// sum over another source. Names are written as they are. Integers are exact: a sum, difference or product, or a `sum` over
+    /// rows, that leaves 64 bits ends the build; compute with a `cast(... as double)` or `cast(... as decimal(38, 0))` there. The
+    /// query runs in one partition; sums and means of floats
     /// follow the order of the rows, and an `order by` with `limit` must leave no ties, or the result is not the same
     /// for every memory limit. Rows are told apart by their content; the origin of a row is its place among them in
     /// the order of their hashes. Default: the rows of the sources, one under another.
@@ -73,7 +75,8 @@ pub struct DatasetConfig {
     /// Columns read as categories although they hold numbers.
     pub categorical: Vec<String>,
     /// `rows`: columns that the shards hold beside the features, each under its own name and as it landed, to find or check
-    /// rows by, such as an id. They are no features unless `features` or a step lists them. Default none.
+    /// rows by, such as an id. Dates, times of day and points in time without a zone of `dataset.files` are texts here. They are
+    /// no features unless `features` or a step lists them. Default none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub keep: Vec<String>,
     /// Text values read as missing, compared after trimming spaces. Default `[]`. The empty text is always missing.
@@ -139,7 +142,8 @@ pub struct DatasetConfig {
     /// Whether the build also writes what each feature and the target hold in each split (`profile-<hash>.json`) and a page
     /// about the dataset (`report-<fingerprint>.html`): rows through each stage, histograms, drift. Default false: it takes
     /// three to six more passes over the training rows and two over the others, and one over what has landed of their columns,
-    /// which tells nulls, NaN, empty texts and what is no number apart.
+    /// which tells nulls, NaN, empty texts and what is no number apart. It describes all rows, so rows that land later are not
+    /// added to such a dataset: it is built and fitted anew from all of them, and a model is to be trained again.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub profile: bool,
 }
@@ -258,7 +262,10 @@ pub enum Conflicts {
 pub struct StepConfig {
     /// `impute`, `winsorize`, `standardize`, `min_max`, `robust`, `log1p`, `power` or `categories`.
     pub r#type: StepKind,
-    /// Columns it applies to. Default: every numeric (for `categories` every categorical) feature.
+    /// Columns it applies to. Default: every numeric (for `categories` every categorical) feature. A column of text that a
+    /// numeric step lists is read as numbers, and a cell that is none is missing: the build warns of such cells, and stops where
+    /// they are more than half of those that landed with a value. An integer beyond 2^53 sets its row aside, as in a column of
+    /// integers.
     #[serde(default)]
     pub columns: Vec<String>,
     /// `impute`: `median` (default), `mean`, `most_frequent`, `constant` or `knn`.
@@ -367,7 +374,9 @@ pub enum StepKind {
     MinMax,
     /// Subtract the median, divide by the distance of two percentiles: outliers hardly count.
     Robust,
-    /// The natural logarithm of one plus the number, for counts and sums that are never below 0.
+    /// The natural logarithm of one plus the number, for counts and sums that are never below 0. It cannot be fitted to a
+    /// training value of -1 or less; a row of another split or to predict that has one is set aside as `not_finite`, unless a
+    /// `winsorize` step before caps it.
     Log1p,
     /// Raise to the power that makes the training values most like a normal distribution; a `standardize` step behind it
     /// gives them mean 0 and deviation 1.
@@ -423,7 +432,9 @@ pub enum PowerMethod {
     /// For all numbers (I.-K. Yeo, R. Johnson, "A new family of power transformations", Biometrika 87(4), 2000).
     #[default]
     YeoJohnson,
-    /// For numbers above 0 (G. Box, D. Cox, "An analysis of transformations", J. R. Stat. Soc. B 26(2), 1964).
+    /// For numbers above 0 (G. Box, D. Cox, "An analysis of transformations", J. R. Stat. Soc. B 26(2), 1964). It cannot be
+    /// fitted to other training values; a row of another split or to predict that has one which no power makes a number of (any
+    /// below 0, and 0 where the power is 0 or less) is set aside as `not_finite`, unless a `winsorize` step before caps it.
     BoxCox,
 }
 

@@ -42,7 +42,7 @@ pub struct JoinConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<TimeColumn>,
     /// `asof`: from when on each row of `source` was known, which is not always when what it tells of happened. Default: as
-    /// `time`.
+    /// `time`, of columns of the same names that are written the same way; else it has to be given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub right_time: Option<TimeColumn>,
     /// `asof`: age beyond which a row of `source` is not taken, such as `2h`. Default: any. Set it where a value that is
@@ -71,13 +71,15 @@ pub struct TimeColumn {
     /// Default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<String>,
-    /// How texts are written, such as `%d/%m/%Y %H:%M:%S`. Default: ISO 8601.
+    /// How texts are written, such as `%d/%m/%Y %H:%M:%S`; `%z` is an offset, `%Q` the name of a zone, `%s` seconds since 1970.
+    /// Default: ISO 8601.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
     /// Unit since 1970 of a column of numbers: `s`, `ms`, `us` or `ns`. Goes with such a column, and only with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<TimeUnit>,
-    /// Time zone, such as `Europe/Rome`, of texts without an offset. Where clocks are set back, a row is at the earlier of the
+    /// Time zone, such as `Europe/Rome`, of texts without an offset or zone of their own, as points in time of a Parquet file
+    /// without a zone are. Where clocks are set back, a row is at the earlier of the
     /// two instants and a row of the joined source at the later, so that it is not known too early. Default `UTC`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,

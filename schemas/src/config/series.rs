@@ -14,24 +14,28 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 #[serde(deny_unknown_fields)]
 pub struct SeriesConfig {
     /// Column of points in time. A row whose time is missing or cannot be read is set aside as `time_unreadable`. Unless
-    /// `dataset.features` lists it, it is no feature.
+    /// `dataset.features` lists it, it is no feature. Points in time of a Parquet file that has no zone for them are texts
+    /// without an offset, such as `2024-03-31T08:00:00`, in every unit: `zone` says where their clocks stand.
     pub time: String,
     /// Column of the time of day, where `time` holds the date alone; the two texts are read with a space between them.
     /// Default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<String>,
-    /// How texts are written, such as `%d/%m/%Y %H:%M:%S`. Default: ISO 8601, as `2024-03-31T08:00:00Z`,
-    /// `2024-03-31 08:00:00` or `2024-03-31`.
+    /// How texts are written, such as `%d/%m/%Y %H:%M:%S`; `%z` is an offset, `%Q` the name of a zone, `%s` seconds since 1970.
+    /// A format that tells no day is refused. Default: ISO 8601, as `2024-03-31T08:00:00Z`, `2024-03-31 08:00:00` or
+    /// `2024-03-31`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
     /// Unit since 1970 of a column of numbers: `s`, `ms`, `us` or `ns`. Goes with such a column, and only with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<TimeUnit>,
-    /// Time zone, such as `Europe/Rome`, of texts without an offset, and of calendar parts. Where clocks are set back the
+    /// Time zone, such as `Europe/Rome`, of texts without an offset or zone of their own, and of calendar parts. Where clocks are set back the
     /// earlier of the two instants is meant; a time that they skip cannot be read. Default `UTC`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
-    /// Columns that tell the entities apart, whose rows make a series each. Default: all rows are one series.
+    /// Columns that tell the entities apart, whose rows make a series each; neither the target nor the time. Values are
+    /// compared as they are written, without composing letters (NFC); rows that lack all of them are one series. Default: all
+    /// rows are one series.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub entity: Vec<String>,
     /// What happens to rows of one entity at one instant: `error` (default), `first`, `last` or `mean`.
@@ -105,10 +109,10 @@ pub struct FeatureConfig {
     pub of: Option<String>,
     /// How far it looks back in time, such as `24h`, `7d`, `90s`: a window holds what its rows hold in that span, however
     /// many they are. `lag`, `difference`: the age of the earlier value, which is that of the newest row at least so old.
-    /// `forward_fill`, `interpolate`: age beyond which a value is not used; default any.
+    /// `forward_fill`, `interpolate`: age beyond which a value is not used, of the two of a line neither; default any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<TimeSpan>,
-    /// The same in rows of the entity, 1 to 1,000,000. One of the two is given.
+    /// The same in rows of the entity, 1 to 1,000,000; 2 or more for `rolling_std` and `momentum`. One of the two is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<u32>,
     /// Fewest values in a window that make a number, else the cell is missing. Default: `rows`, or 1 with `window`. Raise
@@ -136,7 +140,7 @@ pub enum FeatureKind {
     RollingMin,
     /// Largest value in the window.
     RollingMax,
-    /// Newest value in the window minus its oldest.
+    /// Newest value in the window minus its oldest; missing where it has only one.
     Momentum,
     /// The value `rows` rows before, or of the newest row at least `window` before.
     Lag,
@@ -145,7 +149,7 @@ pub enum FeatureKind {
     /// The row's value, else the newest one before it.
     ForwardFill,
     /// The row's value, else that at its time on the line through the two newest before it: what comes after is not
-    /// known yet. Missing where there are not two.
+    /// known yet. Missing where there are not two that are near enough.
     Interpolate,
     /// A part of the row's time, in the zone of the series.
     Calendar,

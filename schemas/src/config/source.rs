@@ -109,7 +109,10 @@ pub struct SourceConfig {
     #[serde(default)]
     pub contract: ContractConfig,
     /// Columns that name what a row is about, such as `["id"]`: of the landed rows with one key a dataset reads only the
-    /// newest, the one of the greatest `version`. All of them stay in the landing zone. Default: none, every row is read.
+    /// newest, the one of the greatest `version`. All of them stay in the landing zone, and those that are not the newest
+    /// count among the duplicates of a dataset. A newer row has another content, by which it may come into another split: name
+    /// the key in `dataset.split.key` to keep it where it was. With a key a dataset is built anew from all rows whenever some
+    /// have landed. Default: none, every row is read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub key: Vec<String>,
     /// Column that tells which of the rows with one `key` is the newest, such as `updated_at`: numbers and points in time

@@ -23,7 +23,8 @@ pub struct SplitConfig {
     /// Columns whose values decide the split: rows with equal values share one. Default: the row's content.
     /// Name the entity (customer, patient, device) so that it never stands on both sides. `time`: such a group belongs to
     /// the split of its last row, and its earlier rows that lie in another are left out. `expression`, `column`: they decide
-    /// nothing, but a group that they name in two splits ends the build.
+    /// nothing, but a group that they name in two splits ends the build. Of a source with a `key` name that key, or a row that
+    /// is updated is another row by its content and may come into another split.
     pub key: Vec<String>,
     /// `range`, `rows`: first rows of the validation and of the test split that are set aside, as many as a row looks
     /// back (lags, windows), so that none of them has seen the split before. `time`: the span behind each border whose
@@ -44,12 +45,14 @@ pub struct SplitConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub column: Option<String>,
     /// `time`: column of the time of each row, as a time stamp, as text (ISO 8601, in UTC where it has no offset) or as
-    /// integers of any unit. A text that is the time of `dataset.series`, too, is read as that says. Rows of one instant share
+    /// integers of any unit. Points in time of a Parquet file that has no zone for them are such texts. A text that is the time of
+    /// `dataset.series`, too, is read as that says. Rows of one instant share
     /// a split. A row without one is set aside. It is no feature unless `features` lists it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<String>,
     /// `time`: where the validation and the test split begin, such as `["2024-01-01", "2024-07-01"]`, in UTC where
-    /// they have no offset; rows before the first are for training. Set them where the borders must not move when rows are added. Default: the borders follow from the
+    /// they have no offset; of a column of integers each is a text of a number, such as `"1704067200"`. Rows before the first are
+    /// for training. Set them where the borders must not move when rows are added. Default: the borders follow from the
     /// shares.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub until: Vec<String>,

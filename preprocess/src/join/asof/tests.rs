@@ -317,6 +317,33 @@ async fn trap_23_readings_from_an_instant_on_change_no_row_before_it() {
 }
 
 #[tokio::test]
+async fn a_time_that_is_numbers_on_one_side_and_text_on_the_other_asks_for_both_to_be_said() {
+    let root = Store::memory();
+    let columns = [("who", Int64), ("at", Int64), ("y", Int64)];
+    LandingZone::new(&root, "a", &columns)
+        .batch(&[vec![json!(0), json!(1_704_067_200), json!(1)]])
+        .await;
+    let columns = [("who", Int64), ("at", Utf8), ("v", Float64)];
+    LandingZone::new(&root, "b", &columns)
+        .batch(&[vec![json!(0), json!("2023-12-31 23:00:00"), json!(2.0)]])
+        .await;
+    let join = |times: &str| {
+        format!(
+            "features = [\"v\"]\njoin = [{{ source = \"b\", left = \"who\", match = \"asof\", {times} }}]\n"
+        )
+    };
+    let refused = failure(&root, &join("time = { column = \"at\", unit = \"s\" }")).await;
+    assert_eq!(
+        refused,
+        "`dataset.join.0.right_time`: column `at` holds numbers in the rows and text in source `b`, so `time` cannot say how \
+         both are read; say here when the rows of `b` were known, such as `right_time = { column = \"at\" }`"
+    );
+    let times = "time = { column = \"at\", unit = \"s\" }, right_time = { column = \"at\" }";
+    built(&root, &join(times)).await.unwrap();
+    assert_eq!(found(&root).await, [[2.0]]);
+}
+
+#[tokio::test]
 async fn wrong_settings_are_named() {
     let root = both().await;
     let check = async |keys: &str, message: &str| {
@@ -349,6 +376,11 @@ async fn wrong_settings_are_named() {
     check(
         &asof("time = { column = \"y\" }"),
         "`dataset.join.0.time.unit`: column `y` holds numbers: say whether they are",
+    )
+    .await;
+    check(
+        &asof("time = { column = \"y\", unit = \"s\" }"),
+        "`dataset.join.0.right_time`: source `b` has no column `y`; say here when the rows of `b` were known",
     )
     .await;
     check(

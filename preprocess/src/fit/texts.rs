@@ -1,0 +1,248 @@
+//! Columns of text that steps read as numbers: how many of their cells are none.
+//!
+//! Such a cell is missing for the build, so a category in a numeric step would be lost without a word. A row that is typed has
+//! lost this, so the landed cells are looked at, of these columns alone and in one pass.
+
+use std::collections::BTreeMap;
+
+use arrow::array::{Array, AsArray};
+use datafusion::{
+    logical_expr::{Expr, ident},
+    prelude::SessionContext,
+};
+use feedline_schemas::{record::ColumnType, transform::InputKind};
+use futures::TryStreamExt;
+
+use crate::{
+    Error,
+    columns::{DatasetSpec, shown},
+    landing::Landed,
+    plan, signs,
+    typing::{Missing, SHOWN},
+};
+
+/// The cells of a column that have a value.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Cells {
+    all: u64,
+    /// Texts that are no numbers.
+    odd: u64,
+    /// The least of them.
+    sample: Option<String>,
+}
+
+impl Cells {
+    fn add(&mut self, other: &str) {
+        self.odd += 1;
+        if self.sample.as_deref().is_none_or(|least| other < least) {
+            self.sample = Some(other.to_owned());
+        }
+    }
+}
+
+/// Whether the cells of text in the numeric columns of `spec` are numbers: in `sources`, and in those that are joined to them.
+/// A warning tells of cells that are none.
+///
+/// # Errors
+/// [`Error::Config`] where most cells of a column are none, unless rows are `added` to a transform that is there; failures of
+/// the engine.
+pub(crate) async fn check_texts(
+    session: &SessionContext,
+    sources: &[Landed],
+    spec: &DatasetSpec,
+    added: bool,
+) -> Result<(), Error> {
+    let numeric = spec
+        .landed_inputs()
+        .filter(|input| input.kind == InputKind::Numeric);
+    let own: Vec<(&str, &str)> = numeric
+        .map(|input| (input.name.as_str(), input.name.as_str()))
+        .collect();
+    let mut found = BTreeMap::new();
+    for source in sources {
+        count(session, source, spec, &own, &mut found).await?;
+    }
+    for join in &spec.joins {
+        let is_read = |name: &str| own.iter().any(|(own, _)| *own == name);
+        let taken: Vec<_> = join.taken().filter(|(_, name)| is_read(name)).collect();
+        count(session, &join.source, spec, &taken, &mut found).await?;
+    }
+    for (column, cells) in found {
+        tell(column, &cells, spec, added)?;
+    }
+    Ok(())
+}
+
+/// Counts the cells of the `columns` of `source` that landed as text, each by its name there and the one it is found by.
+async fn count<'a>(
+    session: &SessionContext,
+    source: &Landed,
+    spec: &DatasetSpec,
+    columns: &[(&str, &'a str)],
+    found: &mut BTreeMap<&'a str, Cells>,
+) -> Result<(), Error> {
+    let missing = Missing::new(&spec.config.null_values, &spec.config.missing_values);
+    let is_text = |(name, _): &&(&str, &str)| {
+        let mut all = source.generations.iter().flat_map(|g| &g.schema.columns);
+        all.any(|c| c.name == *name && matches!(c.r#type, ColumnType::Utf8 | ColumnType::Timestamp))
+    };
+    let texts: Vec<&(&str, &'a str)> = columns.iter().filter(is_text).collect();
+    for generation in &source.generations {
+        let schema = &generation.schema;
+        let is_there = |(name, _): &&&(&str, &str)| schema.columns.iter().any(|c| c.name == *name);
+        let there: Vec<_> = texts.iter().filter(is_there).collect();
+        if there.is_empty() {
+            continue;
+        }
+        let cells: Vec<Expr> = there
+            .iter()
+            .map(|(name, _)| plan::landed(schema, name).alias(*name))
+            .collect();
+        let names = there.iter().map(|(name, _)| ident(*name));
+        let rows = plan::read(session, source, generation)?
+            .select(cells)?
+            .select(names.collect::<Vec<_>>())?;
+        let mut stream = Box::pin(rows.execute_stream()).await?;
+        while let Some(batch) = stream.try_next().await? {
+            for (array, (name, named)) in batch.columns().iter().zip(&there) {
+                let of_column = found.entry(*named).or_default();
+                let Some(texts) = array.as_string_opt::<i32>() else {
+                    of_column.all += (array.len() - array.null_count()) as u64;
+                    continue;
+                };
+                let signs = signs::of_column(signs::of(&spec.config), schema, name);
+                for text in texts.iter().flatten().filter(|text| !missing.text(text)) {
+                    of_column.all += 1;
+                    if signs::number(text, signs).is_none() {
+                        of_column.add(text);
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn tell(column: &str, cells: &Cells, spec: &DatasetSpec, added: bool) -> Result<(), Error> {
+    let Cells { all, odd, sample } = cells;
+    let Some(sample) = sample else { return Ok(()) };
+    let sample: String = sample.chars().take(SHOWN).collect();
+    let sample = shown(&sample);
+    if added || odd * 2 <= *all {
+        tracing::warn!(
+            %column, cells = all, no_number = odd, example = %sample,
+            "a column of text is read as numbers, and cells of it that are none become missing; leave it out of the `columns` of \
+             numeric steps to read it as a category, or list in `dataset.null_values` what stands for no value"
+        );
+        return Ok(());
+    }
+    let mut steps = spec.steps.iter();
+    let step = steps.position(|step| step.columns.iter().any(|name| name == column));
+    let key = step.map_or_else(
+        || "dataset.step".to_owned(),
+        |i| format!("dataset.step.{i}.columns"),
+    );
+    Err(Error::config(
+        key,
+        format!(
+            "column `{}` holds text, and {odd} of the {all} cells with a value are no numbers, such as `{sample}`; leave it \
+             out of the `columns` of numeric steps to read it as a category, or say what stands for no value \
+             (`dataset.null_values`) or how its numbers are written (`dataset.decimal_sign`)",
+            shown(column)
+        ),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::record::ColumnType::{Float64, Int64, Utf8};
+    use feedline_storage::Store;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::testing::{Cells as Row, LandingZone, build_with};
+
+    const DATASET: &str = "sources = [\"a\"]\ntarget = \"y\"\ndedup = \"none\"\n\
+        split = { train = 1.0, validation = 0.0, test = 0.0 }\n\
+        step = [{ type = \"impute\", columns = [\"size\"] }]\n";
+
+    async fn landed(sizes: &[Value], rows: usize) -> Store {
+        let root = Store::memory();
+        let mut zone = LandingZone::new(&root, "a", &[("size", Utf8), ("y", Float64)]);
+        let row = |i: usize| vec![sizes[i % sizes.len()].clone(), json!(0.5)];
+        zone.batch(&(0..rows).map(row).collect::<Vec<Row>>()).await;
+        root
+    }
+
+    async fn check_refused(root: &Store, dataset: &str, expected: &str) {
+        for partitions in [1, 3] {
+            let error = build_with(root, dataset, partitions).await.unwrap_err();
+            assert!(matches!(error, Error::Config { .. }), "{error}");
+            assert!(error.to_string().contains(expected), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_text_column_of_which_most_cells_are_no_numbers_is_no_number() {
+        let root = landed(
+            &[json!("S"), json!("M"), json!("L"), json!("12"), json!("")],
+            200,
+        )
+        .await;
+        let expected = "`dataset.step.0.columns`: column `size` holds text, and 120 of the 160 cells with a value are no \
+                        numbers, such as `L`; leave it out";
+        check_refused(&root, DATASET, expected).await;
+        let declared = format!("{DATASET}null_values = [\"S\", \"M\", \"L\"]\n");
+        build_with(&root, &declared, 2).await.unwrap();
+        let (as_category, _) = DATASET.split_once("step =").unwrap();
+        build_with(&root, as_category, 2).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_text_column_of_which_few_cells_are_no_numbers_is_read_with_a_warning() {
+        let half = landed(&[json!("S"), json!("12")], 40).await;
+        build_with(&half, DATASET, 2).await.unwrap();
+        // Numbers of a schema version before count, too.
+        let root = Store::memory();
+        let mut zone = LandingZone::new(&root, "a", &[("size", Int64), ("y", Float64)]);
+        let rows = |size: Value, rows: usize| vec![vec![size, json!(0.5)]; rows];
+        zone.batch(&rows(json!(7), 30)).await;
+        zone.evolve(&[("size", Utf8), ("y", Float64)]);
+        zone.batch(&rows(json!("XL"), 20)).await;
+        build_with(&root, DATASET, 2).await.unwrap();
+        zone.batch(&rows(json!("XL"), 20)).await;
+        check_refused(
+            &root,
+            &format!("{DATASET}max_reject_share = 0.9\n"),
+            "40 of the 70 cells",
+        )
+        .await;
+    }
+
+    #[tokio::test]
+    async fn rows_that_are_added_are_not_held_against_the_dataset() {
+        let root = Store::memory();
+        let mut zone = LandingZone::new(&root, "a", &[("size", Utf8), ("y", Float64)]);
+        let rows = |size: &str, rows: usize| vec![vec![json!(size), json!(0.5)]; rows];
+        zone.batch(&rows("12", 30)).await;
+        build_with(&root, DATASET, 2).await.unwrap();
+        zone.batch(&rows("XL", 10)).await;
+        let report = build_with(&root, DATASET, 2).await.unwrap();
+        assert!(report.added.is_some());
+    }
+
+    #[tokio::test]
+    async fn the_cells_of_a_joined_column_are_looked_at_too() {
+        let root = Store::memory();
+        let mut zone = LandingZone::new(&root, "a", &[("id", Int64), ("y", Float64)]);
+        let rows: Vec<Row> = (0..40).map(|i| vec![json!(i), json!(0.5)]).collect();
+        zone.batch(&rows).await;
+        let mut zone = LandingZone::new(&root, "b", &[("id", Int64), ("size", Utf8)]);
+        let rows: Vec<Row> = (0..40).map(|i| vec![json!(i), json!("XL")]).collect();
+        zone.batch(&rows).await;
+        let dataset = format!(
+            "{DATASET}drop = [\"id\"]\njoin = [{{ source = \"b\", left = \"id\", right = \"id\" }}]\n"
+        );
+        check_refused(&root, &dataset, "40 of the 40 cells").await;
+    }
+}
