@@ -153,7 +153,7 @@ impl Environment {
     }
 
     /// A folder for data on its way through a build, one per user. Builds share it under locks, and each removes what
-    /// a killed one left.
+    /// a killed one left. It lies where `TMPDIR` says, which is what to set when the disk is too small.
     pub(crate) fn scratch() -> PathBuf {
         let user = fs::metadata("/proc/self").map_or(0, |m| m.uid());
         env::temp_dir().join(format!("feedline-{user}"))

@@ -165,6 +165,11 @@ fn write_filtered(
     }
 }
 
+/// Rows that were kept and are not as expected, by column and expectation.
+fn write_unexpected(by_path: &BTreeMap<String, u64>, out: &mut String) -> fmt::Result {
+    write_reasons("  unexpected", by_path, None, out)
+}
+
 fn write_conflicts(
     conflicts: Option<ConflictCounts>,
     groups: Option<GroupCounts>,
@@ -256,9 +261,7 @@ impl Text for DatasetReport {
             self.redacted.as_ref(),
             out,
         )?;
-        for (path, rows) in &self.unexpected {
-            line(out, "  unexpected", format!("{rows} {path}"))?;
-        }
+        write_unexpected(&self.unexpected, out)?;
         write_conflicts(self.conflicts, self.groups, out)?;
         write_joins(&self.joins, out)?;
         write_pictures(self.near_pictures.as_ref(), self.boxes.as_ref(), out)?;
@@ -511,6 +514,7 @@ impl Text for Inspection {
             counts.redacted.as_ref(),
             out,
         )?;
+        write_unexpected(&counts.unexpected, out)?;
         write_conflicts(counts.conflicts, counts.groups, out)?;
         write_joins(&counts.joins, out)?;
         write_pictures(counts.near_pictures.as_ref(), counts.boxes.as_ref(), out)?;
@@ -912,6 +916,58 @@ pub(crate) fn line(out: &mut String, name: &str, value: impl AsRef<str>) -> fmt:
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_inspection_tells_of_rows_that_are_not_as_expected() {
+        let none = "0".repeat(32);
+        let manifest = serde_json::json!({
+            "format": "feedline.manifest",
+            "version": 1,
+            "fingerprint": none,
+            "dataset": "prices",
+            "input_hash": none,
+            "layout": { "kind": "dense", "features": 1, "target": { "kind": "none" } },
+            "transform": { "path": "transform.json", "hash": none, "dataset": "prices" },
+            "shuffle_seed": null,
+            "sources": [],
+            "counts": {
+                "rows_in": 9,
+                "duplicates": 0,
+                "rejected": {},
+                "train": 7,
+                "validation": 1,
+                "test": 1,
+                "unexpected": { "price.max": 4, "size.required": 2 },
+            },
+            "splits": [],
+            "rejects": [],
+        });
+        let transform = serde_json::json!({
+            "format": "feedline.transform",
+            "version": 1,
+            "hash": none,
+            "fitted_rows": 7,
+            "null_values": [],
+            "missing_values": [],
+            "inputs": [],
+            "steps": [],
+            "features": [],
+            "target": null,
+        });
+        let inspection = Inspection {
+            url: "memory:///".to_owned(),
+            manifest: serde_json::from_value(manifest).unwrap(),
+            transform: serde_json::from_value(transform).unwrap(),
+        };
+        let text = text_of(&inspection, false).unwrap();
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let lines: Vec<String> = text.lines().map(words).collect();
+        let unexpected = lines.iter().filter(|line| line.starts_with("unexpected"));
+        assert_eq!(
+            unexpected.collect::<Vec<_>>(),
+            ["unexpected 4 price.max", "unexpected 2 size.required"]
+        );
+    }
 
     #[test]
     fn an_example_stands_behind_its_own_reason() {

@@ -23,7 +23,7 @@ use feedline_preprocess::{
     Transform,
 };
 use feedline_schemas::{
-    config::{PipelineConfig, TrainConfig},
+    config::{DatasetConfig, PipelineConfig, TrainConfig},
     ids::{Hash128, Name},
     record::ColumnType,
     report::PredictReport,
@@ -68,16 +68,11 @@ pub(crate) fn reading(
     landed: BTreeMap<String, ColumnType>,
 ) -> RowsReading {
     let dataset = config.dataset.as_ref();
-    let beside = dataset.map(|d| (&d.join, d.near_dup.as_ref()));
-    let is_own = |name: &Name| {
-        beside.is_none_or(|(joins, near)| {
-            let against = near.iter().flat_map(|near| &near.against);
-            let joined = joins.iter().map(|join| &join.source);
-            !joined.chain(against).any(|other| other == name)
-        })
-    };
-    let own = config.source.iter().filter(|source| is_own(&source.name));
-    let csv = own.map(|source| &source.csv);
+    // Of files and queries no source says how their rows are typed.
+    let is_landed = dataset.is_none_or(|d| d.files.is_none() && d.sql.is_none());
+    let own = config.source.iter();
+    let own = own.filter(|source| dataset.is_none_or(|dataset| is_own(dataset, &source.name)));
+    let csv = own.clone().map(|source| &source.csv);
     let mut delimiters: Vec<u8> = csv
         .clone()
         .filter_map(|csv| csv.delimiter.as_deref()?.as_bytes().first().copied())
@@ -93,7 +88,11 @@ pub(crate) fn reading(
             null_values: csv.flat_map(|csv| csv.null_values.clone()).collect(),
         },
         landed,
-        names_as_written: dataset.is_some_and(|d| d.files.is_some() || d.sql.is_some()),
+        contracts: own
+            .filter(|_| is_landed)
+            .map(|source| source.contract.clone())
+            .collect(),
+        names_as_written: !is_landed,
         keep: options.keep.clone(),
         max_missing_share: config
             .dataset
@@ -101,6 +100,15 @@ pub(crate) fn reading(
             .and_then(|dataset| dataset.max_missing_share),
         batch_rows: usize::try_from(options.batch_rows).unwrap_or(usize::MAX),
     }
+}
+
+/// Whether rows of the dataset are those of the source called `name`, and not merely put beside them.
+fn is_own(dataset: &DatasetConfig, name: &Name) -> bool {
+    let against = dataset.near_dup.iter().flat_map(|near| &near.against);
+    let joined = dataset.join.iter().map(|join| &join.source);
+    let is_beside = joined.chain(against).any(|other| other == name);
+    let mut sources = dataset.sources.iter();
+    !is_beside && (dataset.sources.is_empty() || sources.any(|own| own.source == *name))
 }
 
 impl Predict {

@@ -24,11 +24,11 @@ mod text;
 
 use std::collections::HashMap;
 
-use feedline_schemas::config::JsonConfig;
+use feedline_schemas::{config::JsonConfig, number::is_number};
 
 pub(crate) use self::{
     leaves::{Leaf, NoCell, Walk},
-    number::{is_number, number},
+    number::number,
     record::JsonRecord,
     tape::{Keys, NodeKind, Reader, Tape},
     text::write_text,

@@ -106,7 +106,13 @@ fn objects(names: &[&str], columns: &[ArrayRef], rows: usize) -> Result<Vec<Valu
     Ok(objects.into_iter().map(Value::Object).collect())
 }
 
-/// A column as values. Whatever JSON has no type for (dates, decimals, bytes) is its text.
+/// Digits that every decimal number of a 64-bit float has.
+const FLOAT_DIGITS: u8 = 15;
+
+/// Digits that every integer of 64 bits can have.
+const INTEGER_DIGITS: u8 = 18;
+
+/// A column as values. Whatever JSON has no type for (dates, bytes) is its text; a number stays one, and is never rounded.
 fn values(array: &ArrayRef) -> Result<Vec<Value>, ArrowError> {
     macro_rules! primitive {
         ($type:ty, $value:expr) => {
@@ -134,8 +140,22 @@ fn values(array: &ArrayRef) -> Result<Vec<Value>, ArrowError> {
         DataType::UInt32 => primitive!(UInt32Type, |v| Value::Int(v.into())),
         DataType::UInt64 => primitive!(UInt64Type, |v| match i64::try_from(v) {
             Ok(v) => Value::Int(v),
-            Err(_) => Value::Text(v.to_string()),
+            Err(_) => Value::Digits(v.to_string()),
         }),
+        DataType::Decimal32(digits, scale)
+        | DataType::Decimal64(digits, scale)
+        | DataType::Decimal128(digits, scale)
+        | DataType::Decimal256(digits, scale) => {
+            let number = |text: String| {
+                match (*digits, *scale) {
+                    (..=INTEGER_DIGITS, 0) => text.parse().ok().map(Value::Int),
+                    (..=FLOAT_DIGITS, _) => text.parse().ok().map(Value::Float),
+                    _ => None,
+                }
+                .unwrap_or(Value::Digits(text))
+            };
+            texts(array, number)?
+        }
         DataType::Float16 => primitive!(Float16Type, |v| Value::Float(v.into())),
         DataType::Float32 => primitive!(Float32Type, |v| Value::Float(v.into())),
         DataType::Float64 => primitive!(Float64Type, Value::Float),
@@ -170,15 +190,18 @@ fn values(array: &ArrayRef) -> Result<Vec<Value>, ArrowError> {
             };
             (0..array.len()).map(entry).collect::<Result<_, _>>()?
         }
-        _ => {
-            let formatter = ArrayFormatter::try_new(array, &FormatOptions::default())?;
-            let cell = |i: usize| match array.is_null(i) {
-                true => Ok(Value::Null),
-                false => formatter.value(i).try_to_string().map(Value::Text),
-            };
-            (0..array.len()).map(cell).collect::<Result<_, _>>()?
-        }
+        _ => texts(array, Value::Text)?,
     })
+}
+
+/// What `value` makes of the texts of a column.
+fn texts(array: &ArrayRef, value: impl Fn(String) -> Value) -> Result<Vec<Value>, ArrowError> {
+    let formatter = ArrayFormatter::try_new(array, &FormatOptions::default())?;
+    let cell = |i: usize| match array.is_null(i) {
+        true => Ok(Value::Null),
+        false => formatter.value(i).try_to_string().map(&value),
+    };
+    (0..array.len()).map(cell).collect()
 }
 
 fn lists(lists: impl Iterator<Item = Option<ArrayRef>>) -> Result<Vec<Value>, ArrowError> {
@@ -266,10 +289,50 @@ pub(crate) mod tests {
             ),
         ];
         let expected = [
-            r#"{"a":"x","b":"18446744073709551615","c":0.5,"d":"1970-01-01","e":"1970-01-01T00:00:00.001Z","f":"123.45","g":"00ff","h":"u","i":{"j":1},"k":[1,null]}"#,
-            r#"{"a":null,"b":7,"c":NaN,"d":"2022-01-08","e":"1970-01-01T00:00:00.002Z","f":"-0.05","g":"","h":"v","i":{"j":null},"k":null}"#,
+            r#"{"a":"x","b":"18446744073709551615","c":0.5,"d":"1970-01-01","e":"1970-01-01T00:00:00.001Z","f":123.45,"g":"00ff","h":"u","i":{"j":1},"k":[1,null]}"#,
+            r#"{"a":null,"b":7,"c":NaN,"d":"2022-01-08","e":"1970-01-01T00:00:00.002Z","f":-0.05,"g":"","h":"v","i":{"j":null},"k":null}"#,
         ];
         assert_eq!(read(file(columns), 0), expected);
+    }
+
+    #[test]
+    fn a_number_stays_one_and_is_never_rounded() {
+        let decimals = |digits, scale, values: Vec<Option<i128>>| -> ArrayRef {
+            let values = Decimal128Array::from(values);
+            Arc::new(values.with_precision_and_scale(digits, scale).unwrap())
+        };
+        let digits = |text: &str| Value::Digits(text.to_owned());
+        let long = 12_345_678_901_234_567_890;
+        for (array, expected) in [
+            (
+                decimals(15, 2, vec![Some(999_999_999_999_999), Some(-5), None]),
+                vec![
+                    Value::Float(9_999_999_999_999.99),
+                    Value::Float(-0.05),
+                    Value::Null,
+                ],
+            ),
+            (decimals(16, 2, vec![Some(1350)]), vec![digits("13.50")]),
+            (
+                decimals(38, 2, vec![Some(long)]),
+                vec![digits("123456789012345678.90")],
+            ),
+            (
+                decimals(18, 0, vec![Some(-999_999_999_999_999_999)]),
+                vec![Value::Int(-999_999_999_999_999_999)],
+            ),
+            (decimals(19, 0, vec![Some(7)]), vec![digits("7")]),
+            (
+                decimals(5, -3, vec![Some(12)]),
+                vec![Value::Float(12_000.0)],
+            ),
+            (
+                Arc::new(UInt64Array::from(vec![u64::MAX, 7])),
+                vec![digits("18446744073709551615"), Value::Int(7)],
+            ),
+        ] {
+            assert_eq!(values(&array).unwrap(), expected, "{}", array.data_type());
+        }
     }
 
     #[test]

@@ -2,6 +2,10 @@
 
 use feedline_schemas::{ContractError, ids::Hash128, manifest::Split};
 
+/// What puts back a file of a dataset that feedline built: a build without `--refit` keeps a dataset that has its full size.
+pub(crate) const BUILD_ANEW: &str =
+    "build the dataset anew with `feedline shards build PIPELINE.toml --refit`";
+
 /// An error of the loader.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -42,7 +46,7 @@ pub enum Error {
     },
     /// The manifest contradicts itself or its pointer.
     #[error(
-        "cannot use the dataset in `{url}`: {reason}; its manifest is damaged, build the dataset again"
+        "cannot use the dataset in `{url}`: {reason}; its manifest is damaged, restore it or {BUILD_ANEW}"
     )]
     Manifest {
         /// URL of the folder.
@@ -53,7 +57,7 @@ pub enum Error {
     /// The manifest's content is not the one its fingerprint was made of.
     #[error(
         "cannot use manifest `{url}`: it says fingerprint `{found}` and its content has `{computed}`; the file was \
-         changed after it was written, restore it or build the dataset again"
+         changed after it was written, restore it or {BUILD_ANEW}"
     )]
     Fingerprint {
         /// URL of the manifest.
@@ -86,7 +90,7 @@ pub enum Error {
     /// A shard that the manifest names is absent.
     #[error(
         "shard `{shard}` is missing, although the manifest with fingerprint `{fingerprint}` names it; restore the \
-         file or build the dataset again"
+         file or {BUILD_ANEW}"
     )]
     ShardMissing {
         /// URL of the shard.
@@ -97,7 +101,7 @@ pub enum Error {
     /// A shard is not as long as the manifest says.
     #[error(
         "shard `{shard}` is {}: it has `{found}` bytes and the manifest says `{expected}`; restore the file or \
-         build the dataset again",
+         {BUILD_ANEW}",
         if found < expected { "cut short" } else { "too long" }
     )]
     ShardTruncated {
@@ -110,8 +114,8 @@ pub enum Error {
     },
     /// A shard's columns are not those of the manifest's layout.
     #[error(
-        "shard `{shard}` does not have the columns that the manifest says: {reason}; restore the file or build the \
-         dataset again"
+        "shard `{shard}` does not have the columns that the manifest says: {reason}; restore the file or \
+         {BUILD_ANEW}"
     )]
     ShardSchema {
         /// URL of the shard.
@@ -122,7 +126,7 @@ pub enum Error {
     /// A block is damaged, also when it was read a second time. Its samples were not handed out.
     #[error(
         "block `{block}` of shard `{shard}` is damaged: {reason}; it was read twice and none of its samples were \
-         used, restore the file or build the dataset again"
+         used, restore the file or, where feedline built it, {BUILD_ANEW}"
     )]
     Corrupt {
         /// URL of the shard.

@@ -12,6 +12,7 @@ mod write;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use datafusion::{error::DataFusionError, prelude::SessionContext};
 use feedline_schemas::{
     config::{DatasetConfig, DedupMode, OnViolation, PipelineConfig, SplitBy, TokensConfig},
@@ -36,7 +37,9 @@ use crate::{
     fit::{check_texts, fit, fit_parts, fit_payload},
     join,
     landing::Landed,
-    manifest::{current, is_whole, publish, put_profile, put_transform, settle},
+    manifest::{
+        check_undisturbed, current, is_whole, pointer, publish, put_profile, put_transform, settle,
+    },
     meter::Meter,
     near_dup::{self, NearDup},
     plan, profile,
@@ -113,6 +116,9 @@ async fn build_by(
         frozen(dataset, &config.source)?,
     );
     let foreign = chosen.iter().any(|(source, _)| source.is_foreign());
+    let store = context.root.child("dataset");
+    // Before anything is read: who publishes from now on may have read more.
+    let pointer = pointer(&store).await?;
     let sources = match &dataset.files {
         Some(pattern) => vec![Landed::in_place(&context.root, pattern).await?],
         None => landed(&context.root, chosen).await?,
@@ -153,7 +159,8 @@ async fn build_by(
         name: &config.pipeline.name,
         dataset,
         input_hash: Hash128::new(0),
-        store: context.root.child("dataset"),
+        store,
+        pointer,
         names: match &query {
             Some(_) => vec![sql::table_name()],
             None => sources.iter().map(|s| s.reference.name.clone()).collect(),
@@ -176,6 +183,7 @@ async fn build_by(
         Arc::make_mut(series).sources = names.collect();
     }
     build.input_hash = build.inputs_of(&build.spec.config, None);
+    build.warn_of_left_out();
     sweep(&build.store).await;
     let there = match mode {
         Mode::Add => current(&build.store).await?,
@@ -223,6 +231,8 @@ struct Build<'a> {
     input_hash: Hash128,
     /// The dataset's folder.
     store: Store,
+    /// What said there, before anything was read, which manifest is the current one.
+    pointer: Option<Bytes>,
     /// Sources by the index in an origin.
     names: Vec<TableName>,
     sources: Vec<Landed>,
@@ -445,6 +455,7 @@ impl Build<'_> {
             self.put_page(page, &manifest, artefact, profile, rejects)
                 .await?;
         }
+        check_undisturbed(&self.store, self.pointer.as_ref(), &manifest).await?;
         publish(&self.store, &manifest).await?;
         let seconds = self
             .context
@@ -466,6 +477,20 @@ impl Build<'_> {
             source.verify_files(|rows| meter.add(rows)).await?;
         }
         Ok(())
+    }
+
+    /// Copies that did not land are none of the rows that are kept with them.
+    fn warn_of_left_out(&self) {
+        if self.spec.config.dedup != DedupMode::None {
+            return;
+        }
+        for source in self.sources.iter().filter(|source| source.left_out > 0) {
+            tracing::warn!(
+                source = %source.reference.name, records = source.left_out,
+                "`dataset.dedup = \"none\"` keeps copies that landed, and this source left out records that were equal to others: set \
+                 its `batch.dedup_window = 0` and ingest into another root to have them"
+            );
+        }
     }
 
     /// That files which are read as they lie are still what was hashed.
@@ -653,6 +678,8 @@ impl Build<'_> {
         if share <= limit {
             return Ok(());
         }
+        // A build that stops for them does so at any share, so the limit would be raised for nothing.
+        self.check_expected(session, &[], rejects).await?;
         let files = rejects.publish(session, &self.store, &self.names).await?;
         Err(Error::TooManyRejects {
             rejected,
@@ -683,11 +710,25 @@ impl Build<'_> {
             }
             return Ok(found.into_iter().map(|v| (v.path, v.rows)).collect());
         }
+        self.check_expected(session, &found, rejects).await?;
+        Ok(BTreeMap::new())
+    }
+
+    /// That no column is as in `found`, and that no row was set aside for what is expected, where the build stops for one.
+    async fn check_expected(
+        &self,
+        session: &SessionContext,
+        found: &[Violation],
+        rejects: &Rejects,
+    ) -> Result<(), Error> {
+        let Some(expect) = &self.spec.expect else {
+            return Ok(());
+        };
         let reasons = rejects.firsts(&self.names).into_iter();
         let rows = reasons.filter(|(reason, ..)| reason.starts_with(expect::REASON));
         let rows: Vec<_> = rows.collect();
         if found.is_empty() && (rows.is_empty() || expect.on_violation.is_reject()) {
-            return Ok(BTreeMap::new());
+            return Ok(());
         }
         let columns = found
             .iter()

@@ -114,8 +114,10 @@ pub enum Error {
     },
     /// The audit found the same content in two splits; nothing was published.
     #[error(
-        "{keys} keys stand in more than one split ({}); this is a defect of the build or of `dataset.split`, nothing was \
-         published", samples.join(", ")
+        "{keys} keys stand in more than one split ({}), nothing was published; with `dataset.dedup = \"none\"` copies of a row \
+         are kept, and a split by their order, a column or an expression parts them: set `dataset.dedup = \"exact\"`, or split \
+         by the hash of rows (`dataset.split.by = \"key\"`), which keeps copies together; where no copies are kept, this is a \
+         defect of the build", samples.join(", ")
     )]
     Leak {
         /// Keys found in more than one split.
@@ -125,7 +127,7 @@ pub enum Error {
     },
     /// Data on its way could not be kept on the local disk.
     #[error(
-        "cannot use scratch file or folder `{path}`; free space there, or name another scratch folder, and build again"
+        "cannot use scratch file or folder `{path}`; free space there, or name another folder in the variable `TMPDIR` (a worker's with `--scratch`), and build again"
     )]
     Scratch {
         /// The file or folder.
@@ -296,7 +298,9 @@ fn list(by_reason: &BTreeMap<String, u64>) -> String {
 
 fn advice(error: &DataFusionError) -> &'static str {
     match error.find_root() {
-        DataFusionError::IoError(_) => ": free space in the scratch folder, or name another one",
+        DataFusionError::IoError(_) => {
+            ": free space in the scratch folder, or name another folder in the variable `TMPDIR`"
+        }
         _ => "",
     }
 }
@@ -340,5 +344,19 @@ mod tests {
             "the query engine ran out of memory while building the dataset: Failed to allocate additional 2.0 KB for \
              ExternalSorter[0], of the limit of 64.0 MB; give it more with `--memory`, or fewer parts with `--partitions`"
         );
+    }
+
+    #[test]
+    fn a_full_scratch_disk_is_told_with_the_variable_that_names_another() {
+        let full = || std::io::Error::from(std::io::ErrorKind::StorageFull);
+        let ours = Error::scratch(Path::new("/tmp/a"), full());
+        let engines = Error::from(DataFusionError::IoError(full()));
+        for error in [ours, engines] {
+            let error = error.to_string();
+            assert!(
+                error.contains("name another folder in the variable `TMPDIR`"),
+                "{error}"
+            );
+        }
     }
 }

@@ -8,7 +8,7 @@
 use std::{
     collections::{BTreeSet, HashSet, VecDeque},
     fs::File,
-    io::Read,
+    io::{ErrorKind, Read},
     num::NonZero,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
@@ -36,7 +36,7 @@ use datafusion::{
 use feedline_schemas::{
     commit::DataFile,
     ids::{Hash128, SchemaVersion},
-    record::{Column, ColumnType, RecordSchema},
+    record::{Column, ColumnType, RecordSchema, system},
 };
 use futures::stream;
 use parquet::arrow::arrow_reader::{
@@ -107,8 +107,8 @@ impl Files {
     /// Lists, hashes and opens the files that `pattern` names, reading each once.
     ///
     /// # Errors
-    /// [`Error::Config`] for a pattern that names nothing, [`Error::Input`] for a file that is no Parquet file or whose
-    /// columns are not those of the first.
+    /// [`Error::Config`] for a pattern that names nothing, [`Error::Input`] for a file that cannot be read, is no Parquet file
+    /// or whose columns are not those of the first.
     pub(crate) fn open(pattern: &str) -> Result<Self, Error> {
         let (mut files, mut listed) = (Vec::new(), Vec::new());
         let mut schema: Option<RecordSchema> = None;
@@ -117,21 +117,28 @@ impl Files {
         let paths = matching(pattern)?;
         let hashes = all_hashed(&paths);
         for (path, hashed) in paths.into_iter().zip(hashes) {
-            let failed = |reason: String| unreadable(&path, reason);
-            let (state, bytes, hash) = hashed.map_err(|e| failed(e.to_string()))?;
-            let file = File::open(&path).map_err(|e| failed(e.to_string()))?;
+            let unfit = |reason: String, advice: &str| unfit(&path, reason, advice);
+            let (state, bytes, hash) = hashed.map_err(|e| unreadable(&path, &e))?;
+            let file = File::open(&path).map_err(|e| unreadable(&path, &e))?;
             let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())
-                .map_err(|e| failed(format!("it is not a whole Parquet file: {e}")))?;
-            let columns = columns(metadata.schema()).map_err(&failed)?;
+                .map_err(|e| unfit(format!("it is not a whole Parquet file: {e}"), NOT_PARQUET))?;
+            if let Some(name) = reserved(metadata.schema()) {
+                let reason = format!(
+                    "column `{name}` has a name that begins with `{}`, as feedline's own do",
+                    system::PREFIX
+                );
+                return Err(unfit(reason, RESERVED));
+            }
+            let columns = columns(metadata.schema()).map_err(|reason| unfit(reason, NOT_READ))?;
             let first = schema.get_or_insert_with(|| columns.clone());
-            same(first, &columns).map_err(&failed)?;
+            same(first, &columns).map_err(|reason| unfit(reason, NOT_SAME))?;
             let here = short_floats(metadata.schema());
             short = Some(match short {
                 Some(short) => &short & &here,
                 None => here,
             });
             let rows = metadata.metadata().file_metadata().num_rows();
-            let rows = u64::try_from(rows).map_err(|e| failed(e.to_string()))?;
+            let rows = u64::try_from(rows).map_err(|e| unfit(e.to_string(), NOT_PARQUET))?;
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             listed.push(DataFile {
                 path: name.into_owned(),
@@ -386,7 +393,7 @@ fn matching(pattern: &str) -> Result<Vec<PathBuf>, Error> {
         )));
     }
     if !is_wild(name) {
-        return Ok(vec![path.to_owned()]);
+        return one(path).map_err(config);
     }
     let unlisted = |e: std::io::Error| {
         config(format!(
@@ -422,6 +429,28 @@ fn matching(pattern: &str) -> Result<Vec<PathBuf>, Error> {
         many => Err(config(format!(
             "`{pattern}` names {many} files, at most {MOST_FILES} can be read; write fewer, larger ones"
         ))),
+    }
+}
+
+/// The file at `path`, which is no pattern.
+fn one(path: &Path) -> Result<Vec<PathBuf>, String> {
+    let shown = path.display();
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_file() => Ok(vec![path.to_owned()]),
+        Ok(found) if found.is_dir() => Err(format!(
+            "`{shown}` is a folder; write `{}` for the files in it",
+            path.join("*.parquet").display()
+        )),
+        Ok(_) => Err(format!(
+            "`{shown}` is no file that can be read twice, such as a pipe; write what it gives to a file"
+        )),
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Err(
+            format!("there is no file `{shown}`; correct the path, or write the file first"),
+        ),
+        Err(e) => Err(format!(
+            "the file `{shown}` cannot be looked up: {e}; {}",
+            about(&e)
+        )),
     }
 }
 
@@ -485,6 +514,12 @@ fn hashed(path: &Path) -> std::io::Result<(State, u64, Hash128)> {
         hasher.update(&buffer[..read]);
         bytes += read as u64;
     }
+}
+
+/// The first column whose name no column of a source may have: a landed file has such ones beside those of its source.
+fn reserved(schema: &SchemaRef) -> Option<&str> {
+    let mut names = schema.fields().iter().map(|field| field.name().as_str());
+    names.find(|name| name.starts_with(system::PREFIX))
 }
 
 /// The columns of a file as a schema of landed ones.
@@ -601,18 +636,51 @@ fn same(first: &RecordSchema, other: &RecordSchema) -> Result<(), String> {
     }
 }
 
-fn unreadable(path: &Path, reason: String) -> Error {
-    Error::input(
-        format!("file `{}`", path.display()),
-        reason,
-        "write the file again, without columns that are not read, leave it out of `dataset.files`, or land it with a `[[source]]` of \
-         `type = \"files\"`, which reads more",
-    )
+/// What to do about a column of a type that is not read.
+const NOT_READ: &str = "write the file again, without columns that are not read, leave it out of `dataset.files`, or land it \
+    with a `[[source]]` of `type = \"files\"`, which reads more";
+
+/// What to do about a file that is no Parquet file.
+const NOT_PARQUET: &str = "write the file again, leave it out of `dataset.files`, or land it with a `[[source]]` of \
+    `type = \"files\"`, which reads other formats";
+
+/// What to do about columns that are not those of the first file.
+const NOT_SAME: &str = "write files of the same columns, leave it out of `dataset.files`, or land the files with a `[[source]]` \
+    of `type = \"files\"`, where columns may be added";
+
+/// What to do about a column that is called as one of feedline's own.
+const RESERVED: &str = "files of a landing zone are read through their source, which `dataset.sources` names in place of \
+    `dataset.files`; leave the column out of any other file";
+
+fn unfit(path: &Path, reason: String, advice: &str) -> Error {
+    Error::input(format!("file `{}`", path.display()), reason, advice)
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Error {
+    unfit(path, format!("it cannot be read: {error}"), about(error))
+}
+
+/// What to do about a file that the system does not hand out.
+fn about(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::PermissionDenied => {
+            "let the user who builds read it and enter its folders, or leave it out of `dataset.files`"
+        }
+        ErrorKind::NotFound => {
+            "it was removed a moment ago: build again when nothing changes the files"
+        }
+        _ => "look after its disk or file system, then build again",
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
+    use parquet::arrow::ArrowWriter;
+
     use super::*;
+    use crate::ErrorKind;
 
     #[test]
     fn patterns_are_those_of_a_shell() {
@@ -636,18 +704,39 @@ mod tests {
         assert!(error.contains(expected), "{error}");
     }
 
+    /// As [`refused`], as an error of the configuration.
+    fn misnamed(pattern: &str, expected: &str) {
+        let error = Files::open(pattern).unwrap_err();
+        let key = KEY.to_owned();
+        assert_eq!(error.kind(), ErrorKind::Config { key }, "{error}");
+        refused(pattern, expected);
+    }
+
+    /// Writes a file with one row of these columns.
+    fn write(path: &str, columns: &[(&str, ArrayRef)]) {
+        let rows = RecordBatch::try_from_iter(columns.iter().cloned()).unwrap();
+        let file = File::create(path).unwrap();
+        let mut writer = ArrowWriter::try_new(file, rows.schema(), None).unwrap();
+        writer.write(&rows).unwrap();
+        writer.close().unwrap();
+    }
+
     #[test]
     fn what_names_no_files_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name).display().to_string();
-        refused(&at("*.parquet"), "no file is named as");
-        refused(&at("absent/*.parquet"), "cannot be listed");
-        refused(&at("*/a.parquet"), "in a folder's name");
-        refused("s3://bucket/*.parquet", "is not a local path");
-        refused("/", "names no file");
+        misnamed(&at("*.parquet"), "no file is named as");
+        misnamed(&at("absent/*.parquet"), "cannot be listed");
+        misnamed(&at("*/a.parquet"), "in a folder's name");
+        misnamed("s3://bucket/*.parquet", "is not a local path");
+        misnamed("/", "names no file");
         std::fs::write(at("a.parquet"), b"PAR1 and no more").unwrap();
         refused(&at("*.parquet"), "it is not a whole Parquet file");
-        refused(&at("b.parquet"), "No such file");
+        misnamed(&at("b.parquet"), "b.parquet`; correct the path");
+        misnamed(&at("a.parquet/b.parquet"), "b.parquet`; correct the path");
+        misnamed(&folder.path().display().to_string(), "is a folder; write `");
+        misnamed(&at(""), "/*.parquet` for the files in it");
+        misnamed("/dev/null", "`/dev/null` is no file that can be read twice");
         std::fs::remove_file(at("a.parquet")).unwrap();
         std::os::unix::fs::symlink(at("gone"), at("c.parquet")).unwrap();
         refused(&at("*.parquet"), "such as a link to nothing");
@@ -657,6 +746,55 @@ mod tests {
         refused(
             &at("*.parquet"),
             "is a folder, whose files would be left out",
+        );
+    }
+
+    #[test]
+    fn a_file_that_is_not_handed_out_gets_no_advice_about_its_columns() {
+        // The system fails each read of the first page of memory.
+        refused("/proc/self/mem", "file `/proc/self/mem`: it cannot be read");
+        refused("/proc/self/mem", "look after its disk or file system");
+        let error = io::Error::from(io::ErrorKind::PermissionDenied);
+        assert_eq!(
+            unreadable(Path::new("in/a.parquet"), &error).to_string(),
+            "cannot use file `in/a.parquet`: it cannot be read: permission denied; let the user who builds read it and \
+             enter its folders, or leave it out of `dataset.files`"
+        );
+    }
+
+    #[test]
+    fn columns_that_are_called_as_feedlines_own_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.parquet").display().to_string();
+        let cells: ArrayRef = Arc::new(UInt32Array::from(vec![0]));
+        for name in [system::SEQUENCE, system::ROW, system::HASH] {
+            write(
+                &path,
+                &[("x", Arc::clone(&cells)), (name, Arc::clone(&cells))],
+            );
+            refused(&path, &format!("{path}`: column `{name}` has a name"));
+            refused(&path, "which `dataset.sources` names");
+        }
+        write(&path, &[("feedline_row", cells)]);
+        assert!(Files::open(&path).is_ok());
+    }
+
+    #[test]
+    fn columns_that_are_not_read_or_differ_are_told_with_what_helps() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name).display().to_string();
+        let cells: ArrayRef = Arc::new(UInt64Array::from(vec![0]));
+        write(&at("a.parquet"), &[("x", cells)]);
+        refused(
+            &at("*.parquet"),
+            "column `x` is UInt64, which is not read; write the file again, without columns that are not read",
+        );
+        let cells: ArrayRef = Arc::new(UInt32Array::from(vec![0]));
+        write(&at("a.parquet"), &[("x", Arc::clone(&cells))]);
+        write(&at("b.parquet"), &[("y", cells)]);
+        refused(
+            &at("*.parquet"),
+            "b.parquet`: it lacks column `x`, which the first file has; write files of the same columns",
         );
     }
 }

@@ -227,7 +227,7 @@ impl Fit {
                 columns: self.log1p(step).await?,
             },
             StepKind::Power => FittedStep::Power {
-                columns: self.power(step).await?,
+                columns: self.power(step, rest).await?,
             },
             StepKind::Categories => FittedStep::Categories {
                 columns: self.categories(step).await?,
@@ -339,6 +339,12 @@ impl Fit {
             let constant = is_constant(summary, profile.tally().finite);
             let scale = if constant { 1.0 } else { summary.deviation };
             let Summary { mean, deviation } = summary;
+            if constant && profile.tally().finite > 1 && !self.caps_are_equal(name) {
+                tracing::warn!(
+                    column = %name, value = mean,
+                    "the values of a column are equal, or differ by no more than rounding, so it is only centred"
+                );
+            }
             fitted.push(FittedStandardize {
                 name: name.clone(),
                 mean,
@@ -352,6 +358,17 @@ impl Fit {
             self.scale_groups(step, by, &mut fitted).await?;
         }
         Ok(fitted)
+    }
+
+    /// Whether a step so far has made the column constant, and told so.
+    fn caps_are_equal(&self, name: &str) -> bool {
+        self.steps.iter().any(|step| match step {
+            FittedStep::Winsorize { columns } => {
+                let mut columns = columns.iter();
+                columns.any(|column| column.name == name && column.low >= column.high)
+            }
+            _ => false,
+        })
     }
 
     async fn min_max(&self, step: &StepConfig) -> Result<Vec<FittedMinMax>, Error> {

@@ -20,6 +20,10 @@ use datafusion::{
     },
     common::{ScalarValue, exec_datafusion_err, exec_err},
     error::Result,
+    execution::FunctionRegistry,
+    functions::{
+        datetime::planner::DatetimeFunctionPlanner, unicode::planner::UnicodeFunctionPlanner,
+    },
     logical_expr::{
         Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, Expr, ScalarFunctionArgs,
         ScalarUDF, ScalarUDFImpl, Signature, Volatility,
@@ -48,6 +52,14 @@ pub(crate) fn register(context: &SessionContext) {
     context.register_udaf(aggregate(Kind::Scan));
     context.register_udaf(aggregate(Kind::Bins));
     context.register_udf(cell_function());
+}
+
+/// Lets queries spell what they call as standard SQL does: `extract(year from t)`, `substring(a from 2)`, `position('x' in a)`.
+pub(crate) fn register_spellings(context: &SessionContext) -> Result<()> {
+    let state = context.state_ref();
+    let mut state = state.write();
+    state.register_expr_planner(Arc::new(DatetimeFunctionPlanner))?;
+    state.register_expr_planner(Arc::new(UnicodeFunctionPlanner))
 }
 
 /// `feedline_profile(argument)`; read the result with [`Profile::merge_bytes`].

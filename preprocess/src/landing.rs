@@ -43,6 +43,8 @@ pub(crate) struct Landed {
     pub(crate) local: Option<ScanFile>,
     /// Files that are read as they lie; they have landed nowhere.
     pub(crate) in_place: Option<Arc<Files>>,
+    /// Records that did not land, since equal ones had.
+    pub(crate) left_out: u64,
 }
 
 /// The data files of one schema version, in log order.
@@ -75,11 +77,13 @@ impl Landed {
             .buffered(READS);
         let (mut generations, mut children) = (BTreeMap::new(), BTreeMap::new());
         let mut last: Option<(Sequence, Hash128)> = None;
+        let mut left_out = 0;
         while let Some((path, entry, hash)) = entries.try_next().await? {
             let expected = last.map_or(Sequence::new(0), |(sequence, _)| sequence.next());
             check_link(&entry, &source.name, expected, last.map(|l| l.1))
                 .map_err(|reason| damaged(store.url_of(&path), reason))?;
             let mut entry = entry;
+            left_out += entry.counts.duplicates;
             let child = table.and_then(|table| entry.children.remove(table));
             child
                 .map_or(Ok(()), |child| {
@@ -105,6 +109,7 @@ impl Landed {
             records: None,
             local: None,
             in_place: None,
+            left_out,
             store,
         };
         if let Some(table) = table {
@@ -141,6 +146,7 @@ impl Landed {
             records: None,
             local: None,
             in_place: Some(files),
+            left_out: 0,
         })
     }
 
@@ -219,6 +225,7 @@ impl Landed {
             version: None,
             local: None,
             in_place: None,
+            left_out: self.left_out,
             records: (!self.key.is_empty()).then(|| Box::new(self)),
         }
     }

@@ -193,7 +193,7 @@ pub(crate) async fn check_tokenizer(
     }))
 }
 
-/// Writes the tables of a manifest whose shards are all there, gives it its fingerprint, and publishes it.
+/// Writes the tables of a manifest whose shards are all there, gives it its fingerprint, and publishes it, whatever is there.
 pub(crate) async fn complete(dataset: &Store, manifest: &mut Manifest) -> Result<(), Error> {
     settle(dataset, manifest).await?;
     publish(dataset, manifest).await
@@ -248,6 +248,33 @@ pub(crate) async fn publish(dataset: &Store, manifest: &Manifest) -> Result<(), 
     Ok(dataset
         .put(CURRENT, Bytes::from(path_of(generation)))
         .await?)
+}
+
+/// What says which manifest is the current one, if there is a dataset; for [`check_undisturbed`].
+pub(crate) async fn pointer(dataset: &Store) -> Result<Option<Bytes>, Error> {
+    Ok(dataset.get_opt(CURRENT).await?)
+}
+
+/// That nobody has published another dataset than `manifest` since the [`pointer`] was `before`: what this build would publish may
+/// be of fewer rows. To be called last of all.
+pub(crate) async fn check_undisturbed(
+    dataset: &Store,
+    before: Option<&Bytes>,
+    manifest: &Manifest,
+) -> Result<(), Error> {
+    let now = pointer(dataset).await?;
+    if now.as_ref() == before {
+        return Ok(());
+    }
+    let published = current(dataset).await?;
+    if published.is_some_and(|published| published.fingerprint == manifest.fingerprint) {
+        return Ok(());
+    }
+    Err(Error::input(
+        format!("`{}`", dataset.url_of(CURRENT)),
+        "another build published the dataset while this one ran, so this one published nothing",
+        "build again, one build of a dataset at a time",
+    ))
 }
 
 fn path_of(generation: u64) -> String {

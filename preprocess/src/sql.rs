@@ -37,6 +37,7 @@ use crate::{
     Context, Engine, Error,
     columns::{merge, system},
     content::Cells,
+    functions::register_spellings,
     join::typed,
     landing::{Generation, Landed},
     meter::Meter,
@@ -198,6 +199,7 @@ impl Query {
             records: None,
             local: Some(file),
             in_place: None,
+            left_out: 0,
         })
     }
 }
@@ -222,6 +224,7 @@ async fn planned(
     sql: &str,
     sources: &[Landed],
 ) -> Result<DataFrame, Error> {
+    register_spellings(session)?;
     for source in sources {
         let name = source.reference.name.to_string();
         let view = table(session, source)?.into_view();

@@ -42,6 +42,7 @@ use crate::{Context, Engine, Error, build, read_manifest};
 pub(crate) type Cells = Vec<Value>;
 
 /// Writes batches as ingest would.
+#[derive(Debug)]
 pub(crate) struct LandingZone {
     store: Store,
     source: Name,

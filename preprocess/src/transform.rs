@@ -465,7 +465,7 @@ fn damaged(reason: String) -> Error {
     Error::input(
         "the transform artefact",
         reason,
-        "it was damaged or edited: restore it, or build the dataset again",
+        "it was damaged or edited: restore it, or build the dataset anew with `--refit`",
     )
 }
 

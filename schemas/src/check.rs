@@ -10,13 +10,16 @@ pub trait Versioned: Serialize + DeserializeOwned {
     const TAG: FormatTag;
 }
 
+/// What puts back a document of a dataset: a build without `--refit` refuses a manifest that it cannot read, or that is missing.
+const BUILD_ANEW: &str = "build that anew with `feedline shards build PIPELINE.toml --refit`";
+
 /// Why a stored document was refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ContractError {
     /// The bytes are not the document they should be.
     #[error(
-        "cannot read `{what}`: {reason} at `{path}`; the file is damaged or was not written by feedline, restore it or remove it and build again"
+        "cannot read `{what}`: {reason} at `{path}`; the file is damaged or was not written by feedline, restore it or, where it is one of a dataset's, {BUILD_ANEW}"
     )]
     Malformed {
         /// The document's file name or URL.
@@ -28,7 +31,7 @@ pub enum ContractError {
     },
     /// The document is of another format or of a version this build does not know.
     #[error(
-        "cannot use `{what}`: it says format `{found_format}` version `{found_version}`, this build reads `{format}` up to version `{version}`; use the feedline release that wrote it or build it again"
+        "cannot use `{what}`: it says format `{found_format}` version `{found_version}`, this build reads `{format}` up to version `{version}`; use the feedline release that wrote it or, where it is one of a dataset's, {BUILD_ANEW}"
     )]
     Unsupported {
         /// The document's file name or URL.

@@ -17,6 +17,7 @@ pub mod json_schema;
 pub mod lease;
 pub mod loader_state;
 pub mod manifest;
+pub mod number;
 pub mod pnm;
 pub mod profile;
 pub mod progress;

@@ -2,6 +2,7 @@
 
 use std::{fmt::Write as _, fs, io::Write as _, path::Path, process::Stdio};
 
+use feedline_preprocess::{Column, RowFormat, RowsOut};
 use serde_json::Value;
 
 use crate::support::{Finished, Random, feedline, finish, pipeline, run};
@@ -203,4 +204,144 @@ fn classes_have_probabilities_by_name_and_bad_rows_keep_their_place() {
         "2,,,,ragged_row,\"line 3: 2 fields, the header has 3\""
     );
     assert_eq!(answers.len(), 4);
+}
+
+/// Orders of which `paid` lands as booleans, `amount` as floats, `n` as integers and `code` as text, which a step reads as numbers.
+fn write_orders(folder: &Path) {
+    let mut lines = String::new();
+    for i in 0..40 {
+        let (paid, amount, n) = (i % 3 == 0, f64::from(i) + 0.5, i % 7);
+        writeln!(
+            lines,
+            r#"{{"paid":{paid},"amount":{amount},"n":{n},"code":"{i}","y":{i}}}"#
+        )
+        .unwrap();
+    }
+    fs::create_dir_all(folder).unwrap();
+    fs::write(folder.join("a.ndjson"), lines).unwrap();
+}
+
+/// A file of one row, and whether the row can be used.
+type OddFile = (&'static str, Vec<u8>, bool);
+
+fn odd_files() -> Vec<OddFile> {
+    let mut files = Vec::new();
+    for (cells, is_fine) in [
+        (r#""paid":"false","amount":1.5,"n":1"#, false),
+        (r#""paid":"False","amount":1.5,"n":1"#, false),
+        (r#""paid":0,"amount":1.5,"n":1"#, false),
+        (r#""paid":true,"amount":"12,5","n":1"#, false),
+        (r#""paid":true,"amount":"n/a","n":1"#, false),
+        (r#""paid":true,"amount":9007199254740993,"n":1"#, false),
+        (r#""paid":true,"amount":1.5,"n":"2.5""#, false),
+        (r#""paid":true,"amount":1.5,"n":true"#, false),
+        (r#""paid":true,"amount":"1.50","n":"12""#, true),
+        (r#""paid":null,"amount":null,"n":2.5"#, true),
+    ] {
+        let line = format!("{{{cells},\"code\":\"x\",\"y\":1}}\n");
+        files.push(("b.ndjson", line.into_bytes(), is_fine));
+    }
+    for (cells, is_fine) in [
+        ("no,1.5,1", false),
+        ("f,1.5,1", false),
+        ("0,1.5,1", false),
+        ("true,\"12,5\",1", false),
+        ("true,12.5 EUR,1", false),
+        ("true,inf,1", false),
+        ("true,1.5,x", false),
+        ("TRUE, 1e3 ,2.5", true),
+        ("?,,012", false),
+        ("?,,", true),
+    ] {
+        let csv = format!("paid,amount,n,code,y\n{cells},x,1\n");
+        files.push(("b.csv", csv.into_bytes(), is_fine));
+    }
+    let text = |text: &str| Column::Text(vec![Some(text.to_owned())]);
+    let float = |value: f64| Column::Long(vec![Some(value)]);
+    for (paid, amount, n, is_fine) in [
+        (text("false"), float(1.5), float(1.0), false),
+        (float(0.0), float(1.5), float(1.0), false),
+        (Column::Text(vec![None]), text("12,5"), float(1.0), false),
+        (Column::Text(vec![None]), float(1.5), text("x"), false),
+        (Column::Text(vec![None]), text("1.50"), text("12"), true),
+        (Column::Text(vec![None]), float(f64::NAN), float(2.5), true),
+    ] {
+        let columns = vec![paid, amount, n, text("x"), float(1.0)];
+        files.push(("b.parquet", parquet(columns), is_fine));
+    }
+    files
+}
+
+fn parquet(columns: Vec<Column>) -> Vec<u8> {
+    let names = ["paid", "amount", "n", "code", "y"].map(str::to_owned);
+    let mut bytes = Vec::new();
+    let mut out = RowsOut::new(&mut bytes, RowFormat::Parquet, &names).unwrap();
+    out.write(columns).unwrap();
+    out.finish().unwrap();
+    bytes
+}
+
+#[test]
+fn a_row_that_could_not_land_is_set_aside_with_the_reason_that_ingest_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_orders(&folder.join("clean"));
+    let mut text = "[pipeline]\nname = \"orders\"\nroot = \"out\"\n\
+        [dataset]\nsources = [\"clean\"]\ntarget = \"y\"\n\
+        split = { train = 1.0, validation = 0.0, test = 0.0 }\n\
+        step = [{ type = \"impute\", columns = [\"paid\", \"amount\", \"n\", \"code\"] }]\n"
+        .to_owned();
+    let files = odd_files();
+    let mut names = vec!["clean".to_owned()];
+    for (i, (file, bytes, _)) in files.iter().enumerate() {
+        names.push(format!("odd{i}"));
+        let odd = folder.join(&names[i + 1]);
+        write_orders(&odd);
+        fs::write(odd.join(file), bytes).unwrap();
+    }
+    for name in &names {
+        write!(
+            text,
+            "[[source]]\nname = \"{name}\"\ntype = \"files\"\nurl = \"{name}/*\"\ncsv = {{ null_values = [\"?\"] }}\n"
+        )
+        .unwrap();
+    }
+    let file = pipeline(folder, &text);
+    let landed = run(folder, &["ingest", file, "--json"]).expect(3).json();
+    run(folder, &["shards", "build", file]).expect(0);
+    for (i, (odd, _, is_fine)) in files.iter().enumerate() {
+        let name = &names[i + 1];
+        let sources = landed["sources"].as_array().unwrap();
+        let source = sources.iter().find(|source| source["name"] == **name);
+        let source = source.unwrap();
+        let path = format!("{name}/{odd}");
+        let only = ["predict", file, &path, "--transform-only", "--json"];
+        let done = run(folder, &[&only[..], &["--to", "answers.ndjson"]].concat());
+        let done = done.expect(if *is_fine { 0 } else { 3 });
+        let report = done.json();
+        for key in ["rejected", "rejected_by_reason"] {
+            assert_eq!(report[key], source[key], "{path}: {report} {source}");
+        }
+        let answers = fs::read_to_string(folder.join("answers.ndjson")).unwrap();
+        let answer: Value = serde_json::from_str(&answers).unwrap();
+        if *is_fine {
+            assert_eq!(answer["error"], Value::Null, "{path}: {answer}");
+            // What no step can read as a number is missing, as in the build, and told.
+            let warning = done
+                .stderr
+                .lines()
+                .find(|line| line.contains("cells of a column"));
+            let warning = warning.unwrap_or_else(|| panic!("{path}: {}", done.stderr));
+            assert!(warning.contains("code"), "{warning}");
+            continue;
+        }
+        assert_eq!(answer["error"], "type_conflict", "{path}: {answer}");
+        let (_, detail) = answer["detail"].as_str().unwrap().split_once(": ").unwrap();
+        let sample = source["reject_sample"].as_str().unwrap();
+        let expected = format!("`type_conflict`: {detail}: ");
+        assert!(
+            sample.starts_with(&expected),
+            "{path}: {sample}, not {expected}"
+        );
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use crate::support::{count_files, files, pipeline, run};
+use crate::support::{count_files, feedline, files, finish, pipeline, run};
 
 const CSV: &str = "[pipeline]
 name = \"p\"
@@ -71,6 +71,42 @@ fn a_missing_data_file_is_named() {
         2,
         &["nowhere/data.csv"],
     );
+}
+
+#[test]
+fn a_missing_parquet_file_and_a_folder_of_them_are_told_as_a_pattern_that_names_none() {
+    for (files, parts) in [
+        ("*.parquet", &["no file is named as"][..]),
+        (
+            "absent.parquet",
+            &["there is no file `", "absent.parquet`; correct the path"],
+        ),
+        ("out", &["`out` is a folder; write `out/*.parquet`"]),
+    ] {
+        let set = format!("dataset.files={files}");
+        let parts = [&["`dataset.files`: "], parts].concat();
+        check(CSV, &["--set", &set], 2, &parts);
+    }
+}
+
+#[test]
+fn a_scratch_folder_that_cannot_be_used_is_named_with_the_variable_that_names_another() {
+    let folder = tempfile::tempdir().unwrap();
+    rows(folder.path());
+    let file = pipeline(folder.path(), CSV);
+    run(folder.path(), &["ingest", file]).expect(0);
+    let build = |scratch: &str| {
+        let mut command = feedline(folder.path());
+        command.args(["shards", "build", file]);
+        command.env("TMPDIR", folder.path().join(scratch));
+        finish(command.output().unwrap())
+    };
+    let error = build("rows.csv").expect(1).stderr;
+    assert!(
+        error.contains("rows.csv/") && error.contains("the variable `TMPDIR`"),
+        "{error}"
+    );
+    build("another").expect(0);
 }
 
 #[test]
@@ -222,7 +258,7 @@ fn a_secret_that_is_not_set_is_named_and_never_shown() {
 }
 
 #[test]
-fn a_flipped_bit_in_a_shard_is_found_by_verify_and_never_trained_on() {
+fn a_flipped_bit_in_a_shard_is_found_by_verify_never_trained_on_and_put_back_as_the_error_says() {
     let folder = tempfile::tempdir().unwrap();
     rows(folder.path());
     let file = pipeline(folder.path(), CSV);
@@ -254,6 +290,44 @@ fn a_flipped_bit_in_a_shard_is_found_by_verify_and_never_trained_on() {
                 .iter()
                 .all(|(p, _)| !p.ends_with(".safetensors"))
     );
+    assert!(
+        train
+            .stderr
+            .contains("with `feedline shards build PIPELINE.toml --refit`"),
+        "{}",
+        train.stderr
+    );
+    run(folder.path(), &["shards", "build", file, "--refit"]).expect(0);
+    run(folder.path(), &["train", file]).expect(0);
+}
+
+#[test]
+fn a_manifest_that_cannot_be_parsed_or_is_removed_is_put_back_as_the_errors_say() {
+    let folder = tempfile::tempdir().unwrap();
+    rows(folder.path());
+    let file = pipeline(folder.path(), CSV);
+    run(folder.path(), &["ingest", file]).expect(0);
+    run(folder.path(), &["shards", "build", file]).expect(0);
+    let dataset = folder.path().join("out/dataset");
+    let name = fs::read_to_string(dataset.join("CURRENT")).unwrap();
+    let manifest = dataset.join(name.trim());
+    let refused = |command: &[&str]| {
+        let error = run(folder.path(), command).expect(1).stderr;
+        assert!(
+            error.contains("restore it") && error.contains("--refit`"),
+            "{error}"
+        );
+    };
+    let put_back = || run(folder.path(), &["shards", "build", file, "--refit"]).expect(0);
+    fs::write(&manifest, "{").unwrap();
+    refused(&["train", file]);
+    refused(&["shards", "build", file]);
+    put_back();
+    let name = fs::read_to_string(dataset.join("CURRENT")).unwrap();
+    fs::remove_file(dataset.join(name.trim())).unwrap();
+    refused(&["shards", "build", file]);
+    put_back();
+    run(folder.path(), &["train", file]).expect(0);
 }
 
 #[test]

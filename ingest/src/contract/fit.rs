@@ -1,6 +1,6 @@
 //! What a value is to a column: the type it asks for, whether it fits, and the value as the column holds it.
 
-use feedline_schemas::{config::ListContract, record::ColumnType};
+use feedline_schemas::{config::ListContract, number, record::ColumnType};
 
 use super::{Dates, decimals};
 use crate::{json, value::Value};
@@ -126,7 +126,7 @@ pub(super) fn infer(value: &Value) -> ColumnType {
         Value::Bool(_) => ColumnType::Bool,
         Value::Int(_) => ColumnType::Int64,
         Value::Float(_) => ColumnType::Float64,
-        Value::Digits(text) if decimals::of_text(text).is_some() => ColumnType::Decimal,
+        Value::Digits(text) if number::decimal(text).is_some() => ColumnType::Decimal,
         Value::Text(_) | Value::Digits(_) | Value::Fault(_) => ColumnType::Utf8,
         Value::List(_) | Value::Object(_) => ColumnType::Json,
         Value::Bytes(_) => ColumnType::Binary,
@@ -160,7 +160,7 @@ pub(crate) fn integer(value: &Value) -> Option<i64> {
     match value {
         Value::Int(value) => Some(*value),
         Value::Float(value) => whole(*value),
-        Value::Text(text) => match json::number(text) {
+        Value::Text(text) | Value::Digits(text) => match json::number(text) {
             Some(Value::Int(value)) => Some(value),
             _ => None,
         },
@@ -178,11 +178,9 @@ pub(crate) fn float(value: &Value) -> Option<f64> {
     match value {
         Value::Int(value) => exact(*value),
         Value::Float(value) => Some(*value),
-        Value::Text(text) => match json::number(text)? {
+        Value::Text(text) | Value::Digits(text) => match json::number(text)? {
             Value::Int(value) => exact(value),
-            Value::Float(value) => {
-                (decimals::parts(text) == decimals::parts(&format!("{value:e}"))).then_some(value)
-            }
+            Value::Float(value) => number::says_the_same(text, value).then_some(value),
             _ => None,
         },
         Value::Cell(text) => match read_cell(text) {
@@ -199,9 +197,9 @@ pub(crate) fn decimal(value: &Value) -> Option<i128> {
     match value {
         Value::Int(value) => Some(decimals::of_int(*value)),
         Value::Float(value) => decimals::of_float(*value),
-        Value::Digits(text) => decimals::of_text(text),
-        Value::Text(text) if json::is_number(text) => decimals::of_text(text),
-        Value::Cell(text) if json::is_number(text.trim()) => decimals::of_text(text.trim()),
+        Value::Digits(text) => number::decimal(text),
+        Value::Text(text) if number::is_number(text) => number::decimal(text),
+        Value::Cell(text) if number::is_number(text.trim()) => number::decimal(text.trim()),
         _ => None,
     }
 }

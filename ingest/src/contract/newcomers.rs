@@ -45,8 +45,9 @@ impl Contract<'_> {
             reason: "too_many_columns",
             path,
             detail: format!(
-                "the source has {} columns, `contract.max_columns` is {most}",
-                self.columns.len()
+                "with the {} new ones of this record the source would have {} columns, `contract.max_columns` is {most}",
+                new().count(),
+                self.columns.len() + new().count()
             ),
         }))
     }

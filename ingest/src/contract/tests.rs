@@ -138,6 +138,14 @@ fn text_that_says_something_else_than_its_number_is_in_conflict() {
 }
 
 #[test]
+fn digits_of_a_file_are_a_float_where_that_is_exact() {
+    let digits = ["13.50", "0.1", "12345678901234567.89"].map(|text| Value::Digits(text.into()));
+    assert_eq!(digits.each_ref().map(float), [Some(13.5), Some(0.1), None]);
+    assert_eq!(integer(&Value::Digits("13".into())), Some(13));
+    assert_eq!(integer(&digits[0]), None);
+}
+
+#[test]
 fn a_fraction_widens_an_integer_column_unless_frozen() {
     check(QuarantineRow, "[1, 2.5, 3]", "~+~", Float64);
     check(NullValue, "[1, 2.5, 3]", "~+~", Float64);
@@ -236,6 +244,30 @@ fn columns_evolve_up_to_their_cap() {
             .map(|c| c.field_id)
             .collect::<Vec<_>>(),
         [1, 2, 3]
+    );
+}
+
+#[test]
+fn columns_that_are_too_many_are_counted_with_those_of_the_record() {
+    let config = ContractConfig {
+        max_columns: 3,
+        ..config(Freeze)
+    };
+    let detail = |records: [&str; 2]| {
+        let mut contract = Contract::new(&config, None).unwrap();
+        contract.admit(entries(records[0]));
+        match contract.admit(entries(records[1])) {
+            Verdict::Reject(rejection) => rejection.detail,
+            verdict => panic!("{verdict:?}"),
+        }
+    };
+    assert_eq!(
+        detail(["{}", r#"{"a":1,"b":1,"c":1,"d":1,"e":1}"#]),
+        "with the 5 new ones of this record the source would have 5 columns, `contract.max_columns` is 3"
+    );
+    assert_eq!(
+        detail([r#"{"a":1,"b":1}"#, r#"{"b":1,"c":1,"d":1}"#]),
+        "with the 2 new ones of this record the source would have 4 columns, `contract.max_columns` is 3"
     );
 }
 

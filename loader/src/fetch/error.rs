@@ -2,20 +2,22 @@
 
 use std::{ops::Range, sync::Arc};
 
+use crate::error::BUILD_ANEW;
+
 /// Why bytes of a dataset could not be read. Cheap to clone, since several batches may wait for the same bytes.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FetchError {
     /// There is no such object.
-    #[error("`{url}` does not exist; restore the file or build the dataset again")]
+    #[error("`{url}` does not exist; restore the file or, where feedline built it, {BUILD_ANEW}")]
     Missing {
         /// URL of the object.
         url: String,
     },
     /// The object ends before the asked range does.
     #[error(
-        "`{url}` is cut short: it has `{size}` bytes and bytes `{}` to `{}` were asked for; restore the file or build \
-         the dataset again",
+        "`{url}` is cut short: it has `{size}` bytes and bytes `{}` to `{}` were asked for; restore the file or, \
+         where feedline built it, {BUILD_ANEW}",
         range.start,
         range.end
     )]
@@ -30,7 +32,8 @@ pub enum FetchError {
     /// The bytes are not those that were written, also when read a second time.
     #[error(
         "bytes `{}` to `{}` of `{url}` are damaged: their checksum is `{found:08x}` and should be `{expected:08x}`; \
-         they were read twice and none of them were used, restore the file or build the dataset again",
+         they were read twice and none of them were used, restore the file or, where feedline built it, \
+         {BUILD_ANEW}",
         range.start,
         range.end
     )]
@@ -104,5 +107,38 @@ impl FetchError {
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
         matches!(self, Self::Unavailable { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_damaged_is_told_with_what_puts_it_back() {
+        let url = || "file:///data/shards/train/00000.arrow".to_owned();
+        for error in [
+            FetchError::Missing { url: url() },
+            FetchError::Truncated {
+                url: url(),
+                range: 0..9,
+                size: 7,
+            },
+            FetchError::Corrupt {
+                url: url(),
+                range: 0..9,
+                expected: 1,
+                found: 2,
+            },
+        ] {
+            let error = error.to_string();
+            assert!(
+                error.ends_with(
+                    "restore the file or, where feedline built it, build the dataset anew with `feedline shards build \
+                     PIPELINE.toml --refit`"
+                ),
+                "{error}"
+            );
+        }
     }
 }

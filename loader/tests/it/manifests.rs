@@ -43,6 +43,32 @@ async fn an_absent_or_empty_split_is_named() {
     assert!(manifest.split(Split::Test).is_none());
 }
 
+/// What helps against a damaged dataset. A build keeps one that has its full size, except with `--refit`.
+const ANEW: &str = "build the dataset anew with `feedline shards build PIPELINE.toml --refit`";
+
+#[tokio::test]
+async fn a_manifest_that_cannot_be_parsed_is_refused() {
+    let store = Store::memory();
+    publish_train(&store, SHARDS).await;
+    let check = async |text: &'static str| {
+        store
+            .put("manifest-000001.json", text.into())
+            .await
+            .unwrap();
+        let error = refused(&store, &config(8)).await;
+        assert!(matches!(error, Error::Contract { .. }), "{error}");
+        let cause = std::error::Error::source(&error).unwrap().to_string();
+        assert!(
+            cause.ends_with(
+                "where it is one of a dataset's, build that anew with `feedline shards build PIPELINE.toml --refit`"
+            ),
+            "{cause}"
+        );
+    };
+    check("{").await;
+    check(r#"{"format": "feedline.manifest", "version": 999}"#).await;
+}
+
 #[tokio::test]
 async fn a_manifest_that_was_edited_is_refused() {
     let store = Store::memory();
@@ -54,11 +80,9 @@ async fn a_manifest_that_was_edited_is_refused() {
         .unwrap();
     let error = refused(&store, &config(8)).await;
     assert!(matches!(error, Error::Fingerprint { .. }), "{error}");
-    assert!(
-        error
-            .to_string()
-            .contains("was changed after it was written")
-    );
+    assert!(error.to_string().contains(&format!(
+        "was changed after it was written, restore it or {ANEW}"
+    )));
 }
 
 #[tokio::test]
@@ -71,6 +95,8 @@ async fn a_manifest_that_contradicts_itself_is_refused() {
         publish_manifest(&store, manifest).await;
         let error = refused(&store, &config(8)).await.to_string();
         assert!(error.contains(reason), "{error}");
+        let advice = format!("its manifest is damaged, restore it or {ANEW}");
+        assert!(error.ends_with(&advice), "{error}");
     };
     check(
         |m| m.splits[0].rows += 1,

@@ -22,7 +22,7 @@ use crate::{
     columns::system,
     fit::check_texts,
     landing::Landed,
-    manifest::complete,
+    manifest::{check_undisturbed, publish, settle},
     meter::Meter,
     plan, rejects,
     scalar::RowFunction,
@@ -72,7 +72,9 @@ impl Build<'_> {
         };
         self.check_unchanged().await?;
         let mut manifest = self.with(before, &added);
-        complete(&self.store, &mut manifest).await?;
+        settle(&self.store, &mut manifest).await?;
+        check_undisturbed(&self.store, self.pointer.as_ref(), &manifest).await?;
+        publish(&self.store, &manifest).await?;
         let seconds = self
             .context
             .clock

@@ -1,12 +1,19 @@
-use std::{collections::BTreeSet, ops::Range};
+use std::{
+    collections::BTreeSet,
+    ops::Range,
+    sync::{Arc, Mutex},
+    thread,
+};
 
 use feedline_schemas::{
     ids::Origin,
     manifest::Split,
+    progress::{Event, Progress},
     record::ColumnType::{self, Bool, Float64, Int64, Utf8},
 };
 use feedline_storage::{Effect, Faults, Operation, Rule, Store};
 use serde_json::{Value, json};
+use tokio::runtime::Runtime;
 
 use super::*;
 use crate::{
@@ -347,6 +354,118 @@ async fn splits_that_all_rows_decide_are_not_moved_unasked() {
         let report = refit_with(&root, &dataset).await.unwrap();
         assert_eq!((report.rows_in, report.added), (900, None), "{key}");
         assert!(build_with(&root, &dataset, 2).await.unwrap().up_to_date);
+    }
+}
+
+#[tokio::test]
+async fn no_other_reason_to_build_anew_moves_rows_to_other_splits_unasked() {
+    let join = "[[dataset.join]]\nsource = \"b\"\nleft = \"kind\"\nright = \"name\"\n";
+    let sql = "sql = \"select id, size, kind, price from a\"\n";
+    for split in ["by = \"range\"", "by = \"time\", time = \"id\""] {
+        let split = format!("{DATASET}split = {{ {split} }}\n");
+        for (written, edited, is_wider) in [
+            // A column that nobody asked for, where the query or the join hides that the configuration is the same.
+            (format!("{split}{join}"), format!("{split}{join}"), true),
+            (format!("{sql}{split}"), format!("{sql}{split}"), true),
+            (
+                split.clone(),
+                format!("{split}dedup_ignore = [\"size\"]\n"),
+                false,
+            ),
+            (
+                split.clone(),
+                split
+                    .replace("[\"a\"]", "[\"a\", \"b\"]")
+                    .replace("[\"id\"]", "[\"id\", \"name\", \"rank\"]"),
+                false,
+            ),
+        ] {
+            let root = Store::memory();
+            let mut zone = market(&root).await;
+            let names = [("name", Utf8), ("rank", Float64)];
+            let shops = ["x", "y", "z"].map(|name| vec![json!(name), json!(name.len())]);
+            LandingZone::new(&root, "b", &names).batch(&shops).await;
+            build_with(&root, &written, 2).await.unwrap();
+            let before = contents(&root.child("dataset")).await;
+            let new = match is_wider {
+                true => {
+                    zone.evolve(&[COLUMNS.as_slice(), &[("late", Bool)]].concat());
+                    let late = |i| [row(i), vec![json!(true)]].concat();
+                    (600..900).map(late).collect()
+                }
+                false => rows(600..900),
+            };
+            zone.batch(&new).await;
+            let error = build_with(&root, &edited, 2).await.unwrap_err();
+            assert!(
+                error.to_string().contains("pass `--refit` to"),
+                "{edited}: {error}"
+            );
+            assert!(contents(&root.child("dataset")).await == before, "{edited}");
+            let report = refit_with(&root, &edited).await.unwrap();
+            assert_eq!(report.added, None, "{edited}");
+        }
+    }
+}
+
+/// Lands rows and builds the dataset with them, once, while another build says what it is doing.
+#[derive(Debug)]
+struct Meanwhile {
+    root: Store,
+    zone: Mutex<Option<LandingZone>>,
+    lands: Range<u64>,
+}
+
+impl Progress for Meanwhile {
+    fn report(&self, _: Event<'_>) {
+        let Some(mut zone) = self.zone.lock().unwrap().take() else {
+            return;
+        };
+        let (root, lands) = (self.root.clone(), self.lands.clone());
+        let other = thread::spawn(move || {
+            Runtime::new().unwrap().block_on(async {
+                if !lands.is_empty() {
+                    zone.batch(&rows(lands)).await;
+                }
+                build_with(&root, DATASET, 2).await.unwrap();
+            });
+        });
+        other.join().unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_build_that_another_one_overtook_takes_nothing_back() {
+    for is_addition in [false, true] {
+        for lands in [900..1200, 0..0] {
+            let root = Store::memory();
+            let mut zone = market(&root).await;
+            if is_addition {
+                build_with(&root, DATASET, 2).await.unwrap();
+                zone.batch(&rows(600..900)).await;
+            }
+            let (mut context, _scratch) = context(&root, 2);
+            context.progress = Arc::new(Meanwhile {
+                root: root.clone(),
+                zone: Mutex::new(Some(zone)),
+                lands: lands.clone(),
+            });
+            let built = build(&pipeline(DATASET), &context).await;
+            let landed = 600 + 300 * (u64::from(is_addition) + u64::from(!lands.is_empty()));
+            if lands.is_empty() {
+                assert_eq!(built.unwrap().rows_in, landed, "both made the same");
+            } else {
+                let error = built.unwrap_err().to_string();
+                assert!(
+                    error.contains("another build published the dataset"),
+                    "{error}"
+                );
+            }
+            check(&root).await;
+            let report = build_with(&root, DATASET, 2).await.unwrap();
+            assert!(report.up_to_date);
+            assert_eq!(report.rows_in, landed);
+        }
     }
 }
 

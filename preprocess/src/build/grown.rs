@@ -37,6 +37,10 @@ impl Build<'_> {
         let sources = self.sources.iter().chain(&self.joined).chain(&self.frozen);
         let names = sources.map(|source| &source.reference.name);
         if !names.eq(manifest.sources.iter().map(|source| &source.name)) {
+            let rows = self.sources.iter().map(|source| &source.reference);
+            if !rows.eq(manifest.sources.iter().take(self.sources.len())) {
+                self.check_splits_stay()?;
+            }
             return Ok(Err("it is made of other sources".to_owned()));
         }
         let (before, beside) = manifest.sources.split_at(self.sources.len());
@@ -65,14 +69,17 @@ impl Build<'_> {
             behind.push(found.landed);
             schemas.extend(found.schemas);
         }
-        if !is_same(&self.spec.config) && !self.resolved(&schemas).as_ref().is_some_and(is_same) {
-            let reason = "its configuration, what is expected of it, or what is joined to it is not the same";
-            return Ok(Err(reason.to_owned()));
-        }
         let mut beside = self.joined.iter().chain(&self.frozen).zip(beside);
         let is_beside = beside.any(|(now, before)| now.reference != *before);
         if is_beside || behind.iter().any(|landed| landed.rows() > 0) {
             self.check_splits_stay()?;
+        }
+        if !is_same(&self.spec.config) && !self.resolved(&schemas).as_ref().is_some_and(is_same) {
+            let reason = self.other_column(&schemas).unwrap_or_else(|| {
+                "its configuration, what is expected of it, or what is joined to it is not the same"
+                    .to_owned()
+            });
+            return Ok(Err(reason));
         }
         if is_beside {
             let reason = "a source that is joined to its rows, or that they are compared with, has landed more";

@@ -346,6 +346,29 @@ async fn trap_21_a_copy_or_an_entity_that_is_named_in_two_splits_ends_the_build(
 }
 
 #[tokio::test]
+async fn copies_that_are_kept_and_parted_by_their_order_are_told_of_with_a_way_out() {
+    let root = Store::memory();
+    let rows: Vec<Cells> = (0..400).map(|i| vec![json!(i % 200)]).collect();
+    zone(&root, "a", &[("x", Int64)], &rows).await;
+    let by_order = "split = { by = \"range\" }\n";
+    let message = failure(&root, &format!("{by_order}dedup = \"none\"\n")).await;
+    let (keys, advice) = message
+        .split_once(" keys stand in more than one split (key `")
+        .unwrap();
+    assert_eq!(keys, "80", "{message}");
+    assert!(
+        advice.contains("set `dataset.dedup = \"exact\"`, or split by the hash of rows"),
+        "{message}"
+    );
+    let apart = build_a(&root, by_order, 2).await.unwrap();
+    assert_eq!(apart.duplicates, 200);
+    let together = build_a(&root, "dedup = \"none\"\n", 2).await.unwrap();
+    let counts = [together.train, together.validation, together.test];
+    assert_eq!(counts.iter().sum::<u64>(), 400);
+    assert!(counts.iter().all(|count| count % 2 == 0), "{counts:?}");
+}
+
+#[tokio::test]
 async fn trap_34_a_rule_that_leaves_no_training_row_is_refused_with_counts() {
     let root = Store::memory();
     zone(&root, "a", &NUMBERED, &numbered(0..30)).await;

@@ -209,6 +209,29 @@ async fn a_query_makes_dates_and_times_without_a_zone_into_their_text() {
 }
 
 #[tokio::test]
+async fn standard_spellings_of_functions_are_read() {
+    let root = landed(0..30).await;
+    let dataset = "sql = \"\"\"select id, Price, extract(year from to_timestamp_seconds(id)) as year,
+        substring(shop from 1 for 1) as first, substr(shop, 1, 1) as short, position('y' in shop) as at from a\"\"\"\n\
+        keep = [\"id\", \"year\", \"first\", \"short\", \"at\"]\ndedup = \"none\"\n\
+        split = { by = \"expression\", expression = \"case when substr(first, 1, 1) = 'x' then 'test' else 'train' end\" }\n";
+    build_with(&root, dataset, 2).await.unwrap();
+    let mut rows = 0;
+    for (split, batch) in blocks(&root.child("dataset")).await {
+        let [year, at] = ["year", "at"].map(|name| batch[name].as_primitive::<Int64Type>());
+        let [first, short] = ["first", "short"].map(|name| batch[name].as_string::<i32>());
+        for row in 0..batch.num_rows() {
+            let shop = first.value(row);
+            assert_eq!((year.value(row), short.value(row)), (1970, shop));
+            assert_eq!(at.value(row), i64::from(shop == "y"));
+            assert_eq!(split == Split::Test, shop == "x");
+            rows += 1;
+        }
+    }
+    assert_eq!(rows, 30);
+}
+
+#[tokio::test]
 async fn a_column_of_json_text_stays_text() {
     let root = Store::memory();
     let rows: Vec<Cells> = (0..40)

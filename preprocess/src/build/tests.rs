@@ -623,6 +623,7 @@ async fn a_key_in_two_splits_is_found_by_the_audit_and_by_verify() {
         dataset: config.dataset.as_ref().unwrap(),
         input_hash: Hash128::new(0),
         store: dataset.clone(),
+        pointer: None,
         names: vec![],
         joined: Vec::new(),
         frozen: Vec::new(),

@@ -105,7 +105,8 @@ pub(super) fn histogram(
         let share = ((at / 2.0 - low / 2.0) / (high / 2.0 - low / 2.0)).clamp(0.0, 1.0);
         let share = if share.is_finite() { share } else { 0.5 };
         let x = LEFT + share * (right - LEFT);
-        let (anchor, beside) = if i == 0 {
+        // Half of a drawing has room for a word, and the words stand in lines of their own.
+        let (anchor, beside) = if x < f64::midpoint(LEFT, right) {
             ("start", x + 4.0)
         } else {
             ("end", x - 4.0)
@@ -255,6 +256,31 @@ mod tests {
             short("äöüäöüäöüäöüäöüäöüäöüäöüäöü").chars().count(),
             SHOWN + 1
         );
+    }
+
+    #[test]
+    fn words_of_marks_stand_inside_of_the_drawing_wherever_the_marks_are() {
+        let right = WIDTH - LEFT;
+        for (lower, upper, expected) in [
+            (1.0, 9.0, [("start", 61.6), ("end", 418.4)]),
+            (0.0, 0.0, [("start", LEFT + 4.0), ("start", LEFT + 4.0)]),
+            (10.0, 10.0, [("end", right - 4.0), ("end", right - 4.0)]),
+        ] {
+            let marks = [(lower, "low".to_owned()), (upper, "high".to_owned())];
+            let drawn = histogram("a", [0.0, 10.0], &[0, 1, 1, 0], &marks);
+            let lines: Vec<&str> = drawn.lines().filter(|l| l.contains("\"mark\"")).collect();
+            assert_eq!(lines.len(), 2);
+            for (line, (anchor, x)) in lines.into_iter().zip(expected) {
+                assert!(
+                    line.contains(&format!("class=\"strong\" x=\"{x:.1}\"")),
+                    "{line}"
+                );
+                assert!(
+                    line.contains(&format!("text-anchor=\"{anchor}\"")),
+                    "{line}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -64,6 +64,7 @@ impl Card<'_> {
             self.head(),
             self.stages(),
             self.rejected(),
+            self.unexpected(),
             self.duplicates(),
             self.drift(),
             columns::missing(self.profile),
@@ -142,11 +143,7 @@ impl Card<'_> {
                 distinct.saturating_sub(filtered),
                 less(filtered),
             ),
-            stage(
-                "set aside as bad",
-                distinct.saturating_sub(filtered + rejected),
-                less(rejected),
-            ),
+            stage("set aside as bad", self.good_rows(), less(rejected)),
             stage(held, kept, String::new()),
         ];
         let share = |(name, rows): &(&str, u64)| {
@@ -162,6 +159,14 @@ impl Card<'_> {
             bars("Rows left behind each stage", &stages),
             bars("Rows of each split", &splits)
         )
+    }
+
+    /// Rows that are left behind the last of these stages.
+    fn good_rows(&self) -> u64 {
+        let counts = &self.manifest.counts;
+        let left_out = counts.filtered.values().chain(counts.rejected.values());
+        let gone = counts.duplicates + left_out.sum::<u64>();
+        counts.rows_in.saturating_sub(gone)
     }
 
     fn rejected(&self) -> String {
@@ -180,6 +185,26 @@ impl Card<'_> {
             &rows,
         );
         out
+    }
+
+    /// Rows that are not as expected and are in the shards all the same.
+    fn unexpected(&self) -> String {
+        let counts = &self.manifest.counts;
+        if counts.unexpected.is_empty() {
+            return String::new();
+        }
+        let row = |(path, rows): (&String, &u64)| {
+            // A column may have points in its name, an expectation has none.
+            let (column, key) = path.rsplit_once('.').unwrap_or((path, ""));
+            let share = percent(*rows, self.good_rows());
+            vec![column.to_owned(), key.to_owned(), rows.to_string(), share]
+        };
+        let rows: Vec<_> = counts.unexpected.iter().map(row).collect();
+        let caption = "Rows that an expectation does not hold for and that were kept, with their share of the rows that were not \
+                       set aside or left out. A row counts for each expectation that it violates.";
+        let head = ["column", "expectation", "rows", "share"];
+        "<h2>Rows kept that are not as expected</h2>\n".to_owned()
+            + &table(caption, &head, 2..4, &rows)
     }
 
     fn duplicates(&self) -> String {

@@ -98,6 +98,40 @@ async fn the_page_is_whole_needs_nothing_else_and_hostile_names_do_no_harm() {
     }
 }
 
+#[tokio::test]
+async fn rows_that_are_kept_and_not_as_expected_stand_on_the_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("expect.toml");
+    let expected = format!(
+        "[[column]]\nname = {ODD:?}\nkind = \"numeric\"\nrequired = true\n\
+         [[column]]\nname = \"kind\"\nkind = \"categorical\"\nvalues = [\"y\"]\n"
+    );
+    std::fs::write(&file, expected).unwrap();
+    let root = Store::memory();
+    land(&mut zone(&root), 0.0, 601).await;
+    let dataset = format!(
+        "{DATASET}expect = {{ file = \"{}\", on_violation = \"warn\" }}\n",
+        file.display()
+    );
+    build_with(&root, DATASET, 2).await.unwrap();
+    assert!(!page_of(&root).await.contains("not as expected"));
+    build_with(&root, &dataset, 2).await.unwrap();
+    let page = page_of(&root).await;
+    assert!(page.contains("<h2>Rows kept that are not as expected</h2>"));
+    // Of 601 rows one lacks its price and is set aside; every seventh lacks a number, every third has the other kind.
+    let odd = "&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt; &amp; &#39;x&#39;";
+    for (column, key, rows, share) in [
+        (odd, "required", 86, "14.33 %"),
+        ("kind", "values", 201, "33.50 %"),
+    ] {
+        let line = format!(
+            "<tr><th scope=\"row\">{column}</th><td>{key}</td><td class=\"number\">{rows}</td>\
+             <td class=\"number\">{share}</td></tr>"
+        );
+        assert!(page.contains(&line), "{line}: {page}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_next_version_is_compared_with_the_one_before() {
     let root = Store::memory();

@@ -1,19 +1,21 @@
 //! What is expected of whole columns, and of rows that are kept all the same.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use arrow::array::{Array, AsArray};
-use arrow::datatypes::UInt64Type;
+use arrow::{
+    array::{ArrayRef, AsArray},
+    datatypes::UInt64Type,
+};
 use datafusion::{
-    common::ScalarValue,
-    logical_expr::{Expr, ident, lit},
+    error::DataFusionError, execution::SendableRecordBatchStream, logical_expr::ident,
     prelude::DataFrame,
 };
 use feedline_schemas::{config::OnViolation, manifest::Split};
 use futures::TryStreamExt;
+use tokio::task::JoinSet;
 
-use super::{Expect, REASON, Rows};
-use crate::{Error, columns::system, scalar::RowFunction, stage::Staged, typing::Reason};
+use super::{Expect, Rows, Rule, shown};
+use crate::{Error, columns::system, stage::Staged};
 
 /// An expectation that data do not meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,32 +87,91 @@ fn too_many_missing(column: &str, rows: u64, filled: u64, share: f64) -> Option<
     })
 }
 
-/// Rows that are not as expected; of each expectation the first in landing order is shown.
+/// Rows that are not as expected, by expectation: a row counts for each that it violates.
 async fn rows(all: DataFrame, expect: &Expect) -> Result<Vec<Violation>, Error> {
-    const WHY: &str = "why";
-    let nothing = lit(ScalarValue::Utf8(None));
-    let cells = expect.columns.iter().map(|column| ident(&column.name));
-    let arguments: Vec<Expr> = std::iter::once(nothing).chain(cells).collect();
-    let why = Rows::new(&expect.columns).over(arguments).alias(WHY);
-    let odd = all
-        .select(vec![ident(system::ORIGIN), why])?
-        .filter(ident(WHY).is_not_null())?;
-    let mut found: BTreeMap<String, (u64, u64, String)> = BTreeMap::new();
-    let mut batches = Box::pin(odd.execute_stream()).await?;
-    while let Some(batch) = batches.try_next().await? {
-        let origins = batch.column(0).as_primitive::<UInt64Type>();
-        let reasons = batch.column(1).as_string::<i32>();
-        for row in 0..reasons.len() {
-            let why = Reason::from_json(reasons.value(row));
-            let key = why.reason.strip_prefix(REASON).unwrap_or_default();
-            let path = format!("{}.{key}", why.column);
-            let (count, first, sample) = found.entry(path).or_insert((0, u64::MAX, String::new()));
-            *count += 1;
-            if origins.value(row) < *first {
-                (*first, *sample) = (origins.value(row), why.value);
+    let names = expect.columns.iter().map(|column| column.name.as_str());
+    let columns = std::iter::once(system::ORIGIN).chain(names).map(ident);
+    let rules = Arc::new(Rows::new(&expect.columns));
+    let partitions = all.select(columns.collect::<Vec<_>>())?;
+    let mut tasks = JoinSet::new();
+    for stream in Box::pin(partitions.execute_stream_partitioned()).await? {
+        tasks.spawn(faults(Arc::clone(&rules), stream));
+    }
+    let mut found = Faults::default();
+    while let Some(done) = tasks.join_next().await {
+        let done = done.map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))));
+        found.merge(done??);
+    }
+    Ok(found.named(&rules))
+}
+
+/// The faults of one partition.
+async fn faults(rules: Arc<Rows>, mut rows: SendableRecordBatchStream) -> Result<Faults, Error> {
+    let mut found = Faults::default();
+    while let Some(batch) = rows.try_next().await? {
+        let columns = batch.columns().split_first();
+        let (origins, cells) = columns.expect("the origin stands before the cells");
+        found.count(&rules, origins.as_primitive::<UInt64Type>().values(), cells);
+    }
+    Ok(found)
+}
+
+/// Faults by the place of their rule and the key that is violated.
+#[derive(Default)]
+pub(super) struct Faults(BTreeMap<(usize, &'static str), Fault>);
+
+struct Fault {
+    rows: u64,
+    /// Where the first of them in landing order landed, and what its cell is.
+    first: u64,
+    sample: String,
+}
+
+impl Faults {
+    /// Counts those of a batch, column by column.
+    pub(super) fn count(&mut self, rules: &Rows, origins: &[u64], cells: &[ArrayRef]) {
+        for (place, (rule, cells)) in rules.0.iter().zip(cells).enumerate() {
+            for (row, origin) in origins.iter().enumerate() {
+                if let Some(key) = rule.fault(cells, row) {
+                    self.add((place, key), 1, *origin, || shown(cells, row));
+                }
             }
         }
     }
-    let violation = |(path, (rows, _, sample))| Violation { path, rows, sample };
-    Ok(found.into_iter().map(violation).collect())
+
+    fn add(
+        &mut self,
+        at: (usize, &'static str),
+        rows: u64,
+        origin: u64,
+        sample: impl FnOnce() -> String,
+    ) {
+        let fault = self.0.entry(at).or_insert(Fault {
+            rows: 0,
+            first: u64::MAX,
+            sample: String::new(),
+        });
+        fault.rows += rows;
+        if origin < fault.first {
+            (fault.first, fault.sample) = (origin, sample());
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: Self) {
+        for (at, fault) in other.0 {
+            self.add(at, fault.rows, fault.first, || fault.sample);
+        }
+    }
+
+    pub(super) fn named(self, rules: &Rows) -> Vec<Violation> {
+        let violation = |((place, key), fault): (_, Fault)| {
+            let rule: &Rule = rules.0.get(place)?;
+            Some(Violation {
+                path: format!("{}.{key}", rule.column),
+                rows: fault.rows,
+                sample: fault.sample,
+            })
+        };
+        self.0.into_iter().filter_map(violation).collect()
+    }
 }

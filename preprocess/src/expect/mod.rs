@@ -157,27 +157,38 @@ impl Rows {
 }
 
 impl Rule {
-    /// The key that the cell of `row` violates, and what the cell is.
-    fn fault(&self, cells: &ArrayRef, row: usize) -> Option<(&'static str, String)> {
+    /// The key that the cell of `row` violates; of one cell no two can be.
+    fn fault(&self, cells: &ArrayRef, row: usize) -> Option<&'static str> {
         if cells.is_null(row) {
-            return self.required.then(|| ("required", String::new()));
+            return self.required.then_some("required");
         }
         if let Some(numbers) = cells.as_primitive_opt::<Float64Type>() {
             let number = numbers.value(row);
             let below = self.min.is_some_and(|min| number < f64::from_bits(min));
             let above = self.max.is_some_and(|max| number > f64::from_bits(max));
             return match (below, above) {
-                (true, _) => Some(("min", number.to_string())),
-                (_, true) => Some(("max", number.to_string())),
+                (true, _) => Some("min"),
+                (_, true) => Some("max"),
                 _ => None,
             };
         }
-        let text = cells.as_string::<i32>().value(row);
-        let unknown = self
-            .values
-            .as_ref()
-            .is_some_and(|values| !values.contains(text));
-        unknown.then(|| ("values", text.chars().take(SHOWN).collect()))
+        let values = self.values.as_ref()?;
+        let is_known = values.contains(cells.as_string::<i32>().value(row));
+        (!is_known).then_some("values")
+    }
+}
+
+/// The cell of `row`, as people are shown it; nothing for a missing one.
+fn shown(cells: &ArrayRef, row: usize) -> String {
+    if cells.is_null(row) {
+        return String::new();
+    }
+    match cells.as_primitive_opt::<Float64Type>() {
+        Some(numbers) => numbers.value(row).to_string(),
+        None => {
+            let text = cells.as_string::<i32>().value(row);
+            text.chars().take(SHOWN).collect()
+        }
     }
 }
 
@@ -192,16 +203,16 @@ impl RowFunction for Rows {
             if reasons.is_valid(row) {
                 return Some(reasons.value(row).to_owned());
             }
-            let mut faults = self.0.iter().zip(cells).filter_map(|(rule, cells)| {
-                let (key, value) = rule.fault(cells, row)?;
+            // A row is set aside for one reason, the first.
+            self.0.iter().zip(cells).find_map(|(rule, cells)| {
+                let key = rule.fault(cells, row)?;
                 let reason = Reason {
                     reason: format!("{REASON}{key}"),
                     column: rule.column.clone(),
-                    value,
+                    value: shown(cells, row),
                 };
                 Some(reason.to_json())
-            });
-            faults.next()
+            })
         };
         Ok(Arc::new((0..rows).map(reason).collect::<StringArray>()))
     }

@@ -1,3 +1,6 @@
+use std::collections::BTreeMap;
+
+use arrow::array::Float64Array;
 use feedline_schemas::record::ColumnType::{Float64, Utf8};
 use feedline_storage::Store;
 use serde_json::{Value, json};
@@ -155,6 +158,142 @@ async fn rows_that_are_only_warned_of_are_kept_and_counted() {
             ("size.min", 1)
         ]
     );
+}
+
+/// What is expected of the rows of [`market`], hundreds of which violate two or three at once.
+const OVERLAPPING: &str = r#"
+[[column]]
+name = "size"
+kind = "numeric"
+required = true
+min = 20.0
+max = 300.0
+
+[[column]]
+name = "kind"
+kind = "categorical"
+values = ["x"]
+
+[[column]]
+name = "price"
+kind = "numeric"
+max = 500.0
+"#;
+
+/// How many of `rows` violate each of [`OVERLAPPING`].
+fn overlapping(rows: &[Cells]) -> Vec<(String, u64)> {
+    let count = |path: &str, violates: &dyn Fn(&Cells) -> bool| {
+        let rows = rows.iter().filter(|row| violates(row)).count();
+        (path.to_owned(), rows as u64)
+    };
+    let is = |cell: &Value, odd: fn(f64) -> bool| cell.as_f64().is_some_and(odd);
+    vec![
+        count("kind.values", &|row| row[1] != json!("x")),
+        count("price.max", &|row| is(&row[2], |price| price > 500.0)),
+        count("size.max", &|row| is(&row[0], |size| size > 300.0)),
+        count("size.min", &|row| is(&row[0], |size| size < 20.0)),
+        count("size.required", &|row| row[0].is_null()),
+    ]
+}
+
+async fn unexpected(root: &Store) -> Vec<(String, u64)> {
+    let manifest = read_manifest(&root.child("dataset")).await.unwrap();
+    manifest.counts.unexpected.into_iter().collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_that_is_warned_of_counts_for_each_expectation_that_it_violates() {
+    let file = file(OVERLAPPING);
+    let expected = overlapping(&(0..400).map(row).collect::<Vec<_>>());
+    for partitions in [1, 4] {
+        let root = market(&[]).await;
+        let dataset = dataset(&file, "warn");
+        let report = build_with(&root, &dataset, partitions).await.unwrap();
+        assert_eq!(report.rejected, 0);
+        assert_eq!(unexpected(&root).await, expected);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_that_is_set_aside_is_so_for_the_first_expectation_in_the_file() {
+    let file = file(OVERLAPPING);
+    let violated: BTreeMap<_, _> = overlapping(&(0..400).map(row).collect::<Vec<_>>())
+        .into_iter()
+        .collect();
+    let root = market(&[]).await;
+    let dataset = format!("{}max_reject_share = 1.0\n", dataset(&file, "reject"));
+    let reasons = build_with(&root, &dataset, 2).await.unwrap();
+    let reasons = reasons.rejected_by_reason;
+    assert_eq!(
+        (reasons["expected_required"], reasons["expected_min"]),
+        (violated["size.required"], violated["size.min"])
+    );
+    assert!(reasons["expected_values"] < violated["kind.values"]);
+    assert!(reasons.values().sum::<u64>() < 400);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_are_added_count_for_each_expectation_too() {
+    let file = file(OVERLAPPING);
+    let root = Store::memory();
+    let mut zone = LandingZone::new(&root, "a", &COLUMNS);
+    let all: Vec<Cells> = (0..500).map(row).collect();
+    zone.batch(&all[..400]).await;
+    build_with(&root, &dataset(&file, "warn"), 2).await.unwrap();
+    zone.batch(&all[400..]).await;
+    let report = build_with(&root, &dataset(&file, "warn"), 2).await.unwrap();
+    assert!(report.added.is_some());
+    assert_eq!(unexpected(&root).await, overlapping(&all));
+}
+
+#[tokio::test]
+async fn violations_of_a_column_show_the_first_cell_in_landing_order_wherever_it_was_counted() {
+    let rules = [ExpectedColumn {
+        name: "size".to_owned(),
+        kind: InputKind::Numeric,
+        required: true,
+        min: Some(0.0),
+        max: Some(9.0),
+        max_missing_share: None,
+        unique: false,
+        values: None,
+    }];
+    let rules = Rows::new(&rules);
+    let counted = |origins: &[u64], cells: Vec<Option<f64>>| {
+        let mut found = columns::Faults::default();
+        let cells: ArrayRef = Arc::new(Float64Array::from(cells));
+        found.count(&rules, origins, &[cells]);
+        found
+    };
+    let mut found = counted(&[8, 3, 5], vec![Some(-8.0), Some(-3.0), Some(50.0)]);
+    found.merge(counted(&[9, 1, 7], vec![Some(-9.0), Some(-1.0), None]));
+    let found = found.named(&rules).into_iter();
+    let found: Vec<_> = found.map(|v| (v.path, v.rows, v.sample)).collect();
+    let fault = |path: &str, rows, sample: &str| (path.to_owned(), rows, sample.to_owned());
+    assert_eq!(
+        found,
+        [
+            fault("size.max", 1, "50"),
+            fault("size.min", 4, "-1"),
+            fault("size.required", 1, "")
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_build_that_is_to_stop_says_what_is_odd_however_many_rows_are() {
+    let file = file(OVERLAPPING);
+    let root = market(&[]).await;
+    for limit in ["", "max_reject_share = 0.9\n"] {
+        let dataset = format!("{}{limit}", dataset(&file, "stop"));
+        let error = build_with(&root, &dataset, 2).await.unwrap_err();
+        assert!(matches!(error, Error::Unexpected { .. }), "{error}");
+        let message = error.to_string();
+        assert!(message.contains("expected_min: 18"), "{message}");
+        assert!(!message.contains("max_reject_share"), "{message}");
+    }
+    let error = build_with(&root, &dataset(&file, "reject"), 2).await;
+    assert!(matches!(error, Err(Error::TooManyRejects { .. })));
 }
 
 #[tokio::test]

@@ -11,14 +11,17 @@
 //! measured by its geometric mean, which moves the likelihood as a whole and its maximum nowhere; one of numbers from 1 on is
 //! looked at as `box_cox` of `1 + x`, which is the same.
 //!
+//! A power that flattens such numbers takes them all but to where it ends, and what is left of their differences is rounded
+//! away: scaled afterwards, they would be noise. So no power is looked for that leaves too little of them (see [`limits`]).
+//!
 //! Cost: about ten passes over the rows, in each three logarithms and powers a value; all columns of the step share them.
 
 use datafusion::logical_expr::{Expr, ident};
 use feedline_schemas::{
-    config::{PowerMethod, StepConfig},
+    config::{PowerMethod, StepConfig, StepKind},
     transform::{FittedLog1p, FittedPower},
 };
-use libm::{exp, log};
+use libm::{exp, expm1, log, log1p};
 
 use super::{Fit, STEP, is_constant};
 use crate::{
@@ -31,10 +34,15 @@ use crate::{
 const BRACKET: (f64, f64) = (-2.0, 2.0);
 /// No power beyond: numbers that ask for it are nearly constant.
 const WIDEST: f64 = 32.0;
+/// A power must leave the least and the greatest number apart by this share of what it makes of them: then rounding moves them
+/// by at most a millionth of the way between them.
+const LEAST_SPREAD: f64 = 1e6 * f64::EPSILON;
+/// Halvings that find a limit to the last digit.
+const HALVINGS: usize = 64;
 /// How near the root must be found, relative to 1 or itself.
 const TOLERANCE: f64 = 1e-12;
-/// Logarithm of a power up to which a column is measured by its mean: beyond, the power itself has no digits left, and the search
-/// should see that.
+/// Logarithm of a power up to which a column is measured by its mean: beyond, the power itself may have no digits left, and the
+/// search should see that.
 const REACH: f64 = 30.0;
 /// Slope where the power overflows or leaves no difference between numbers: only its sign is known.
 const STEEP: f64 = 1e9;
@@ -59,7 +67,12 @@ impl Fit {
         Ok(names.map(|name| FittedLog1p { name }).collect())
     }
 
-    pub(super) async fn power(&self, step: &StepConfig) -> Result<Vec<FittedPower>, Error> {
+    /// The powers depend on `rest`, the steps behind, in nothing: it only says whether shards could not hold a column.
+    pub(super) async fn power(
+        &self,
+        step: &StepConfig,
+        rest: &[StepConfig],
+    ) -> Result<Vec<FittedPower>, Error> {
         let method = step.method.unwrap_or_default();
         let mut searches = Vec::with_capacity(step.columns.len());
         for (name, profile) in step.columns.iter().zip(self.profiles(step).await?) {
@@ -81,7 +94,7 @@ impl Fit {
                 constant,
                 weight: 0.0,
                 centred: None,
-                root: (!constant).then(Root::default),
+                root: (!constant).then(|| Root::within(limits((min, max), method))),
             });
         }
         let open = searches.iter_mut().filter(|search| search.root.is_some());
@@ -102,6 +115,9 @@ impl Fit {
                 break;
             }
             self.pass(&mut open, method).await?;
+        }
+        for search in &searches {
+            search.warn(method, is_scaled(rest, &search.name));
         }
         let fitted = searches.into_iter().map(|search| search.fitted(method));
         Ok(fitted.collect())
@@ -246,29 +262,119 @@ impl Search {
         root.absorb(known.unwrap_or(if lambda > 1.0 { -STEEP } else { STEEP }));
     }
 
-    fn fitted(self, method: PowerMethod) -> FittedPower {
-        let lambda = self.root.as_ref().map_or(1.0, Root::best);
-        if self.root.as_ref().is_some_and(Root::is_at_limit) {
+    /// The power. Never -0.0, so that equal fits have equal bytes.
+    fn lambda(&self) -> f64 {
+        self.root.as_ref().map_or(1.0, Root::best) + 0.0
+    }
+
+    /// Tells of a power that is not the best one, and of a column that shards cannot hold.
+    fn warn(&self, method: PowerMethod, is_scaled: bool) {
+        let Some(root) = &self.root else { return };
+        let (column, lambda) = (&self.name, self.lambda());
+        if root.is_at_limit() && lambda.abs() >= WIDEST {
             tracing::warn!(
-                column = %self.name, lambda,
+                %column, lambda,
                 "no power within the limits makes this column most like a normal distribution"
             );
+        } else if root.is_at_limit() {
+            tracing::warn!(
+                %column, lambda,
+                "the power that makes this column most like a normal distribution would lose its values to rounding, so the \
+                 last that keeps them is taken; put a `standardize` step before `power`, or subtract what its values share"
+            );
         }
+        let mut ends = [self.range.0, self.range.1];
+        CellOp::Power { method, lambda }.apply(&mut ends);
+        let ends = ends.map(short);
+        if !is_scaled && ends[0].is_finite() && ends[0].to_bits() == ends[1].to_bits() {
+            tracing::warn!(
+                %column, lambda, value = ends[0],
+                "the powers of a column are equal in the 32 bits of shards; put a `standardize` step before `power`, or behind it"
+            );
+        }
+    }
+
+    fn fitted(self, method: PowerMethod) -> FittedPower {
         FittedPower {
+            lambda: self.lambda(),
             name: self.name,
             method,
-            // Never -0.0, so that equal fits have equal bytes.
-            lambda: lambda + 0.0,
             constant: self.constant,
         }
     }
 }
 
+/// Whether one of the steps brings the column `name` near 0.
+fn is_scaled(steps: &[StepConfig], name: &str) -> bool {
+    let scales = [StepKind::Standardize, StepKind::Robust, StepKind::MinMax];
+    let mut steps = steps.iter();
+    steps.any(|step| scales.contains(&step.r#type) && step.columns.iter().any(|c| c == name))
+}
+
+/// The least and the greatest power that keep apart the ends of a column's `range`. Those of numbers on both sides of where
+/// powers change nothing are always apart.
+fn limits((least, greatest): (f64, f64), method: PowerMethod) -> (f64, f64) {
+    let width = |near: f64| log1p(((greatest - least) / near).min(f64::MAX));
+    match method {
+        PowerMethod::YeoJohnson if least > 0.0 => {
+            let flattest = flattest(log1p(least), width(1.0 + least));
+            (flattest, WIDEST)
+        }
+        // The power of the opposite number, for 2 less λ.
+        PowerMethod::YeoJohnson if greatest < 0.0 => {
+            let flattest = flattest(log1p(-greatest), width(1.0 - greatest));
+            (-WIDEST, (2.0 - flattest).min(WIDEST))
+        }
+        PowerMethod::BoxCox if least > 1.0 => (flattest(log(least), width(least)), WIDEST),
+        // The power of the inverse number, for the opposite λ.
+        PowerMethod::BoxCox if greatest < 1.0 => (-WIDEST, -flattest(-log(greatest), width(least))),
+        PowerMethod::YeoJohnson | PowerMethod::BoxCox => (-WIDEST, WIDEST),
+    }
+}
+
+/// The least power that keeps apart numbers of which the logarithms begin at `near`, above 0, and end `width` further on. Where
+/// the numbers are themselves no further apart, one that changes nothing.
+fn flattest(near: f64, width: f64) -> f64 {
+    // Of the distance of the powers and the greater of them; it grows with λ.
+    let spread = |lambda: f64| {
+        if lambda == 0.0 {
+            width / (near + width)
+        } else {
+            exp(lambda * near) * expm1(lambda * width) / expm1(lambda * (near + width))
+        }
+    };
+    let enough = spread(1.0).min(LEAST_SPREAD);
+    let (mut flat, mut apart) = (-WIDEST, 1.0);
+    if spread(flat) >= enough {
+        return flat;
+    }
+    for _ in 0..HALVINGS {
+        let middle = f64::midpoint(flat, apart);
+        if spread(middle) >= enough {
+            apart = middle;
+        } else {
+            flat = middle;
+        }
+    }
+    apart
+}
+
+/// The number as shards hold it.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "rounding to 32 bits is the purpose"
+)]
+fn short(number: f64) -> f32 {
+    number as f32
+}
+
 /// The root of a falling function: a bracket is found, then narrowed by inverse quadratic interpolation where that is safe
 /// and by halving where not (T. Chandrupatla, "A new hybrid quadratic/bisection algorithm for finding the zero of a
 /// nonlinear function without using derivatives", Advances in Engineering Software 28(3), 1997).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Root {
+    /// Least and greatest argument.
+    limits: (f64, f64),
     /// The points of the bracket, and the one before: argument and value. The first is the newest.
     points: Vec<(f64, f64)>,
     /// Share of the way from the newest point to the other end.
@@ -287,14 +393,25 @@ enum State {
 }
 
 impl Root {
+    /// The root between `limits`, if there is one.
+    fn within(limits: (f64, f64)) -> Self {
+        Self {
+            limits,
+            points: Vec::new(),
+            way: 0.0,
+            state: State::default(),
+        }
+    }
+
     /// Where the function is to be evaluated next; nothing when the root is found.
     fn next(&self) -> Option<f64> {
+        let within = |at: f64| Some(at.clamp(self.limits.0, self.limits.1));
         match (self.state, &self.points[..]) {
             (State::Found(..), _) => None,
-            (State::Bracket, []) => Some(BRACKET.0),
+            (State::Bracket, []) => within(BRACKET.0),
             // The function falls: a positive value asks for more, a negative one for less.
-            (State::Bracket, [(_, value)]) if *value > 0.0 => Some(BRACKET.1),
-            (State::Bracket, [(last, _), ..]) => Some(last * 2.0),
+            (State::Bracket, [(_, value)]) if *value > 0.0 => within(BRACKET.1),
+            (State::Bracket, [(last, _), ..]) => within(last * 2.0),
             (State::Narrow, points) => {
                 let ((newest, _), (other, _)) = (points[0], points[1]);
                 Some(newest + self.way * (other - newest))
@@ -325,7 +442,7 @@ impl Root {
         if turned {
             self.way = 0.5;
             self.state = State::Narrow;
-        } else if at.abs() >= WIDEST {
+        } else if at <= self.limits.0 && value < 0.0 || at >= self.limits.1 && value > 0.0 {
             self.state = State::Found(at, true);
         }
     }
@@ -383,7 +500,11 @@ mod tests {
 
     /// The root of `f`, and how often it was evaluated.
     fn root(f: impl Fn(f64) -> f64) -> (Root, usize) {
-        let mut root = Root::default();
+        root_within((-WIDEST, WIDEST), f)
+    }
+
+    fn root_within(limits: (f64, f64), f: impl Fn(f64) -> f64) -> (Root, usize) {
+        let mut root = Root::within(limits);
         let mut evaluations = 0;
         while let Some(at) = root.next() {
             root.absorb(f(at));
@@ -429,5 +550,69 @@ mod tests {
         assert_eq!((above.best(), above.is_at_limit()), (WIDEST, true));
         let (below, _) = root(|_| -1.0);
         assert_eq!((below.best(), below.is_at_limit()), (-WIDEST, true));
+    }
+
+    #[test]
+    fn limits_nearer_than_the_bracket_end_the_search_too() {
+        for limits in [(-0.5, 1.5), (1.0, WIDEST), (-WIDEST, -1.0), (-5.0, 5.0)] {
+            let inside = f64::midpoint(limits.0, limits.1.min(4.0));
+            for (expected, at, is_at_limit) in [
+                (inside, inside, false),
+                (40.0, limits.1, true),
+                (-40.0, limits.0, true),
+            ] {
+                let (root, _) = root_within(limits, |x| {
+                    assert!((limits.0..=limits.1).contains(&x), "{x}");
+                    expected - x
+                });
+                assert!((root.best() - at).abs() < 1e-10, "{limits:?} {root:?}");
+                assert_eq!(root.is_at_limit(), is_at_limit, "{limits:?} {root:?}");
+            }
+        }
+    }
+
+    /// What is left of the distance of the ends of `range` where rounding takes what it can.
+    fn left((least, greatest): (f64, f64), method: PowerMethod, lambda: f64) -> f64 {
+        let mut ends = [least, greatest];
+        CellOp::Power { method, lambda }.apply(&mut ends);
+        let [a, b] = ends;
+        (b - a) / a.abs().max(b.abs())
+    }
+
+    #[test]
+    fn powers_within_the_limits_keep_numbers_apart_and_those_beyond_do_not() {
+        use PowerMethod::{BoxCox, YeoJohnson};
+        for (range, method, nears_lower) in [
+            ((1990.0, 2023.0), YeoJohnson, true),
+            ((1990.0, 2023.0), BoxCox, true),
+            ((1e5, 1e5 + 20.0), YeoJohnson, true),
+            ((1e300, 1.1e300), BoxCox, true),
+            ((-2023.0, -1990.0), YeoJohnson, false),
+            ((1e-5, 2e-5), BoxCox, false),
+        ] {
+            let (lower, upper) = limits(range, method);
+            let (at, beyond, opposite) = match nears_lower {
+                true => (lower, 1.1 * lower, upper),
+                false => (upper, 1.1 * upper, lower),
+            };
+            assert!(
+                (1.0 - left(range, method, at) / LEAST_SPREAD).abs() < 1e-3,
+                "{range:?}"
+            );
+            assert!(left(range, method, beyond) < LEAST_SPREAD, "{range:?}");
+            assert_eq!(opposite.abs().to_bits(), WIDEST.to_bits(), "{range:?}");
+        }
+        for (range, method) in [
+            ((-1e9, 1e9), YeoJohnson),
+            ((0.0, 1e9), YeoJohnson),
+            ((3e-9, 4e-9), YeoJohnson),
+            ((0.5, 1e9), BoxCox),
+            ((5e-324, 1e308), BoxCox),
+        ] {
+            assert_eq!(limits(range, method), (-WIDEST, WIDEST), "{range:?}");
+        }
+        // Nearly constant numbers stay as they are, or are drawn apart.
+        let (lower, _) = limits((1e6, 1e6 + 1e-4), YeoJohnson);
+        assert!((lower - 1.0).abs() < 1e-6, "{lower}");
     }
 }

@@ -2,6 +2,7 @@ mod categories;
 mod groups;
 mod outcomes;
 mod steps;
+mod warnings;
 
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use datafusion::{
     logical_expr::{Expr, ident},
     prelude::SessionContext,
 };
-use feedline_schemas::{record::ColumnType, transform::InputKind};
+use feedline_schemas::{config::StepConfig, record::ColumnType, transform::InputKind};
 use futures::TryStreamExt;
 
 use crate::{
@@ -136,14 +136,8 @@ fn tell(column: &str, cells: &Cells, spec: &DatasetSpec, added: bool) -> Result<
         );
         return Ok(());
     }
-    let mut steps = spec.steps.iter();
-    let step = steps.position(|step| step.columns.iter().any(|name| name == column));
-    let key = step.map_or_else(
-        || "dataset.step".to_owned(),
-        |i| format!("dataset.step.{i}.columns"),
-    );
     Err(Error::config(
-        key,
+        key_of(column, spec),
         format!(
             "column `{}` holds text, and {odd} of the {all} cells with a value are no numbers, such as `{sample}`; leave it \
              out of the `columns` of numeric steps to read it as a category, or say what stands for no value \
@@ -151,6 +145,22 @@ fn tell(column: &str, cells: &Cells, spec: &DatasetSpec, added: bool) -> Result<
             shown(column)
         ),
     ))
+}
+
+/// The key that names `column` as a number, as far as it is known. A step that was written without columns has all numeric ones
+/// here, so one that has fewer was written with them.
+fn key_of(column: &str, spec: &DatasetSpec) -> String {
+    let inputs = spec.inputs.iter().map(|input| input.column.kind);
+    let numeric = inputs.filter(|kind| *kind == InputKind::Numeric).count();
+    let steps = spec.steps.iter().enumerate();
+    let has_it: Vec<(usize, &StepConfig)> = steps
+        .filter(|(_, step)| step.columns.iter().any(|name| name == column))
+        .collect();
+    let mut by_name = has_it.iter().filter(|(_, s)| s.columns.len() < numeric);
+    match (by_name.next(), &has_it[..]) {
+        (Some((i, _)), _) | (None, [(i, _)]) => format!("dataset.step.{i}.columns"),
+        (None, _) => "dataset.step".to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -196,6 +206,40 @@ mod tests {
         build_with(&root, &declared, 2).await.unwrap();
         let (as_category, _) = DATASET.split_once("step =").unwrap();
         build_with(&root, as_category, 2).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_step_that_lists_a_text_column_is_named_and_none_that_was_written_without_columns()
+    {
+        let root = Store::memory();
+        let columns = [("size", Utf8), ("a", Float64), ("y", Float64)];
+        let mut zone = LandingZone::new(&root, "a", &columns);
+        let row = |i: u32| vec![json!("XL"), json!(i), json!(0.5)];
+        zone.batch(&(0..40).map(row).collect::<Vec<Row>>()).await;
+        let (head, _) = DATASET.split_once("step =").unwrap();
+        for (steps, key) in [
+            (
+                "{ type = \"impute\" }, { type = \"standardize\", columns = [\"size\"] }",
+                "dataset.step.1.columns",
+            ),
+            (
+                "{ type = \"impute\", columns = [\"size\"] }, { type = \"standardize\" }",
+                "dataset.step.0.columns",
+            ),
+            // Which of them lists all numeric columns is not known.
+            (
+                "{ type = \"impute\" }, { type = \"standardize\", columns = [\"size\", \"a\"] }",
+                "dataset.step",
+            ),
+        ] {
+            let dataset = format!("{head}step = [{steps}]\n");
+            check_refused(
+                &root,
+                &dataset,
+                &format!("`{key}`: column `size` holds text"),
+            )
+            .await;
+        }
     }
 
     #[tokio::test]

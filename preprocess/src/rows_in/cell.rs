@@ -1,21 +1,28 @@
 //! A cell of a new row as the landed column would hold it, then as the build reads that column.
 //!
 //! What a file says and what a column holds differ: the CSV cell `5.0` is the number 5 in a column of numbers and stays
-//! `5.0` in one of text, and so do the categories. So a cell is read as the column landed that the transform was fitted on.
+//! `5.0` in one of text, and so do the categories. So a cell is read as the column landed that the transform was fitted on, and
+//! one that could not land there costs its row, as it does in ingest.
 
 use std::{borrow::Cow, sync::Arc};
 
 use arrow::array::{ArrayRef, Float64Builder, StringBuilder};
-use feedline_schemas::{
-    record::ColumnType,
-    transform::{FittedStep, InputColumn, InputKind, NumberSigns, TransformArtefact},
-};
+use feedline_schemas::transform::{InputColumn, InputKind, NumberSigns};
 
-use super::Fault;
+use super::{
+    Fault,
+    held::{Conflict, Held, LandedAs},
+};
 use crate::{
     signs,
-    typing::{EXACT, Missing, SHOWN, float_text, is_large_integer, reason},
+    typing::{EXACT, Missing, SHOWN, float_text, is_large_integer, reason, to_float},
 };
+
+/// Why a row is set aside whose cell its column does not hold; ingest calls it so too.
+const TYPE_CONFLICT: &str = "type_conflict";
+
+/// Characters of a cell that a conflict shows, as many as ingest shows.
+const CONFLICT_SHOWN: usize = 100;
 
 /// A cell as a file has it.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,140 +51,43 @@ impl Raw<'_> {
             Self::Cell(text) => Some((*text).to_owned()),
         }
     }
-}
 
-/// What the column holds that the cell would land in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LandedAs {
-    /// 64-bit numbers.
-    Number,
-    /// Numbers of any size.
-    Decimal,
-    Bool,
-    Text,
-    /// It is not known: numbers or booleans, whatever the cell looks like.
-    Scalar,
-    /// It is not known, and texts have signs of their own: what stands there as text is read by them.
-    Written,
-}
-
-impl LandedAs {
-    /// Of the column of this type, or as the artefact lets guess it.
-    pub(super) fn of(
-        column: Option<ColumnType>,
-        input: &InputColumn,
-        artefact: &TransformArtefact,
-    ) -> Self {
-        match column {
-            Some(ColumnType::Int64 | ColumnType::Float64) => Self::Number,
-            Some(ColumnType::Decimal) => Self::Decimal,
-            Some(ColumnType::Bool) => Self::Bool,
-            Some(ColumnType::Null) | None if input.kind == InputKind::Numeric => {
-                match artefact.signs {
-                    Some(_) => Self::Written,
-                    None => Self::Scalar,
-                }
-            }
-            Some(ColumnType::Null) | None => Self::of_values(&known(artefact, &input.name)),
-            Some(_) => Self::Text,
+    /// What it is, as ingest calls it.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Bool(_) => "a boolean",
+            Self::Int(_) => "an integer",
+            Self::Float(_) => "a float",
+            Self::Text(_) | Self::Cell(_) => "text",
+            Self::Nested(what) => what,
         }
     }
 
-    /// By known categories, which are written as their column's type writes them.
-    fn of_values(known: &[String]) -> Self {
-        let all = |is: &dyn Fn(&String) -> bool| !known.is_empty() && known.iter().all(is);
-        if all(&|value| value == "true" || value == "false") {
-            Self::Bool
-        } else if all(&|value| {
-            value
-                .parse::<f64>()
-                .is_ok_and(|number| float_text(number) == *value)
-        }) {
-            Self::Number
-        } else {
-            Self::Text
-        }
-    }
-
-    /// The cell as such a column holds it, or as one that became text because of it.
-    fn hold<'a>(self, raw: &'a Raw<'_>) -> Held<'a> {
-        let text = |text: &'a str| Held::Text(Cow::Borrowed(text));
-        match (self, raw) {
-            (_, Raw::Null | Raw::Nested(_)) => Held::Missing,
-            (Self::Bool | Self::Scalar | Self::Written, Raw::Bool(value)) => Held::Bool(*value),
-            (_, Raw::Bool(value)) => Held::Text(value.to_string().into()),
-            (Self::Text | Self::Bool, Raw::Int(value)) => Held::Text(value.to_string().into()),
-            (Self::Text | Self::Bool, Raw::Float(value)) => Held::Text(format!("{value:?}").into()),
-            (_, Raw::Int(value)) => Held::Int(*value),
-            (_, Raw::Float(value)) => Held::Float(*value),
-            (Self::Text | Self::Bool | Self::Written, Raw::Text(value)) => text(value),
-            (_, Raw::Text(value)) => number(value).unwrap_or_else(|| text(value)),
-            (Self::Text, Raw::Cell(value)) => text(value),
-            (Self::Bool | Self::Written, Raw::Cell(value)) => {
-                boolean(value).unwrap_or_else(|| text(value))
-            }
-            (Self::Scalar, Raw::Cell(value)) => {
-                let held = number(value.trim()).or_else(|| boolean(value));
-                held.unwrap_or_else(|| text(value))
-            }
-            (_, Raw::Cell(value)) => number(value.trim()).unwrap_or_else(|| text(value)),
-        }
-    }
-}
-
-fn known(artefact: &TransformArtefact, name: &str) -> Vec<String> {
-    let columns = artefact.steps.iter().filter_map(|step| match step {
-        FittedStep::Categories { columns } => columns.iter().find(|column| column.name == name),
-        _ => None,
-    });
-    columns.flat_map(|column| column.values.clone()).collect()
-}
-
-/// What the landed column holds.
-#[derive(Clone, Debug, PartialEq)]
-enum Held<'a> {
-    Missing,
-    Bool(bool),
-    Int(i64),
-    Float(f64),
-    Text(Cow<'a, str>),
-}
-
-/// Text that JSON would read as a 64-bit number.
-fn number(text: &str) -> Option<Held<'static>> {
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    let whole = digits.bytes().take_while(u8::is_ascii_digit).count();
-    if whole == 0 || (whole > 1 && digits.starts_with('0')) {
-        return None;
-    }
-    let rest = &digits[whole..];
-    if rest.is_empty() {
-        // -0 is no integer.
-        return match text.parse() {
-            Ok(0) if text.starts_with('-') => Some(Held::Float(-0.0)),
-            value => value.ok().map(Held::Int),
+    /// It in a message, as ingest writes it.
+    fn shown(&self) -> String {
+        let whole = match self {
+            Self::Text(text) => quoted(text),
+            Self::Cell(text) => quoted(text),
+            other => other.carried().unwrap_or_default(),
         };
+        match whole.char_indices().nth(CONFLICT_SHOWN) {
+            Some((end, _)) => format!("{}...", &whole[..end]),
+            None => whole,
+        }
     }
-    let (part, power) = match rest.find(['e', 'E']) {
-        Some(at) => (&rest[..at], Some(&rest[at + 1..])),
-        None => (rest, None),
-    };
-    let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    let part_is_fine = part.is_empty() || part.strip_prefix('.').is_some_and(is_digits);
-    let power_is_fine =
-        power.is_none_or(|power| is_digits(power.strip_prefix(['+', '-']).unwrap_or(power)));
-    let value: f64 = (part_is_fine && power_is_fine)
-        .then(|| text.parse().ok())
-        .flatten()?;
-    value.is_finite().then_some(Held::Float(value))
 }
 
-fn boolean(text: &str) -> Option<Held<'static>> {
-    match text.trim() {
-        "true" | "True" | "TRUE" => Some(Held::Bool(true)),
-        "false" | "False" | "FALSE" => Some(Held::Bool(false)),
-        _ => None,
-    }
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// Cells of a column that have a value and were read as missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unread {
+    pub(super) cells: u64,
+    /// The first of them.
+    pub(super) example: String,
 }
 
 /// An input column that grows row by row.
@@ -185,11 +95,14 @@ fn boolean(text: &str) -> Option<Held<'static>> {
 pub(super) struct Input {
     pub(super) name: String,
     landed: LandedAs,
+    conflict: Conflict,
     missing: Missing,
     signs: Option<NumberSigns>,
     cells: Cells,
     /// Whether the last cell was missing.
     pub(super) lacks: bool,
+    /// What was lost so far, in all rows.
+    pub(super) unread: Option<Unread>,
 }
 
 #[derive(Debug)]
@@ -201,13 +114,14 @@ enum Cells {
 impl Input {
     pub(super) fn new(
         input: &InputColumn,
-        landed: LandedAs,
+        (landed, conflict): (LandedAs, Conflict),
         missing: Missing,
         signs: Option<NumberSigns>,
     ) -> Self {
         Self {
             name: input.name.clone(),
             landed,
+            conflict,
             missing,
             signs,
             cells: match input.kind {
@@ -215,43 +129,25 @@ impl Input {
                 InputKind::Categorical => Cells::Texts(StringBuilder::new()),
             },
             lacks: false,
+            unread: None,
         }
     }
 
     /// Adds a cell; says what is wrong with it where its row cannot be used.
     pub(super) fn push(&mut self, raw: &Raw<'_>) -> Option<Fault> {
         let held = self.landed.hold(raw);
-        let (missing, landed) = (&self.missing, self.landed);
-        let mut fault = match raw {
-            Raw::Nested(what) => Some(Fault::new(
-                "type_conflict",
-                format!(
-                    "column `{}` is {what}, a number or text should be there",
-                    self.name
-                ),
-            )),
-            _ => None,
-        };
+        let is_conflict = held.is_none();
+        let held = held.unwrap_or(Held::Missing);
+        let mut fault =
+            (is_conflict && self.conflict == Conflict::Reject).then(|| self.type_conflict(raw));
+        let mut is_unread = is_conflict && fault.is_none();
+        let missing = &self.missing;
         match &mut self.cells {
             Cells::Numbers(cells) => {
-                let large = match &held {
-                    _ if landed == LandedAs::Decimal => None,
-                    Held::Int(value) => {
-                        let large =
-                            value.unsigned_abs() > EXACT && !missing.number(to_float(*value));
-                        large.then(|| value.to_string())
-                    }
-                    Held::Text(text) => is_large_integer(text, missing)
-                        .then(|| text.trim().chars().take(SHOWN).collect()),
-                    Held::Missing | Held::Bool(_) | Held::Float(_) => None,
-                };
-                if let Some(value) = large {
-                    fault = Some(Fault::new(
-                        reason::INTEGER_TOO_LARGE,
-                        format!("column `{}`: `{value}` is beyond 2^53", self.name),
-                    ));
-                }
+                let large = large_integer(&held, missing);
+                fault = fault.or_else(|| large.map(|value| too_large(&self.name, &value)));
                 let cell = numeric(&held, missing, self.signs);
+                is_unread |= is_no_number(&held, missing, self.signs);
                 self.lacks = cell.is_none();
                 cells.append_option(cell);
             }
@@ -261,7 +157,37 @@ impl Input {
                 cells.append_option(cell);
             }
         }
+        if is_unread {
+            self.note_unread(raw);
+        }
         fault
+    }
+
+    fn type_conflict(&self, raw: &Raw<'_>) -> Fault {
+        let name = &self.name;
+        let detail = match raw {
+            Raw::Nested(what) => {
+                format!("column `{name}` is {what}, a number or text should be there")
+            }
+            _ => format!(
+                "column `{name}` is {}, the value is {} `{}`",
+                self.landed.noun(),
+                raw.kind(),
+                raw.shown()
+            ),
+        };
+        Fault::new(TYPE_CONFLICT, detail)
+    }
+
+    fn note_unread(&mut self, raw: &Raw<'_>) {
+        let unread = self.unread.get_or_insert_with(|| Unread {
+            cells: 0,
+            example: match raw {
+                Raw::Nested(what) => (*what).to_owned(),
+                _ => raw.shown(),
+            },
+        });
+        unread.cells += 1;
     }
 
     /// The cells, of which there are none then.
@@ -273,6 +199,34 @@ impl Input {
     }
 }
 
+/// The integer that is beyond all that are floats. A decimal is rounded, whatever its size.
+fn large_integer(held: &Held<'_>, missing: &Missing) -> Option<String> {
+    let is_large = match held {
+        Held::Int(value) => value.unsigned_abs() > EXACT && !missing.number(to_float(*value)),
+        Held::Text(text) => is_large_integer(text, missing),
+        Held::Missing | Held::Bool(_) | Held::Float(_) | Held::Decimal(_) => false,
+    };
+    let shown = || match held {
+        Held::Text(text) => text.trim().chars().take(SHOWN).collect(),
+        Held::Int(value) => value.to_string(),
+        _ => String::new(),
+    };
+    is_large.then(shown)
+}
+
+fn too_large(name: &str, value: &str) -> Fault {
+    let detail = format!("column `{name}`: `{value}` is beyond 2^53");
+    Fault::new(reason::INTEGER_TOO_LARGE, detail)
+}
+
+/// Whether it is text that the build makes missing without its being declared so.
+fn is_no_number(held: &Held<'_>, missing: &Missing, signs: Option<NumberSigns>) -> bool {
+    match held {
+        Held::Text(text) => !missing.text(text) && signs::number(text, signs).is_none(),
+        _ => false,
+    }
+}
+
 /// As [`crate::typing::Numeric`] reads the landed column.
 fn numeric(held: &Held<'_>, missing: &Missing, signs: Option<NumberSigns>) -> Option<f64> {
     let number = match held {
@@ -281,7 +235,10 @@ fn numeric(held: &Held<'_>, missing: &Missing, signs: Option<NumberSigns>) -> Op
         Held::Int(value) => Some(to_float(*value)),
         Held::Float(value) => Some(*value),
         Held::Text(text) if missing.text(text) => None,
+        Held::Decimal(digits) if missing.text(digits) => None,
         Held::Text(text) => signs::number(text, signs),
+        // Signs are those of texts.
+        Held::Decimal(digits) => signs::number(digits, None),
     };
     number.filter(|number| !missing.number(*number))
 }
@@ -294,15 +251,8 @@ fn category<'a>(held: Held<'a>, missing: &Missing) -> Option<Cow<'a, str>> {
         Held::Int(value) => (!missing.number(to_float(value))).then(|| value.to_string().into()),
         Held::Float(value) => (!missing.number(value)).then(|| float_text(value).into()),
         Held::Text(text) => (!missing.text(&text)).then_some(text),
+        Held::Decimal(digits) => (!missing.text(&digits)).then(|| digits.into()),
     }
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "rows with integers past 2^53 in a numeric column are set aside"
-)]
-fn to_float(value: i64) -> f64 {
-    value as f64
 }
 
 #[cfg(test)]
@@ -317,6 +267,8 @@ mod tests {
         typing::{Category, Numeric},
     };
 
+    const INTEGER: LandedAs = LandedAs::Integer { is_final: false };
+
     fn missing() -> Missing {
         Missing::new(&["N/A".into()], &[-200.0])
     }
@@ -326,7 +278,7 @@ mod tests {
             name: "c".into(),
             kind,
         };
-        Input::new(&column, landed, missing(), None)
+        Input::new(&column, (landed, Conflict::Reject), missing(), None)
     }
 
     fn numbers(
@@ -359,9 +311,13 @@ mod tests {
         let some = |cells: [&'static str; 5]| cells.map(Some);
         let [a, b, c, d, e] = some(["5", "5", "5", "05", "true"]);
         assert_eq!(
-            texts(LandedAs::Number, &cells),
+            texts(LandedAs::LikelyNumber, &cells),
             owned([a, b, c, d, e, None, None])
         );
+        for landed in [INTEGER, LandedAs::Float] {
+            let expected = owned([a, b, c, None, None, None, None]);
+            assert_eq!(texts(landed, &cells), expected, "{landed:?}");
+        }
         let [a, b, c, d, e] = some(["5", "5.0", " 5 ", "05", "true"]);
         let expected = owned([a, b, c, d, e, None, Some("-200")]);
         assert_eq!(texts(LandedAs::Text, &cells), expected);
@@ -374,8 +330,10 @@ mod tests {
     #[test]
     fn numbers_that_no_float_holds_set_their_row_aside() {
         let large = Raw::Int((1 << 53) + 1);
-        let faults = numbers(LandedAs::Number, &[large.clone(), Raw::Int(1 << 53)]).1;
+        let faults = numbers(INTEGER, &[large.clone(), Raw::Int(1 << 53)]).1;
         assert_eq!(faults, [Some("integer_too_large"), None]);
+        let faults = numbers(LandedAs::Float, &[large.clone(), Raw::Int(1 << 53)]).1;
+        assert_eq!(faults, [Some("type_conflict"), None]);
         assert_eq!(numbers(LandedAs::Decimal, &[large]).1, [None]);
         for text in ["9007199254740993", "90071992547409930000000"] {
             for landed in [LandedAs::Text, LandedAs::Scalar] {
@@ -383,8 +341,123 @@ mod tests {
                 assert_eq!(faults, [Some("integer_too_large"); 2], "{landed:?} {text}");
             }
         }
-        let nested = numbers(LandedAs::Number, &[Raw::Nested("a list")]);
+        let nested = numbers(INTEGER, &[Raw::Nested("a list")]);
         assert_eq!(nested, (vec![None], vec![Some("type_conflict")]));
+    }
+
+    /// Which of the cells have no place in a column of each type, as the table of ingest's contract has it.
+    #[test]
+    fn a_cell_has_a_place_where_ingest_would_land_it_and_nowhere_else() {
+        let conflicts = |landed: LandedAs, cells: &[Raw<'static>]| -> Vec<String> {
+            let cells = cells.iter().filter(|cell| landed.hold(cell).is_none());
+            cells.map(Raw::shown).collect()
+        };
+        let typed = [
+            Raw::Null,
+            Raw::Bool(false),
+            Raw::Int(2),
+            Raw::Float(2.0),
+            Raw::Float(2.5),
+            Raw::Float(-0.0),
+            Raw::Float(f64::NAN),
+            Raw::Int((1 << 53) + 1),
+            Raw::Text("12".into()),
+            Raw::Text("1.5".into()),
+            Raw::Text(" 12".into()),
+            Raw::Text("false".into()),
+            Raw::Text("12,5".into()),
+            Raw::Text("".into()),
+        ];
+        let texts = ["\" 12\"", "\"false\"", "\"12,5\"", "\"\""];
+        let all = |more: &[&'static str]| [more, &texts].concat();
+        let fixed = LandedAs::Integer { is_final: true };
+        for (landed, expected) in [
+            (INTEGER, all(&["false", "\"1.5\""])),
+            (fixed, all(&["false", "2.5", "-0.0", "NaN", "\"1.5\""])),
+            (LandedAs::Float, all(&["false", "9007199254740993"])),
+            (LandedAs::Decimal, all(&["false", "-0.0", "NaN"])),
+            (LandedAs::Text, vec![]),
+            (LandedAs::Scalar, vec![]),
+            (LandedAs::LikelyBool, vec![]),
+        ] {
+            assert_eq!(conflicts(landed, &typed), expected, "{landed:?}");
+        }
+        assert_eq!(conflicts(LandedAs::Bool, &typed).len(), typed.len() - 2);
+
+        let cells = [
+            "false", "FALSE", "no", "f", "0", " 2.5 ", "1e3", "x", "012", "+1",
+        ];
+        let cells = cells.map(Raw::Cell);
+        let quoted = |texts: &[&str]| texts.iter().map(|text| quoted(text)).collect::<Vec<_>>();
+        let odd = ["no", "f", "0", " 2.5 ", "1e3", "x", "012", "+1"];
+        assert_eq!(conflicts(LandedAs::Bool, &cells), quoted(&odd));
+        let odd = ["false", "FALSE", "no", "f", "x", "012", "+1"];
+        for landed in [INTEGER, LandedAs::Float, LandedAs::Decimal] {
+            assert_eq!(conflicts(landed, &cells), quoted(&odd), "{landed:?}");
+        }
+        let odd = ["false", "FALSE", "no", "f", " 2.5 ", "x", "012", "+1"];
+        assert_eq!(conflicts(fixed, &cells), quoted(&odd));
+        assert!(conflicts(LandedAs::Text, &cells).is_empty());
+    }
+
+    #[test]
+    fn a_decimal_is_its_digits_as_the_build_reads_them() {
+        let cells = [
+            Raw::Cell("18446744073709551615.50"),
+            Raw::Float(0.1),
+            Raw::Int(-200),
+            Raw::Text("N/A".into()),
+        ];
+        let owned = |text: &str| Some(text.to_owned());
+        let expected = [
+            owned("18446744073709551615.5"),
+            owned("0.1"),
+            owned("-200"),
+            None,
+        ];
+        assert_eq!(texts(LandedAs::Decimal, &cells), expected);
+        let found = numbers(LandedAs::Decimal, &cells);
+        assert_eq!(
+            found.0,
+            [Some(18_446_744_073_709_551_616.0), Some(0.1), None, None]
+        );
+        assert_eq!(found.1, [None, None, None, Some("type_conflict")]);
+    }
+
+    #[test]
+    fn what_stands_in_a_text_column_and_is_no_number_is_missing_and_counted() {
+        let mut input = input(InputKind::Numeric, LandedAs::Text);
+        for cell in ["1", "x", "N/A", "", "y"] {
+            assert_eq!(input.push(&Raw::Cell(cell)), None);
+        }
+        let example = "\"x\"".to_owned();
+        assert_eq!(input.unread, Some(Unread { cells: 2, example }));
+    }
+
+    #[test]
+    fn a_contract_that_nulls_conflicts_makes_cells_missing_and_one_that_does_not_rejects() {
+        let contract = |text: &str| -> feedline_schemas::config::ContractConfig {
+            serde_json::from_str(text).unwrap()
+        };
+        let nulls = contract(r#"{"types":"null_value"}"#);
+        let own = contract(r#"{"column":{"c":{"types":"null_value"}}}"#);
+        let plain = contract("{}");
+        assert_eq!(Conflict::of(&[], "c"), Conflict::Reject);
+        assert_eq!(
+            Conflict::of(&[nulls.clone(), own.clone()], "c"),
+            Conflict::Null
+        );
+        assert_eq!(Conflict::of(&[nulls.clone(), plain], "c"), Conflict::Reject);
+        assert_eq!(Conflict::of(&[own], "d"), Conflict::Reject);
+        let column = InputColumn {
+            name: "c".into(),
+            kind: InputKind::Numeric,
+        };
+        let mut input = Input::new(&column, (LandedAs::Bool, Conflict::Null), missing(), None);
+        assert_eq!(input.push(&Raw::Int(2)), None);
+        assert!(input.lacks);
+        let example = "2".to_owned();
+        assert_eq!(input.unread, Some(Unread { cells: 1, example }));
     }
 
     #[test]
@@ -393,8 +466,8 @@ mod tests {
             let values: Vec<String> = values.iter().map(|v| (*v).to_owned()).collect();
             LandedAs::of_values(&values)
         };
-        assert_eq!(of(&["true"]), LandedAs::Bool);
-        assert_eq!(of(&["5", "2.5"]), LandedAs::Number);
+        assert_eq!(of(&["true"]), LandedAs::LikelyBool);
+        assert_eq!(of(&["5", "2.5"]), LandedAs::LikelyNumber);
         assert_eq!(of(&["5", "05"]), LandedAs::Text);
         assert_eq!(of(&[]), LandedAs::Text);
     }
@@ -418,9 +491,9 @@ mod tests {
                 Ok(())
             }
             let raws: Vec<Raw<'_>> = ints.iter().map(|x| x.map_or(Raw::Null, Raw::Int)).collect();
-            check(LandedAs::Number, Arc::new(Int64Array::from(ints.clone())), &raws)?;
+            check(INTEGER, Arc::new(Int64Array::from(ints.clone())), &raws)?;
             let raws: Vec<Raw<'_>> = floats.iter().map(|x| x.map_or(Raw::Null, Raw::Float)).collect();
-            check(LandedAs::Number, Arc::new(Float64Array::from(floats.clone())), &raws)?;
+            check(LandedAs::Float, Arc::new(Float64Array::from(floats.clone())), &raws)?;
             let raws: Vec<Raw<'_>> = words.iter().map(|x| x.as_deref().map_or(Raw::Null, Raw::Cell)).collect();
             check(LandedAs::Text, Arc::new(StringArray::from(words.clone())), &raws)?;
         }

@@ -1,6 +1,6 @@
 //! New rows from files and pipes, read as the build read those that the transform was fitted on.
 //!
-//! A row is never lost: one that cannot be read or used keeps its place, with the reason that the build would give. Rows
+//! A row is never lost: one that cannot be read or used keeps its place, with the reason that ingest or the build would give. Rows
 //! come in batches, and no cell depends on another row, so the batches decide nothing. Memory is that of a batch.
 //!
 //! CSV has a header, NDJSON an object on each line; both may be packed (`.gz`, `.zst`). Nested keys are columns named by their path,
@@ -8,9 +8,11 @@
 
 mod cell;
 mod csv_rows;
+mod held;
 mod landed;
 mod names;
 mod ndjson_rows;
+mod number;
 mod parquet_rows;
 #[cfg(test)]
 mod tests;
@@ -27,13 +29,18 @@ use arrow::{
     array::{Array as _, RecordBatch},
     datatypes::{Field, Schema, SchemaRef},
 };
-use feedline_schemas::{record::ColumnType, transform::TransformArtefact};
+use feedline_schemas::{
+    config::ContractConfig,
+    record::ColumnType,
+    transform::{InputColumn, TransformArtefact},
+};
 use flate2::read::MultiGzDecoder;
 
 pub use self::landed::landed_types;
 use self::{
-    cell::{Input, LandedAs, Raw},
+    cell::{Input, Raw},
     csv_rows::CsvRows,
+    held::{Conflict, LandedAs},
     names::Named,
     ndjson_rows::NdjsonRows,
     parquet_rows::ParquetRows,
@@ -128,6 +135,9 @@ pub struct RowsReading {
     pub csv: CsvReading,
     /// Types of the landed columns that the transform was fitted on, as far as they are known: [`landed_types`].
     pub landed: BTreeMap<String, ColumnType>,
+    /// Contracts of the sources that the rows could be of: they say what becomes of a cell that its landed column does not hold.
+    /// Without any its row is set aside.
+    pub contracts: Vec<ContractConfig>,
     /// Whether names are as files or a query write them: `a.b` is a key with a dot then, and else the key `b` of an object `a`.
     pub names_as_written: bool,
     /// Columns that are carried along as text.
@@ -141,7 +151,7 @@ pub struct RowsReading {
 /// Why a row cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// A fixed word, as the build gives it, such as `ragged_row` or `integer_too_large`.
+    /// A fixed word, as ingest or the build gives it, such as `type_conflict` or `integer_too_large`.
     pub reason: &'static str,
     /// Where and what exactly.
     pub detail: String,
@@ -302,6 +312,9 @@ impl RowsIn {
             self.ended = !more.map_err(|reason| unreadable(&self.name, reason))?;
             self.assembly.check_first(&self.name)?;
         }
+        if self.ended {
+            self.assembly.tell_unread(&self.name);
+        }
         self.assembly.take()
     }
 
@@ -391,10 +404,12 @@ struct Assembly {
 
 impl Assembly {
     fn new(reading: &RowsReading, artefact: &TransformArtefact) -> Self {
-        let input = |column: &feedline_schemas::transform::InputColumn| {
-            let landed = LandedAs::of(reading.landed.get(&column.name).copied(), column, artefact);
+        let input = |column: &InputColumn| {
+            let known = reading.landed.get(&column.name).copied();
+            let landed = LandedAs::of(known, &reading.contracts, column, artefact);
+            let conflict = Conflict::of(&reading.contracts, &column.name);
             let missing = Missing::new(&artefact.null_values, &artefact.missing_values);
-            Input::new(column, landed, missing, artefact.signs)
+            Input::new(column, (landed, conflict), missing, artefact.signs)
         };
         let mut inputs: Vec<Input> = artefact.inputs.iter().map(input).collect();
         let field = |input: &mut Input| {
@@ -462,6 +477,20 @@ impl Assembly {
             ),
             "check that it is the file for this dataset",
         ))
+    }
+
+    /// Warns of cells that were read as missing though something stands in them, of each column once.
+    fn tell_unread(&mut self, file: &str) {
+        for input in &mut self.inputs {
+            let Some(unread) = input.unread.take() else {
+                continue;
+            };
+            tracing::warn!(
+                file, column = %input.name, cells = unread.cells, example = %unread.example,
+                "cells of a column could not be read and were taken as missing, as they are in the dataset; correct them, or list \
+                 in `dataset.null_values` what stands for no value"
+            );
+        }
     }
 
     /// The number of the row that comes next, from 1.

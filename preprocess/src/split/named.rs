@@ -28,6 +28,7 @@ use super::{code, integers};
 use crate::{
     Error,
     columns::{MergedColumn, find},
+    functions::register_spellings,
     join::typed,
     plan::landed_type,
     scalar::RowFunction,
@@ -116,6 +117,7 @@ fn parse(sql: &str, columns: &[MergedColumn]) -> Result<Expr, String> {
     let schema = Schema::new(fields.collect::<Vec<_>>());
     let schema = DFSchema::try_from(schema).map_err(|e| unread(&e))?;
     let session = SessionContext::new_with_config(names_as_written(SessionConfig::new()));
+    register_spellings(&session).map_err(|e| unread(&e))?;
     let expression = session
         .parse_sql_expr(sql, &schema)
         .map_err(|e| unread(&e))?;

@@ -85,7 +85,7 @@ pub struct DatasetConfig {
     pub missing_values: Vec<f64>,
     /// Decimal sign of texts that are read as numbers, one character, such as `","` for `3,5`: features, a target that is a number,
     /// and the columns of series; also in rows to predict. What landed as a number is taken as it is, a number among texts lands as text, and a CSV column lands as
-    /// numbers where its first cells look like such: where `1.234` is meant as 1234, give it `type = "utf8"` in
+    /// numbers where its first cells look like such: where `1.234` is meant as 1234, give it `type = "text"` in
     /// `source.contract.column`. A text that is no number by these signs is missing, and set aside as a target. Default `"."`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decimal_sign: Option<char>,
@@ -93,7 +93,8 @@ pub struct DatasetConfig {
     /// numbers as well; groups of another length are none. Default: there is none, so `1,234` is no number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thousands_sign: Option<char>,
-    /// `exact` (default): of rows with equal content the first landed is kept. `none`: all are kept.
+    /// `exact` (default): of rows with equal content the first landed is kept. `none`: all that landed are kept; a source leaves
+    /// out equal records before, unless its `batch.dedup_window` is 0.
     pub dedup: DedupMode,
     /// `rows`: columns that are no part of the content, such as an id or when a record was read: rows that differ in
     /// nothing else are copies of one another. They stay columns like others. List them where each record comes with
@@ -239,7 +240,8 @@ pub enum DedupMode {
     /// Rows with equal content (the columns feedline adds do not count) are one row.
     #[default]
     Exact,
-    /// All rows are kept. Copies still share a split unless a `key` says otherwise.
+    /// All rows that landed are kept. Copies share a split by hash; a `key`, an order, a column or an expression may part them. A source leaves out equal records
+    /// before they land, unless its `batch.dedup_window` is 0.
     None,
 }
 

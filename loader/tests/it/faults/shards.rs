@@ -64,7 +64,7 @@ async fn fault_01_a_shard_of_another_length_is_named_when_the_dataset_is_opened(
             refused(&store, &config(16)).await.to_string(),
             format!(
                 "shard `{}` is {how}: it has `{found}` bytes and the manifest says `{bytes}`; restore the file or \
-                 build the dataset again",
+                 build the dataset anew with `feedline shards build PIPELINE.toml --refit`",
                 store.url_of(SECOND)
             )
         );

@@ -1,0 +1,263 @@
+//! What a landed column makes of a cell.
+//!
+//! Where the type of the column is known, a cell is what ingest would land there: the table of its contract holds. What the contract
+//! sets aside has no place in the column, so that a number is never made up. Where it is not known, the cell is what it looks like.
+
+use std::borrow::Cow;
+
+use feedline_schemas::{
+    config::{ContractConfig, TypeContract},
+    number::{Number, number, says_the_same},
+    record::ColumnType,
+    transform::{FittedStep, InputColumn, InputKind, TransformArtefact},
+};
+
+use super::{
+    cell::Raw,
+    number::{self, exact, is_integer},
+};
+use crate::typing::float_text;
+
+/// What the column holds that the cell would land in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LandedAs {
+    /// Integers of 64 bits. A fraction makes them floats, unless `is_final`.
+    Integer {
+        /// Whether the contract keeps the type.
+        is_final: bool,
+    },
+    /// 64-bit floats.
+    Float,
+    /// Numbers of any size.
+    Decimal,
+    /// True or false.
+    Bool,
+    /// Text, or what is read as text.
+    Text,
+    /// It is not known: numbers or booleans, whatever the cell looks like.
+    Scalar,
+    /// It is not known, and texts have signs of their own: what stands there as text is read by them.
+    Written,
+    /// It is not known: most likely numbers, as those of its categories are that are known.
+    LikelyNumber,
+    /// It is not known: most likely booleans, as its known categories are.
+    LikelyBool,
+}
+
+/// What the landed column holds.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Held<'a> {
+    Missing,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    /// Its digits.
+    Decimal(String),
+    Text(Cow<'a, str>),
+}
+
+/// What becomes of a cell that has no place in its column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Conflict {
+    /// Its row is set aside.
+    Reject,
+    /// It is missing.
+    Null,
+}
+
+impl Conflict {
+    /// As all `contracts` have it for the column called `name`; where they differ its row is set aside.
+    pub(super) fn of(contracts: &[ContractConfig], name: &str) -> Self {
+        let nulls = |contract: &ContractConfig| mode(contract, name) == TypeContract::NullValue;
+        match !contracts.is_empty() && contracts.iter().all(nulls) {
+            true => Self::Null,
+            false => Self::Reject,
+        }
+    }
+}
+
+fn mode(contract: &ContractConfig, name: &str) -> TypeContract {
+    let own = contract.column.get(name).and_then(|own| own.types);
+    own.unwrap_or(contract.types)
+}
+
+/// Whether all `contracts` keep the type of the column called `name`.
+fn is_final(contracts: &[ContractConfig], name: &str) -> bool {
+    let keeps = |contract: &ContractConfig| {
+        let own = contract.column.get(name);
+        let is_declared = own.is_some_and(|own| own.r#type.is_some());
+        is_declared || mode(contract, name) == TypeContract::Freeze
+    };
+    !contracts.is_empty() && contracts.iter().all(keeps)
+}
+
+impl LandedAs {
+    /// Of the column of this type under these contracts, or as the artefact lets guess it.
+    pub(super) fn of(
+        column: Option<ColumnType>,
+        contracts: &[ContractConfig],
+        input: &InputColumn,
+        artefact: &TransformArtefact,
+    ) -> Self {
+        match column {
+            Some(ColumnType::Int64) => Self::Integer {
+                is_final: is_final(contracts, &input.name),
+            },
+            Some(ColumnType::Float64) => Self::Float,
+            Some(ColumnType::Decimal) => Self::Decimal,
+            Some(ColumnType::Bool) => Self::Bool,
+            Some(ColumnType::Null) | None if input.kind == InputKind::Numeric => {
+                match artefact.signs {
+                    Some(_) => Self::Written,
+                    None => Self::Scalar,
+                }
+            }
+            Some(ColumnType::Null) | None => Self::of_values(&known(artefact, &input.name)),
+            Some(_) => Self::Text,
+        }
+    }
+
+    /// By known categories, which are written as their column's type writes them.
+    pub(super) fn of_values(known: &[String]) -> Self {
+        let all = |is: &dyn Fn(&String) -> bool| !known.is_empty() && known.iter().all(is);
+        if all(&|value| value == "true" || value == "false") {
+            Self::LikelyBool
+        } else if all(&|value| {
+            value
+                .parse::<f64>()
+                .is_ok_and(|number| float_text(number) == *value)
+        }) {
+            Self::LikelyNumber
+        } else {
+            Self::Text
+        }
+    }
+
+    /// What it is, as ingest calls it.
+    pub(super) fn noun(self) -> &'static str {
+        match self {
+            Self::Integer { .. } => "integer",
+            Self::Float => "float",
+            Self::Decimal => "decimal",
+            Self::Bool => "boolean",
+            Self::Text => "text",
+            Self::Scalar | Self::Written | Self::LikelyNumber | Self::LikelyBool => "undecided",
+        }
+    }
+
+    /// The cell as such a column holds it; none where it does not.
+    pub(super) fn hold<'a>(self, raw: &'a Raw<'_>) -> Option<Held<'a>> {
+        match (self, raw) {
+            (_, Raw::Null) => Some(Held::Missing),
+            (_, Raw::Nested(_)) => None,
+            (Self::Integer { is_final }, raw) => integer(raw, is_final),
+            (Self::Float, raw) => float(raw),
+            (Self::Decimal, raw) => decimal(raw),
+            (Self::Bool, Raw::Bool(value)) => Some(Held::Bool(*value)),
+            (Self::Bool, Raw::Cell(text)) => boolean(text),
+            (Self::Bool, _) => None,
+            (unknown, raw) => Some(unknown.guess(raw)),
+        }
+    }
+
+    /// The cell as a column of text holds it, or one of which no type is known.
+    fn guess<'a>(self, raw: &'a Raw<'_>) -> Held<'a> {
+        let text = |text: &'a str| Held::Text(Cow::Borrowed(text));
+        let is_text = matches!(self, Self::Text | Self::LikelyBool);
+        match (self, raw) {
+            (_, Raw::Null | Raw::Nested(_)) => Held::Missing,
+            (Self::LikelyBool | Self::Scalar | Self::Written, Raw::Bool(value)) => {
+                Held::Bool(*value)
+            }
+            (_, Raw::Bool(value)) => Held::Text(value.to_string().into()),
+            (_, Raw::Int(value)) if is_text => Held::Text(value.to_string().into()),
+            (_, Raw::Float(value)) if is_text => Held::Text(format!("{value:?}").into()),
+            (_, Raw::Int(value)) => Held::Int(*value),
+            (_, Raw::Float(value)) => Held::Float(*value),
+            (Self::Text | Self::LikelyBool | Self::Written, Raw::Text(value)) => text(value),
+            (_, Raw::Text(value)) => numeral(value).unwrap_or_else(|| text(value)),
+            (Self::Text, Raw::Cell(value)) => text(value),
+            (Self::LikelyBool | Self::Written, Raw::Cell(value)) => {
+                boolean(value).unwrap_or_else(|| text(value))
+            }
+            (Self::Scalar, Raw::Cell(value)) => {
+                let held = numeral(value.trim()).or_else(|| boolean(value));
+                held.unwrap_or_else(|| text(value))
+            }
+            (_, Raw::Cell(value)) => numeral(value.trim()).unwrap_or_else(|| text(value)),
+        }
+    }
+}
+
+fn known(artefact: &TransformArtefact, name: &str) -> Vec<String> {
+    let columns = artefact.steps.iter().filter_map(|step| match step {
+        FittedStep::Categories { columns } => columns.iter().find(|column| column.name == name),
+        _ => None,
+    });
+    columns.flat_map(|column| column.values.clone()).collect()
+}
+
+/// As a column of integers holds the cell, or one that becomes floats because of it.
+fn integer(raw: &Raw<'_>, is_final: bool) -> Option<Held<'static>> {
+    let of_float = |value: f64| (!is_final || is_integer(value)).then_some(Held::Float(value));
+    match raw {
+        Raw::Int(value) => Some(Held::Int(*value)),
+        Raw::Float(value) => of_float(*value),
+        Raw::Text(text) => match number(text)? {
+            Number::Int(value) => Some(Held::Int(value)),
+            Number::Float(_) => None,
+        },
+        Raw::Cell(text) => match number(text.trim())? {
+            Number::Int(value) => Some(Held::Int(value)),
+            Number::Float(value) => of_float(value),
+        },
+        Raw::Null | Raw::Bool(_) | Raw::Nested(_) => None,
+    }
+}
+
+/// As a column of floats holds the cell.
+fn float(raw: &Raw<'_>) -> Option<Held<'static>> {
+    let value = match raw {
+        Raw::Int(value) => exact(*value),
+        Raw::Float(value) => Some(*value),
+        Raw::Text(text) => match number(text)? {
+            Number::Int(value) => exact(value),
+            Number::Float(value) => says_the_same(text, value).then_some(value),
+        },
+        Raw::Cell(text) => match number(text.trim())? {
+            Number::Int(value) => exact(value),
+            Number::Float(value) => Some(value),
+        },
+        Raw::Null | Raw::Bool(_) | Raw::Nested(_) => None,
+    };
+    value.map(Held::Float)
+}
+
+/// As a column of decimals holds the cell.
+fn decimal(raw: &Raw<'_>) -> Option<Held<'static>> {
+    let digits = match raw {
+        Raw::Int(value) => number::decimal(&value.to_string()),
+        Raw::Float(value) => number::decimal(&format!("{value:e}")),
+        Raw::Text(text) => number::decimal(text),
+        Raw::Cell(text) => number::decimal(text.trim()),
+        Raw::Null | Raw::Bool(_) | Raw::Nested(_) => None,
+    };
+    digits.map(Held::Decimal)
+}
+
+/// A text that is a number.
+fn numeral(text: &str) -> Option<Held<'static>> {
+    number(text).map(|number| match number {
+        Number::Int(value) => Held::Int(value),
+        Number::Float(value) => Held::Float(value),
+    })
+}
+
+/// A text that is a boolean.
+fn boolean(text: &str) -> Option<Held<'static>> {
+    match text.trim() {
+        "true" | "True" | "TRUE" => Some(Held::Bool(true)),
+        "false" | "False" | "FALSE" => Some(Held::Bool(false)),
+        _ => None,
+    }
+}

@@ -1,0 +1,166 @@
+//! Numbers in texts, as JSON has them; nothing is rounded in silence.
+
+use crate::record::{DECIMAL_PRECISION, DECIMAL_SCALE};
+
+/// A number of 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Number {
+    /// Written without fraction and exponent.
+    Int(i64),
+    /// Any other.
+    Float(f64),
+}
+
+/// Reads `text` as a JSON number with a 64-bit value; `None` when it is no number or has no such value: an integer
+/// beyond `i64`, a float that overflows, or one that is not zero and vanishes to zero.
+#[must_use]
+pub fn number(text: &str) -> Option<Number> {
+    if !is_number(text) {
+        return None;
+    }
+    let is_integer = !text.contains(['.', 'e', 'E']);
+    // The integer -0 would lose its sign.
+    if is_integer && text != "-0" {
+        return text.parse().ok().map(Number::Int);
+    }
+    let value: f64 = text.parse().ok()?;
+    let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
+    let is_zero = mantissa.bytes().all(|b| !(b'1'..=b'9').contains(&b));
+    (value.is_finite() && (is_zero || value != 0.0)).then_some(Number::Float(value))
+}
+
+/// Whether `text` is a JSON number, with or without a 64-bit value.
+#[must_use]
+pub fn is_number(text: &str) -> bool {
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let is_mantissa = match mantissa.split_once('.') {
+        Some((whole, fraction)) => is_whole(whole) && is_digits(fraction),
+        None => is_whole(mantissa),
+    };
+    is_mantissa && is_digits(exponent.strip_prefix(['+', '-']).unwrap_or(exponent))
+}
+
+fn is_whole(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    is_digits(digits) && (digits == "0" || !digits.starts_with('0'))
+}
+
+fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// Whether `value`, which was read from the number `text`, says the same: `text` has no more digits than a float holds.
+#[must_use]
+pub fn says_the_same(text: &str, value: f64) -> bool {
+    parts(text) == parts(&format!("{value:e}"))
+}
+
+/// A JSON number in units of the last digit of a decimal column ([`DECIMAL_SCALE`]), if that is exact.
+#[must_use]
+pub fn decimal(number: &str) -> Option<i128> {
+    let (is_negative, digits, point) = parts(number)?;
+    if digits.is_empty() {
+        // Zero has no sign here.
+        return (!is_negative).then_some(0);
+    }
+    let places = i64::try_from(digits.len()).ok()?;
+    let zeros = point
+        .checked_sub(places)?
+        .checked_add(DECIMAL_SCALE.into())?;
+    let zeros = u32::try_from(zeros).ok()?;
+    if places + i64::from(zeros) > i64::from(DECIMAL_PRECISION) {
+        return None;
+    }
+    let size = digits.parse::<i128>().ok()? * 10_i128.pow(zeros);
+    Some(if is_negative { -size } else { size })
+}
+
+/// A number as sign, digits without zeros at either end, and the power of ten of the first digit's place.
+fn parts(text: &str) -> Option<(bool, String, i64)> {
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let unsigned = mantissa.strip_prefix('-').unwrap_or(mantissa);
+    let is_negative = unsigned.len() < mantissa.len();
+    let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
+    let digits = format!("{whole}{fraction}");
+    let significant = digits.trim_start_matches('0');
+    let leading = digits.len() - significant.len();
+    let significant = significant.trim_end_matches('0');
+    if significant.is_empty() {
+        return Some((is_negative, String::new(), 0));
+    }
+    let point = i64::try_from(whole.len()).ok()? - i64::try_from(leading).ok()?;
+    let point = exponent.parse::<i64>().ok()?.checked_add(point)?;
+    Some((is_negative, significant.to_owned(), point))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_the_number_that_json_reads_and_no_other() {
+        use Number::{Float, Int};
+        for (text, expected) in [
+            ("12", Some(Int(12))),
+            ("-9223372036854775808", Some(Int(i64::MIN))),
+            ("9223372036854775808", None),
+            ("1.50", Some(Float(1.5))),
+            ("1e3", Some(Float(1000.0))),
+            ("0.0", Some(Float(0.0))),
+            ("1e-400", None),
+            ("1e400", None),
+            ("012", None),
+            ("+1", None),
+            (".5", None),
+            ("5.", None),
+            ("1e", None),
+            ("12,5", None),
+            ("12 EUR", None),
+            ("", None),
+            ("inf", None),
+            ("NaN", None),
+        ] {
+            assert_eq!(number(text), expected, "{text:?}");
+        }
+        let zero = number("-0");
+        assert!(matches!(zero, Some(Float(value)) if value.to_bits() == (-0.0_f64).to_bits()));
+    }
+
+    fn check(text: &str, units: Option<&str>) {
+        let found = decimal(text).map(|units| units.to_string());
+        assert_eq!(found.as_deref(), units, "{text}");
+    }
+
+    #[test]
+    fn numbers_are_decimals_only_when_exact() {
+        check("0", Some("0"));
+        check("-0", None);
+        check("1", Some("1000000000000000000"));
+        check("-2.50", Some("-2500000000000000000"));
+        check(
+            "18446744073709551615",
+            Some("18446744073709551615000000000000000000"),
+        );
+        check(
+            "99999999999999999999",
+            Some("99999999999999999999000000000000000000"),
+        );
+        check("100000000000000000000", None);
+        check("1e-18", Some("1"));
+        check("1e-19", None);
+        check("1e400", None);
+        check("1e9223372036854775807", None);
+        check("1.23e-9223372036854775808", None);
+        check(
+            "12345678901234567890.123456789012345678",
+            Some("12345678901234567890123456789012345678"),
+        );
+    }
+
+    #[test]
+    fn a_text_of_more_digits_than_a_float_has_does_not_say_the_same() {
+        assert!(says_the_same("0.1", 0.1));
+        assert!(says_the_same("1.50e2", 150.0));
+        assert!(!says_the_same("0.10000000000000000001", 0.1));
+    }
+}
