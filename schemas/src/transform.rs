@@ -367,7 +367,7 @@ pub struct FittedPower {
     pub name: String,
     /// Family.
     pub method: PowerMethod,
-    /// The power, of the greatest likelihood; 1 for a constant column.
+    /// The power, of the greatest likelihood among those that keep the values of the column apart; 1 for a constant column.
     pub lambda: f64,
     /// Whether the column is constant or nearly so in the training split.
     pub constant: bool,
