@@ -5,6 +5,7 @@ mod grown;
 mod page;
 mod rows;
 mod sources;
+mod splits;
 mod tokenizer;
 mod torn;
 mod windows;
@@ -19,8 +20,8 @@ use feedline_schemas::{
     format::MANIFEST,
     ids::{Hash128, Name, TableName},
     manifest::{
-        DatasetCounts, GroupCounts, Layout, Manifest, RowTokens, SourceReference, Split,
-        SplitShards, TargetKind, TokensReference,
+        DatasetCounts, Layout, Manifest, RowTokens, SourceReference, Split, SplitShards,
+        TargetKind, TokensReference,
     },
     report::DatasetReport,
     transform::{FittedTarget, TransformArtefact},
@@ -32,7 +33,7 @@ use crate::{
     audit::audit,
     card,
     columns::{self, DatasetSpec},
-    conflicts, document,
+    document,
     expect::{self, Expect, Violation},
     fit::{check_texts, fit, fit_parts, fit_payload},
     join,
@@ -47,7 +48,6 @@ use crate::{
     scratch::Scratch,
     series,
     shard::{ShardLayout, sweep},
-    split::{self, Rule},
     sql::{self, Query},
     stage::{Direct, Staged, stage},
     tokens::Encoder,
@@ -747,137 +747,6 @@ impl Build<'_> {
         })
     }
 
-    /// `fell` says how many rows each split had before the last of them were set aside.
-    fn check_splits(
-        &self,
-        rows: [u64; 3],
-        fell: Option<[u64; 3]>,
-        rejects: &Rejects,
-    ) -> Result<(), Error> {
-        self.check_named(rows, fell, rejects)?;
-        let config = &self.spec.config.split;
-        let shares = [config.train, config.validation, config.test];
-        let [train, validation, test] = rows;
-        if config.by.is_named() || !config.until.is_empty() {
-            return Ok(());
-        }
-        let left_out = left_out(rejects);
-        let by_rule = split::advice_on(&rejects.filtered());
-        for ((split, share), found) in Split::ALL.into_iter().zip(shares).zip(rows) {
-            if share > 0.0 && found == 0 {
-                let is_text = self.spec.config.kind.is_text();
-                let is_none = rows == [0; 3];
-                let advice = match config.key.as_slice() {
-                    _ if is_none && rejects.filtered().contains_key(conflicts::CONFLICTING) => {
-                        "keep one row of those that differ in the target alone with `dataset.conflicts = \"first\"` or \
-                         `\"majority\"`"
-                            .to_owned()
-                    }
-                    _ if is_none && !left_out.is_empty() => {
-                        "correct the source, or the keys that leave them out".to_owned()
-                    }
-                    _ if by_rule.is_some() => by_rule.unwrap_or_default().to_owned(),
-                    [] if is_text && config.by.is_key() => {
-                        "land more documents, or cut each into a part for every split with `dataset.split.by = \"range\"`"
-                            .to_owned()
-                    }
-                    [] => "land more rows, or give this split a larger share or none".to_owned(),
-                    key => format!(
-                        "`{}` has too few distinct values to fill every split: split by a finer key, land more, or give \
-                         this split a share of 0",
-                        key.join("`, `")
-                    ),
-                };
-                let rows = train + validation + test;
-                return Err(Error::EmptySplit {
-                    split,
-                    share,
-                    rows,
-                    train,
-                    validation,
-                    test,
-                    left_out,
-                    advice,
-                });
-            }
-        }
-        Ok(())
-    }
-
-    /// Splits whose size no share says: nothing is learnt without training rows, and a border or source that is given has
-    /// rows.
-    fn check_named(
-        &self,
-        rows: [u64; 3],
-        fell: Option<[u64; 3]>,
-        rejects: &Rejects,
-    ) -> Result<(), Error> {
-        let config = &self.spec.config.split;
-        let [train, validation, test] = rows;
-        let (key, what) = match config.by {
-            _ if config.frozen.is_some() => ("frozen", "this source leaves none that can be used"),
-            SplitBy::Expression => ("expression", "it names none"),
-            SplitBy::Column => ("column", "it names none"),
-            SplitBy::Time if !config.until.is_empty() => ("until", "none lies between its borders"),
-            _ => return Ok(()),
-        };
-        let by_rule = split::advice_on(&rejects.filtered());
-        let what = by_rule.map_or(what, |_| "none that lies between its borders is left");
-        let advice = by_rule.map_or_else(String::new, |advice| format!("; {advice}"));
-        for (split, found) in Split::ALL.into_iter().zip(rows) {
-            let expected = match &self.spec.rule {
-                Rule::Time(time) => time.expects(split).unwrap_or(false),
-                Rule::Named(_) => split == Split::Train,
-                Rule::Hash | Rule::Range => split == Split::Test,
-            };
-            if expected && found == 0 {
-                let rows = train + validation + test;
-                let reason = format!(
-                    "the {split} split has no row: {what}, of {rows} rows that fell as {train} train, {validation} validation, \
-                     {test} test{}{advice}",
-                    left_out(rejects)
-                );
-                return Err(Error::config(format!("dataset.split.{key}"), reason));
-            }
-            if found == 0 && matches!(self.spec.rule, Rule::Named(_)) {
-                let fell = fell.map(|fell| fell[usize::from(split::code(split))]);
-                if let Some(why) = why_empty(split, fell, rejects) {
-                    tracing::warn!("{why}");
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// With a split key, rows of one key must share a split; content is audited in the shards. Returns how many groups there
-    /// are, where a tolerance asks for them.
-    async fn check_groups(
-        &self,
-        session: &SessionContext,
-        staged: &Staged,
-    ) -> Result<Option<GroupCounts>, Error> {
-        let config = &self.spec.config.split;
-        let mut counts = None;
-        if !config.key.is_empty() {
-            let found = staged.groups().await?;
-            if found.leaked > 0 {
-                return Err(self.torn(session, &found).await);
-            }
-            let [train, validation, test] = found.splits;
-            counts = Some(GroupCounts {
-                train,
-                validation,
-                test,
-                largest: found.largest,
-            });
-        }
-        // Of documents that are cut each has a part in every split, so rows tell nothing of shares.
-        if !self.cuts_documents() {
-            split::check_shares(config, Split::ALL.map(|split| staged.rows(split)), counts)?;
-        }
-        Ok(counts.filter(|_| config.tolerance.is_some()))
-    }
-
     /// Reads back what was written, before anything names it.
     async fn audit(&self, splits: &[SplitShards], layout: &ShardLayout) -> Result<(), Error> {
         let total = splits.iter().map(|s| s.rows).sum();
@@ -946,40 +815,6 @@ impl Build<'_> {
             added: None,
             anew: self.anew.clone().filter(|_| !up_to_date),
         }
-    }
-}
-
-/// Why a split that rows name is empty, of which `fell` rows were left before the last were set aside; `None` where that was
-/// said then.
-fn why_empty(split: Split, fell: Option<u64>, rejects: &Rejects) -> Option<String> {
-    let left_out = left_out(rejects);
-    match fell {
-        Some(0) => None,
-        Some(fell) => Some(format!(
-            "the {split} split is empty: all {fell} rows of it were set aside{left_out}"
-        )),
-        None if left_out.is_empty() => {
-            Some(format!("the {split} split is empty: nothing names it"))
-        }
-        None => Some(format!(
-            "the {split} split is empty: nothing names it, or all rows that do were set aside{left_out}"
-        )),
-    }
-}
-
-/// How many rows are in no split, and why; nothing where all of them are in one.
-fn left_out(rejects: &Rejects) -> String {
-    let by_reason = addition::sums(&rejects.rejected(), &rejects.filtered());
-    let by_reason = by_reason
-        .iter()
-        .map(|(reason, rows)| format!("{rows} as `{reason}`"));
-    match by_reason.collect::<Vec<_>>().as_slice() {
-        [] => String::new(),
-        by_reason => format!(
-            ", and {} were left out ({})",
-            rejects.all(),
-            by_reason.join(", ")
-        ),
     }
 }
 

@@ -9,13 +9,10 @@ use arrow::{
     datatypes::{DataType, Float64Type, Int64Type},
 };
 use datafusion::error::{DataFusionError, Result};
-use feedline_schemas::transform::NumberSigns;
+use feedline_schemas::{number::MAX_EXACT, transform::NumberSigns};
 use serde::{Deserialize, Serialize};
 
 use crate::{content::as_integer, join, payload, scalar::RowFunction, signs};
-
-/// Largest integer up to which all integers are floats.
-pub(crate) const EXACT: u64 = 1 << 53;
 
 /// Characters of a value shown in a reject.
 pub(crate) const SHOWN: usize = 120;
@@ -141,7 +138,7 @@ pub(crate) fn is_large_integer(text: &str, missing: &Missing) -> bool {
     };
     let is_exact = digits
         .parse::<u128>()
-        .is_ok_and(|value| value <= EXACT.into());
+        .is_ok_and(|value| value <= MAX_EXACT.into());
     !is_exact && !is_declared()
 }
 
@@ -335,7 +332,7 @@ impl Judge {
     }
 
     fn too_large(&self, values: &Int64Array) -> Vec<Fault> {
-        let large = |v: &i64| v.unsigned_abs() > EXACT && !self.missing.number(to_float(*v));
+        let large = |v: &i64| v.unsigned_abs() > MAX_EXACT && !self.missing.number(to_float(*v));
         let rows = values
             .iter()
             .enumerate()

@@ -2,6 +2,9 @@
 
 use crate::record::{DECIMAL_PRECISION, DECIMAL_SCALE};
 
+/// Integers up to this are exact as floats.
+pub const MAX_EXACT: u64 = 1 << 53;
+
 /// A number of 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
@@ -47,6 +50,29 @@ fn is_whole(text: &str) -> bool {
 
 fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// The integer as a float, where it is at most [`MAX_EXACT`].
+#[expect(clippy::cast_precision_loss, reason = "integers up to 2^53 are exact")]
+#[must_use]
+pub fn exact(value: i64) -> Option<f64> {
+    (value.unsigned_abs() <= MAX_EXACT).then_some(value as f64)
+}
+
+/// The float as an integer, where it is one without a fraction, at most [`MAX_EXACT`], and not -0.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the value is a whole number of at most 2^53"
+)]
+#[expect(
+    clippy::float_cmp,
+    reason = "whole numbers are equal to their own truncation, exactly"
+)]
+#[must_use]
+pub fn whole(value: f64) -> Option<i64> {
+    let is_whole = value.trunc() == value && value.abs() <= 9_007_199_254_740_992.0;
+    // An integer has no -0.
+    (is_whole && (value != 0.0 || value.is_sign_positive())).then_some(value as i64)
 }
 
 /// Whether `value`, which was read from the number `text`, says the same: `text` has no more digits than a float holds.
@@ -124,6 +150,18 @@ mod tests {
         }
         let zero = number("-0");
         assert!(matches!(zero, Some(Float(value)) if value.to_bits() == (-0.0_f64).to_bits()));
+    }
+
+    #[test]
+    fn floats_and_integers_are_each_other_up_to_2_to_the_53() {
+        let most = 1_i64 << 53;
+        assert_eq!(exact(-most), Some(-9_007_199_254_740_992.0));
+        assert_eq!((exact(most + 1), exact(i64::MIN)), (None, None));
+        assert_eq!(whole(9_007_199_254_740_992.0), Some(most));
+        assert_eq!(whole(0.0), Some(0));
+        for value in [-0.0, 0.5, 9_007_199_254_740_994.0, f64::NAN, f64::INFINITY] {
+            assert_eq!(whole(value), None, "{value}");
+        }
     }
 
     fn check(text: &str, units: Option<&str>) {

@@ -5,13 +5,14 @@ use std::mem;
 use feedline_schemas::{
     commit::note,
     config::{NullContract, TypeContract},
+    number::MAX_EXACT,
     record::ColumnType,
 };
 
 use super::{
     Contract, KEPT_WHOLE, NEW, Rejection, Rule, Verdict, decimal, decimals, declared,
     drift::Met,
-    fit::{self, Fit, MAX_EXACT},
+    fit::{self, Fit},
     float, integer, noun, shown,
 };
 use crate::{flatten::Leaf, value::Value};

@@ -1,12 +1,13 @@
 //! What a value is to a column: the type it asks for, whether it fits, and the value as the column holds it.
 
-use feedline_schemas::{config::ListContract, number, record::ColumnType};
+use feedline_schemas::{
+    config::ListContract,
+    number::{self, exact, whole},
+    record::ColumnType,
+};
 
 use super::{Dates, decimals};
 use crate::{json, value::Value};
-
-/// Integers up to this are exact as floats.
-pub(super) const MAX_EXACT: u64 = 1 << 53;
 
 /// What a value does to its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,23 +230,4 @@ pub(crate) fn is_coerced(column: ColumnType, value: &Value) -> bool {
         (list, Value::List(_)) if list.is_list() => false,
         (column, value) => infer(value) != column,
     }
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "the value is a whole number of at most 2^53"
-)]
-#[expect(
-    clippy::float_cmp,
-    reason = "whole numbers are equal to their own truncation, exactly"
-)]
-fn whole(value: f64) -> Option<i64> {
-    // An integer has no -0.
-    let is_whole = value.trunc() == value && value.abs() <= 9_007_199_254_740_992.0;
-    (is_whole && (value != 0.0 || value.is_sign_positive())).then_some(value as i64)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "integers up to 2^53 are exact")]
-fn exact(value: i64) -> Option<f64> {
-    (value.unsigned_abs() <= MAX_EXACT).then_some(value as f64)
 }

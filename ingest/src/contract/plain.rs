@@ -1,8 +1,8 @@
 //! Records of which every value fits its column as it is: no decision, and no tree.
 
-use feedline_schemas::{config::TypeContract, record::ColumnType};
+use feedline_schemas::{config::TypeContract, number::MAX_EXACT, record::ColumnType};
 
-use super::{Contract, decimals, fit::MAX_EXACT};
+use super::{Contract, decimals};
 use crate::cell::{Cell, Held};
 
 impl Contract<'_> {

@@ -888,7 +888,8 @@ async fn a_split_with_a_share_of_zero_is_empty_and_no_error() {
 #[test]
 fn a_split_whose_rows_were_set_aside_is_not_said_to_be_named_by_nothing() {
     let mut rejects = Rejects::default();
-    let why = |fell, rejects: &Rejects| why_empty(Split::Test, fell, rejects).unwrap_or_default();
+    let why =
+        |fell, rejects: &Rejects| splits::why_empty(Split::Test, fell, rejects).unwrap_or_default();
     assert_eq!(
         why(None, &rejects),
         "the test split is empty: nothing names it"

@@ -7,7 +7,10 @@
 use std::{borrow::Cow, sync::Arc};
 
 use arrow::array::{ArrayRef, Float64Builder, StringBuilder};
-use feedline_schemas::transform::{InputColumn, InputKind, NumberSigns};
+use feedline_schemas::{
+    number::MAX_EXACT,
+    transform::{InputColumn, InputKind, NumberSigns},
+};
 
 use super::{
     Fault,
@@ -15,7 +18,7 @@ use super::{
 };
 use crate::{
     signs,
-    typing::{EXACT, Missing, SHOWN, float_text, is_large_integer, reason, to_float},
+    typing::{Missing, SHOWN, float_text, is_large_integer, reason, to_float},
 };
 
 /// Why a row is set aside whose cell its column does not hold; ingest calls it so too.
@@ -202,7 +205,7 @@ impl Input {
 /// The integer that is beyond all that are floats. A decimal is rounded, whatever its size.
 fn large_integer(held: &Held<'_>, missing: &Missing) -> Option<String> {
     let is_large = match held {
-        Held::Int(value) => value.unsigned_abs() > EXACT && !missing.number(to_float(*value)),
+        Held::Int(value) => value.unsigned_abs() > MAX_EXACT && !missing.number(to_float(*value)),
         Held::Text(text) => is_large_integer(text, missing),
         Held::Missing | Held::Bool(_) | Held::Float(_) | Held::Decimal(_) => false,
     };

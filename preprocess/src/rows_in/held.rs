@@ -5,18 +5,16 @@
 
 use std::borrow::Cow;
 
+use arrow::array::Decimal128Array;
 use feedline_schemas::{
     config::{ContractConfig, TypeContract},
-    number::{Number, number, says_the_same},
+    number::{self, Number, exact, number, says_the_same, whole},
     record::ColumnType,
     transform::{FittedStep, InputColumn, InputKind, TransformArtefact},
 };
 
-use super::{
-    cell::Raw,
-    number::{self, exact, is_integer},
-};
-use crate::typing::float_text;
+use super::cell::Raw;
+use crate::{plain, typing::float_text};
 
 /// What the column holds that the cell would land in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,7 +197,7 @@ fn known(artefact: &TransformArtefact, name: &str) -> Vec<String> {
 
 /// As a column of integers holds the cell, or one that becomes floats because of it.
 fn integer(raw: &Raw<'_>, is_final: bool) -> Option<Held<'static>> {
-    let of_float = |value: f64| (!is_final || is_integer(value)).then_some(Held::Float(value));
+    let of_float = |value: f64| (!is_final || whole(value).is_some()).then_some(Held::Float(value));
     match raw {
         Raw::Int(value) => Some(Held::Int(*value)),
         Raw::Float(value) => of_float(*value),
@@ -236,13 +234,22 @@ fn float(raw: &Raw<'_>) -> Option<Held<'static>> {
 /// As a column of decimals holds the cell.
 fn decimal(raw: &Raw<'_>) -> Option<Held<'static>> {
     let digits = match raw {
-        Raw::Int(value) => number::decimal(&value.to_string()),
-        Raw::Float(value) => number::decimal(&format!("{value:e}")),
-        Raw::Text(text) => number::decimal(text),
-        Raw::Cell(text) => number::decimal(text.trim()),
+        Raw::Int(value) => digits(&value.to_string()),
+        Raw::Float(value) => digits(&format!("{value:e}")),
+        Raw::Text(text) => digits(text),
+        Raw::Cell(text) => digits(text.trim()),
         Raw::Null | Raw::Bool(_) | Raw::Nested(_) => None,
     };
     digits.map(Held::Decimal)
+}
+
+/// The number as a column of decimals has it, as the text that the build reads there; none where it is not exact.
+fn digits(text: &str) -> Option<String> {
+    let units = number::is_number(text)
+        .then(|| number::decimal(text))
+        .flatten()?;
+    let column = Decimal128Array::from(vec![units]);
+    Some(plain::decimal(&column, 0))
 }
 
 /// A text that is a number.
@@ -259,5 +266,30 @@ fn boolean(text: &str) -> Option<Held<'static>> {
         "true" | "True" | "TRUE" => Some(Held::Bool(true)),
         "false" | "False" | "FALSE" => Some(Held::Bool(false)),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimals_are_exact_or_none() {
+        for (text, expected) in [
+            ("0.10", Some("0.1")),
+            ("-2.50", Some("-2.5")),
+            ("1e3", Some("1000")),
+            ("18446744073709551615", Some("18446744073709551615")),
+            ("99999999999999999999", Some("99999999999999999999")),
+            ("100000000000000000000", None),
+            ("1e-18", Some("0.000000000000000001")),
+            ("1e-19", None),
+            ("1e9223372036854775807", None),
+            ("1.23e-9223372036854775808", None),
+            ("-0", None),
+            ("12,5", None),
+        ] {
+            assert_eq!(digits(text).as_deref(), expected, "{text}");
+        }
     }
 }

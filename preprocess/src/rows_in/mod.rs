@@ -12,7 +12,6 @@ mod held;
 mod landed;
 mod names;
 mod ndjson_rows;
-mod number;
 mod parquet_rows;
 #[cfg(test)]
 mod tests;
