@@ -31,12 +31,20 @@ pub(crate) trait Backend: Debug + Send + Sync {
     fn reconnect(&self);
     /// Its size in bytes.
     async fn size(&self, path: &str) -> Result<u64, Error>;
+    /// Returns its path, size, timestamp and etag.
+    async fn look_up(&self, path: &str) -> Result<Listed, Error>;
     /// When it was written, since 1970-01-01 UTC, by the store's clock.
     async fn modified(&self, path: &str) -> Result<Duration, Error>;
     /// Replaces it with `parts`, one after the other, atomically and durably.
     async fn put(&self, path: &str, parts: Vec<Bytes>) -> Result<(), Error>;
     /// Creates it if absent, atomically and durably.
     async fn create(&self, path: &str, bytes: Bytes) -> Result<Created, Error>;
+    /// Renames it, replacing an object that has the new name. A store without such a call copies it
+    /// and removes the original, and a crash in between leaves both.
+    async fn rename(&self, from: &str, to: &str) -> Result<(), Error>;
+    /// Replaces it with `bytes` if it holds `before` (`None`: is absent), atomically and durably.
+    /// Returns false otherwise.
+    async fn swap(&self, path: &str, before: Option<Bytes>, bytes: Bytes) -> Result<bool, Error>;
     /// All objects below a folder (the empty one is everything), in any order.
     async fn list(&self, folder: &str) -> Result<Vec<Listed>, Error>;
     /// Removes it; an absent one is fine.

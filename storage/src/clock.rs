@@ -10,6 +10,11 @@ use std::{
 pub trait Clock: Debug + Send + Sync {
     /// Time since an arbitrary start; never goes back. For measuring and waiting.
     fn monotonic(&self) -> Duration;
+    /// Time since an arbitrary start, including the time that the machine was suspended; never
+    /// moves backwards. It measures waits on others, such as for a lease to end.
+    fn boot(&self) -> Duration {
+        self.monotonic()
+    }
     /// Time since 1970-01-01 UTC; may jump. For telling people and for dates from servers.
     fn unix(&self) -> Duration;
 }
@@ -26,6 +31,14 @@ impl Clock for SystemClock {
     fn monotonic(&self) -> Duration {
         static START: LazyLock<Instant> = LazyLock::new(Instant::now);
         START.elapsed()
+    }
+
+    fn boot(&self) -> Duration {
+        // The first number is the uptime including suspends; only Linux has this file.
+        let uptime = std::fs::read_to_string("/proc/uptime").ok();
+        let seconds = uptime.and_then(|text| text.split(' ').next()?.parse().ok());
+        let uptime = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        uptime.unwrap_or_else(|| self.monotonic())
     }
 
     #[expect(

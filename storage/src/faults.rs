@@ -27,6 +27,8 @@ pub enum Operation {
     Create,
     /// `delete`.
     Delete,
+    /// `rename`, by its source path.
+    Rename,
 }
 
 /// What happens.
@@ -229,6 +231,10 @@ impl Backend for FaultyBackend {
     async fn size(&self, path: &str) -> Result<u64, Error> {
         self.inner.size(path).await
     }
+    async fn look_up(&self, path: &str) -> Result<Listed, Error> {
+        self.inner.look_up(path).await
+    }
+
     async fn modified(&self, path: &str) -> Result<Duration, Error> {
         self.inner.modified(path).await
     }
@@ -251,6 +257,17 @@ impl Backend for FaultyBackend {
             _ if self.faults.never_reads_back => Ok(Created::Yes),
             done => done,
         }
+    }
+    async fn rename(&self, from: &str, to: &str) -> Result<(), Error> {
+        self.run(Operation::Rename, "move", from, self.inner.rename(from, to))
+            .await
+            .map(|(done, _)| done)
+    }
+    async fn swap(&self, path: &str, before: Option<Bytes>, bytes: Bytes) -> Result<bool, Error> {
+        let call = self.inner.swap(path, before, bytes);
+        self.run(Operation::Put, "write", path, call)
+            .await
+            .map(|(done, _)| done)
     }
     async fn list(&self, folder: &str) -> Result<Vec<Listed>, Error> {
         self.inner.list(folder).await

@@ -4,7 +4,7 @@ use std::{
     fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use crate::{
@@ -14,6 +14,9 @@ use crate::{
 
 /// How the files that grow are called until they are whole.
 const GROWING: &str = ".tmp-growing-";
+
+/// Name prefix of the file that reads the clock of the disk.
+const CLOCK: &str = ".tmp-clock-";
 
 /// Age from which a file that nobody holds was left by a process that died.
 const LEFT: Duration = Duration::from_secs(3600);
@@ -90,28 +93,63 @@ impl Drop for Growing {
     }
 }
 
-/// Removes files in `folder`, if it is there, that were begun and that nobody writes any longer.
-pub(crate) fn sweep(folder: &Path) -> io::Result<()> {
-    if !folder.is_dir() {
-        return Ok(());
-    }
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let is_temporary = name
-            .to_str()
-            .is_some_and(|name| name.starts_with(TEMPORARY));
-        if is_temporary && is_left(&entry.path()) {
-            remove(&entry.path());
-        }
-    }
-    Ok(())
+/// Folders that a sweep covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// The named folder only.
+    One,
+    /// The named folder and all below it.
+    All,
 }
 
-/// Whether a file has not been written for long, and nobody holds it. One that cannot be looked at is somebody's.
-fn is_left(path: &Path) -> bool {
-    let age = fs::metadata(path).and_then(|m| m.modified());
-    let age = age.ok().and_then(|modified| modified.elapsed().ok());
+/// Removes temporary files in `folder`, if it exists, that no process writes any longer.
+pub(crate) fn sweep(folder: &Path, depth: Depth) -> io::Result<()> {
+    let entries = match fs::read_dir(folder) {
+        Err(e)
+            if matches!(
+                e.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            return Ok(());
+        }
+        entries => entries?,
+    };
+    let (mut temporaries, mut below) = (Vec::new(), Vec::new());
+    for entry in entries {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_str();
+        if name.is_some_and(|name| name.starts_with(TEMPORARY)) {
+            temporaries.push(entry.path());
+        } else if depth == Depth::All && entry.file_type()?.is_dir() {
+            below.push(entry.path());
+        }
+    }
+    if !temporaries.is_empty()
+        && let Some(now) = disk_time(folder)
+    {
+        temporaries.retain(|path| is_left(path, now));
+        temporaries.iter().for_each(|path| remove(path));
+    }
+    below.iter().try_for_each(|folder| sweep(folder, depth))
+}
+
+/// Returns the timestamp that the disk gives a file written now. Its clock may be another
+/// machine's, so it can differ from ours. Returns `None` where no file can be written.
+fn disk_time(folder: &Path) -> Option<SystemTime> {
+    let path = temporary_in(folder, CLOCK);
+    let file = File::create_new(&path).ok()?;
+    let modified = file.metadata().and_then(|metadata| metadata.modified());
+    remove(&path);
+    modified.ok()
+}
+
+/// Returns whether a file is long unwritten at `now`, and no process holds it. A file that cannot
+/// be inspected counts as in use.
+fn is_left(path: &Path, now: SystemTime) -> bool {
+    let modified = fs::metadata(path).and_then(|metadata| metadata.modified());
+    let age = modified.ok().and_then(|at| now.duration_since(at).ok());
     let file = || File::options().write(true).open(path).ok();
     age.is_some_and(|age| age >= LEFT) && file().is_some_and(|file| file.try_lock().is_ok())
 }
@@ -124,6 +162,7 @@ mod tests {
     use crate::{
         Faults,
         clock::{Clock as _, SystemClock},
+        local::write_temporary,
     };
 
     fn store() -> (tempfile::TempDir, Store) {
@@ -189,6 +228,42 @@ mod tests {
         assert!(!dead.exists() && !whole.exists());
         assert!(young.exists() && other.exists());
         assert!(live.temporary.as_deref().unwrap().exists());
+    }
+
+    #[test]
+    fn a_temporary_file_of_a_write_under_way_is_not_swept_however_old_it_seems() {
+        let (folder, store) = store();
+        let old = UNIX_EPOCH + SystemClock.unix() - 2 * LEFT;
+        let write = |name: &str| {
+            let target = folder.path().join("deep/er").join(name);
+            let (path, held) = write_temporary(&target, &["x".into()]).unwrap();
+            held.set_modified(old).unwrap();
+            (path, held)
+        };
+        let ((live, held), (dead, gone)) = (write("a"), write("b"));
+        drop(gone);
+        store.sweep("").unwrap();
+        assert!(live.exists() && dead.exists(), "of one folder only");
+        store.sweep_all("").unwrap();
+        assert!(live.exists() && !dead.exists());
+        drop(held);
+        store.sweep_all("").unwrap();
+        assert!(!live.exists());
+        assert!(names(&folder.path().join("deep/er")).is_empty());
+    }
+
+    #[test]
+    fn age_is_told_by_the_clock_of_the_disk() {
+        let (folder, _store) = store();
+        let now = disk_time(folder.path()).unwrap();
+        let path = folder.path().join(format!("{TEMPORARY}1-2-3"));
+        fs::write(&path, "x").unwrap();
+        let file = File::options().write(true).open(&path).unwrap();
+        for (modified, left) in [(now, false), (now + 9 * LEFT, false), (now - LEFT, true)] {
+            file.set_modified(modified).unwrap();
+            assert_eq!(is_left(&path, now), left, "{modified:?} at {now:?}");
+        }
+        assert_eq!(names(folder.path()).len(), 1, "it leaves nothing itself");
     }
 
     #[test]

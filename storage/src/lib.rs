@@ -14,6 +14,8 @@ mod files;
 mod growing;
 mod local;
 mod object;
+pub mod pages;
+pub mod private;
 mod retry_after;
 mod store;
 pub mod tar;

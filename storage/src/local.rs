@@ -122,6 +122,14 @@ impl Backend for LocalBackend {
             .await
     }
 
+    async fn look_up(&self, path: &str) -> Result<Listed, Error> {
+        let own = path.to_owned();
+        self.blocking("read", path, move |target| {
+            fs::metadata(target).map(|metadata| listed(own, &metadata))
+        })
+        .await
+    }
+
     async fn modified(&self, path: &str) -> Result<Duration, Error> {
         let modified = |target: &Path| {
             let modified = fs::metadata(target)?.modified()?;
@@ -133,7 +141,7 @@ impl Backend for LocalBackend {
 
     async fn put(&self, path: &str, parts: Vec<Bytes>) -> Result<(), Error> {
         self.blocking("write", path, move |target| {
-            let temporary = write_temporary(target, &parts)?;
+            let (temporary, _held) = write_temporary(target, &parts)?;
             fs::rename(&temporary, target).inspect_err(|_| remove(&temporary))?;
             sync_folder(target)
         })
@@ -142,7 +150,7 @@ impl Backend for LocalBackend {
 
     async fn create(&self, path: &str, bytes: Bytes) -> Result<Created, Error> {
         self.blocking("create", path, move |target| {
-            let temporary = write_temporary(target, &[bytes])?;
+            let (temporary, _held) = write_temporary(target, &[bytes])?;
             let linked = fs::hard_link(&temporary, target);
             remove(&temporary);
             match linked {
@@ -150,6 +158,39 @@ impl Backend for LocalBackend {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(Created::AlreadyThere),
                 Err(e) => Err(e),
             }
+        })
+        .await
+    }
+
+    async fn rename(&self, from: &str, to: &str) -> Result<(), Error> {
+        let target = self.path_of(to);
+        self.blocking("move", from, move |source| {
+            create_folders(target.parent().unwrap_or_else(|| Path::new(".")))?;
+            fs::rename(source, &target)?;
+            sync_folder(&target)?;
+            sync_folder(source)
+        })
+        .await
+    }
+
+    async fn swap(&self, path: &str, before: Option<Bytes>, bytes: Bytes) -> Result<bool, Error> {
+        self.blocking("write", path, move |target| {
+            let parent = target.parent().unwrap_or_else(|| Path::new("."));
+            create_folders(parent)?;
+            // From the read to the rename the lock keeps other processes of this machine from
+            // swapping a file of the folder. It ends with the process.
+            let folder = File::open(parent)?;
+            folder.lock()?;
+            let found = match fs::read(target) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+                found => Some(found?),
+            };
+            if found.as_deref() != before.as_deref() {
+                return Ok(false);
+            }
+            let (temporary, _held) = write_temporary(target, &[bytes])?;
+            fs::rename(&temporary, target).inspect_err(|_| remove(&temporary))?;
+            sync_folder(target).map(|()| true)
         })
         .await
     }
@@ -176,18 +217,24 @@ impl Backend for LocalBackend {
     }
 }
 
-fn write_temporary(target: &Path, parts: &[Bytes]) -> io::Result<PathBuf> {
+/// Writes a temporary file beside `target`, durably. Until the handle is dropped it is in use, so
+/// no sweep removes it.
+pub(crate) fn write_temporary(target: &Path, parts: &[Bytes]) -> io::Result<(PathBuf, File)> {
     let parent = target.parent().unwrap_or_else(|| Path::new("."));
     create_folders(parent)?;
     let temporary = temporary_in(parent, TEMPORARY);
     let written = File::create_new(&temporary).and_then(|mut file| {
+        // Without locks in the file system a sweep has none to test either, so age alone counts.
+        let locked = file.try_lock();
+        drop(locked);
         let mut pieces = parts.iter().flat_map(|part| part.chunks(PIECE));
         pieces.try_for_each(|piece| file.write_all(piece))?;
-        file.sync_all()
+        file.sync_all()?;
+        Ok(file)
     });
     // After a failed fsync the kernel may have dropped the pages: the file is given up, never synced again.
-    written.inspect_err(|_| remove(&temporary))?;
-    Ok(temporary)
+    let file = written.inspect_err(|_| remove(&temporary))?;
+    Ok((temporary, file))
 }
 
 /// The name of a file in `folder` that nobody else has, which begins with `prefix`.
@@ -229,6 +276,16 @@ pub(crate) fn remove(temporary: &Path) {
     }
 }
 
+fn listed(path: String, metadata: &fs::Metadata) -> Listed {
+    let modified = metadata.modified().ok();
+    Listed {
+        path,
+        bytes: metadata.len(),
+        modified: modified.map(|time| time.duration_since(UNIX_EPOCH).unwrap_or_default()),
+        etag: None,
+    }
+}
+
 fn walk(folder: &Path, prefix: &str, found: &mut Vec<Listed>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -250,10 +307,7 @@ fn walk(folder: &Path, prefix: &str, found: &mut Vec<Listed>) -> io::Result<()> 
         if metadata.is_dir() {
             walk(&entry.path(), &path, found)?;
         } else {
-            found.push(Listed {
-                path,
-                bytes: metadata.len(),
-            });
+            found.push(listed(path, &metadata));
         }
     }
     Ok(())

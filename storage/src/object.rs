@@ -1,13 +1,13 @@
 //! Object stores: S3, Google Cloud Storage, Azure, HTTP, and memory.
 
-use std::{ops::Range, sync::Arc, time::Duration};
+use std::{collections::VecDeque, ops::Range, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::{StreamExt as _, TryStreamExt as _};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use object_store::{
     Extensions, GetOptions, GetRange, GetResult, ObjectStore, ObjectStoreExt as _, PutMode,
-    PutOptions, PutPayload, path::Path,
+    PutOptions, PutPayload, UpdateVersion, path::Path,
 };
 
 use crate::{
@@ -15,6 +15,16 @@ use crate::{
     backend::{Backend, Created},
     clients::{Clients, Note, Notes},
 };
+
+/// Largest object sent with one request. The client limits a request to 30 s, so a slow line could
+/// never write a larger one.
+const WHOLE_BYTES: usize = 16 << 20;
+/// Part size of a larger object, except for the last part; S3 requires at least 5 MiB.
+const PART_BYTES: usize = 8 << 20;
+/// Most parts of an object; S3 accepts 10,000.
+const MOST_PARTS: usize = 9_000;
+/// Parts sent concurrently.
+const PARTS_AT_ONCE: usize = 4;
 
 /// A folder of an object store.
 #[derive(Clone, Debug)]
@@ -110,6 +120,58 @@ impl JoinPart for Path {
     }
 }
 
+impl ObjectBackend {
+    /// Uploads an object of `bytes` bytes in parts, some concurrently, each with its own request,
+    /// time limit and retries. The earlier object remains until the last request, which names all
+    /// parts.
+    async fn put_large(
+        &self,
+        path: &str,
+        parts: &[Bytes],
+        bytes: usize,
+    ) -> object_store::Result<()> {
+        let mut upload = self.store.put_multipart(&self.location(path)).await?;
+        let size = PART_BYTES.max(bytes.div_ceil(MOST_PARTS));
+        let sent = async {
+            let payloads = split_parts(parts, size).map(|payload| upload.put_part(payload));
+            // Part numbers follow the order of creation, not of sending.
+            let requests: Vec<_> = payloads.collect();
+            let mut requests = stream::iter(requests).buffered(PARTS_AT_ONCE);
+            while requests.try_next().await?.is_some() {}
+            upload.complete().await
+        };
+        if let Err(error) = sent.await {
+            if let Err(left) = upload.abort().await {
+                tracing::debug!(path, error = %left, "parts of an unfinished upload stay until the store removes them");
+            }
+            return Err(error);
+        }
+        Ok(())
+    }
+}
+
+/// Splits several buffers into pieces of `size` bytes, the last one shorter, without a copy.
+fn split_parts(parts: &[Bytes], size: usize) -> impl Iterator<Item = PutPayload> {
+    let mut left: VecDeque<Bytes> = parts
+        .iter()
+        .filter(|part| !part.is_empty())
+        .cloned()
+        .collect();
+    std::iter::from_fn(move || {
+        let (mut piece, mut room) = (Vec::new(), size);
+        while room > 0
+            && let Some(mut part) = left.pop_front()
+        {
+            if part.len() > room {
+                left.push_front(part.split_off(room));
+            }
+            room -= part.len();
+            piece.push(part);
+        }
+        (!piece.is_empty()).then(|| PutPayload::from_iter(piece))
+    })
+}
+
 #[async_trait]
 impl Backend for ObjectBackend {
     fn url_of(&self, path: &str) -> String {
@@ -156,6 +218,12 @@ impl Backend for ObjectBackend {
             .map_err(|e| self.error("look up", path, e))
     }
 
+    async fn look_up(&self, path: &str) -> Result<Listed, Error> {
+        let meta = self.store.head(&self.location(path)).await;
+        meta.map(|meta| listed(path.to_owned(), meta))
+            .map_err(|e| self.error("look up", path, e))
+    }
+
     async fn modified(&self, path: &str) -> Result<Duration, Error> {
         let meta = self.store.head(&self.location(path)).await;
         let meta = meta.map_err(|e| self.error("look up", path, e))?;
@@ -164,6 +232,17 @@ impl Backend for ObjectBackend {
     }
 
     async fn put(&self, path: &str, parts: Vec<Bytes>) -> Result<(), Error> {
+        let bytes: usize = parts.iter().map(Bytes::len).sum();
+        if bytes > WHOLE_BYTES {
+            match self.put_large(path, &parts, bytes).await {
+                // Such a store accepts single-request uploads only.
+                Err(
+                    object_store::Error::NotImplemented { .. }
+                    | object_store::Error::NotSupported { .. },
+                ) => {}
+                put => return put.map_err(|e| self.error("write", path, e)),
+            }
+        }
         let payload = PutPayload::from_iter(parts);
         let put = self.store.put(&self.location(path), payload).await;
         put.map(drop).map_err(|e| self.error("write", path, e))
@@ -185,6 +264,52 @@ impl Backend for ObjectBackend {
         }
     }
 
+    async fn rename(&self, from: &str, to: &str) -> Result<(), Error> {
+        let (source, target) = (self.location(from), self.location(to));
+        let copied = self.store.copy(&source, &target).await;
+        copied.map_err(|e| self.error("move", from, e))?;
+        self.delete(from).await
+    }
+
+    async fn swap(&self, path: &str, before: Option<Bytes>, bytes: Bytes) -> Result<bool, Error> {
+        let location = self.location(path);
+        let read = async {
+            let found = self.store.get(&location).await?;
+            let version = UpdateVersion {
+                e_tag: found.meta.e_tag.clone(),
+                version: found.meta.version.clone(),
+            };
+            Ok((found.bytes().await?, version))
+        };
+        let found = match read.await {
+            Ok(found) => Some(found),
+            Err(object_store::Error::NotFound { .. }) => None,
+            Err(e) => return Err(self.error("read", path, e)),
+        };
+        if found.as_ref().map(|(bytes, _)| bytes) != before.as_ref() {
+            return Ok(false);
+        }
+        let mode = found.map_or(PutMode::Create, |(_, version)| PutMode::Update(version));
+        let options = PutOptions::from(mode);
+        let put = self
+            .store
+            .put_opts(&location, bytes.clone().into(), options);
+        match put.await {
+            Ok(_) => Ok(true),
+            // The response to a first try may have been lost: the content shows which write won.
+            Err(
+                object_store::Error::AlreadyExists { .. }
+                | object_store::Error::Precondition { .. },
+            ) => Ok(self.get(path).await? == bytes),
+            // Without conditional requests the check before is the only protection.
+            Err(
+                object_store::Error::NotImplemented { .. }
+                | object_store::Error::NotSupported { .. },
+            ) => self.put(path, vec![bytes]).await.map(|()| true),
+            Err(e) => Err(self.error("write", path, e)),
+        }
+    }
+
     async fn list(&self, folder: &str) -> Result<Vec<Listed>, Error> {
         let prefix = self.location(folder);
         let found: Result<Vec<_>, _> = self.store.list(Some(&prefix)).try_collect().await;
@@ -194,15 +319,11 @@ impl Backend for ObjectBackend {
         } else {
             self.root.as_ref().len() + 1
         };
-        let listed = |meta: object_store::ObjectMeta| Listed {
-            path: meta
-                .location
-                .as_ref()
-                .get(root..)
-                .unwrap_or_default()
-                .to_owned(),
-            bytes: meta.size,
+        let path = |meta: &object_store::ObjectMeta| {
+            let path = meta.location.as_ref().get(root..);
+            path.unwrap_or_default().to_owned()
         };
+        let listed = |meta: object_store::ObjectMeta| listed(path(&meta), meta);
         Ok(found.into_iter().map(listed).collect())
     }
 
@@ -211,5 +332,36 @@ impl Backend for ObjectBackend {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(e) => Err(self.error("delete", path, e)),
         }
+    }
+}
+
+fn listed(path: String, meta: object_store::ObjectMeta) -> Listed {
+    let unix_ms = u64::try_from(meta.last_modified.timestamp_millis());
+    Listed {
+        path,
+        bytes: meta.size,
+        // A server without timestamps gives the Unix epoch.
+        modified: unix_ms.ok().filter(|ms| *ms > 0).map(Duration::from_millis),
+        etag: meta.e_tag,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_cut_anew_without_losing_a_byte() {
+        let parts = [3_usize, 0, 10, 1, 6].map(|length| Bytes::from(vec![b'x'; length]));
+        let sizes = |size| {
+            let pieces = split_parts(&parts, size);
+            pieces
+                .map(|piece| piece.content_length())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(sizes(8), [8, 8, 4]);
+        assert_eq!(sizes(20), [20]);
+        assert_eq!(sizes(1).len(), 20);
+        assert_eq!(split_parts(&[], 8).count(), 0);
     }
 }

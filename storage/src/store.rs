@@ -12,6 +12,7 @@ use bytes::Bytes;
 use object_store::{
     ObjectStore, local::LocalFileSystem, memory::InMemory, parse_url_opts, path::Path,
 };
+use tokio::sync::OnceCell;
 use url::Url;
 
 use crate::{
@@ -19,7 +20,7 @@ use crate::{
     backend::{Backend, Created},
     clients::{self, Clients},
     faults::FaultyBackend,
-    growing::sweep,
+    growing::{Depth, sweep},
     local::LocalBackend,
     object::ObjectBackend,
     web::WebOptions,
@@ -52,6 +53,10 @@ pub struct Listed {
     pub path: String,
     /// Size in bytes.
     pub bytes: u64,
+    /// Timestamp of the write, by the clock of the store; absent where the store has none.
+    pub modified: Option<Duration>,
+    /// Entity tag of the content; absent where the store has none, such as a local disk.
+    pub etag: Option<String>,
 }
 
 /// Outcome of [`Store::put_new`].
@@ -88,6 +93,8 @@ pub struct Store {
     /// Folder below the backend's root; empty or without a slash at either end.
     folder: String,
     has_faults: bool,
+    /// Set once the store has refused to create an existing object.
+    creates: Arc<OnceCell<()>>,
 }
 
 #[derive(Clone, Debug)]
@@ -164,6 +171,7 @@ impl Store {
             place: Place::Local(backend),
             folder: String::new(),
             has_faults: false,
+            creates: Arc::default(),
         })
     }
 
@@ -175,6 +183,7 @@ impl Store {
             place: Place::Object { base, backend },
             folder: String::new(),
             has_faults: false,
+            creates: Arc::default(),
         }
     }
 
@@ -296,13 +305,27 @@ impl Store {
         begun.map_err(|e| Error::io("write into", self.url_of(folder), e))
     }
 
-    /// Removes what [`Store::grow`] began in `folder` when its process died: an hour old, and held by nobody. Blocks the thread.
+    /// Removes temporary files in `folder` whose process died. These are an hour older than a file
+    /// written now, by the clock of the disk, and no process holds them. Does nothing where the
+    /// store is no local disk. Blocks the thread.
     ///
     /// # Errors
     /// What the disk said.
     pub fn sweep(&self, folder: &str) -> Result<(), Error> {
+        self.swept(folder, Depth::One)
+    }
+
+    /// Runs [`sweep`](Self::sweep) in `folder` and all folders below it.
+    ///
+    /// # Errors
+    /// Any error of the disk.
+    pub fn sweep_all(&self, folder: &str) -> Result<(), Error> {
+        self.swept(folder, Depth::All)
+    }
+
+    fn swept(&self, folder: &str, depth: Depth) -> Result<(), Error> {
         let local = self.local_path().filter(|_| !self.has_faults);
-        let swept = local.map_or(Ok(()), |root| sweep(&root.join(folder)));
+        let swept = local.map_or(Ok(()), |root| sweep(&root.join(folder), depth));
         swept.map_err(|e| Error::io("read", self.url_of(folder), e))
     }
 
@@ -312,6 +335,16 @@ impl Store {
     /// [`Error::NotFound`] when it is absent, otherwise what the store said.
     pub async fn size(&self, path: &str) -> Result<u64, Error> {
         self.backend.size(&self.full(path)).await
+    }
+
+    /// Returns size, timestamp and etag of an object, as [`list`](Self::list) does.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when it is absent, otherwise the error of the store.
+    pub async fn look_up(&self, path: &str) -> Result<Listed, Error> {
+        let found = self.backend.look_up(&self.full(path)).await?;
+        let path = path.to_owned();
+        Ok(Listed { path, ..found })
     }
 
     /// When an object was written, since 1970-01-01 UTC, by the clock of the store: for telling people, not for deciding.
@@ -397,6 +430,56 @@ impl Store {
         }
     }
 
+    /// Replaces an object if it holds `before` (`None`: is absent). Otherwise changes nothing and
+    /// returns false. The write is atomic, and durable on return.
+    ///
+    /// An object store uses `If-Match`, so a late write replaces nothing. A local disk uses a lock
+    /// of the folder, which programs of other machines do not see.
+    ///
+    /// # Errors
+    /// [`Error::Full`], [`Error::Denied`], or another error of the store.
+    pub async fn swap(
+        &self,
+        path: &str,
+        before: Option<Bytes>,
+        bytes: Bytes,
+    ) -> Result<bool, Error> {
+        self.backend.swap(&self.full(path), before, bytes).await
+    }
+
+    /// Checks that the store refuses to create an object that exists. Where it ignores
+    /// `If-None-Match: *`, two programs that write a log at once would overwrite each other's
+    /// entries.
+    ///
+    /// Checks once for each opened store, and skips local disks and memory. Leaves one small
+    /// object, `feedline-create-check`, at the store's root.
+    ///
+    /// # Errors
+    /// [`Error::Location`] for such a store, or the error of the store.
+    pub async fn check_creates(&self) -> Result<(), Error> {
+        const PATH: &str = "feedline-create-check";
+        let Place::Object { base, backend } = &self.place else {
+            return Ok(());
+        };
+        if base.scheme() == "memory" {
+            return Ok(());
+        }
+        let check = async {
+            for _ in 0..2 {
+                match backend.create(PATH, Bytes::from_static(b"feedline")).await {
+                    Ok(Created::AlreadyThere) => return Ok(()),
+                    Ok(Created::Yes) => {}
+                    Err(e) => return Err(e),
+                }
+            }
+            Err(Error::Location {
+                url: backend.url_of(PATH),
+                reason: "the store created an object that was there: it ignores `If-None-Match: *`, so two programs that write at once would overwrite each other's log; use a store, gateway or version of it with conditional writes".into(),
+            })
+        };
+        self.creates.get_or_try_init(|| check).await.map(drop)
+    }
+
     /// All objects below `prefix` (a folder; empty for all), sorted by path.
     ///
     /// # Errors
@@ -413,6 +496,15 @@ impl Store {
         }
         found.sort();
         Ok(found)
+    }
+
+    /// Renames an object, replacing one that has the new name. Atomic on a local disk. Elsewhere
+    /// the store copies and then removes it, so that a crash leaves both or the new one.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when it is absent, otherwise the error of the store.
+    pub async fn rename(&self, from: &str, to: &str) -> Result<(), Error> {
+        self.backend.rename(&self.full(from), &self.full(to)).await
     }
 
     /// Removes an object; an absent one is fine.
@@ -486,9 +578,96 @@ mod tests {
     use bytes::BytesMut;
     use futures::TryStreamExt as _;
     use object_store::ObjectStoreExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
     use crate::{Effect, FailureClass, Lane, Operation, Rule};
+
+    #[tokio::test]
+    async fn an_object_above_16_mib_is_uploaded_in_parts_and_read_back_whole() {
+        let store = Store::memory();
+        let bytes: Vec<u8> = (0..40_000_000_u32)
+            .map(|i| i.to_le_bytes()[i as usize % 3])
+            .collect();
+        let (first, second) = bytes.split_at(9_999_999);
+        let parts = [first, second].map(Bytes::copy_from_slice).to_vec();
+        store.put_parts("large", parts).await.unwrap();
+        assert!(store.get("large").await.unwrap() == bytes);
+    }
+
+    #[tokio::test]
+    async fn a_pointer_is_replaced_only_if_it_is_what_was_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let local = Store::open(&folder.path().display().to_string(), &Default::default());
+        for store in [Store::memory(), local.unwrap()] {
+            let swap = async |before: Option<&'static str>, after: &'static str| {
+                let before = before.map(|text| Bytes::from_static(text.as_bytes()));
+                store.swap("CURRENT", before, after.into()).await.unwrap()
+            };
+            assert!(!swap(Some("1"), "2").await, "there is none");
+            assert!(swap(None, "1").await);
+            assert!(!swap(None, "2").await);
+            assert!(swap(Some("1"), "3").await);
+            // A writer that read before the third write comes late.
+            assert!(!swap(Some("1"), "2").await);
+            assert_eq!(store.get("CURRENT").await.unwrap(), "3");
+        }
+    }
+
+    /// Starts an S3 server that accepts every write if `is_blind`, and otherwise refuses to create
+    /// an existing object.
+    async fn s3(is_blind: bool) -> StoreOptions {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            let mut is_there = false;
+            loop {
+                let (mut socket, _) = listener.accept().await.unwrap();
+                let mut request = Vec::new();
+                while !request.ends_with(b"\r\n\r\nfeedline") {
+                    request.push(socket.read_u8().await.unwrap());
+                }
+                let head = String::from_utf8_lossy(&request).to_lowercase();
+                assert!(
+                    head.starts_with("put ") && head.contains("if-none-match: *"),
+                    "{head}"
+                );
+                let status = match is_there && !is_blind {
+                    true => "412 Precondition Failed",
+                    false => "200 OK\r\nETag: \"1\"",
+                };
+                is_there = true;
+                let answer =
+                    format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+                socket.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        let vars = [
+            ("AWS_ENDPOINT_URL", format!("http://{address}")),
+            ("AWS_ALLOW_HTTP", "true".to_owned()),
+            ("AWS_REGION", "us-east-1".to_owned()),
+            ("AWS_ACCESS_KEY_ID", "a".to_owned()),
+            ("AWS_SECRET_ACCESS_KEY", "b".to_owned()),
+        ];
+        StoreOptions {
+            vars: vars
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect(),
+            ..StoreOptions::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_store_that_creates_what_exists_is_refused() {
+        let blind = Store::open("s3://bucket/root", &s3(true).await).unwrap();
+        let error = blind.check_creates().await.unwrap_err().to_string();
+        assert!(error.contains("ignores `If-None-Match: *`"), "{error}");
+        let right = Store::open("s3://bucket/root", &s3(false).await).unwrap();
+        right.check_creates().await.unwrap();
+        // Another program finds the object that the first has left.
+        right.child("landing").check_creates().await.unwrap();
+    }
 
     fn rule(operation: Operation, effect: Effect, times: u64) -> Rule {
         Rule {
@@ -548,6 +727,19 @@ mod tests {
                 ..
             })
         ));
+        store.put("d/z", "old".into()).await.unwrap();
+        store.rename("d/x", "e/f/z").await.unwrap();
+        assert!(store.get_opt("d/x").await.unwrap().is_none());
+        store.rename("e/f/z", "d/z").await.unwrap();
+        assert_eq!(store.get("d/z").await.unwrap(), "two!", "it replaces");
+        assert!(
+            store
+                .rename("e/f/z", "d/x")
+                .await
+                .unwrap_err()
+                .is_not_found()
+        );
+        store.rename("d/z", "d/x").await.unwrap();
         assert_eq!(store.size("d/x").await.unwrap(), 4);
         let year_2020 = Duration::from_secs(1_577_836_800);
         assert!(store.modified("d/x").await.unwrap() > year_2020);
@@ -570,13 +762,12 @@ mod tests {
             listed.iter().map(|l| l.path.as_str()).collect::<Vec<_>>(),
             ["d/x", "d/y"]
         );
-        assert_eq!(
-            store.child("d").list("").await.unwrap()[1],
-            Listed {
-                path: "y".into(),
-                bytes: 4
-            }
-        );
+        let inner = store.child("d");
+        let found = inner.list("").await.unwrap().remove(1);
+        assert_eq!((&*found.path, found.bytes), ("y", 4));
+        assert!(found.modified.unwrap() > year_2020);
+        assert_eq!(inner.look_up("y").await.unwrap(), found);
+        assert!(inner.look_up("z").await.unwrap_err().is_not_found());
         store.delete("d/x").await.unwrap();
         store.delete("d/x").await.unwrap();
         assert_eq!(store.list("d").await.unwrap().len(), 1);

@@ -1,6 +1,8 @@
 //! Files over http and https: who asks for them, how long it waits, and where redirects may lead.
 //!
-//! Redirects are followed here and not by the library, which names the previous URL in `Referer` and goes wherever an answer
+//! A proxy from the environment is for a store's own host. It resolves names itself, so a host that
+//! data lead to is asked without it, unless the proxy is trusted. Redirects are followed here and
+//! not by the library, which names the previous URL in `Referer` and goes wherever a response
 //! leads. The host of a store's own URL is asked whatever its address is; another one only if it is of the internet, judged
 //! on the address that is connected to, or if it is named. What writes is not redirected.
 
@@ -50,6 +52,9 @@ const OWN_HEADERS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"
 pub struct WebOptions {
     /// Hosts, by name or address, that redirects may lead to although their address is not one of the internet.
     pub private_hosts: Vec<String>,
+    /// Follows redirects to other hosts through the proxy from the environment, which then resolves
+    /// their names for us.
+    pub trust_proxy: bool,
     /// Time to connect.
     pub connect_timeout: Duration,
     /// Longest silence while reading. It does not hold for [`Store::read_once`](crate::Store::read_once).
@@ -64,6 +69,7 @@ impl Default for WebOptions {
     fn default() -> Self {
         Self {
             private_hosts: Vec::new(),
+            trust_proxy: false,
             connect_timeout: Duration::from_secs(10),
             read_timeout: Duration::from_secs(30),
             total_timeout: Duration::from_secs(300),
@@ -261,6 +267,12 @@ impl Asking {
     async fn guarded(&self) -> Result<HttpClient, HttpError> {
         let resolver = Arc::new(self.guard.resolver(&system()));
         let client = client(&self.options, self.has_deadline).dns_resolver(resolver);
+        // A proxy would resolve the name itself, and connect to any address it finds.
+        let client = if self.options.trust_proxy {
+            client
+        } else {
+            client.no_proxy()
+        };
         let client = client.build();
         client
             .map(HttpClient::new)

@@ -44,8 +44,10 @@ pub fn system() -> Lookup {
 pub struct Guard {
     /// Whether all may be.
     is_open: bool,
-    /// Hosts that the configuration names for requests.
-    configured: HashSet<String>,
+    /// Origins that the configuration names for requests: scheme, host and port.
+    configured: HashSet<(String, String, u16)>,
+    /// Hosts that the configuration permits on every port.
+    configured_hosts: HashSet<String>,
     /// Hosts that data may lead to, whatever their address.
     private: HashSet<String>,
 }
@@ -71,14 +73,22 @@ impl Guard {
         }
     }
 
-    /// Lets the host of `url` be asked, as the configuration says.
+    /// Permits requests to the origin of `url`, which the configuration names. For http at its
+    /// usual port this includes https at its usual port, where such hosts redirect to. Other ports
+    /// of the host are other services, which data must not reach.
     pub fn configure(&mut self, url: &Url) {
-        self.configured.extend(url.host_str().map(normal));
+        let Some((scheme, host, port)) = origin(url) else {
+            return;
+        };
+        if (scheme.as_str(), port) == ("http", 80) {
+            self.configured.insert(("https".into(), host.clone(), 443));
+        }
+        self.configured.insert((scheme, host, port));
     }
 
-    /// Lets `host`, a name or an address, be asked as the configuration says.
+    /// Permits requests to `host`, a name or an address from the configuration, at every port.
     pub fn configure_host(&mut self, host: &str) {
-        self.configured.insert(normal(host));
+        self.configured_hosts.insert(normal(host));
     }
 
     /// Lets data lead to `hosts`.
@@ -95,7 +105,10 @@ impl Guard {
         };
         match url.host() {
             None => Verdict::Refuse,
-            Some(_) if self.is_open || is_named(&self.configured) => Verdict::Configured,
+            Some(_) if self.is_open || is_named(&self.configured_hosts) => Verdict::Configured,
+            Some(_) if origin(url).is_some_and(|origin| self.configured.contains(&origin)) => {
+                Verdict::Configured
+            }
             Some(_) if is_named(&self.private) => Verdict::Resolve,
             Some(Host::Domain(_)) => Verdict::Resolve,
             Some(Host::Ipv4(ip)) if is_public(ip.into()) => Verdict::Resolve,
@@ -112,6 +125,12 @@ impl Guard {
             lookup: Arc::clone(lookup),
         }
     }
+}
+
+/// Returns scheme, host and port.
+fn origin(url: &Url) -> Option<(String, String, u16)> {
+    let host = normal(url.host_str()?);
+    Some((url.scheme().to_owned(), host, url.port_or_known_default()?))
 }
 
 /// A host as URLs write it, without a dot at its end; a version 6 address may come without its brackets.
@@ -154,7 +173,12 @@ impl Resolve for Resolver {
     }
 }
 
-/// Whether an address is of the internet (IANA's registries of special addresses, by what is globally reachable).
+/// Returns whether an address is of the internet (IANA's registries of special addresses, by global
+/// reachability).
+///
+/// Two that IANA lists as reachable are not: 168.63.129.16, where Azure's machines find their host,
+/// and 192.88.99.0/24, which led to relays of 6to4. Addresses of a network's own NAT64 prefix
+/// cannot be distinguished from others.
 fn is_public(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => is_public_v4(ip),
@@ -162,14 +186,18 @@ fn is_public(ip: IpAddr) -> bool {
     }
 }
 
+/// Address that gives a virtual machine of Azure its certificates and settings.
+const AZURE_HOST: Ipv4Addr = Ipv4Addr::new(168, 63, 129, 16);
+
 fn is_public_v4(ip: Ipv4Addr) -> bool {
     let [a, b, c, _] = ip.octets();
     let is_special = match a {
         0 | 10 | 127 | 224..=255 => true,
         100 => (64..128).contains(&b),
+        168 => ip == AZURE_HOST,
         169 => b == 254,
         172 => (16..32).contains(&b),
-        192 => b == 168 || (b == 0 && matches!(c, 0 | 2)),
+        192 => b == 168 || (b == 0 && matches!(c, 0 | 2)) || (b == 88 && c == 99),
         198 => matches!(b, 18 | 19) || (b == 51 && c == 100),
         203 => b == 0 && c == 113,
         _ => false,
@@ -210,6 +238,8 @@ mod tests {
         for public in [
             "8.8.8.8",
             "172.32.0.1",
+            "168.63.129.17",
+            "192.88.98.1",
             "[2606:4700::1111]",
             "[::ffff:8.8.8.8]",
             "[64:ff9b::808:808]",
@@ -229,6 +259,9 @@ mod tests {
             "198.18.0.1",
             "224.0.0.1",
             "255.255.255.255",
+            "168.63.129.16",
+            "192.88.99.1",
+            "[::ffff:168.63.129.16]",
             "[::1]",
             "[::]",
             "[::ffff:10.0.0.1]",
@@ -254,16 +287,24 @@ mod tests {
     #[test]
     fn what_the_configuration_names_may_be_asked_and_its_neighbours_may_not() {
         let mut guard = Guard::default();
-        guard.configure(&Url::parse("http://127.0.0.1:81/").unwrap());
+        for url in ["http://127.0.0.1:81/", "http://10.0.0.9/"] {
+            guard.configure(&Url::parse(url).unwrap());
+        }
         guard.configure_host("Wiki.Corp");
         guard.let_in(&["API.corp.".into(), "10.0.0.7".into(), "fd00::1".into()]);
         let check = |url: &str, expected| {
             let verdict = guard.judge(&Url::parse(url).unwrap());
             assert_eq!(verdict, expected, "{url}");
         };
-        check("https://127.0.0.1:9/x", Verdict::Configured);
-        check("http://0x7f.1/", Verdict::Configured);
+        check("http://127.0.0.1:81/x", Verdict::Configured);
+        check("http://0x7f.1:81/", Verdict::Configured);
+        check("http://127.0.0.1:82/", Verdict::Refuse);
+        check("https://127.0.0.1:81/", Verdict::Refuse);
+        check("http://127.0.0.1/", Verdict::Refuse);
+        check("https://10.0.0.9/", Verdict::Configured);
+        check("https://10.0.0.9:8443/", Verdict::Refuse);
         check("http://wiki.corp./", Verdict::Configured);
+        check("https://wiki.corp:8443/", Verdict::Configured);
         check("http://127.0.0.2/", Verdict::Refuse);
         check("http://api.corp/", Verdict::Resolve);
         check("http://10.0.0.7/", Verdict::Resolve);

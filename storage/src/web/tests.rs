@@ -118,6 +118,14 @@ async fn a_redirect_to_another_address_of_this_machine_is_refused_and_nothing_is
 }
 
 #[tokio::test]
+async fn a_redirect_to_another_port_of_the_stores_own_host_is_refused() {
+    let (got, heads, requests) = through("127.0.0.1", "127.0.0.1", &[]).await;
+    assert!(got.is_err());
+    assert!(heads.is_empty(), "{heads:?}");
+    assert_eq!(requests, 1);
+}
+
+#[tokio::test]
 async fn a_redirect_to_a_name_of_this_machine_is_refused_when_it_is_connected_to() {
     let (got, heads, requests) = through("127.0.0.1", "localhost", &[]).await;
     assert!(got.is_err());
@@ -128,7 +136,7 @@ async fn a_redirect_to_a_name_of_this_machine_is_refused_when_it_is_connected_to
 #[tokio::test]
 async fn what_is_configured_or_named_is_asked_by_name_of_agent_and_without_a_referer() {
     for (address, host, private_hosts) in [
-        ("127.0.0.1", "127.0.0.1", &[] as &[&str]),
+        ("127.0.0.1", "127.0.0.1", &["127.0.0.1"] as &[&str]),
         ("127.0.0.1", "localhost", &["LocalHost"]),
         ("127.0.0.2", "127.0.0.2", &["127.0.0.2"]),
     ] {
