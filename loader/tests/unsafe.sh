@@ -22,13 +22,28 @@ edition = "2024"
 [dependencies]
 bytes = "=$(version bytes)"
 memmap2 = "=$(version memmap2)"
+feedline_storage = { path = "storage" }
 
 [dev-dependencies]
 tempfile = "=$(version tempfile)"
 
 [workspace]
 TOML
-mkdir "$crate/src"
+# Of the storage crate only the one module that the maps use: it depends on nothing else.
+mkdir -p "$crate/src" "$crate/storage/src"
+cat > "$crate/storage/Cargo.toml" <<TOML
+[package]
+name = "feedline_storage"
+version = "0.0.0"
+edition = "2024"
+
+[dependencies]
+thiserror = "=$(version thiserror)"
+TOML
+cat > "$crate/storage/src/lib.rs" <<RUST
+#[path = "$here/storage/src/private.rs"]
+pub mod private;
+RUST
 cat > "$crate/src/lib.rs" <<RUST
 #![allow(dead_code)]
 #[path = "$here/loader/src/cache/map.rs"]

@@ -204,6 +204,14 @@ impl RunFolder {
         self.wait_for(prefix, self.store.list(prefix))
     }
 
+    /// Removes temporary files of dead processes. These can be complete checkpoints, if a machine
+    /// is taken away while it writes one.
+    pub(crate) fn sweep(&self) {
+        if let Err(error) = self.store.sweep_all("") {
+            tracing::debug!(%error, "temporary files were left where they are");
+        }
+    }
+
     /// Removes an object.
     ///
     /// # Errors

@@ -24,7 +24,7 @@ use std::{
 };
 
 use feedline_schemas::ids::Hash128;
-use feedline_storage::clock::Clock;
+use feedline_storage::{clock::Clock, private::own_uid};
 
 use super::name::Name;
 
@@ -35,7 +35,8 @@ const MARKER: &str = "CACHEDIR.TAG";
 const MARKER_TEXT: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
     # This folder is a cache of feedline. It can be deleted at any time.\n";
 
-/// Permission bits that let others than the owner put files into a folder.
+/// Permission bits of other users, and those that let them add files to a folder.
+const OTHERS: u32 = 0o077;
 const OTHERS_WRITE: u32 = 0o022;
 
 /// File systems that are on this machine. Files of any other are read instead of mapped.
@@ -84,14 +85,13 @@ impl Folder {
             }
             fs::write(root.join(MARKER), MARKER_TEXT)?;
         }
-        let folder = Self {
+        for name in ["extents", "leases", "tmp", "sessions"] {
+            create_folder(&root.join(name))?;
+        }
+        Ok(Self {
             mappable: is_mappable(&root),
             root,
-        };
-        for name in ["extents", "leases", "tmp", "sessions"] {
-            create_folder(&folder.root.join(name))?;
-        }
-        Ok(folder)
+        })
     }
 
     /// Whether its files may be mapped: they are on a local disk and only their owner can have put them there.
@@ -237,9 +237,26 @@ pub(super) fn write_in_place(path: &Path, bytes: &[u8]) -> io::Result<()> {
     open_or_create(path)?.write_all_at(bytes, 0)
 }
 
+/// Returns whether this user owns the folders of the extents and no other user can write to them.
 fn is_mappable(root: &Path) -> bool {
-    let private = fs::metadata(root).is_ok_and(|m| m.mode() & OTHERS_WRITE == 0);
-    private && is_on_local_disk(root)
+    let Ok(found) = fs::symlink_metadata(root) else {
+        return false;
+    };
+    // No other user reaches the content of a closed folder, whatever its own permissions.
+    let is_closed = found.mode() & OTHERS == 0;
+    let own = own_uid();
+    let is_private = |path: &Path| {
+        fs::symlink_metadata(path).is_ok_and(|found| {
+            found.is_dir()
+                && own.is_none_or(|own| found.uid() == own)
+                && (is_closed || found.mode() & OTHERS_WRITE == 0)
+        })
+    };
+    let extents = root.join("extents");
+    let mut folders = fs::read_dir(&extents).into_iter().flatten();
+    [root, &extents].into_iter().all(is_private)
+        && folders.all(|entry| entry.is_ok_and(|entry| is_private(&entry.path())))
+        && is_on_local_disk(root)
 }
 
 /// Whether a path is known to be on a disk of this machine, as the mount table says.
@@ -310,5 +327,35 @@ mod tests {
         let root = parent.path().join(OWN);
         fs::set_permissions(&root, fs::Permissions::from_mode(0o777)).unwrap();
         assert!(!Folder::open(parent.path()).unwrap().is_mappable());
+    }
+
+    #[test]
+    fn folders_in_it_that_others_may_write_to_are_not_mapped() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let parent = tempfile::tempdir().unwrap();
+        let folder = Folder::open(parent.path()).unwrap();
+        let (extents, one) = (folder.extents(), folder.extents().join("ab"));
+        fs::create_dir(&one).unwrap();
+        let set = |path: &Path, mode: u32| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        let is_mappable = || Folder::open(parent.path()).unwrap().is_mappable();
+        set(&one, 0o777);
+        let before = is_mappable();
+        assert_eq!(before, is_on_local_disk(parent.path()));
+        // Other users may reach its content.
+        set(folder.root(), 0o755);
+        assert!(!is_mappable());
+        set(&one, 0o755);
+        assert_eq!(is_mappable(), before);
+        for path in [&extents, &one] {
+            set(path, 0o777);
+            assert!(!is_mappable(), "{}", path.display());
+            set(path, 0o755);
+            assert_eq!(is_mappable(), before);
+        }
+        fs::remove_dir(&one).unwrap();
+        std::os::unix::fs::symlink(parent.path(), &one).unwrap();
+        assert!(!is_mappable());
     }
 }

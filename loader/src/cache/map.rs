@@ -13,6 +13,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use feedline_storage::private::own_uid;
 use memmap2::{Advice, Mmap, MmapOptions};
 
 /// Permission bits that let anybody write.
@@ -30,19 +31,22 @@ const READ_BYTES: usize = 256 << 10;
 ///
 /// # Errors
 /// [`ErrorKind::InvalidData`] for a file of another length or without bytes, [`ErrorKind::PermissionDenied`] for one
-/// that is not a plain file or that somebody may write to, and whatever the disk says.
+/// that is not a plain file, that others may write to or that another user owns; otherwise the
+/// error of the disk. An owner could change the permissions.
 pub(crate) fn map(file: &File, length: usize) -> io::Result<Bytes> {
     let metadata = file.metadata()?;
-    if !metadata.is_file() || metadata.mode() & WRITABLE != 0 {
-        let reason = "only plain files that nobody may write to are mapped";
+    let is_own = own_uid().is_none_or(|own| metadata.uid() == own);
+    if !metadata.is_file() || metadata.mode() & WRITABLE != 0 || !is_own {
+        let reason = "only plain files of this user that nobody may write to are mapped";
         return Err(io::Error::new(ErrorKind::PermissionDenied, reason));
     }
     if length == 0 || metadata.len() != length as u64 {
         let reason = format!("it has `{}` bytes instead of `{length}`", metadata.len());
         return Err(io::Error::new(ErrorKind::InvalidData, reason));
     }
-    // SAFETY: the map is sound as long as nobody changes or cuts the file. No mode bit lets anybody write to it, as was
-    // just checked; it was never opened for writing after that mode was set, because the writer of this cache sets it
+    // SAFETY: the map is sound as long as no process changes or truncates the file. The check above
+    // ensures that no mode bit permits writing and that no other user owns it. The file was never
+    // opened for writing after that mode was set, because the writer of this cache sets it
     // before the file gets its name; and the caller vouches that nobody else's files are given here. Unlinking or
     // renaming does not touch the pages. `length` is the file's own, so that no page lies beyond its end.
     let map = unsafe { MmapOptions::new().len(length).map(file)? };

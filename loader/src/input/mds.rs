@@ -78,6 +78,8 @@ impl Mds {
         };
         let index = Index::read(&text).map_err(refuse)?;
         let listed = index.shards.iter().map(|shard| Listed {
+            etag: None,
+            modified: None,
             path: join(folder, &shard.stored().basename),
             bytes: shard.stored().bytes,
         });

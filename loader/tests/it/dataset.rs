@@ -358,5 +358,7 @@ pub(crate) fn empty_manifest(layout: Layout) -> Manifest {
         kept: Vec::new(),
         profile: None,
         additions: Vec::new(),
+        dropped_columns: BTreeMap::new(),
+        warnings: Vec::new(),
     }
 }

@@ -55,7 +55,9 @@ pub(crate) fn decode(url: &str, bytes: &[u8], expected: Expected<'_>) -> Result<
         .and_then(|entries| entries.get(METADATA_KEY));
     let json = json.ok_or_else(|| damaged(format!("it has no metadata entry `{METADATA_KEY}`")))?;
     let header: CheckpointHeader = decode_document(url, json.as_bytes()).map_err(|e| match e {
-        ContractError::Malformed { path, reason, .. } => {
+        ContractError::Malformed { path, reason, .. }
+        // A flipped bit makes an unknown name.
+        | ContractError::Newer { path, reason, .. } => {
             damaged(format!("its header is malformed at `{path}`: {reason}"))
         }
         other => Error::Contract(other),

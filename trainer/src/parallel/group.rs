@@ -6,7 +6,8 @@ use feedline_schemas::config::{Collective, ParallelConfig};
 use tokio::runtime::Handle;
 
 use super::{
-    Place, Whereabouts, inbox::Patience, meeting::Meeting, ranks::Ranks, status::Status, threads,
+    Place, Whereabouts, inbox::Patience, meeting::Meeting, ranks::Ranks, secret::JobSecret,
+    status::Status, threads,
 };
 use crate::error::Error;
 
@@ -22,7 +23,7 @@ pub struct Group {
 enum Members {
     Alone(Arc<Status>),
     Threads(threads::Member),
-    Processes(Processes),
+    Processes(Box<Processes>),
 }
 
 /// Processes that were started together.
@@ -72,16 +73,27 @@ impl Group {
             place: Place { rank, world },
             address: address.to_owned(),
             status: Arc::default(),
+            secret: None,
         };
         Self {
-            members: Members::Processes(Processes {
+            members: Members::Processes(Box::new(Processes {
                 meeting,
                 by_mpirun: false,
                 #[cfg(feature = "mpi")]
                 mpi: super::mpi::Handle::default(),
-            }),
+            })),
             local,
         }
+    }
+
+    /// Adds a shared secret, so that every connecting rank must prove that it knows it. The secret
+    /// applies to ranks that meet over TCP. Their traffic is not encrypted.
+    #[must_use]
+    pub fn with_secret(mut self, secret: &str) -> Self {
+        if let Members::Processes(processes) = &mut self.members {
+            processes.meeting.secret = Some(JobSecret::new(secret));
+        }
+        self
     }
 
     /// These processes, which `mpirun` has started: they meet by MPI, as far as `train.parallel.collective` does not say

@@ -6,6 +6,11 @@
 //! reason.
 //!
 //! An answer is a byte, 1 for welcome, the length of a text (4 bytes, little-endian), and the text.
+//!
+//! With a secret, a hello says so and the response is 32 random bytes (kind 2), new each time. The
+//! connecting rank sends back a code (HMAC-SHA256) of these bytes and the hello. Only a rank that
+//! knows the secret can compute it. Any process may connect, so hellos are read concurrently: a
+//! missing one delays no rank.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -13,6 +18,7 @@ use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
     runtime::Handle,
+    task::JoinSet,
     time::{sleep, timeout},
 };
 use xxhash_rust::xxh3::xxh3_64;
@@ -21,6 +27,7 @@ use super::{
     Place,
     inbox::Patience,
     ranks::Ranks,
+    secret::{JobSecret, NONCE_BYTES},
     status::Status,
     tcp::{self, narrow},
 };
@@ -35,8 +42,16 @@ const TEXT_MAX: u32 = 1 << 20;
 /// Time between two tries to reach a rank that does not listen yet.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Time that whoever connects has for its hello.
+/// Time limit of a connection for its hello, and for the proof that it knows the secret.
 const HELLO_WITHIN: Duration = Duration::from_secs(5);
+
+/// Connections whose hellos are read concurrently; more wait in the system's queue.
+const GREETED: usize = 1024;
+
+/// Kinds of responses: refused, welcome, must prove that it knows the secret.
+const REFUSED: u8 = 0;
+const WELCOME: u8 = 1;
+const PROVE: u8 = 2;
 
 /// Where the ranks meet.
 #[derive(Clone, Debug)]
@@ -46,14 +61,17 @@ pub(super) struct Meeting {
     pub(super) address: String,
     /// Where this rank is.
     pub(super) status: Arc<Status>,
+    /// Secret that only the ranks share.
+    pub(super) secret: Option<JobSecret>,
 }
 
-/// What a connection begins with, 32 bytes little-endian: magic, world size, rank, port of the own listener, nothing (6
-/// bytes), and a hash of what must be the same on all ranks.
+/// First 32 bytes of a connection, little-endian: magic, world size, rank, listener port, 1 with a
+/// secret (1 byte), zeros (5 bytes), and a hash of what all ranks must share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Hello {
     place: Place,
     port: u16,
+    has_secret: bool,
     identity: u64,
 }
 
@@ -64,6 +82,7 @@ impl Hello {
         bytes[8..12].copy_from_slice(&narrow(self.place.world).to_le_bytes());
         bytes[12..16].copy_from_slice(&narrow(self.place.rank).to_le_bytes());
         bytes[16..18].copy_from_slice(&self.port.to_le_bytes());
+        bytes[18] = self.has_secret.into();
         bytes[24..].copy_from_slice(&self.identity.to_le_bytes());
         bytes
     }
@@ -78,6 +97,7 @@ impl Hello {
                 world: word(2) as usize,
             },
             port: u16::from_le_bytes([bytes[16], bytes[17]]),
+            has_secret: bytes[18] == 1,
             identity: u64::from(word(7)) << 32 | u64::from(word(6)),
         };
         let (found, world) = (other.place.world, self.place.world);
@@ -92,6 +112,11 @@ impl Hello {
         }
         if rank >= world {
             return Err(format!("it says to be rank {rank} of {world}"));
+        }
+        if other.has_secret != self.has_secret {
+            return Err(format!(
+                "rank {rank} and this one do not both have a secret; give all ranks the same `FEEDLINE_JOB_SECRET`, or none"
+            ));
         }
         if other.identity != self.identity {
             return Err(another(rank));
@@ -134,6 +159,7 @@ impl Meeting {
         let hello = Hello {
             place: self.place,
             port: 0,
+            has_secret: self.secret.is_some(),
             identity: xxh3_64(identity.as_bytes()),
         };
         let mut guests = Guests {
@@ -159,7 +185,9 @@ impl Meeting {
         if rank == 0 {
             let listener = TcpListener::bind(&self.address).await;
             let listener = listener.map_err(|error| format!("cannot listen there: {error}"))?;
-            guests.receive(&listener, hello, 1).await?;
+            guests
+                .receive(&listener, hello, 1, self.secret.as_ref())
+                .await?;
             return guests.welcome().await.map_err(text);
         }
         let mut first = reach(&self.address).await;
@@ -167,16 +195,71 @@ impl Meeting {
         let listener = TcpListener::bind(own).await.map_err(text)?;
         let port = listener.local_addr().map_err(text)?.port();
         let hello = Hello { port, ..hello };
-        first.write_all(&hello.to_bytes()).await.map_err(text)?;
-        let addresses = answer(&mut first).await?;
+        self.greet(&mut first, hello).await?;
+        let (kind, addresses) = answer(&mut first).await?;
+        if kind != WELCOME {
+            return Err(NO_FEEDLINE.into());
+        }
+        let addresses = String::from_utf8_lossy(&addresses);
         guests.streams[0] = Some(first);
         for (other, address) in addresses.lines().enumerate().take(rank).skip(1) {
             let mut stream = reach(address).await;
-            stream.write_all(&hello.to_bytes()).await.map_err(text)?;
+            self.greet(&mut stream, hello).await?;
             guests.streams[other] = Some(stream);
         }
-        guests.receive(&listener, hello, rank + 1).await
+        guests
+            .receive(&listener, hello, rank + 1, self.secret.as_ref())
+            .await
     }
+
+    /// Sends the hello, and proves that this rank knows the secret, if one exists.
+    async fn greet(&self, stream: &mut TcpStream, hello: Hello) -> Result<(), String> {
+        let hello = hello.to_bytes();
+        stream.write_all(&hello).await.map_err(text)?;
+        let Some(secret) = &self.secret else {
+            return Ok(());
+        };
+        match answer(stream).await? {
+            (PROVE, nonce) => {
+                let proof = secret.prove(&nonce, &hello);
+                stream.write_all(&proof).await.map_err(text)
+            }
+            _ => Err("it asks for no secret; give all ranks the same `FEEDLINE_JOB_SECRET`".into()),
+        }
+    }
+}
+
+/// Reads the hello of a connection, and whether it knows the secret. Returns `None` when it sends
+/// nothing that could be one.
+async fn hear(
+    stream: &mut TcpStream,
+    hello: Hello,
+    secret: Option<&JobSecret>,
+) -> Option<Result<Hello, String>> {
+    let mut bytes = [0; 32];
+    stream.read_exact(&mut bytes).await.ok()?;
+    let other = match hello.read(&bytes) {
+        Ok(other) => other,
+        Err(reason) => return Some(Err(reason)),
+    };
+    let Some(secret) = secret else {
+        return Some(Ok(other));
+    };
+    let nonce = match secret.nonce() {
+        Ok(nonce) => nonce,
+        Err(reason) => return Some(Err(reason)),
+    };
+    send_answer(stream, PROVE, &nonce).await.ok()?;
+    let mut proof = [0; NONCE_BYTES];
+    stream.read_exact(&mut proof).await.ok()?;
+    Some(if secret.is_proof(&nonce, &bytes, &proof) {
+        Ok(other)
+    } else {
+        Err(format!(
+            "rank {} does not know the secret; give all ranks the same `FEEDLINE_JOB_SECRET`",
+            other.place.rank
+        ))
+    })
 }
 
 impl Guests {
@@ -186,33 +269,65 @@ impl Guests {
         listener: &TcpListener,
         hello: Hello,
         first: usize,
+        secret: Option<&JobSecret>,
     ) -> Result<(), String> {
+        let mut greeted = JoinSet::new();
         while self.streams[first..].iter().any(Option::is_none) {
-            let (mut stream, address) = listener.accept().await.map_err(text)?;
-            let mut bytes = [0; 32];
-            let read = timeout(HELLO_WITHIN, stream.read_exact(&mut bytes)).await;
-            if !matches!(read, Ok(Ok(_))) {
-                continue;
-            }
-            match self.check(hello, &bytes, first) {
-                Ok(other) => {
-                    let rank = other.place.rank;
-                    self.listening[rank] = Some(SocketAddr::new(address.ip(), other.port));
-                    self.streams[rank] = Some(stream);
+            let accepted = tokio::select! {
+                accepted = listener.accept(), if greeted.len() < GREETED => accepted,
+                Some(heard) = greeted.join_next() => {
+                    if let Ok(Some((stream, address, heard))) = heard {
+                        self.take(stream, address, heard, first).await;
+                    }
+                    continue;
                 }
-                Err(reason) => {
-                    tracing::warn!(%address, reason, "a process was not taken as a rank");
-                    // It may be gone already.
-                    send_answer(&mut stream, false, &reason).await.ok();
-                    self.refused = Some(reason);
+            };
+            match accepted {
+                Ok((mut stream, address)) => {
+                    let secret = secret.cloned();
+                    greeted.spawn(async move {
+                        let heard = hear(&mut stream, hello, secret.as_ref());
+                        let heard = timeout(HELLO_WITHIN, heard).await.ok()??;
+                        Some((stream, address, heard))
+                    });
+                }
+                // The connection ended before it was accepted, or the system has too many: the next
+                // may be a rank.
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be taken");
+                    sleep(RETRY).await;
                 }
             }
         }
         Ok(())
     }
 
-    fn check(&self, hello: Hello, bytes: &[u8; 32], first: usize) -> Result<Hello, String> {
-        let other = hello.read(bytes)?;
+    /// Accepts a rank that has sent its hello, or refuses it.
+    async fn take(
+        &mut self,
+        mut stream: TcpStream,
+        address: SocketAddr,
+        heard: Result<Hello, String>,
+        first: usize,
+    ) {
+        match heard.and_then(|other| self.check(other, first)) {
+            Ok(other) => {
+                let rank = other.place.rank;
+                self.listening[rank] = Some(SocketAddr::new(address.ip(), other.port));
+                self.streams[rank] = Some(stream);
+            }
+            Err(reason) => {
+                tracing::warn!(%address, reason, "a process was not taken as a rank");
+                // The peer may have disconnected already.
+                send_answer(&mut stream, REFUSED, reason.as_bytes())
+                    .await
+                    .ok();
+                self.refused = Some(reason);
+            }
+        }
+    }
+
+    fn check(&self, other: Hello, first: usize) -> Result<Hello, String> {
         let rank = other.place.rank;
         if rank < first || self.streams[rank].is_some() {
             return Err(format!(
@@ -229,7 +344,7 @@ impl Guests {
             .map(|address| address.map(|a| a.to_string()).unwrap_or_default())
             .collect();
         for stream in self.streams.iter_mut().flatten() {
-            send_answer(stream, true, &lines.join("\n")).await?;
+            send_answer(stream, WELCOME, lines.join("\n").as_bytes()).await?;
         }
         Ok(())
     }
@@ -260,25 +375,29 @@ async fn reach(address: &str) -> TcpStream {
     }
 }
 
-async fn send_answer(stream: &mut TcpStream, welcome: bool, text: &str) -> io::Result<()> {
-    let mut bytes = vec![u8::from(welcome)];
+async fn send_answer(stream: &mut TcpStream, kind: u8, text: &[u8]) -> io::Result<()> {
+    let mut bytes = vec![kind];
     bytes.extend(narrow(text.len()).to_le_bytes());
-    bytes.extend(text.as_bytes());
+    bytes.extend(text);
     stream.write_all(&bytes).await
 }
 
-/// Waits for an answer; what a refusal says is the error.
-async fn answer(stream: &mut TcpStream) -> Result<String, String> {
+const NO_FEEDLINE: &str = "whoever listens there is no feedline";
+
+/// Waits for a response, its kind and its text; the text of a refusal is the error.
+async fn answer(stream: &mut TcpStream) -> Result<(u8, Vec<u8>), String> {
     let ended = |error: io::Error| format!("rank 0 has ended the connection: {error}");
-    let welcome = stream.read_u8().await.map_err(ended)?;
+    let kind = stream.read_u8().await.map_err(ended)?;
     let len = stream.read_u32_le().await.map_err(ended)?;
     if len > TEXT_MAX {
-        return Err("whoever listens there is no feedline".into());
+        return Err(NO_FEEDLINE.into());
     }
     let mut bytes = vec![0; len as usize];
     stream.read_exact(&mut bytes).await.map_err(ended)?;
-    let text = String::from_utf8_lossy(&bytes).into_owned();
-    if welcome == 1 { Ok(text) } else { Err(text) }
+    match kind {
+        WELCOME | PROVE => Ok((kind, bytes)),
+        _ => Err(String::from_utf8_lossy(&bytes).into_owned()),
+    }
 }
 
 fn text(error: io::Error) -> String {

@@ -13,6 +13,7 @@ mod meeting;
 mod mpi;
 mod nccl;
 mod ranks;
+mod secret;
 mod status;
 mod tcp;
 mod threads;

@@ -282,3 +282,82 @@ fn ranks_that_do_not_belong_together_are_told_why() {
         .filter(|text| text.contains("a rank 1 already"));
     assert_eq!(twice.count(), 2, "{found:?}");
 }
+
+#[test]
+fn connections_that_say_nothing_keep_no_rank_waiting() {
+    let config = ParallelConfig {
+        join_seconds: 30,
+        ..config()
+    };
+    let address = address();
+    let groups: Vec<Group> = (0..2)
+        .map(|rank| Group::processes(rank, 2, 2, &address))
+        .collect();
+    thread::scope(|scope| {
+        let rank = |group: Group| {
+            let config = &config;
+            scope.spawn(move || {
+                let runtime = runtime().unwrap();
+                let joined = group.join("the same", config, runtime.handle());
+                joined.map(|ranks| ranks.barrier().unwrap())
+            })
+        };
+        let mut groups = groups.into_iter();
+        let first = rank(groups.next().unwrap());
+        // Read one by one, with 5 s each, they would exceed the time limit of the rendezvous.
+        let idle: Vec<_> = (0..20)
+            .map(|_| {
+                loop {
+                    if let Ok(stream) = std::net::TcpStream::connect(&address) {
+                        break stream;
+                    }
+                    thread::yield_now();
+                }
+            })
+            .collect();
+        let second = rank(groups.next().unwrap());
+        for rank in [first, second] {
+            rank.join().unwrap().unwrap();
+        }
+        drop(idle);
+    });
+}
+
+fn secret(groups: Vec<Group>, secrets: &[Option<&str>]) -> Vec<Group> {
+    let pairs = groups.into_iter().zip(secrets);
+    let given = pairs.map(|(group, secret)| match secret {
+        Some(secret) => group.with_secret(secret),
+        None => group,
+    });
+    given.collect()
+}
+
+#[test]
+fn ranks_with_one_secret_meet() {
+    for world in [2, 3, 5] {
+        let groups = secret(processes(world), &vec![Some("a secret"); world]);
+        on_all(groups, &config(), |ranks| exchange(&ranks, 1000));
+    }
+}
+
+#[test]
+fn a_process_that_does_not_know_the_secret_is_no_rank() {
+    let config = ParallelConfig {
+        join_seconds: 5,
+        ..config()
+    };
+    for (secrets, part) in [
+        (
+            [Some("a secret"), Some("another")],
+            "does not know the secret",
+        ),
+        ([Some("a secret"), None], "do not both have a secret"),
+        ([None, Some("a secret")], "do not both have a secret"),
+    ] {
+        let groups = secret(processes(2), &secrets);
+        let groups = groups.into_iter().map(|group| (group, "a")).collect();
+        for message in refused(groups, &config) {
+            assert!(message.contains(part), "{message}");
+        }
+    }
+}

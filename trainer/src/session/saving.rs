@@ -102,6 +102,7 @@ impl<D: Data> Session<'_, D> {
     /// # Errors
     /// [`Error::AllDamaged`] or [`Error::Storage`].
     pub(crate) fn resume(mut self) -> Result<Self, Error> {
+        self.sweep();
         let newest = self.agreed(|checkpoints, usable| checkpoints.newest(usable))?;
         let Some(snapshot) = newest else {
             return Ok(self);
@@ -157,11 +158,18 @@ impl<D: Data> Session<'_, D> {
         Ok(self)
     }
 
+    fn sweep(&self) {
+        if self.watch.ranks.leads() {
+            self.folder.sweep();
+        }
+    }
+
     /// Refuses a folder that already has checkpoints.
     ///
     /// # Errors
     /// [`Error::RunExists`] or [`Error::Storage`].
     pub(crate) fn fresh(self) -> Result<Self, Error> {
+        self.sweep();
         if self.watch.ranks.leads() && self.saving.checkpoints().any()? {
             return Err(Error::RunExists {
                 url: self.folder.url(),

@@ -841,3 +841,24 @@ fn a_run_with_adapters_that_is_stopped_and_resumed_has_the_same_bits() {
     };
     check_resumed(&config, regression, &[Fault::StopAt(5)]);
 }
+
+#[test]
+fn a_start_removes_checkpoints_that_killed_processes_were_writing() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path().to_str().unwrap(), &Default::default()).unwrap();
+    let file = |name: &str, age_s: u64| {
+        let path = folder.path().join("checkpoints").join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, "half").unwrap();
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        let written = file.metadata().unwrap().modified().unwrap();
+        file.set_modified(written - std::time::Duration::from_secs(age_s))
+            .unwrap();
+        path
+    };
+    for resume in [Resume::Fresh, Resume::Continue] {
+        let (dead, young) = (file(".tmp-9-0-1", 7_200), file(".tmp-9-1-1", 60));
+        train(&config(), &regression(64), resume, &store).unwrap();
+        assert!(!dead.exists() && young.exists(), "{resume:?}");
+    }
+}

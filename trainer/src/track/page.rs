@@ -3,6 +3,7 @@
 use std::{fmt, net::SocketAddr, sync::Arc};
 
 use axum::{Router, extract::State, http::header::CONTENT_TYPE, response::IntoResponse, routing};
+use feedline_storage::pages::{self, ClientLimits};
 use prometheus_client::{
     collector::Collector,
     encoding::{
@@ -56,11 +57,7 @@ impl MetricsPage {
         let router = Router::new()
             .route("/metrics", routing::get(text))
             .with_state(Arc::new(registry));
-        let server = runtime.spawn(async move {
-            if let Err(error) = axum::serve(listener, router).await {
-                tracing::warn!(%error, "the numbers of the run are no longer served");
-            }
-        });
+        let server = runtime.spawn(pages::serve(listener, router, ClientLimits::default()));
         tracing::info!(address = %taken, "serving the numbers of the run at `/metrics`");
         Ok((Self { server }, taken))
     }

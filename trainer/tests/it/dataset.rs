@@ -189,6 +189,8 @@ pub(crate) async fn publish_made(store: &Store, made: &Made<'_>) {
         kept: Vec::new(),
         profile: None,
         additions: Vec::new(),
+        dropped_columns: BTreeMap::new(),
+        warnings: Vec::new(),
     };
     manifest.fingerprint = manifest.compute_fingerprint();
     store
