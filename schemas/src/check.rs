@@ -1,6 +1,8 @@
 //! Reading and writing a versioned JSON document.
 
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use serde_path_to_error::{Path, Segment};
 
 use crate::format::FormatTag;
 
@@ -27,6 +29,19 @@ pub enum ContractError {
         /// Path inside the document.
         path: String,
         /// What is wrong there.
+        reason: String,
+    },
+    /// The document is whole JSON of a version this build reads, with something in it that this build does not know: a newer
+    /// release wrote it. Nothing says that it is damaged.
+    #[error(
+        "cannot use `{what}`: {reason} at `{path}`, so a newer feedline wrote it; use that release; the file is not damaged as far as can be told, so do not repair or remove it"
+    )]
+    Newer {
+        /// The document's file name or URL.
+        what: String,
+        /// Path inside the document.
+        path: String,
+        /// Unknown field or value.
         reason: String,
     },
     /// The document is of another format or of a version this build does not know.
@@ -60,13 +75,17 @@ pub fn encode<T: Versioned>(document: &T) -> Vec<u8> {
 
 /// Parses a document called `what`, checking format and version before anything else.
 ///
+/// A document of a newer version that says `min_reader` at most this build's version is read too, and what this build does not
+/// know of it is left aside: its writer has promised that it may be.
+///
 /// # Errors
-/// [`ContractError`] when the bytes are not JSON, name another format or version, or lack a field.
+/// [`ContractError`] when the bytes are not JSON, name another format or version, lack a field, or have one that is not known.
 pub fn decode<T: Versioned>(what: &str, bytes: &[u8]) -> Result<T, ContractError> {
     #[derive(serde::Deserialize)]
     struct Head {
         format: String,
         version: u64,
+        min_reader: Option<u64>,
     }
     let malformed = |path: String, reason: String| ContractError::Malformed {
         what: what.to_owned(),
@@ -75,8 +94,10 @@ pub fn decode<T: Versioned>(what: &str, bytes: &[u8]) -> Result<T, ContractError
     };
     let head: Head =
         serde_json::from_slice(bytes).map_err(|e| malformed("(head)".into(), e.to_string()))?;
-    if head.format != T::TAG.format || head.version == 0 || head.version > u64::from(T::TAG.version)
-    {
+    let own = u64::from(T::TAG.version);
+    let is_newer = head.version > own;
+    let is_promised = head.min_reader.is_some_and(|oldest| oldest <= own);
+    if head.format != T::TAG.format || head.version == 0 || (is_newer && !is_promised) {
         return Err(ContractError::Unsupported {
             what: what.to_owned(),
             found_format: head.format,
@@ -85,9 +106,143 @@ pub fn decode<T: Versioned>(what: &str, bytes: &[u8]) -> Result<T, ContractError
             version: T::TAG.version,
         });
     }
+    let refused = |path: String, reason: String| {
+        if is_unknown(&reason) {
+            let what = what.to_owned();
+            ContractError::Newer { what, path, reason }
+        } else {
+            malformed(path, reason)
+        }
+    };
+    if is_newer {
+        let value = serde_json::from_slice(bytes)
+            .map_err(|e| malformed("(document)".into(), e.to_string()))?;
+        return decode_known(value).map_err(|(path, reason)| refused(path, reason));
+    }
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     serde_path_to_error::deserialize(&mut deserializer).map_err(|e| {
         let path = e.path().to_string();
-        malformed(path, e.into_inner().to_string())
+        refused(path, e.into_inner().to_string())
     })
+}
+
+/// True for a parser's message about an unknown field or value.
+fn is_unknown(reason: &str) -> bool {
+    reason.starts_with("unknown field `") || reason.starts_with("unknown variant `")
+}
+
+/// The document in `value` without the fields that are not known; else where and why it cannot be read.
+fn decode_known<T: DeserializeOwned>(mut value: Value) -> Result<T, (String, String)> {
+    loop {
+        let error = match serde_path_to_error::deserialize::<_, T>(&value) {
+            Ok(document) => return Ok(document),
+            Err(error) => error,
+        };
+        let (path, reason) = (error.path().clone(), error.into_inner().to_string());
+        let field = reason
+            .strip_prefix("unknown field `")
+            .and_then(|rest| rest.split('`').next());
+        // Each turn takes a field away, so that this ends.
+        if !field.is_some_and(|field| remove_field(&mut value, &path, field)) {
+            return Err((path.to_string(), reason));
+        }
+    }
+}
+
+/// Removes `field` from the object that `path` leads to, or from the one around it; false where it is not there.
+fn remove_field(value: &mut Value, path: &Path, field: &str) -> bool {
+    let mut at = value;
+    for segment in path {
+        let inner = match segment {
+            Segment::Map { key } if key == field => break,
+            Segment::Map { key } => at.get_mut(key),
+            Segment::Seq { index } => at.get_mut(index),
+            Segment::Enum { .. } | Segment::Unknown => break,
+        };
+        let Some(inner) = inner else { return false };
+        at = inner;
+    }
+    at.as_object_mut()
+        .is_some_and(|object| object.remove(field).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{commit::CommitEntry, format::COMMIT, lease::LeaseEntry, manifest::Manifest};
+
+    const COMMIT_1: &str = include_str!("../samples/commit-1.json");
+    const COMMIT_2: &str = include_str!("../samples/commit-2.json");
+    const COMMIT_3: &str = include_str!("../samples/commit-3-readable-by-2.json");
+    const LEASE_1: &str = include_str!("../samples/lease-1.json");
+
+    #[test]
+    fn sample_entries_of_both_versions_are_read_and_written_as_they_were() {
+        for (text, version, oldest) in [(COMMIT_1, 1, None), (COMMIT_2, 2, Some(2))] {
+            let entry: CommitEntry = decode("sample", text.as_bytes()).unwrap();
+            assert_eq!((entry.version, entry.min_reader), (version, oldest));
+            assert_eq!(entry.state.totals.rows, 900, "version {version}");
+            assert_eq!(String::from_utf8(encode(&entry)).unwrap(), text);
+        }
+        let lease: LeaseEntry = decode("sample", LEASE_1.as_bytes()).unwrap();
+        assert_eq!(lease.sequence, 7);
+    }
+
+    #[test]
+    fn a_newer_entry_that_may_be_read_is_read_without_what_is_not_known() {
+        let entry: CommitEntry = decode("sample", COMMIT_3.as_bytes()).unwrap();
+        let before: CommitEntry = decode("sample", COMMIT_2.as_bytes()).unwrap();
+        assert_eq!((entry.version, entry.state), (3, before.state));
+        assert_eq!(entry.files, before.files);
+        let must = COMMIT_3.replace("\"min_reader\": 2", "\"min_reader\": 3");
+        assert_ne!(must, COMMIT_3);
+        let error = decode::<CommitEntry>("sample", must.as_bytes()).unwrap_err();
+        assert!(
+            matches!(error, ContractError::Unsupported { .. }),
+            "{error}"
+        );
+        // A value that is not known cannot be left aside.
+        let value = COMMIT_3.replace("\"int64\"", "\"int128\"");
+        assert_ne!(value, COMMIT_3);
+        let error = decode::<CommitEntry>("sample", value.as_bytes()).unwrap_err();
+        assert!(matches!(error, ContractError::Newer { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_field_that_is_not_known_is_told_apart_from_damage() {
+        let version = COMMIT.version;
+        assert_eq!(version, 2, "add a sample of the new version");
+        let more = COMMIT_2.replace("\"epoch\": ", "\"mood\": 1,\n  \"epoch\": ");
+        assert_ne!(more, COMMIT_2);
+        let error = decode::<CommitEntry>("x.json", more.as_bytes()).unwrap_err();
+        assert!(matches!(error, ContractError::Newer { .. }), "{error}");
+        let text = error.to_string();
+        assert!(
+            text.contains("`mood`") && text.contains("newer feedline") && text.contains("x.json"),
+            "{text}"
+        );
+        let lease = LEASE_1.replace("\"held\"", "\"mood\": 1,\n  \"held\"");
+        let error = decode::<LeaseEntry>("x.json", lease.as_bytes()).unwrap_err();
+        assert!(matches!(error, ContractError::Newer { .. }), "{error}");
+        let later = lease.replace("\"version\": 1,", "\"version\": 9, \"min_reader\": 1,");
+        assert_eq!(
+            decode::<LeaseEntry>("x.json", later.as_bytes())
+                .unwrap()
+                .sequence,
+            7
+        );
+        for damaged in [
+            &COMMIT_2[..COMMIT_2.len() / 2],
+            &COMMIT_2.replace("\"epoch\": ", "\"epoch\": -"),
+        ] {
+            let error = decode::<CommitEntry>("x.json", damaged.as_bytes()).unwrap_err();
+            assert!(matches!(error, ContractError::Malformed { .. }), "{error}");
+        }
+        let manifest = br#"{"format": "feedline.manifest", "version": 2, "min_reader": 2}"#;
+        let error = decode::<Manifest>("m.json", manifest).unwrap_err();
+        assert!(
+            matches!(error, ContractError::Unsupported { .. }),
+            "{error}"
+        );
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! An entry names the batch's files and carries the state to go on from, so data and state move in one atomic step:
 //! the creation of the entry. Files are written (and made durable) before the entry that names them; a file no entry
-//! names is garbage. Entries are created only if absent, contiguous from sequence 0, and chained by `prev_hash`.
+//! names is garbage, which the next start moves to `orphans/`. Entries are created only if absent, contiguous from sequence 0, and chained by `prev_hash`.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    amendment::{SettingsRecord, Withdrawn},
     format::{COMMIT, versioned},
     ids::{Hash128, Name, Sequence, WriterEpoch},
-    record::RecordSchema,
+    record::{ColumnType, RecordSchema},
+    report::Warning,
 };
 
 /// One entry.
@@ -23,6 +25,10 @@ pub struct CommitEntry {
     pub format: String,
     /// Format version.
     pub version: u32,
+    /// Oldest format version whose readers may use the entry and go on from it, without the fields that they do not know;
+    /// absent in version 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_reader: Option<u32>,
     /// The source.
     pub source: Name,
     /// Position in the log.
@@ -58,12 +64,119 @@ pub struct CommitEntry {
     /// this batch adds to them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub children: BTreeMap<Name, ChildTable>,
+    /// `files`: the files that the records of the batch come from, in the order of the records.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<FilePart>,
+    /// Data files of earlier entries that no longer count, since what they hold has been superseded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replaced: Vec<Replaced>,
     /// Counts of this batch alone.
     pub counts: BatchCounts,
+    /// Settings of the source that hold from this entry on, where none are recorded before or others are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings: Option<SettingsRecord>,
+    /// Files of earlier entries that no longer count.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub withdrawn: Vec<Withdrawn>,
+    /// `ingest reset`: the folder beside the landing folder that all earlier entries and their files went to; none of them
+    /// counts any more, and reading begins at the beginning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reset_to: Option<String>,
     /// State after this batch.
     pub state: SourceState,
 }
 versioned!(CommitEntry, COMMIT);
+
+impl CommitEntry {
+    /// True for an entry that landed no batch and only records a change.
+    #[must_use]
+    pub fn is_amendment(&self) -> bool {
+        let has_changes = self
+            .settings
+            .as_ref()
+            .is_some_and(|settings| !settings.changes.is_empty());
+        let landed = self.counts.pages + self.counts.rows + self.counts.rejected;
+        landed == 0 && (has_changes || !self.withdrawn.is_empty() || self.reset_to.is_some())
+    }
+
+    /// All files that the entry names, of whatever kind, but for those in `replaced`: readers of a log put
+    /// them into the entries that they belong to ([`Replaced::put_into`]). A file of a landing zone's folders that no entry names is garbage.
+    pub fn named_files(&self) -> impl Iterator<Item = &DataFile> {
+        // Every field is looked at here, so that a new list of files cannot be forgotten.
+        let Self {
+            files,
+            rejects,
+            frontier,
+            validators,
+            raw,
+            children,
+            replaced: _,
+            parts: _,
+            format: _,
+            version: _,
+            min_reader: _,
+            source: _,
+            sequence: _,
+            prev_hash: _,
+            epoch: _,
+            run_id: _,
+            batch_id: _,
+            config_hash: _,
+            schema: _,
+            counts: _,
+            settings: _,
+            withdrawn: _,
+            reset_to: _,
+            state: _,
+        } = self;
+        let lists = [files, rejects, frontier, validators, raw];
+        let tables = children.values().map(|table| &table.files);
+        lists.into_iter().chain(tables).flatten()
+    }
+}
+
+/// A file that records of a batch come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FilePart {
+    /// URL.
+    pub url: String,
+    /// Records of it in the batch, those that did not land counted: they have so many `_feedline_row`s.
+    pub records: u64,
+}
+
+/// Replacement of the data files of an earlier entry, in effect from the entry that has it. The files that no longer
+/// count are moved to `superseded/`, under the path that they had.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Replaced {
+    /// The earlier entry.
+    pub sequence: Sequence,
+    /// Rows of its data files that no longer count.
+    pub rows: u64,
+    /// The data files that count in place of those it names, with the schema that it has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<DataFile>,
+    /// The same of its child tables.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub children: BTreeMap<Name, Vec<DataFile>>,
+}
+
+impl Replaced {
+    /// Puts the files that count into `entry`, and gives those that no longer do.
+    pub fn put_into(&self, entry: &mut CommitEntry) -> Vec<DataFile> {
+        let mut old = std::mem::replace(&mut entry.files, self.files.clone());
+        let mut kept: Vec<&DataFile> = self.files.iter().collect();
+        for (name, files) in &self.children {
+            if let Some(table) = entry.children.get_mut(name) {
+                old.extend(std::mem::replace(&mut table.files, files.clone()));
+                kept.extend(files);
+            }
+        }
+        old.retain(|file| kept.iter().all(|kept| kept.path != file.path));
+        old
+    }
+}
 
 /// A table of the items of a list in a source's records.
 ///
@@ -117,8 +230,11 @@ pub struct DataFile {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BatchCounts {
-    /// Records landed.
+    /// Records landed; as a total of several batches, less those that were superseded.
     pub rows: u64,
+    /// Rows of earlier batches that this one supersedes.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub superseded: u64,
     /// Records left out because an identical one had landed shortly before.
     pub duplicates: u64,
     /// Records set aside.
@@ -251,9 +367,19 @@ pub struct SourceState {
     /// `retry.max_wait_s`. An entry may have nothing else to say; the next one that lands something has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before_unix_s: Option<u64>,
+    /// How long that is from when the entry was written, in seconds: a clock that was ahead then must not hold the source up
+    /// for longer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before_wait_s: Option<u64>,
     /// Which columns had values in the records landed so far.
     #[serde(default, skip_serializing_if = "Presence::is_empty")]
     pub presence: Presence,
+    /// Warnings that hold as of this entry, at most one of each code.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Warning>,
+    /// Types found before anything landed, of columns that no record has brought a value for yet.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub planned: BTreeMap<String, ColumnType>,
 }
 
 /// Where reading goes on.
@@ -323,9 +449,14 @@ pub struct PageRun {
     /// Incremental: the bound that its pages are asked from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
-    /// Incremental: the highest cursor of all records so far, those of earlier runs of pages included.
+    /// Incremental: the highest cursor of all records so far, those of earlier runs of pages included, and those without
+    /// that were ahead of the time when they came.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub high: Option<String>,
+    /// Incremental: the records whose cursors were ahead of the time when they came, and are still beyond the bound: they
+    /// come again.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ahead: Vec<CursorAhead>,
     /// Records that its pages brought, where they are counted.
     #[serde(skip_serializing_if = "is_zero")]
     pub records: u64,
@@ -333,9 +464,35 @@ pub struct PageRun {
     /// with an overlap of offsets, of the last records' canonical forms.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub boundary: Vec<Hash128>,
+    /// `page`, `offset`: the last page, where it had fewer records than `pagination.page_size` and did not say whether it is
+    /// the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub short: Option<ShortPage>,
     /// `slices`, `for_each`: what is done, and the slice and value that the pages are of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger: Option<Box<Ledger>>,
+}
+
+/// A page with fewer records than were asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ShortPage {
+    /// Its records.
+    pub records: u64,
+    /// xxh3-128 of them; a page that repeats them has the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash: Option<Hash128>,
+}
+
+/// A record with a cursor in the future.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CursorAhead {
+    /// Its cursor.
+    pub cursor: String,
+    /// xxh3-128 of its canonical form; absent where it stands for more records, or for one whose form is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash: Option<Hash128>,
 }
 
 /// From the first to before the second: dates and times in the smallest units of the slices' format since 1970 UTC (such as
@@ -373,6 +530,15 @@ pub struct Ledger {
     /// Upper ends of what is left of slices that were cut, the outermost first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ends: Vec<i64>,
+    /// From here on the pass, or the last one, has read again what was done by a clock that was ahead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reread: Option<i64>,
+    /// Values that the server did not have (status 404) in the pass before; they are requested again.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub absent: Vec<(u64, Vec<Interval>)>,
+    /// The same of this pass; absent when it is over.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gone: Vec<(u64, Vec<Interval>)>,
 }
 
 impl PageRun {
@@ -391,6 +557,12 @@ pub struct FileMark {
     pub bytes: u64,
     /// xxh3-128 of its bytes.
     pub hash: Hash128,
+    /// When it was written, in milliseconds since 1970-01-01 UTC by the clock of its store; absent where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modified_unix_ms: Option<u64>,
+    /// Mark of its content that its store has; absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etag: Option<String>,
 }
 
 /// A file that is being read.
@@ -401,8 +573,14 @@ pub struct FileProgress {
     pub url: String,
     /// Records committed from it (landed, duplicate or rejected).
     pub records: u64,
-    /// xxh3-128 of the file's bytes: a changed file is not continued.
+    /// xxh3-128 of the file's bytes: a file that has changed since is continued only where it has grown.
     pub hash: Hash128,
+    /// Size in bytes; absent in entries of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// Byte that the reading began at, where an earlier one had read what is before it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub from: u64,
 }
 
 #[cfg(test)]

@@ -1,4 +1,7 @@
 //! Names and versions of the formats.
+//!
+//! A version is raised with each field that an older build does not know. A document may say by `min_reader` which version's
+//! builds may read it all the same, without what was added since; see [`crate::decode`].
 
 /// Name and version of a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,14 +12,22 @@ pub struct FormatTag {
     pub version: u32,
 }
 
-/// Entry of a source's commit log.
+/// Entry of a source's commit log. Version 2 has `min_reader` and the fields that were added to version 1 one by one.
 pub const COMMIT: FormatTag = FormatTag {
     format: "feedline.commit",
-    version: 1,
+    version: 2,
 };
+/// Oldest version whose builds may read an entry that this build writes and go on from it. A field that they may leave aside
+/// raises [`COMMIT`] alone; one that decides what is read next, or what counts as landed, or that names files, raises this too.
+pub const COMMIT_MIN_READER: u32 = 2;
 /// Lease of a scheduled source.
 pub const LEASE: FormatTag = FormatTag {
     format: "feedline.lease",
+    version: 1,
+};
+/// Failed runs of a source.
+pub const FAILURES: FormatTag = FormatTag {
+    format: "feedline.failures",
     version: 1,
 };
 /// Fitted transform artefact.

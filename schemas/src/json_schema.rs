@@ -16,6 +16,10 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         ),
         ("lease.schema.json", schema_for!(crate::lease::LeaseEntry)),
         (
+            "failures.schema.json",
+            schema_for!(crate::failures::FailedRuns),
+        ),
+        (
             "transform.schema.json",
             schema_for!(crate::transform::TransformArtefact),
         ),

@@ -32,6 +32,10 @@ pub struct LeaseEntry {
     pub held: bool,
     /// How long the lease holds without another object, in seconds.
     pub ttl_s: u64,
+    /// Boot of the machine whose lock on the folder the holder has too: a program on it that gets the lock knows that the
+    /// holder has died. Absent where files cannot be locked, as in object stores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub locked_on: Option<String>,
     /// The last run that ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last: Option<LastRun>,
@@ -53,9 +57,20 @@ pub struct LastRun {
     /// The error, when it failed, and why it was deferred.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Runs that failed in a row, this one included; a run that was deferred or stopped changes nothing.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub failures: u64,
     /// When a deferred run may go on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until_unix_s: Option<i64>,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// How a run ended.

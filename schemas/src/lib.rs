@@ -5,12 +5,15 @@
 //! formats evolve by adding optional fields, and a reader refuses a version it does not know by name.
 //! The JSON Schema files under `schemas/json/` are generated from these types; a test compares them.
 
+pub mod amendment;
 mod check;
 pub mod checkpoint;
 pub mod commit;
 pub mod config;
+pub mod csv_cell;
 pub mod edit;
 pub mod expect;
+pub mod failures;
 pub mod format;
 pub mod ids;
 pub mod json_schema;

@@ -33,6 +33,8 @@
 //! Versions: fields that were added are absent from manifests without them, so that older manifests keep their
 //! fingerprint.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeStruct as _};
 
@@ -43,6 +45,7 @@ use crate::{
     ids::{Hash128, Name, Seed, Sequence, TableName},
     profile::ProfileReference,
     record::ColumnType,
+    report::Warning,
     shard_table::{self, TableError},
     transform::TransformReference,
 };
@@ -60,7 +63,7 @@ pub struct Manifest {
     pub format: String,
     /// Format version.
     pub version: u32,
-    /// xxh3-128 of the document with this field zero; every resume state carries it.
+    /// xxh3-128 of the document with this field zero and without `dropped_columns` and `warnings`; every resume state carries it.
     pub fingerprint: Hash128,
     /// Dataset name.
     pub dataset: Name,
@@ -102,6 +105,14 @@ pub struct Manifest {
     /// were added. What else the manifest says is about all rows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub additions: Vec<Addition>,
+    /// Columns that landed and are no features although the configuration does not say so, each with the reason. No part of the
+    /// fingerprint.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub dropped_columns: BTreeMap<String, String>,
+    /// Decisions of the build that change data or a result without a setting that asks for them. No part of the fingerprint: other words
+    /// for the same data make no other dataset.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Warning>,
 }
 versioned!(Manifest, MANIFEST);
 
@@ -245,7 +256,7 @@ pub struct DatasetCounts {
     /// Rows dropped as copies of a kept row.
     pub duplicates: u64,
     /// Rows set aside, by reason.
-    pub rejected: std::collections::BTreeMap<String, u64>,
+    pub rejected: BTreeMap<String, u64>,
     /// Rows in the training split.
     pub train: u64,
     /// Rows in the validation split.
@@ -259,8 +270,8 @@ pub struct DatasetCounts {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut: Option<CutCounts>,
     /// Rows left out because the configuration says so, by reason; they are listed with the rejected ones.
-    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
-    pub filtered: std::collections::BTreeMap<String, u64>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub filtered: BTreeMap<String, u64>,
     /// What the search for near-duplicates found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub near_dup: Option<NearDupCounts>,
@@ -277,8 +288,8 @@ pub struct DatasetCounts {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boxes: Option<BoxCounts>,
     /// Rows that are not as expected and were kept, by column and expectation (`price.max`).
-    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
-    pub unexpected: std::collections::BTreeMap<String, u64>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unexpected: BTreeMap<String, u64>,
     /// Rows that were equal but for their target; absent where the target is part of the content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conflicts: Option<ConflictCounts>,
@@ -608,11 +619,14 @@ impl Manifest {
         Ok(files)
     }
 
-    /// Computes the fingerprint this manifest should carry. It covers the tables through their hashes.
+    /// Computes the fingerprint this manifest should carry. It covers the tables through their hashes, and leaves out what is
+    /// said about the data for people.
     #[must_use]
     pub fn compute_fingerprint(&self) -> Hash128 {
         let zeroed = Self {
             fingerprint: Hash128::new(0),
+            dropped_columns: BTreeMap::new(),
+            warnings: Vec::new(),
             ..self.clone()
         };
         Hash128::of(&crate::encode(&zeroed))

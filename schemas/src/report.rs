@@ -6,9 +6,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    amendment::SettingsChanged,
     checkpoint::WorstSample,
     commit::{Decisions, Position},
     edit::EditReference,
+    failures::FailedRuns,
     lease::LastRun,
     manifest::{
         BoxCounts, ConflictCounts, CutCounts, GroupCounts, JoinCounts, NearDupCounts,
@@ -28,6 +30,48 @@ pub struct RunReport {
     /// Training.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub train: Option<TrainReport>,
+}
+
+/// A decision or an observation that a person should know of, as commands show it.
+///
+/// Unlike an error it ends nothing. A source has at most one of each `code`; the newest holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Warning {
+    /// Fixed word in snake case, such as `total_above_rows`.
+    pub code: String,
+    /// One sentence with the figures.
+    pub message: String,
+    /// Configuration key that changes the decision, such as `dataset.dedup`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+impl Warning {
+    /// A warning that no key changes.
+    #[must_use]
+    pub fn new(code: &str, message: impl Into<String>) -> Self {
+        Self {
+            code: code.to_owned(),
+            message: message.into(),
+            key: None,
+        }
+    }
+
+    /// The same warning with the configuration key that changes the decision.
+    #[must_use]
+    pub fn with_key(mut self, key: &str) -> Self {
+        self.key = Some(key.to_owned());
+        self
+    }
+}
+
+/// Adds `warning` to `warnings`, in place of one with its code.
+pub fn replace_warning(warnings: &mut Vec<Warning>, warning: Warning) {
+    match warnings.iter_mut().find(|old| old.code == warning.code) {
+        Some(old) => *old = warning,
+        None => warnings.push(warning),
+    }
 }
 
 /// Report of ingest, over all sources.
@@ -59,8 +103,12 @@ pub struct IngestReport {
 pub struct SourceReport {
     /// Source name.
     pub name: String,
-    /// `complete`, `partial`, `deferred` or `empty`.
+    /// `complete`, `partial`, `deferred` or `empty`; `failed` where this run of the source ended by an error, `damaged` where
+    /// landed files are missing or damaged.
     pub status: String,
+    /// The error that this run of the source ended with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
     /// Rows landed.
     pub rows: u64,
     /// Rows landed in each child table.
@@ -84,6 +132,9 @@ pub struct SourceReport {
     /// What the contract decided, by kind and column, with the first value of each.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub decisions: Decisions,
+    /// Warnings that hold as of the newest entry of the log, and those of this run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Warning>,
     /// Slices and values; absent where a source has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slices: Option<SlicesReport>,
@@ -101,6 +152,14 @@ pub struct SourceReport {
     pub schema_version: u32,
     /// Landing folder.
     pub url: String,
+    /// `ingest status`: landed files that are missing or have another size than the log says, and of the newest ones those that do
+    /// not end as they should. `ingest verify` reads the files themselves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damage: Vec<Damage>,
+    /// Settings that were changed after records had landed: in a run those that it found changed, in `ingest status` the
+    /// newest change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings_changed: Option<SettingsChanged>,
     /// `ingest status`: where the source stands in time, and what its next run will do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub standing: Option<Standing>,
@@ -119,7 +178,7 @@ pub struct Standing {
     /// Incremental: the highest cursor of all records so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// Seconds from it to now, where it is a time or a day (which begins at midnight UTC); 0 for one of the future.
+    /// Seconds from it to now, where it is a time or a day (which begins at midnight UTC); absent for one of the future.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor_lag_s: Option<u64>,
     /// Until when a server asked to be left alone, where that is not over.
@@ -128,6 +187,9 @@ pub struct Standing {
     /// The last run that `serve` made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_run: Option<LastRun>,
+    /// Its runs that failed since the last one that did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failures: Option<FailedRuns>,
     /// Who runs it now, where a lease that has not ended says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_by: Option<String>,
@@ -155,6 +217,23 @@ pub struct SlicesReport {
     /// The slice or value that is being read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_work: Option<String>,
+}
+
+/// Report of `ingest resume`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ResumeReport {
+    /// Per source.
+    pub sources: Vec<ResumedSource>,
+}
+
+/// A source whose deferral was ended, if there was one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ResumedSource {
+    /// Source name.
+    pub name: String,
+    /// When the deferral would have ended, Unix time in seconds; absent for a source that was not deferred.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lifted_until_unix_s: Option<u64>,
 }
 
 /// Report of `ingest repair`.
@@ -186,6 +265,59 @@ pub struct RepairedSource {
     pub position: Position,
     /// Where the entries went that were set aside.
     pub url: String,
+    /// Rows that the removed entries had landed, as far as these can be read: the next run requests them again.
+    #[serde(default)]
+    pub rows_set_aside: u64,
+    /// Pages or files that they had read.
+    #[serde(default)]
+    pub pages_set_aside: u64,
+    /// Landed files that were lost or damaged and were restored from a copy.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub restored: Vec<String>,
+    /// Files that no entry names, which were moved: to `orphans/`, or beside the removed entries.
+    #[serde(default)]
+    pub unnamed: u64,
+}
+
+/// Report of `ingest verify`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LandingVerifyReport {
+    /// Per source.
+    pub sources: Vec<VerifiedSource>,
+}
+
+/// The commit log of a source, with every file that it names read and hashed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct VerifiedSource {
+    /// Source name.
+    pub name: String,
+    /// Landing folder.
+    pub url: String,
+    /// Entries that are good and follow one another.
+    pub entries: u64,
+    /// Files that they name and that are as they say.
+    pub files: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Rows that these entries landed.
+    pub rows: u64,
+    /// All that is wrong, in the order of the log; empty for a landing zone that is intact.
+    pub damage: Vec<Damage>,
+    /// Files of batches that no entry names: of a run that was killed, or that is under way. The next run moves them.
+    pub unnamed: Vec<String>,
+    /// Files in `orphans/`, where files go that no entry names; nothing needs them.
+    pub orphans: u64,
+}
+
+/// A part of a landing zone that is not as it should be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Damage {
+    /// File or log entry, relative to the landing folder.
+    pub path: String,
+    /// Number of the entry that names the file, or that is damaged itself.
+    pub entry: u64,
+    /// Description of the damage.
+    pub reason: String,
 }
 
 /// Report of a shard build.
@@ -201,6 +333,9 @@ pub struct DatasetReport {
     pub rejected_by_reason: BTreeMap<String, u64>,
     /// One rejected row and why.
     pub reject_sample: Option<String>,
+    /// Columns that landed and are no features although the configuration does not say so, each with the reason.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub dropped_columns: BTreeMap<String, String>,
     /// Rows left out because the configuration says so, by reason.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub filtered: BTreeMap<String, u64>,
@@ -263,6 +398,9 @@ pub struct DatasetReport {
     /// Why a dataset that was there was built and fitted anew from all rows; absent where it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anew: Option<String>,
+    /// Decisions of the build that a person should know of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Warning>,
 }
 
 /// What a build added to a dataset that was there.

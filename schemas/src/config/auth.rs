@@ -23,9 +23,10 @@ pub struct AuthConfig {
     /// `api_key`: query parameter the key is sent in. It is not part of any URL that is kept or shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub param: Option<String>,
-    /// `basic`: the user's name.
+    /// `basic`: the user's name, as plain text (`"alice"`) or, where it is secret, as `{ env = "NAME" }` or
+    /// `{ file = "PATH" }`. A key that an API takes as the user's name is a secret.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub user: Option<SecretRef>,
+    pub user: Option<TextOrSecret>,
     /// `basic`: the password.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<SecretRef>,

@@ -35,7 +35,9 @@ pub struct ContractConfig {
     /// as an alarm, 0 to 1. Default 0.5; 1 tells of none. Lower it for columns that a model needs.
     #[serde(skip_serializing_if = "is_half")]
     pub null_drift: f64,
-    /// Rules of single columns by name, such as `[source.contract.column."book.bid"]`. Default: none.
+    /// Rules of single columns by name, such as `[source.contract.column."book.bid"]`. The name is the path of keys joined with
+    /// `.`; a `.` inside a key, or in the header of a CSV file, is written `\.`: the column `pm2.5` of a file is
+    /// `[source.contract.column.'pm2\.5']` here and `"pm2\.5"` in SQL. `feedline preview` shows the names. Default: none.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub column: BTreeMap<String, ColumnContract>,
     /// What becomes of lists: `json` (default, their JSON text) or `list` (an Arrow list where all items are scalars of
@@ -52,8 +54,9 @@ pub struct ContractConfig {
     #[serde(skip_serializing_if = "is_default")]
     pub duplicate_keys: DuplicateKeys,
     /// Formats of points in time, tried in order: `rfc3339` or a pattern of `strptime` such as `"%d.%m.%Y %H:%M"`. A column
-    /// whose first text fits one of them becomes a timestamp; text without an offset is read as UTC. Default: none, points
-    /// in time stay text.
+    /// whose texts fit one of them becomes a timestamp; text without an offset is read as UTC. Default: none; then a CSV column
+    /// of ISO 8601 dates, with a time of day or without, becomes a timestamp, and other dates stay text. Set it where
+    /// `01/02/2020` must not be confused with `02/01/2020`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dates: Vec<String>,
     /// Most columns of a source, 1 to 10,000. Default 1,000: keys used as data must not explode the schema.
@@ -120,7 +123,7 @@ fn is_256(value: &u32) -> bool {
 #[serde(deny_unknown_fields, default)]
 pub struct ColumnContract {
     /// Type of the column; it never becomes another. A column that has landed already may only get a wider one. Default:
-    /// the type of its first value.
+    /// a type that holds the values of the first batch, and of `files` those of a sample of all files; see `[source.infer]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub r#type: Option<DeclaredType>,
     /// What `contract.types` is for this column. Default: that.

@@ -160,8 +160,8 @@ impl PageConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PageExtract {
-    /// One record with its readable text: `url` (the canonical one, where the page names it), `title`, `author`, `date`
-    /// (RFC 3339), `description`, `site`, `language` and `text`. What the page does not tell is null.
+    /// One record with its readable text: `url` (the canonical one, where the page names it), `fetched_url` (the one
+    /// it was fetched at), `title`, `author`, `date` (RFC 3339), `description`, `site`, `language` and `text`. A value that the page does not have is null.
     #[default]
     Article,
     /// A record for each match of `rows`, with its `columns` and `url`.

@@ -51,7 +51,7 @@ pub struct DatasetConfig {
     /// Sources whose rows are put under one another; `<source>.<table>` is a child table of one (`contract.children`), with a
     /// row for each item of a list. Default: all sources of the pipeline that nothing else names, without child tables.
     pub sources: Vec<TableName>,
-    /// SQL query whose result is the rows of the dataset, over tables that are called as `sources` are (a child table
+    /// SQL query (of Apache DataFusion) whose result is the rows of the dataset, over tables that are called as `sources` are (a child table
     /// in double quotes), before any other step: for what no key says, such as a condition, a computed column or a
     /// sum over another source. Names are written as they are. Integers are exact: a sum, difference or product, or a `sum` over
     /// rows, that leaves 64 bits ends the build; compute with a `cast(... as double)` or `cast(... as decimal(38, 0))` there. The
@@ -85,7 +85,7 @@ pub struct DatasetConfig {
     pub missing_values: Vec<f64>,
     /// Decimal sign of texts that are read as numbers, one character, such as `","` for `3,5`: features, a target that is a number,
     /// and the columns of series; also in rows to predict. What landed as a number is taken as it is, a number among texts lands as text, and a CSV column lands as
-    /// numbers where its first cells look like such: where `1.234` is meant as 1234, give it `type = "text"` in
+    /// numbers where its cells look like such: where `1.234` is meant as 1234, give it `type = "text"` in
     /// `source.contract.column`. A text that is no number by these signs is missing, and set aside as a target. Default `"."`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decimal_sign: Option<char>,
@@ -93,8 +93,10 @@ pub struct DatasetConfig {
     /// numbers as well; groups of another length are none. Default: there is none, so `1,234` is no number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thousands_sign: Option<char>,
-    /// `exact` (default): of rows with equal content the first landed is kept. `none`: all that landed are kept; a source leaves
-    /// out equal records before, unless its `batch.dedup_window` is 0.
+    /// `exact` (default): of rows with equal content the first landed is kept; a build that drops more than one per cent of its
+    /// rows so warns of it. `none`: all that landed are kept, for tables where equal rows are different observations; a source
+    /// leaves out equal records before, unless its `batch.dedup_window` is 0, as it is for `files` by default. All copies of a row are in one split, so the splits
+    /// may miss their shares.
     pub dedup: DedupMode,
     /// `rows`: columns that are no part of the content, such as an id or when a record was read: rows that differ in
     /// nothing else are copies of one another. They stay columns like others. List them where each record comes with
@@ -241,7 +243,7 @@ pub enum DedupMode {
     #[default]
     Exact,
     /// All rows that landed are kept. Copies share a split by hash; a `key`, an order, a column or an expression may part them. A source leaves out equal records
-    /// before they land, unless its `batch.dedup_window` is 0.
+    /// before they land, unless its `batch.dedup_window` is 0, as it is for `files` by default.
     None,
 }
 

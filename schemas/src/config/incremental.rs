@@ -24,6 +24,21 @@ pub struct IncrementalConfig {
     /// are held in memory, about 20 bytes each. Default `0`.
     #[serde(default = "zero")]
     pub lookback: String,
+    /// Longest time beyond now at which a cursor that is a time or a date still moves the bound: a whole number with `s`, `m`,
+    /// `h` or `d`. Now is the earlier of this machine's clock and that of the API (`Date` of its responses); a date
+    /// begins where it begins first on Earth. A record beyond it lands, is warned of as `cursor_in_future`, and does not
+    /// move the bound, since all that comes before it would be taken as read. Raise it for records that are rightly of the
+    /// future, such as forecasts. Default `5m`, for clocks that differ a little.
+    #[serde(default = "few_minutes", skip_serializing_if = "is_few_minutes")]
+    pub max_ahead: String,
+}
+
+fn few_minutes() -> String {
+    "5m".into()
+}
+
+fn is_few_minutes(text: &str) -> bool {
+    text == "5m"
 }
 
 fn zero() -> String {

@@ -19,8 +19,8 @@ pub struct LimitsConfig {
     /// Requests that may go out at once before `requests_per_s` holds them back, 1 to 1,000. Default 1: evenly spread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<u32>,
-    /// Most requests at a time, 1 to 64. Default: `fetch.concurrency` for `fetch`; a `rest` source asks for one page at a
-    /// time, and a crawl for one page of a host.
+    /// Most requests at a time, 1 to 64. Default: `fetch.concurrency` for `fetch`; a crawl asks for one page of a host at a
+    /// time. Refused for a `rest` source, which asks for one page at a time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
     /// Unit of `X-RateLimit-Reset`: `auto` (default), `delta_s`, `delta_ms`, `epoch_s` or `epoch_ms`. Name it where `auto`

@@ -16,8 +16,11 @@ pub struct PaginationConfig {
     pub page_param: String,
     /// `page`: number of the first page. Default 1.
     pub first_page: u64,
-    /// `page`, `offset`: the run ends at the first page with fewer records than this; 0 (default) ends it at the first
-    /// empty page. Where the total is known, a short page does not end the run before the total has come.
+    /// Records that a page has at most, as it is asked for (`size_param`) or as the documentation of the API says. `page`,
+    /// `offset`: a page with fewer is the last one only if the total has come, `has_more_path` says so, or the page behind it
+    /// is empty, repeats it or does not exist (status 400, 404, 410, 416 or 422); this costs one more request at the end, and a
+    /// server that gives fewer records a page than it is asked for is read to its end, with the warning `small_pages`.
+    /// Default 0: not known; the run ends at the first empty page.
     pub page_size: u64,
     /// Query parameter that asks for `page_size` records; not sent by default. With `link` and `next_url` it is part of
     /// the first request only: later ones are made by the server.
@@ -89,6 +92,17 @@ pub struct PaginationConfig {
     /// 10,000, 50,000 and so on without a total warns then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_records: Option<u64>,
+    /// `page`, `offset`, `cursor`, `header_cursor`, `link`, `next_url`: path in the body of a boolean (or 0 and 1) that says
+    /// whether there are further pages, such as `has_more`. False ends the run, whatever else the page names; true with an
+    /// empty page, or without the next cursor, is an incomplete run; absent or null says nothing. May be changed at any time.
+    /// Default: none is looked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub has_more_path: Option<String>,
+    /// HTTP statuses, 400 to 599, that mean there is no page behind the last one, such as `[404]`. They end
+    /// a run of pages at any page but its first. May be changed at any time. Default `[]`: with `page` and `offset`, 400, 404,
+    /// 410, 416 and 422 end it behind a page shorter than `page_size`, and every other refusal is an error.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub end_status: Vec<u16>,
     /// Most pages of a run, at least 1. Default 1,000,000: a guard against an API that never ends.
     pub max_pages: u64,
 }
@@ -118,6 +132,8 @@ impl Default for PaginationConfig {
             total_header: None,
             strict_total: false,
             max_records: None,
+            has_more_path: None,
+            end_status: Vec::new(),
             max_pages: 1_000_000,
         }
     }

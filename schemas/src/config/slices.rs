@@ -27,8 +27,8 @@ pub struct SlicesConfig {
     pub to_param: Option<String>,
     /// Beginning of the range, as `format` has it; points in time may also be an RFC 3339 time or a date (midnight UTC).
     pub start: String,
-    /// End of the range, which does not belong to it. Default: now, less `lag`; an end that lies in the future counts as
-    /// this, since what is to come there would be taken as read. Required for `integer`.
+    /// End of the range, which does not belong to it. Default: now by `clock`, less `lag`; an end that lies in the future
+    /// counts as this, since what is to come there would be taken as read. Required for `integer`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<String>,
     /// How long before now the range ends, for records that turn up late: a whole number with `s`, `m`, `h`, `d` or `w`.
@@ -47,6 +47,30 @@ pub struct SlicesConfig {
     /// Whether the API gives what lies at the upper end. Default `exclusive`.
     #[serde(default, skip_serializing_if = "is_exclusive")]
     pub upper: UpperEnd,
+    /// Clock that says now, where the range ends: `earlier` of this machine's and that of the API (`Date` of its
+    /// responses), or `machine`. Default `earlier`: a machine's clock that is ahead would mark as done what is still to
+    /// come. Set `machine` for an API whose clock is wrong.
+    #[serde(default, skip_serializing_if = "is_earlier")]
+    pub clock: SliceClock,
+}
+
+/// Clock that says where a range without an end ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SliceClock {
+    /// The earlier of this machine's and that of the API.
+    #[default]
+    Earlier,
+    /// This machine's.
+    Machine,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it with a reference"
+)]
+fn is_earlier(clock: &SliceClock) -> bool {
+    *clock == SliceClock::Earlier
 }
 
 /// Whether an API gives what lies at the upper end of a slice.

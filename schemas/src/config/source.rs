@@ -20,15 +20,16 @@ pub struct SourceConfig {
     /// `rest` (a JSON API), `html` (pages of a site) or `files`.
     pub r#type: SourceKind,
     /// `rest`: URL of the first page; `demo://market` starts the embedded API. `files`: a path, URL or glob
-    /// (`data/*.csv.gz`); files are read in the order of their names. `html`: the page the crawl begins with.
+    /// (`data/*.csv.gz`); files are read in the order of their names. One with a query (`https://host/table?format=csv`), or
+    /// with `params`, is one file that each run asks for, read as `format` or its `Content-Type` says. `html`: the page the crawl begins with.
     pub url: String,
     /// `rest`: path of the list of records in a page, keys joined with `.`; empty when the page is the list itself.
     #[serde(default)]
     pub records: String,
-    /// `rest`: query parameters of each request.
+    /// `rest`, and `files` over http(s): query parameters of each request.
     #[serde(default)]
     pub params: BTreeMap<String, String>,
-    /// `rest`, `html`: headers of each request to the host of `url`; a secret is given as `{ env = "NAME" }` or
+    /// `rest`, `html`, and `files` behind a query: headers of each request to the host of `url`; a secret is given as `{ env = "NAME" }` or
     /// `{ file = "PATH" }`.
     #[serde(default)]
     pub headers: BTreeMap<String, TextOrSecret>,
@@ -58,7 +59,7 @@ pub struct SourceConfig {
     pub for_each: Option<ForEachConfig>,
     /// `rest`: path of an error in a page that came with status 200; where something is there but null, false, zero or
     /// empty, the request is tried again as after a server's error. For APIs that report errors with success. Default:
-    /// none is looked for.
+    /// `error` and `errors` of a page without records are taken as one. Empty (`""`): none is looked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_path: Option<String>,
     /// `html`: which pages are fetched, and how politely.
@@ -76,10 +77,18 @@ pub struct SourceConfig {
     pub limits: LimitsConfig,
     /// `rest`, `html`, `fetch`, and `files` over http(s): hosts, by name or address, that may be asked although their address
     /// is not one of the internet, where data lead to them: a redirect, a link, a sitemap, a next page, a row's URL. What the configuration
-    /// itself names (`url`, `crawl.start`, `crawl.sitemaps`, `crawl.hosts`) needs not stand here; a proxy with such an
-    /// address does, for requests to other hosts than these. Default none: data must not reach into this machine's network.
+    /// itself names (`url`, `crawl.start`, `crawl.sitemaps`, `crawl.hosts`) needs not stand here, but another port of the host
+    /// of a URL does. With `trust_proxy`, a proxy with such an address stands here too. Default none: data must not reach into
+    /// this machine's network.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub private_hosts: Vec<String>,
+    /// `rest`, `html`, `fetch`, and `files` over http(s): asks hosts that data lead to through the proxy which the environment
+    /// names (`HTTPS_PROXY` and the like). The proxy then looks their names up, so nothing here sees their addresses: whoever
+    /// writes the data reaches every host by name that the proxy reaches. Hosts that the configuration names are asked through
+    /// the proxy in any case. Default false: they are asked without it. Set it where the internet is reached through a proxy
+    /// alone, and the proxy itself refuses hosts of the own network.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub trust_proxy: bool,
     /// `rest`, `html`: keeps every answer that a batch was made of, as `feedline ingest replay` reads it: one Parquet file
     /// a batch in `raw/`, with the body as it came (decompressed), the status and the headers that pages are read by. What
     /// `auth` and secrets of `headers` have sent is masked in it, and no cookie is kept. A batch then also ends with the page
@@ -90,6 +99,9 @@ pub struct SourceConfig {
     /// `files`: format; default `auto`, by the file's name.
     #[serde(default)]
     pub format: FileFormat,
+    /// `files`: what becomes of files that change, and of those that are still being written.
+    #[serde(default, skip_serializing_if = "FilesConfig::is_default")]
+    pub files: FilesConfig,
     /// `files`: details of CSV.
     #[serde(default)]
     pub csv: CsvConfig,
@@ -105,13 +117,17 @@ pub struct SourceConfig {
     /// `files`: downloads a picture for each row of a table. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fetch: Option<FetchConfig>,
+    /// Inference of the types of columns before anything lands.
+    #[serde(default, skip_serializing_if = "InferConfig::is_default")]
+    pub infer: InferConfig,
     /// What to do when records change their shape.
     #[serde(default)]
     pub contract: ContractConfig,
     /// Columns that name what a row is about, such as `["id"]`: of the landed rows with one key a dataset reads only the
     /// newest, the one of the greatest `version`. All of them stay in the landing zone, and those that are not the newest
     /// count among the duplicates of a dataset. A newer row has another content, by which it may come into another split: name
-    /// the key in `dataset.split.key` to keep it where it was. With a key a dataset is built anew from all rows whenever some
+    /// the key in `dataset.split.key` to keep it where it was. A record that comes again is left out only if it equals the newest
+    /// landed row of its key (and `version`): one that goes back to an earlier content lands, but for `slices` and `for_each`. With a key a dataset is built anew from all rows whenever some
     /// have landed. Default: none, every row is read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub key: Vec<String>,
@@ -136,6 +152,16 @@ impl SourceConfig {
     #[must_use]
     pub fn is_foreign(&self) -> bool {
         self.fetch.is_some() || self.is_web()
+    }
+
+    /// Size of the deduplication window in records: `batch.dedup_window`, or its default for this type.
+    #[must_use]
+    pub fn dedup_window(&self) -> u64 {
+        let default = match self.r#type {
+            SourceKind::Rest | SourceKind::Html => 100_000,
+            SourceKind::Files => 0,
+        };
+        self.batch.dedup_window.unwrap_or(default)
     }
 
     /// Whether its URL begins with `http://` or `https://`.
@@ -184,6 +210,10 @@ pub struct RetryConfig {
     /// for more, the run ends as deferred (exit code 4). A run before that time asks for nothing and ends the same way, one
     /// after it goes on. Default 300.
     pub max_wait_s: u64,
+    /// Longest deferral, in seconds, 1 to 31,536,000: a server that asks for more (`Retry-After: 3153600000`, a reset that
+    /// lies years ahead) is asked again after this time. `feedline ingest resume` ends a deferral at once. Default 86,400, a
+    /// day; raise it for a server that bans who comes back early.
+    pub max_deferral_s: u64,
     /// Time to connect, in milliseconds. Default 10,000.
     pub connect_timeout_ms: u64,
     /// Longest silence while reading, in milliseconds. Default 30,000.
@@ -213,6 +243,7 @@ impl Default for RetryConfig {
             base_ms: 500,
             cap_ms: 60_000,
             max_wait_s: 300,
+            max_deferral_s: 86_400,
             connect_timeout_ms: 10_000,
             read_timeout_ms: 30_000,
             total_timeout_ms: 300_000,
@@ -259,14 +290,182 @@ pub enum FileFormat {
     Picture,
 }
 
-/// `[source.csv]`.
+/// `[source.files]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+pub struct FilesConfig {
+    /// Handling of a file that has changed since it was read: `replace` (default), `append` or `refuse`. It may be
+    /// changed at any time.
+    pub changed: FilesChanged,
+    /// Seconds for which a file must not have been written before it is read, 0 to 31,536,000, by the clock of its store; a
+    /// younger one is left for a later run, with a warning. Default 0: a file is read as it is. Set it where
+    /// files are written slowly into the folder that is read; stores that do not say when a file was written have none
+    /// that is too young.
+    pub settle_s: u64,
+}
+
+impl FilesConfig {
+    /// True for the defaults.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Handling of a file that has changed since it was read.
+///
+/// A plain CSV or NDJSON file that has grown, its old bytes untouched, is read on from where it ended; where its last line was
+/// cut in the middle, it is read again and what had landed of it is superseded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FilesChanged {
+    /// A file that has grown is read on; of one that has changed otherwise, and of every packed file, archive, Parquet or
+    /// JSON document that has changed at all, the rows that had landed are superseded by its new content, with a warning. The files of
+    /// the landing zone that held them are kept in `superseded/`. Not with `fetch`, where it is refused.
+    #[default]
+    Replace,
+    /// A file that has grown is read on; one that has changed otherwise ends the run. For logs and other files that are
+    /// only ever added to.
+    Append,
+    /// Any change ends the run. For files that must never change.
+    Refuse,
+}
+
+/// `[source.csv]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
 pub struct CsvConfig {
-    /// Field separator, one ASCII character. Default `,` (a tab for `.tsv`).
+    /// Field separator, one ASCII character. Default `,` (a tab for `.tsv`); where the header is a single column by that, but
+    /// one of `;`, tab, `|` and `,` splits all of the first lines alike, that one, with a warning.
     pub delimiter: Option<String>,
-    /// Cells read as missing besides the empty one, compared after trimming spaces. Default `[]`.
+    /// Whether the first line holds the names of the columns. Default true. Without, they are those of `columns`, or
+    /// `column_1`, `column_2` and so on.
+    #[serde(skip_serializing_if = "is_true")]
+    pub header: bool,
+    /// Names of the columns, in their order; they replace those of the header. Default `[]`: those of the header.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<String>,
+    /// Encoding of the file, such as `utf-8`, `utf-16`, `latin-1`, `windows-1252` or `shift_jis` (a label of the WHATWG
+    /// Encoding Standard). Default `utf-8`; a byte order mark of UTF-16 decides by itself, with a warning.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encoding: Option<String>,
+    /// Sign around fields that hold delimiters or line ends, one ASCII character; empty for files without any, whose quotes
+    /// are text. Default `"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quote: Option<String>,
+    /// Sign that lines which are no rows begin with, one ASCII character such as `#`. Default: there are no such lines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub comment: Option<String>,
+    /// Lines before the header, or the first row where there is none, that are passed over, 0 to 1,000,000. Default 0.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub skip_rows: u64,
+    /// Cells read as missing besides the empty one, in every column, compared after trimming spaces. Default `[]`: only the
+    /// usual ones, see `null_spellings`.
     pub null_values: Vec<String>,
+    /// Spellings of a missing value that are read as missing in columns of numbers, booleans and timestamps only: `usual`
+    /// (default; `NA`, `N/A`, `#N/A`, `NaN`, `NULL`, `None`, `-`, `?` and such) or `none`, where each is a value that does not fit
+    /// its column. In a text column they stay what they are: `None` may be a category. What is read as missing is counted.
+    #[serde(skip_serializing_if = "NullSpellings::is_usual")]
+    pub null_spellings: NullSpellings,
+    /// Decimal sign of numbers, one character, such as `","` for `1000,14`. Text columns stay as they are written. Default
+    /// `"."`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decimal_sign: Option<char>,
+    /// Sign between groups of three digits, one character, such as `"."` for `1.234,56` or `","` for `1,234.56`. Numbers without
+    /// groups are numbers as well; groups of another length are none. Default: there is none, so `1,234` is text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thousands_sign: Option<char>,
+    /// Whether numbers may have a percent sign behind them; `17%` is read as 17. Default false: such a column is text.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub percent: bool,
+}
+
+/// Spellings that are read as missing where the other cells of a column are no texts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NullSpellings {
+    /// The usual ones.
+    #[default]
+    Usual,
+    /// None.
+    None,
+}
+
+impl NullSpellings {
+    /// True for [`NullSpellings::Usual`].
+    #[must_use]
+    pub fn is_usual(&self) -> bool {
+        *self == Self::Usual
+    }
+}
+
+/// `[source.infer]`: how the types of columns are found before anything lands.
+///
+/// The type of a column follows from all of the first batch, and for `files` from a sample of all files, whatever the order
+/// of the rows. Files of tables that hold no more rows than `rows` are looked through as a whole; of more, up to 64 files spread
+/// evenly over the list are looked at, and of a large CSV or NDJSON file that is not compressed eight parts spread evenly over it.
+/// Types that `contract.column` declares are not looked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct InferConfig {
+    /// Rows of `files` that are looked at before the first batch lands, 0 to 10,000,000, and at most 32 MiB of them. Default
+    /// 100,000. More of them makes it less likely that a value of a kind not seen before is rejected; with 0 the first batch
+    /// alone decides.
+    pub rows: u64,
+    /// Largest share of values that are no numbers, or no dates, in a column that is taken for one of numbers or dates, 0 to
+    /// 0.5. They are said, and `contract.types` settles what becomes of them. A column with more is text, and so is any such
+    /// column where `contract.types` is `widen`. Default 0.01; with 0 a single one makes the column text.
+    pub max_odd_share: f64,
+}
+
+impl Default for InferConfig {
+    fn default() -> Self {
+        Self {
+            rows: 100_000,
+            max_odd_share: 0.01,
+        }
+    }
+}
+
+impl InferConfig {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Default for CsvConfig {
+    fn default() -> Self {
+        Self {
+            delimiter: None,
+            header: true,
+            columns: Vec::new(),
+            encoding: None,
+            quote: None,
+            comment: None,
+            skip_rows: 0,
+            null_values: Vec::new(),
+            null_spellings: NullSpellings::default(),
+            decimal_sign: None,
+            thousands_sign: None,
+            percent: false,
+        }
+    }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+const fn is_true(value: &bool) -> bool {
+    *value
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// `[source.idx]`.
@@ -301,7 +500,8 @@ pub struct ArchiveConfig {
     /// table or text ends the run. Default 64 MiB.
     pub max_member_bytes: ByteSize,
     /// How many times its own size (or 16 MiB, if that is more) an archive may unpack to, at least 1; one that goes
-    /// beyond is refused, as it may be made to exhaust memory. Default 200.
+    /// beyond is refused, as it may be made to exhaust memory. The rows of a Parquet file likewise, with the bytes of their
+    /// texts and 8 for a number: one whose texts are few and repeated may need more. Default 200.
     pub max_ratio: u64,
 }
 
@@ -357,8 +557,10 @@ pub struct BatchConfig {
     /// twice its text. A smaller bound saves memory where records are large.
     pub bytes: ByteSize,
     /// An identical record (same content) among this many landed ones before it is left out as a duplicate; 0 keeps
-    /// all. Default 100,000; 16 bytes of memory each.
-    pub dedup_window: u64,
+    /// all. 16 bytes of memory each. Default 100,000 for `rest` and `html`, whose pages may overlap; 0 for `files`, whose rows
+    /// are identified by their positions: equal rows all land.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dedup_window: Option<u64>,
 }
 
 impl Default for BatchConfig {
@@ -367,7 +569,7 @@ impl Default for BatchConfig {
             rows: 10_000,
             pages: 100,
             bytes: ByteSize::mib(32),
-            dedup_window: 100_000,
+            dedup_window: None,
         }
     }
 }

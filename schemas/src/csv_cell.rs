@@ -1,0 +1,235 @@
+//! Text of a CSV cell as a number, a timestamp or a missing value.
+//!
+//! Numbers are those of JSON, and besides: `.5`, `5.`, a plus sign in front, and what `csv.decimal_sign`, `csv.thousands_sign`
+//! and `csv.percent` say. Digits that begin with 0 (`007`) are no number: the zeros mean something. A plus sign in front of ten
+//! and more digits is that of a telephone number.
+
+use std::borrow::Cow;
+
+use crate::{
+    config::{CsvConfig, NullSpellings},
+    number,
+};
+
+/// The usual spellings of a missing value: those of pandas, R, SQL, spreadsheets and statistical offices.
+const MISSING: [&str; 34] = [
+    "NA", "N/A", "n/a", "na", "N.A.", "n.a.", "NaN", "nan", "NAN", "-NaN", "-nan", "NULL", "Null",
+    "null", "(null)", "None", "none", "NIL", "nil", "<NA>", "#N/A", "#NA", "#N/A N/A", "#NULL!",
+    "#VALUE!", "#DIV/0!", "1.#QNAN", "\\N", "-", "--", "?", ".", "..", ":",
+];
+
+/// Most digits behind a plus sign of a number.
+const PLUS_DIGITS: usize = 9;
+
+/// Format of the cells of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CellFormat {
+    decimal: char,
+    thousands: Option<char>,
+    percent: bool,
+    nulls: NullSpellings,
+}
+
+impl Default for CellFormat {
+    fn default() -> Self {
+        Self::new(&CsvConfig::default())
+    }
+}
+
+impl CellFormat {
+    /// As `csv` says.
+    #[must_use]
+    pub fn new(csv: &CsvConfig) -> Self {
+        Self {
+            decimal: csv.decimal_sign.unwrap_or('.'),
+            thousands: csv.thousands_sign,
+            percent: csv.percent,
+            nulls: csv.null_spellings,
+        }
+    }
+
+    /// True for a cell that is, without the spaces around it, a usual spelling of a missing value.
+    #[must_use]
+    pub fn is_missing(self, trimmed: &str) -> bool {
+        self.nulls.is_usual() && trimmed.len() <= 8 && MISSING.contains(&trimmed)
+    }
+
+    /// The cell as a JSON number; nothing when it is none.
+    #[must_use]
+    pub fn number(self, text: &str) -> Option<Cow<'_, str>> {
+        let text = text.trim();
+        let is_plain = self.decimal == '.' && self.thousands.is_none();
+        if is_plain && number::is_number(text) {
+            return Some(Cow::Borrowed(text));
+        }
+        let text = match text.strip_suffix('%') {
+            Some(before) if self.percent => before.trim_end(),
+            Some(_) => return None,
+            None => text,
+        };
+        let (sign, body) = match text.as_bytes().first()? {
+            b'-' => ("-", &text[1..]),
+            b'+' if text.len() <= 1 + PLUS_DIGITS => ("", &text[1..]),
+            _ => ("", text),
+        };
+        let (mantissa, power) = body.split_at(body.find(['e', 'E']).unwrap_or(body.len()));
+        let (whole, part) = match mantissa.split_once(self.decimal) {
+            Some((whole, part)) => (whole, Some(part)),
+            None => (mantissa, None),
+        };
+        let whole = match self.thousands {
+            Some(sign) if whole.contains(sign) => Cow::Owned(ungrouped(whole, sign)?),
+            _ => Cow::Borrowed(whole),
+        };
+        let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let is_empty = whole.is_empty() && part.is_none_or(str::is_empty);
+        if is_empty || !is_digits(&whole) || !part.is_none_or(is_digits) {
+            return None;
+        }
+        let filled = |digits: &str| match digits {
+            "" => "0".to_owned(),
+            digits => digits.to_owned(),
+        };
+        let whole = filled(&whole);
+        let part = part.map(|part| format!(".{}", filled(part)));
+        let json = format!("{sign}{whole}{}{power}", part.unwrap_or_default());
+        number::is_number(&json).then_some(Cow::Owned(json))
+    }
+}
+
+/// The digits of groups of three.
+fn ungrouped(whole: &str, sign: char) -> Option<String> {
+    let mut groups = whole.split(sign);
+    let first = groups.next().unwrap_or_default();
+    let is_first = (1..=3).contains(&first.len()) && !first.starts_with('0');
+    (is_first && groups.all(|group| group.len() == 3)).then(|| whole.replace(sign, ""))
+}
+
+/// Refuses signs that could be taken for another part of a number.
+///
+/// # Errors
+/// The key below the source, and the reason.
+pub fn check(csv: &CsvConfig) -> Result<(), (&'static str, String)> {
+    let is_part =
+        |sign: char| sign.is_alphanumeric() || sign.is_control() || "+-%\"".contains(sign);
+    let decimal = csv.decimal_sign.unwrap_or('.');
+    if is_part(decimal) || decimal.is_whitespace() {
+        let shown = decimal.escape_debug();
+        let reason =
+            format!("`{shown}` cannot stand for a decimal point; write `\".\"` or `\",\"`");
+        return Err(("csv.decimal_sign", reason));
+    }
+    match csv.thousands_sign {
+        Some(sign) if is_part(sign) => {
+            let shown = sign.escape_debug();
+            let reason = format!(
+                "`{shown}` cannot stand between digits; write `\".\"`, `\",\"`, `\"'\"` or a space"
+            );
+            Err(("csv.thousands_sign", reason))
+        }
+        Some(sign) if sign == decimal => {
+            let reason = format!(
+                "`{sign}` is the decimal sign already; declare both, `csv.decimal_sign` too"
+            );
+            Err(("csv.thousands_sign", reason))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn format(decimal: char, thousands: Option<char>, percent: bool) -> CellFormat {
+        CellFormat::new(&CsvConfig {
+            decimal_sign: Some(decimal),
+            thousands_sign: thousands,
+            percent,
+            ..CsvConfig::default()
+        })
+    }
+
+    fn check_number(format: CellFormat, text: &str, expected: Option<&str>) {
+        assert_eq!(format.number(text).as_deref(), expected, "{text:?}");
+    }
+
+    #[test]
+    fn cells_are_numbers_as_people_and_programs_write_them() {
+        let usual = CellFormat::default();
+        for (text, expected) in [
+            (" 12 ", Some("12")),
+            ("1.50", Some("1.50")),
+            (".5", Some("0.5")),
+            ("-.5", Some("-0.5")),
+            ("5.", Some("5.0")),
+            ("+3.5", Some("3.5")),
+            ("1e-3", Some("1e-3")),
+            ("+491701234567", None),
+            ("007", None),
+            ("1,234", None),
+            ("17%", None),
+            (".", None),
+            ("-", None),
+            ("e5", None),
+            ("inf", None),
+            ("1.2.3", None),
+            ("12 EUR", None),
+            ("", None),
+        ] {
+            check_number(usual, text, expected);
+        }
+    }
+
+    #[test]
+    fn signs_are_read_as_they_are_declared() {
+        let continental = format(',', Some('.'), false);
+        for (text, expected) in [
+            ("1000,14", Some("1000.14")),
+            ("1.234.567,5", Some("1234567.5")),
+            ("-0,5", Some("-0.5")),
+            ("12", Some("12")),
+            ("1.5", None),
+            ("0.123", None),
+            ("17 %", None),
+        ] {
+            check_number(continental, text, expected);
+        }
+        check_number(format('.', Some(','), false), "1,234.50", Some("1234.50"));
+        check_number(format(',', None, false), "1.5", None);
+        check_number(format('.', None, true), "17 %", Some("17"));
+        check_number(format(',', None, true), "17,5%", Some("17.5"));
+    }
+
+    #[test]
+    fn the_usual_spellings_are_missing_unless_they_are_not_wanted() {
+        let usual = CellFormat::default();
+        for spelling in MISSING {
+            assert!(usual.is_missing(spelling) && usual.number(spelling).is_none());
+        }
+        assert!(!usual.is_missing("unknown") && !usual.is_missing("0"));
+        let none = CellFormat::new(&CsvConfig {
+            null_spellings: NullSpellings::None,
+            ..CsvConfig::default()
+        });
+        assert!(!none.is_missing("NA"));
+    }
+
+    #[test]
+    fn signs_that_cannot_be_any_are_refused() {
+        let refused = |decimal, thousands| {
+            let csv = CsvConfig {
+                decimal_sign: decimal,
+                thousands_sign: thousands,
+                ..CsvConfig::default()
+            };
+            check(&csv)
+        };
+        assert!(refused(Some(','), Some('.')).is_ok() && refused(None, Some(' ')).is_ok());
+        let (key, _) = refused(Some('5'), None).unwrap_err();
+        assert_eq!(key, "csv.decimal_sign");
+        let (key, reason) = refused(None, Some('.')).unwrap_err();
+        assert_eq!(key, "csv.thousands_sign");
+        assert!(reason.contains("declare both"), "{reason}");
+    }
+}
