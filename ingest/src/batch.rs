@@ -21,17 +21,19 @@ mod deciding;
 mod file;
 mod plain;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, mem::take, sync::Arc};
 
 use arrow::array::{ArrayRef, StringArray};
 use feedline_schemas::{
-    commit::{BatchCounts, ChildTable, Decisions, Position, Presence, note},
+    commit::{BatchCounts, ChildTable, Decisions, FilePart, Position, Presence, note},
     config::{BatchConfig, ContractConfig},
+    csv_cell::CellFormat,
     ids::{Hash128, Name, Sequence},
     record::{RecordSchema, system},
+    report::{Warning, replace_warning},
 };
 
-pub(crate) use self::file::Encoded;
+pub(crate) use self::file::{Encoded, encode_again};
 use self::{
     cells::Cells,
     children::{Children, DecidedChildren, Setup},
@@ -45,7 +47,8 @@ use crate::{
     dedup::Window,
     error::Error,
     frontier::{self, Discovery},
-    source::{Page, Record},
+    infer::Types,
+    source::{Page, PagePart, Record},
     validators::{self, Validator},
     value::{Value, shorten},
 };
@@ -62,11 +65,53 @@ pub(crate) struct Batch {
     skipped: BTreeMap<String, u64>,
     frontier: Vec<Discovery>,
     validators: Vec<(Hash128, Validator)>,
+    warnings: Vec<Warning>,
     /// What child tables have landed before.
     children: BTreeMap<Name, ChildTable>,
+    /// The files that the records come from, in their order.
+    parts: Vec<FilePart>,
+    /// Those of which all that has landed before is superseded.
+    superseded: Vec<String>,
+    /// Types that columns begin with.
+    planned: Types,
+    format: CellFormat,
 }
 
 impl Batch {
+    /// Columns begin with the types `planned`, and CSV cells are written as `format` says.
+    pub(crate) fn plan(&mut self, planned: Types, format: CellFormat) {
+        self.planned = planned;
+        self.format = format;
+    }
+
+    /// The files that the records come from, and those of which all that has landed before is superseded; none are left.
+    pub(crate) fn take_parts(&mut self) -> (Vec<FilePart>, Vec<String>) {
+        (take(&mut self.parts), take(&mut self.superseded))
+    }
+
+    /// Adds what was decided while it was read; each warning takes the place of an earlier one of its code.
+    pub(crate) fn warn(&mut self, warnings: Vec<Warning>) {
+        for warning in warnings {
+            replace_warning(&mut self.warnings, warning);
+        }
+    }
+
+    fn push_part(&mut self, PagePart { part, supersedes }: PagePart) {
+        if supersedes {
+            self.superseded.push(part.url.clone());
+        }
+        match self.parts.last_mut().filter(|last| last.url == part.url) {
+            Some(last) => last.records += part.records,
+            None if part.records > 0 => self.parts.push(part),
+            None => {}
+        }
+    }
+
+    /// The records, in order.
+    pub(crate) fn records(&self) -> &[Record] {
+        &self.records
+    }
+
     /// Goes on with what child tables have landed before.
     pub(crate) fn follow(&mut self, children: BTreeMap<Name, ChildTable>) {
         self.children = children;
@@ -76,6 +121,7 @@ impl Batch {
     pub(crate) fn push(&mut self, page: Page) -> Result<Position, Error> {
         self.bytes += page.records.iter().map(Record::size).sum::<u64>();
         self.records.extend(page.records);
+        page.parts.into_iter().for_each(|part| self.push_part(part));
         if let Some(crawled) = page.crawled {
             self.pages += crawled.urls;
             for (reason, count) in crawled.skipped {
@@ -88,6 +134,7 @@ impl Batch {
                 .sum::<u64>();
             self.frontier.extend(crawled.found);
             self.validators.extend(crawled.validators);
+            self.warn(crawled.warnings);
         } else {
             self.pages += 1;
         }
@@ -136,7 +183,7 @@ impl Batch {
             source,
             children: Children::new(&setup)?,
             config,
-            contract: Contract::new(config, before)?,
+            contract: Contract::new(config, before)?.with(self.planned, self.format),
             window,
             cells: Cells::default(),
             plain: Plain::default(),
@@ -182,6 +229,7 @@ impl Batch {
             skipped: self.skipped,
             frontier: self.frontier,
             validators: self.validators,
+            warnings: self.warnings,
         })
     }
 }
@@ -202,6 +250,7 @@ pub(crate) struct Decided {
     skipped: BTreeMap<String, u64>,
     frontier: Vec<Discovery>,
     validators: Vec<(Hash128, Validator)>,
+    pub(crate) warnings: Vec<Warning>,
 }
 
 /// A record that is set aside.

@@ -1,25 +1,32 @@
 //! The commit log of a source: reading it whole, and appending to it.
 //!
 //! A batch lands in this order: its files are written and durable, then one log entry that names them is created if its
-//! position is free. A crash before the entry leaves files that nothing names (the next run writes the same names with
-//! the same bytes); after it, everything is there. When the position is taken by an entry that is not ours, another
-//! process writes to this log, and we stop. See [`feedline_schemas::commit`] for the format.
+//! position is free. A crash before the entry leaves files that nothing names, which the next start moves away
+//! ([`crate::landing_files`]); after it, everything is there. When the position is taken by an entry that is not ours, another
+//! process writes to this log, and we remove our files and stop. Once our entry is there we look whether its files are, and
+//! whether the entry that it builds on is: a repair may have cut the log meanwhile, and then our entry is taken back.
+//! See [`feedline_schemas::commit`] for the format.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use feedline_schemas::{
     ContractError,
-    commit::{BatchCounts, ChildTable, CommitEntry, DataFile, Presence, SourceState},
+    amendment::{SettingsRecord, Withdrawn},
+    commit::{
+        BatchCounts, ChildTable, CommitEntry, DataFile, FilePart, Position, Presence, Replaced,
+        SourceState,
+    },
     decode, encode,
-    format::COMMIT,
+    format::{COMMIT, COMMIT_MIN_READER},
     ids::{Hash128, Name, Sequence, WriterEpoch},
     record::RecordSchema,
+    report::Warning,
 };
 use feedline_storage::{PutNew, Store};
 use futures::{StreamExt, TryStreamExt};
 
-use crate::error::Error;
+use crate::{batch::Encoded, error::Error, landing_files};
 
 /// Entries read at the same time.
 const READS: usize = 16;
@@ -33,7 +40,7 @@ pub struct Landed {
     pub entry_hash: Hash128,
     /// Schema of the last entry.
     pub schema: RecordSchema,
-    /// All entries in order, at least one.
+    /// All entries in order, at least one; they name the data files that count after the last of them.
     pub entries: Vec<CommitEntry>,
 }
 
@@ -70,8 +77,15 @@ pub(crate) struct CommitLog {
     run_id: String,
     epoch: WriterEpoch,
     config_hash: Hash128,
+    /// Settings that the next entry records, where none are recorded yet.
+    settings: BTreeMap<String, String>,
     entries: Vec<CommitEntry>,
     last_hash: Option<Hash128>,
+    /// Files of the next entry that have been written.
+    written: Vec<Encoded>,
+    tidied: Option<Warning>,
+    /// Files that no longer count since an entry was appended.
+    gone: Vec<DataFile>,
 }
 
 /// What a batch puts into its entry.
@@ -84,35 +98,80 @@ pub(crate) struct Commit {
     pub(crate) validators: Vec<DataFile>,
     pub(crate) raw: Vec<DataFile>,
     pub(crate) children: BTreeMap<Name, ChildTable>,
+    pub(crate) parts: Vec<FilePart>,
+    pub(crate) replaced: Vec<Replaced>,
     pub(crate) counts: BatchCounts,
+    pub(crate) settings: Option<SettingsRecord>,
+    pub(crate) withdrawn: Vec<Withdrawn>,
+    pub(crate) reset_to: Option<String>,
     pub(crate) state: SourceState,
 }
 
+impl Commit {
+    /// An amendment that lands nothing and leaves the state that `last` left.
+    pub(crate) fn amending(last: &CommitEntry) -> Self {
+        let mut children = last.children.clone();
+        children
+            .values_mut()
+            .for_each(|table| table.files = Vec::new());
+        Self {
+            schema: last.schema.clone(),
+            files: Vec::new(),
+            rejects: Vec::new(),
+            frontier: Vec::new(),
+            validators: Vec::new(),
+            raw: Vec::new(),
+            children,
+            parts: Vec::new(),
+            replaced: Vec::new(),
+            counts: BatchCounts::default(),
+            settings: None,
+            withdrawn: Vec::new(),
+            reset_to: None,
+            state: last.state.clone(),
+        }
+    }
+}
+
 impl CommitLog {
-    /// Reads and verifies the log and takes the next writer epoch.
+    /// Reads and verifies the log, brings the landing folder to what it says, and takes the next writer epoch. Whether the
+    /// settings are those that it was written with is for the caller to see to: [`crate::setting_changes`].
     ///
     /// # Errors
-    /// As [`landed`], and [`Error::Config`] when the log was written with other settings (`config_hash`).
+    /// As [`landed`], and [`Error::Landed`] when a file that it names is missing or damaged.
     pub(crate) async fn open(
         root: &Store,
         source: &Name,
         run_id: &str,
         config_hash: Hash128,
     ) -> Result<Self, Error> {
+        Self::open_kept(root, source, run_id, config_hash, Kept::Newest).await
+    }
+
+    /// [`Self::open`] with all entries whole.
+    ///
+    /// # Errors
+    /// As [`landed`].
+    pub(crate) async fn open_whole(
+        root: &Store,
+        source: &Name,
+        run_id: &str,
+        config_hash: Hash128,
+    ) -> Result<Self, Error> {
+        Self::open_kept(root, source, run_id, config_hash, Kept::All).await
+    }
+
+    async fn open_kept(
+        root: &Store,
+        source: &Name,
+        run_id: &str,
+        config_hash: Hash128,
+        kept: Kept,
+    ) -> Result<Self, Error> {
+        root.check_creates().await?;
         let landing = landing(root, source);
-        let (entries, last_hash) = read(&landing, source, Kept::Newest).await?;
-        if entries
-            .last()
-            .is_some_and(|last| last.config_hash != config_hash)
-        {
-            return Err(Error::config(
-                "url",
-                format!(
-                    "`{}` was landed with other settings of what to fetch and how to parse it (url, records, params, headers, pagination, incremental, slices, for_each, crawl, page, format or csv); going on would mix two sources: put the settings back, give the source another name, or remove that folder to read everything again",
-                    landing.url()
-                ),
-            ));
-        }
+        let (entries, last_hash) = read(&landing, source, kept).await?;
+        let tidied = landing_files::tidy(&landing, &entries).await?;
         let epoch = entries
             .last()
             .map_or(WriterEpoch::new(1), |last| last.epoch.next());
@@ -122,14 +181,71 @@ impl CommitLog {
             run_id: run_id.to_owned(),
             epoch,
             config_hash,
+            settings: BTreeMap::new(),
             entries,
             last_hash,
+            written: Vec::new(),
+            tidied,
+            gone: Vec::new(),
         })
+    }
+
+    /// What a person should know of the files that were found as it was opened.
+    pub(crate) fn tidied(&self) -> Option<&Warning> {
+        self.tidied.as_ref()
+    }
+
+    /// Writes a file of the next entry, durably.
+    ///
+    /// # Errors
+    /// [`Error::Storage`].
+    pub(crate) async fn put(&mut self, encoded: Encoded) -> Result<(), Error> {
+        let Encoded { file, bytes } = &encoded;
+        self.landing.put(&file.path, bytes.clone()).await?;
+        self.written.push(encoded);
+        Ok(())
+    }
+
+    /// The files that no longer count by the entries appended since the last call. Those of a run that died before it moved
+    /// them are moved as the log is opened, like all that no entry names.
+    pub(crate) fn take_gone(&mut self) -> Vec<DataFile> {
+        std::mem::take(&mut self.gone)
+    }
+
+    /// Hash of the settings that this run has.
+    pub(crate) fn config_hash(&self) -> Hash128 {
+        self.config_hash
+    }
+
+    /// The settings that the newest record has; none of a log without one.
+    pub(crate) fn settings(&self) -> Option<&SettingsRecord> {
+        let records = self.entries.iter().rev();
+        let mut records = records.filter_map(|entry| entry.settings.as_ref());
+        records.next()
+    }
+
+    /// Has the next entry record `settings`, if none before it does.
+    pub(crate) fn record(&mut self, settings: BTreeMap<String, String>) {
+        if self.settings().is_none() {
+            self.settings = settings;
+        }
     }
 
     /// The source's landing folder.
     pub(crate) fn landing(&self) -> &Store {
         &self.landing
+    }
+
+    /// The source.
+    pub(crate) fn source(&self) -> &Name {
+        &self.source
+    }
+
+    /// Names of the folders that resets have kept what had landed in.
+    pub(crate) fn kept_folders(&self) -> impl Iterator<Item = &str> {
+        self.entries
+            .iter()
+            .filter_map(|entry| entry.reset_to.as_deref())
     }
 
     /// All entries; of those before the last two only what the older ones are needed for: see [`lighten`].
@@ -150,13 +266,19 @@ impl CommitLog {
     /// Appends an entry. Its files must be durable already.
     ///
     /// # Errors
-    /// [`Error::Fenced`] when another run took the position, [`Error::Storage`]; after the latter the entry may have
+    /// [`Error::Fenced`] when another run took the position, [`Error::Replaced`] when the log was cut meanwhile (nothing of the
+    /// entry stays in both cases), [`Error::Storage`]; after the latter the entry may have
     /// landed, which the next run finds out by reading the log.
     pub(crate) async fn append(&mut self, commit: Commit) -> Result<(), Error> {
         let sequence = self.next_sequence();
+        let recorded = (!self.settings.is_empty()).then(|| SettingsRecord {
+            values: self.settings.clone(),
+            changes: Vec::new(),
+        });
         let entry = CommitEntry {
             format: COMMIT.format.to_owned(),
             version: COMMIT.version,
+            min_reader: Some(COMMIT_MIN_READER),
             source: self.source.clone(),
             sequence,
             prev_hash: self.last_hash,
@@ -171,14 +293,25 @@ impl CommitLog {
             validators: commit.validators,
             raw: commit.raw,
             children: commit.children,
+            parts: commit.parts,
+            replaced: commit.replaced,
             counts: commit.counts,
+            settings: commit.settings.or(recorded),
+            withdrawn: commit.withdrawn,
+            reset_to: commit.reset_to,
             state: commit.state,
         };
         let bytes = Bytes::from(encode(&entry));
         let hash = Hash128::of(&bytes);
-        if let PutNew::Taken(found) = self.landing.put_new(&path(sequence), bytes).await? {
-            let found: CommitEntry = decode(&self.landing.url_of(&path(sequence)), &found)?;
+        if let PutNew::Taken(body) = self.landing.put_new(&path(sequence), bytes).await? {
+            let found: CommitEntry = decode(&self.landing.url_of(&path(sequence)), &body)?;
             if found.batch_id != entry.batch_id {
+                for Encoded { file, .. } in &self.written {
+                    // A source that answers alike gives both writers the same file.
+                    if !landing_files::names(&body, &file.path) {
+                        self.landing.delete(&file.path).await?;
+                    }
+                }
                 return Err(Error::Fenced {
                     source: self.source.to_string(),
                     sequence,
@@ -188,26 +321,126 @@ impl CommitLog {
                 });
             }
         }
+        self.confirm(sequence).await?;
         self.last_hash = Some(hash);
-        push(&mut self.entries, entry, Kept::Newest);
+        self.settings = BTreeMap::new();
+        self.gone
+            .extend(push(&mut self.entries, entry, Kept::Newest));
+        Ok(())
+    }
+
+    /// Makes sure that the entry just created builds on the one before, and that its files are there.
+    async fn confirm(&mut self, sequence: Sequence) -> Result<(), Error> {
+        if let Some(before) = sequence.get().checked_sub(1) {
+            let found = self.landing.get_opt(&entry_path(before)).await?;
+            if found.map(|body| Hash128::of(&body)) != self.last_hash {
+                self.landing.delete(&path(sequence)).await?;
+                return Err(Error::Replaced {
+                    source: self.source.to_string(),
+                    sequence,
+                    before,
+                });
+            }
+        }
+        for Encoded { file, bytes } in std::mem::take(&mut self.written) {
+            match self.landing.size(&file.path).await {
+                // A start of another writer took it for one that nobody will name.
+                Err(e) if e.is_not_found() => self.landing.put(&file.path, bytes).await?,
+                size => {
+                    size?;
+                }
+            }
+        }
         Ok(())
     }
 }
 
 /// Which entries are held in memory whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kept {
+pub(crate) enum Kept {
     All,
     /// The last two: a log may be long, and a run adds to it.
     Newest,
 }
 
-fn push(entries: &mut Vec<CommitEntry>, entry: CommitEntry, kept: Kept) {
+/// Puts an entry behind those before it, and applies what it says of them in memory: stored entries stay as they were
+/// written. Returns the files that no longer count.
+pub(crate) fn push(
+    entries: &mut Vec<CommitEntry>,
+    entry: CommitEntry,
+    kept: Kept,
+) -> Vec<DataFile> {
     entries.push(entry);
+    let gone = amend(entries);
     if kept == Kept::Newest
         && let [.., old, _, _] = &mut entries[..]
     {
         lighten(old);
+    }
+    gone
+}
+
+/// Applies what the newest entry says of those before it. Returns the files that no longer count.
+fn amend(entries: &mut [CommitEntry]) -> Vec<DataFile> {
+    let mut gone = Vec::new();
+    let Some((newest, before)) = entries.split_last_mut() else {
+        return gone;
+    };
+    if newest.reset_to.is_some() {
+        before.iter_mut().for_each(forget);
+    }
+    for replaced in &newest.replaced {
+        if let Some(entry) = at(before, replaced.sequence) {
+            gone.extend(replaced.put_into(entry));
+        }
+    }
+    for withdrawn in &newest.withdrawn {
+        let Some(entry) = at(before, withdrawn.sequence) else {
+            continue;
+        };
+        let paths: BTreeSet<&str> = withdrawn.files.iter().map(String::as_str).collect();
+        for files in files_mut(entry) {
+            files.retain(|file| !paths.contains(file.path.as_str()));
+        }
+    }
+    let mut changes = newest.settings.iter().flat_map(|record| &record.changes);
+    if changes.any(|change| change.key == "incremental.cursor") {
+        // What another cursor has reached says nothing of this one.
+        before.iter_mut().for_each(forget_cursor);
+    }
+    gone
+}
+
+fn at(entries: &mut [CommitEntry], sequence: Sequence) -> Option<&mut CommitEntry> {
+    let place = usize::try_from(sequence.get()).unwrap_or(usize::MAX);
+    entries.get_mut(place)
+}
+
+/// All lists of files that an entry names.
+fn files_mut(entry: &mut CommitEntry) -> impl Iterator<Item = &mut Vec<DataFile>> {
+    let children = entry.children.values_mut().map(|table| &mut table.files);
+    [
+        &mut entry.files,
+        &mut entry.rejects,
+        &mut entry.frontier,
+        &mut entry.validators,
+        &mut entry.raw,
+    ]
+    .into_iter()
+    .chain(children)
+}
+
+/// Leaves of an entry that it is there.
+fn forget(entry: &mut CommitEntry) {
+    files_mut(entry).for_each(Vec::clear);
+    entry.state = SourceState::default();
+    entry.counts = BatchCounts::default();
+    entry.settings = None;
+}
+
+fn forget_cursor(entry: &mut CommitEntry) {
+    if let Position::Page { run, .. } | Position::Done { run, .. } = &mut entry.state.position {
+        run.high = None;
     }
 }
 
@@ -220,6 +453,8 @@ fn lighten(entry: &mut CommitEntry) {
     };
     entry.state.totals = BatchCounts::default();
     entry.state.presence = Presence::default();
+    entry.state.warnings = Vec::new();
+    entry.state.planned.clear();
     for table in entry.children.values_mut() {
         table.schema.columns = Vec::new();
         table.presence = Presence::default();
@@ -238,7 +473,8 @@ pub(crate) fn entry_path(sequence: u64) -> String {
 /// The entry in `body`, found at `path` where number `sequence` should be, after one whose bytes have the hash `before`.
 ///
 /// # Errors
-/// [`Error::Log`] for an entry that is damaged or of another place or source, [`Error::Contract`] for one of another version.
+/// [`Error::Log`] for an entry that is damaged or of another place or source, [`Error::Contract`] for one of another version or
+/// with something in it that only a newer release knows.
 pub(crate) fn checked(
     landing: &Store,
     source: &Name,

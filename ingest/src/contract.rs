@@ -1,7 +1,7 @@
 //! The contract of a source: which columns it has, and what happens to a value that does not fit its column.
 //!
-//! The first value that is not null decides a column's type, unless the configuration declares it. After that a value
-//! either fits, is converted without loss (counted), makes a new version of the schema, or is in conflict:
+//! A column has the type that the configuration declares, else the one that was planned for it ([`crate::infer`]), else that of
+//! its first value that is not null. After that a value either fits, is converted without loss (counted), makes a new version of the schema, or is in conflict:
 //!
 //! | column | fits | converted | new version | conflict |
 //! |---|---|---|---|---|
@@ -16,7 +16,8 @@
 //! | `Json` | list, object | | | everything else |
 //! | `Binary` | bytes | | | everything else |
 //!
-//! Null fits everywhere. Text converts to a number only if the number says the same: not `"012"`, `"12k"` or one with
+//! Null fits everywhere, and a CSV cell that spells a missing value is null in a column of numbers, booleans or points in time
+//! (counted). Text converts to a number only if the number says the same: not `"012"`, `"12k"` or one with
 //! more digits than a float holds. A cell (text without a type) is read as what it looks like, and stays as written in
 //! a text column. An integer column becomes a float column unless this batch has landed an integer beyond 2^53 in it
 //! (then it is a conflict); integers of earlier batches stay exact in their own files. -0 is no integer.
@@ -36,6 +37,7 @@ mod decide;
 mod decimals;
 mod drift;
 mod fit;
+mod foreign;
 mod newcomers;
 mod plain;
 mod width;
@@ -48,11 +50,12 @@ use std::{
 use feedline_schemas::{
     commit::{Decisions, Presence},
     config::{ContractConfig, DeclaredType, NullContract, TypeContract},
+    csv_cell::CellFormat,
     record::{Column, ColumnType, RecordSchema},
 };
 
 pub(crate) use self::{
-    dates::{Dates, is_format},
+    dates::{Dates, is_format, iso_micros},
     drift::ALARMS,
     fit::{Reading, boolean, bytes, decimal, float, integer, is_coerced, text},
 };
@@ -60,6 +63,7 @@ use self::{drift::Met, width::Width};
 use crate::{
     error::Error,
     flatten::{Leaf, flatten},
+    infer::Types,
     value::{Value, shorten},
 };
 
@@ -135,6 +139,10 @@ pub(crate) struct Contract<'a> {
     /// Names in `contract.required` that are no columns yet.
     unmade: Vec<&'a str>,
     reading: Reading,
+    /// Types that columns begin with, where the configuration declares none.
+    planned: Types,
+    /// How CSV cells are written.
+    format: CellFormat,
     /// Paths of objects that are kept whole.
     whole: HashSet<String>,
     width: Width,
@@ -198,6 +206,8 @@ impl<'a> Contract<'a> {
                 .filter(|name| !by_name.contains_key(*name))
                 .collect(),
             reading: reading(config),
+            planned: Types::new(),
+            format: CellFormat::default(),
             whole: whole
                 .chain(declared.map(|(name, _)| name.clone()))
                 .collect(),
@@ -220,6 +230,13 @@ impl<'a> Contract<'a> {
         Ok(contract)
     }
 
+    /// The contract where columns begin with the types `planned` and cells are written in this way.
+    pub(crate) fn with(mut self, planned: Types, format: CellFormat) -> Self {
+        self.planned = planned;
+        self.format = format;
+        self
+    }
+
     /// Gives the columns there are the types that the configuration declares.
     fn declare(&mut self) -> Result<(), Error> {
         for column in &mut self.columns {
@@ -231,7 +248,7 @@ impl<'a> Contract<'a> {
                 return Err(Error::config(
                     format!("contract.column.{:?}.type", column.name),
                     format!(
-                        "the column has landed as {} already, and only a wider type can follow; remove the key, or give the source another name to read everything again",
+                        "the column has landed as {} already, and only a wider type can follow; remove the key, or run `feedline ingest reset PIPELINE.toml SOURCE`, which keeps what has landed under another name and reads everything again",
                         noun(have)
                     ),
                 ));

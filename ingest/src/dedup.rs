@@ -5,7 +5,11 @@ use std::{
     hash::{BuildHasherDefault, Hasher},
 };
 
-use arrow::array::AsArray;
+use arrow::{
+    array::{Array as _, AsArray, RecordBatch},
+    util::display::array_value_to_string,
+};
+use bytes::Bytes;
 use feedline_schemas::{
     commit::{CommitEntry, DataFile},
     ids::Hash128,
@@ -13,7 +17,7 @@ use feedline_schemas::{
 };
 use feedline_storage::Store;
 
-use crate::{error::Error, landed_file};
+use crate::{error::Error, landed_file, value::Value};
 
 /// The hashes of the last `size` landed records.
 ///
@@ -31,6 +35,14 @@ pub(crate) struct Window {
     known: HashSet<u128>,
     /// Whether what lands is among them too.
     keeps: bool,
+    /// Columns of `key` and `version`; none where records are told apart by their content alone.
+    key: Vec<String>,
+    /// Key of each landed record that is known, by content.
+    keys: HashMap<u128, u128, Hashed>,
+    /// Content of the newest landed record of each key.
+    latest: HashMap<u128, u128, Hashed>,
+    /// The same of the batch at hand, by the key as its records have it.
+    landing: HashMap<u128, u128, Hashed>,
 }
 
 /// Takes hashes as they are: they need no hashing.
@@ -67,7 +79,48 @@ impl Window {
             first: 0,
             known: HashSet::new(),
             keeps: false,
+            ..Self::default()
         }
+    }
+
+    /// Whether a record is left out only if it equals the newest landed one of its key.
+    pub(crate) fn has_key(&self) -> bool {
+        !self.key.is_empty()
+    }
+
+    /// The key of a record as it came; none where it has none, or a part of it is null.
+    pub(crate) fn key_of(&self, record: &Value) -> Option<u128> {
+        let parts = self.key.iter().map(|column| match record.at(column) {
+            None | Some(Value::Null) => None,
+            Some(value) => Some(value.canonical()),
+        });
+        hash_parts(parts)
+    }
+
+    /// Takes note of the keys of landed records, in their order.
+    pub(crate) fn note_rows(&mut self, rows: impl IntoIterator<Item = (Hash128, Option<u128>)>) {
+        for (hash, key) in rows {
+            if let Some(key) = key {
+                self.keys.insert(hash.get(), key);
+                self.latest.insert(key, hash.get());
+            }
+        }
+    }
+
+    /// Takes note of the keys of the batch that was just decided, from its data file.
+    ///
+    /// # Errors
+    /// What is wrong with the file.
+    pub(crate) fn settle(&mut self, file: Option<&Bytes>) -> Result<(), String> {
+        self.landing.clear();
+        if let Some(file) = file.filter(|_| self.has_key()) {
+            let columns = columns_of(&self.key);
+            let batches = landed_file::decode(file.clone(), Some(&columns), None);
+            let batches = batches.map_err(|e| e.to_string())?;
+            let rows: Vec<_> = batches.iter().flat_map(|b| rows_of(b, &self.key)).collect();
+            self.note_rows(rows);
+        }
+        Ok(())
     }
 
     /// Sets the records that landed before and may come again, however long ago.
@@ -87,8 +140,12 @@ impl Window {
         landing: &Store,
         entries: &[CommitEntry],
         size: u64,
+        key: Vec<String>,
     ) -> Result<Self, Error> {
-        let mut window = Self::new(size);
+        let mut window = Self {
+            key,
+            ..Self::new(size)
+        };
         let mut files = Vec::new();
         let mut rows = 0;
         for file in entries
@@ -103,22 +160,50 @@ impl Window {
             files.push(file);
         }
         for file in files.into_iter().rev() {
+            if window.has_key() {
+                let rows = read_rows(landing, file, &window.key).await?;
+                rows.iter().for_each(|(hash, _)| window.push(*hash, None));
+                window.note_rows(rows);
+                continue;
+            }
             for hash in read_hashes(landing, file).await? {
-                window.push(hash);
+                window.push(hash, None);
             }
         }
         Ok(window)
     }
 
-    /// Whether the record is among the last landed ones, or those that may come again.
-    pub(crate) fn contains(&self, hash: Hash128) -> bool {
-        self.newest.contains_key(&hash.get()) || self.known.contains(&hash.get())
+    /// Whether the record is among the last landed ones, or those that may come again; where records have a `key`, also
+    /// whether it is the newest of its key: one that went back to an earlier content is news.
+    pub(crate) fn contains(&self, hash: Hash128, key: Option<u128>) -> bool {
+        let hash = hash.get();
+        if !self.newest.contains_key(&hash) && !self.known.contains(&hash) {
+            return false;
+        }
+        let here = key.and_then(|key| self.landing.get(&key));
+        let before = || self.latest.get(self.keys.get(&hash)?);
+        here.or_else(before).is_none_or(|latest| *latest == hash)
     }
 
-    /// Takes note of a landed record.
-    pub(crate) fn push(&mut self, hash: Hash128) {
+    /// Forgets the key of a record that the window no longer knows.
+    fn forget(&mut self, hash: u128) {
+        if !self.known.is_empty() {
+            return;
+        }
+        if let Some(key) = self.keys.remove(&hash)
+            && self.latest.get(&key) == Some(&hash)
+        {
+            self.latest.remove(&key);
+        }
+    }
+
+    /// Takes note of a landed record, and of its key as it came.
+    pub(crate) fn push(&mut self, hash: Hash128, key: Option<u128>) {
         if self.size == 0 {
             return;
+        }
+        if let Some(key) = key {
+            self.landing.insert(key, hash.get());
         }
         if self.keeps {
             self.known.insert(hash.get());
@@ -128,6 +213,7 @@ impl Window {
         {
             if self.newest.get(&oldest) == Some(&self.first) {
                 self.newest.remove(&oldest);
+                self.forget(oldest);
             }
             self.first += 1;
         }
@@ -137,19 +223,62 @@ impl Window {
     }
 }
 
+/// Names of the hash column and of those of a key.
+fn columns_of(key: &[String]) -> Vec<&str> {
+    let key = key.iter().map(String::as_str);
+    std::iter::once(system::HASH).chain(key).collect()
+}
+
+/// Content hash and key of the rows of a landed file; no key where a part of it is null or there is no such column.
+pub(crate) async fn read_rows(
+    landing: &Store,
+    file: &DataFile,
+    key: &[String],
+) -> Result<Vec<(Hash128, Option<u128>)>, Error> {
+    let batches = landed_file::read(landing, file, &columns_of(key), None).await?;
+    Ok(batches
+        .iter()
+        .flat_map(|batch| rows_of(batch, key))
+        .collect())
+}
+
+fn rows_of(batch: &RecordBatch, key: &[String]) -> Vec<(Hash128, Option<u128>)> {
+    let columns: Vec<_> = key.iter().map(|name| batch.column_by_name(name)).collect();
+    let part = |row: usize| {
+        columns.iter().map(move |column| {
+            let column = column.filter(|column| !column.is_null(row))?;
+            array_value_to_string(column, row).ok()
+        })
+    };
+    let hashes = hashes_of(batch);
+    let rows = (0..).zip(hashes);
+    rows.map(|(row, hash)| (hash, hash_parts(part(row))))
+        .collect()
+}
+
+fn hashes_of(batch: &RecordBatch) -> Vec<Hash128> {
+    let column = batch
+        .column_by_name(system::HASH)
+        .and_then(|c| c.as_fixed_size_binary_opt());
+    let values = column.into_iter().flatten().flatten();
+    let bytes = values.filter_map(|b| b.try_into().ok());
+    bytes
+        .map(|b| Hash128::new(u128::from_be_bytes(b)))
+        .collect()
+}
+
+/// Hash of the parts of a key; none where one is missing.
+fn hash_parts(parts: impl Iterator<Item = Option<String>>) -> Option<u128> {
+    let parts: Option<Vec<String>> = parts.collect();
+    let parts = parts.filter(|parts| !parts.is_empty())?;
+    Some(Hash128::of(parts.join("\u{1f}").as_bytes()).get())
+}
+
 /// The `_feedline_hash` column of a landed file.
 pub(crate) async fn read_hashes(landing: &Store, file: &DataFile) -> Result<Vec<Hash128>, Error> {
     let mut hashes = Vec::new();
     for batch in landed_file::read(landing, file, &[system::HASH], None).await? {
-        let column = batch
-            .column_by_name(system::HASH)
-            .and_then(|c| c.as_fixed_size_binary_opt());
-        let values = column.into_iter().flatten().flatten();
-        hashes.extend(
-            values
-                .filter_map(|b| b.try_into().ok())
-                .map(|b| Hash128::new(u128::from_be_bytes(b))),
-        );
+        hashes.extend(hashes_of(&batch));
     }
     Ok(hashes)
 }
@@ -162,7 +291,7 @@ mod tests {
         let mut window = Window::new(size);
         hashes
             .iter()
-            .for_each(|hash| window.push(Hash128::new(*hash)));
+            .for_each(|hash| window.push(Hash128::new(*hash), None));
         window
     }
 
@@ -171,12 +300,12 @@ mod tests {
         assert!(
             inside
                 .iter()
-                .all(|hash| window.contains(Hash128::new(*hash)))
+                .all(|hash| window.contains(Hash128::new(*hash), None))
         );
         assert!(
             !outside
                 .iter()
-                .any(|hash| window.contains(Hash128::new(*hash)))
+                .any(|hash| window.contains(Hash128::new(*hash), None))
         );
         assert!(window.hashes.len() as u64 <= size);
         assert!(window.newest.len() <= window.hashes.len());

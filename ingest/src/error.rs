@@ -2,6 +2,8 @@
 
 use feedline_schemas::{ContractError, ids::Sequence};
 
+use crate::http::ANSWERED;
+
 /// Why an ingest run stopped. Committed batches are never undone by an error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -43,7 +45,7 @@ pub enum Error {
     },
     /// The server asks to wait longer than `retry.max_wait_s`.
     #[error(
-        "source `{source}` is deferred until {}: {reason}; run the same command again after that, it goes on from the last committed page",
+        "source `{source}` is deferred until {}: {reason}; run the same command again after that, it goes on from the last committed page; to ask at once, run `feedline ingest resume PIPELINE.toml --source {source}` first",
         when(*.until_unix_s)
     )]
     Deferred {
@@ -69,7 +71,7 @@ pub enum Error {
     },
     /// Too many records were rejected; the batch that crossed the limit was not committed.
     #[error(
-        "source `{source}`: {rejected} of {records} records were rejected, more than `contract.max_reject_share` = {max_share} allows; most often for `{reason}`, such as {sample}; mend the source or its contract, or raise the share, then run again: it goes on from the last committed batch"
+        "source `{source}`: {rejected} of {records} records were rejected, more than `contract.max_reject_share` = {max_share} allows; most often for `{reason}`, such as {sample}; mend the source or its contract, then have what is rejected already read again by `feedline ingest retry-rejects PIPELINE.toml {source}`, or raise the share, and run again: it goes on from the last committed batch"
     )]
     TooManyRejects {
         /// Source name.
@@ -116,9 +118,31 @@ pub enum Error {
         /// Our epoch.
         epoch: u64,
     },
+    /// The log was repaired or reset while a run added to it.
+    #[error(
+        "source `{source}`: entry {before} of the log, which this run built on, was removed or replaced while it was at work, by a repair or by another run; its entry {sequence} was taken back and nothing of the batch was committed; let one program at a time work on a source and start again"
+    )]
+    Replaced {
+        /// Source name.
+        r#source: String,
+        /// The entry that was taken back.
+        sequence: Sequence,
+        /// The entry that is no longer there.
+        before: u64,
+    },
+    /// A source is being run.
+    #[error(
+        "source `{source}` is being run by `{holder}`, and its log cannot be repaired meanwhile; stop that program and repair again"
+    )]
+    Running {
+        /// Source name.
+        r#source: String,
+        /// Who holds its lease.
+        holder: String,
+    },
     /// A commit log is not whole.
     #[error(
-        "the commit log at `{url}` is damaged: {reason}; nothing was changed; restore the folder from a copy, or run `feedline ingest repair`, which goes back to the last good entry, and then ingest again"
+        "the commit log at `{url}` is damaged: {reason}; nothing was changed; `feedline ingest verify` lists all that is wrong; restore the folder from a copy, or run `feedline ingest repair`, which goes back to the last good entry, and then ingest again"
     )]
     Log {
         /// Log folder.
@@ -128,7 +152,7 @@ pub enum Error {
     },
     /// A landed file is not as its log entry says.
     #[error(
-        "landed file `{url}` is damaged: {reason}; restore it from a copy, or run `feedline ingest repair`, which goes back to the last good entry, and then ingest again"
+        "landed file `{url}` is damaged: {reason}; `feedline ingest verify` lists all that is wrong; restore it from a copy, or run `feedline ingest repair`, which goes back to the last good entry, and then ingest again"
     )]
     Landed {
         /// File.
@@ -187,6 +211,15 @@ impl Error {
             Self::Cancelled => ErrorKind::Cancelled,
             _ => ErrorKind::Other,
         }
+    }
+
+    /// Status of the response that it is about, where there was one.
+    pub(crate) fn status(&self) -> Option<u16> {
+        let Self::Http { what, .. } = self else {
+            return None;
+        };
+        let status = what.strip_prefix(ANSWERED)?.trim_start();
+        status.get(..3)?.parse().ok()
     }
 
     pub(crate) fn config(key: impl Into<String>, reason: impl Into<String>) -> Self {

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use feedline_schemas::{
     commit::Position,
     config::{FetchConfig, FileFormat, SourceConfig},
+    report::Warning,
 };
 use tokio::task::JoinSet;
 use url::Url;
@@ -25,7 +26,7 @@ use crate::{
     files,
     http::Http,
     retry::Retry,
-    source::{Page, Record, Requests, Source},
+    source::{Page, PagePart, Record, Requests, Source},
     value::Value,
 };
 
@@ -102,6 +103,8 @@ struct Ahead {
 
 struct Row {
     what: What,
+    /// The table that it is of.
+    parts: Vec<PagePart>,
     /// Where the row after it begins.
     next: Position,
 }
@@ -134,6 +137,10 @@ impl Source for Fetching {
         page
     }
 
+    fn warnings(&mut self) -> Vec<Warning> {
+        self.table.warnings()
+    }
+
     fn requests(&self) -> Requests {
         Requests {
             requests: self.http.requests() + self.table.requests().requests,
@@ -152,6 +159,7 @@ impl Fetching {
             };
         }
         let (mut records, mut bytes, mut next) = (Vec::new(), 0, at.clone());
+        let mut parts: Vec<PagePart> = Vec::new();
         while records.len() < PAGE && bytes < PAGE_BYTES {
             self.read_ahead().await;
             let Some(row) = self.ahead.rows.pop_front() else {
@@ -179,6 +187,7 @@ impl Fetching {
             };
             bytes += record.as_ref().map_or(0, Record::size);
             records.extend(record);
+            parts.extend(row.parts);
             next = row.next;
         }
         self.ahead.at = Some(next.clone());
@@ -186,6 +195,7 @@ impl Fetching {
             records,
             next,
             crawled: None,
+            parts,
         })
     }
 
@@ -196,17 +206,21 @@ impl Fetching {
         {
             let row = match self.table.next_page(&at).await {
                 Ok(Page {
-                    mut records, next, ..
+                    mut records,
+                    next,
+                    parts,
+                    ..
                 }) => {
                     let is_last = matches!(next, Position::Done { .. });
                     self.ahead.read_to = (!is_last).then(|| next.clone());
                     let what = records
                         .pop()
                         .map_or(What::Nothing, |record| self.ask(record));
-                    Row { what, next }
+                    Row { what, parts, next }
                 }
                 Err(error) => Row {
                     what: What::Failed(error),
+                    parts: Vec::new(),
                     next: at,
                 },
             };

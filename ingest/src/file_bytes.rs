@@ -15,10 +15,22 @@ use parquet::{
 use tokio::runtime::Handle;
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::rows::Begin;
+
 /// Files up to this size are kept in memory.
 const WHOLE: u64 = 64 << 20;
+/// Files up to this size are read whole to look into them.
+const PEEKED: u64 = 4 << 20;
 /// Bytes of one read of a larger file.
 const CHUNK: u64 = 8 << 20;
+
+/// The beginning of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Start {
+    pub(crate) hash: Hash128,
+    /// Line ends in it.
+    pub(crate) lines: u64,
+}
 
 /// An opened file. Its methods block, and must not be called on a thread that drives async tasks.
 #[derive(Clone, Debug)]
@@ -27,14 +39,47 @@ pub(crate) struct FileBytes {
     path: String,
     /// URL, size and hash as they were when it was opened.
     pub(crate) mark: FileMark,
+    /// What its beginning was then, if it was asked for and is there.
+    pub(crate) start: Option<Start>,
     whole: Option<Bytes>,
+    /// Whether a reader compares what it reads with the hash.
+    is_checked: bool,
     runtime: Handle,
 }
 
 impl FileBytes {
-    /// Opens and hashes the file.
-    pub(crate) async fn open(store: &Store, path: &str, url: &str) -> Result<Self, Error> {
-        Self::open_with(store, path, url, WHOLE).await
+    /// Opens and hashes the file, and its first `start` bytes.
+    pub(crate) async fn open(
+        store: &Store,
+        path: &str,
+        url: &str,
+        start: Option<u64>,
+    ) -> Result<Self, Error> {
+        Self::open_with(store, path, url, start, WHOLE).await
+    }
+
+    /// Opens the file to look into it: one that is read in chunks is not hashed, and what is read of it is not checked.
+    pub(crate) async fn peek(store: &Store, path: &str, url: &str) -> Result<Self, Error> {
+        let bytes = store.size(path).await?;
+        if bytes <= PEEKED {
+            return Self::open(store, path, url, None).await;
+        }
+        let mark = FileMark {
+            url: url.to_owned(),
+            bytes,
+            hash: Hash128::new(0),
+            modified_unix_ms: None,
+            etag: None,
+        };
+        Ok(Self {
+            store: store.clone(),
+            path: path.to_owned(),
+            mark,
+            start: None,
+            whole: None,
+            is_checked: false,
+            runtime: Handle::current(),
+        })
     }
 
     /// Its path below the folder of its store.
@@ -42,33 +87,43 @@ impl FileBytes {
         &self.path
     }
 
-    async fn open_with(store: &Store, path: &str, url: &str, most: u64) -> Result<Self, Error> {
+    async fn open_with(
+        store: &Store,
+        path: &str,
+        url: &str,
+        start: Option<u64>,
+        most: u64,
+    ) -> Result<Self, Error> {
         let mut bytes = store.size(path).await?;
-        let (whole, hash) = if bytes <= most {
+        let mut hashing = Hashing::new(start);
+        let whole = if bytes <= most {
             let whole = store.get(path).await?;
             bytes = whole.len() as u64;
-            let hash = Hash128::of(&whole);
-            (Some(whole), hash)
+            hashing.update(&whole);
+            Some(whole)
         } else {
-            let mut hasher = Xxh3::new();
             let mut at = 0;
             while at < bytes {
                 let end = bytes.min(at + CHUNK);
-                hasher.update(&store.get_range(path, at..end).await?);
+                hashing.update(&store.get_range(path, at..end).await?);
                 at = end;
             }
-            (None, Hash128::new(hasher.digest128()))
+            None
         };
         let mark = FileMark {
             url: url.to_owned(),
             bytes,
-            hash,
+            hash: Hash128::new(hashing.hasher.digest128()),
+            modified_unix_ms: None,
+            etag: None,
         };
         Ok(Self {
             store: store.clone(),
             path: path.to_owned(),
             mark,
+            start: hashing.start,
             whole,
+            is_checked: true,
             runtime: Handle::current(),
         })
     }
@@ -85,16 +140,68 @@ impl FileBytes {
         }
     }
 
+    /// The place `byte`, with the line ends before it, which are counted.
+    pub(crate) fn begin(&self, byte: u64) -> io::Result<Begin> {
+        let (mut at, mut lines) = (0, 0);
+        while at < byte {
+            let end = byte.min(at + CHUNK);
+            let chunk = self.range(at, end)?;
+            lines += chunk.iter().filter(|byte| **byte == b'\n').count() as u64;
+            at = end;
+        }
+        Ok(Begin { byte, lines })
+    }
+
     /// Reads from `start` to the end. Read from the beginning, it ends in an error if the file has changed since it was
     /// opened.
     pub(crate) fn reader(&self, start: u64) -> FileReader {
-        let hasher = (start == 0).then(|| Box::new(Xxh3::new()));
+        let hasher = (start == 0 && self.is_checked).then(|| Box::new(Xxh3::new()));
         FileReader {
             file: self.clone(),
             at: start,
             chunk: Bytes::new(),
             hasher,
         }
+    }
+}
+
+/// Hashes a file, and its beginning on the way.
+struct Hashing {
+    hasher: Xxh3,
+    /// Bytes of the beginning that are still to come.
+    left: Option<u64>,
+    lines: u64,
+    start: Option<Start>,
+}
+
+impl Hashing {
+    fn new(start: Option<u64>) -> Self {
+        let mut hashing = Self {
+            hasher: Xxh3::new(),
+            left: start,
+            lines: 0,
+            start: None,
+        };
+        hashing.update(&[]);
+        hashing
+    }
+
+    fn update(&mut self, bytes: &[u8]) {
+        let Some(left) = self.left else {
+            return self.hasher.update(bytes);
+        };
+        let cut = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+        let (first, rest) = bytes.split_at(cut);
+        self.hasher.update(first);
+        self.lines += first.iter().filter(|byte| **byte == b'\n').count() as u64;
+        self.left = Some(left - cut as u64).filter(|left| *left > 0);
+        if self.left.is_none() {
+            self.start = Some(Start {
+                hash: Hash128::new(self.hasher.digest128()),
+                lines: self.lines,
+            });
+        }
+        self.hasher.update(rest);
     }
 }
 
@@ -189,11 +296,16 @@ mod tests {
     async fn a_large_file_reads_the_same_in_chunks() {
         let store = Store::memory();
         store.put("x", content()).await.unwrap();
-        let whole = FileBytes::open_with(&store, "x", "x", u64::MAX)
+        let whole = FileBytes::open_with(&store, "x", "x", Some(12_345), u64::MAX)
             .await
             .unwrap();
-        let chunks = FileBytes::open_with(&store, "x", "x", 1000).await.unwrap();
+        let chunks = FileBytes::open_with(&store, "x", "x", Some(12_345), 1000)
+            .await
+            .unwrap();
         assert_eq!(whole.mark, chunks.mark);
+        assert_eq!(whole.start, chunks.start);
+        let start = Hash128::of(&content()[..12_345]);
+        assert_eq!(whole.start.map(|start| start.hash), Some(start));
         assert!(read(whole).await.unwrap() == content());
         assert!(read(chunks).await.unwrap() == content());
     }
@@ -202,7 +314,9 @@ mod tests {
     async fn a_file_that_changes_under_the_reader_is_noticed() {
         let store = Store::memory();
         store.put("x", content()).await.unwrap();
-        let file = FileBytes::open_with(&store, "x", "x", 1000).await.unwrap();
+        let file = FileBytes::open_with(&store, "x", "x", None, 1000)
+            .await
+            .unwrap();
         let mut other = content().to_vec();
         other[5] ^= 1;
         store.put("x", other.into()).await.unwrap();

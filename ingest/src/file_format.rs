@@ -2,7 +2,7 @@
 
 use feedline_schemas::config::{FileFormat, SourceConfig};
 
-use crate::error::Error;
+use crate::{csv_dialect, error::Error};
 
 /// How the records of a file are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,6 +155,7 @@ fn check_details(config: &SourceConfig) -> Result<(), Error> {
             return Err(Error::config(format!("archive.{key}"), reason));
         }
     }
+    csv_dialect::check(&config.csv)?;
     match config.text.separator.as_deref() {
         Some(_) if config.format != FileFormat::Text => Err(Error::config(
             "text.separator",

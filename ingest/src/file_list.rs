@@ -1,16 +1,20 @@
 //! Finding the files of a source: one file, a folder, or a pattern, in any store.
 
+use std::time::Duration;
+
 use feedline_schemas::{
     commit::Position,
     config::{FileFormat, SourceConfig},
 };
-use feedline_storage::{Store, StoreOptions};
+use feedline_storage::{Listed, Store, StoreOptions};
 use tracing::{info, warn};
 
 use crate::{
+    download::{Download, Downloaded},
     error::Error,
     file_format::{self, Packing},
     glob,
+    notices::Notices,
     rows::Layout,
 };
 
@@ -32,6 +36,10 @@ pub(crate) struct Found {
     pub(crate) url: String,
     /// Size, with that of its labels.
     pub(crate) bytes: u64,
+    /// When it, or its labels, were written, as its store tells.
+    pub(crate) modified: Option<Duration>,
+    /// Mark of its content that its store has; none of a file with labels.
+    pub(crate) etag: Option<String>,
     pub(crate) layout: Layout,
     pub(crate) labels: Option<Labels>,
 }
@@ -41,6 +49,10 @@ pub(crate) struct Found {
 pub(crate) struct FileList {
     pub(crate) config: SourceConfig,
     pub(crate) options: StoreOptions,
+    /// Takes what is decided about the files.
+    pub(crate) notices: Notices,
+    /// Where the file is behind a query.
+    pub(crate) download: Option<Download>,
 }
 
 impl FileList {
@@ -77,8 +89,8 @@ impl FileList {
         let name = url.rfind('/').map_or(0, |slash| slash + 1);
         let store = self.store_of("idx.labels", &url[..name])?;
         let path = url[name..].to_owned();
-        let bytes = store
-            .size(&path)
+        let labels = store
+            .look_up(&path)
             .await
             .map_err(|e| match e.is_not_found() {
                 true => Error::config(
@@ -90,7 +102,9 @@ impl FileList {
                 ),
                 false => e.into(),
             })?;
-        pictures.bytes += bytes;
+        pictures.bytes += labels.bytes;
+        pictures.modified = pictures.modified.max(labels.modified);
+        pictures.etag = None;
         pictures.labels = Some(Labels {
             packing: file_format::packing(&path),
             url: url.clone(),
@@ -103,12 +117,12 @@ impl FileList {
     async fn list(&self) -> Result<Vec<Found>, Error> {
         let url = self.config.url.as_str();
         let (scheme, place) = url.split_once("://").unwrap_or(("", url));
-        if self.config.is_web() {
-            if place.contains('?') {
-                let reason = "a query cannot be part of a file's URL; download the file, or use `type = \"rest\"` for an API";
-                return Err(Error::config("url", reason));
-            }
-        } else if let Some(wildcard) = place.find(['*', '?']) {
+        if let Some(download) = &self.download {
+            return self.downloaded(download).await;
+        }
+        if !self.config.is_web()
+            && let Some(wildcard) = place.find(['*', '?'])
+        {
             let folder = place[..wildcard].rfind('/').map_or(0, |slash| slash + 1)
                 + (url.len() - place.len());
             return self.matching(&url[..folder], &url[folder..]).await;
@@ -121,6 +135,34 @@ impl FileList {
                     .await
             }
         }
+    }
+
+    /// The file behind a query.
+    async fn downloaded(&self, download: &Download) -> Result<Vec<Found>, Error> {
+        let Downloaded {
+            store,
+            listed,
+            url,
+            format,
+        } = download.get().await?;
+        let told = Self {
+            config: SourceConfig {
+                format: match self.config.format {
+                    FileFormat::Auto => format.unwrap_or_default(),
+                    configured => configured,
+                },
+                ..self.config.clone()
+            },
+            ..self.clone()
+        };
+        let layout = told.layout(&listed.path, &url)?;
+        let layout = layout.ok_or_else(|| {
+            let reason = format!(
+                "neither the path of `{url}` nor the `Content-Type` of its answer tells its format; set `format`, such as to `csv`"
+            );
+            Error::config("format", reason)
+        })?;
+        Ok(vec![found_one(&store, listed, &url, layout)])
     }
 
     fn store(&self, folder: &str) -> Result<Store, Error> {
@@ -140,17 +182,10 @@ impl FileList {
         let is_folder = store
             .local_path()
             .is_some_and(|folder| folder.join(path).is_dir());
-        match store.size(path).await {
-            Ok(bytes) if !is_folder => {
-                let layout = self.layout(path)?.ok_or_else(|| unknown(url))?;
-                Ok(vec![Found {
-                    path: path.to_owned(),
-                    url: url.to_owned(),
-                    bytes,
-                    layout,
-                    store,
-                    labels: None,
-                }])
+        match store.look_up(path).await {
+            Ok(listed) if !is_folder => {
+                let layout = self.layout(path, url)?.ok_or_else(|| unknown(url))?;
+                Ok(vec![found_one(&store, listed, url, layout)])
             }
             Err(e) if !e.is_not_found() => Err(e.into()),
             Ok(_) => self.folder(&format!("{url}/")).await,
@@ -171,8 +206,8 @@ impl FileList {
             .below(folder, "**")
             .await?
             .into_iter()
-            .partition(|(path, _, layout)| {
-                layout.is_some() && file_format::is_meant(path, &self.config)
+            .partition(|(listed, layout)| {
+                layout.is_some() && file_format::is_meant(&listed.path, &self.config)
             });
         if known.is_empty() {
             let reason = format!(
@@ -209,14 +244,14 @@ impl FileList {
         &self,
         folder: &str,
         pattern: &str,
-    ) -> Result<Vec<(String, u64, Option<Layout>)>, Error> {
+    ) -> Result<Vec<(Listed, Option<Layout>)>, Error> {
         let mut listed = self.store(folder)?.list("").await?;
         listed.retain(|file| glob::matches(pattern, &file.path));
         listed
             .into_iter()
             .map(|file| {
-                let layout = self.layout(&file.path)?;
-                Ok((file.path, file.bytes, layout))
+                let layout = self.layout(&file.path, &format!("{folder}{}", file.path))?;
+                Ok((file, layout))
             })
             .collect()
     }
@@ -224,25 +259,19 @@ impl FileList {
     fn found(
         &self,
         folder: &str,
-        listed: Vec<(String, u64, Option<Layout>)>,
+        listed: Vec<(Listed, Option<Layout>)>,
     ) -> Result<Vec<Found>, Error> {
         let store = self.store(folder)?;
-        let found = listed.into_iter().map(|(path, bytes, layout)| {
-            let url = format!("{folder}{path}");
+        let found = listed.into_iter().map(|(listed, layout)| {
+            let url = format!("{folder}{}", listed.path);
             let layout = layout.ok_or_else(|| unknown(&url))?;
-            Ok(Found {
-                store: store.clone(),
-                path,
-                url,
-                bytes,
-                layout,
-                labels: None,
-            })
+            Ok(found_one(&store, listed, &url, layout))
         });
         found.collect()
     }
 
-    fn layout(&self, path: &str) -> Result<Option<Layout>, Error> {
+    /// How the file at `path` is read, which messages call `url`; none where its name does not tell.
+    fn layout(&self, path: &str, url: &str) -> Result<Option<Layout>, Error> {
         let SourceConfig {
             format,
             csv,
@@ -257,6 +286,8 @@ impl FileList {
         Ok(named.map(|(kind, packing)| Layout {
             kind,
             packing,
+            name: url.to_owned(),
+            notices: self.notices.clone(),
             format: *format,
             csv: csv.clone(),
             delimiter,
@@ -265,6 +296,19 @@ impl FileList {
             text: text.clone(),
             archive: archive.clone(),
         }))
+    }
+}
+
+fn found_one(store: &Store, listed: Listed, url: &str, layout: Layout) -> Found {
+    Found {
+        store: store.clone(),
+        path: listed.path,
+        url: url.to_owned(),
+        bytes: listed.bytes,
+        modified: listed.modified,
+        etag: listed.etag,
+        layout,
+        labels: None,
     }
 }
 

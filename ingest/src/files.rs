@@ -1,11 +1,12 @@
 //! The `files` source: files by path, URL or pattern, in the order of their names.
 //!
 //! A page is up to a few thousand records of one file, so it can be continued inside a file: the position names the file
-//! with its hash and the number of records committed from it. A file that was read to its end is listed with size and
-//! hash, and never read again; one that has changed since is an error, because landed rows cannot be taken back.
+//! with its hash and the number of records committed from it. A file that was read to its end is listed with size, hash, and
+//! what its store says of it, and is not read again while these are the same. What becomes of one that has changed since is
+//! decided in [`crate::file_change`].
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -15,27 +16,35 @@ use std::{
 
 use async_trait::async_trait;
 use feedline_schemas::{
-    commit::{FileMark, FileProgress, PageRun, Position},
+    commit::{FileMark, FilePart, FileProgress, PageRun, Position},
     config::{FileFormat, SourceConfig},
     ids::Hash128,
+    report::Warning,
 };
-use feedline_storage::{StoreOptions, web::WebOptions};
+use feedline_storage::{StoreOptions, clock::Clock, web::WebOptions};
 
 use crate::{
     blocking::blocking,
     context::Context,
+    download::Download,
     error::Error,
     file_bytes::FileBytes,
+    file_change::{Change, Known, Policy, ends_in_a_line},
     file_format,
     file_list::{FileList, Found},
-    rows::{self, Rows},
-    source::{Page, Record, Requests, Source},
+    infer::Survey,
+    notices::Notices,
+    rows::{self, Begin, Rows},
+    sample,
+    source::{Page, PagePart, Record, Requests, Source},
 };
 
 /// Most records of a page.
 const PAGE: u64 = 4096;
 /// A page ends with the record that brings it to this many bytes.
 const PAGE_BYTES: u64 = 32 << 20;
+/// A file written less long ago may still be being written: its last line may be cut.
+const FRESH: Duration = Duration::from_secs(5);
 
 /// Opens the files that `config` names. They are looked for when the first page is asked for.
 ///
@@ -46,6 +55,7 @@ pub(crate) fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn S
     let limits = &config.retry;
     let web = WebOptions {
         private_hosts: config.private_hosts.clone(),
+        trust_proxy: config.trust_proxy,
         connect_timeout: Duration::from_millis(limits.connect_timeout_ms),
         read_timeout: Duration::from_millis(limits.read_timeout_ms),
         total_timeout: Duration::from_millis(limits.total_timeout_ms),
@@ -58,12 +68,16 @@ pub(crate) fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn S
             web,
             ..context.store_options.clone()
         },
+        notices: Notices::default(),
+        download: Download::of(config, context)?,
     };
     Ok(Box::new(Files {
         list,
         requests,
+        clock: Arc::clone(&context.clock),
         found: None,
         open: None,
+        seen: HashSet::new(),
     }))
 }
 
@@ -71,9 +85,12 @@ struct Files {
     list: FileList,
     /// Those over http and https.
     requests: Arc<AtomicU64>,
+    clock: Arc<dyn Clock>,
     /// Files in reading order, once looked for.
     found: Option<Vec<Found>>,
     open: Option<OpenFile>,
+    /// Files that were opened since: that their size in `found` is another one by now says nothing.
+    seen: HashSet<String>,
 }
 
 #[async_trait]
@@ -85,29 +102,46 @@ impl Source for Files {
             None => self.list.look(at).await?,
         };
         let found = &*self.found.insert(found);
-        let mut unread = Unread::new(found, done);
+        let config = &self.list.config;
+        let young = Young {
+            now: self.clock.unix(),
+            settle: Duration::from_secs(config.files.settle_s),
+            notices: &self.list.notices,
+        };
+        let mut unread = Unread::new(found, done, young, &mut self.seen);
         let mut file = unread.first(begun.as_ref())?;
-        let mut begun = begun.as_ref();
+        let mut begun = begun;
         let mut gathered = Gathered {
             records: Vec::new(),
-            room: PAGE.min(self.list.config.batch.rows),
+            parts: Vec::new(),
+            room: PAGE.min(config.batch.rows),
             bytes: 0,
         };
         while let Some(now) = file {
-            let skip = begun.map_or(0, |begun| begun.records);
+            let skip = begun.as_ref().map_or(0, |begun| begun.records);
             let open = match self.open.take() {
                 Some(open) if open.mark().url == now.url && open.read == skip => open,
-                _ => OpenFile::open(now, skip, begun.take()).await?,
+                _ => {
+                    let known = match begun.take() {
+                        Some(begun) => Some(Known::begun(begun)),
+                        None => unread.mark(&now.url).map(Known::read),
+                    };
+                    let policy = Policy::of(config);
+                    match OpenFile::open(now, known, policy, unread.young.now).await? {
+                        Opened::Open(open) => *open,
+                        Opened::Same(mark) => {
+                            unread.refresh(mark);
+                            file = unread.next();
+                            continue;
+                        }
+                    }
+                }
             };
+            unread.begin(&now.url);
             let (open, back) = blocking(move || open.page(gathered)).await?;
             gathered = back;
             if open.ahead.is_some() {
-                let FileMark { url, hash, .. } = open.mark().clone();
-                let current = Some(FileProgress {
-                    url,
-                    records: open.read,
-                    hash,
-                });
+                let current = Some(open.progress());
                 self.open = Some(open);
                 return Ok(gathered.page(Position::File {
                     done: unread.done,
@@ -115,9 +149,9 @@ impl Source for Files {
                 }));
             }
             unread.push(open.mark().clone());
-            file = unread.next()?;
+            file = unread.next();
             // A picture is a file of one record: as many as a page holds go into one.
-            let is_over = gathered.is_full() || self.list.config.format != FileFormat::Picture;
+            let is_over = gathered.is_full() || config.format != FileFormat::Picture;
             if is_over && file.is_some() {
                 return Ok(gathered.page(Position::File {
                     done: unread.done,
@@ -133,17 +167,30 @@ impl Source for Files {
         }))
     }
 
+    async fn survey(&mut self) -> Result<Option<Survey>, Error> {
+        match &self.found {
+            Some(found) => sample::survey(&self.list.config, found).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
     fn requests(&self) -> Requests {
         Requests {
-            requests: self.requests.load(Ordering::Relaxed),
+            requests: self.requests.load(Ordering::Relaxed)
+                + self.list.download.as_ref().map_or(0, Download::requests),
             retries: 0,
         }
+    }
+
+    fn warnings(&mut self) -> Vec<Warning> {
+        self.list.notices.take()
     }
 }
 
 /// Records of a page.
 struct Gathered {
     records: Vec<Record>,
+    parts: Vec<PagePart>,
     /// How many more there may be.
     room: u64,
     bytes: u64,
@@ -159,6 +206,7 @@ impl Gathered {
             records: self.records,
             next,
             crawled: None,
+            parts: self.parts,
         }
     }
 }
@@ -172,8 +220,33 @@ fn split(at: &Position) -> Result<State, Error> {
         Position::Done { files, pages, .. } => Ok((files, None, pages)),
         Position::Page { .. } => Err(Error::config(
             "type",
-            "this source has been read as `rest` before; put that back or give the source another name",
+            "this source has been read as `rest` before; put that back, give the source another name, or run `feedline ingest reset`",
         )),
+    }
+}
+
+/// Which files are too young to be read.
+struct Young<'f> {
+    now: Duration,
+    settle: Duration,
+    notices: &'f Notices,
+}
+
+impl Young<'_> {
+    fn is(&self, file: &Found) -> bool {
+        let age = file.modified.map(|at| self.now.saturating_sub(at));
+        let is_young = !self.settle.is_zero() && age.is_some_and(|age| age < self.settle);
+        if let (true, Some(age)) = (is_young, age) {
+            let message = format!(
+                "`{}` was written {} s ago and is left for a later run (`files.settle_s` = {})",
+                file.url,
+                age.as_secs(),
+                self.settle.as_secs()
+            );
+            self.notices
+                .push("unsettled_file", "files.settle_s", message);
+        }
+        is_young
     }
 }
 
@@ -181,26 +254,36 @@ fn split(at: &Position) -> Result<State, Error> {
 struct Unread<'f> {
     found: &'f [Found],
     rest: std::slice::Iter<'f, Found>,
-    /// Those that have, with their sizes.
-    sizes: HashMap<String, u64>,
+    young: Young<'f>,
+    /// Places in `done`, by URL.
+    places: HashMap<String, usize>,
     done: Vec<FileMark>,
+    /// Files that this process has opened.
+    seen: &'f mut HashSet<String>,
 }
 
 impl<'f> Unread<'f> {
-    fn new(found: &'f [Found], done: Vec<FileMark>) -> Self {
-        let sizes = done.iter().map(|mark| (mark.url.clone(), mark.bytes));
+    fn new(
+        found: &'f [Found],
+        done: Vec<FileMark>,
+        young: Young<'f>,
+        seen: &'f mut HashSet<String>,
+    ) -> Self {
+        let places = done.iter().enumerate();
         Self {
             found,
             rest: found.iter(),
-            sizes: sizes.collect(),
+            young,
+            places: places.map(|(i, mark)| (mark.url.clone(), i)).collect(),
             done,
+            seen,
         }
     }
 
     /// The file to go on with: the one begun, or the first that has not been read.
     fn first(&mut self, begun: Option<&FileProgress>) -> Result<Option<&'f Found>, Error> {
         let Some(begun) = begun else {
-            return self.next();
+            return Ok(self.next());
         };
         let file = self.found.iter().find(|file| file.url == begun.url);
         file.map(Some).ok_or_else(|| Error::File {
@@ -212,30 +295,71 @@ impl<'f> Unread<'f> {
         })
     }
 
-    fn next(&mut self) -> Result<Option<&'f Found>, Error> {
-        for file in self.rest.by_ref() {
-            match self.sizes.get(&file.url) {
-                None => return Ok(Some(file)),
-                Some(bytes) if *bytes != file.bytes => return Err(changed(&file.url)),
-                Some(_) => {}
+    /// The next file that has not been read, or may have changed since.
+    fn next(&mut self) -> Option<&'f Found> {
+        loop {
+            let file = self.rest.next()?;
+            let is_seen = self.seen.contains(&file.url);
+            let mark = self.mark(&file.url);
+            let is_known = mark.is_some_and(|mark| is_seen || is_same(mark, file));
+            if !is_known && !self.young.is(file) {
+                return Some(file);
             }
         }
-        Ok(None)
+    }
+
+    /// What is noted of a file that was read.
+    fn mark(&self, url: &str) -> Option<&FileMark> {
+        self.places.get(url).map(|place| &self.done[*place])
+    }
+
+    /// A file was looked at that has not changed.
+    fn refresh(&mut self, mark: FileMark) {
+        self.seen.insert(mark.url.clone());
+        if let Some(place) = self.places.get(&mark.url) {
+            self.done[*place] = mark;
+        }
+    }
+
+    /// A file is being read, for the first time or again: what was noted of it no longer holds.
+    fn begin(&mut self, url: &str) {
+        if let Some(place) = self.places.remove(url) {
+            self.done.remove(place);
+            self.places
+                .values_mut()
+                .filter(|other| **other > place)
+                .for_each(|other| *other -= 1);
+        }
+        self.seen.insert(url.to_owned());
     }
 
     /// A file has been read.
     fn push(&mut self, mark: FileMark) {
-        self.sizes.insert(mark.url.clone(), mark.bytes);
+        self.places.insert(mark.url.clone(), self.done.len());
         self.done.push(mark);
     }
 }
 
-fn changed(url: &str) -> Error {
-    let reason = "it has changed since its records landed; put the old content back and give new data a new file name, or use another source name to read everything again";
-    Error::File {
-        url: url.to_owned(),
-        reason: reason.into(),
-    }
+/// Whether a file is as it was when it was read, as far as its store tells without its being read.
+fn is_same(mark: &FileMark, file: &Found) -> bool {
+    let modified = file.modified.map(unix_ms);
+    mark.bytes == file.bytes
+        && match (&mark.etag, &file.etag, mark.modified_unix_ms, modified) {
+            (Some(before), Some(now), ..) => before == now,
+            (.., Some(before), Some(now)) => before == now,
+            _ => true,
+        }
+}
+
+fn unix_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A file, once it is opened.
+enum Opened {
+    /// It has not changed since it was read.
+    Same(FileMark),
+    Open(Box<OpenFile>),
 }
 
 /// A file that is being read.
@@ -243,42 +367,88 @@ struct OpenFile {
     /// URL, size and hash, those of its labels in them.
     mark: FileMark,
     rows: Box<dyn Rows>,
-    /// Records handed out, from the beginning of the file.
+    /// Where the reading began.
+    begin: Begin,
+    /// Records handed out, from there.
     read: u64,
     /// The record after them: without one, the file is over.
     ahead: Option<Record>,
+    /// Whether what has landed of it is superseded by what will be handed out.
+    supersedes: bool,
 }
 
 impl OpenFile {
-    async fn open(file: &Found, skip: u64, begun: Option<&FileProgress>) -> Result<Self, Error> {
-        let bytes = FileBytes::open(&file.store, &file.path, &file.url).await?;
+    async fn open(
+        file: &Found,
+        known: Option<Known>,
+        policy: Policy,
+        now: Duration,
+    ) -> Result<Opened, Error> {
+        let start = known.as_ref().and_then(Known::bytes);
+        let bytes = FileBytes::open(&file.store, &file.path, &file.url, start).await?;
         let mut mark = bytes.mark.clone();
+        mark.modified_unix_ms = file.modified.map(unix_ms);
+        mark.etag.clone_from(&file.etag);
         let mut labels = None;
         if let Some(found) = &file.labels {
-            let file = FileBytes::open(&found.store, &found.path, &found.url).await?;
+            let file = FileBytes::open(&found.store, &found.path, &found.url, None).await?;
             mark.bytes += file.mark.bytes;
             let both = [mark.hash, file.mark.hash].map(|hash| hash.get().to_be_bytes());
             mark.hash = Hash128::of(both.as_flattened());
             labels = Some((file, found.packing));
         }
-        if begun.is_some_and(|begun| begun.hash != mark.hash) {
-            return Err(changed(&file.url));
-        }
         let layout = file.layout.clone();
+        let is_fresh = file
+            .modified
+            .is_some_and(|at| now.saturating_sub(at) < FRESH);
         blocking(move || {
             let unreadable = |reason| Error::File {
                 url: mark.url.clone(),
                 reason,
             };
+            let (begin, skip, supersedes) = match known {
+                None => (Begin::default(), 0, false),
+                Some(known) => {
+                    let change = Change::of(&known, &bytes, mark.hash, &layout, policy);
+                    match change.map_err(unreadable)? {
+                        Change::None if known.is_read => return Ok(Opened::Same(mark)),
+                        Change::None | Change::GrownWhile => (known.begin, known.records, false),
+                        Change::Grown(begin) => (begin, 0, false),
+                        Change::Other => (Begin::default(), 0, true),
+                    }
+                }
+            };
+            let begin = match begin.lines {
+                0 => bytes.begin(begin.byte).map_err(|e| unreadable(e.to_string()))?,
+                _ => begin,
+            };
             let mut rows =
-                rows::open(&bytes, labels.as_ref(), &layout, skip).map_err(unreadable)?;
+                rows::open(&bytes, labels.as_ref(), &layout, begin, skip).map_err(unreadable)?;
             let ahead = rows.next().map_err(unreadable)?;
-            Ok(Self {
+            let notices = &layout.notices;
+            if ahead.is_none() && skip == 0 && begin == Begin::default() {
+                let how = match mark.bytes {
+                    0 => "is empty (0 bytes)".to_owned(),
+                    bytes => format!("has no rows in its {bytes} bytes"),
+                };
+                notices.push("empty_file", "", format!("`{}` {how}", mark.url));
+            }
+            let unended = || ends_in_a_line(&bytes, &layout);
+            if is_fresh && unended().map_err(|e| unreadable(e.to_string()))? {
+                let message = format!(
+                    "the last line of `{}` has no line end, and the file was written a moment ago: if it is still being written, that row is cut; a later run reads what is added, and such a row again",
+                    mark.url
+                );
+                notices.push("unfinished_file", "files.settle_s", message);
+            }
+            Ok(Opened::Open(Box::new(Self {
                 mark,
                 rows,
+                begin,
                 read: skip,
                 ahead,
-            })
+                supersedes,
+            })))
         })
         .await
     }
@@ -287,8 +457,20 @@ impl OpenFile {
         &self.mark
     }
 
+    /// How far it has been read.
+    fn progress(&self) -> FileProgress {
+        FileProgress {
+            url: self.mark.url.clone(),
+            records: self.read,
+            hash: self.mark.hash,
+            bytes: Some(self.mark.bytes),
+            from: self.begin.byte,
+        }
+    }
+
     /// Adds records, at least one if there are any.
     fn page(mut self, mut to: Gathered) -> Result<(Self, Gathered), Error> {
+        let before = self.read;
         while !to.is_full()
             && let Some(record) = self.ahead.take()
         {
@@ -302,6 +484,13 @@ impl OpenFile {
                 reason,
             })?;
         }
+        to.parts.push(PagePart {
+            part: FilePart {
+                url: self.mark.url.clone(),
+                records: self.read - before,
+            },
+            supersedes: std::mem::take(&mut self.supersedes),
+        });
         Ok((self, to))
     }
 }
@@ -310,7 +499,8 @@ impl OpenFile {
 pub(crate) mod tests {
     use std::io::Write;
 
-    use feedline_schemas::config::load;
+    use feedline_schemas::config::{FilesChanged, load};
+    use feedline_storage::clock::SystemClock;
 
     use super::*;
 
@@ -352,12 +542,16 @@ pub(crate) mod tests {
         let list = FileList {
             config: config.clone(),
             options: StoreOptions::default(),
+            notices: Notices::default(),
+            download: None,
         };
         Files {
             list,
             requests: Arc::default(),
+            clock: Arc::new(SystemClock),
             found: None,
             open: None,
+            seen: HashSet::new(),
         }
     }
 
@@ -431,7 +625,7 @@ pub(crate) mod tests {
             r#"{"a":"1","b":"2"}"#,
             "ragged_row | line 3 (byte 8 of the file): 1 fields, the header has 2 | 3",
             "ragged_row | line 4 (byte 10 of the file): 3 fields, the header has 2 | 4,5,\"6,7\"",
-            "invalid_utf8 | line 5 (byte 20 of the file): column `b` is not UTF-8 | 8,\u{fffd}",
+            "invalid_utf8 | line 5 (byte 20 of the file): column `b` is not UTF-8: set `csv.encoding`, such as to `windows-1252` | 8,\u{fffd}",
             r#"{"a":"9","b":"10"}"#,
         ];
         assert_eq!(records(&folder.source("a.csv")).await, expected);
@@ -455,7 +649,7 @@ pub(crate) mod tests {
         assert!(
             refused(&folder.source("a.csv"))
                 .await
-                .ends_with("its header line has `a` twice; give every column a name of its own")
+                .ends_with("its header line has `a` twice; give every column a name of its own, or set `csv.header = false` if it is no header")
         );
     }
 
@@ -664,18 +858,290 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_changed_after_it_was_read_is_refused() {
-        let folder = Folder::new(&[("a.ndjson", b"{\"a\":1}\n{\"a\":2}\n")]);
-        let mut config = folder.source("a.ndjson");
+    async fn a_file_that_has_grown_is_read_on_from_every_page() {
+        for (name, header) in [("a.ndjson", ""), ("a.csv", "a\n")] {
+            let row = |i: u32| match header {
+                "" => format!("{{\"a\":{i}}}\n"),
+                _ => format!("{i}\n"),
+            };
+            let content = |to: u32| header.to_owned() + &(1..=to).map(row).collect::<String>();
+            let folder = Folder::new(&[(name, content(2).as_bytes())]);
+            let mut config = folder.source(name);
+            config.batch.rows = 1;
+            let whole = pages(&config, Position::Start).await.unwrap();
+            let values = |found: Vec<(Vec<String>, Position)>| -> String {
+                let records = found.into_iter().flat_map(|(records, _)| records);
+                records
+                    .collect::<String>()
+                    .replace(['{', '}', '"', ':', 'a'], "")
+            };
+            for to in [4, 5] {
+                folder.write(name, content(to).as_bytes());
+                let all: String = (1..=to).map(|i| i.to_string()).collect();
+                for (place, (_, position)) in whole.iter().enumerate() {
+                    let found = pages(&config, position.clone()).await.unwrap();
+                    assert_eq!(values(found), all[place + 1..], "{name} from {place}");
+                }
+            }
+            // And from every page of what was added.
+            let grown = pages(&config, whole[1].1.clone()).await.unwrap();
+            folder.write(name, content(7).as_bytes());
+            for (place, (_, position)) in grown.iter().enumerate() {
+                let found = pages(&config, position.clone()).await.unwrap();
+                assert_eq!(values(found), "34567"[place + 1..], "{name} from {place}");
+            }
+            config.files.changed = FilesChanged::Refuse;
+            for (_, position) in whole {
+                let error = pages(&config, position).await.unwrap_err().to_string();
+                assert!(
+                    error.contains("it has changed since its records landed"),
+                    "{error}"
+                );
+            }
+        }
+    }
+
+    /// What is told of the reading of `name`: codes and keys.
+    async fn told(config: &SourceConfig) -> Vec<(String, String)> {
+        let mut files = files(config);
+        let mut at = Position::Start;
+        while !matches!(at, Position::Done { .. }) {
+            at = files.next_page(&at).await.unwrap().next;
+        }
+        let told = files.warnings().into_iter();
+        told.filter(|warning| warning.code != "unfinished_file")
+            .map(|warning| (warning.code, warning.key.unwrap_or_default()))
+            .collect()
+    }
+
+    fn one(code: &str, key: &str) -> Vec<(String, String)> {
+        vec![(code.to_owned(), key.to_owned())]
+    }
+
+    #[tokio::test]
+    async fn the_delimiter_is_that_which_splits_all_lines_alike() {
+        let found = |content: &'static str| async move {
+            let folder = Folder::new(&[("a.csv", content.as_bytes())]);
+            let config = folder.source("a.csv");
+            (records(&config).await.join(" "), told(&config).await)
+        };
+        let by_delimiter = one("csv_delimiter", "csv.delimiter");
+        let semicolons = found("a;b\n1,5;2\n\"x;y\";3\n").await;
+        assert_eq!(
+            semicolons,
+            (
+                r#"{"a":"1,5","b":"2"} {"a":"x;y","b":"3"}"#.into(),
+                by_delimiter.clone()
+            )
+        );
+        let tabs = found("a\tb\n1\t2\n").await;
+        assert_eq!(tabs, (r#"{"a":"1","b":"2"}"#.into(), by_delimiter.clone()));
+        // A comma in a name does not hide it.
+        let named = found("a, of b;c\n1;2\n3;4\n").await;
+        assert_eq!(named.1, by_delimiter);
+        assert!(
+            named.0.starts_with(r#"{"a, of b":"1","c":"2"}"#),
+            "{}",
+            named.0
+        );
+        // One column of text stays one, and it is said where that may be wrong.
+        assert_eq!(found("a\nx;y\nz\n").await.1, []);
+        assert_eq!(found("a;b\nx;y;z\n").await.1, by_delimiter);
+        assert_eq!(found("a,b\n1;1,2;2\n").await.1, []);
+        let folder = Folder::new(&[("a.csv", b"a;b|c\n1;2|3\n")]);
+        let error = refused(&folder.source("a.csv")).await;
+        assert!(
+            error.ends_with("`;` and `|` each split its lines alike; set `csv.delimiter`"),
+            "{error}"
+        );
+        let mut config = folder.source("a.csv");
+        config.csv.delimiter = Some("|".into());
+        assert_eq!(records(&config).await, [r#"{"a;b":"1;2","c":"3"}"#]);
+        assert_eq!(told(&config).await, []);
+    }
+
+    #[tokio::test]
+    async fn a_large_file_is_split_as_its_beginning_is() {
+        let rows = (0..30_000).map(|i| format!("{i};{}\n", i % 7));
+        let content: String = std::iter::once("a;b\n".to_owned()).chain(rows).collect();
+        let folder = Folder::new(&[("a.csv", content.as_bytes())]);
+        let all = records(&folder.source("a.csv")).await;
+        assert_eq!(all.len(), 30_000);
+        assert_eq!(all[29_999], r#"{"a":"29999","b":"4"}"#);
+    }
+
+    #[tokio::test]
+    async fn other_encodings_are_read_by_their_mark_or_by_the_key() {
+        let wide = |text: &str, bytes: fn(u16) -> [u8; 2]| -> Vec<u8> {
+            text.encode_utf16().flat_map(bytes).collect()
+        };
+        let text = "a,b\nä,1\n\u{1f600},2\n";
+        let expected = [r#"{"a":"ä","b":"1"}"#, "{\"a\":\"\u{1f600}\",\"b\":\"2\"}"];
+        let marked = format!("\u{feff}{text}");
+        for content in [
+            wide(&marked, u16::to_le_bytes),
+            wide(&marked, u16::to_be_bytes),
+        ] {
+            let folder = Folder::new(&[("a.csv", &content)]);
+            let mut config = folder.source("a.csv");
+            assert_eq!(records(&config).await, expected);
+            assert_eq!(told(&config).await, one("csv_encoding", "csv.encoding"));
+            config.csv.encoding = Some("utf-16".into());
+            assert_eq!(records(&config).await, expected);
+            assert_eq!(told(&config).await, []);
+        }
+        let folder = Folder::new(&[("a.csv", &wide(text, u16::to_le_bytes))]);
+        let mut config = folder.source("a.csv");
+        let error = refused(&config).await;
+        assert!(
+            error.contains("set `csv.encoding` to `utf-16le`"),
+            "{error}"
+        );
+        config.csv.encoding = Some("utf-16le".into());
+        assert_eq!(records(&config).await, expected);
+        let folder = Folder::new(&[("a.csv", b"\xe4,b\n\xe41,\x802\n")]);
+        let mut config = folder.source("a.csv");
+        let error = refused(&config).await;
+        assert!(error.contains("set `csv.encoding`"), "{error}");
+        for label in ["latin-1", "windows-1252", "ISO_8859-1"] {
+            config.csv.encoding = Some(label.into());
+            assert_eq!(
+                records(&config).await,
+                [r#"{"b":"€2","ä":"ä1"}"#],
+                "{label}"
+            );
+        }
+        config.csv.encoding = Some("klingon".into());
+        let error = refused(&config).await;
+        assert!(
+            error.starts_with("`csv.encoding`: `klingon` is no encoding"),
+            "{error}"
+        );
+    }
+
+    #[tokio::test]
+    async fn bytes_that_are_none_of_the_encoding_end_the_run_with_their_place() {
+        let long: String = (0..40_000).map(|i| format!("{i}\n")).collect();
+        let mut content: Vec<u8> = long.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        content.extend([0x00, 0xd8, 0x0a, 0x00]);
+        let folder = Folder::new(&[("a.csv", &content)]);
+        let mut config = folder.source("a.csv");
+        config.csv.encoding = Some("utf-16le".into());
+        let error = refused(&config).await;
+        assert!(error.contains("it is not UTF-16LE at byte "), "{error}");
+    }
+
+    #[tokio::test]
+    async fn files_without_a_header_have_the_names_that_are_given() {
+        let folder = Folder::new(&[("a.csv", b"\xef\xbb\xbf5.1,x\n4.9,y\n")]);
+        let mut config = folder.source("a.csv");
+        let by_header = one("header_looks_like_data", "csv.header");
+        assert_eq!(told(&config).await, [] as [(String, String); 0]);
+        folder.write("a.csv", b"\xef\xbb\xbf5.1,3.5,x\n4.9,3,y\n");
+        assert_eq!(told(&config).await, by_header);
+        config.csv.header = false;
+        assert_eq!(
+            records(&config).await,
+            [
+                r#"{"column_1":"5.1","column_2":"3.5","column_3":"x"}"#,
+                r#"{"column_1":"4.9","column_2":"3","column_3":"y"}"#
+            ]
+        );
+        assert_eq!(told(&config).await, []);
+        config.csv.columns = ["l", "w", "s"].map(str::to_owned).to_vec();
         config.batch.rows = 1;
         let whole = pages(&config, Position::Start).await.unwrap();
-        folder.write("a.ndjson", b"{\"a\":1}\n{\"a\":2}\n{\"a\":3}\n");
-        for (_, position) in whole {
-            let error = pages(&config, position).await.unwrap_err().to_string();
-            assert!(
-                error.contains("it has changed since its records landed"),
-                "{error}"
-            );
+        assert_eq!(whole[0].0, [r#"{"l":"5.1","s":"x","w":"3.5"}"#]);
+        assert_eq!(
+            pages(&config, whole[0].1.clone()).await.unwrap(),
+            whole[1..]
+        );
+        config.csv.header = true;
+        assert_eq!(records(&config).await, [r#"{"l":"4.9","s":"y","w":"3"}"#]);
+        config.csv.columns.pop();
+        let error = refused(&config).await;
+        assert!(
+            error.contains("has 3 fields, and `csv.columns` names 2"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_header_of_numbers_that_count_up_is_one() {
+        let looks = |header: &str| {
+            let cells: Vec<String> = header.split(',').map(str::to_owned).collect();
+            crate::csv_dialect::looks_like_data(&cells)
+        };
+        for data in [
+            "5.1,3.5,1.4,0.2,setosa",
+            "39, State-gov, 77516, Bachelors, 13",
+            "1,1",
+            "2,1,0",
+        ] {
+            assert!(looks(data), "{data}");
+        }
+        for names in ["a,b", "country,2000,2001,2002", "0,1,2,3", "id,2", ""] {
+            assert!(!looks(names), "{names}");
+        }
+    }
+
+    #[tokio::test]
+    async fn lines_before_the_header_comments_and_quotes_are_read_as_configured() {
+        let folder = Folder::new(&[("a.csv", b"Report\n\na,b\n# made by hand\n1,\"2\n3\n")]);
+        let mut config = folder.source("a.csv");
+        config.csv.skip_rows = 2;
+        config.csv.comment = Some("#".into());
+        config.csv.quote = Some(String::new());
+        assert_eq!(
+            records(&config).await,
+            [
+                r#"{"a":"1","b":"\"2"}"#,
+                "ragged_row | line 6 (byte 32 of the file): 1 fields, the header has 2 | 3"
+            ]
+        );
+        folder.write("a.csv", b"a,b\n'1,2',3\n");
+        let mut config = folder.source("a.csv");
+        config.csv.quote = Some("'".into());
+        assert_eq!(records(&config).await, [r#"{"a":"1,2","b":"3"}"#]);
+        let refuses = |change: fn(&mut SourceConfig)| {
+            let mut config = source("a.csv");
+            change(&mut config);
+            file_format::of("a.csv", &config).unwrap_err().to_string()
+        };
+        assert!(
+            refuses(|c| c.csv.quote = Some("ab".into())).starts_with("`csv.quote`: use one ASCII")
+        );
+        assert!(
+            refuses(|c| c.csv.comment = Some(String::new()))
+                .starts_with("`csv.comment`: use one ASCII")
+        );
+        assert!(
+            refuses(|c| {
+                c.csv.quote = Some("'".into());
+                c.csv.comment = Some("'".into());
+            })
+            .contains("must be different")
+        );
+        assert!(
+            refuses(|c| c.csv.columns = vec!["a".into(), "a".into()])
+                .starts_with("`csv.columns`: `a` (number 1, from 0)")
+        );
+        assert!(refuses(|c| c.csv.skip_rows = 1_000_001).starts_with("`csv.skip_rows`"));
+    }
+
+    #[tokio::test]
+    async fn a_file_without_rows_is_told_by_name() {
+        for (name, content) in [
+            ("a.csv", &b""[..]),
+            ("b.csv", b"a,b\n"),
+            ("c.ndjson", b"\n"),
+        ] {
+            let folder = Folder::new(&[(name, content)]);
+            let mut files = files(&folder.source(name));
+            files.next_page(&Position::Start).await.unwrap();
+            let told = files.warnings();
+            assert_eq!(told[0].code, "empty_file");
+            assert!(told[0].message.contains(name), "{told:?}");
         }
     }
 

@@ -29,8 +29,6 @@ use crate::{
     retry::{Again, Failure},
 };
 
-/// Longest time that a host is kept to be left alone; one that asks for more defers the run of whoever asked it.
-const LONGEST_HOLD: Duration = Duration::from_secs(366 * 24 * 3_600);
 /// Hosts that are known before those about which there is nothing to say are forgotten.
 const MANY: usize = 4_096;
 
@@ -65,6 +63,16 @@ impl Hosts {
         };
         Arc::clone(hosts.entry(key).or_insert_with_key(named))
     }
+
+    /// Forgets the time that the host behind `origin` asked to be left alone for, whoever it was asked by.
+    pub(crate) fn release(&self, origin: &url::Origin) {
+        let hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let origin = origin.ascii_serialization();
+        for (_, host) in hosts.iter().filter(|(key, _)| key.origin == origin) {
+            let mut state = host.state();
+            (state.held, state.left) = (None, None);
+        }
+    }
 }
 
 /// How a source asks.
@@ -78,6 +86,8 @@ pub(crate) struct Pacing {
     concurrency: u32,
     /// Longest wait for the host, in seconds.
     max_wait_s: u64,
+    /// Longest time that the host is left alone because it asked for it, whoever asks then.
+    max_hold: Duration,
     circuit: circuit::Settings,
     meter: Arc<Meter>,
 }
@@ -91,6 +101,7 @@ impl Pacing {
             burst: limits.burst.unwrap_or(1).max(1),
             concurrency: limits.concurrency.unwrap_or(64).max(1),
             max_wait_s: retry.max_wait_s,
+            max_hold: Duration::from_secs(retry.max_deferral_s),
             circuit: circuit::Settings {
                 failures: retry.circuit_failures,
                 cooldown: Duration::from_secs(retry.circuit_cooldown_s),
@@ -245,7 +256,7 @@ impl State {
     }
 
     fn hold(&mut self, now: Instant, wait: Duration) {
-        self.held = self.held.max(Some(now + wait.min(LONGEST_HOLD)));
+        self.held = self.held.max(Some(now + wait));
     }
 
     /// Whether a new one would do the same.
@@ -320,7 +331,7 @@ impl Turn {
         if let Some(Quota { left, reset }) = quota {
             // Those on their way may have been counted by the server, or not yet.
             let left = left.saturating_sub(u64::from(state.in_flight.saturating_sub(1)));
-            state.left = Some((left, now + reset.min(LONGEST_HOLD)));
+            state.left = Some((left, now + reset.min(self.pacing.max_hold)));
         }
     }
 
@@ -335,9 +346,11 @@ impl Turn {
             }
             Err(failure) => match failure.again {
                 // It answered: it is up.
-                Again::Never | Again::Gone | Again::Absent => state.circuit.succeeded(),
+                Again::Never | Again::Gone | Again::Absent | Again::End => {
+                    state.circuit.succeeded();
+                }
                 Again::After(wait) => {
-                    state.hold(now, wait);
+                    state.hold(now, wait.min(self.pacing.max_hold));
                     state.circuit.released(self.is_probe);
                 }
                 Again::Backoff if self.is_limited => state.circuit.released(self.is_probe),

@@ -11,6 +11,7 @@
 
 mod address;
 mod article;
+mod canonical;
 mod charset;
 mod drift;
 mod nesting;
@@ -35,13 +36,13 @@ use feedline_schemas::{
 };
 use feedline_storage::Store;
 use futures::{StreamExt, stream};
-use tokio::sync::Semaphore;
 use url::Url;
 
 use self::{
     address::{Patterns, normalized},
+    canonical::Canonicals,
     drift::Drift,
-    reader::Rules,
+    reader::{Readers, Rules},
     site::Site,
     visit::{Visit, Visitor},
     walk::{Walk, skip},
@@ -88,11 +89,12 @@ pub(crate) fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn S
     Ok(Box::new(Crawl {
         site: Site::new(&first, config, context)?,
         land: Patterns::new(&config.page.land),
-        readers: Arc::new(Semaphore::new(READERS)),
+        readers: Readers::new(READERS),
         config: config.clone(),
         rules: Arc::new(rules),
         walk: Walk::new(crawl, &pages, &sitemaps),
         drift: Drift::default(),
+        canonicals: Canonicals::default(),
         failures: HashMap::new(),
         landed: 0,
         failure: None,
@@ -146,9 +148,10 @@ struct Crawl {
     rules: Arc<Rules>,
     land: Patterns,
     site: Site,
-    readers: Arc<Semaphore>,
+    readers: Readers,
     walk: Walk,
     drift: Drift,
+    canonicals: Canonicals,
     /// Failures in a row, by host.
     failures: HashMap<String, u32>,
     /// Records given so far, those of earlier runs included.
@@ -176,6 +179,7 @@ impl Source for Crawl {
                     records: Vec::new(),
                     next: at.clone(),
                     crawled: None,
+                    parts: Vec::new(),
                 });
             }
             Position::Page { .. } | Position::File { .. } => return Err(other_type()),
@@ -259,6 +263,7 @@ impl Crawl {
                 }
             },
             crawled: Some(crawled),
+            parts: Vec::new(),
         }
     }
 
@@ -344,6 +349,10 @@ impl Crawl {
                 self.walk.links(&at, &contents.links, crawled);
                 if !matches!(contents.skipped, Some("links_only" | "noindex")) {
                     self.alarm(&at.url, &contents.records);
+                }
+                if self.config.page.extract == PageExtract::Article {
+                    let shared = self.canonicals.look(&at.url, &contents.records);
+                    crawled.warnings.extend(shared);
                 }
                 self.landed += contents
                     .records

@@ -3,6 +3,9 @@
 //! The client follows redirects itself, since the library re-sends custom headers to other hosts and names the previous
 //! URL (with its query) in `Referer`. It decompresses itself, since the library knows no limit. It never repeats
 //! anything: see [`crate::retry`].
+//!
+//! A proxy of the environment is for the hosts that the configuration names. It looks names up itself, where no address is
+//! judged before it connects, so hosts that data lead to are asked without it, unless `trust_proxy` says otherwise.
 
 mod auth;
 #[cfg(test)]
@@ -55,6 +58,7 @@ use crate::{
     hosts::{Hosts, Pacing, Quota, Refused, Turn, quota},
     meter::{Meter, Meters},
     retry::{Again, Failure, retry_after},
+    server_time::ServerTime,
 };
 
 /// How a failure begins that is an answer; its status follows.
@@ -74,6 +78,8 @@ pub(crate) struct Http {
     lookup: Lookup,
     /// Whether a proxy from the environment would be wrong for the hosts of the configuration.
     no_proxy: bool,
+    /// Whether such a proxy may look up the names that data lead to.
+    trust_proxy: bool,
     /// Sent to `origin` only.
     headers: HeaderMap,
     origin: Origin,
@@ -92,8 +98,11 @@ pub(crate) struct Http {
     seed: u64,
     clock: Arc<dyn Clock>,
     secretive: Secretive,
+    /// Query parameters whose values are shown in messages.
+    shown_params: Vec<String>,
     auth: Auth,
     requests: AtomicU64,
+    server_time: ServerTime,
 }
 
 impl std::fmt::Debug for Http {
@@ -111,6 +120,7 @@ impl std::fmt::Debug for Http {
 pub(crate) struct Got {
     /// Where it came from, redirects followed.
     pub(crate) url: Url,
+    pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     /// Decompressed.
     pub(crate) body: Bytes,
@@ -160,6 +170,7 @@ impl Http {
             guard,
             lookup: web::system(),
             no_proxy: false,
+            trust_proxy: false,
             headers: HeaderMap::new(),
             origin: Origin::new_opaque(),
             credential: 0,
@@ -174,9 +185,17 @@ impl Http {
             seed,
             clock: Arc::clone(&context.clock),
             secretive: Secretive::default(),
+            shown_params: Vec::new(),
             auth: Auth::None,
             requests: AtomicU64::new(0),
+            server_time: ServerTime::default(),
         }
+    }
+
+    /// One that asks for bodies of the kind `accept`.
+    pub(crate) fn accepting(mut self, accept: &'static str) -> Self {
+        self.accept = accept;
+        self
     }
 
     /// With the manners that `config` asks for, and at most `concurrency` requests at a time.
@@ -186,18 +205,45 @@ impl Http {
         self.pacing = pacing.metered(Arc::clone(&self.meter));
         self.reset_unit = config.limits.reset_unit;
         self.guard.let_in(&config.private_hosts);
+        self.trust_proxy = config.trust_proxy;
         self.slots = Semaphore::new(concurrency);
         self
     }
 
-    /// Lets `host`, which the configuration names, be asked whatever its address is.
+    /// Lets the origin of `url`, which the configuration names, be asked whatever its address is.
+    pub(crate) fn configure(&mut self, url: &Url) {
+        self.guard.configure(url);
+    }
+
+    /// Lets `host`, which the configuration names, be asked at every port whatever its address is.
     pub(crate) fn configure_host(&mut self, host: &str) {
         self.guard.configure_host(host);
+    }
+
+    /// Shows the values of the query parameters `names` in messages: they say what is asked for.
+    pub(crate) fn show_params(&mut self, names: impl IntoIterator<Item = String>) {
+        self.shown_params.extend(names);
+    }
+
+    /// `url` for people: the values of its query are masked, but for those that say what is asked for.
+    pub(crate) fn shown(&self, url: &Url) -> String {
+        let is_secret = url
+            .query_pairs()
+            .any(|(_, value)| self.secretive.is_revealed_by(&value));
+        if is_secret {
+            return redact::redacted_strictly(url);
+        }
+        redact::redacted_but(url, &self.shown_params)
     }
 
     /// Requests sent so far, each hop of a redirect counted.
     pub(crate) fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Clock of the servers that were asked.
+    pub(crate) fn server_time(&self) -> &ServerTime {
+        &self.server_time
     }
 
     /// Fetches the whole body of `url`, decompressed; one try.
@@ -218,6 +264,18 @@ impl Http {
         url: &Url,
         conditions: &HeaderMap,
     ) -> Result<Option<Got>, Failure> {
+        let fetched = self.follow(url, conditions).await;
+        fetched.map_err(|mut failure| {
+            if let Error::Http { url: named, .. } = &mut *failure.error
+                && *named == redacted(url)
+            {
+                *named = self.shown(url);
+            }
+            failure
+        })
+    }
+
+    async fn follow(&self, url: &Url, conditions: &HeaderMap) -> Result<Option<Got>, Failure> {
         let mut at = url.clone();
         for hop in 0..=MAX_REDIRECTS {
             let headers = Some(conditions).filter(|_| hop == 0).cloned();
@@ -330,6 +388,7 @@ impl Http {
             .map(|answer| answer.status().as_u16());
         self.meter.asked(answered);
         let response = response.map_err(|e| self.broken(url, e))?;
+        self.server_time.note(response.headers(), self.clock.unix());
         turn.answered(response.status(), self.quota(response.headers()));
         Ok(response)
     }
@@ -354,7 +413,15 @@ impl Http {
             }
             Verdict::Resolve => {
                 let resolver = Arc::new(self.guard.resolver(&self.lookup));
-                let setup = async { built(client(&self.limits).dns_resolver(resolver)) };
+                let setup = async {
+                    let client = client(&self.limits).dns_resolver(resolver);
+                    // A proxy would look the name up itself, and connect to whatever address it finds.
+                    built(if self.trust_proxy {
+                        client
+                    } else {
+                        client.no_proxy()
+                    })
+                };
                 self.guarded.get_or_try_init(|| setup).await
             }
             Verdict::Refuse => return Err(terminal(url, web::REFUSED, PUBLIC_ADVICE)),
@@ -365,13 +432,25 @@ impl Http {
         })
     }
 
+    /// Whether `url` is asked without a proxy because data lead to it.
+    fn goes_without_proxy(&self, url: &Url) -> bool {
+        !self.trust_proxy && self.guard.judge(url) == Verdict::Resolve
+    }
+
     async fn read(&self, url: Url, response: Response) -> Result<Got, Failure> {
-        if !response.status().is_success() {
+        let status = response.status();
+        // What is accepted (202) is not made yet: its body is none of the pages.
+        if !status.is_success() || status == StatusCode::ACCEPTED {
             return Err(self.refused(&url, response).await);
         }
         let headers = response.headers().clone();
         let body = self.whole(&url, response).await?;
-        Ok(Got { url, headers, body })
+        Ok(Got {
+            url,
+            status,
+            headers,
+            body,
+        })
     }
 
     /// ``: `text` `` for a message, on one line, shortened, and with every secret masked.
@@ -476,7 +555,8 @@ impl Http {
         let quota = self.quota(response.headers());
         let used_up = quota.filter(|quota| quota.left == 0 || status.as_u16() == 429);
         let asked = asked.or(used_up.map(|quota| quota.reset));
-        let is_transient = is_transient(status) || is_used_up(status, quota);
+        let is_transient =
+            is_transient(status) || is_used_up(status, quota) || status == StatusCode::ACCEPTED;
         let mut start = Vec::new();
         while start.len() < EXCERPT_BYTES
             && let Ok(Some(chunk)) = response.chunk().await
@@ -531,6 +611,12 @@ impl Http {
                 return terminal(url, cause, PUBLIC_ADVICE);
             }
             () if error.is_builder() => return terminal(url, cause, "check the source's `url`"),
+            () if error.is_connect() && self.goes_without_proxy(url) => {
+                return Failure {
+                    again: Again::Backoff,
+                    ..terminal(url, format!("cannot connect: {cause}"), PROXY_ADVICE)
+                };
+            }
             () if error.is_connect() => format!("cannot connect: {cause}"),
             () if error.is_body() || error.is_decode() => {
                 format!("the body was cut short: {cause}")
@@ -586,6 +672,8 @@ fn built(client: ClientBuilder) -> Result<Client, Error> {
         .map_err(|e| Error::config("url", format!("cannot set up a client: {}", root_cause(&e))))
 }
 
+/// What to do where data lead to a host that cannot be connected to.
+const PROXY_ADVICE: &str = "data lead to that host, so it is asked without the proxy of the environment; if it is reached through that alone, set the source's `trust_proxy = true`, otherwise check that it is up, or run again later: it goes on from the last committed page";
 const PUBLIC_ADVICE: &str = "name it in the source's `private_hosts` if data may lead to it (for the files of rows, `fetch.private` lets them all in)";
 const BODY_ADVICE: &str =
     "ask for smaller pages, or raise `retry.max_body_bytes` if it is what you want";

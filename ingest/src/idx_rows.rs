@@ -190,7 +190,7 @@ fn drained(reader: &mut impl Read, expected: u64, what: &str) -> Result<(), Stri
 mod tests {
     use feedline_schemas::{
         commit::Position,
-        config::{FileFormat, SourceConfig},
+        config::{FileFormat, FilesChanged, SourceConfig},
     };
 
     use crate::files::tests::{Folder, gzip, pages, records, refused};
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn reading_goes_on_between_pictures_and_changed_labels_are_refused() {
+    async fn reading_goes_on_between_pictures_and_changed_labels_are_read_again_or_refused() {
         let (pictures, labels) = pair();
         let folder = Folder::new(&[("p", &pictures), ("l", &labels)]);
         let mut config = source(&folder, "p", Some("l"));
@@ -294,6 +294,10 @@ mod tests {
             assert_eq!(rest, whole[i + 1..], "after page {i}");
         }
         folder.write("l", &idx(&[3], &[9, 1, 255]));
+        // By default the pictures are read again from the first.
+        let again = pages(&config, whole[0].1.clone()).await.unwrap();
+        assert_eq!(again.len(), 3);
+        config.files.changed = FilesChanged::Refuse;
         let error = pages(&config, whole[0].1.clone()).await.unwrap_err();
         assert!(error.to_string().contains("it has changed"), "{error}");
     }

@@ -1,6 +1,7 @@
 //! Reading back what has landed.
 
 use arrow::array::RecordBatch;
+use bytes::Bytes;
 use feedline_schemas::{commit::DataFile, ids::Hash128};
 use feedline_storage::Store;
 use parquet::{
@@ -20,6 +21,26 @@ pub(crate) async fn read(
     columns: &[&str],
     limit: Option<usize>,
 ) -> Result<Vec<RecordBatch>, Error> {
+    read_columns(landing, file, Some(columns), limit).await
+}
+
+/// All columns and rows of a landed file, which is checked against its hash first.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) async fn read_whole(
+    landing: &Store,
+    file: &DataFile,
+) -> Result<Vec<RecordBatch>, Error> {
+    read_columns(landing, file, None, None).await
+}
+
+async fn read_columns(
+    landing: &Store,
+    file: &DataFile,
+    columns: Option<&[&str]>,
+    limit: Option<usize>,
+) -> Result<Vec<RecordBatch>, Error> {
     let damaged = |reason: String| Error::Landed {
         url: landing.url_of(&file.path),
         reason,
@@ -35,15 +56,24 @@ pub(crate) async fn read(
             file.hash
         )));
     }
-    let decode = || {
-        let builder = ParquetRecordBatchReaderBuilder::try_new(bytes)?;
-        let mask = ProjectionMask::columns(builder.parquet_schema(), columns.iter().copied());
-        let builder = builder.with_projection(mask);
-        let reader = match limit {
-            Some(limit) => builder.with_limit(limit).build()?,
-            None => builder.build()?,
-        };
-        Ok::<Vec<RecordBatch>, ParquetError>(reader.collect::<Result<_, _>>()?)
+    decode(bytes, columns, limit).map_err(|e| damaged(e.to_string()))
+}
+
+/// The named `columns` of a Parquet file, or all of them; all rows or the first `limit`.
+pub(crate) fn decode(
+    bytes: Bytes,
+    columns: Option<&[&str]>,
+    limit: Option<usize>,
+) -> Result<Vec<RecordBatch>, ParquetError> {
+    let builder = ParquetRecordBatchReaderBuilder::try_new(bytes)?;
+    let mask = match columns {
+        Some(columns) => ProjectionMask::columns(builder.parquet_schema(), columns.iter().copied()),
+        None => ProjectionMask::all(),
     };
-    decode().map_err(|e| damaged(e.to_string()))
+    let builder = builder.with_projection(mask);
+    let reader = match limit {
+        Some(limit) => builder.with_limit(limit).build()?,
+        None => builder.build()?,
+    };
+    Ok(reader.collect::<Result<_, _>>()?)
 }

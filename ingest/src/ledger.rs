@@ -7,25 +7,32 @@
 //! A slice that brings more records than the API gives is cut into halves. The upper one waits: `ends` is a stack of the
 //! upper ends of what is left. Of a range of 2^k units it holds k at most.
 
+mod absent;
+mod again;
 mod intervals;
 mod known;
 mod scale;
 mod settings;
 mod show;
 mod slices;
+mod trusted;
 mod values;
+
+use std::time::Duration;
 
 use feedline_schemas::{
     commit::{Interval, Ledger},
     config::SourceConfig,
 };
 
-use self::{intervals::Intervals, slices::Slices, values::Values};
 pub(crate) use self::{
+    absent::warn_of_absent,
+    again::{BatchRange, range_of, show_ranges, undone, widen},
     known::neighbours,
     settings::{check, depth, hashed},
     show::slices_report,
 };
+use self::{intervals::Intervals, slices::Slices, values::Values};
 use crate::{context::Context, error::Error, source::Record};
 
 /// The range of a source without slices: each value is done at once.
@@ -38,6 +45,10 @@ pub(crate) struct Plan {
     values: Option<Values>,
     /// What is wanted of each value, by the clock when this process began.
     range: Interval,
+    /// This machine's clock when this process began.
+    now: Duration,
+    /// Ends of the ranges of the passes before, where they are points in time.
+    ends: Vec<i64>,
 }
 
 impl Plan {
@@ -64,6 +75,8 @@ impl Plan {
             slices,
             values,
             range,
+            now,
+            ends: Vec::new(),
         }))
     }
 
@@ -86,12 +99,18 @@ impl Plan {
     /// A pass over what is not done, at its first slice; none when all is done. `before` is the ledger of the passes before.
     pub(crate) fn begin(&self, before: Option<&Ledger>) -> Option<Ledger> {
         let values = self.values.as_ref().map_or(1, Values::len);
+        let reread = before.and_then(|before| self.doubt(before, self.now));
+        let done = before.map(|before| before.done.clone()).unwrap_or_default();
         let mut ledger = Ledger {
-            done: before.map(|before| before.done.clone()).unwrap_or_default(),
+            done: trusted::below(done, reread),
             old: before.map_or(0, |before| before.values),
             target: self.range,
             values,
             values_hash: self.values.as_ref().map(|all| all.hash(values)),
+            reread,
+            absent: before
+                .map(|before| before.absent.clone())
+                .unwrap_or_default(),
             ..Ledger::default()
         };
         self.seek(&mut ledger);
@@ -108,6 +127,11 @@ impl Plan {
             Some(end) => ledger.slice = Some([slice[1], end]),
             None => self.seek(&mut ledger),
         }
+        self.close(ledger)
+    }
+
+    /// The ledger of a pass that has no slice left; any other as it is.
+    fn close(&self, ledger: Ledger) -> Ledger {
         if ledger.slice.is_some() {
             return ledger;
         }
@@ -125,6 +149,8 @@ impl Plan {
             target: ledger.target,
             values: ledger.values,
             values_hash: ledger.values_hash,
+            reread: ledger.reread,
+            absent: ledger.gone,
             ..Ledger::default()
         }
     }
@@ -204,8 +230,11 @@ fn todo(ledger: &Ledger) -> Intervals {
     } else {
         &[]
     };
-    let done = Intervals::of(before.iter().chain(&ledger.part).copied());
-    Intervals::of([ledger.target]).minus(&done)
+    let target = Intervals::of([ledger.target]);
+    let part = Intervals::of(ledger.part.iter().copied());
+    let absent = absent::of_value(&ledger.absent, ledger.value);
+    let done = Intervals::of(before.iter().copied()).minus(&absent);
+    target.minus(&done.plus(&part))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! So data and position move in one atomic step, and a run that dies at any instant is continued without a record lost
 //! or doubled: batches are a pure function of the pages, and files are a pure function of the batch.
 
+mod amend;
 mod archive;
 mod batch;
 mod blocking;
@@ -13,11 +14,15 @@ mod children;
 mod commit_log;
 mod context;
 mod contract;
+mod csv_dialect;
 mod dedup;
 pub mod demo;
+mod download;
 mod error;
+mod failures;
 mod fetch;
 mod file_bytes;
+mod file_change;
 mod file_format;
 mod file_list;
 mod files;
@@ -28,41 +33,58 @@ mod hosts;
 mod html;
 mod http;
 mod idx_rows;
+mod infer;
 mod json;
 mod known;
 mod landed_file;
+mod landing_files;
 mod ledger;
 mod meter;
+mod notices;
 mod pagination;
+mod parquet_limits;
 mod parquet_rows;
 mod picture_rows;
+mod plain_secrets;
+mod preview;
 mod raw;
 #[cfg(test)]
 mod recorded;
 mod repair;
 mod report;
 mod rest;
+mod resume;
 mod retry;
 mod rows;
 mod run;
+mod sample;
 mod schedule;
+mod server_time;
+mod setting_changes;
 mod settings;
 mod source;
 mod standing;
+mod supersede;
 mod text_rows;
 mod validators;
 mod value;
+mod verify;
+mod warnings;
 mod watermark;
 
 pub use self::{
+    amend::{Reread, delete, reread, reset, retry_rejects},
     commit_log::{Landed, landed},
     context::{Context, Secrets},
     error::{Error, ErrorKind},
     hosts::Hosts,
     meter::{Cause, LogTotals, Meter, Meters, Reading},
+    preview::{ColumnPreview, SourcePreview, preview},
     repair::repair,
     rest::{Suggestion, suggest},
-    run::{ingest, replay::replay, status, stopped},
+    resume::resume,
+    run::{IngestEnd, ingest, ingest_all, replay::replay, status, stopped},
     schedule::{Board, Scheduler, Served},
     standing::standing,
+    verify::verify,
 };

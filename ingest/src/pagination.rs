@@ -1,6 +1,7 @@
 //! From page to page: what to ask the next page with, and when it was the last.
 
 mod check;
+mod ends;
 mod keyset;
 mod link;
 mod overlap;
@@ -12,16 +13,18 @@ mod urls;
 use std::collections::HashMap;
 
 use feedline_schemas::{
-    commit::{PageRun, Position},
+    commit::{PageRun, Position, ShortPage},
     config::{PaginationConfig, PaginationKind},
     ids::Hash128,
 };
-use reqwest::header::{HeaderMap, HeaderName, LINK};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue, LINK};
 use url::Url;
 
-pub(crate) use self::urls::with_query;
+pub(crate) use self::{ends::Partial, urls::with_query};
 use self::{keyset::Keyset, urls::NextUrls};
-use crate::{error::Error, http::redacted, source::Record, value::shorten};
+use crate::{
+    error::Error, http::redacted, source::Record, value::shorten, warnings::WarningChanges,
+};
 
 /// Cursors remembered for the loop guard, about 50 MB at most. When full it starts anew: a shorter loop is still found.
 const REMEMBERED: usize = 1 << 20;
@@ -38,6 +41,11 @@ pub(crate) struct Paginator {
     seen: HashMap<Hash128, u64>,
     /// Records of this run of pages; none where not all of its pages were read by this process.
     came: Option<u64>,
+    /// The last number of all records that a page of this run of pages told.
+    total: Option<u64>,
+    /// Whether a source without a next link or cursor may be one that never names any.
+    may_lack_next: bool,
+    warnings: WarningChanges,
 }
 
 /// The page to ask for.
@@ -55,12 +63,34 @@ pub(crate) struct Contents {
     pub(crate) records: Vec<Record>,
     /// Cursor or URL of the next page.
     pub(crate) token: Option<String>,
+    /// Whether the page has a place for it, be that empty.
+    pub(crate) names_next: bool,
+    /// Whether there are further pages, where the page says so.
+    pub(crate) has_more: Option<bool>,
+    /// Whether it came as a part of something (status 206).
+    pub(crate) partial: Option<Partial>,
     /// Number of all records, where the page tells it.
     pub(crate) total: Option<u64>,
     /// Hash of the records, where pages have no cursors.
     pub(crate) hash: Option<Hash128>,
     /// Where it came from, redirects followed.
     pub(crate) url: Url,
+}
+
+impl Contents {
+    /// Those of the page behind the last one, which does not exist.
+    pub(crate) fn nothing(url: Url) -> Self {
+        Self {
+            records: Vec::new(),
+            token: None,
+            names_next: true,
+            has_more: Some(false),
+            partial: None,
+            total: None,
+            hash: None,
+            url,
+        }
+    }
 }
 
 impl Paginator {
@@ -92,6 +122,9 @@ impl Paginator {
             config: config.clone(),
             seen: HashMap::new(),
             came: None,
+            total: None,
+            may_lack_next: true,
+            warnings: WarningChanges::default(),
         })
     }
 
@@ -118,22 +151,40 @@ impl Paginator {
         matches!(self.config.r#type, Cursor | HeaderCursor | Link | NextUrl)
     }
 
-    /// The next cursor or URL in the headers of an answer.
-    pub(crate) fn token_in(&self, headers: &HeaderMap) -> Option<String> {
-        let texts = |name| {
-            headers
-                .get_all(name)
-                .into_iter()
-                .filter_map(|v| v.to_str().ok())
-        };
+    /// The next cursor or URL in the headers of a response, and whether they have a place for it.
+    ///
+    /// # Errors
+    /// A message when there is one that cannot be read.
+    pub(crate) fn token_in(&self, headers: &HeaderMap) -> Result<(Option<String>, bool), String> {
         match (self.config.r#type, &self.cursor_header) {
-            (PaginationKind::Link, _) => link::next(texts(LINK)),
-            (PaginationKind::HeaderCursor, Some(name)) => texts(name.clone())
-                .next()
-                .map(|text| text.trim().to_owned())
-                .filter(|text| !text.is_empty()),
-            _ => None,
+            (PaginationKind::Link, _) => {
+                let values = headers.get_all(LINK).into_iter();
+                let links = link::read(values.map(HeaderValue::as_bytes)).map_err(|reason| {
+                    format!(
+                        "its `Link` header cannot be read ({reason}), so the next page is not known; tell the server's owner, or choose another `pagination.type`"
+                    )
+                })?;
+                Ok((links.next, links.are_of_pages))
+            }
+            (PaginationKind::HeaderCursor, Some(name)) => {
+                let Some(value) = headers.get(name) else {
+                    return Ok((None, false));
+                };
+                let text = std::str::from_utf8(value.as_bytes()).map_err(|_| {
+                    format!(
+                        "its header `{name}` (`pagination.cursor_header`) is no UTF-8 text, so the next page is not known; tell the server's owner, or choose another `pagination.type`"
+                    )
+                })?;
+                let text = text.trim();
+                Ok(((!text.is_empty()).then(|| text.to_owned()), true))
+            }
+            _ => Ok((None, false)),
         }
+    }
+
+    /// Path of the boolean that says whether there are further pages.
+    pub(crate) fn has_more_path(&self) -> Option<&str> {
+        self.config.has_more_path.as_deref()
     }
 
     /// The number of all records in the headers of an answer.
@@ -220,10 +271,11 @@ impl Paginator {
             mut run,
         } = at;
         if page == 0 {
-            self.seen.clear();
-            self.came = Some(0);
+            self.begin(&run);
         }
+        self.total = contents.total.or(self.total);
         let count = contents.records.len() as u64;
+        let short = run.short.take();
         let keyset = match &self.keyset {
             Some(keyset) => keyset
                 .next(cursor.as_deref(), &mut run, &mut contents.records)
@@ -239,17 +291,28 @@ impl Paginator {
                 run,
             });
         }
+        self.check_behind_short(page, short, contents);
         let is_all_seen = contents.records.is_empty();
         let new = contents.records.len() as u64;
         self.came = self.came.map(|came| came + new);
         if self.counts() {
             run.records += new;
         }
-        let missing = contents.total.is_some_and(|total| run.records < total);
-        let is_last = is_all_seen || (count < self.config.page_size && !missing);
+        self.note_missing_next(page, count, contents);
+        let is_short = count < self.config.page_size;
+        if !is_short {
+            self.warnings.lift(ends::SMALL_PAGES);
+        }
+        let has_all = self.counts() && self.total.is_some_and(|total| run.records >= total);
+        let has_more = self.has_more(page, new, contents)?;
+        let is_last = match has_more {
+            Some(has_more) => !has_more,
+            None => is_all_seen || (is_short && has_all),
+        };
         let next = match self.config.r#type {
             PaginationKind::None => None,
             PaginationKind::Page | PaginationKind::Offset if is_last => None,
+            _ if has_more == Some(false) => None,
             PaginationKind::Page => Some(None),
             PaginationKind::Offset => Some(Some(self.offset(cursor.as_deref(), count)?)),
             PaginationKind::Keyset => keyset.map(Some),
@@ -264,9 +327,17 @@ impl Paginator {
                 contents.token.take().map(Some)
             }
         };
-        self.check_cap(&run, contents.total)?;
+        self.check_cap(&run, self.total)?;
+        self.note_partial(page, next.is_none(), contents);
         match next {
             Some(next) => {
+                if self.hashes_pages() && is_short && !is_all_seen && has_more.is_none() {
+                    let hash = contents.hash;
+                    run.short = Some(ShortPage {
+                        records: count,
+                        hash,
+                    });
+                }
                 self.check_circle(page, cursor.as_deref(), next.as_deref(), contents.hash)?;
                 Ok(Position::Page {
                     page: page + 1,
@@ -275,7 +346,7 @@ impl Paginator {
                 })
             }
             None => {
-                self.check_total(&run, contents.total)?;
+                self.check_total(&run, self.total)?;
                 // What only the way through the pages needs is not kept at its end.
                 (run.records, run.boundary) = (0, Vec::new());
                 Ok(Position::Done {

@@ -16,11 +16,20 @@ use arrow::{
     util::display::{ArrayFormatter, FormatOptions},
 };
 use parquet::{
-    arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder},
+    arrow::arrow_reader::{
+        ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
+        ParquetRecordBatchReaderBuilder,
+    },
+    errors::ParquetError,
     file::reader::ChunkReader,
 };
 
-use crate::{rows::Rows, source::Record, value::Value};
+use crate::{
+    parquet_limits::{LimitedPages, ROW, batch_rows, check_items, row_bytes, with_views},
+    rows::Rows,
+    source::Record,
+    value::Value,
+};
 
 /// The zone that points in time are written in.
 const UTC: &str = "UTC";
@@ -28,19 +37,35 @@ const UTC: &str = "UTC";
 /// Rows converted at a time.
 const BATCH: usize = 1024;
 
+/// What a smaller file's size counts as.
+const FREE: u64 = 16 << 20;
+
 /// Reads rows; a row is an object of its columns.
 pub(crate) struct ParquetRows {
     reader: ParquetRecordBatchReader,
+    waiting: Option<Waiting>,
     ready: VecDeque<Record>,
+    /// Bytes that the rows may still have.
+    left: u64,
+    max_ratio: u64,
 }
 
 impl ParquetRows {
-    /// Opens a file and goes to row `skip` without decoding the rows before.
+    /// Opens a file and goes to row `skip` without decoding the rows before. Its rows may have `max_ratio` times its size.
     pub(crate) fn boxed(
         file: impl ChunkReader + 'static,
         skip: u64,
+        max_ratio: u64,
     ) -> Result<Box<dyn Rows>, String> {
-        let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| e.to_string())?;
+        let left = file.len().max(FREE).saturating_mul(max_ratio);
+        let options = ArrowReaderOptions::new();
+        let found = ArrowReaderMetadata::load(&file, options.clone()).map_err(|e| told(&e))?;
+        check_items(found.metadata())?;
+        let batch_rows = batch_rows(found.metadata(), BATCH);
+        let options = options.with_schema(with_views(found.schema()));
+        let found = ArrowReaderMetadata::try_new(Arc::clone(found.metadata()), options);
+        let found = found.map_err(|e| told(&e))?;
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(LimitedPages(file), found);
         let mut seen = HashSet::new();
         if let Some(field) = builder
             .schema()
@@ -55,28 +80,87 @@ impl ParquetRows {
         }
         let skip = usize::try_from(skip).map_err(|e| e.to_string())?;
         let reader = builder
-            .with_batch_size(BATCH)
+            .with_batch_size(batch_rows)
             .with_offset(skip)
             .build()
             .map_err(|e| e.to_string())?;
         Ok(Box::new(Self {
             reader,
+            waiting: None,
             ready: VecDeque::new(),
+            left,
+            max_ratio,
         }))
+    }
+
+    /// Makes records of the next rows that wait, of 64 MiB at most.
+    fn convert(&mut self, waiting: Waiting) -> Result<(), String> {
+        let Waiting { batch, bytes, at } = waiting;
+        let (mut rows, mut taken) = (0, 0);
+        for row in &bytes[at..] {
+            if rows == 0 && *row > ROW {
+                return Err(format!(
+                    "a row has {row} bytes, more than {ROW}; leave its large cells out, or keep them in files of their own"
+                ));
+            }
+            if taken + row > ROW {
+                break;
+            }
+            (rows, taken) = (rows + 1, taken + row);
+        }
+        self.left = self.left.checked_sub(taken).ok_or_else(|| {
+            format!(
+                "its rows have more than {} times its size, as files that are made to exhaust disks have; raise \
+                 `archive.max_ratio` if that is right",
+                self.max_ratio
+            )
+        })?;
+        let records = records(&batch.slice(at, rows)).map_err(|e| e.to_string())?;
+        self.ready.extend(records);
+        let at = at + rows;
+        self.waiting = (at < batch.num_rows()).then_some(Waiting { batch, bytes, at });
+        Ok(())
+    }
+}
+
+/// Rows that are decoded and no records yet.
+struct Waiting {
+    batch: RecordBatch,
+    /// Bytes of each row.
+    bytes: Vec<u64>,
+    /// The next one.
+    at: usize,
+}
+
+/// The message of an error: one of ours that went through the library comes out as it went in.
+fn told(error: &ParquetError) -> String {
+    match error {
+        ParquetError::External(error) => error.to_string(),
+        error => error.to_string(),
     }
 }
 
 impl Rows for ParquetRows {
     fn next(&mut self) -> Result<Option<Record>, String> {
         while self.ready.is_empty() {
-            let Some(batch) = self.reader.next() else {
-                return Ok(None);
+            let waiting = match self.waiting.take() {
+                Some(waiting) => waiting,
+                None => {
+                    let Some(batch) = self.reader.next() else {
+                        return Ok(None);
+                    };
+                    let batch = batch.map_err(|e| e.to_string())?;
+                    let bytes = row_bytes(&batch);
+                    Waiting {
+                        batch,
+                        bytes,
+                        at: 0,
+                    }
+                }
             };
-            self.ready.extend(
-                batch
-                    .and_then(|batch| records(&batch))
-                    .map_err(|e| e.to_string())?,
-            );
+            if waiting.batch.num_rows() > 0 {
+                self.convert(waiting)?;
+            }
         }
         Ok(self.ready.pop_front())
     }
@@ -237,7 +321,7 @@ pub(crate) mod tests {
     }
 
     fn read(bytes: Vec<u8>, skip: u64) -> Vec<String> {
-        let mut rows = ParquetRows::boxed(bytes::Bytes::from(bytes), skip).unwrap();
+        let mut rows = ParquetRows::boxed(bytes::Bytes::from(bytes), skip, 200).unwrap();
         let mut records = Vec::new();
         while let Some(Record::Value(value)) = rows.next().unwrap() {
             records.push(value.canonical());
@@ -365,6 +449,88 @@ pub(crate) mod tests {
 
     #[test]
     fn a_file_that_is_not_parquet_is_refused() {
-        assert!(ParquetRows::boxed(bytes::Bytes::from_static(b"not parquet at all"), 0).is_err());
+        assert!(
+            ParquetRows::boxed(bytes::Bytes::from_static(b"not parquet at all"), 0, 200).is_err()
+        );
+    }
+
+    /// The rows that are read before the file is refused, and why it is.
+    fn refused(bytes: Vec<u8>, max_ratio: u64) -> (usize, String) {
+        let bytes = bytes::Bytes::from(bytes);
+        let mut rows = match ParquetRows::boxed(bytes, 0, max_ratio) {
+            Ok(rows) => rows,
+            Err(reason) => return (0, reason),
+        };
+        for read in 0.. {
+            match rows.next() {
+                Ok(Some(_)) => {}
+                Ok(None) => panic!("all {read} rows are read"),
+                Err(reason) => return (read, reason),
+            }
+        }
+        unreachable!()
+    }
+
+    /// A file with compressed pages.
+    fn packed(columns: Vec<(&str, ArrayRef)>) -> Vec<u8> {
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let packed = parquet::basic::Compression::ZSTD(Default::default());
+        let properties = parquet::file::properties::WriterProperties::builder()
+            .set_compression(packed)
+            .set_statistics_enabled(parquet::file::properties::EnabledStatistics::None);
+        let properties = Some(properties.build());
+        let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), properties).unwrap();
+        writer.write(&batch).unwrap();
+        writer.into_inner().unwrap()
+    }
+
+    #[test]
+    fn a_cell_of_400_mb_is_refused_before_it_is_unpacked() {
+        let cell = "x".repeat(400_000_000);
+        let bytes = packed(vec![("a", Arc::new(StringArray::from(vec![cell])))]);
+        assert!(bytes.len() < 100_000, "{}", bytes.len());
+        let (rows, reason) = refused(bytes, 200);
+        assert_eq!(rows, 0);
+        assert!(
+            reason.contains("a page of 400000004 bytes unpacked is more than"),
+            "{reason}"
+        );
+    }
+
+    #[test]
+    fn a_row_of_more_than_64_mib_is_refused_and_the_rows_before_it_are_read() {
+        let cells = ["y".to_owned(), "x".repeat(65 << 20)];
+        let bytes = packed(vec![("a", Arc::new(StringArray::from_iter_values(cells)))]);
+        let (rows, reason) = refused(bytes, 200);
+        assert_eq!(rows, 1);
+        assert!(
+            reason.contains("a row has 68157441 bytes, more than 67108864"),
+            "{reason}"
+        );
+    }
+
+    #[test]
+    fn rows_that_repeat_a_text_of_a_dictionary_are_bounded_by_the_files_size() {
+        let keys = Int32Array::from(vec![0; 100_000]);
+        let text: ArrayRef = Arc::new(StringArray::from(vec!["z".repeat(100_000)]));
+        let column = DictionaryArray::<Int32Type>::try_new(keys, text).unwrap();
+        let bytes = packed(vec![("a", Arc::new(column))]);
+        assert!(bytes.len() < 100_000, "{}", bytes.len());
+        let (rows, reason) = refused(bytes, 10);
+        assert!((1_000..2_000).contains(&rows), "{rows}");
+        assert!(reason.contains("more than 10 times its size"), "{reason}");
+        assert!(reason.contains("`archive.max_ratio`"), "{reason}");
+    }
+
+    #[test]
+    fn lists_of_texts_count_with_all_their_texts() {
+        let long = "x".repeat(1 << 20);
+        let items: Vec<Option<&str>> = vec![Some(long.as_str()); 70];
+        let mut lists = arrow::array::ListBuilder::new(arrow::array::StringBuilder::new());
+        lists.append_value([Some("a")]);
+        lists.append_value(items);
+        let (rows, reason) = refused(packed(vec![("l", Arc::new(lists.finish()))]), 200);
+        assert_eq!(rows, 1);
+        assert!(reason.starts_with("a row has 734003"), "{reason}");
     }
 }

@@ -1,32 +1,45 @@
 //! Going back to the last good entry of a damaged commit log.
 
+use std::collections::BTreeMap;
+
 use feedline_schemas::{
     commit::{CommitEntry, DataFile},
     config::PipelineConfig,
+    decode,
     ids::{Hash128, Name},
     report::{RepairReport, RepairedSource},
 };
 use feedline_storage::{Listed, Store};
 
 use crate::{
-    commit_log::{checked, entry_path, landing},
+    commit_log::{entry_path, landing},
+    context::Context,
     error::Error,
+    landing_files::{DAMAGED, ORPHANS, Stock, move_unnamed, restore, sweep},
+    schedule::Holding,
     settings::choose,
+    verify::{Chain, read_chain, wrong_files},
 };
 
-/// Checks the logs of the pipeline's sources (only of the one called `only`, if given) and every file that they name. A log
-/// with damage is cut behind its last good entry; the entries after it go to `damaged/<run_id>/`, nothing is deleted,
-/// and the next run reads again what they had brought. With `dry_run` nothing is changed.
+/// Checks the logs of the pipeline's sources and every file that they name; with `only`, those of
+/// that source alone. Restores a lost or corrupt file from a copy, where the landing folder has
+/// one. Otherwise truncates a corrupt log after its last valid entry. Moves the later entries and
+/// their files to `damaged/<run_id>/` and deletes nothing. The next run re-reads the records of
+/// those entries. Moves files that no entry names to `orphans/`. With `dry_run`, changes nothing.
 ///
-/// Entries are moved from the last to the first, so that a repair that is cut off is finished by another.
+/// Changes nothing while another program holds the source's lease. Waits for the lease where that
+/// program may be dead. Moves entries from the last to the first, so that another repair can finish
+/// a killed one. A run without a lease may add an entry meanwhile. The repair then moves that entry
+/// too, or the run removes it itself.
 ///
 /// # Errors
-/// [`Error::Storage`] when the store fails; [`Error::Config`] as for [`crate::ingest`].
+/// [`Error::Contract`] for a log that a newer release wrote: it is not corrupt. [`Error::Running`]
+/// for a source that is being run, [`Error::Storage`] when the store fails; [`Error::Config`] as
+/// for [`crate::ingest`].
 pub async fn repair(
     config: &PipelineConfig,
     only: Option<&Name>,
-    root: &Store,
-    run_id: &str,
+    context: &Context,
     dry_run: bool,
 ) -> Result<RepairReport, Error> {
     let mut report = RepairReport {
@@ -34,103 +47,221 @@ pub async fn repair(
         sources: Vec::new(),
     };
     for (_, source) in choose(config, only)? {
-        let folder = landing(root, &source.name);
-        let repaired = repair_source(&folder, &source.name, run_id, dry_run).await?;
+        let folder = landing(&context.root, &source.name);
+        // A source that has landed nothing needs no lease.
+        let repaired = if dry_run || folder.list("").await?.is_empty() {
+            let found = examine(&folder, &source.name, &mut Checked::new()).await?;
+            found.report(&source.name)
+        } else {
+            let work = repair_source(&folder, &source.name, &context.run_id);
+            Holding::of(&folder, &source.name, context)
+                .during(work)
+                .await?
+        };
         report.sources.push(repaired);
     }
     Ok(report)
 }
 
+/// Log and its files, with the repairs that they need.
+struct Findings {
+    chain: Chain,
+    /// Number of valid entries whose files are all intact or restorable.
+    good: usize,
+    /// Damage of the first entry that is not valid.
+    damage: Option<String>,
+    /// Files to restore, each with the path of its copy.
+    copies: Vec<(DataFile, String)>,
+    /// Objects of the log after the valid entries.
+    behind: Vec<Listed>,
+    rows_behind: u64,
+    pages_behind: u64,
+}
+
+impl Findings {
+    fn entries(&self) -> Vec<CommitEntry> {
+        self.chain.first(self.good)
+    }
+
+    fn report(&self, source: &Name) -> RepairedSource {
+        let state = self.entries().pop().map(|last| last.state);
+        let state = state.unwrap_or_default();
+        RepairedSource {
+            name: source.to_string(),
+            damage: self.damage.clone(),
+            kept: self.good as u64,
+            set_aside: self.behind.len() as u64,
+            rows: state.totals.rows,
+            pages: state.totals.pages,
+            position: state.position,
+            rows_set_aside: self.rows_behind,
+            pages_set_aside: self.pages_behind,
+            restored: self
+                .copies
+                .iter()
+                .map(|(file, _)| file.path.clone())
+                .collect(),
+            ..RepairedSource::default()
+        }
+    }
+}
+
+/// Files read so far, each with its damage, if any.
+type Checked = BTreeMap<String, Option<String>>;
+
+/// Reads the log and all files that are not in `checked`; changes nothing.
+async fn examine(landing: &Store, source: &Name, checked: &mut Checked) -> Result<Findings, Error> {
+    let listed = landing.list("log").await?;
+    let chain = read_chain(landing, source, &listed).await?;
+    let mut damage = chain.damage.as_ref().map(|damage| damage.reason.clone());
+    let mut good = chain.len();
+    let mut copies = Vec::new();
+    // An entry may exclude earlier ones, so the loop checks again the files that a shorter log
+    // names.
+    loop {
+        let entries = chain.first(good);
+        let named = entries.iter().flat_map(CommitEntry::named_files);
+        let unread: Vec<_> = named
+            .filter(|file| !checked.contains_key(&file.path))
+            .collect();
+        let mut wrong = wrong_files(landing, &unread).await?;
+        for file in unread {
+            checked.insert(file.path.clone(), wrong.remove(&file.path));
+        }
+        copies.clear();
+        let bad = find_bad(landing, &entries, checked, &mut copies).await?;
+        let Some((index, reason)) = bad else { break };
+        (good, damage) = (index, Some(reason));
+    }
+    let behind: Vec<_> = listed.iter().skip(good).cloned().collect();
+    let (mut rows_behind, mut pages_behind) = (0, 0);
+    for file in &behind {
+        let body = landing.get(&file.path).await?;
+        // An unreadable entry cannot be counted; it is moved like the others.
+        if let Ok(entry) = decode::<CommitEntry>(&file.path, &body) {
+            rows_behind += entry.counts.rows;
+            pages_behind += entry.counts.pages;
+        }
+    }
+    Ok(Findings {
+        chain,
+        good,
+        damage,
+        copies,
+        behind,
+        rows_behind,
+        pages_behind,
+    })
+}
+
+/// Finds the first entry with a damaged file that has no copy. Adds the copies found to `copies`.
+async fn find_bad(
+    landing: &Store,
+    entries: &[CommitEntry],
+    checked: &Checked,
+    copies: &mut Vec<(DataFile, String)>,
+) -> Result<Option<(usize, String)>, Error> {
+    let mut listed = None;
+    for (index, entry) in entries.iter().enumerate() {
+        for file in entry.named_files() {
+            let Some(Some(reason)) = checked.get(&file.path) else {
+                continue;
+            };
+            let listed = match &mut listed {
+                Some(listed) => listed,
+                none => none.insert(landing.list("").await?),
+            };
+            if let Some(copy) = find_copy(landing, file, listed).await? {
+                copies.push((file.clone(), copy));
+                continue;
+            }
+            let path = entry_path(entry.sequence.get());
+            let reason = format!("`{}`, which `{path}` names: {reason}", file.path);
+            return Ok(Some((index, reason)));
+        }
+    }
+    Ok(None)
+}
+
+/// Finds a copy of a file that a start or a repair moved elsewhere below the landing folder.
+async fn find_copy(
+    landing: &Store,
+    file: &DataFile,
+    listed: &[Listed],
+) -> Result<Option<String>, Error> {
+    let end = format!("/{}", file.path);
+    for other in listed {
+        if other.path.ends_with(&end) && other.bytes == file.bytes {
+            let bytes = landing.get_opt(&other.path).await?;
+            if bytes.is_some_and(|bytes| Hash128::of(&bytes) == file.hash) {
+                return Ok(Some(other.path.clone()));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Repairs one log, whose lease is held.
 async fn repair_source(
     landing: &Store,
     source: &Name,
     run_id: &str,
-    dry_run: bool,
 ) -> Result<RepairedSource, Error> {
-    let listed = landing.list("log").await?;
-    let (good, damage) = good_entries(landing, source, &listed).await?;
-    let state = good
-        .last()
-        .map(|entry| entry.state.clone())
-        .unwrap_or_default();
-    let mut repaired = RepairedSource {
-        name: source.to_string(),
-        kept: good.len() as u64,
-        rows: state.totals.rows,
-        pages: state.totals.pages,
-        position: state.position,
-        ..RepairedSource::default()
-    };
-    let Some(reason) = damage else {
-        return Ok(repaired);
-    };
-    repaired.damage = Some(reason);
-    repaired.set_aside = (listed.len() - good.len()) as u64;
-    repaired.url = landing.url_of(&format!("damaged/{run_id}"));
-    if !dry_run {
-        for file in listed.iter().skip(good.len()).rev() {
-            let bytes = landing.get(&file.path).await?;
-            let kept = format!("damaged/{run_id}/{}", file.path);
-            landing.put(&kept, bytes).await?;
-            landing.delete(&file.path).await?;
+    sweep(landing).await;
+    let (mut first, mut checked) = (None::<RepairedSource>, Checked::new());
+    // A run without a lease may append entries after the truncation, until it checks the log and
+    // removes them itself.
+    for round in 0_u32.. {
+        let found = examine(landing, source, &mut checked).await?;
+        for (file, copy) in &found.copies {
+            restore(landing, file, copy).await?;
+            checked.remove(&file.path);
         }
-    }
-    Ok(repaired)
-}
-
-/// The entries up to the first that is damaged, and what is wrong with that one.
-async fn good_entries(
-    landing: &Store,
-    source: &Name,
-    listed: &[Listed],
-) -> Result<(Vec<CommitEntry>, Option<String>), Error> {
-    let mut good: Vec<CommitEntry> = Vec::new();
-    let mut last_hash = None;
-    for file in listed {
-        let wanted = entry_path(good.len() as u64);
-        if file.path != wanted {
-            let reason = format!("`{}` was found where `{wanted}` should be", file.path);
-            return Ok((good, Some(reason)));
-        }
-        let body = landing.get(&file.path).await?;
-        let entry = match checked(
-            landing,
-            source,
-            good.len() as u64,
-            last_hash,
-            &file.path,
-            &body,
-        ) {
-            Ok(entry) => entry,
-            Err(error) => return Ok((good, Some(error.to_string()))),
+        let to = match round {
+            0 => format!("{DAMAGED}/{run_id}"),
+            round => format!("{DAMAGED}/{run_id}-{round}"),
         };
-        let others = [
-            &entry.rejects,
-            &entry.frontier,
-            &entry.validators,
-            &entry.raw,
-        ];
-        let children = entry.children.values().map(|table| &table.files);
-        let others = others.into_iter().chain(children).flatten();
-        for named in entry.files.iter().chain(others) {
-            if let Some(reason) = damage(landing, named).await? {
-                let reason = format!("`{}`, which `{}` names, {reason}", named.path, file.path);
-                return Ok((good, Some(reason)));
+        for file in found.behind.iter().rev() {
+            match landing
+                .rename(&file.path, &format!("{to}/{}", file.path))
+                .await
+            {
+                Err(e) if e.is_not_found() => {}
+                done => done?,
             }
         }
-        last_hash = Some(Hash128::of(&body));
-        good.push(entry);
+        let (entries, next) = (found.entries(), found.good as u64);
+        let stock = Stock::take(landing, &entries).await?;
+        let to = if found.damage.is_some() {
+            to.as_str()
+        } else {
+            ORPHANS
+        };
+        let unnamed = move_unnamed(landing, next, &stock.unnamed, to).await?.len() as u64;
+        let is_cut = !found.behind.is_empty();
+        let mut report = found.report(source);
+        report.unnamed = unnamed;
+        if is_cut {
+            report.url = landing.url_of(to);
+        }
+        let total = match first.take() {
+            None => report,
+            Some(mut total) => {
+                total.set_aside += report.set_aside;
+                total.rows_set_aside += report.rows_set_aside;
+                total.pages_set_aside += report.pages_set_aside;
+                total.unnamed += report.unnamed;
+                (total.kept, total.rows, total.pages) = (report.kept, report.rows, report.pages);
+                total.position = report.position;
+                total
+            }
+        };
+        if !is_cut {
+            return Ok(total);
+        }
+        first = Some(total);
     }
-    Ok((good, None))
-}
-
-/// What is wrong with a landed file.
-async fn damage(landing: &Store, file: &DataFile) -> Result<Option<String>, Error> {
-    let Some(bytes) = landing.get_opt(&file.path).await? else {
-        return Ok(Some("is absent".into()));
-    };
-    let hash = Hash128::of(&bytes);
-    Ok((hash != file.hash).then(|| format!("has the hash {hash}, and should have {}", file.hash)))
+    Ok(first.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -164,6 +295,18 @@ mod tests {
         ingest(config, None, &context).await.map(|_| ())
     }
 
+    fn by(root: &Store) -> Context {
+        Context {
+            root: root.clone(),
+            run_id: "r".into(),
+            ..testing::context()
+        }
+    }
+
+    async fn mend(config: &PipelineConfig, root: &Store, dry_run: bool) -> RepairReport {
+        repair(config, None, &by(root), dry_run).await.unwrap()
+    }
+
     /// What lies in the folders `data` and `log`: entries without what their run gave them.
     async fn landed(root: &Store) -> BTreeMap<String, Bytes> {
         let landing = root.child("landing/s");
@@ -173,7 +316,7 @@ mod tests {
         }
         for file in landing.list("log").await.unwrap() {
             let bytes = landing.get(&file.path).await.unwrap();
-            let entry: CommitEntry = feedline_schemas::decode(&file.path, &bytes).unwrap();
+            let entry: CommitEntry = decode(&file.path, &bytes).unwrap();
             let counts = serde_json::to_vec(&(entry.files, entry.state)).unwrap();
             all.insert(file.path, counts.into());
         }
@@ -186,7 +329,7 @@ mod tests {
         let root = Store::memory();
         bring(&config, &root).await.unwrap();
         let whole = landed(&root).await;
-        let report = repair(&config, None, &root, "r", true).await.unwrap();
+        let report = mend(&config, &root, true).await;
         assert!(
             report.sources[0].damage.is_none() && report.sources[0].kept == 5,
             "{report:?}"
@@ -194,7 +337,7 @@ mod tests {
         harm(&root.child("landing/s")).await;
         let harmed = root.list("").await.unwrap();
         for dry_run in [true, false] {
-            let report = repair(&config, None, &root, "r", dry_run).await.unwrap();
+            let report = mend(&config, &root, dry_run).await;
             let [source] = &report.sources[..] else {
                 panic!("{report:?}")
             };
@@ -262,7 +405,7 @@ mod tests {
         check(
             async |l: &Store| l.delete(&data(l, 1).await).await.unwrap(),
             1,
-            "is absent",
+            "is missing",
         )
         .await;
         check(

@@ -2,9 +2,9 @@
 
 use arrow::array::{Array, AsArray};
 use feedline_schemas::{
-    commit::{CommitEntry, Position},
+    commit::{BatchCounts, CommitEntry, Position},
     config::SourceConfig,
-    report::{IngestReport, SourceReport},
+    report::{IngestReport, SourceReport, Warning},
 };
 use feedline_storage::Store;
 
@@ -13,7 +13,10 @@ use crate::{
     error::Error,
     landed_file,
     ledger::slices_report,
+    plain_secrets,
+    setting_changes::newest_change,
     source::Requests,
+    warnings::holding,
 };
 
 /// Adds a source to the pipeline's sums.
@@ -48,6 +51,7 @@ pub(crate) async fn source_report(
     let sample = reject_sample(landing, entries)
         .await
         .unwrap_or_else(|e| Some(e.to_string()));
+    let dropped = duplicates_dropped(config, &totals);
     SourceReport {
         name: config.name.to_string(),
         status: status.to_owned(),
@@ -61,8 +65,14 @@ pub(crate) async fn source_report(
         coerced: totals.coerced.values().sum(),
         nulled: totals.nulled.values().sum(),
         decisions: totals.decisions,
+        warnings: last
+            .map_or_else(Vec::new, |entry| holding(config, &entry.state.warnings))
+            .into_iter()
+            .chain(plain_secrets::warning(config))
+            .chain(dropped)
+            .collect(),
         slices: slices_report(config, last.map(|entry| &entry.state.position)),
-        batches: entries.len() as u64,
+        batches: batches(entries),
         pages: totals.pages,
         requests: requests.requests,
         retries: requests.retries,
@@ -76,8 +86,38 @@ pub(crate) async fn source_report(
             .sum(),
         schema_version: last.map_or(0, |entry| entry.schema.version.get()),
         url: landing.url(),
+        damage: Vec::new(),
+        settings_changed: newest_change(entries),
         standing: None,
+        error: None,
     }
+}
+
+/// Warns of dropped duplicates, where they exceed one record in a hundred and no setting explains
+/// them as an overlap. Such settings are a key, and a range or feed that is requested again.
+fn duplicates_dropped(config: &SourceConfig, totals: &BatchCounts) -> Option<Warning> {
+    let is_expected = !config.key.is_empty()
+        || config.incremental.is_some()
+        || config.slices.is_some()
+        || !config.again.is_never()
+        || !config.crawl.again.is_never()
+        || config.batch.dedup_window.is_some();
+    let records = totals.rows + totals.superseded + totals.duplicates;
+    if is_expected || totals.duplicates * 100 <= records {
+        return None;
+    }
+    let message = format!(
+        "{} of {records} records did not land, since records of equal content had landed shortly before: right where pages overlap, a loss where equal records are different ones",
+        totals.duplicates
+    );
+    Some(Warning::new("duplicates_dropped", message).with_key("batch.dedup_window"))
+}
+
+/// Batches since the last reset, without amendments.
+fn batches(entries: &[CommitEntry]) -> u64 {
+    let since = entries.iter().rev();
+    let since = since.take_while(|entry| entry.reset_to.is_none());
+    since.filter(|entry| !entry.is_amendment()).count() as u64
 }
 
 /// The first record of the newest rejects file, for a person.

@@ -10,9 +10,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use feedline_schemas::{
     commit::{CommitEntry, Ledger, PageRun, Position},
-    config::{MissingValue, SourceConfig},
+    config::{FileFormat, MissingValue, SourceConfig},
+    report::Warning,
 };
-use feedline_storage::Store;
+use feedline_storage::{Store, clock::Clock};
+use reqwest::{
+    StatusCode,
+    header::{CONTENT_RANGE, CONTENT_TYPE},
+};
 use url::Url;
 
 pub use self::ask::{Suggestion, suggest};
@@ -25,16 +30,28 @@ use crate::{
     blocking::computing,
     context::Context,
     demo::{self, DemoServer},
+    download,
     error::Error,
-    http::{Got, Http, redacted},
+    http::{Got, Http},
     json::Reader,
     ledger::Plan,
-    pagination::{At, Contents, Paginator},
+    pagination::{At, Contents, Paginator, Partial},
     raw::{Kept, Tape},
     retry::{Again, Failure, Retry},
     source::{Crawled, Page, Record, Requests, Source},
-    watermark::Incremental,
+    warnings::WarningChange,
+    watermark::{Incremental, highs},
 };
+
+/// Refusal that is not a failure.
+enum Refusal {
+    /// The page does not exist: the one before was the last.
+    End(Box<Error>),
+    /// The cursor has expired.
+    Gone(Box<Error>),
+    /// The value does not exist.
+    Absent,
+}
 
 /// Opens the API that `config` describes; a `demo://` URL starts the embedded one.
 ///
@@ -76,7 +93,12 @@ async fn opened(config: &SourceConfig, context: &Context) -> Result<Rest, Error>
     let pages = Paginator::new(&config.pagination, base, key)?;
     let incremental = config.incremental.as_ref().map(Incremental::new);
     let http = Http::new(base, &config.headers, &config.retry, context)?;
-    let http = http.with_manners(config, 1);
+    let mut http = http.with_manners(config, 1);
+    let origins = config.pagination.next_origins.iter();
+    for origin in origins.filter_map(|origin| Url::parse(origin).ok()) {
+        http.configure(&origin);
+    }
+    http.show_params(asked_params(config));
     Ok(Rest {
         layout: Layout::new(config, &pages),
         answers: Answers::new(config, &pages),
@@ -84,14 +106,37 @@ async fn opened(config: &SourceConfig, context: &Context) -> Result<Rest, Error>
         plan,
         pages,
         incremental: incremental.transpose()?,
-        keeps_all: config.batch.dedup_window == 0,
+        keeps_all: config.dedup_window() == 0,
+        highs: Vec::new(),
         skips_absent: each.is_some_and(|each| each.missing == MissingValue::Skip),
         is_resumed: true,
+        is_our_pass: false,
+        clock: Arc::clone(&context.clock),
         retry,
         http: http.with_auth(config.auth.as_ref(), context)?,
         reader: Arc::default(),
         _demo: demo,
     })
+}
+
+/// Query parameters that select the requested data and need not be secret.
+fn asked_params(config: &SourceConfig) -> Vec<String> {
+    let pages = &config.pagination;
+    let mut all = vec![
+        pages.page_param.clone(),
+        pages.offset_param.clone(),
+        pages.cursor_param.clone(),
+    ];
+    all.extend(pages.size_param.clone());
+    all.extend(pages.time_param.clone());
+    all.extend(pages.key_param.clone());
+    all.extend(config.incremental.as_ref().map(|i| i.param.clone()));
+    if let Some(slices) = &config.slices {
+        all.push(slices.from_param.clone());
+        all.extend(slices.to_param.clone());
+    }
+    all.extend(config.for_each.as_ref().map(|each| each.param.clone()));
+    all
 }
 
 /// A JSON API that is being read.
@@ -102,6 +147,8 @@ struct Rest {
     layout: Layout,
     pages: Paginator,
     incremental: Option<Incremental>,
+    /// Incremental: the highest cursors in the log.
+    highs: Vec<String>,
     /// Where answers come from and what becomes of them.
     answers: Answers,
     /// Whether equal records are different ones.
@@ -110,6 +157,9 @@ struct Rest {
     skips_absent: bool,
     /// Whether no page has been read by this process.
     is_resumed: bool,
+    /// Slices: true if this process began the pass.
+    is_our_pass: bool,
+    clock: Arc<dyn Clock>,
     retry: Retry,
     http: Http,
     /// Reads the bodies.
@@ -120,9 +170,9 @@ struct Rest {
 
 #[async_trait]
 impl Source for Rest {
-    async fn next_page(&mut self, at: &Position) -> Result<Page, Error> {
-        let Some(at) = self.place(at)? else {
-            return Ok(page(Vec::new(), at.clone()));
+    async fn next_page(&mut self, position: &Position) -> Result<Page, Error> {
+        let Some(mut at) = self.place(position)? else {
+            return Ok(page(Vec::new(), position.clone()));
         };
         let url = self.pages.url(&self.base(&at.run)?, &at)?;
         // Only a cursor of an earlier process may have expired: one that was given just now is refused for a reason.
@@ -131,32 +181,51 @@ impl Source for Rest {
             && self.pages.has_cursors()
             && !at.run.restarted;
         let may_be_absent = self.skips_absent && at.page == 0;
+        let asked = at.clone();
         let (http, layout, pages) = (&self.http, &self.layout, &self.pages);
         let (answers, reader) = (&self.answers, &self.reader);
         let tried = self.retry.run(|| async {
             match fetch(http, answers, (layout, reader), pages, &url).await {
                 Ok(answered) => Ok(Ok(answered)),
+                Err(Failure { error, again })
+                    if again == Again::End
+                        || error.status().is_some_and(|s| pages.is_end(&asked, s)) =>
+                {
+                    Ok(Err(Refusal::End(error)))
+                }
                 Err(Failure {
                     error,
                     again: Again::Gone,
-                }) if may_be_gone => Ok(Err(Some(error))),
+                }) if may_be_gone => Ok(Err(Refusal::Gone(error))),
                 Err(Failure {
                     error,
                     again: Again::Absent,
                 }) if may_be_absent => {
                     tracing::warn!(%error, "there is no such value: it is left out");
-                    Ok(Err(None))
+                    Ok(Err(Refusal::Absent))
                 }
                 Err(failure) => Err(failure),
             }
         });
-        let answered = match tried.await? {
+        let tried = tried.await;
+        let tried = tried.map_err(|error| self.pages.advise(&at, error))?;
+        if let Some(next) = self.end_by_server(&mut at, position)? {
+            return Ok(page(Vec::new(), next));
+        }
+        let answered = match tried {
             Ok(answered) => answered,
-            Err(Some(error)) => {
+            Err(Refusal::End(error)) => {
+                tracing::info!(%error, "there is no page behind the last one");
+                self.answers.keep_end(&self.http, &url, &error);
+                self.is_resumed = false;
+                let next = self.after(at, &mut Contents::nothing(url))?;
+                return Ok(page(Vec::new(), next));
+            }
+            Err(Refusal::Gone(error)) => {
                 self.answers.keep_gone(&self.http, &url, &error);
                 return self.restart(at.run, &error);
             }
-            Err(None) => return Ok(self.absent(at.run)),
+            Err(Refusal::Absent) => return Ok(self.absent(at.run)),
         };
         self.answers.keep(&self.http, &url, answered.as_ref());
         let Some(Answered {
@@ -172,21 +241,11 @@ impl Source for Rest {
             .answers
             .validator(&self.http, &url, &contents, &headers);
         self.is_resumed = false;
-        if let (0, None, Some((key, path)), None) = (
-            at.page,
-            &at.run.ledger,
-            self.pages.token_path(),
-            &contents.token,
-        ) {
-            // A wrong path looks the same as a source of one page: it must not pass in silence.
-            let url = redacted(&url);
-            tracing::warn!(url, key, path, "the first page names no next one");
-        }
-        let mut at = at;
         if let Some(incremental) = &self.incremental {
-            let high = incremental.highest(at.run.high.take(), &contents.records);
-            at.run.high = high.map_err(|reason| Error::Body {
-                url: redacted(&url),
+            let now = self.http.server_time().trusted(self.clock.unix());
+            let noted = incremental.note(&mut at.run, &contents.records, now);
+            noted.map_err(|reason| Error::Body {
+                url: self.http.shown(&url),
                 reason,
             })?;
         }
@@ -198,7 +257,7 @@ impl Source for Rest {
             && self.http.is_revealed_by(cursor)
         {
             return Err(Error::Body {
-                url: redacted(&url),
+                url: self.http.shown(&url),
                 reason: "its next cursor or URL has the secret of `auth` in it, and would be kept in the commit log; if it is a query parameter, name it in `auth.param`".into(),
             });
         }
@@ -215,9 +274,17 @@ impl Source for Rest {
 
     async fn restore(&mut self, landing: &Store, entries: &[CommitEntry]) -> Result<(), Error> {
         let ledger = entries.last().and_then(|last| last.state.position.ledger());
-        if let (Some(plan), Some(ledger)) = (&self.plan, ledger) {
+        if let (Some(plan), Some(ledger)) = (&mut self.plan, ledger) {
             plan.check(ledger)?;
+            plan.learn(entries);
         }
+        if self.incremental.is_some() {
+            self.highs = highs(entries);
+        }
+        let held = entries.last().map(|last| &last.state.warnings[..]);
+        let is_whole = self.plan.is_none() && self.incremental.is_none();
+        self.pages
+            .restore(held.unwrap_or_default(), is_whole || entries.is_empty());
         self.answers.restore(landing, entries).await
     }
 
@@ -227,6 +294,21 @@ impl Source for Rest {
 
     fn replay(&mut self, tape: Arc<Tape>) {
         self.answers.replay(tape);
+    }
+
+    fn take_warnings(&mut self) -> Vec<WarningChange> {
+        self.pages.take_warnings()
+    }
+
+    fn run_warnings(&self) -> Vec<Warning> {
+        let decides =
+            self.incremental.is_some() || self.plan.as_ref().is_some_and(Plan::asks_server);
+        self.http
+            .server_time()
+            .warning()
+            .filter(|_| decides)
+            .into_iter()
+            .collect()
     }
 
     fn requests(&self) -> Requests {
@@ -239,11 +321,12 @@ impl Source for Rest {
 
 impl Rest {
     /// The page to ask for; none when everything has been read.
-    fn place(&self, at: &Position) -> Result<Option<At>, Error> {
+    fn place(&mut self, at: &Position) -> Result<Option<At>, Error> {
         let incremental = self.incremental.as_ref();
         if let (Some(plan), Position::Start | Position::Done { .. }) = (&self.plan, at) {
             let number = at.run().map_or(0, |run| run.number);
             let pass = plan.begin(at.ledger());
+            self.is_our_pass = true;
             return Ok(pass.map(|ledger| At {
                 run: run_of(number, ledger),
                 ..At::default()
@@ -261,7 +344,7 @@ impl Rest {
             }),
             Position::Done { run, .. } => match incremental {
                 Some(incremental) => Some(At {
-                    run: incremental.next_run(run)?,
+                    run: incremental.next_run(run, &self.highs, self.clock.unix())?,
                     ..At::default()
                 }),
                 None if self.answers.are_asked_again() => Some(At {
@@ -324,11 +407,45 @@ impl Rest {
         }
     }
 
+    /// Ends a pass over slices at the current time of the server's clock, taken from its newest
+    /// response. Changes `at` to the pass that ends there. Where the requested slice reaches beyond
+    /// that time, its page does not count, and the result is the position to resume from. The same
+    /// holds where this machine's clock proves to be behind and nothing has to be read again.
+    fn end_by_server(&self, at: &mut At, position: &Position) -> Result<Option<Position>, Error> {
+        let (Some(plan), Some(ledger), 0) = (&self.plan, &at.run.ledger, at.page) else {
+            return Ok(None);
+        };
+        let (local, server_time) = (self.clock.unix(), self.http.server_time());
+        let server = server_time.server().filter(|_| plan.asks_server());
+        if let (Some(server), Some(before), Position::Done { .. }) =
+            (server, position.ledger(), position)
+            && ledger.reread.is_some()
+            && plan.doubt(before, server).is_none()
+        {
+            return Ok(Some(position.clone()));
+        }
+        let now = server.map_or(local, |server| server.min(local));
+        let cut = plan.end_at(ledger, now, self.is_our_pass);
+        if self.keeps_all
+            && (ledger.reread.is_some() || cut.as_ref().is_some_and(|cut| cut.reread.is_some()))
+        {
+            let reason = "is 0, which keeps equal records; the log says that slices which lie ahead of now were read, so a clock was ahead when it was written, and reading them again would land records twice: set `dedup_window`";
+            return Err(Error::config("batch.dedup_window", reason));
+        }
+        let Some(cut) = cut else { return Ok(None) };
+        let is_same = cut.slice == ledger.slice;
+        if is_same {
+            at.run.ledger = Some(Box::new(cut));
+            return Ok(None);
+        }
+        Ok(Some(ended(at.run.number, cut)))
+    }
+
     /// A slice that the server knows nothing of.
     fn absent(&self, run: PageRun) -> Page {
         let ledger = self.plan.as_ref().zip(run.ledger);
         let next = ledger.map_or(Position::Start, |(plan, ledger)| {
-            ended(run.number, plan.advance(*ledger))
+            ended(run.number, plan.advance_absent(*ledger))
         });
         let crawled = Crawled {
             urls: 1,
@@ -339,6 +456,7 @@ impl Rest {
             records: Vec::new(),
             next,
             crawled: Some(crawled),
+            parts: Vec::new(),
         }
     }
 
@@ -414,6 +532,7 @@ fn page(records: Vec<Record>, next: Position) -> Page {
         records,
         next,
         crawled: None,
+        parts: Vec::new(),
     }
 }
 
@@ -440,18 +559,27 @@ async fn fetch(
 ) -> Result<Option<Answered>, Failure> {
     let Some(Got {
         url: from,
+        status,
         headers,
         body,
     }) = answers.get(http, url).await?
     else {
         return Ok(None);
     };
+    let shown = || http.shown(url);
     let wrong = |reason| Failure {
         error: Box::new(Error::Body {
-            url: redacted(url),
+            url: shown(),
             reason,
         }),
         again: Again::Backoff,
+    };
+    let incomplete = |reason, again| Failure {
+        error: Box::new(Error::Incomplete {
+            url: shown(),
+            reason,
+        }),
+        again,
     };
     let kept = answers.body(&body);
     let (layout, reader) = (layout.clone(), Arc::clone(reader));
@@ -464,20 +592,46 @@ async fn fetch(
         error: Box::new(error),
         again: Again::Never,
     })?;
-    let found = read.map_err(|unusable| {
-        wrong(match unusable {
-            Unusable::Wrong(reason) => reason,
-            Unusable::Error(text) => {
-                let text = http.excerpt(&text);
-                format!("it came with status 200 and has an error at `error_path`{text}")
-            }
-        })
+    let kind = headers.get(CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let found = read.map_err(|unusable| match unusable {
+        // A retry would get the same table.
+        Unusable::Wrong(reason) if download::format_of(kind) == Some(FileFormat::Csv) => Failure {
+            again: Again::Never,
+            ..wrong(format!(
+                "{reason}, but a table (`Content-Type: {kind}`): give the source `type = \"files\"` and `format = \"csv\"`, with the same `url`, `params` and `headers`"
+            ))
+        },
+        Unusable::Wrong(reason) => wrong(reason),
+        Unusable::Error(text) => {
+            let text = http.excerpt(&text);
+            wrong(format!(
+                "it came with status 200 and has an error at `error_path`{text}"
+            ))
+        }
+        Unusable::Suspect(key, text) => {
+            let text = http.excerpt(&text);
+            let reason = format!(
+                "a page came with status {}, no record and `{key}`{text}; set `error_path` to where the API reports errors, or to \"\" if this is none",
+                status.as_u16()
+            );
+            incomplete(reason, Again::Backoff)
+        }
     })?;
     let total = pages.total_in(&headers).map_err(wrong)?;
+    // A server that sends unreadable headers sends them again.
+    let in_headers = pages
+        .token_in(&headers)
+        .map_err(|reason| incomplete(reason, Again::Never))?;
+    let is_partial = status == StatusCode::PARTIAL_CONTENT;
+    let range = headers.get(CONTENT_RANGE).and_then(|v| v.to_str().ok());
     Ok(Some(Answered {
         contents: Contents {
             records: found.records,
-            token: found.token.or_else(|| pages.token_in(&headers)),
+            token: found.token.or(in_headers.0),
+            names_next: found.names_next || in_headers.1,
+            has_more: found.has_more,
+            partial: is_partial.then(|| Partial::of(range)),
             total: found.total.or(total),
             hash: found.hash,
             url: from,

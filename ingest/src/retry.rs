@@ -39,6 +39,8 @@ pub(crate) enum Again {
     Gone,
     /// Neither: there is no such thing (status 404).
     Absent,
+    /// Neither: an archive records that no page follows the last one.
+    End,
     /// After our own backoff.
     Backoff,
     /// Not before the time that the server asked for.
@@ -176,7 +178,7 @@ impl Retry {
     /// How long to wait after try number `tries` (from 1) failed; `None` when there is nothing to wait for.
     fn wait(&mut self, failure: &Failure, tries: u32) -> Result<Option<Duration>, Error> {
         Ok(match failure.again {
-            Again::Never | Again::Gone | Again::Absent => None,
+            Again::Never | Again::Gone | Again::Absent | Again::End => None,
             Again::Backoff => Some(self.backoff(tries - 1)),
             Again::After(asked) if asked.as_secs() > self.settings.max_wait_s => {
                 return Err(self.deferred(asked, "than", "max_wait_s", failure));
@@ -188,7 +190,14 @@ impl Retry {
 
     /// The end of a run that is asked to wait longer than `key` lets it.
     fn deferred(&self, asked: Duration, than: &str, key: &str, failure: &Failure) -> Error {
-        let until = self.clock.unix().saturating_add(asked);
+        let longest = self.settings.max_deferral_s;
+        let wait = asked.min(Duration::from_secs(longest));
+        let until = self.clock.unix().saturating_add(wait);
+        let capped = if wait < asked {
+            format!("; it is asked again after `retry.max_deferral_s` = {longest} s")
+        } else {
+            String::new()
+        };
         let most = match key {
             "max_wait_s" => self.settings.max_wait_s,
             _ => self.settings.max_elapsed_s,
@@ -197,7 +206,7 @@ impl Retry {
             r#source: self.source.clone(),
             until_unix_s: until.as_secs().saturating_add(1),
             reason: format!(
-                "the server asks to wait {} s, longer {than} `retry.{key}` = {most} ({})",
+                "the server asks to wait {} s, longer {than} `retry.{key}` = {most} ({}){capped}",
                 asked.as_secs(),
                 failure.error
             ),
@@ -287,6 +296,10 @@ fn out_of_tries(failure: Failure, tries: u32, over: &str) -> Error {
             advice,
         },
         Error::Body { url, reason } => Error::Body {
+            url,
+            reason: reason + &tried,
+        },
+        Error::Incomplete { url, reason } => Error::Incomplete {
             url,
             reason: reason + &tried,
         },

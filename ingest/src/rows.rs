@@ -17,10 +17,12 @@ use flate2::read::MultiGzDecoder;
 
 use crate::{
     archive,
+    csv_dialect::{self, Dialect, Text},
     file_bytes::FileBytes,
     file_format::{Kind, Packing},
     idx_rows::IdxRows,
     json::{JsonRecord, NodeKind, Reader},
+    notices::Notices,
     parquet_rows::ParquetRows,
     picture_rows::PictureRows,
     source::Record,
@@ -47,6 +49,10 @@ pub(crate) trait Rows: Send {
 pub(crate) struct Layout {
     pub(crate) kind: Kind,
     pub(crate) packing: Packing,
+    /// Name of the file, for messages.
+    pub(crate) name: String,
+    /// Collects the decisions about the file.
+    pub(crate) notices: Notices,
     /// As it is configured: members of an archive are read as it.
     pub(crate) format: FileFormat,
     pub(crate) csv: CsvConfig,
@@ -77,14 +83,33 @@ pub(crate) fn unpack(
     })
 }
 
-/// Opens the records of `file`, without the first `skip`. Pictures may have `labels` in a file of their own.
+/// Place in a file where a read begins, after what an earlier one has read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Begin {
+    pub(crate) byte: u64,
+    /// Number of line ends before that byte.
+    pub(crate) lines: u64,
+}
+
+/// Opens the records of `file` that begin at `from`, without the first `skip`. Only plain CSV and
+/// NDJSON can begin in the middle. Images may have `labels` in a separate file.
 pub(crate) fn open(
     file: &FileBytes,
     labels: Option<&(FileBytes, Packing)>,
     layout: &Layout,
+    from: Begin,
     skip: u64,
 ) -> Result<Box<dyn Rows>, String> {
     let mut rows: Box<dyn Rows> = match layout.kind {
+        Kind::Csv { .. } if from.byte > 0 => {
+            let mut rows = CsvRows::new(unpacked(file, layout.packing)?, layout)?;
+            rows.go_on(Box::new(file.reader(from.byte)), layout, from)?;
+            Box::new(rows)
+        }
+        Kind::Ndjson if from.byte > 0 => {
+            Box::new(Lines::new(Box::new(file.reader(from.byte)), layout, from))
+        }
+        _ if from.byte > 0 => return Err("a file of its format cannot be read on".into()),
         Kind::Csv { .. } | Kind::Ndjson | Kind::Json | Kind::Text => {
             of_reader(unpacked(file, layout.packing)?, layout)?
         }
@@ -97,11 +122,11 @@ pub(crate) fn open(
         Kind::Zip => return Err("a zip archive is packed already; unpack it once".into()),
         Kind::Idx => Box::new(IdxRows::open(file, layout.packing, labels)?),
         Kind::Parquet if layout.packing == Packing::Plain => {
-            return ParquetRows::boxed(file.clone(), skip);
+            return ParquetRows::boxed(file.clone(), skip, layout.archive.max_ratio);
         }
         Kind::Parquet => {
             let bytes = read_whole(unpacked(file, layout.packing)?)?;
-            return ParquetRows::boxed(bytes::Bytes::from(bytes), skip);
+            return ParquetRows::boxed(bytes::Bytes::from(bytes), skip, layout.archive.max_ratio);
         }
     };
     for _ in 0..skip {
@@ -116,18 +141,13 @@ pub(crate) fn of_reader(
     layout: &Layout,
 ) -> Result<Box<dyn Rows>, String> {
     Ok(match layout.kind {
-        Kind::Csv { delimiter } => {
-            Box::new(CsvRows::new(reader, delimiter, &layout.csv.null_values)?)
-        }
-        Kind::Ndjson => Box::new(Lines {
-            reader: BufReader::new(reader),
-            bounds: layout.json.clone(),
-            json: Reader::default(),
-            number: 0,
-            at: 0,
-        }),
+        Kind::Csv { .. } => Box::new(CsvRows::new(reader, layout)?),
+        Kind::Ndjson => Box::new(Lines::new(reader, layout, Begin::default())),
         Kind::Json => Box::new(Elements::new(reader, layout)?),
-        Kind::Parquet => ParquetRows::boxed(bytes::Bytes::from(read_whole(reader)?), 0)?,
+        Kind::Parquet => {
+            let bytes = bytes::Bytes::from(read_whole(reader)?);
+            ParquetRows::boxed(bytes, 0, layout.archive.max_ratio)?
+        }
         Kind::Text => Box::new(TextRows::new(
             read_whole(reader)?,
             layout.text.separator.as_deref(),
@@ -184,8 +204,8 @@ impl<R: Read> Read for RowLimit<R> {
 
 /// CSV: an object for each row, with the header's names and [`Value::Cell`]s. Blank lines are no rows; the line of a bad
 /// row is where the reader began to look for it, so blank lines in front of it count as its own.
-struct CsvRows<R> {
-    reader: csv::Reader<RowLimit<R>>,
+struct CsvRows {
+    reader: csv::Reader<RowLimit<Text>>,
     /// Bytes the row being read may still take.
     left: Arc<AtomicU64>,
     /// Last byte read that ends no line.
@@ -194,32 +214,43 @@ struct CsvRows<R> {
     open_quote: Option<u64>,
     header: Vec<String>,
     null_values: Vec<String>,
-    delimiter: u8,
+    dialect: Dialect,
     row: csv::ByteRecord,
+    /// True while `row` is the first row of a file without a header and has not been returned yet.
+    is_ahead: bool,
 }
 
-impl<R: Read> CsvRows<R> {
-    fn new(reader: R, delimiter: u8, null_values: &[String]) -> Result<Self, String> {
+impl CsvRows {
+    fn new(reader: Text, layout: &Layout) -> Result<Self, String> {
+        let usual = match layout.kind {
+            Kind::Csv { delimiter } => delimiter,
+            _ => b',',
+        };
+        let delimiters = (layout.delimiter, usual);
+        let (name, notices) = (&layout.name, &layout.notices);
+        let (reader, dialect) = csv_dialect::open(reader, &layout.csv, delimiters, name, notices)?;
         let left = Arc::new(AtomicU64::new(ROW));
         let last_byte = Arc::new(AtomicU8::new(0));
-        let mut reader = csv::ReaderBuilder::new()
-            .delimiter(delimiter)
-            .has_headers(false)
-            .flexible(true)
-            .from_reader(RowLimit {
-                inner: reader,
-                left: Arc::clone(&left),
-                last_byte: Arc::clone(&last_byte),
-            });
+        let mut reader = csv_dialect::builder(&dialect).from_reader(RowLimit {
+            inner: reader,
+            left: Arc::clone(&left),
+            last_byte: Arc::clone(&last_byte),
+        });
         let mut row = csv::ByteRecord::new();
-        reader
+        let is_any = reader
             .read_byte_record(&mut row)
             .map_err(|e| e.to_string())?;
-        let header = header(&row)?;
-        let null_values = null_values
-            .iter()
-            .map(|value| value.trim().to_owned())
-            .collect();
+        let header = names(&row, &dialect)?;
+        if dialect.has_header && dialect.columns.is_empty() && csv_dialect::looks_like_data(&header)
+        {
+            let message = format!(
+                "the first line of `{name}` looks like a row and not like names: `{}`",
+                shorten(&header.join("`, `"), 200)
+            );
+            notices.push("header_looks_like_data", "csv.header", message);
+        }
+        let null_values = layout.csv.null_values.iter();
+        let null_values = null_values.map(|value| value.trim().to_owned()).collect();
         Ok(Self {
             reader,
             left,
@@ -227,9 +258,27 @@ impl<R: Read> CsvRows<R> {
             open_quote: None,
             header,
             null_values,
-            delimiter,
+            is_ahead: is_any && !dialect.has_header,
+            dialect,
             row,
         })
+    }
+
+    /// Resumes with `reader`, which begins at `from`, unless the header reaches beyond it.
+    fn go_on(&mut self, reader: Text, layout: &Layout, from: Begin) -> Result<(), String> {
+        let header = self.dialect.base_line + self.reader.position().line() - 1;
+        if from.lines < header {
+            return Ok(());
+        }
+        self.dialect.base_byte = self.dialect.base_byte.map(|_| from.byte);
+        self.dialect.base_line = from.lines;
+        self.is_ahead = false;
+        self.reader = csv_dialect::builder(&self.dialect).from_reader(RowLimit {
+            inner: csv_dialect::go_on(reader, &layout.csv)?,
+            left: Arc::clone(&self.left),
+            last_byte: Arc::clone(&self.last_byte),
+        });
+        Ok(())
     }
 
     fn cell(&self, text: &str) -> Value {
@@ -244,8 +293,12 @@ impl<R: Read> CsvRows<R> {
     /// The row as an object, or the reason and detail of why it is none.
     fn record(&self) -> Result<Value, (&'static str, String)> {
         if self.row.len() != self.header.len() {
+            let first = match self.dialect.has_header {
+                true => "the header",
+                false => "the first row",
+            };
             let detail = format!(
-                "{} fields, the header has {}",
+                "{} fields, {first} has {}",
                 self.row.len(),
                 self.header.len()
             );
@@ -253,7 +306,12 @@ impl<R: Read> CsvRows<R> {
         }
         let cell = |(name, bytes): (&String, &[u8])| match std::str::from_utf8(bytes) {
             Ok(text) => Ok((name.clone(), self.cell(text))),
-            Err(_) => Err(("invalid_utf8", format!("column `{name}` is not UTF-8"))),
+            Err(_) => Err((
+                "invalid_utf8",
+                format!(
+                    "column `{name}` is not UTF-8: set `csv.encoding`, such as to `windows-1252`"
+                ),
+            )),
         };
         self.header
             .iter()
@@ -266,7 +324,7 @@ impl<R: Read> CsvRows<R> {
     /// The row as CSV again.
     fn raw(&self) -> String {
         let mut writer = csv::WriterBuilder::new()
-            .delimiter(self.delimiter)
+            .delimiter(self.dialect.delimiter)
             .flexible(true)
             .from_writer(Vec::new());
         let written = writer
@@ -279,13 +337,15 @@ impl<R: Read> CsvRows<R> {
     }
 }
 
-impl<R: Read + Send> Rows for CsvRows<R> {
+impl Rows for CsvRows {
     fn next(&mut self) -> Result<Option<Record>, String> {
         self.left.store(ROW, Ordering::Relaxed);
-        if !self
-            .reader
-            .read_byte_record(&mut self.row)
-            .map_err(|e| e.to_string())?
+        let is_ahead = std::mem::take(&mut self.is_ahead);
+        if !is_ahead
+            && !self
+                .reader
+                .read_byte_record(&mut self.row)
+                .map_err(|e| e.to_string())?
         {
             return match self.open_quote {
                 Some(line) => Err(format!(
@@ -304,16 +364,18 @@ impl<R: Read + Send> Rows for CsvRows<R> {
         let is_whole =
             self.row.len() == self.header.len() && self.last_byte.load(Ordering::Relaxed) == b'"';
         let is_open = spans_lines && !is_whole;
-        self.open_quote = is_open.then(|| self.row.position().map_or(0, csv::Position::line));
+        let place = self.row.position();
+        let line = self.dialect.base_line + place.map_or(0, csv::Position::line);
+        self.open_quote = is_open.then_some(line);
         Ok(Some(self.record().map_or_else(
             |(reason, detail)| {
-                let place = self.row.position();
-                let line = place.map_or(0, csv::Position::line);
                 let byte = place.map_or(0, csv::Position::byte);
+                let byte = self.dialect.base_byte.map(|base| base + byte);
+                let byte = byte.map(|byte| format!(" (byte {byte} of the file)"));
                 Record::Bad {
                     raw: self.raw(),
                     reason,
-                    detail: format!("line {line} (byte {byte} of the file): {detail}"),
+                    detail: format!("line {line}{}: {detail}", byte.unwrap_or_default()),
                 }
             },
             Record::Value,
@@ -321,17 +383,31 @@ impl<R: Read + Send> Rows for CsvRows<R> {
     }
 }
 
+/// Column names of a file whose first row is `row`.
+fn names(row: &csv::ByteRecord, dialect: &Dialect) -> Result<Vec<String>, String> {
+    let given = &dialect.columns;
+    if given.is_empty() && dialect.has_header {
+        return header(row);
+    }
+    if given.is_empty() {
+        return Ok((1..=row.len()).map(|i| format!("column_{i}")).collect());
+    }
+    if !row.is_empty() && row.len() != given.len() {
+        return Err(format!(
+            "its first line has {} fields, and `csv.columns` names {}; give each of them a name, or correct `csv.delimiter`",
+            row.len(),
+            given.len()
+        ));
+    }
+    Ok(given.clone())
+}
+
 /// Names of the columns; a nameless one (a comma at the end of each line makes it) is called `column_<number>`.
 fn header(row: &csv::ByteRecord) -> Result<Vec<String>, String> {
     let mut names = Vec::with_capacity(row.len());
     for (i, bytes) in row.iter().enumerate() {
         let name = std::str::from_utf8(bytes)
-            .map_err(|_| "its header line is not UTF-8; convert the file".to_owned())?;
-        let name = if i == 0 {
-            name.trim_start_matches('\u{feff}')
-        } else {
-            name
-        };
+            .map_err(|_| "its header line is not UTF-8: set `csv.encoding` to the encoding that it is written in, such as `windows-1252`".to_owned())?;
         names.push(if name.trim().is_empty() {
             format!("column_{}", i + 1)
         } else {
@@ -342,14 +418,14 @@ fn header(row: &csv::ByteRecord) -> Result<Vec<String>, String> {
     match names.iter().find(|name| !seen.insert(name.as_str())) {
         None => Ok(names),
         Some(name) => Err(format!(
-            "its header line has `{name}` twice; give every column a name of its own"
+            "its header line has `{name}` twice; give every column a name of its own, or set `csv.header = false` if it is no header"
         )),
     }
 }
 
 /// NDJSON: one document per line; blank lines are no records.
-struct Lines<R> {
-    reader: BufReader<R>,
+struct Lines {
+    reader: BufReader<Text>,
     bounds: JsonConfig,
     json: Reader,
     /// Number of the line just read, from 1.
@@ -358,7 +434,7 @@ struct Lines<R> {
     at: u64,
 }
 
-impl<R: Read + Send> Rows for Lines<R> {
+impl Rows for Lines {
     fn next(&mut self) -> Result<Option<Record>, String> {
         loop {
             let mut line = Vec::new();
@@ -382,7 +458,18 @@ impl<R: Read + Send> Rows for Lines<R> {
     }
 }
 
-impl<R> Lines<R> {
+impl Lines {
+    /// Reads the lines of `reader`, which begins at `from`.
+    fn new(reader: Text, layout: &Layout, from: Begin) -> Self {
+        Self {
+            reader: BufReader::new(reader),
+            bounds: layout.json.clone(),
+            json: Reader::default(),
+            number: from.lines,
+            at: from.byte,
+        }
+    }
+
     /// The record of a line that begins at byte `begin` of the file.
     fn record(&mut self, line: Vec<u8>, begin: u64) -> Record {
         let line = match self.json.read(line, &self.bounds) {

@@ -1,9 +1,13 @@
 //! The loop of a source: position -> pages -> batch -> commit, until everything is read.
 
+mod deferral;
 mod order;
+mod position_warnings;
 mod reading;
 mod recall;
 pub(crate) mod replay;
+pub(crate) mod retry_rejects;
+mod superseded;
 mod telling;
 
 use std::{
@@ -13,10 +17,12 @@ use std::{
 };
 
 use feedline_schemas::{
-    commit::{BatchCounts, ChildTable, CommitEntry, DataFile, Position, SourceState, note},
+    commit::{BatchCounts, ChildTable, DataFile, Ledger, Position, SourceState, note},
     config::{PipelineConfig, SourceConfig, SourceKind},
+    csv_cell::CellFormat,
     ids::{Name, Sequence},
-    report::{IngestReport, SourceReport},
+    record::ColumnType,
+    report::{IngestReport, SourceReport, Warning, replace_warning},
 };
 use feedline_storage::Store;
 use futures::{
@@ -27,22 +33,31 @@ use futures::{
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use self::reading::{Gathered, Reading};
+use self::{
+    deferral::check_deferral,
+    reading::{Gathered, GatheredPages, Reading},
+    superseded::Superseded,
+};
 use crate::{
+    amend::sweep,
     batch::{Batch, Decided, Encoded},
     blocking::computing,
     commit_log::{Commit, CommitLog, landed, landing},
     context::Context,
     contract::{self, Before},
-    dedup::Window,
+    dedup::{Window, read_rows},
     error::Error,
-    fetch, files, html,
+    failures, fetch, files, html,
+    infer::{self, Inferred, Types},
     known::known,
+    landing_files::report_damage,
     raw::{self, Exchange, Tape},
     report::{add, reject_sample, source_report},
     rest,
+    setting_changes::adopt,
     settings::{choose, config_hash, looks_for_more},
     source::{Requests, Source},
+    supersede, warnings,
     watermark::Incremental,
 };
 
@@ -66,6 +81,28 @@ pub async fn ingest(
     only: Option<&Name>,
     context: &Context,
 ) -> Result<IngestReport, Error> {
+    let IngestEnd { report, error } = ingest_all(config, only, context).await?;
+    error.map_or(Ok(report), Err)
+}
+
+/// Result of a run of several sources.
+#[derive(Debug)]
+pub struct IngestEnd {
+    /// Report of all sources; for a failed source, with its error and the state of its log.
+    pub report: IngestReport,
+    /// Error that ends the run: see [`ingest`].
+    pub error: Option<Error>,
+}
+
+/// Runs the sources like [`ingest`], and returns the report even where some of them failed.
+///
+/// # Errors
+/// [`Error::Config`] for settings that are refused before any source runs.
+pub async fn ingest_all(
+    config: &PipelineConfig,
+    only: Option<&Name>,
+    context: &Context,
+) -> Result<IngestEnd, Error> {
     let chosen = choose(config, only)?;
     let mut report = IngestReport {
         url: context.root.url_of("landing"),
@@ -84,8 +121,15 @@ pub async fn ingest(
     all_ended.sort_by_key(|((index, _), _)| *index);
     let (mut failed, mut stopped, mut deferred) = (None, None, None);
     for ((index, source), ended) in all_ended {
+        let under = |error: Error| error.under(&format!("source.{index}"));
+        let ended = ended.map_err(under);
+        failures::note(context, &source.name, ended.as_ref().err()).await;
+        match &ended {
+            Ok(ended) => add(&mut report, ended.clone()),
+            Err(error) => add(&mut report, failed_report(source, error, context).await),
+        }
         match ended {
-            Ok(source) => add(&mut report, source),
+            Ok(_) => {}
             Err(e @ Error::Deferred { .. }) => deferred = deferred.or(Some(e)),
             // A wish to stop must not hide that another source failed.
             Err(e @ Error::Cancelled) => stopped = Some(e),
@@ -93,11 +137,35 @@ pub async fn ingest(
                 if failed.is_some() {
                     tracing::error!(source = %source.name, error = %e, "this source failed too");
                 }
-                failed = failed.or_else(|| Some(e.under(&format!("source.{index}"))));
+                failed = failed.or(Some(e));
             }
         }
     }
-    failed.or(stopped).or(deferred).map_or(Ok(report), Err)
+    Ok(IngestEnd {
+        report,
+        error: failed.or(stopped).or(deferred),
+    })
+}
+
+/// Report of a source whose run ended with `error`.
+async fn failed_report(config: &SourceConfig, error: &Error, context: &Context) -> SourceReport {
+    // An unreadable log is the subject of this error or of the next one.
+    let landed = landed(&context.root, &config.name).await.ok().flatten();
+    let entries = landed.map(|landed| landed.entries).unwrap_or_default();
+    let made = context.meters.of(config.name.as_str()).read();
+    let requests = Requests {
+        requests: made.requests.values().sum(),
+        retries: made.retries,
+    };
+    let folder = landing(&context.root, &config.name);
+    let mut report = source_report(config, &folder, &entries, requests).await;
+    match error {
+        Error::Cancelled => return report,
+        Error::Deferred { .. } => "deferred".clone_into(&mut report.status),
+        _ => "failed".clone_into(&mut report.status),
+    }
+    report.error = Some(error.to_string());
+    report
 }
 
 /// What a run that was asked to stop leaves: what its sources have landed, and the requests that were answered. Only of the
@@ -147,10 +215,9 @@ pub async fn status(config: &PipelineConfig, root: &Store) -> Result<IngestRepor
             .map(|landed| landed.entries)
             .unwrap_or_default();
         let folder = landing(root, &source.name);
-        add(
-            &mut report,
-            source_report(source, &folder, &entries, Requests::default()).await,
-        );
+        let mut told = source_report(source, &folder, &entries, Requests::default()).await;
+        report_damage(&folder, &entries, &mut told).await?;
+        add(&mut report, told);
     }
     Ok(report)
 }
@@ -163,10 +230,18 @@ async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceRe
         config_hash(config),
     )
     .await?;
+    let begun = log.next_sequence().get();
+    adopt(config, &mut log).await?;
+    let mut entries = log.entries().iter();
+    if entries.any(|entry| entry.reset_to.is_some() || !entry.withdrawn.is_empty()) {
+        // Cleans up after a command that was killed.
+        sweep(log.landing(), log.entries()).await?;
+    }
     if let Some(entry) = log.last() {
         telling::stands(context, log.landing(), entry).await;
     }
     let (mut requests, mut unlanded) = (Requests::default(), BTreeMap::new());
+    let mut warnings = Vec::new();
     let is_done = log
         .last()
         .is_some_and(|entry| matches!(entry.state.position, Position::Done { .. }));
@@ -174,28 +249,39 @@ async fn run_source(config: &SourceConfig, context: &Context) -> Result<SourceRe
         let source = &config.name;
         info!(%source, "finished by an earlier run; only `files`, `incremental`, `again` and `crawl.again` look for more");
     } else {
-        still_deferred(config, context, log.last())?;
+        log = Box::pin(check_deferral(config, context, log)).await?;
         let mut source = open(config, context).await?;
         source.restore(log.landing(), log.entries()).await?;
-        let mut run = Run::begin(config, context, log).await?;
+        let mut run = Box::pin(Run::begin(config, context, log)).await?;
         let goes_on = run.is_in_pass();
-        run.drive(source.as_mut()).await?;
+        Box::pin(run.drive(source.as_mut())).await?;
         if goes_on {
             // That pass has the range it began with; what is wanted now may be more.
-            run.drive(source.as_mut()).await?;
+            Box::pin(run.drive(source.as_mut())).await?;
         }
-        (log, unlanded) = (run.log, run.unlanded);
+        (log, unlanded, warnings) = (run.log, run.unlanded, run.unlanded_warnings);
+        warnings.extend(source.run_warnings());
         requests = source.requests();
     }
     let mut report = source_report(config, log.landing(), log.entries(), requests).await;
+    warnings.extend(log.tidied().cloned());
+    // The report of a run has only the changes that this run found.
+    let found = report.settings_changed.take();
+    report.settings_changed = found.filter(|changed| changed.sequence >= begun);
     for (reason, count) in unlanded {
         *report.skipped.entry(reason).or_default() += count;
+    }
+    for warning in warnings {
+        replace_warning(&mut report.warnings, warning);
     }
     Ok(report)
 }
 
 /// Opens the source that `config` describes.
-async fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn Source>, Error> {
+pub(crate) async fn open(
+    config: &SourceConfig,
+    context: &Context,
+) -> Result<Box<dyn Source>, Error> {
     Ok(match config.r#type {
         SourceKind::Rest => rest::open(config, context).await?,
         SourceKind::Html => html::open(config, context)?,
@@ -206,30 +292,11 @@ async fn open(config: &SourceConfig, context: &Context) -> Result<Box<dyn Source
     })
 }
 
-/// Ends a run that begins before the time a server asked an earlier one to wait for.
-fn still_deferred(
-    config: &SourceConfig,
-    context: &Context,
-    last: Option<&CommitEntry>,
-) -> Result<(), Error> {
-    let now = context.clock.unix().as_secs();
-    let until = last.and_then(|entry| entry.state.not_before_unix_s);
-    match until.filter(|until| *until > now) {
-        None => Ok(()),
-        Some(until_unix_s) => Err(Error::Deferred {
-            source: config.name.to_string(),
-            until_unix_s,
-            reason: format!(
-                "the server asked an earlier run to wait, {} s of it are left, and nothing was asked of it",
-                until_unix_s - now
-            ),
-        }),
-    }
-}
-
 /// A batch ready to be written.
 struct Prepared {
     decided: Decided,
+    /// Types of columns that no record has had a value for yet.
+    planned: Types,
     data: Option<Encoded>,
     rejects: Option<Encoded>,
     frontier: Option<Encoded>,
@@ -248,10 +315,14 @@ struct Run<'a> {
     knows: bool,
     /// Pages without a record, by reason, of batches that were not worth an entry of the log.
     unlanded: BTreeMap<String, u64>,
+    /// Warnings of batches that were not worth an entry of the log.
+    unlanded_warnings: Vec<Warning>,
     /// Where answers come from, if not from servers: batches are then those of the archive.
     tape: Option<Arc<Tape>>,
     /// Slices: the entries whose records the window knows.
     recalled: BTreeSet<usize>,
+    /// Columns inferred from a sample, before anything landed.
+    sample: Option<Arc<Inferred>>,
 }
 
 impl<'a> Run<'a> {
@@ -260,8 +331,13 @@ impl<'a> Run<'a> {
         context: &'a Context,
         log: CommitLog,
     ) -> Result<Self, Error> {
-        let window =
-            Window::rebuild(log.landing(), log.entries(), config.batch.dedup_window).await?;
+        let window = Window::rebuild(
+            log.landing(),
+            log.entries(),
+            config.dedup_window(),
+            key_of(config),
+        )
+        .await?;
         let mut run = Self {
             config,
             context,
@@ -269,8 +345,10 @@ impl<'a> Run<'a> {
             window,
             knows: false,
             unlanded: BTreeMap::new(),
+            unlanded_warnings: Vec::new(),
             tape: None,
             recalled: BTreeSet::new(),
+            sample: None,
         };
         // A feed that has not changed costs no reading of what has landed.
         if config.again.is_never() {
@@ -289,8 +367,14 @@ impl<'a> Run<'a> {
         let incremental = incremental.transpose()?;
         let (landing, entries) = (self.log.landing(), self.log.entries());
         let is_again = !self.config.again.is_never();
-        let known = known(landing, entries, incremental.as_ref(), is_again).await?;
+        let now = self.context.clock.unix();
+        let (known, first) = known(landing, entries, incremental.as_ref(), is_again, now).await?;
         self.window.know(known);
+        let key = key_of(self.config);
+        let files = entries.iter().skip(first).flat_map(|entry| &entry.files);
+        for file in files.filter(|_| !key.is_empty()) {
+            self.window.note_rows(read_rows(landing, file, &key).await?);
+        }
         self.knows = true;
         Ok(())
     }
@@ -313,14 +397,15 @@ impl<'a> Run<'a> {
     /// Reads and commits to the end of the source. While a batch is written the next one is read.
     async fn drive(&mut self, source: &mut dyn Source) -> Result<(), Error> {
         let mut read = self.reading(0).gather(source, self.position()).await?;
+        self.look_ahead(source, &read.next).await?;
         loop {
             let Gathered {
-                batch,
-                answers,
+                pages,
                 from,
                 next,
                 ended,
             } = read;
+            let batch = &pages.batch;
             let is_done = matches!(next, Position::Done { .. });
             let is_empty = batch.len() == 0 && next == from && !batch.has_skipped();
             let not_before = match &ended {
@@ -330,19 +415,19 @@ impl<'a> Run<'a> {
             if is_done || is_empty || ended.is_some() {
                 // A time to wait for is landed even when nothing else is: a later run must not ask before it.
                 if !is_empty || not_before.is_some() {
-                    self.commit(batch, answers, next, not_before).await?;
+                    self.commit(pages, next, not_before).await?;
                 }
                 return ended.map_or(Ok(()), Err);
             }
             let reading = self.reading(batch.len());
             if begins_again(&from, &next) {
-                self.commit(batch, answers, next.clone(), None).await?;
+                self.commit(pages, next.clone(), None).await?;
                 self.know().await?;
                 read = reading.gather(source, next).await?;
                 continue;
             }
             let gather = Box::pin(reading.gather(source, next.clone()));
-            let commit = Box::pin(self.commit(batch, answers, next, None));
+            let commit = Box::pin(self.commit(pages, next, None));
             read = match select(commit, gather).await {
                 Either::Left((committed, gather)) => {
                     committed?;
@@ -354,6 +439,27 @@ impl<'a> Run<'a> {
                 }
             };
         }
+    }
+
+    /// Samples the records to be read, where nothing has landed yet and more follows the first
+    /// batch, which ends at `next`.
+    async fn look_ahead(&mut self, source: &mut dyn Source, next: &Position) -> Result<(), Error> {
+        let is_over = matches!(next, Position::Done { .. });
+        if is_over || self.config.infer.rows == 0 || self.has_columns() {
+            return Ok(());
+        }
+        if let Some(survey) = source.survey().await? {
+            let config = self.config.clone();
+            let inferred = computing(move || Ok(survey.infer(&config))).await?;
+            self.sample = Some(Arc::new(inferred));
+        }
+        Ok(())
+    }
+
+    /// Returns whether any column has landed.
+    fn has_columns(&self) -> bool {
+        let last = self.log.last();
+        last.is_some_and(|entry| !entry.schema.columns.is_empty())
     }
 
     /// What it takes to read on behind a batch of `open` records that is not in the log yet.
@@ -370,19 +476,32 @@ impl<'a> Run<'a> {
     /// Lands a batch: its files first, then the entry that names them and the time to wait for, if there is one.
     async fn commit(
         &mut self,
-        batch: Batch,
-        answers: Vec<Exchange>,
+        pages: GatheredPages,
         mut position: Position,
         not_before_unix_s: Option<u64>,
     ) -> Result<(), Error> {
+        let GatheredPages {
+            batch,
+            answers,
+            warnings,
+        } = pages;
         if !self.knows && batch.len() > 0 {
             self.know().await?;
         }
         let began = Instant::now();
         let sequence = self.log.next_sequence();
+        let mut batch = batch;
+        let (parts, superseded) = batch.take_parts();
+        let Superseded {
+            replaced,
+            child_rows,
+            warnings: about_files,
+        } = self.supersede(&superseded).await?;
+        batch.warn(about_files);
         self.recall(&position).await?;
         let Prepared {
             decided,
+            planned,
             data,
             rejects,
             frontier,
@@ -390,19 +509,33 @@ impl<'a> Run<'a> {
             raw,
             children: child_files,
         } = self.prepare(batch, answers, sequence).await?;
-        let counts = decided.counts();
-        let is_still = counts.rows + counts.rejected == 0 && not_before_unix_s.is_none();
+        let mut counts = decided.counts();
+        counts.superseded = replaced.iter().map(|replaced| replaced.rows).sum();
+        // Warnings about files hold for the run that read them.
+        let is_files = self.config.r#type == SourceKind::Files;
+        let last = self.log.last();
+        let last = last.filter(|last| !is_files || last.run_id == self.context.run_id);
+        let known = last.map(|entry| entry.state.warnings.clone());
+        let known = known.unwrap_or_default();
+        let mut warnings = warnings::apply(known.clone(), warnings);
+        let is_still =
+            counts.rows + counts.rejected == 0 && not_before_unix_s.is_none() && warnings == known;
         // Each batch of an archive becomes an entry, so that the two logs stay side by side.
         let is_replay = self.tape.is_some();
         if is_still && !is_replay && is_no_news(&self.position(), &position) {
             for (reason, count) in counts.skipped {
                 *self.unlanded.entry(reason).or_default() += count;
             }
+            self.unlanded_warnings.extend(decided.warnings);
             let (source, duplicates) = (&self.config.name, counts.duplicates);
             info!(%source, duplicates, "nothing new");
             return Ok(());
         }
-        let totals = sum(self.totals(), &counts);
+        let mut totals = sum(self.totals(), &counts);
+        for (name, rows) in child_rows {
+            let total = totals.children.entry(name.to_string()).or_default();
+            *total = total.saturating_sub(rows);
+        }
         let is_done = matches!(position, Position::Done { .. });
         if let Position::Done { pages, .. } = &mut position {
             *pages = totals.pages;
@@ -420,11 +553,20 @@ impl<'a> Run<'a> {
         }
         let (rows, rejected, pages) = (counts.rows, counts.rejected, counts.pages);
         let presence = decided.presence;
+        for warning in decided.warnings {
+            warn!(source = %self.config.name, "{}", warning.message);
+            replace_warning(&mut warnings, warning);
+        }
+        self.warn_of_position(&mut warnings, &position);
+        let now = self.context.clock.unix().as_secs();
         let state = SourceState {
             totals,
             position,
             not_before_unix_s,
+            not_before_wait_s: not_before_unix_s.map(|until| until.saturating_sub(now)),
             presence,
+            planned,
+            warnings,
         };
         self.log
             .append(Commit {
@@ -435,10 +577,17 @@ impl<'a> Run<'a> {
                 validators,
                 raw,
                 children,
+                parts,
+                replaced,
                 counts,
+                settings: None,
+                withdrawn: Vec::new(),
+                reset_to: None,
                 state,
             })
             .await?;
+        let gone = self.log.take_gone();
+        supersede::set_aside(self.log.landing(), &gone).await?;
         self.committed(began.elapsed());
         info!(source = %self.config.name, %sequence, rows, rejected, pages, "batch landed");
         self.warn(sequence);
@@ -477,11 +626,33 @@ impl<'a> Run<'a> {
         let before = before.filter(|before| !before.schema.columns.is_empty());
         let children = self.log.last().map(|entry| entry.children.clone());
         batch.follow(children.unwrap_or_default());
-        let SourceConfig { name, contract, .. } = self.config.clone();
+        let config = self.config.clone();
+        let last = self.log.last();
+        let mut planned = last.map(|entry| entry.state.planned.clone());
+        let sample = self.sample.clone();
         let mut window = mem::take(&mut self.window);
         let work = move || {
-            let decided = batch.decide(name.as_str(), &contract, before.as_ref(), &mut window)?;
+            let mut planned = planned.take().unwrap_or_default();
+            if before.is_none() {
+                let found = infer::of_first(batch.records(), &config, sample.as_deref());
+                planned = found.types;
+                batch.warn(found.warnings);
+            }
+            batch.plan(planned.clone(), CellFormat::new(&config.csv));
+            let (name, contract) = (&config.name, &config.contract);
+            let decided = batch.decide(name.as_str(), contract, before.as_ref(), &mut window)?;
+            let made = &decided.schema.columns;
+            let is_open = |name: &String| {
+                let found = made.iter().find(|column| column.name == *name);
+                found.is_none_or(|column| column.r#type == ColumnType::Null)
+            };
+            planned.retain(|name, _| is_open(name));
             let data = decided.data_file(sequence)?;
+            let settled = window.settle(data.as_ref().map(|data| &data.bytes));
+            settled.map_err(|reason| Error::Landed {
+                url: format!("the data file of batch {sequence}"),
+                reason,
+            })?;
             let rejects = decided.rejects_file(sequence)?;
             let frontier = decided.frontier_file(sequence)?;
             let validators = decided.validators_file(sequence)?;
@@ -491,6 +662,7 @@ impl<'a> Run<'a> {
                 window,
                 Prepared {
                     decided,
+                    planned,
                     data,
                     rejects,
                     frontier,
@@ -505,11 +677,12 @@ impl<'a> Run<'a> {
         Ok(prepared)
     }
 
-    async fn put(&self, encoded: Option<Encoded>) -> Result<Vec<DataFile>, Error> {
-        let Some(Encoded { file, bytes }) = encoded else {
+    async fn put(&mut self, encoded: Option<Encoded>) -> Result<Vec<DataFile>, Error> {
+        let Some(encoded) = encoded else {
             return Ok(Vec::new());
         };
-        self.log.landing().put(&file.path, bytes).await?;
+        let file = encoded.file.clone();
+        self.log.put(encoded).await?;
         Ok(vec![file])
     }
 
@@ -551,6 +724,15 @@ impl<'a> Run<'a> {
     }
 }
 
+/// Columns that distinguish rows of one key and version from others. Slices bring the state of a
+/// key at another time: there only the content distinguishes rows.
+fn key_of(config: &SourceConfig) -> Vec<String> {
+    if config.key.is_empty() || config.slices.is_some() || config.for_each.is_some() {
+        return Vec::new();
+    }
+    config.key.iter().chain(&config.version).cloned().collect()
+}
+
 /// Whether a run of pages ended before its end and another one begins, which may bring what has landed again.
 fn begins_again(from: &Position, to: &Position) -> bool {
     let number = |position: &Position| match position {
@@ -564,10 +746,29 @@ fn begins_again(from: &Position, to: &Position) -> bool {
 fn is_no_news(from: &Position, to: &Position) -> bool {
     match (from, to) {
         (Position::Done { run: before, .. }, Position::Done { run: after, .. }) => {
-            before.high == after.high && after.number > before.number
+            let is_same = before.high == after.high && before.ahead == after.ahead;
+            match (&before.ledger, &after.ledger) {
+                // Time alone may have extended the range; the finished part has not changed.
+                (Some(before), Some(after)) => is_same_ledger(before, after),
+                _ => is_same && after.number > before.number,
+            }
         }
         _ => false,
     }
+}
+
+fn is_same_ledger(before: &Ledger, after: &Ledger) -> bool {
+    let what = |ledger: &Ledger| {
+        let Ledger {
+            done,
+            values,
+            values_hash,
+            absent,
+            ..
+        } = ledger.clone();
+        (done, values, values_hash, absent)
+    };
+    what(before) == what(after)
 }
 
 #[expect(
@@ -583,7 +784,8 @@ fn share(part: u64, whole: u64) -> f64 {
 }
 
 fn sum(mut totals: BatchCounts, batch: &BatchCounts) -> BatchCounts {
-    totals.rows += batch.rows;
+    totals.rows = (totals.rows + batch.rows).saturating_sub(batch.superseded);
+    totals.superseded += batch.superseded;
     totals.duplicates += batch.duplicates;
     totals.rejected += batch.rejected;
     totals.pages += batch.pages;

@@ -2,9 +2,10 @@
 
 use feedline_schemas::{
     config::{
-        ContractConfig, CrawlAgain, CrawlConfig, PaginationConfig, PaginationKind, PipelineConfig,
-        SourceConfig, SourceKind, TextOrSecret,
+        ContractConfig, CrawlAgain, CrawlConfig, CsvConfig, NullSpellings, PaginationConfig,
+        PaginationKind, PipelineConfig, SourceConfig, SourceKind, TextOrSecret,
     },
+    csv_cell,
     ids::{Hash128, Name},
     units::ByteSize,
 };
@@ -82,10 +83,23 @@ fn check(source: &SourceConfig) -> Result<(), Error> {
     }
     check_manners(source)?;
     check_contract(&source.contract)?;
+    csv_cell::check(&source.csv).map_err(|(key, reason)| Error::config(key, reason))?;
+    within("infer.rows", source.infer.rows, 0, 10_000_000)?;
+    let share = source.infer.max_odd_share;
+    if !(0.0..=0.5).contains(&share) {
+        let reason = format!("{share} is out of range: use 0 to 0.5");
+        return Err(Error::config("infer.max_odd_share", reason));
+    }
     if source.archive.member.is_some() && source.r#type != SourceKind::Files {
         let reason = "is for sources of the type `files`; remove it";
         return Err(Error::config("archive.member", reason));
     }
+    if !source.files.is_default() && source.r#type != SourceKind::Files {
+        let reason = "is for sources of the type `files`; remove it";
+        return Err(Error::config("files", reason));
+    }
+    within("files.settle_s", source.files.settle_s, 0, 31_536_000)?;
+    check_idle_keys(source)?;
     let is_rest = source.r#type == SourceKind::Rest;
     for (key, is_given) in [
         ("auth", source.auth.is_some()),
@@ -110,6 +124,74 @@ fn check(source: &SourceConfig) -> Result<(), Error> {
     if source.archive_raw && source.r#type == SourceKind::Files {
         let reason = "is for sources of the types `rest` and `html`; remove it, the files themselves are what would be kept";
         return Err(Error::config("archive_raw", reason));
+    }
+    Ok(())
+}
+
+/// Refuses keys that have no effect for the type of the source.
+fn check_idle_keys(source: &SourceConfig) -> Result<(), Error> {
+    use SourceKind::{Files, Html, Rest};
+    let kind = source.r#type;
+    if kind == Rest && source.limits.concurrency.is_some() {
+        let reason = "does nothing for a source of the type `rest`, which asks for one page at a time; remove it (sources of a pipeline run beside one another)";
+        return Err(Error::config("limits.concurrency", reason));
+    }
+    let fetches = kind != Files || source.fetch.is_some();
+    // A single file with a query is requested like an API.
+    let downloads =
+        kind == Files && source.is_web() && (source.url.contains('?') || !source.params.is_empty());
+    let keys: [(&str, bool, bool, &str); 9] = [
+        (
+            "params",
+            source.params.is_empty(),
+            kind == Rest || downloads,
+            "`rest`, and for one file of `files` over http(s)",
+        ),
+        (
+            "pagination",
+            source.pagination == PaginationConfig::default(),
+            kind == Rest,
+            "`rest`",
+        ),
+        (
+            "headers",
+            source.headers.is_empty(),
+            kind != Files || downloads,
+            "`rest` and `html`, and for `files` behind a query",
+        ),
+        ("crawl", source.crawl.is_default(), kind == Html, "`html`"),
+        ("page", source.page.is_default(), kind == Html, "`html`"),
+        (
+            "csv",
+            source.csv == Default::default(),
+            kind == Files,
+            "`files`",
+        ),
+        (
+            "idx",
+            source.idx == Default::default(),
+            kind == Files,
+            "`files`",
+        ),
+        (
+            "text",
+            source.text == Default::default(),
+            kind == Files,
+            "`files`",
+        ),
+        (
+            "limits",
+            source.limits.is_default(),
+            fetches,
+            "`rest` and `html`, and for `files` with `fetch`",
+        ),
+    ];
+    for (key, is_default, is_used, types) in keys {
+        if !is_default && !is_used {
+            let reason =
+                format!("is for sources of the types {types}, and does nothing here; remove it");
+            return Err(Error::config(key, reason));
+        }
     }
     Ok(())
 }
@@ -155,6 +237,7 @@ fn check_manners(source: &SourceConfig) -> Result<(), Error> {
     let (retry, limits) = (&source.retry, &source.limits);
     within("retry.min_bytes_per_s", retry.min_bytes_per_s, 0, 1_000_000)?;
     within("retry.max_elapsed_s", retry.max_elapsed_s, 1, u64::MAX)?;
+    range("retry.max_deferral_s", retry.max_deferral_s, 31_536_000)?;
     within(
         "retry.circuit_failures",
         retry.circuit_failures.into(),
@@ -276,10 +359,29 @@ pub(crate) fn config_hash(config: &SourceConfig) -> Hash128 {
                 (labels, separator, None) => serde_json::to_vec(&(plain, (labels, separator))),
                 (.., fetch) => serde_json::to_vec(&(plain, fetch)),
             };
-            match &config.archive.member {
+            // A JSON document never continues after its end.
+            let all = match &config.archive.member {
                 None => all,
-                // No JSON document goes on behind its end.
                 Some(member) => all.map(|all| [&all[..], b"\0member ", member.as_bytes()].concat()),
+            };
+            let all = match config.params.is_empty() {
+                true => all,
+                false => {
+                    let params = serde_json::to_vec(&config.params);
+                    all.and_then(|all| Ok([all, b"\0params ".to_vec(), params?].concat()))
+                }
+            };
+            let dialect = CsvConfig {
+                delimiter: None,
+                null_values: Vec::new(),
+                null_spellings: NullSpellings::default(),
+                ..config.csv.clone()
+            };
+            if dialect == CsvConfig::default() {
+                all
+            } else {
+                let dialect = serde_json::to_vec(&dialect);
+                all.and_then(|all| Ok([all, b"\0csv ".to_vec(), dialect?].concat()))
             }
         }
     };
@@ -368,6 +470,9 @@ mod tests {
             "`source.1.contract.max_reject_share`: 1.5 is out of range: use 0 to 1"
         );
         for (key, value, range) in [
+            ("infer.max_odd_share", "0.6", "use 0 to 0.5"),
+            ("infer.rows", "10000001", "use 0 to 10000000"),
+            ("csv.thousands_sign", "'.'", "declare both"),
             ("limits.requests_per_s", "0.0", "use more than 0"),
             ("limits.requests_per_s", "nan", "use more than 0"),
             ("limits.concurrency", "65", "use 1 to 64"),
@@ -394,6 +499,22 @@ mod tests {
         assert!(kept.starts_with("`source.0.archive_raw`: is for sources of the types `rest` and"));
         let pages = ["source.1.type=html", "source.1.again=changed"];
         assert!(refused(&pages, None).contains("write `crawl.again`"));
+        for (idle, key) in [
+            ("source.1.limits.concurrency=8", "limits.concurrency"),
+            ("source.0.limits.requests_per_s=1", "limits"),
+            ("source.0.params.q='1'", "params"),
+            ("source.0.pagination.type=page", "pagination"),
+            ("source.0.headers.h=v", "headers"),
+            ("source.0.crawl.depth=1", "crawl"),
+            ("source.1.csv.delimiter=';'", "csv"),
+        ] {
+            let (index, refused) = (&idle[..8], refused(&[idle], None));
+            assert!(
+                refused.starts_with(&format!("`{index}.{key}`: ")),
+                "{refused}"
+            );
+            assert!(refused.contains("does nothing"), "{refused}");
+        }
         let both = [
             "source.1.again=changed",
             "source.1.incremental={cursor='c',param='p'}",
@@ -440,6 +561,8 @@ mod tests {
             "records=r",
             "format=csv",
             "csv.null_values=['NA']",
+            "csv.decimal_sign=','",
+            "csv.percent=true",
             "idx.labels=l",
             "text.separator='--'",
             "archive.member='*.csv'",
@@ -453,6 +576,8 @@ mod tests {
         for same in [
             "batch.rows=3",
             "contract.types=widen",
+            "infer.rows=5",
+            "csv.null_spellings=none",
             "archive.max_ratio=7",
             "pagination.type=page",
             "licence=MIT",
@@ -508,6 +633,7 @@ mod tests {
         for same in [
             "limits.requests_per_s=2.5",
             "private_hosts=['a.corp']",
+            "trust_proxy=true",
             "headers.h={env='H'}",
             "pagination.max_pages=3",
             "retry.max_tries=2",

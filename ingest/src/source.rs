@@ -4,18 +4,21 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use feedline_schemas::{
-    commit::{CommitEntry, Position},
+    commit::{CommitEntry, FilePart, Position},
     ids::Hash128,
+    report::Warning,
 };
 use feedline_storage::Store;
 
 use crate::{
     error::Error,
     frontier::Discovery,
+    infer::Survey,
     json::JsonRecord,
     raw::{Kept, Tape},
     validators::Validator,
     value::Value,
+    warnings::WarningChange,
 };
 
 /// What a source found where a record should be.
@@ -92,6 +95,16 @@ pub(crate) struct Page {
     pub next: Position,
     /// What a crawl, or a source that is read again, tells besides.
     pub crawled: Option<Crawled>,
+    /// `files`: the files of the records, in their order.
+    pub parts: Vec<PagePart>,
+}
+
+/// File that records of a page come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PagePart {
+    pub part: FilePart,
+    /// True if all earlier landed rows of the file are superseded.
+    pub supersedes: bool,
 }
 
 /// What some pages bring besides records.
@@ -105,6 +118,8 @@ pub(crate) struct Crawled {
     pub found: Vec<Discovery>,
     /// By what they can be told to be unchanged.
     pub validators: Vec<(Hash128, Validator)>,
+    /// Warnings about the source; each replaces an earlier one with its code.
+    pub warnings: Vec<Warning>,
 }
 
 /// Requests of this process run.
@@ -141,6 +156,27 @@ pub(crate) trait Source: Send {
     /// Takes answers from `tape` from now on, and asks nobody. Called before [`Source::restore`], for sources of the types
     /// `rest` and `html` only.
     fn replay(&mut self, _tape: Arc<Tape>) {}
+
+    /// Decisions that the source made itself since the last call.
+    fn warnings(&mut self) -> Vec<Warning> {
+        Vec::new()
+    }
+
+    /// Changes of its warnings since the last call; none for a source without warnings of its own.
+    fn take_warnings(&mut self) -> Vec<WarningChange> {
+        Vec::new()
+    }
+
+    /// Survey of the records of all pages, from a sample; `None` for a source that cannot look
+    /// ahead. Called after the first pages; gives the same result for the same files.
+    async fn survey(&mut self) -> Result<Option<Survey>, Error> {
+        Ok(None)
+    }
+
+    /// Warnings about the run so far, beside those that follow from its positions.
+    fn run_warnings(&self) -> Vec<Warning> {
+        Vec::new()
+    }
 
     /// Requests so far; none for a source that makes no requests.
     fn requests(&self) -> Requests {

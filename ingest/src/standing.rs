@@ -13,6 +13,8 @@ use feedline_storage::Store;
 use crate::{
     commit_log::{entry_path, landed, landing},
     error::{Error, when},
+    failures,
+    landing_files::report_damage,
     ledger::slices_report,
     meter::LogTotals,
     report::{add, source_report},
@@ -20,7 +22,8 @@ use crate::{
     settings::looks_for_more,
     source::Requests,
     value::shorten,
-    watermark::{Incremental, Mark},
+    warnings::holding,
+    watermark::{Incremental, Mark, highs},
 };
 
 /// What the pipeline's sources have landed, and where each stands at `now` (since 1970-01-01 UTC). Needs one request to the
@@ -42,6 +45,7 @@ pub async fn standing(
         let entries = landed.map(|landed| landed.entries).unwrap_or_default();
         let folder = landing(root, &source.name);
         let mut told = source_report(source, &folder, &entries, Requests::default()).await;
+        report_damage(&folder, &entries, &mut told).await?;
         told.standing = Some(of(source, &folder, &entries, now.as_secs()).await?);
         add(&mut report, told);
     }
@@ -61,6 +65,21 @@ pub(crate) async fn newest(landing: &Store) -> Result<Option<LogTotals>, Error> 
     let entry: CommitEntry = decode(&landing.url_of(&newest.path), &bytes)?;
     let committed = landing.modified(&newest.path).await?;
     Ok(Some(LogTotals::of(&entry, committed.as_secs())))
+}
+
+/// Returns whether the newest entry of a log defers requests to its server; reads only the bytes of
+/// that entry.
+///
+/// # Errors
+/// As [`newest`].
+pub(crate) async fn is_deferred_by_log(landing: &Store) -> Result<bool, Error> {
+    let listed = landing.list("log").await?;
+    let Some(newest) = listed.last() else {
+        return Ok(false);
+    };
+    let bytes = landing.get(&newest.path).await?;
+    let entry: CommitEntry = decode(&landing.url_of(&newest.path), &bytes)?;
+    Ok(entry.state.not_before_unix_s.is_some())
 }
 
 async fn of(
@@ -83,7 +102,18 @@ async fn of(
         .as_deref()
         .and_then(|high| Mark::parse(high).ok()?.unix_s());
     let now = i64::try_from(now_s).unwrap_or(i64::MAX);
-    let cursor_lag = cursor_s.map(|at| u64::try_from(now.saturating_sub(at)).unwrap_or(0));
+    // A cursor in the future gives no lag: it does not show how far the source has been read.
+    let now_time = Duration::from_secs(now_s);
+    let incremental = config.incremental.as_ref().map(Incremental::new);
+    let incremental = incremental.and_then(Result::ok);
+    let is_ahead = |cursor: &str| {
+        let incremental = incremental.as_ref();
+        incremental.is_some_and(|incremental| incremental.is_ahead(cursor, now_time))
+    };
+    let is_ahead = cursor.as_deref().is_some_and(is_ahead);
+    let cursor_lag = cursor_s
+        .filter(|_| !is_ahead)
+        .map(|at| u64::try_from(now.saturating_sub(at)).unwrap_or(0));
     let lease = lease(landing).await?;
     let versions: BTreeSet<u32> = entries
         .iter()
@@ -100,10 +130,16 @@ async fn of(
             .as_ref()
             .filter(|lease| lease.held)
             .map(|lease| lease.holder.clone()),
+        failures: failures::read(landing).await?,
         last_run: lease.and_then(|lease| lease.last),
         schema_versions: u32::try_from(versions.len()).unwrap_or(u32::MAX),
         columns: last.map_or(0, |entry| entry.schema.columns.len() as u64),
-        next: next(config, last.map(|entry| &entry.state), now_s),
+        next: next(
+            config,
+            last.map(|entry| &entry.state),
+            &highs(entries),
+            now_s,
+        ),
     })
 }
 
@@ -113,7 +149,12 @@ fn not_before(state: Option<&SourceState>, now_s: u64) -> Option<u64> {
 }
 
 /// What the next run will do.
-fn next(config: &SourceConfig, state: Option<&SourceState>, now_s: u64) -> String {
+pub(crate) fn next(
+    config: &SourceConfig,
+    state: Option<&SourceState>,
+    highs: &[String],
+    now_s: u64,
+) -> String {
     let Some(state) = state else {
         return "begins at the beginning".to_owned();
     };
@@ -142,11 +183,9 @@ fn next(config: &SourceConfig, state: Option<&SourceState>, now_s: u64) -> Strin
             ..
         } => format!("goes on in `{url}` behind {records} records"),
         Position::File { done, .. } => format!("goes on behind {} files", done.len()),
-        Position::Done { .. } if !looks_for_more(config) => {
-            "nothing: everything there was has been read".to_owned()
-        }
+        Position::Done { .. } if !looks_for_more(config) => all_read(config, state),
         Position::Done { .. } if config.slices.is_some() || config.for_each.is_some() => {
-            next_slices(config, position)
+            next_slices(config, state)
         }
         Position::Done { files, run, .. } => match (config.r#type, &config.incremental) {
             (SourceKind::Files, _) => format!(
@@ -156,7 +195,11 @@ fn next(config: &SourceConfig, state: Option<&SourceState>, now_s: u64) -> Strin
             (SourceKind::Html, _) => "asks every known page whether it has changed".to_owned(),
             (SourceKind::Rest, incremental) => {
                 let since = incremental.as_ref().map(|incremental| {
-                    let next = Incremental::new(incremental)?.next_run(run)?;
+                    let next = Incremental::new(incremental)?.next_run(
+                        run,
+                        highs,
+                        Duration::from_secs(now_s),
+                    )?;
                     Ok::<_, Error>(next.since)
                 });
                 match since {
@@ -169,8 +212,25 @@ fn next(config: &SourceConfig, state: Option<&SourceState>, now_s: u64) -> Strin
     }
 }
 
+/// Reports that nothing is left to read, as far as known.
+fn all_read(config: &SourceConfig, state: &SourceState) -> String {
+    let warnings = holding(config, &state.warnings);
+    match warnings.as_slice() {
+        [] => "nothing: everything there was has been read".to_owned(),
+        [warning] => format!(
+            "nothing, though records may be missing: see the warning `{}`",
+            warning.code
+        ),
+        all => format!(
+            "nothing, though records may be missing: see its {} warnings",
+            all.len()
+        ),
+    }
+}
+
 /// What the next run will ask for of slices and values, when a pass over them is over.
-fn next_slices(config: &SourceConfig, position: &Position) -> String {
+fn next_slices(config: &SourceConfig, state: &SourceState) -> String {
+    let position = &state.position;
     let what = match (&config.slices, &config.for_each) {
         (Some(_), Some(_)) => "slices and values",
         (Some(_), None) => "slices",
@@ -197,7 +257,7 @@ fn next_slices(config: &SourceConfig, position: &Position) -> String {
         grows.push(format!("values that `{source}` has landed since"));
     }
     match grows.as_slice() {
-        [] => "nothing: everything there was has been read".to_owned(),
+        [] => all_read(config, state),
         grows => format!("asks for {}", grows.join(" and for ")),
     }
 }
@@ -207,6 +267,7 @@ mod tests {
     use feedline_schemas::{
         commit::{Ledger, PageRun},
         config::load,
+        report::Warning,
     };
 
     use super::*;
@@ -238,9 +299,10 @@ mod tests {
     fn the_next_run_is_told_from_where_the_source_stands() {
         let rest = source("type = \"rest\"");
         let check = |source: &SourceConfig, position: Position, expected: &str| {
-            assert_eq!(next(source, Some(&at(position, None)), 100), expected);
+            let state = at(position, None);
+            assert_eq!(next(source, Some(&state), &[], 1_800_000_000), expected);
         };
-        assert_eq!(next(&rest, None, 100), "begins at the beginning");
+        assert_eq!(next(&rest, None, &[], 100), "begins at the beginning");
         let page = Position::Page {
             page: 12,
             cursor: Some("abc".into()),
@@ -253,14 +315,22 @@ mod tests {
         );
         let deferred = at(page, Some(4_102_444_800));
         assert_eq!(
-            next(&rest, Some(&deferred), 100),
+            next(&rest, Some(&deferred), &[], 100),
             "asks for nothing before 2100-01-01T00:00:00Z, as a server wished"
         );
-        assert!(next(&rest, Some(&deferred), 4_102_444_800).starts_with("goes on"));
+        assert!(next(&rest, Some(&deferred), &[], 4_102_444_800).starts_with("goes on"));
         let complete = "nothing: everything there was has been read";
         check(&rest, done(PageRun::default()), complete);
+        let warned = SourceState {
+            warnings: vec![Warning::new("partial_content", "x")],
+            ..at(done(PageRun::default()), None)
+        };
+        assert_eq!(
+            next(&rest, Some(&warned), &[], 100),
+            "nothing, though records may be missing: see the warning `partial_content`"
+        );
         let until = at(done(PageRun::default()), Some(4_102_444_800));
-        assert_eq!(next(&rest, Some(&until), 100), complete);
+        assert_eq!(next(&rest, Some(&until), &[], 100), complete);
         let more = source(
             "type = \"rest\"\nincremental = { cursor = \"d\", param = \"from\", lookback = \"1d\" }",
         );

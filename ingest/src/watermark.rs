@@ -1,8 +1,13 @@
 //! Values that records are ordered by, and where an incremental source begins again.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, time::Duration};
 
-use feedline_schemas::{commit::PageRun, config::IncrementalConfig};
+use feedline_schemas::{
+    commit::{CommitEntry, CursorAhead, PageRun},
+    config::IncrementalConfig,
+    ids::Hash128,
+    report::Warning,
+};
 use jiff::{SignedDuration, Timestamp, ToSpan, civil::Date, tz::TimeZone};
 
 use crate::{
@@ -82,6 +87,17 @@ impl Mark {
         }
     }
 
+    /// Whether it is a time or date more than `ahead_s` seconds behind `now`.
+    fn is_ahead(&self, now: Duration, ahead_s: i64) -> bool {
+        let zone = match self.kind {
+            Kind::Date(_) => FIRST_ZONE,
+            _ => 0,
+        };
+        let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        let most = now.saturating_add(ahead_s).saturating_add(zone);
+        self.unix_s().is_some_and(|at| at > most)
+    }
+
     /// Order in time or number.
     ///
     /// # Errors
@@ -120,6 +136,10 @@ impl Mark {
 }
 
 const DAY: i64 = 86_400;
+/// A day begins this long before midnight UTC where it begins first on Earth, in seconds.
+const FIRST_ZONE: i64 = 14 * 3_600;
+/// Most records with a cursor ahead of now that are told apart.
+const MOST_AHEAD: usize = 200;
 /// Longest lookback in seconds: a hundred centuries. Longer spans are none that jiff knows.
 const MOST_SECONDS: i64 = 10_000 * 366 * DAY;
 
@@ -156,6 +176,8 @@ pub(crate) struct Incremental {
     param: String,
     start: Option<Mark>,
     lookback: Lookback,
+    /// How far beyond now a cursor may lie, in seconds.
+    ahead_s: i64,
 }
 
 impl Incremental {
@@ -186,11 +208,16 @@ impl Incremental {
                 .back(lookback)
                 .map_err(|reason| wrong("lookback", &reason))?;
         }
+        let Some(Lookback::Seconds(ahead_s)) = Lookback::parse(&config.max_ahead) else {
+            let reason = "is no whole number with `s`, `m`, `h` or `d`, such as `5m`";
+            return Err(wrong("max_ahead", reason));
+        };
         Ok(Self {
             path: config.cursor.clone(),
             param: config.param.clone(),
             start,
             lookback,
+            ahead_s,
         })
     }
 
@@ -207,24 +234,64 @@ impl Incremental {
         }
     }
 
-    /// The run of pages after `done`.
+    /// The run of pages after `done`, as it is asked for at `now`; `highs` are the highest cursors that the log tells.
     ///
     /// # Errors
     /// [`Error::Config`] when the lookback does not fit the cursors of what has landed.
-    pub(crate) fn next_run(&self, done: &PageRun) -> Result<PageRun, Error> {
-        let since = match &done.high {
+    pub(crate) fn next_run(
+        &self,
+        done: &PageRun,
+        highs: &[String],
+        now: Duration,
+    ) -> Result<PageRun, Error> {
+        let wrong = |reason| Error::config("incremental.lookback", reason);
+        let high = self
+            .right(done.high.as_deref(), highs, now)
+            .map_err(wrong)?;
+        let since = match &high {
             None => self.start.clone(),
-            Some(high) => Some(
-                self.bound(high)
-                    .map_err(|reason| Error::config("incremental.lookback", reason))?,
-            ),
+            Some(high) => Some(self.bound(high).map_err(wrong)?),
         };
+        let mut ahead = done.ahead.clone();
+        // What lies before the bound does not come again.
+        ahead.retain(|ahead| !is_before(&ahead.cursor, since.as_ref()));
         Ok(PageRun {
             number: done.number + 1,
             since: since.map(|mark| mark.text),
-            high: done.high.clone(),
+            high,
+            ahead,
             ..PageRun::default()
         })
+    }
+
+    /// `high`, or where it lies ahead of `now` the highest of `highs` that does not.
+    fn right(
+        &self,
+        high: Option<&str>,
+        highs: &[String],
+        now: Duration,
+    ) -> Result<Option<String>, String> {
+        let Some(text) = high else { return Ok(None) };
+        if !self.is_ahead(text, now) {
+            return Ok(Some(text.to_owned()));
+        }
+        let mut right: Option<Mark> = None;
+        for mark in highs.iter().map(|high| Mark::parse(high)) {
+            let mark = mark?;
+            let is_higher = match &right {
+                Some(right) => mark.compare(right)? == Ordering::Greater,
+                None => true,
+            };
+            if is_higher && !mark.is_ahead(now, self.ahead_s) {
+                right = Some(mark);
+            }
+        }
+        Ok(right.map(|mark| mark.text))
+    }
+
+    /// Whether a cursor is a time or date that lies further ahead of `now` than it may.
+    pub(crate) fn is_ahead(&self, cursor: &str, now: Duration) -> bool {
+        Mark::parse(cursor).is_ok_and(|mark| mark.is_ahead(now, self.ahead_s))
     }
 
     /// The newest cursor less the lookback, and not before the start.
@@ -236,16 +303,22 @@ impl Incremental {
         }
     }
 
-    /// The highest cursor of `high` and `records`.
+    /// Takes note of the cursors of a page of `run` that came at `now`: the highest of those that may move the bound, and the
+    /// records whose cursor lies ahead of now.
     ///
     /// # Errors
     /// A message when a cursor cannot be ordered, or no record of a page has one.
-    pub(crate) fn highest(
+    pub(crate) fn note(
         &self,
-        high: Option<String>,
+        run: &mut PageRun,
         records: &[Record],
-    ) -> Result<Option<String>, String> {
-        let mut highest = high.as_deref().map(Mark::parse).transpose()?;
+        now: Duration,
+    ) -> Result<(), String> {
+        let mut highest = run.high.as_deref().map(Mark::parse).transpose()?;
+        if let Some(ahead) = highest.take_if(|high| high.is_ahead(now, self.ahead_s)) {
+            add_ahead(&mut run.ahead, ahead.text, None)?;
+            highest = run.since.as_deref().map(Mark::parse).transpose()?;
+        }
         let (mut seen, mut found) = (0, 0);
         for record in records {
             let Some(record) = record.value() else {
@@ -256,6 +329,15 @@ impl Incremental {
                 continue;
             };
             found += 1;
+            if let Some(highest) = &highest {
+                mark.compare(highest)?;
+            }
+            if mark.is_ahead(now, self.ahead_s) {
+                let (form, has_faults) = record.canonical_and_faults();
+                let hash = (!has_faults).then(|| Hash128::of(form.as_bytes()));
+                add_ahead(&mut run.ahead, mark.text, hash)?;
+                continue;
+            }
             let is_higher = match &highest {
                 Some(highest) => mark.compare(highest)? == Ordering::Greater,
                 None => true,
@@ -270,8 +352,71 @@ impl Incremental {
                 self.path
             ));
         }
-        Ok(highest.map(|mark| mark.text))
+        run.high = highest.map(|mark| mark.text);
+        Ok(())
     }
+}
+
+/// Adds a record with a cursor ahead of now; the ones that are too many are one without a hash, of the highest cursor.
+fn add_ahead(
+    all: &mut Vec<CursorAhead>,
+    cursor: String,
+    hash: Option<Hash128>,
+) -> Result<(), String> {
+    if hash.is_some() && all.iter().any(|known| known.hash == hash) {
+        return Ok(());
+    }
+    if hash.is_some() && all.len() < MOST_AHEAD {
+        all.push(CursorAhead { cursor, hash });
+        return Ok(());
+    }
+    match all.iter_mut().find(|known| known.hash.is_none()) {
+        Some(rest) => {
+            if Mark::parse(&cursor)?.compare(&Mark::parse(&rest.cursor)?)? == Ordering::Greater {
+                rest.cursor = cursor;
+            }
+        }
+        None => all.push(CursorAhead { cursor, hash: None }),
+    }
+    Ok(())
+}
+
+/// Whether a cursor lies before a bound.
+fn is_before(cursor: &str, bound: Option<&Mark>) -> bool {
+    let compared = bound.map(|bound| Mark::parse(cursor)?.compare(bound));
+    matches!(compared, Some(Ok(Ordering::Less)))
+}
+
+/// The highest cursors that a log tells, each once.
+pub(crate) fn highs(entries: &[CommitEntry]) -> Vec<String> {
+    let runs = entries
+        .iter()
+        .filter_map(|entry| entry.state.position.run());
+    let mut highs: Vec<String> = runs.filter_map(|run| run.high.clone()).collect();
+    highs.dedup();
+    highs
+}
+
+/// A warning of records whose cursor lay ahead of the time when they came.
+pub(crate) fn warn_of_ahead(run: &PageRun) -> Option<Warning> {
+    let marks = run
+        .ahead
+        .iter()
+        .filter_map(|ahead| Mark::parse(&ahead.cursor).ok());
+    let highest = marks.max_by(|a, b| a.compare(b).unwrap_or(Ordering::Equal))?;
+    let count = match run.ahead.iter().any(|ahead| ahead.hash.is_none()) {
+        true => format!("at least {}", run.ahead.len()),
+        false => run.ahead.len().to_string(),
+    };
+    let since = run.high.as_deref().unwrap_or("the beginning");
+    Some(Warning {
+        code: "cursor_in_future".into(),
+        message: format!(
+            "{count} records have a cursor ahead of now, the highest `{}`: they have landed and do not move the bound, so that later runs ask for what comes after `{since}`",
+            highest.text
+        ),
+        key: Some("incremental.max_ahead".into()),
+    })
 }
 
 #[cfg(test)]
@@ -284,8 +429,12 @@ mod tests {
             param: "since".into(),
             start: start.map(ToOwned::to_owned),
             lookback: lookback.into(),
+            max_ahead: "5m".into(),
         })
     }
+
+    /// 2026-03-20.
+    const NOW: Duration = Duration::from_secs(1_773_964_800);
 
     fn check_next(start: Option<&str>, lookback: &str, high: &str, since: &str) {
         let done = PageRun {
@@ -297,7 +446,7 @@ mod tests {
         };
         let next = incremental(start, lookback)
             .unwrap()
-            .next_run(&done)
+            .next_run(&done, &[], NOW)
             .unwrap();
         let expected = PageRun {
             number: 5,
@@ -351,8 +500,12 @@ mod tests {
 
     fn check_highest(high: Option<&str>, bodies: &[&str], expected: Result<Option<&str>, &str>) {
         let incremental = incremental(None, "0").unwrap();
-        match incremental.highest(high.map(ToOwned::to_owned), &records(bodies)) {
-            Ok(found) => assert_eq!(Ok(found.as_deref()), expected),
+        let mut run = PageRun {
+            high: high.map(ToOwned::to_owned),
+            ..PageRun::default()
+        };
+        match incremental.note(&mut run, &records(bodies), NOW) {
+            Ok(()) => assert_eq!(Ok(run.high.as_deref()), expected),
             Err(found) => assert!(found.contains(expected.unwrap_err()), "{found}"),
         }
     }

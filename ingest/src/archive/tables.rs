@@ -79,6 +79,7 @@ impl<M: Members> TableMembers<M> {
         let layout = Layout {
             kind,
             packing,
+            name: format!("{}!/{name}", self.layout.name),
             ..self.layout.clone()
         };
         of_reader(

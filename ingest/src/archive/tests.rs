@@ -4,7 +4,7 @@ use std::io::{Cursor, Write};
 
 use feedline_schemas::{
     commit::Position,
-    config::{FileFormat, SourceConfig},
+    config::{FileFormat, FilesChanged, SourceConfig},
     units::ByteSize,
 };
 use zip::{CompressionMethod, write::SimpleFileOptions};
@@ -124,6 +124,7 @@ async fn reading_goes_on_between_members() {
             assert_eq!(rest, whole[i + 1..], "{name} after page {i}");
         }
         let middle = whole[0].1.clone();
+        config.files.changed = FilesChanged::Refuse;
         folder.write(name, &archives()[0].1[1..]);
         let error = pages(&config, middle).await.unwrap_err();
         assert!(error.to_string().contains("it has changed"), "{error}");

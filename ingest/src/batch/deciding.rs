@@ -41,7 +41,7 @@ pub(super) struct Deciding<'a> {
 impl Deciding<'_> {
     /// Decides about a record of a tape: as a tree only when there is something to decide.
     pub(super) fn json(&mut self, row: u32, record: &JsonRecord) -> Result<(), Error> {
-        if !self.children.is_empty() {
+        if !self.children.is_empty() || self.window.has_key() {
             return self.record(row, record.value());
         }
         let start = self.cells.texts.len();
@@ -53,7 +53,7 @@ impl Deciding<'_> {
             return self.record(row, record.value());
         }
         let hash = Hash128::of(&self.cells.texts.as_bytes()[start..]);
-        if self.window.contains(hash) {
+        if self.window.contains(hash, None) {
             self.cells.texts.truncate(start);
             self.duplicates += 1;
             return Ok(());
@@ -64,7 +64,7 @@ impl Deciding<'_> {
             self.cells.texts.truncate(start);
             return self.record(row, record.value());
         }
-        self.window.push(hash);
+        self.window.push(hash, None);
         self.cells.push(row, hash, self.plain.cells.drain(..));
         Ok(())
     }
@@ -86,7 +86,8 @@ impl Deciding<'_> {
             }
         }
         let hash = Hash128::of(raw.as_bytes());
-        if self.window.contains(hash) {
+        let key = self.window.key_of(&record);
+        if self.window.contains(hash, key) {
             self.duplicates += 1;
             return Ok(());
         }
@@ -103,7 +104,7 @@ impl Deciding<'_> {
                 for column in nulled {
                     *self.nulled.entry(column).or_default() += 1;
                 }
-                self.window.push(hash);
+                self.window.push(hash, key);
                 self.cells.land(row, hash, cells);
             }
             Verdict::Reject(rejection) => self.rejects.push(Reject::of(row, rejection, raw)),

@@ -92,10 +92,22 @@ pub(super) fn encode(
     let all = || system.iter().chain(&columns);
     let schema = Arc::new(Schema::new(all().map(Named::field).collect::<Vec<_>>()));
     let arrays = all().map(|column| Arc::clone(&column.array)).collect();
-    let bytes = RecordBatch::try_new(schema, arrays)
-        .map_err(ParquetError::from)
-        .and_then(|batch| write(&batch))
-        .map_err(|cause| encode_error(folder, cause))?;
+    let batch = RecordBatch::try_new(schema, arrays);
+    let batch = batch.map_err(|cause| encode_error(folder, cause.into()))?;
+    encode_again(folder, sequence, &batch)
+}
+
+/// Encodes the rows of a file of the kind `folder` that are left of it; `None` when there are none.
+pub(crate) fn encode_again(
+    folder: &str,
+    sequence: Sequence,
+    batch: &RecordBatch,
+) -> Result<Option<Encoded>, Error> {
+    let count = batch.num_rows();
+    if count == 0 {
+        return Ok(None);
+    }
+    let bytes = write(batch).map_err(|cause| encode_error(folder, cause))?;
     let hash = Hash128::of(&bytes);
     let path = format!("{folder}/{:020}-{}.parquet", sequence.get(), hash.short());
     let file = DataFile {

@@ -68,6 +68,7 @@ fn decide_all(records: Vec<Record>, before: Option<&Before>, config: &ContractCo
             records,
             next: Position::Start,
             crawled: None,
+            parts: Vec::new(),
         })
         .unwrap();
     batch
@@ -267,6 +268,7 @@ fn a_batch_ends_with_the_page_that_brings_it_to_any_of_its_bounds() {
                 records: on_tapes(&[r#"{"a":1}"#, r#"{"a":"four"}"#]),
                 next: Position::Start,
                 crawled: None,
+                parts: Vec::new(),
             };
             batch.push(page).unwrap();
         }

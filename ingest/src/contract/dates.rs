@@ -6,6 +6,7 @@
 
 use jiff::{
     Timestamp,
+    civil::{DateTime, Time},
     fmt::strtime::{self, BrokenDownTime},
     tz::TimeZone,
 };
@@ -17,16 +18,30 @@ const RFC3339: &str = "rfc3339";
 #[derive(Clone, Debug)]
 pub(crate) struct Dates {
     formats: Vec<String>,
+    /// Whether the configuration has them.
+    is_declared: bool,
 }
 
 impl Dates {
     /// `formats` as configured; only RFC 3339 when there are none.
     pub(crate) fn new(formats: &[String]) -> Self {
+        let is_declared = !formats.is_empty();
         let formats = match formats {
             [] => vec![RFC3339.to_owned()],
             formats => formats.to_vec(),
         };
-        Self { formats }
+        Self {
+            formats,
+            is_declared,
+        }
+    }
+
+    /// [`Self::micros`] of a CSV cell, which is also read as ISO 8601 has dates where no formats are configured.
+    pub(crate) fn cell_micros(&self, text: &str) -> Option<i64> {
+        match self.is_declared {
+            true => self.micros(text),
+            false => iso_micros(text),
+        }
     }
 
     /// Microseconds since 1970 UTC, by the first format that fits.
@@ -38,6 +53,28 @@ impl Dates {
         let instant = self.formats.iter().find_map(|format| read(format, text))?;
         (instant.subsec_nanosecond() % 1000 == 0).then(|| instant.as_microsecond())
     }
+}
+
+/// Microseconds since 1970 of a date, or of a date and a time with or without an offset, as ISO 8601 writes them (a space may
+/// stand for the `T`). Without an offset it is UTC, and a date is its midnight.
+pub(crate) fn iso_micros(text: &str) -> Option<i64> {
+    let bytes = text.as_bytes();
+    let is_dated = bytes.len() >= 10 && bytes[4] == b'-' && bytes[7] == b'-' && text.is_ascii();
+    if !is_dated || text.contains(":60") {
+        return None;
+    }
+    let of_local = |time: DateTime| Some(time.to_zoned(TimeZone::UTC).ok()?.timestamp());
+    let instant = if bytes.len() == 10 {
+        let date: jiff::civil::Date = text.parse().ok()?;
+        of_local(date.to_datetime(Time::midnight()))?
+    } else if !matches!(bytes[10], b'T' | b' ') || text.ends_with(']') {
+        return None;
+    } else if text[10..].contains(['Z', 'z', '+', '-']) {
+        text.parse().ok()?
+    } else {
+        of_local(text.parse().ok()?)?
+    };
+    (instant.subsec_nanosecond() % 1000 == 0).then(|| instant.as_microsecond())
 }
 
 /// Whether a format can be one.
@@ -57,10 +94,7 @@ fn read(format: &str, text: &str) -> Option<Timestamp> {
     }
     let time = match parts.hour() {
         Some(_) => parts.to_datetime().ok()?,
-        None => parts
-            .to_date()
-            .ok()?
-            .to_datetime(jiff::civil::Time::midnight()),
+        None => parts.to_date().ok()?.to_datetime(Time::midnight()),
     };
     time.to_zoned(TimeZone::UTC)
         .ok()
@@ -112,6 +146,38 @@ mod tests {
         }
         check(&["%Y-%m-%d %H:%M:%S"], "2016-12-31 23:59:60", None);
         check(&["%Y-%m-%d %H:%M:%S"], "2016-12-31 24:00:00", None);
+    }
+
+    #[test]
+    fn iso_dates_of_cells_are_read_without_formats_and_nothing_is_made_up() {
+        let at = |text: &str| {
+            let micros = Dates::new(&[]).cell_micros(text)?;
+            Some(Timestamp::from_microsecond(micros).unwrap().to_string())
+        };
+        for text in [
+            "2024-02-29T13:05:09Z",
+            "2024-02-29 15:05:09+02:00",
+            "2024-02-29T13:05:09",
+            "2024-02-29 13:05:09",
+        ] {
+            assert_eq!(at(text).as_deref(), Some("2024-02-29T13:05:09Z"), "{text}");
+        }
+        let midnight = at("2024-02-29");
+        assert_eq!(midnight.as_deref(), Some("2024-02-29T00:00:00Z"));
+        for none in [
+            "2023-02-29",
+            "2024-2-9",
+            "29.02.2024",
+            "2024-02-29T24:00:00",
+            "2016-12-31 23:59:60",
+            "2024-02-29T13:05:09.0000001",
+            "20240229",
+            "2024-02-29x",
+        ] {
+            assert_eq!(at(none), None, "{none}");
+        }
+        let declared = Dates::new(&["%d.%m.%Y".to_owned()]);
+        assert_eq!(declared.cell_micros("2024-02-29"), None);
     }
 
     #[test]

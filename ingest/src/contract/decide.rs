@@ -19,13 +19,18 @@ use crate::{flatten::Leaf, value::Value};
 
 impl Contract<'_> {
     /// Decides about a record, and takes over what it changes in the schema if it lands.
-    pub(super) fn decide(&mut self, leaves: Vec<Leaf>, places: &[usize]) -> Verdict {
+    pub(super) fn decide(&mut self, mut leaves: Vec<Leaf>, places: &[usize]) -> Verdict {
+        let unreadable = self.translate(&mut leaves, places);
         let mut changes = Vec::new();
         let mut nulled = Vec::new();
         for (i, (leaf, place)) in leaves.iter().zip(places).enumerate() {
             let (fit, types) = match self.rules.get(*place) {
                 Some(rule) => (self.resolve(*place, *rule, &leaf.value), rule.types),
                 None => self.newcomer(leaf),
+            };
+            let fit = match unreadable.contains(&i) {
+                true => Fit::Conflict,
+                false => fit,
             };
             match fit {
                 Fit::Fits => {}
@@ -145,6 +150,12 @@ impl Contract<'_> {
     fn resolve(&self, column: usize, rule: Rule, value: &Value) -> Fit {
         let have = self.columns[column].r#type;
         let is_open = matches!(have, ColumnType::Null | ColumnType::List);
+        if have == ColumnType::Null && *value != Value::Null {
+            return match self.begin(&self.columns[column].name, rule.types, value) {
+                Fit::Fits => Fit::Becomes(self.first_type(&self.columns[column].name, value)),
+                fit => fit,
+            };
+        }
         match (self.reading.fit(have, value), rule.types) {
             (Fit::Fits, _) => Fit::Fits,
             (_, _) if rule.is_declared => Fit::Conflict,

@@ -72,7 +72,7 @@ impl Reading {
     pub(crate) fn timestamp(&self, value: &Value) -> Option<i64> {
         match value {
             Value::Text(text) => self.dates.micros(text),
-            Value::Cell(text) => self.dates.micros(text.trim()),
+            Value::Cell(text) => self.dates.cell_micros(text.trim()),
             _ => None,
         }
     }

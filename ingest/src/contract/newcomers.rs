@@ -6,8 +6,10 @@ use feedline_schemas::{
 };
 
 use super::{
-    Contract, KEPT_WHOLE, NEW, Rejection, Rule, Verdict, declared, drift::Met, fit::Fit, shown,
-    width,
+    Contract, KEPT_WHOLE, NEW, Rejection, Rule, Verdict, declared,
+    drift::Met,
+    fit::{self, Fit},
+    shown, width,
 };
 use crate::{flatten::Leaf, value::Value};
 
@@ -127,7 +129,7 @@ impl Contract<'_> {
     pub(super) fn newcomer(&self, leaf: &Leaf) -> (Fit, TypeContract) {
         let rule = self.rule(&leaf.name);
         let fit = match declared(self.config, &leaf.name) {
-            None => Fit::Fits,
+            None => self.begin(&leaf.name, rule.types, &leaf.value),
             Some(declared) => match self.reading.fit(declared, &leaf.value) {
                 Fit::Fits => Fit::Fits,
                 Fit::Becomes(_) | Fit::Conflict => Fit::Conflict,
@@ -136,12 +138,27 @@ impl Contract<'_> {
         (fit, rule.types)
     }
 
+    /// What `value` does to a column without a type yet, which may be planned to have one.
+    pub(super) fn begin(&self, name: &str, types: TypeContract, value: &Value) -> Fit {
+        let Some(planned) = self.planned.get(name).copied() else {
+            return Fit::Fits;
+        };
+        match (self.reading.fit(planned, value), types) {
+            (Fit::Fits, _) => Fit::Fits,
+            // What no later value could do to a column of the planned type, the first one cannot either.
+            (Fit::Conflict, TypeContract::Widen) if fit::is_whole(value) => Fit::Conflict,
+            (Fit::Conflict, TypeContract::Widen) => Fit::Fits,
+            (Fit::Becomes(_), TypeContract::Freeze) | (Fit::Conflict, _) => Fit::Conflict,
+            (Fit::Becomes(_), _) => Fit::Fits,
+        }
+    }
+
     /// Index of the new column called `name`, made for `value`.
     pub(super) fn column(&mut self, name: String, value: &Value) -> usize {
         let index = self.columns.len();
         let ids = self.columns.iter().map(|column| column.field_id);
         let field_id = ids.max().unwrap_or_default() + 1;
-        let r#type = declared(self.config, &name).unwrap_or_else(|| self.reading.infer(value));
+        let r#type = declared(self.config, &name).unwrap_or_else(|| self.first_type(&name, value));
         let rule: Rule = self.rule(&name);
         self.unmade.retain(|unmade| *unmade != name);
         self.strict += usize::from(rule.is_strict());

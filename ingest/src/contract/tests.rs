@@ -185,7 +185,7 @@ fn cells_are_read_as_what_they_look_like_and_kept_as_written_in_text() {
     check_cells(&["a", "007", "1.50", "true"], "++++", Utf8);
     check_cells(&["007", "8"], "++", Utf8);
     check_cells(&["true", "False", "yes"], "++x", Bool);
-    check_cells(&["0.1", "NaN"], "+x", Float64);
+    check_cells(&["0.1", "cheap", "NaN"], "+x+", Float64);
     check_cells(&["12345678901234567890"], "+", Utf8);
     assert_eq!(text(&Value::Cell("1.50 ".into())).unwrap(), "1.50 ");
 }

@@ -1,5 +1,7 @@
-//! How deeply the elements of a page are nested, at most, told from its tags before anything builds a tree of them.
+//! How deeply the elements of a page are nested, at most, and how many attributes a tag has, told from its tags before
+//! anything builds a tree of them.
 //!
+//! Taking a tag apart takes time that grows with the square of its attributes, since each is compared with those before it.
 //! Building a tree takes time that grows with its depth for every tag, and walking it may take stack. Elements whose end may
 //! be left out (`p`, `li`, `td`) are not counted: without a counted one between them they end each other. An end tag ends
 //! the elements opened since its own, but not beyond a table's cell or the like, and that of a formatting element (`b`)
@@ -9,6 +11,8 @@ use std::collections::HashMap;
 
 /// Deeper pages are set aside; browsers stop at 512.
 pub(super) const MAX_DEPTH: usize = 1_000;
+/// Pages with a tag of more attributes are set aside: written by hand or by a program, tags have a few dozen.
+pub(super) const MAX_ATTRIBUTES: usize = 1_000;
 
 const VOID: &[&[u8]] = &[
     b"area",
@@ -78,15 +82,24 @@ const RAW: &[&[u8]] = &[
     b"noframes",
 ];
 
-/// An estimate of the depth; it stops once it is beyond `MAX_DEPTH`.
-pub(super) fn depth(page: &[u8]) -> usize {
+/// Measures of a page's tags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tags {
+    /// An estimate of how deeply elements are nested.
+    pub(super) depth: usize,
+    /// The most attributes that a tag has, those of the same name counted each.
+    pub(super) attributes: usize,
+}
+
+/// Measures a page; it stops once one is beyond `MAX_DEPTH` or `MAX_ATTRIBUTES`.
+pub(super) fn measure(page: &[u8]) -> Tags {
     let mut open = Open::default();
-    let mut deepest = 0;
+    let mut tags = Tags::default();
     let mut at = 0;
     while let Some(start) = find(page, at, b"<") {
         at = start + 1;
         if page[at..].starts_with(b"!--") {
-            at = find(page, at + 3, b"-->").map_or(page.len(), |end| end + 3);
+            at = comment_end(page, at + 3);
             continue;
         }
         let is_end = page.get(at) == Some(&b'/');
@@ -95,22 +108,23 @@ pub(super) fn depth(page: &[u8]) -> usize {
             continue;
         }
         let name = name(&page[from..]);
-        let (end, closes_itself) = tag_end(page, from + name.len());
-        at = end;
+        let tag = tag_end(page, from + name.len());
+        at = tag.end;
         if is_end {
             open.end(&name);
-        } else if !closes_itself || !open.is_foreign() {
+        } else if !tag.closes_itself || !open.is_foreign() {
             open.start(&name);
             if RAW.contains(&name.as_slice()) {
                 at = raw_end(page, at, &name);
             }
         }
-        deepest = deepest.max(open.depth());
-        if deepest > MAX_DEPTH {
+        tags.depth = tags.depth.max(open.depth());
+        tags.attributes = tags.attributes.max(tag.attributes);
+        if tags.depth > MAX_DEPTH || tags.attributes > MAX_ATTRIBUTES {
             break;
         }
     }
-    deepest
+    tags
 }
 
 #[derive(Default)]
@@ -189,20 +203,85 @@ fn name(page: &[u8]) -> Vec<u8> {
     page[..end.unwrap_or(page.len())].to_ascii_lowercase()
 }
 
-/// Where the tag ends whose attributes begin at `at`, and whether it ends with `/>`.
-fn tag_end(page: &[u8], at: usize) -> (usize, bool) {
-    let (mut quote, mut after_equals) = (None, false);
-    for (i, &b) in page.iter().enumerate().skip(at) {
-        match (quote, b) {
-            (Some(open), b) if b == open => quote = None,
-            (Some(_), _) => {}
-            (None, b'>') => return (i + 1, page[i - 1] == b'/'),
-            (None, b'"' | b'\'') if after_equals => quote = Some(b),
-            (None, _) => {}
+/// Where a comment ends whose text begins at `from`: `<!-->` and `<!--->` are whole ones.
+fn comment_end(page: &[u8], from: usize) -> usize {
+    let text = page.get(from..).unwrap_or_default();
+    for empty in [&b">"[..], b"->"] {
+        if text.starts_with(empty) {
+            return from + empty.len();
         }
-        after_equals = b == b'=' || after_equals && b.is_ascii_whitespace();
     }
-    (page.len(), false)
+    let mut at = from;
+    while let Some(end) = find(page, at, b"--") {
+        for close in [&b">"[..], b"!>"] {
+            if page[end + 2..].starts_with(close) {
+                return end + 2 + close.len();
+            }
+        }
+        at = end + 1;
+    }
+    page.len()
+}
+
+/// The rest of a tag, behind its name.
+struct TagEnd {
+    /// Where it ends.
+    end: usize,
+    /// Whether it ends with `/>`.
+    closes_itself: bool,
+    attributes: usize,
+}
+
+/// Where in a tag a byte is.
+#[derive(Clone, Copy)]
+enum Within {
+    Gap,
+    Name,
+    /// Behind a name, where an `=` gives it a value.
+    AfterName,
+    /// Behind an `=`.
+    Equals,
+    Value,
+    Quoted(u8),
+}
+
+/// Reads the attributes that begin at `at`, as the HTML standard has it (13.2.5.32 to 13.2.5.40).
+fn tag_end(page: &[u8], at: usize) -> TagEnd {
+    let mut within = Within::Gap;
+    let mut attributes = 0;
+    for (i, &b) in page.iter().enumerate().skip(at) {
+        let is_space = b.is_ascii_whitespace();
+        within = match (within, b) {
+            (Within::Quoted(open), b) if b == open => Within::Gap,
+            (Within::Quoted(open), _) => Within::Quoted(open),
+            (_, b'>') => {
+                return TagEnd {
+                    end: i + 1,
+                    closes_itself: page[i - 1] == b'/',
+                    attributes,
+                };
+            }
+            (Within::Equals, b'"' | b'\'') => Within::Quoted(b),
+            (Within::Equals, _) if is_space => Within::Equals,
+            (Within::Equals, _) => Within::Value,
+            (Within::Value, _) if is_space => Within::Gap,
+            (Within::Value, _) => Within::Value,
+            (Within::Name | Within::AfterName, b'=') => Within::Equals,
+            (Within::Name | Within::AfterName, _) if is_space => Within::AfterName,
+            (_, b'/') => Within::Gap,
+            (Within::Name, _) => Within::Name,
+            (Within::Gap, _) if is_space => Within::Gap,
+            (Within::Gap | Within::AfterName, _) => {
+                attributes += 1;
+                Within::Name
+            }
+        };
+    }
+    TagEnd {
+        end: page.len(),
+        closes_itself: false,
+        attributes,
+    }
 }
 
 /// Where the end tag of the element with text for content begins.
@@ -223,7 +302,7 @@ mod tests {
     use super::*;
 
     fn check(page: &str, expected: usize) {
-        assert_eq!(depth(page.as_bytes()), expected, "{page}");
+        assert_eq!(measure(page.as_bytes()).depth, expected, "{page}");
     }
 
     #[test]
@@ -259,7 +338,26 @@ mod tests {
             "<b><div></b>",
         ] {
             let page = nest.repeat(MAX_DEPTH + 1);
-            assert!(depth(page.as_bytes()) > MAX_DEPTH, "{nest}");
+            assert!(measure(page.as_bytes()).depth > MAX_DEPTH, "{nest}");
         }
+    }
+
+    #[test]
+    fn the_attributes_of_a_tag_are_counted_in_every_spelling() {
+        let check = |page: &str, expected: usize| {
+            assert_eq!(measure(page.as_bytes()).attributes, expected, "{page}");
+        };
+        check("<p>a b c</p>", 0);
+        check("<p a><br b c=1 d = 2 e='f g' h=\"i>j\"k>", 6);
+        check("<p a/b/c=/d =e/>", 4);
+        check("<p a a a", 3);
+        check("</p a b>", 2);
+        check("<!-- <p a b> --><p c>", 1);
+        check("<!--><p a b> -->", 2);
+        check("<!---><p a b> -->", 2);
+        check("<!-- --!><p a b> -->", 2);
+        check("<script>a <b c d e</script><p f>", 1);
+        let many = format!("<p {}>", "a ".repeat(MAX_ATTRIBUTES + 1));
+        check(&many, MAX_ATTRIBUTES + 1);
     }
 }

@@ -1,13 +1,24 @@
 //! A body to records and links, on a thread of its own.
 //!
-//! Pages are written by strangers. Their nesting is bounded before a tree is built of them, a tree is walked on a large
-//! stack, a panic costs the page and not the run, and so does a page that takes too long.
+//! Pages are written by strangers. Their nesting and the attributes of their tags are bounded before a tree is built of them,
+//! a tree is walked on a large stack, a panic costs the page and not the run, and so does a page that takes too long: its
+//! thread hears of it between two parts of the page, and until it ends it no longer counts as one of those that read.
 
-use std::{sync::Arc, thread, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+    time::Duration,
+};
 
 use dom_query::{Document, NodeRef};
 use feedline_schemas::config::{PageConfig, PageExtract};
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use html5ever::{
+    ParseOpts, parse_document,
+    tendril::{StrTendril, TendrilSink as _},
+    tree_builder::TreeBuilderOpts,
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use url::Url;
 
 use super::{address, article, charset, nesting, rows, tables};
@@ -15,6 +26,12 @@ use crate::source::Record;
 
 const STACK_BYTES: usize = 64 << 20;
 const LONGEST: Duration = Duration::from_secs(20);
+/// Threads that may go on at a time although their page was given up, beside those that read.
+const GIVEN_UP: usize = 8;
+/// Pages of a host that are given up before no more of it are read.
+const HOST_GIVEN_UP: u32 = 3;
+/// Bytes of a page that are parsed before a look at whether anybody still waits: at the largest page's worst, about a second.
+const PART_BYTES: usize = 4 << 10;
 
 /// What is needed to read a page.
 #[derive(Clone, Debug)]
@@ -51,50 +68,142 @@ pub(super) struct Contents {
 /// Why a page cannot be read: a fixed word, and details.
 pub(super) type Fault = (&'static str, String);
 
-/// Reads a page. `slot` is free again when the work is over, even if that is after this has given up.
-///
-/// # Errors
-/// A [`Fault`] when it is too deep, panics or takes too long.
-pub(super) async fn read(page: Unread, slot: OwnedSemaphorePermit) -> Result<Contents, Fault> {
-    let work = move || {
-        let contents = contents(&page);
-        drop(slot);
-        contents
-    };
-    apart(LONGEST, work).await?
+/// Threads that read pages, so many at a time.
+#[derive(Clone, Debug)]
+pub(super) struct Readers {
+    slots: Arc<Semaphore>,
+    /// Slots of threads that go on although their page was given up.
+    given_up: Arc<Semaphore>,
+    /// Pages given up, by host.
+    hosts: Arc<Mutex<HashMap<String, u32>>>,
 }
 
-/// Runs `work` on a thread of its own.
-async fn apart<T: Send + 'static>(
-    longest: Duration,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Fault> {
-    let (sender, receiver) = oneshot::channel();
-    let run = move || {
-        let sent = sender.send(work());
-        // Nobody waits any more: it took too long, or the run stops.
-        drop(sent);
-    };
-    let thread = thread::Builder::new()
-        .name("page".into())
-        .stack_size(STACK_BYTES);
-    thread
-        .spawn(run)
-        .map_err(|e| ("extraction_failed", format!("no thread: {e}")))?;
-    match tokio::time::timeout(longest, receiver).await {
-        Ok(Ok(done)) => Ok(done),
-        Ok(Err(_)) => Err((
-            "extraction_failed",
-            "reading the page ended in a panic".into(),
-        )),
-        Err(_) => Err((
-            "took_too_long",
-            format!("reading the page takes longer than {} s", longest.as_secs()),
-        )),
+impl Readers {
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            slots: Arc::new(Semaphore::new(most)),
+            given_up: Arc::new(Semaphore::new(GIVEN_UP)),
+            hosts: Arc::default(),
+        }
+    }
+
+    /// Waits until one of the threads is free.
+    pub(super) async fn slot(&self) -> OwnedSemaphorePermit {
+        let slot = Arc::clone(&self.slots).acquire_owned().await;
+        slot.expect("the semaphore is never closed")
+    }
+
+    /// Why no page of the host of `url` is read any more.
+    pub(super) fn refusal(&self, url: &Url) -> Option<Fault> {
+        let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = *hosts.get(url.host_str()?)?;
+        let detail = format!(
+            "{count} pages of its host took longer than {} s each, so no more of them are read in this run; leave such pages out with `crawl.deny` and run again",
+            LONGEST.as_secs()
+        );
+        (count >= HOST_GIVEN_UP).then_some(("host_too_slow", detail))
+    }
+
+    /// Reads a page in a `slot`.
+    ///
+    /// # Errors
+    /// A [`Fault`] when it is too deep, has a tag of too many attributes, panics or takes too long.
+    pub(super) async fn read(
+        &self,
+        page: Unread,
+        slot: OwnedSemaphorePermit,
+    ) -> Result<Contents, Fault> {
+        let url = page.url.clone();
+        self.apart(LONGEST, &url, slot, move |is_over| contents(&page, is_over))
+            .await?
+    }
+
+    /// Runs `work` on a thread of its own, which is told when nobody waits any more. Its slot is free again when the work
+    /// is over or given up, unless too many that were given up still go on.
+    async fn apart<T: Send + 'static>(
+        &self,
+        longest: Duration,
+        url: &Url,
+        slot: OwnedSemaphorePermit,
+        work: impl FnOnce(&dyn Fn() -> bool) -> T + Send + 'static,
+    ) -> Result<T, Fault> {
+        let (sender, receiver) = oneshot::channel();
+        let held = Arc::new(Mutex::new(Some(slot)));
+        let kept = Held(Arc::clone(&held));
+        let run = move || {
+            let done = work(&|| sender.is_closed());
+            drop(kept);
+            // Nobody waits any more: it took too long, or the run stops.
+            drop(sender.send(done));
+        };
+        let thread = thread::Builder::new()
+            .name("page".into())
+            .stack_size(STACK_BYTES);
+        thread
+            .spawn(run)
+            .map_err(|e| ("extraction_failed", format!("no thread: {e}")))?;
+        match tokio::time::timeout(longest, receiver).await {
+            Ok(Ok(done)) => Ok(done),
+            Ok(Err(_)) => Err((
+                "extraction_failed",
+                "reading the page ended in a panic".into(),
+            )),
+            Err(_) => {
+                self.give_up(url, &held);
+                Err((
+                    "took_too_long",
+                    format!("reading the page takes longer than {} s", longest.as_secs()),
+                ))
+            }
+        }
+    }
+
+    /// Frees the slot of a page of `url`, and counts the page against its host.
+    fn give_up(&self, url: &Url, held: &Mutex<Option<OwnedSemaphorePermit>>) {
+        let host = url.host_str().unwrap_or_default().to_owned();
+        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        *hosts.entry(host).or_default() += 1;
+        let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.is_some()
+            && let Ok(other) = Arc::clone(&self.given_up).try_acquire_owned()
+        {
+            *held = Some(other);
+        }
     }
 }
 
-fn contents(page: &Unread) -> Result<Contents, Fault> {
+/// The slot of a thread, free when the thread ends in any way.
+struct Held(Arc<Mutex<Option<OwnedSemaphorePermit>>>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+/// Builds the tree of a page, part by part; `None` once it `is_over`.
+fn parse(text: &str, is_over: &dyn Fn() -> bool) -> Option<Document> {
+    let options = ParseOpts {
+        tree_builder: TreeBuilderOpts {
+            scripting_enabled: false,
+            ..TreeBuilderOpts::default()
+        },
+        ..ParseOpts::default()
+    };
+    let mut parser = parse_document(Document::default(), options);
+    let mut rest = text;
+    while !rest.is_empty() {
+        if is_over() {
+            return None;
+        }
+        let (part, left) = rest.split_at(rest.floor_char_boundary(PART_BYTES));
+        parser.process(StrTendril::from_slice(part));
+        rest = left;
+    }
+    Some(parser.finish())
+}
+
+fn contents(page: &Unread, is_over: &dyn Fn() -> bool) -> Result<Contents, Fault> {
     let (bytes, most) = (page.bytes.len() as u64, page.rules.page.max_bytes.bytes());
     if bytes > most {
         let detail = format!("it is of {bytes} bytes, more than `page.max_bytes` = {most}");
@@ -110,11 +219,20 @@ fn contents(page: &Unread) -> Result<Contents, Fault> {
     if essence.eq_ignore_ascii_case("text/plain") {
         return Ok(plain(page, text));
     }
-    let depth = nesting::depth(text.as_bytes());
-    if depth > nesting::MAX_DEPTH {
+    let tags = nesting::measure(text.as_bytes());
+    if tags.depth > nesting::MAX_DEPTH {
         return Err(too_deep());
     }
-    let document = Document::from(text.as_str());
+    if tags.attributes > nesting::MAX_ATTRIBUTES {
+        let detail = format!(
+            "one of its tags has more than {} attributes",
+            nesting::MAX_ATTRIBUTES
+        );
+        return Err(("too_many_attributes", detail));
+    }
+    let Some(document) = parse(&text, is_over) else {
+        return Err(given_up());
+    };
     if tree_depth(&document) > 2 * nesting::MAX_DEPTH {
         return Err(too_deep());
     }
@@ -123,6 +241,9 @@ fn contents(page: &Unread) -> Result<Contents, Fault> {
     let mut contents = Contents::default();
     if page.rules.links && !(nofollow && page.rules.nofollow) {
         contents.links = links(&document, &base, &page.rules);
+    }
+    if is_over() {
+        return Err(given_up());
     }
     contents.skipped = match () {
         () if !page.lands => Some("links_only"),
@@ -141,6 +262,10 @@ fn contents(page: &Unread) -> Result<Contents, Fault> {
     Ok(contents)
 }
 
+fn given_up() -> Fault {
+    ("took_too_long", "reading the page was given up".into())
+}
+
 fn too_deep() -> Fault {
     let detail = format!(
         "its elements are nested more than {} deep",
@@ -153,7 +278,7 @@ fn records(document: &Document, text: &str, base: &Url, page: &Unread) -> Vec<Re
     let url =
         canonical(document, base, &page.rules.drop_params).unwrap_or_else(|| page.url.clone());
     match page.rules.page.extract {
-        PageExtract::Article => article::record(text, &url).into_iter().collect(),
+        PageExtract::Article => article::record(text, &url, &page.url).into_iter().collect(),
         PageExtract::Rows => rows::records(document, base, &page.url, &page.rules.page),
         PageExtract::Tables => tables::records(document, &page.url),
     }
@@ -287,24 +412,111 @@ mod tests {
     }
 
     async fn read(page: Unread) -> Result<Contents, Fault> {
-        let slots = Arc::new(tokio::sync::Semaphore::new(1));
-        super::read(page, slots.acquire_owned().await.unwrap()).await
+        let readers = Readers::new(1);
+        let slot = readers.slot().await;
+        readers.read(page, slot).await
+    }
+
+    fn any() -> Url {
+        Url::parse("http://h/a/b").unwrap()
     }
 
     #[tokio::test]
     async fn a_panic_and_a_page_without_end_cost_the_page() {
         let minute = Duration::from_secs(60);
-        assert_eq!(apart(minute, || 7).await, Ok(7));
-        let (reason, detail) = apart(minute, || -> u8 { panic!("a bug of the extractor") })
-            .await
-            .unwrap_err();
+        let readers = Readers::new(1);
+        let slot = readers.slot().await;
+        assert_eq!(readers.apart(minute, &any(), slot, |_| 7).await, Ok(7));
+        let slot = readers.slot().await;
+        let bug = |_: &dyn Fn() -> bool| -> u8 { panic!("a bug of the extractor") };
+        let (reason, detail) = readers.apart(minute, &any(), slot, bug).await.unwrap_err();
         assert_eq!(reason, "extraction_failed");
         assert!(detail.contains("panic"), "{detail}");
         let (sender, endless) = std::sync::mpsc::channel::<()>();
-        let wait = move || endless.recv().is_err();
-        let (reason, _) = apart(Duration::from_millis(10), wait).await.unwrap_err();
+        let wait = move |_: &dyn Fn() -> bool| endless.recv().is_err();
+        let slot = readers.slot().await;
+        let short = Duration::from_millis(10);
+        let (reason, _) = readers.apart(short, &any(), slot, wait).await.unwrap_err();
         assert_eq!(reason, "took_too_long");
         drop(sender);
+    }
+
+    /// Gives up a page of `host` whose reading ends when the sender is dropped.
+    async fn give_up(readers: &Readers, host: &str) -> std::sync::mpsc::Sender<()> {
+        let (sender, endless) = std::sync::mpsc::channel::<()>();
+        let url = Url::parse(&format!("http://{host}/slow")).unwrap();
+        let slot = readers.slot().await;
+        let wait = move |_: &dyn Fn() -> bool| endless.recv().is_err();
+        let short = Duration::from_millis(1);
+        let given_up = readers.apart(short, &url, slot, wait).await;
+        assert_eq!(given_up.unwrap_err().0, "took_too_long");
+        sender
+    }
+
+    #[tokio::test]
+    async fn a_page_given_up_frees_its_slot_and_counts_against_its_host_alone() {
+        let readers = Readers::new(1);
+        let mut going_on = Vec::new();
+        for given_up in 1..=HOST_GIVEN_UP {
+            going_on.push(give_up(&readers, "slow").await);
+            let url = Url::parse("http://slow/other").unwrap();
+            let refusal = readers.refusal(&url).map(|(reason, _)| reason);
+            let expected = (given_up == HOST_GIVEN_UP).then_some("host_too_slow");
+            assert_eq!(refusal, expected, "{given_up}");
+        }
+        assert_eq!(readers.refusal(&any()), None);
+        // The only slot, while three threads go on.
+        let slot = readers.slot().await;
+        let text = "<article><p>Some words.</p></article>";
+        assert!(readers.read(page(text), slot).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn threads_that_go_on_after_being_given_up_are_bounded() {
+        let readers = Readers::new(1);
+        let mut going_on = Vec::new();
+        for i in 0..=GIVEN_UP {
+            going_on.push(give_up(&readers, &format!("h{i}")).await);
+        }
+        assert_eq!(readers.slots.available_permits(), 0);
+        going_on.clear();
+        drop(readers.slot().await);
+    }
+
+    /// A tag with so many attributes that taking it apart would last for an hour.
+    fn endless_tag() -> String {
+        (0..2_000_000).fold(String::from("<p"), |mut tag, i| {
+            write!(tag, " a{i:x}").unwrap();
+            tag
+        }) + ">"
+    }
+
+    #[tokio::test]
+    async fn a_tag_with_many_attributes_is_refused_before_it_is_parsed() {
+        let (reason, detail) = read(page(&endless_tag())).await.unwrap_err();
+        assert_eq!(reason, "too_many_attributes");
+        assert_eq!(detail, "one of its tags has more than 1000 attributes");
+    }
+
+    #[test]
+    fn parsing_ends_once_nobody_waits() {
+        let looks = std::cell::Cell::new(0);
+        let is_over = || {
+            looks.set(looks.get() + 1);
+            looks.get() > 3
+        };
+        assert!(parse(&endless_tag(), &is_over).is_none());
+        assert_eq!(looks.get(), 4);
+    }
+
+    #[test]
+    fn a_tree_built_part_by_part_is_the_same() {
+        let text = "<title>ä &amp; b</title><p a='\u{20ac}'>x\r\ny<b>\u{1f600}</p><!-- c --><pre>\n d</pre>&notin;";
+        for lead in 0..16 {
+            let text = " ".repeat(PART_BYTES - lead * 4) + &text.repeat(200);
+            let parts = parse(&text, &|| false).unwrap();
+            assert_eq!(parts.html(), Document::from(text.as_str()).html());
+        }
     }
 
     /// `FEEDLINE_PAGE_KIB` makes the broken pages larger; by default they are of 32 KiB.
@@ -351,6 +563,8 @@ mod tests {
             }
             match read(page(&text)).await {
                 Ok(contents) => assert_eq!(contents.skipped, None, "{broken}"),
+                // An open quote makes attributes of all that follows.
+                Err(("too_many_attributes", _)) => assert_eq!(broken, "<div class='a"),
                 // Of a large one.
                 Err((reason, _)) => {
                     assert_eq!((reason, kib > 32), ("took_too_long", true), "{broken}")

@@ -125,11 +125,9 @@ impl Site {
         let mut http = http.with_manners(config, config.crawl.concurrency);
         let crawl = &config.crawl;
         for text in crawl.start.iter().chain(&crawl.sitemaps) {
-            let url = Url::parse(text).ok();
-            url.as_ref()
-                .and_then(Url::host_str)
-                .into_iter()
-                .for_each(|host| http.configure_host(host));
+            if let Ok(url) = Url::parse(text) {
+                http.configure(&url);
+            }
         }
         crawl
             .hosts

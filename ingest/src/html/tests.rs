@@ -171,6 +171,7 @@ async fn an_article_tells_what_the_page_says_about_itself() {
         other => panic!("{key}: {other:?}"),
     };
     assert_eq!(text("url"), server.url.join("/bees").unwrap().as_str());
+    assert_eq!(text("fetched_url"), server.url.as_str());
     assert_eq!(
         (text("title").as_str(), text("author").as_str()),
         ("Bees", "Ada Bee")
@@ -183,6 +184,51 @@ async fn an_article_tells_what_the_page_says_about_itself() {
     assert_eq!(text("language"), "en");
     assert!(
         text("text").contains("says it at some length") && !text("text").contains("utm_source")
+    );
+}
+
+#[tokio::test]
+async fn pages_of_one_canonical_address_keep_the_one_they_were_fetched_at_and_warn() {
+    let page = |title: &str, links: &[&str]| {
+        let canonical = "<head><link rel=canonical href='/'>";
+        html(&article(title, links).replace("<head>", canonical))
+    };
+    let server = site(Routes::from([
+        ("/", page("home", &["/a", "/b"])),
+        ("/a", page("first", &[])),
+        ("/b", page("second", &[])),
+    ]))
+    .await;
+    let mut source = open(&config(&server), &context()).unwrap();
+    let (mut at, mut fetched, mut warnings) = (Position::Start, Vec::new(), Vec::new());
+    while !matches!(at, Position::Done { .. }) {
+        let page = source.next_page(&at).await.unwrap();
+        for record in &page.records {
+            let value = record.value().unwrap();
+            assert_eq!(
+                value.at("url"),
+                Some(&Value::Text(server.url.to_string())),
+                "the canonical one"
+            );
+            let Some(Value::Text(url)) = value.at("fetched_url") else {
+                panic!("{value:?}")
+            };
+            fetched.push(Url::parse(url).unwrap().path().to_owned());
+        }
+        warnings.extend(page.crawled.unwrap().warnings);
+        at = page.next;
+    }
+    assert_eq!(fetched, ["/", "/a", "/b"]);
+    let last = warnings.last().unwrap();
+    assert_eq!(
+        (last.code.as_str(), last.key.as_deref()),
+        ("same_canonical", Some("key"))
+    );
+    assert!(last.message.starts_with("2 pages name"), "{}", last.message);
+    assert!(
+        last.message.contains("`key = [\"fetched_url\"]`"),
+        "{}",
+        last.message
     );
 }
 
@@ -503,4 +549,27 @@ fn what_cannot_be_crawled_names_its_key() {
     assert!(refused(|c| c.crawl.concurrency = 0).starts_with("`crawl.concurrency`"));
     assert!(refused(|c| c.crawl.contact = Some("a\nb".into())).starts_with("`crawl.contact`"));
     assert!(refused(|c| c.page.rows = Some("a".into())).starts_with("`page.rows`"));
+}
+
+/// As many pages as there are readers and more, each of which would keep one for hours.
+#[tokio::test]
+async fn pages_with_endless_tags_stall_no_crawl() {
+    let bad = ["/bad1", "/bad2", "/bad3", "/bad4", "/bad5", "/bad6"];
+    let good = ["/good1", "/good2", "/good3"];
+    let attributes: String = (0..600_000).map(|i| format!(" a{i:x}")).collect();
+    let endless = format!("<html><body><p{attributes}>x</p></body></html>");
+    let links: Vec<&str> = bad.into_iter().chain(good).collect();
+    let mut routes = Routes::from([("/", html(&article("home", &links)))]);
+    routes.extend(bad.map(|path| (path, html(&endless))));
+    routes.extend(good.map(|path| (path, html(&article(path, &[])))));
+    let server = site(routes).await;
+    let found = crawl(&config(&server)).await.unwrap();
+    let refused = bad.map(|path| format!("too_many_attributes {path}"));
+    let landed = good.map(str::to_owned);
+    let expected: Vec<String> = ["/".to_owned()]
+        .into_iter()
+        .chain(refused)
+        .chain(landed)
+        .collect();
+    assert_eq!(found.records, expected);
 }

@@ -2,12 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use url::Url;
 
 use super::{
     address::Patterns,
-    reader::{self, Contents, Rules, Unread},
+    reader::{Contents, Readers, Rules, Unread},
     site::{Fetched, Site},
     sitemap::{self, Sitemap},
 };
@@ -39,7 +39,7 @@ pub(super) enum Visit {
 /// What asks for URLs beside one another share.
 pub(super) struct Visitor<'a> {
     pub(super) site: &'a Site,
-    pub(super) readers: &'a Arc<Semaphore>,
+    pub(super) readers: &'a Readers,
     pub(super) rules: &'a Arc<Rules>,
     pub(super) land: &'a Patterns,
 }
@@ -91,6 +91,11 @@ impl Visitor<'_> {
             },
             is_transient: false,
         };
+        if !at.is_sitemap
+            && let Some((reason, detail)) = self.readers.refusal(&url)
+        {
+            return Ok(failed(reason, detail));
+        }
         let slot = self.slot(&url).await?;
         if at.is_sitemap {
             let limit = self.site.max_body_bytes();
@@ -114,7 +119,7 @@ impl Visitor<'_> {
             robots,
             rules: Arc::clone(self.rules),
         };
-        Ok(match reader::read(page, slot).await {
+        Ok(match self.readers.read(page, slot).await {
             Ok(contents) => Visit::Page(contents, validator),
             Err((reason, detail)) => failed(reason, detail),
         })
@@ -122,10 +127,9 @@ impl Visitor<'_> {
 
     /// Waits until one of the threads that read pages is free.
     async fn slot(&self, url: &Url) -> Result<OwnedSemaphorePermit, Error> {
-        let slot = Arc::clone(self.readers).acquire_owned();
-        match tokio::time::timeout(STUCK, slot).await {
-            Ok(Ok(slot)) => Ok(slot),
-            Ok(Err(_)) | Err(_) => Err(Error::Body {
+        match tokio::time::timeout(STUCK, self.readers.slot()).await {
+            Ok(slot) => Ok(slot),
+            Err(_) => Err(Error::Body {
                 url: redacted(url),
                 reason: format!(
                     "pages before it have been read for {} s and more without end; leave them out with `crawl.deny` (the log names those that took too long) and run again",

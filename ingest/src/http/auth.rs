@@ -8,7 +8,7 @@ mod session;
 
 use std::fmt;
 
-use feedline_schemas::config::{AuthConfig, AuthKind, SecretRef};
+use feedline_schemas::config::{AuthConfig, AuthKind, SecretRef, TextOrSecret};
 use reqwest::{
     Client, Response, StatusCode,
     header::{ACCEPT, AUTHORIZATION, COOKIE, HeaderMap, HeaderName, HeaderValue},
@@ -127,7 +127,14 @@ impl Auth {
                 }
             }
             AuthKind::Basic => {
-                let user = found("user", &config.user)?;
+                let reference = match &config.user {
+                    Some(TextOrSecret::Secret(reference)) => Some(reference.clone()),
+                    _ => None,
+                };
+                let user = match &config.user {
+                    Some(TextOrSecret::Text(user)) => user.clone(),
+                    _ => found("user", &reference)?,
+                };
                 let password = found("password", &config.password)?;
                 basic(client, &user, &password, secretive)?
             }

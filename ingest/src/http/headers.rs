@@ -7,7 +7,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::redact::Secretive;
-use crate::{context::Context, error::Error};
+use crate::{context::Context, error::Error, plain_secrets::is_secret};
 
 /// Headers that the client must set itself for the exchange to work.
 const OWN_HEADERS: [&str; 6] = [
@@ -35,7 +35,12 @@ pub(super) fn resolve(
     for (name, value) in headers {
         let wrong = |reason: String| Error::config(format!("headers.{name}"), reason);
         let text = match value {
-            TextOrSecret::Text(text) => text.clone(),
+            TextOrSecret::Text(text) => {
+                if is_secret(name, text) {
+                    secretive.mask(text);
+                }
+                text.clone()
+            }
             TextOrSecret::Secret(reference) => {
                 let text = context.secrets.resolve(reference).map_err(wrong)?;
                 let secret = text.strip_prefix(&reference.prefix).unwrap_or(&text);

@@ -18,10 +18,67 @@ const MAX_LATE: usize = 64;
 /// A cookie that a server sets and that has fewer bytes is no session: it may be a word such as the name of a language.
 const MIN_SESSION_BYTES: usize = 16;
 
+/// Query parameters that say what part of a list is asked for, and no more.
+const SHOWN_PARAMS: [&str; 28] = [
+    "after",
+    "before",
+    "cursor",
+    "date",
+    "day",
+    "direction",
+    "end",
+    "end_date",
+    "from",
+    "limit",
+    "max_results",
+    "month",
+    "offset",
+    "order",
+    "order_by",
+    "page",
+    "page_size",
+    "per_page",
+    "since",
+    "skip",
+    "sort",
+    "sort_by",
+    "start",
+    "start_date",
+    "to",
+    "until",
+    "updated_since",
+    "year",
+];
+/// Longer values are not shown.
+const MAX_SHOWN_BYTES: usize = 80;
+
 /// `url` for people: without user, password and fragment, and with the values of its query masked.
 ///
-/// Which parameter is a secret cannot be known by its name, so only numbers of up to nine digits are shown.
+/// Which parameter is a secret cannot be known by its name, so only numbers of up to nine digits are shown, and the values
+/// of parameters that page through lists.
 pub(crate) fn redacted(url: &Url) -> String {
+    redacted_but(url, &[])
+}
+
+/// The same, with the values of the parameters called `shown`.
+pub(super) fn redacted_but(url: &Url, shown: &[String]) -> String {
+    let shows = |key: &str| {
+        let name = form_urlencoded::parse(key.as_bytes()).next();
+        name.is_some_and(|(name, _)| {
+            SHOWN_PARAMS.contains(&&*name) || shown.iter().any(|shown| *shown == name)
+        })
+    };
+    redacted_by(url, |key, value| {
+        is_plain_number(value) || value.len() <= MAX_SHOWN_BYTES && shows(key)
+    })
+}
+
+/// The same with all values masked but small numbers.
+pub(super) fn redacted_strictly(url: &Url) -> String {
+    redacted_by(url, |_, value| is_plain_number(value))
+}
+
+fn redacted_by(url: &Url, shows: impl Fn(&str, &str) -> bool) -> String {
     let mut shown = format!("{}://{}", url.scheme(), url.host_str().unwrap_or_default());
     if let Some(port) = url.port() {
         shown += &format!(":{port}");
@@ -35,7 +92,7 @@ pub(crate) fn redacted(url: &Url) -> String {
     {
         shown.push(if i == 0 { '?' } else { '&' });
         match pair.split_once('=') {
-            Some((_, value)) if is_plain_number(value) => shown += pair,
+            Some((key, value)) if shows(key, value) => shown += pair,
             Some((key, _)) => shown += &format!("{key}={MASK}"),
             None => shown += MASK,
         }
@@ -174,7 +231,7 @@ impl Secretive {
         }
         let is_readable = !text.contains(['\u{fffd}', '\0']);
         let line = text
-            .split(|c: char| c.is_whitespace() || c.is_control())
+            .split(|c: char| c.is_whitespace() || c.is_control() || turns_text(c))
             .filter(|word| !word.is_empty())
             .collect::<Vec<_>>()
             .join(" ");
@@ -184,6 +241,11 @@ impl Secretive {
             String::new()
         }
     }
+}
+
+/// Whether a character has a terminal show what follows in another order than it is written.
+fn turns_text(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -205,6 +267,17 @@ mod tests {
             "https://api.example/v1?k=***&***&a=",
         );
         check("https://api.example", "https://api.example/");
+        check(
+            "https://api.example/v1?sort=asc&after=b64%3D&token=s3cr3t&session=abc",
+            "https://api.example/v1?sort=asc&after=b64%3D&token=***&session=***",
+        );
+    }
+
+    #[test]
+    fn the_parameters_that_ask_for_a_page_are_shown() {
+        let url = Url::parse("https://h/v1?page%5Bkey%5D=2026-01-01&key=abc").unwrap();
+        let shown = redacted_but(&url, &["page[key]".to_owned()]);
+        assert_eq!(shown, "https://h/v1?page%5Bkey%5D=2026-01-01&key=***");
     }
 
     #[test]
@@ -237,6 +310,8 @@ mod tests {
             secretive.excerpt(body),
             ": `bad key *** or ***, [31m ***, *** on page 12345`"
         );
+        let turned = "all \u{202e}drow\u{2066} is".as_bytes();
+        assert_eq!(secretive.excerpt(turned), ": `all drow is`");
         assert_eq!(secretive.excerpt(b" \n"), "");
         assert_eq!(secretive.excerpt(&[0x1f, 0x8b, 0xff]), "");
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use feedline_schemas::commit::{Interval, Ledger, Position};
 
-use super::intervals::Intervals;
+use super::{absent, intervals::Intervals, trusted::below};
 
 /// Which of the batches that ended at `ends`, in the order of the log, have read, of some value, slices that touch those of
 /// the batch that follows them and ends at `after`: their indices.
@@ -31,11 +31,13 @@ pub(crate) fn neighbours<'a>(
 }
 
 /// What one batch has read.
-struct Reading {
+pub(super) struct Reading {
     target: Intervals,
     /// Done before the pass, of the first `old` values.
     done: Intervals,
     old: u64,
+    /// What of values was absent in the pass before, and is asked for again.
+    absent: Vec<(u64, Vec<Interval>)>,
     /// The first value it has read of, and what the pass had done of it before.
     first: u64,
     first_done: Intervals,
@@ -45,13 +47,13 @@ struct Reading {
 }
 
 impl Reading {
-    fn of(before: &Position, after: &Position) -> Option<Self> {
+    pub(super) fn of(before: &Position, after: &Position) -> Option<Self> {
         let ended = after.ledger()?;
         let earlier = before.ledger();
         let is_same_pass = matches!(before, Position::Page { .. });
         let (done, old) = match (earlier, is_same_pass) {
             (Some(ledger), true) => (ledger.done.clone(), ledger.old),
-            (Some(ledger), false) => (ledger.done.clone(), ledger.values),
+            (Some(ledger), false) => (below(ledger.done.clone(), ended.reread), ledger.values),
             (None, _) => (Vec::new(), 0),
         };
         let at = earlier.filter(|_| is_same_pass);
@@ -59,6 +61,9 @@ impl Reading {
             target: Intervals::of([ended.target]),
             done: Intervals::of(done),
             old,
+            absent: earlier
+                .map(|ledger| ledger.absent.clone())
+                .unwrap_or_default(),
             first: at.map_or(0, |ledger| ledger.value),
             first_done: Intervals::of(at.into_iter().flat_map(|ledger| ledger.part.clone())),
             last: begun(ended).map(|begun| (ended.value, begun)),
@@ -77,7 +82,10 @@ impl Reading {
     fn of_value(&self, value: u64) -> Intervals {
         let read = match &self.last {
             Some((last, begun)) if *last == value => begun.clone(),
-            _ if value < self.old => self.target.minus(&self.done),
+            _ if value < self.old => {
+                let absent = absent::of_value(&self.absent, value);
+                self.target.minus(&self.done.minus(&absent))
+            }
             _ => self.target.clone(),
         };
         if value == self.first {
@@ -85,6 +93,31 @@ impl Reading {
         } else {
             read
         }
+    }
+
+    /// What it has read of any value, where it ended at `after`. A slice of which it has asked for no page is none of it.
+    pub(super) fn of_all_values(mut self, after: &Position) -> Intervals {
+        if let (Some((_, begun)), Position::Page { page: 0, run, .. }) = (&mut self.last, after)
+            && let Some(ledger) = &run.ledger
+        {
+            *begun = Intervals::of(ledger.part.iter().copied());
+        }
+        // Values between these have read what one of them has.
+        let last = self.end().saturating_sub(1);
+        let some = [
+            self.first,
+            self.first + 1,
+            self.old.saturating_sub(1),
+            self.old,
+            last.saturating_sub(1),
+            last,
+        ];
+        let some = some
+            .into_iter()
+            .filter(|value| (self.first..self.end()).contains(value));
+        some.fold(Intervals::default(), |all, value| {
+            all.plus(&self.of_value(value))
+        })
     }
 
     fn touches(&self, other: &Self) -> bool {

@@ -105,7 +105,7 @@ pub(super) fn check_together(
         return Err(Error::config("for_each.param", reason));
     }
     if let Some(slices) = slices
-        && config.batch.dedup_window == 0
+        && config.dedup_window() == 0
         && (slices.shares_ends() || config.pagination.max_records.is_some())
     {
         let reason = "is 0, which keeps equal records, and slices that share an end or are cut bring records twice; set it, or use `slices.upper` = `exclusive` and no `pagination.max_records`";

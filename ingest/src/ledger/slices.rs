@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use feedline_schemas::{
     commit::Interval,
-    config::{SlicesConfig, UpperEnd},
+    config::{SliceClock, SlicesConfig, UpperEnd},
 };
 
 use super::{
@@ -24,6 +24,7 @@ pub(super) struct Slices {
     lag_s: i64,
     step: Step,
     is_inclusive: bool,
+    asks_server: bool,
 }
 
 impl Slices {
@@ -87,6 +88,7 @@ impl Slices {
             lag_s,
             step,
             is_inclusive: config.upper == UpperEnd::Inclusive,
+            asks_server: config.clock == SliceClock::Earlier,
         })
     }
 
@@ -95,11 +97,34 @@ impl Slices {
         self.is_inclusive && !self.scale.is_whole() && self.to_param.is_some()
     }
 
+    /// Reads an end of a range.
+    ///
+    /// # Errors
+    /// A message that quotes `text`.
+    pub(super) fn read(&self, text: &str) -> Result<i64, String> {
+        self.scale.read(text)
+    }
+
     /// Names of the parameters.
     pub(super) fn params(&self) -> impl Iterator<Item = &str> {
         [Some(self.from_param.as_str()), self.to_param.as_deref()]
             .into_iter()
             .flatten()
+    }
+
+    /// Whether the range also ends now by the server's clock.
+    pub(super) fn asks_server(&self) -> bool {
+        self.asks_server
+    }
+
+    /// Beginning of the range.
+    pub(super) fn start(&self) -> i64 {
+        self.start
+    }
+
+    /// The last unit that is over at a time, whatever the range; none for integers.
+    pub(super) fn over_at(&self, unix: Duration) -> Option<i64> {
+        self.scale.before(unix, 0)
     }
 
     /// What is wanted at a time, in Unix time.
@@ -158,6 +183,7 @@ mod tests {
             step: step.into(),
             format: format.into(),
             upper: UpperEnd::Exclusive,
+            clock: Default::default(),
         }
     }
 

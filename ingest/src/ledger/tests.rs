@@ -21,6 +21,7 @@ fn plan(range: Interval, step: i64, values: Option<u64>) -> Plan {
         step: step.to_string(),
         format: "integer".into(),
         upper: UpperEnd::Exclusive,
+        clock: Default::default(),
     };
     let list = |count: u64| (0..count).map(|i| Value::Text(format!("v{i}")));
     Plan {
@@ -32,6 +33,8 @@ fn plan(range: Interval, step: i64, values: Option<u64>) -> Plan {
             source: None,
         }),
         range,
+        now: Duration::ZERO,
+        ends: Vec::new(),
     }
 }
 

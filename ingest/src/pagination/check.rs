@@ -7,7 +7,7 @@ use crate::error::Error;
 
 /// Refuses settings that cannot work.
 pub(super) fn check(config: &PaginationConfig) -> Result<(), Error> {
-    use PaginationKind::{Cursor, HeaderCursor, NextUrl, Offset, Page};
+    use PaginationKind::{Cursor, HeaderCursor, Keyset, NextUrl, None, Offset, Page};
     let wrong = |key: &str, reason: &str| Err(Error::config(format!("pagination.{key}"), reason));
     let kind = config.r#type;
     if config.max_pages == 0 {
@@ -31,6 +31,22 @@ pub(super) fn check(config: &PaginationConfig) -> Result<(), Error> {
                 "is out of range: use 0 to 1,000, less than `page_size`",
             );
         }
+    }
+    if config.has_more_path.is_some() && matches!(kind, None | Keyset) {
+        return wrong("has_more_path", "is not for this `type`; remove it");
+    }
+    if !config.end_status.is_empty() && kind == None {
+        return wrong(
+            "end_status",
+            "is for sources of several pages; set `pagination.type`, or remove this",
+        );
+    }
+    let is_refusal = |status: &u16| (400..=599).contains(status);
+    if let Some(other) = config.end_status.iter().find(|status| !is_refusal(status)) {
+        return wrong(
+            "end_status",
+            &format!("{other} is out of range: use statuses from 400 to 599"),
+        );
     }
     if config.size_param.is_some() && config.page_size == 0 {
         return wrong(

@@ -1,26 +1,69 @@
 //! The `Link` header (RFC 8288).
 
-/// Target of the first link whose relation is `next` in the values of `Link` headers.
-///
-/// Links about another resource (`anchor`) are passed over. What cannot be read ends the value.
-pub(super) fn next<'a>(values: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    values.into_iter().find_map(next_in)
+use std::fmt::Write as _;
+
+/// What the `Link` headers of a response say of other pages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Links {
+    /// Target of the first link whose relation is `next`.
+    pub(super) next: Option<String>,
+    /// Whether there is a link of a list of pages: next, previous, first or last.
+    pub(super) are_of_pages: bool,
 }
 
-fn next_in(mut text: &str) -> Option<String> {
+/// The links in the values of `Link` headers. Links about another resource (`anchor`) are passed over. A byte beyond ASCII
+/// stands for itself, as `%` and two digits.
+///
+/// # Errors
+/// Why there may be a next link that cannot be read. Nothing is quoted: a link may hold a secret.
+pub(super) fn read<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Result<Links, &'static str> {
+    let (mut links, mut unreadable) = (Links::default(), None);
+    for value in values {
+        if let Err(reason) = read_value(&text(value), &mut links) {
+            unreadable = Some(reason);
+        }
+    }
+    match (&links.next, unreadable) {
+        (None, Some(reason)) => Err(reason),
+        _ => Ok(links),
+    }
+}
+
+fn text(value: &[u8]) -> String {
+    let mut text = String::with_capacity(value.len());
+    for byte in value {
+        if byte.is_ascii() {
+            text.push(char::from(*byte));
+        } else {
+            write!(text, "%{byte:02X}").expect("writing to a string does not fail");
+        }
+    }
+    text
+}
+
+fn read_value(mut text: &str, links: &mut Links) -> Result<(), &'static str> {
     loop {
         text = text.trim_start_matches([' ', '\t', ',']);
-        let (target, rest) = text.strip_prefix('<')?.split_once('>')?;
-        let (is_next, rest) = parameters(rest);
-        if is_next {
-            return Some(target.trim().to_owned());
+        if text.is_empty() {
+            return Ok(());
         }
+        let link = text
+            .strip_prefix('<')
+            .and_then(|behind| behind.split_once('>'));
+        let (target, rest) = link.ok_or("a link in it is not in `<` and `>`")?;
+        let (relations, rest) = parameters(rest)?;
+        let is = |name: &str| relations.iter().any(|r| r.eq_ignore_ascii_case(name));
+        if is("next") && links.next.is_none() {
+            links.next = Some(target.trim().to_owned());
+        }
+        let of_pages = ["next", "prev", "previous", "first", "last"];
+        links.are_of_pages |= of_pages.into_iter().any(is);
         text = rest;
     }
 }
 
-/// Whether the parameters at the beginning of `text` make a link the next one, and what follows them.
-fn parameters(mut text: &str) -> (bool, &str) {
+/// The relations that the parameters at the beginning of `text` give a link, and what follows them.
+fn parameters(mut text: &str) -> Result<(Vec<String>, &str), &'static str> {
     let (mut relation, mut has_anchor) = (None, false);
     loop {
         text = text.trim_start();
@@ -31,7 +74,7 @@ fn parameters(mut text: &str) -> (bool, &str) {
         let end = rest.find(['=', ';', ',']).unwrap_or(rest.len());
         let name = rest[..end].trim_end();
         let (value, rest) = match rest[end..].strip_prefix('=') {
-            Some(rest) => value(rest.trim_start()),
+            Some(rest) => value(rest.trim_start())?,
             None => (String::new(), &rest[end..]),
         };
         if name.eq_ignore_ascii_case("rel") {
@@ -42,17 +85,16 @@ fn parameters(mut text: &str) -> (bool, &str) {
         }
         text = rest;
     }
-    let relation = relation.unwrap_or_default();
-    let mut relations = relation.split_ascii_whitespace();
-    let is_next = relations.any(|relation| relation.eq_ignore_ascii_case("next"));
-    (is_next && !has_anchor, text)
+    let relation = relation.filter(|_| !has_anchor).unwrap_or_default();
+    let relations = relation.split_ascii_whitespace().map(ToOwned::to_owned);
+    Ok((relations.collect(), text))
 }
 
 /// A token or a quoted string at the beginning of `text`, and what follows it.
-fn value(text: &str) -> (String, &str) {
+fn value(text: &str) -> Result<(String, &str), &'static str> {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find([';', ',']).unwrap_or(text.len());
-        return (text[..end].trim_end().to_owned(), &text[end..]);
+        return Ok((text[..end].trim_end().to_owned(), &text[end..]));
     };
     let (mut value, mut is_escaped) = (String::new(), false);
     for (at, c) in quoted.char_indices() {
@@ -61,12 +103,12 @@ fn value(text: &str) -> (String, &str) {
                 is_escaped = true;
                 continue;
             }
-            '"' if !is_escaped => return (value, &quoted[at + 1..]),
+            '"' if !is_escaped => return Ok((value, &quoted[at + 1..])),
             c => value.push(c),
         }
         is_escaped = false;
     }
-    (value, "")
+    Err("a quoted string in it has no end")
 }
 
 #[cfg(test)]
@@ -74,11 +116,8 @@ mod tests {
     use super::*;
 
     fn check(values: &[&str], expected: Option<&str>) {
-        assert_eq!(
-            next(values.iter().copied()).as_deref(),
-            expected,
-            "{values:?}"
-        );
+        let links = read(values.iter().map(|value| value.as_bytes()));
+        assert_eq!(links.unwrap().next.as_deref(), expected, "{values:?}");
     }
 
     #[test]
@@ -96,6 +135,7 @@ mod tests {
         check(&[r#"<b>; title="say \"next\""; rel=next"#], Some("b"));
         check(&["<b>; crossorigin; rel=next"], Some("b"));
         check(&["<>; rel=next"], Some(""));
+        check(&["b; rel=prev", "<b>; rel=next"], Some("b"));
     }
 
     #[test]
@@ -105,10 +145,33 @@ mod tests {
         check(&["<b>; rel=nextish"], None);
         check(&["<b>; rel=prev; rel=next"], None);
         check(&[r##"<b>; rel=next; anchor="#x""##], None);
-        check(&[r#"<b>; title="rel=next"#], None);
-        check(
-            &["b; rel=next", "<b; rel=next", "<b>", "<b>;", "<b>;="],
-            None,
-        );
+        check(&["<b>", "<b>;", "<b>;="], None);
+    }
+
+    #[test]
+    fn bytes_beyond_ascii_stay_what_they_are() {
+        let utf8 = "<https://h/r?q=caf\u{e9}&page=2>; rel=\"next\"; title=\"n\u{e4}chste\"";
+        check(&[utf8], Some("https://h/r?q=caf%C3%A9&page=2"));
+        let latin1 = read([&b"<?q=caf\xe9&page=2>; rel=next"[..]]).unwrap();
+        assert_eq!(latin1.next.as_deref(), Some("?q=caf%E9&page=2"));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_the_end() {
+        for value in [
+            "b; rel=next",
+            "<b; rel=next",
+            "<a>; rel=prev, b; rel=next",
+            r#"<b>; title="rel=next"#,
+        ] {
+            assert!(read([value.as_bytes()]).is_err(), "{value}");
+        }
+    }
+
+    #[test]
+    fn links_of_pages_are_told_from_others() {
+        let are_of_pages = |value: &str| read([value.as_bytes()]).unwrap().are_of_pages;
+        assert!(are_of_pages("<a>; rel=first, <b>; rel=last"));
+        assert!(!are_of_pages("<style.css>; rel=preload; as=style"));
     }
 }

@@ -241,7 +241,8 @@ impl Answer<'_> {
 
     fn by_link(&self) -> Option<(Line, String)> {
         let values = self.headers.get_all(LINK).into_iter();
-        link::next(values.filter_map(|value| value.to_str().ok()))?;
+        let links = link::read(values.map(reqwest::header::HeaderValue::as_bytes)).ok()?;
+        links.next?;
         Some((
             Line::new("link"),
             "its `Link` header names the next page".into(),

@@ -28,6 +28,9 @@ fn contents(records: usize, token: Option<&str>) -> Contents {
             .map(|i| record(&format!(r#"{{"i":{i}}}"#)))
             .collect(),
         token: token.map(ToOwned::to_owned),
+        names_next: false,
+        has_more: None,
+        partial: None,
         total: None,
         hash: None,
         url: base(),
@@ -183,7 +186,7 @@ fn fault_26_cursor_pages_go_on_through_an_empty_page_and_end_without_a_cursor() 
 }
 
 #[test]
-fn numbered_pages_end_at_a_short_or_empty_page() {
+fn numbered_pages_end_at_an_empty_page() {
     let mut unsized_pages = paginator(PaginationKind::Page);
     assert_eq!(query(&unsized_pages, 0, None), "q=1&page=1");
     assert_eq!(
@@ -200,7 +203,8 @@ fn numbered_pages_end_at_a_short_or_empty_page() {
     });
     assert_eq!(query(&sized, 3, None), "q=1&limit=10&page=3");
     assert_eq!(step(&mut sized, 0, None, 10, None), Ok(Some("1".into())));
-    assert_eq!(step(&mut sized, 1, None, 9, None), Ok(None));
+    assert_eq!(step(&mut sized, 1, None, 9, None), Ok(Some("2".into())));
+    assert_eq!(step(&mut sized, 2, None, 0, None), Ok(None));
 }
 
 #[test]

@@ -47,11 +47,10 @@ impl Paginator {
     /// # Errors
     /// [`Error::Incomplete`] where it stopped at a round number below its total, [`Error::Body`] for a wrong total that has to
     /// be right.
-    pub(super) fn check_total(&self, run: &PageRun, total: Option<u64>) -> Result<(), Error> {
+    pub(super) fn check_total(&mut self, run: &PageRun, total: Option<u64>) -> Result<(), Error> {
         let config = &self.config;
         let is_asked = config.total_path.is_some() || config.total_header.is_some();
         let received = run.records;
-        let url = redacted(&self.urls.base);
         if let Some(total) = total
             && total > received
             && received > 0
@@ -63,10 +62,12 @@ impl Paginator {
             && config.max_records.is_none()
             && let Some(records) = self.came.filter(|records| is_common_cap(*records))
         {
-            tracing::warn!(
-                url,
-                records,
-                "it ends at a number at which many APIs stop; if this one does, say so by `pagination.max_records`, otherwise name its total by `pagination.total_path`"
+            self.warnings.raise(
+                "common_cap",
+                "pagination.max_records",
+                format!(
+                    "{records} records have come, a number at which many APIs stop; if this one does, set `pagination.max_records` = {records} and ask for less at a time, otherwise name its total by `pagination.total_path`"
+                ),
             );
         }
         match total {
@@ -74,7 +75,13 @@ impl Paginator {
                 "{received} records have come, and it says that there are {total}; run again, or remove `pagination.strict_total` if records come and go while they are read"
             ))),
             Some(total) if total != received => {
-                tracing::warn!(url, received, total, "the total is not what has come");
+                self.warnings.raise(
+                    "total_differs",
+                    "pagination.strict_total",
+                    format!(
+                        "{received} records have come, and the API says that there are {total}; set `pagination.strict_total` to make this an error, or remove `pagination.total_path` or `pagination.total_header` if the total is an estimate"
+                    ),
+                );
                 Ok(())
             }
             None if is_asked && config.strict_total => Err(self.wrong(
@@ -82,7 +89,11 @@ impl Paginator {
                     .into(),
             )),
             None if is_asked => {
-                tracing::warn!(url, received, "the last page tells no total");
+                self.warnings.raise(
+                    "no_total",
+                    "pagination.total_path",
+                    "no page tells a total; check `pagination.total_path` and `pagination.total_header`".into(),
+                );
                 Ok(())
             }
             _ => Ok(()),

@@ -13,7 +13,12 @@ impl Paginator {
         let is_last = matches!(next, Position::Done { .. });
         match self.config.r#type {
             PaginationKind::None => is_last,
-            PaginationKind::Page => !is_last && !self.counts(),
+            // A short page is the last one if the one behind it is empty, which this page is needed to know.
+            PaginationKind::Page => {
+                let is_short = next.run().is_some_and(|run| run.short.is_some());
+                let says_more = self.config.has_more_path.is_some();
+                !is_last && !self.counts() && !says_more && (!is_short || self.has_small_pages())
+            }
             _ => false,
         }
     }
@@ -22,7 +27,8 @@ impl Paginator {
     pub(crate) fn next_unread(&mut self, at: At) -> Position {
         // How many records an unread page has is not known.
         self.came = None;
-        let At { page, run, .. } = at;
+        let At { page, mut run, .. } = at;
+        run.short = None;
         match self.config.r#type {
             PaginationKind::Page => Position::Page {
                 page: page + 1,

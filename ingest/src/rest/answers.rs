@@ -27,6 +27,8 @@ use crate::{
 
 /// Why an archive has no answer: the server no longer knew the cursor.
 const GONE: &str = "gone";
+/// The same: there was no page behind the last one.
+const END: &str = "end";
 
 /// A page that was answered.
 pub(super) struct Answered {
@@ -120,16 +122,17 @@ impl Answers {
             .take(url, http.origin(), &self.wanted)
             .map_err(|error| failed(error, Again::Never))?;
         if let Some((reason, detail)) = exchange.reason() {
-            let again = if reason == GONE {
-                Again::Gone
-            } else {
-                Again::Never
+            let again = match reason {
+                GONE => Again::Gone,
+                END => Again::End,
+                _ => Again::Never,
             };
             return Err(failed(Error::Archived(detail.to_owned()), again));
         }
         let is_unchanged = exchange.status() == Some(StatusCode::NOT_MODIFIED);
         Ok((!is_unchanged).then(|| Got {
             url: exchange.from(url),
+            status: exchange.status().unwrap_or_default(),
             headers: exchange.headers(),
             body: exchange.body().clone(),
         }))
@@ -169,6 +172,14 @@ impl Answers {
         if let Some(keeper) = &self.keeper {
             let detail = Some(error.to_string());
             self.kept.push(keeper.nothing(http, url, GONE, detail));
+        }
+    }
+
+    /// Keeps that there is no page at `url`, behind the last one.
+    pub(super) fn keep_end(&mut self, http: &Http, url: &Url, error: &Error) {
+        if let Some(keeper) = &self.keeper {
+            let detail = Some(error.to_string());
+            self.kept.push(keeper.nothing(http, url, END, detail));
         }
     }
 

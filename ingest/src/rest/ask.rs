@@ -98,7 +98,7 @@ async fn first_answer(config: &SourceConfig, context: &Context) -> Result<Sugges
         config.records.clone(),
         url.clone(),
     );
-    let error_path = config.error_path.clone();
+    let error_path = config.error_path.clone().filter(|path| !path.is_empty());
     let read = move || {
         let document = match layout::document(&body, &json) {
             Ok(document) => document,
@@ -119,7 +119,7 @@ async fn first_answer(config: &SourceConfig, context: &Context) -> Result<Sugges
             url: redacted(&url),
             reason: match unusable {
                 Unusable::Wrong(reason) => reason,
-                Unusable::Error(text) => format!(
+                Unusable::Error(text) | Unusable::Suspect(_, text) => format!(
                     "it came with status 200 and has an error at `error_path`{}",
                     rest.http.excerpt(&text)
                 ),

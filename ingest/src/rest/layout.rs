@@ -26,7 +26,9 @@ pub(super) struct Layout {
     token: Option<(&'static str, String)>,
     /// Path of the number of all records.
     total: Option<String>,
-    /// Path of an error.
+    /// Path of a boolean that says whether there are further pages.
+    more: Option<String>,
+    /// Path of an error; empty where none is looked for.
     error: Option<String>,
     /// Whether the records are hashed.
     is_hashed: bool,
@@ -37,6 +39,9 @@ pub(super) struct Layout {
 pub(super) struct Body {
     pub(super) records: Vec<Record>,
     pub(super) token: Option<String>,
+    /// Whether there is something at the path of the next cursor or URL, be it null.
+    pub(super) names_next: bool,
+    pub(super) has_more: Option<bool>,
     pub(super) total: Option<u64>,
     pub(super) hash: Option<Hash128>,
 }
@@ -48,6 +53,8 @@ pub(super) enum Unusable {
     Wrong(String),
     /// It is an error, which reads so; it may have secrets in.
     Error(String),
+    /// It has no records, and at this key something that APIs report errors with.
+    Suspect(&'static str, String),
 }
 
 impl Layout {
@@ -57,6 +64,7 @@ impl Layout {
             records: config.records.clone(),
             token: pages.token_path().map(|(key, path)| (key, path.to_owned())),
             total: config.pagination.total_path.clone(),
+            more: pages.has_more_path().map(ToOwned::to_owned),
             error: config.error_path.clone(),
             is_hashed: pages.hashes_pages(),
         }
@@ -80,13 +88,20 @@ impl Layout {
     fn plain(&self, tape: &Arc<Tape>) -> Option<Body> {
         let at = |path: &str| tape.at_path(path);
         let value = |path: &str| at(path).map(|place| tape.value(place));
-        if let Some(path) = &self.error
+        if let Some(path) = self.error.as_ref().filter(|path| !path.is_empty())
             && value(path).as_ref().is_some_and(is_something)
         {
             return None;
         }
-        let token = match &self.token {
-            Some((key, path)) => token(value(path).as_ref(), key, path).ok()?,
+        let (token, names_next) = match &self.token {
+            Some((key, path)) => {
+                let found = value(path);
+                (token(found.as_ref(), key, path).ok()?, found.is_some())
+            }
+            None => (None, false),
+        };
+        let has_more = match &self.more {
+            Some(path) => boolean(value(path).as_ref(), path).ok()?,
             None => None,
         };
         let total = match &self.total {
@@ -94,6 +109,15 @@ impl Layout {
             None => None,
         };
         let list = at(&self.records).filter(|place| tape.node(*place).kind == NodeKind::List)?;
+        if self.error.is_none() && tape.below(list).next().is_none() {
+            // It may be an error, which the tree tells.
+            let is_suspect = ERRORS
+                .iter()
+                .any(|key| value(key).as_ref().is_some_and(is_something));
+            if is_suspect {
+                return None;
+            }
+        }
         let record = |(i, place): (usize, u32)| match tape.node(place).kind {
             NodeKind::Object => Record::Json(JsonRecord {
                 tape: Arc::clone(tape),
@@ -107,22 +131,35 @@ impl Layout {
             hash: is_hashed.then(|| Hash128::of(tape.text(tape.node(list)).as_bytes())),
             records,
             token,
+            names_next,
+            has_more,
             total,
         })
     }
 
     fn tree(&self, body: &[u8]) -> Result<Body, Unusable> {
         let document = document(body, &self.json).map_err(Unusable::Wrong)?;
-        if let Some(error) = self.error.as_ref().and_then(|path| document.at(path))
+        let error = self.error.as_ref().filter(|path| !path.is_empty());
+        if let Some(error) = error.and_then(|path| document.at(path))
             && is_something(error)
         {
-            return Err(Unusable::Error(match error {
-                Value::Text(text) => text.clone(),
-                other => other.canonical(),
-            }));
+            return Err(Unusable::Error(error_text(error)));
         }
-        let token = match &self.token {
-            Some((key, path)) => token(document.at(path), key, path).map_err(Unusable::Wrong)?,
+        if self.error.is_none()
+            && let Some((key, error)) = self.suspect(&document)
+        {
+            return Err(Unusable::Suspect(key, error_text(error)));
+        }
+        let (token, names_next) = match &self.token {
+            Some((key, path)) => {
+                let found = document.at(path);
+                let token = token(found, key, path).map_err(Unusable::Wrong)?;
+                (token, found.is_some())
+            }
+            None => (None, false),
+        };
+        let has_more = match &self.more {
+            Some(path) => boolean(document.at(path), path).map_err(Unusable::Wrong)?,
             None => None,
         };
         let total = match &self.total {
@@ -138,9 +175,23 @@ impl Layout {
         Ok(Body {
             records: records.into_iter().enumerate().map(record).collect(),
             token,
+            names_next,
+            has_more,
             total,
             hash,
         })
+    }
+
+    /// Something at a key that APIs report errors with, in a document without records.
+    fn suspect<'a>(&self, document: &'a Value) -> Option<(&'static str, &'a Value)> {
+        if let Some(Value::List(items)) = document.at(&self.records)
+            && !items.is_empty()
+        {
+            return None;
+        }
+        let errors = ERRORS.iter().filter(|key| **key != self.records);
+        let mut found = errors.filter_map(|key| Some((*key, document.at(key)?)));
+        found.find(|(_, error)| is_something(error))
     }
 
     fn no_list(&self, document: &Value, found: Option<&Value>) -> String {
@@ -190,6 +241,17 @@ pub(super) fn document(body: &[u8], bounds: &JsonConfig) -> Result<Value, String
     })
 }
 
+/// Keys that APIs report errors with.
+const ERRORS: [&str; 2] = ["error", "errors"];
+
+/// An error for a person; it may have secrets in.
+fn error_text(error: &Value) -> String {
+    match error {
+        Value::Text(text) => text.clone(),
+        other => other.canonical(),
+    }
+}
+
 /// Whether there is something to say: not null, false, zero or empty.
 pub(super) fn is_something(value: &Value) -> bool {
     match value {
@@ -222,6 +284,22 @@ fn token(found: Option<&Value>, key: &str, path: &str) -> Result<Option<String>,
             }
         )),
     }
+}
+
+/// The boolean at `path`; none where it is null or absent.
+fn boolean(found: Option<&Value>, path: &str) -> Result<Option<bool>, String> {
+    Ok(match found {
+        None | Some(Value::Null) => None,
+        Some(Value::Bool(is)) => Some(*is),
+        Some(Value::Int(0)) => Some(false),
+        Some(Value::Int(1)) => Some(true),
+        Some(other) => {
+            return Err(format!(
+                "`pagination.has_more_path` = `{path}` is {} where a boolean should be",
+                other.kind()
+            ));
+        }
+    })
 }
 
 fn total(found: Option<&Value>, path: &str) -> Result<Option<u64>, String> {

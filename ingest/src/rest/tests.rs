@@ -101,7 +101,7 @@ async fn a_fault_that_stays_ends_the_run_with_its_last_error() {
     check("<html>\n Bad\n gateway</html>", "it looks like HTML or XML").await;
     check(
         r#"{"error": "quota", "code": 7}"#,
-        "its keys are `error`, `code`",
+        "no record and `error`: `quota`; set `error_path`",
     )
     .await;
     check(

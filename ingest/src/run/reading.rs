@@ -11,13 +11,21 @@ use crate::{
     error::Error,
     raw::{Exchange, Kept, Tape},
     source::Source,
+    warnings::WarningChange,
 };
 
-/// A batch that has been read, and where from and to.
-pub(super) struct Gathered {
+/// Pages that make a batch.
+pub(super) struct GatheredPages {
     pub(super) batch: Batch,
     /// The answers it was made of, if they are archived.
     pub(super) answers: Vec<Exchange>,
+    /// Warnings that its pages raise and take back.
+    pub(super) warnings: Vec<WarningChange>,
+}
+
+/// A batch that has been read, and where from and to.
+pub(super) struct Gathered {
+    pub(super) pages: GatheredPages,
     pub(super) from: Position,
     pub(super) next: Position,
     /// Why the run ends with it.
@@ -68,9 +76,13 @@ impl Reading<'_> {
                 break None;
             }
         };
+        batch.warn(source.warnings());
         Ok(Gathered {
-            batch,
-            answers: source.raw().map(Kept::take).unwrap_or_default(),
+            pages: GatheredPages {
+                batch,
+                answers: source.raw().map(Kept::take).unwrap_or_default(),
+                warnings: source.take_warnings(),
+            },
             from,
             next,
             ended,

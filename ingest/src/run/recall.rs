@@ -20,7 +20,7 @@ impl Run<'_> {
     /// # Errors
     /// [`Error::Landed`], [`Error::Storage`].
     pub(super) async fn recall(&mut self, next: &Position) -> Result<(), Error> {
-        if next.ledger().is_none() || self.config.batch.dedup_window == 0 {
+        if next.ledger().is_none() || self.config.dedup_window() == 0 {
             return Ok(());
         }
         let before = self.position();

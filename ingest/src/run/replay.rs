@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use feedline_schemas::{
+    amendment::WithdrawnReason,
     commit::{CommitEntry, Position},
     config::{PipelineConfig, SecretRef, SourceConfig, SourceKind},
     ids::Name,
@@ -23,6 +24,7 @@ use crate::{
     error::Error,
     raw::Tape,
     report::{add, source_report},
+    setting_changes::{check_same, recorded},
     settings::{choose, config_hash},
     source::{Requests, Source},
 };
@@ -83,6 +85,15 @@ async fn archived(config: &SourceConfig, from: &Store) -> Result<Vec<CommitEntry
     }
     let landed = landed(from, &config.name).await?;
     let mut entries = landed.map(|landed| landed.entries).unwrap_or_default();
+    let withdrawn = entries.iter().flat_map(|entry| &entry.withdrawn);
+    let mut deleted = withdrawn.filter(|withdrawn| withdrawn.reason != WithdrawnReason::Retried);
+    if let Some(deleted) = deleted.next() {
+        let reason = format!(
+            "has no responses of batch {} any more, which was deleted or read again, and those after it build on it; ingest again into another `pipeline.root`",
+            deleted.sequence
+        );
+        return Err(Error::config("archive_raw", reason));
+    }
     let bare = |entry: &CommitEntry| entry.raw.is_empty() && entry.counts.pages > 0;
     if let Some(bare) = entries.iter().find(|entry| bare(entry))
         && entries.iter().any(|entry| !entry.raw.is_empty())
@@ -112,7 +123,9 @@ async fn replay_source(
         return Err(Error::config("archive_raw", reason));
     }
     let (name, hash) = (&config.name, config_hash(config));
-    let log = CommitLog::open(&context.root, name, &context.run_id, hash).await?;
+    let mut log = CommitLog::open(&context.root, name, &context.run_id, hash).await?;
+    check_same(config, &log)?;
+    log.record(recorded(config));
     check_side_by_side(log.entries(), entries, log.landing())?;
     let done = log.entries().len();
     let tape = Arc::new(Tape::default());
@@ -136,11 +149,7 @@ async fn replay_source(
             }
         };
         let Gathered {
-            batch,
-            answers,
-            next,
-            ended,
-            ..
+            pages, next, ended, ..
         } = run
             .reading(0)
             .gather(source.as_mut(), begin.clone())
@@ -150,7 +159,7 @@ async fn replay_source(
         }
         tape.check_used_up()?;
         let is_again = begins_again(&begin, &next);
-        run.commit(batch, answers, next, None).await?;
+        run.commit(pages, next, None).await?;
         if is_again {
             run.know().await?;
         }

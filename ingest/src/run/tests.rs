@@ -1,12 +1,16 @@
 mod again;
 mod canary;
+mod changed;
 mod children;
+mod clocks;
+mod ends;
 mod for_each;
 mod replay;
 mod rounds;
 mod several;
 mod slices;
 mod two_writers;
+mod types;
 
 use std::{
     collections::BTreeMap,
@@ -100,6 +104,7 @@ impl Source for Scripted {
                 }
             },
             crawled: None,
+            parts: Vec::new(),
         })
     }
 }
@@ -137,23 +142,26 @@ fn pages() -> Vec<Vec<Record>> {
 fn config() -> SourceConfig {
     let mut config = source("unused");
     config.batch.rows = 4;
-    config.batch.dedup_window = 11;
+    config.batch.dedup_window = Some(11);
     config
 }
 
 async fn begin<'a>(config: &'a SourceConfig, context: &'a Context) -> Result<Run<'a>, Error> {
-    let log = CommitLog::open(
+    let mut log = CommitLog::open(
         &context.root,
         &config.name,
         &context.run_id,
         config_hash(config),
     )
     .await?;
+    adopt(config, &mut log).await?;
     Run::begin(config, context, log).await
 }
 
 async fn run(root: &Store, config: &SourceConfig, source: &mut Scripted) -> Result<(), Error> {
-    begin(config, &context(root)).await?.drive(source).await
+    let context = context(root);
+    let mut run = Box::pin(begin(config, &context)).await?;
+    Box::pin(run.drive(source)).await
 }
 
 fn scripted() -> Scripted {
@@ -490,7 +498,10 @@ async fn fault_12_other_settings_are_refused_while_bounds_may_change() {
     let error = run(&root, &other, &mut scripted()).await.unwrap_err();
     assert_eq!(error.kind(), crate::ErrorKind::Config);
     assert!(
-        error.to_string().contains("was landed with other settings"),
+        error.to_string().contains("`records`: was not set when")
+            && error
+                .to_string()
+                .contains("feedline ingest reset PIPELINE.toml s"),
         "{error}"
     );
     let mut bounds = config();
@@ -592,7 +603,9 @@ async fn a_damaged_data_file_is_not_trusted_for_duplicates() {
     let root = Store::memory();
     broken_off(&root).await;
     let path = format!("landing/s/{}", entries(&root).await[1].files[0].path);
-    root.put(&path, "PAR1".into()).await.unwrap();
+    let mut bytes = root.get(&path).await.unwrap().to_vec();
+    bytes[8] ^= 1;
+    root.put(&path, bytes.into()).await.unwrap();
     let error = run(&root, &config(), &mut scripted()).await.unwrap_err();
     assert!(error.to_string().contains("its log entry says"), "{error}");
 }
@@ -666,7 +679,7 @@ async fn files_land_once_and_new_ones_are_added() {
     let first = ingest(&config, None, &context(&root)).await.unwrap();
     assert_eq!(
         (first.rows, first.duplicates, first.rejected, first.batches),
-        (2, 1, 1, 1)
+        (3, 0, 1, 1)
     );
     let source = &first.sources[0];
     assert_eq!(
@@ -687,7 +700,7 @@ async fn files_land_once_and_new_ones_are_added() {
             second.batches,
             second.sources[0].schema_version
         ),
-        (4, 2, 2)
+        (5, 2, 2)
     );
     assert_eq!(status(&config, &root).await.unwrap(), second);
 }
@@ -716,8 +729,11 @@ async fn fault_10_a_log_of_another_version_is_refused_by_name() {
     run(&root, &config(), &mut scripted()).await.unwrap();
     let path = "landing/s/log/00000000000000000009.json";
     let entry = String::from_utf8(root.get(path).await.unwrap().to_vec()).unwrap();
-    for version in [0, 2] {
-        let other = entry.replace("\"version\": 1,", &format!("\"version\": {version},"));
+    for version in [0, 3] {
+        let other = entry.replace(
+            "\"version\": 2,\n  \"min_reader\": 2,",
+            &format!("\"version\": {version},"),
+        );
         assert_ne!(other, entry);
         root.put(path, other.into()).await.unwrap();
         let error = run(&root, &config(), &mut scripted()).await.unwrap_err();

@@ -1,6 +1,6 @@
 //! Holding the lease of a source: see [`feedline_schemas::lease`].
 
-use std::{sync::Arc, time::Duration};
+use std::{fs::File, sync::Arc, time::Duration};
 
 use feedline_schemas::{
     decode, encode,
@@ -10,7 +10,8 @@ use feedline_schemas::{
 };
 use feedline_storage::{PutNew, Store, clock::Clock};
 
-use crate::error::Error;
+use super::line::TTL;
+use crate::{context::Context, error::Error};
 
 /// Times that another may be quicker before we come back later.
 const TRIES: u32 = 5;
@@ -26,6 +27,10 @@ pub(super) struct Lease {
     newest: Option<LeaseEntry>,
     /// An object of another holder, and when we saw it first, by our clock that never jumps.
     seen: Option<(u64, Duration)>,
+    /// When we wrote our newest object, by our clock that goes on in a suspend.
+    written: Option<Duration>,
+    /// On a local disk: the lock that ends with this process.
+    lock: Option<File>,
 }
 
 /// What came of asking for the lease.
@@ -53,6 +58,8 @@ impl Lease {
             clock: Arc::clone(clock),
             newest: None,
             seen: None,
+            written: None,
+            lock: None,
         }
     }
 
@@ -70,7 +77,7 @@ impl Lease {
         Ok(self.newest.as_ref().and_then(|entry| entry.last.clone()))
     }
 
-    /// Takes it if nobody holds it, or if who holds it has not been heard of for its whole time.
+    /// Takes it if nobody holds it, or if who holds it has died or has not been heard of for its whole time.
     ///
     /// # Errors
     /// As [`Self::last`].
@@ -79,12 +86,13 @@ impl Lease {
             self.read().await?;
             let other = self.newest.as_ref();
             let other = other.filter(|entry| entry.held && entry.holder != self.holder);
-            if let Some((holder, sequence, ttl_s)) =
-                other.map(|entry| (entry.holder.clone(), entry.sequence, entry.ttl_s))
-                && !self.is_forsaken(sequence, ttl_s)
+            if let Some(other) = other.cloned()
+                && !self.has_died(&other)
+                && !self.is_forsaken(other.sequence, other.ttl_s).await?
             {
-                return Ok(Taken::By(holder));
+                return Ok(Taken::By(other.holder));
             }
+            self.lock();
             if self.write(true, None).await? {
                 return Ok(Taken::Ours);
             }
@@ -97,7 +105,41 @@ impl Lease {
     /// # Errors
     /// [`Error::Storage`].
     pub(super) async fn renew(&mut self) -> Result<bool, Error> {
-        self.write(true, None).await
+        let is_ours = self.write(true, None).await?;
+        if !is_ours {
+            self.lock = None;
+        }
+        Ok(is_ours)
+    }
+
+    /// Whether it has not been renewed for as long as it holds: others may have taken it.
+    pub(super) fn is_expired(&self) -> bool {
+        let since = self.written.map(|at| self.clock.boot().saturating_sub(at));
+        since.is_some_and(|since| since >= self.ttl)
+    }
+
+    /// Locks the folder of the lease, where it is on the local disk. Without a lock the lease holds as well; others then wait
+    /// for its end when this process dies.
+    fn lock(&mut self) {
+        if self.lock.is_some() {
+            return;
+        }
+        let locked = self.landing.local_path().and_then(|landing| {
+            let folder = landing.join("lease");
+            std::fs::create_dir_all(&folder).ok()?;
+            let folder = File::open(folder).ok()?;
+            folder.try_lock().is_ok().then_some(folder)
+        });
+        self.lock = locked;
+    }
+
+    /// Whether the holder of `entry` ran on this machine and no longer holds its lock.
+    fn has_died(&mut self, entry: &LeaseEntry) -> bool {
+        if entry.locked_on.is_none() || entry.locked_on != boot_id() {
+            return false;
+        }
+        self.lock();
+        self.lock.is_some()
     }
 
     /// Gives it back, and tells what was done.
@@ -105,24 +147,70 @@ impl Lease {
     /// # Errors
     /// [`Error::Storage`]; the lease then ends by itself.
     pub(super) async fn give_back(&mut self, last: LastRun) -> Result<(), Error> {
-        if !self.write(false, Some(last)).await? {
+        let written = self.write(false, Some(last)).await;
+        (self.lock, self.written) = (None, None);
+        if !written? {
             tracing::warn!(source = %self.source, "another program took the lease over before this run ended");
         }
         Ok(())
     }
 
-    /// Whether the object with this number has not been followed by another for `ttl_s` since we saw it first.
-    fn is_forsaken(&mut self, sequence: u64, ttl_s: u64) -> bool {
-        let now = self.clock.monotonic();
-        match self.seen {
-            Some((seen, since)) if seen == sequence => {
-                now.saturating_sub(since) >= Duration::from_secs(ttl_s)
+    /// As [`take`](Self::take), but waits for one who may be dead: `By` says that the one who has it was seen to renew it.
+    ///
+    /// # Errors
+    /// As [`Self::last`].
+    async fn take_over(&mut self) -> Result<Taken, Error> {
+        let mut seen = None;
+        loop {
+            let taken = self.take().await?;
+            let Taken::By(holder) = &taken else {
+                return Ok(taken);
+            };
+            let now = self.newest.as_ref().map(|entry| entry.sequence);
+            if seen.is_some_and(|seen| seen != now) {
+                return Ok(taken);
             }
+            if seen.is_none() {
+                tracing::warn!(source = %self.source, holder, "its lease is held; waiting up to {} s to see whether who holds it is alive", self.ttl.as_secs());
+            }
+            seen = Some(now);
+            tokio::time::sleep(self.ttl / 12).await;
+        }
+    }
+
+    /// Gives it back without having run the source.
+    async fn release(&mut self) -> Result<(), Error> {
+        self.write(false, None).await.map(drop)
+    }
+
+    /// Whether the object with this number has not been followed by another for `ttl_s` since we saw it first, or since it
+    /// was written, by the clock of a store that has one of its own.
+    async fn is_forsaken(&mut self, sequence: u64, ttl_s: u64) -> Result<bool, Error> {
+        let (now, ttl) = (self.clock.boot(), Duration::from_secs(ttl_s));
+        match self.seen {
+            Some((seen, since)) if seen == sequence => Ok(now.saturating_sub(since) >= ttl),
             _ => {
                 self.seen = Some((sequence, now));
-                false
+                Ok(self.age(sequence).await?.is_some_and(|age| age >= ttl))
             }
         }
+    }
+
+    /// How long ago the object with this number was written, by the clock of the store alone; none on a local disk, whose
+    /// clock is that of a machine and may jump.
+    async fn age(&self, sequence: u64) -> Result<Option<Duration>, Error> {
+        if self.landing.local_path().is_some() {
+            return Ok(None);
+        }
+        let written = match self.landing.modified(&path(sequence)).await {
+            Err(error) if error.is_not_found() => return Ok(None),
+            written => written?,
+        };
+        let probe = format!("lease-now/{}", self.holder);
+        self.landing.put(&probe, self.holder.clone().into()).await?;
+        let now = self.landing.modified(&probe).await;
+        self.landing.delete(&probe).await?;
+        Ok(Some(now?.saturating_sub(written)))
     }
 
     async fn read(&mut self) -> Result<(), Error> {
@@ -143,6 +231,7 @@ impl Lease {
             holder: self.holder.clone(),
             held,
             ttl_s: self.ttl.as_secs(),
+            locked_on: self.lock.as_ref().and_then(|_| boot_id()),
             last: last.or_else(|| known.and_then(|entry| entry.last.clone())),
         };
         let created = self
@@ -152,6 +241,14 @@ impl Lease {
         if let PutNew::Taken(_) = created {
             return Ok(false);
         }
+        // Others may have gone on from what we know and deleted it: a number of the past is free again.
+        let ours = path(entry.sequence);
+        let listed = self.landing.list("lease").await?;
+        if listed.last().is_some_and(|newest| newest.path > ours) {
+            self.landing.delete(&ours).await?;
+            return Ok(false);
+        }
+        self.written = Some(self.clock.boot());
         if let Some(before) = entry.sequence.checked_sub(1)
             && let Err(error) = self.landing.delete(&path(before)).await
         {
@@ -160,6 +257,54 @@ impl Lease {
         }
         self.newest = Some(entry);
         Ok(true)
+    }
+}
+
+/// A lease that is held while something is done to the log of a source.
+#[derive(Debug)]
+pub(crate) struct Holding {
+    lease: Lease,
+}
+
+impl Holding {
+    /// The lease of `source`, which has landed at `landing`; not taken yet.
+    pub(crate) fn of(landing: &Store, source: &Name, context: &Context) -> Self {
+        let (landing, holder) = (landing.clone(), &context.run_id);
+        Self {
+            lease: Lease::new(landing, source, holder, TTL, &context.clock),
+        }
+    }
+
+    /// Does `work` with the lease held and renewed. A lease that was never taken is not begun where there is no log.
+    ///
+    /// # Errors
+    /// [`Error::Running`] when another program holds it and is alive, or took it over meanwhile; that of `work`.
+    pub(crate) async fn during<T>(
+        mut self,
+        work: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let running = |source: &Name, holder: String| Error::Running {
+            source: source.to_string(),
+            holder,
+        };
+        if let Taken::By(holder) = self.lease.take_over().await? {
+            return Err(running(&self.lease.source, holder));
+        }
+        let third = self.lease.ttl / 3;
+        let mut heartbeat = tokio::time::interval_at(tokio::time::Instant::now() + third, third);
+        let mut work = Box::pin(work);
+        let done = loop {
+            tokio::select! {
+                done = &mut work => break done,
+                _ = heartbeat.tick() => if !self.lease.renew().await? {
+                    return Err(running(&self.lease.source, "another program".to_owned()));
+                },
+            }
+        };
+        if let Err(error) = self.lease.release().await {
+            tracing::warn!(source = %self.lease.source, %error, "its lease could not be given back; it ends by itself");
+        }
+        done
     }
 }
 
@@ -185,6 +330,12 @@ async fn newest(landing: &Store) -> Result<Option<Option<LeaseEntry>>, Error> {
 /// [`Error::Storage`], and [`Error::Contract`] for an object that cannot be read.
 pub(crate) async fn lease(landing: &Store) -> Result<Option<LeaseEntry>, Error> {
     Ok(newest(landing).await?.flatten())
+}
+
+/// Identity of the running kernel, which all containers of a machine share; none elsewhere than on Linux.
+fn boot_id() -> Option<String> {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(id.trim().to_owned())
 }
 
 fn path(sequence: u64) -> String {
@@ -226,6 +377,7 @@ mod tests {
             ended_unix_s: due_unix_s + 1,
             outcome: RunOutcome::Complete,
             reason: None,
+            failures: 0,
             until_unix_s: None,
         }
     }
@@ -274,6 +426,44 @@ mod tests {
         clock.0.lock().unwrap().0 = Duration::from_secs(121);
         assert_eq!(b.take().await.unwrap(), Taken::Ours);
         assert!(!a.renew().await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_holder_that_comes_back_after_its_time_does_not_renew_what_it_has_lost() {
+        let (root, clock) = (Store::memory(), Arc::new(ByHand::default()));
+        let (mut a, mut b) = (lease(&root, "a", &clock), lease(&root, "b", &clock));
+        assert_eq!(a.take().await.unwrap(), Taken::Ours);
+        assert!(a.renew().await.unwrap());
+        assert_eq!(b.take().await.unwrap(), Taken::By("a".into()));
+        // a is cut off from the store for two minutes.
+        clock.0.lock().unwrap().0 = Duration::from_secs(118);
+        assert!(a.is_expired());
+        assert_eq!(b.take().await.unwrap(), Taken::Ours);
+        for _ in 0..3 {
+            assert!(b.renew().await.unwrap());
+        }
+        // The number after the newest that a knows is free again, as b has deleted its old ones.
+        assert!(!a.renew().await.unwrap(), "it is b's");
+        assert!(b.renew().await.unwrap());
+        let listed = root.list("lease").await.unwrap();
+        assert_eq!(listed.len(), 1, "nothing of a stays: {listed:?}");
+    }
+
+    #[tokio::test]
+    async fn on_a_local_disk_a_holder_that_died_is_followed_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Store::open(&folder.path().display().to_string(), &Default::default()).unwrap();
+        let clock = Arc::new(ByHand::default());
+        let mut a = lease(&root, "a", &clock);
+        assert_eq!(a.take().await.unwrap(), Taken::Ours);
+        let mut b = lease(&root, "b", &clock);
+        assert_eq!(b.take().await.unwrap(), Taken::By("a".into()), "it lives");
+        // A process that is killed leaves its object and loses its lock; another one begins each time.
+        drop(a);
+        for restart in 0..3 {
+            let mut c = lease(&root, &format!("c{restart}"), &clock);
+            assert_eq!(c.take().await.unwrap(), Taken::Ours, "restart {restart}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -10,7 +10,7 @@ use feedline_schemas::{
 };
 use tokio::{
     sync::{Semaphore, watch},
-    time::{Instant, interval_at, sleep},
+    time::{Instant, MissedTickBehavior, interval_at, sleep},
 };
 
 use super::{
@@ -19,12 +19,16 @@ use super::{
     ticks::{Ticks, jitter},
 };
 use crate::{
-    commit_log::landing, context::Context, error::Error, meter::Cause, run::ingest,
-    standing::newest,
+    commit_log::landing,
+    context::Context,
+    error::Error,
+    meter::Cause,
+    run::ingest,
+    standing::{is_deferred_by_log, newest},
 };
 
 /// How long a lease holds without being renewed.
-const TTL: Duration = Duration::from_secs(60);
+pub(super) const TTL: Duration = Duration::from_secs(60);
 /// The longest sleep before the wall clock is looked at again: it may jump, and a machine may be put to sleep.
 const NAP: Duration = Duration::from_secs(20);
 /// How long nothing is tried after the store failed.
@@ -67,7 +71,7 @@ impl Past {
         let missed = ticks.until(now)?;
         let mut past = Self::default();
         if let Some(last) = last {
-            past.heard(last);
+            past.heard(last, now);
             if past.handled.is_some_and(|due| due > now + WRONG_CLOCK_S) {
                 tracing::warn!(
                     due = past.handled,
@@ -84,11 +88,15 @@ impl Past {
     }
 
     /// Takes over what is told of a run that ended.
-    pub(super) fn heard(&mut self, last: &LastRun) {
+    pub(super) fn heard(&mut self, last: &LastRun, now: i64) {
         // A run that was stopped is still due.
         let stopped = i64::from(last.outcome == RunOutcome::Stopped);
         self.handled = Some(last.due_unix_s - stopped);
-        self.resumes = last.until_unix_s;
+        // Not for longer than the server asked for, whatever the clock was that the run ended by.
+        self.resumes = last.until_unix_s.map(|until| {
+            let asked = until.saturating_sub(last.ended_unix_s).max(0);
+            until.min(now.saturating_add(asked))
+        });
     }
 
     /// The time that is due next, and from when on: both may be over. None when nothing is due any more.
@@ -165,7 +173,8 @@ impl Line {
             return Ok(false);
         };
         let late = jitter(self.source.as_str(), due, self.schedule.jitter_s);
-        if !self.wait_until(from, late).await {
+        let is_deferred = past.resumes.is_some();
+        if !self.wait_until(from, late, is_deferred).await? {
             return Ok(true);
         }
         let meter = self.context.meters.of(self.source.as_str());
@@ -188,7 +197,7 @@ impl Line {
             self.nap(lease.ttl() / 4).await;
             drop(waiting);
             if let Some(last) = lease.last().await? {
-                past.heard(&last);
+                past.heard(&last, self.now());
                 self.show(|served| tell(served, Some(last)));
             }
             return Ok(true);
@@ -199,14 +208,20 @@ impl Line {
             && past.resumes.is_none()
         {
             // Another program was quicker.
-            past.heard(&last);
+            past.heard(&last, self.now());
             lease.give_back(last.clone()).await?;
             self.show(|served| tell(served, Some(last)));
             return Ok(true);
         }
         *runs += 1;
-        let last = self.run(lease, due, *runs).await;
-        past.heard(&last);
+        let before = lease.last().await?.map_or(0, |last| last.failures);
+        let mut last = self.run(lease, due, *runs).await;
+        last.failures = match last.outcome {
+            RunOutcome::Complete => 0,
+            RunOutcome::Failed => before.saturating_add(1),
+            RunOutcome::Deferred | RunOutcome::Stopped => before,
+        };
+        past.heard(&last, self.now());
         if self.schedule.overlap == Overlap::Skip && last.outcome != RunOutcome::Stopped {
             past.handled = past.handled.max(self.ticks.until(last.ended_unix_s)?);
         }
@@ -232,6 +247,8 @@ impl Line {
         // Boxed: the future of a run is large.
         let mut run = Box::pin(ingest(&self.config, Some(&self.source), &context));
         let mut heartbeat = interval_at(Instant::now() + lease.ttl() / 3, lease.ttl() / 3);
+        // After a suspend one sign of life is enough.
+        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut asked = Box::pin(self.cancelled());
         let mut is_asked = false;
         let ended = loop {
@@ -245,6 +262,10 @@ impl Line {
                     Ok(true) => {}
                     Ok(false) => {
                         tracing::warn!(source = %self.source, "another program took its lease over; this run ends");
+                        stop.send_replace(true);
+                    }
+                    Err(error) if lease.is_expired() => {
+                        tracing::warn!(source = %self.source, %error, "its lease could not be renewed for as long as it holds, and another program may have taken it; this run ends");
                         stop.send_replace(true);
                     }
                     // The commit log keeps two writers apart if it comes to that.
@@ -292,23 +313,44 @@ impl Line {
             ended_unix_s: self.now(),
             outcome,
             reason,
+            failures: 0,
             until_unix_s,
         }
     }
 
-    /// Sleeps until the wall clock says `from` plus `late`; false when a stop was asked for meanwhile.
-    async fn wait_until(&self, from: i64, late: Duration) -> bool {
+    /// Sleeps until the wall clock says `from` plus `late`, or, where a deferred run waits, until its deferral was ended by
+    /// `ingest resume`; false when a stop was asked for meanwhile.
+    async fn wait_until(
+        &self,
+        from: i64,
+        late: Duration,
+        is_deferred: bool,
+    ) -> Result<bool, Error> {
+        let log = landing(&self.context.root, &self.source);
         let from = Duration::from_secs(from.try_into().unwrap_or(0)).saturating_add(late);
         let shown = i64::try_from(from.as_secs()).ok();
         self.show(|served| (served.next_unix_s, served.waits_for) = (shown, None));
         while !self.context.is_cancelled() {
             let left = from.saturating_sub(self.context.clock.unix());
             if left.is_zero() {
-                return true;
+                return Ok(true);
+            }
+            if is_deferred && !is_deferred_by_log(&log).await? {
+                self.release_host();
+                return Ok(true);
             }
             self.nap(left.min(NAP)).await;
         }
-        false
+        Ok(false)
+    }
+
+    /// Forgets the time that the host of the source asked for.
+    fn release_host(&self) {
+        let mut sources = self.config.source.iter();
+        let url = sources.find(|source| source.name == self.source);
+        if let Some(url) = url.and_then(|source| url::Url::parse(&source.url).ok()) {
+            self.context.hosts.release(&url.origin());
+        }
     }
 
     async fn nap(&self, time: Duration) {

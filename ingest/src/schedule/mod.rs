@@ -14,7 +14,7 @@ use feedline_schemas::config::PipelineConfig;
 use tokio::{sync::Semaphore, task::JoinSet};
 
 pub use self::board::{Board, Served};
-pub(crate) use self::lease::lease;
+pub(crate) use self::lease::{Holding, lease};
 use self::{line::Line, ticks::Ticks};
 use crate::{
     context::Context,

@@ -172,6 +172,7 @@ fn ended(due_unix_s: i64, outcome: RunOutcome, until_unix_s: Option<i64>) -> Las
         ended_unix_s: due_unix_s + 30,
         outcome,
         reason: None,
+        failures: 0,
         until_unix_s,
     }
 }
@@ -236,6 +237,14 @@ fn a_deferred_run_goes_on_when_its_server_allows() {
         (1_000, 1_060),
         "late, and so one run for both"
     );
+}
+
+#[test]
+fn a_deferral_by_a_clock_that_was_ahead_lasts_no_longer_than_was_asked() {
+    let year = 31_536_000;
+    let last = ended(year, RunOutcome::Deferred, Some(year + 30 + 7_200));
+    let (due, from) = next(Some(last), true, 1_031);
+    assert!(from <= 1_031 + 7_200, "{due} {from}");
 }
 
 #[test]

@@ -49,6 +49,7 @@ fn tried(
         records: records.collect(),
         next: Position::Start,
         crawled: None,
+        parts: Vec::new(),
     };
     batch.push(page).unwrap();
     batch.decide("s", config, None, &mut Window::new(100))

@@ -142,9 +142,13 @@ async fn a_crawl_that_is_over_is_only_read() {
         (asked, true)
     );
     let mut other = config;
-    other.source[0].crawl.depth = 2;
+    other.source[0].crawl.hosts = vec!["h.example".to_owned()];
     let error = run(&root, &other).await.unwrap_err().to_string();
-    assert!(error.contains("was landed with other settings"), "{error}");
+    assert!(error.contains("`source.0.crawl.hosts`: was"), "{error}");
+    assert!(
+        error.contains("the crawl has begun with the old ones"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -196,7 +200,10 @@ async fn a_damaged_frontier_is_refused() {
         .unwrap_err();
     let landing = root.child("landing/s");
     let frontier = landing.list("frontier").await.unwrap();
-    landing.put(&frontier[1].path, "PAR1".into()).await.unwrap();
+    let path = &frontier[1].path;
+    let mut bytes = landing.get(path).await.unwrap().to_vec();
+    bytes[8] ^= 1;
+    landing.put(path, bytes.into()).await.unwrap();
     let error = run(&root, &config).await.unwrap_err().to_string();
     assert!(error.contains("its log entry says"), "{error}");
 }

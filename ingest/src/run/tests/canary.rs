@@ -136,7 +136,7 @@ async fn a_canary_is_found_in_no_log_line_error_report_or_landed_file() {
                 root: root.clone(),
                 ..testing::context()
             };
-            let (lines, run) = traced(run_source(&config, &context)).await;
+            let (lines, run) = traced(Box::pin(run_source(&config, &context))).await;
             check("log", &lines);
             match run {
                 Ok(report) => check_debug("report", &report),

@@ -193,7 +193,7 @@ async fn a_child_file_that_is_damaged_is_found_and_landed_again() {
     root.put(&files[1].path, Bytes::from_static(b"x"))
         .await
         .unwrap();
-    let report = repair(&config, None, &root, "r", false).await.unwrap();
+    let report = repair(&config, None, &context(&root), false).await.unwrap();
     let damage = report.sources[0].damage.as_ref().unwrap();
     assert!(
         damage.contains("children/items/") && damage.contains("has the hash"),

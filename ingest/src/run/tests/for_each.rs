@@ -310,7 +310,7 @@ async fn settings_that_cannot_work_are_told_before_any_request() {
     check(&twice, "params").await;
     check(&|c| c.url = "http://{symbol}.h/".into(), "url").await;
     let keeps = |c: &mut SourceConfig| {
-        c.batch.dedup_window = 0;
+        c.batch.dedup_window = Some(0);
         c.pagination.max_records = Some(5);
     };
     check(&keeps, "batch.dedup_window").await;

@@ -50,12 +50,13 @@ impl Api {
         let mut config = testing::config(self.server.url.as_str(), PaginationKind::Cursor);
         config.name = Name::new("s").unwrap();
         config.batch.rows = 4;
-        config.batch.dedup_window = 1;
+        config.batch.dedup_window = Some(1);
         config.incremental = lookback.map(|lookback| IncrementalConfig {
             cursor: "t".into(),
             param: "since".into(),
             start: None,
             lookback: lookback.into(),
+            max_ahead: "5m".into(),
         });
         config
     }
@@ -256,7 +257,7 @@ async fn fault_31_a_cursor_that_expires_again_ends_the_run() {
 async fn fault_31_where_equal_records_are_kept_beginning_again_is_refused() {
     let api = Api::start(20).await;
     let mut config = api.config(None);
-    config.batch.dedup_window = 0;
+    config.batch.dedup_window = Some(0);
     let root = interrupted(&config, 2).await;
     api.expired.store(1, Ordering::Relaxed);
     let error = ingest_once(&root, &config).await.unwrap_err().to_string();

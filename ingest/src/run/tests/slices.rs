@@ -53,7 +53,7 @@ impl Api {
         let mut config = testing::config(self.server.url.as_str(), PaginationKind::Offset);
         config.name = Name::new("s").unwrap();
         config.batch.rows = 20;
-        config.batch.dedup_window = 1;
+        config.batch.dedup_window = Some(1);
         config.slices = Some(SlicesConfig {
             from_param: "from".into(),
             to_param: Some("to".into()),
@@ -63,6 +63,7 @@ impl Api {
             step: "100".into(),
             format: "integer".into(),
             upper: UpperEnd::Exclusive,
+            clock: Default::default(),
         });
         config
     }
@@ -165,7 +166,7 @@ async fn fault_27_a_slice_that_stops_at_a_round_number_below_its_total_is_cut_th
     assert!(api.asked().contains(&(50, 100)), "{:?}", api.asked());
 
     // Where equal records are kept, what came would land twice.
-    config.batch.dedup_window = 0;
+    config.batch.dedup_window = Some(0);
     let error = ingest_once(&Store::memory(), &config).await.unwrap_err();
     let text = error.to_string();
     assert!(
@@ -333,6 +334,7 @@ async fn without_an_end_a_finished_source_is_asked_for_what_has_become_due() {
         step: "1d".into(),
         format: "%Y-%m-%d".into(),
         upper: UpperEnd::Exclusive,
+        clock: Default::default(),
     });
     let root = Store::memory();
     let first = on_day(&root, &config, 0).await;
@@ -395,7 +397,7 @@ async fn status_tells_slices_done_and_open() {
 }
 
 #[tokio::test]
-async fn a_range_and_its_step_may_change_and_its_parameters_may_not() {
+async fn a_range_its_step_and_its_parameters_may_change_and_its_units_may_not() {
     let api = Api::start(times(), 1_000, false).await;
     let root = Store::memory();
     ingest_once(&root, &api.config(0, 200)).await.unwrap();
@@ -405,6 +407,14 @@ async fn a_range_and_its_step_may_change_and_its_parameters_may_not() {
     assert_eq!(api.asked()[2..], [(200, 250), (250, 300)]);
     let mut other = api.config(0, 200);
     other.slices.as_mut().unwrap().from_param = "after".into();
+    let changed = ingest_once(&root, &other).await.unwrap().settings_changed;
+    assert_eq!(changed.unwrap().changes[0].key, "slices.from_param");
+    other.slices.as_mut().unwrap().format = "%Y".into();
     let error = ingest_once(&root, &other).await.unwrap_err();
-    assert!(error.to_string().contains("other settings"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .starts_with("`slices.format`: was `\"integer\"` when"),
+        "{error}"
+    );
 }

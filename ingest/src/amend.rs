@@ -1,0 +1,172 @@
+//! Ways out of what has landed: a reset, deleted batches, ranges that are read again.
+//!
+//! Each is one entry of the log, an amendment, that names what no longer counts. It takes effect wholly or not at all; a
+//! run that was at work meanwhile finds its position in the log taken and stops. Files leave the landing folder after the
+//! entry, and what a kill leaves of them the next command removes. What a reset or a second reading replaces is kept before the
+//! entry is written, in a folder beside the landing folder; what is deleted is not.
+
+mod delete;
+mod keep;
+mod reread;
+mod reset;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use feedline_schemas::{
+    amendment::AmendReport,
+    commit::{BatchCounts, CommitEntry, DataFile, SourceState},
+    config::{PipelineConfig, SourceConfig},
+    ids::Name,
+};
+use feedline_storage::Store;
+
+pub use self::{
+    delete::delete,
+    reread::{Reread, reread},
+    reset::reset,
+};
+pub use crate::run::retry_rejects::retry_rejects;
+use crate::{
+    commit_log::CommitLog, context::Context, error::Error, settings::choose, settings::config_hash,
+    standing,
+};
+
+/// A source whose log is to be amended.
+struct Amending<'a> {
+    config: &'a SourceConfig,
+    context: &'a Context,
+    /// Index in the configuration.
+    index: usize,
+    /// All entries in memory whole.
+    log: CommitLog,
+}
+
+impl<'a> Amending<'a> {
+    async fn open(
+        config: &'a PipelineConfig,
+        source: &Name,
+        context: &'a Context,
+    ) -> Result<Self, Error> {
+        let (index, config) = one(config, source)?;
+        let hash = config_hash(config);
+        let log = CommitLog::open_whole(&context.root, &config.name, &context.run_id, hash).await?;
+        Ok(Self {
+            config,
+            context,
+            index,
+            log,
+        })
+    }
+
+    /// A report in which nothing is done yet.
+    fn report(&self, command: &str, dry_run: bool) -> AmendReport {
+        AmendReport {
+            command: command.to_owned(),
+            source: self.config.name.to_string(),
+            dry_run,
+            ..AmendReport::default()
+        }
+    }
+
+    /// The next run's work from `state` on.
+    fn next(&self, state: &SourceState) -> String {
+        let now_s = self.context.clock.unix().as_secs();
+        let high = state.position.run().and_then(|run| run.high.clone());
+        standing::next(self.config, Some(state), high.as_slice(), now_s)
+    }
+
+    fn under(&self, error: Error) -> Error {
+        error.under(&format!("source.{}", self.index))
+    }
+}
+
+/// The source called `name`, with its index.
+pub(crate) fn one<'a>(
+    config: &'a PipelineConfig,
+    name: &Name,
+) -> Result<(usize, &'a SourceConfig), Error> {
+    let chosen = choose(config, Some(name))?;
+    chosen
+        .into_iter()
+        .next()
+        .ok_or_else(|| Error::config("source", format!("no source is called `{name}`")))
+}
+
+/// All files that an entry names but those of the frontier and of validators, which a crawl goes on with.
+fn files(entry: &CommitEntry) -> impl Iterator<Item = &DataFile> {
+    let children = entry.children.values().flat_map(|table| &table.files);
+    let own = entry.files.iter().chain(&entry.rejects).chain(&entry.raw);
+    own.chain(children)
+}
+
+/// Adds what an entry has landed to what a report says no longer counts.
+fn count(report: &mut AmendReport, entry: &CommitEntry) {
+    let sum = |files: &[DataFile]| files.iter().map(|file| file.rows).sum::<u64>();
+    report.batches.push(entry.sequence.get());
+    report.rows += sum(&entry.files);
+    report.rejected += sum(&entry.rejects);
+    report.bytes += files(entry).map(|file| file.bytes).sum::<u64>();
+}
+
+/// Totals without a batch that no longer counts. The pages that it was read from have been read all the same.
+fn without(totals: &mut BatchCounts, entry: &CommitEntry) {
+    let sum = |files: &[DataFile]| files.iter().map(|file| file.rows).sum::<u64>();
+    let counts = &entry.counts;
+    totals.rows = totals.rows.saturating_sub(sum(&entry.files));
+    totals.duplicates = totals.duplicates.saturating_sub(counts.duplicates);
+    // Rejected records that were read again count where they went.
+    if !entry.rejects.is_empty() {
+        totals.rejected = totals.rejected.saturating_sub(counts.rejected);
+        subtract(&mut totals.rejected_by_reason, &counts.rejected_by_reason);
+    }
+    subtract(&mut totals.coerced, &counts.coerced);
+    subtract(&mut totals.nulled, &counts.nulled);
+    subtract(&mut totals.children, &counts.children);
+    for (kind, paths) in &counts.decisions {
+        let Some(total) = totals.decisions.get_mut(kind) else {
+            continue;
+        };
+        for (path, noted) in paths {
+            if let Some(sum) = total.get_mut(path) {
+                sum.count = sum.count.saturating_sub(noted.count);
+            }
+        }
+        total.retain(|_, noted| noted.count > 0);
+    }
+    totals.decisions.retain(|_, paths| !paths.is_empty());
+}
+
+/// Subtracts counts by name; what becomes zero goes.
+pub(crate) fn subtract(totals: &mut BTreeMap<String, u64>, counts: &BTreeMap<String, u64>) {
+    for (name, count) in counts {
+        if let Some(total) = totals.get_mut(name) {
+            *total = total.saturating_sub(*count);
+        }
+    }
+    totals.retain(|_, total| *total > 0);
+}
+
+/// Removes Parquet files that belong to an entry of the log and that none names any more.
+///
+/// # Errors
+/// [`Error::Storage`].
+pub(crate) async fn sweep(landing: &Store, entries: &[CommitEntry]) -> Result<(), Error> {
+    let others = entries
+        .iter()
+        .flat_map(|entry| entry.frontier.iter().chain(&entry.validators));
+    let named = entries.iter().flat_map(files).chain(others);
+    let named: BTreeSet<&str> = named.map(|file| file.path.as_str()).collect();
+    for found in landing.list("").await? {
+        let name = found.path.rsplit('/').next().unwrap_or_default();
+        let sequence = name.get(..20).and_then(|digits| digits.parse::<u64>().ok());
+        // A file of the next entry is one that a run is writing.
+        let is_old = sequence.is_some_and(|sequence| sequence < entries.len() as u64);
+        if is_old && name.ends_with(".parquet") && !named.contains(found.path.as_str()) {
+            landing.delete(&found.path).await?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! Deleting batches.
+
+use std::collections::BTreeSet;
+
+use feedline_schemas::{
+    amendment::{AmendReport, Withdrawn, WithdrawnReason},
+    commit::CommitEntry,
+    config::PipelineConfig,
+    ids::Name,
+};
+
+use super::{Amending, count, files, sweep, without};
+use crate::{commit_log::Commit, context::Context, error::Error};
+
+/// Deletes batches of a source, by the sequence numbers of their entries: an entry says that their files no longer count, and
+/// then they are removed: rows, rows of child tables, rejected records and archived responses. The position stays, so they
+/// are not read again by themselves; a record that the source brings again lands again. With `dry_run` nothing is changed.
+///
+/// # Errors
+/// [`Error::Config`] for a number without a batch, [`Error::Log`] for a damaged log, [`Error::Fenced`] when a run committed
+/// meanwhile, [`Error::Storage`].
+pub async fn delete(
+    config: &PipelineConfig,
+    source: &Name,
+    batches: &[u64],
+    context: &Context,
+    dry_run: bool,
+) -> Result<AmendReport, Error> {
+    let mut amending = Amending::open(config, source, context).await?;
+    let mut report = amending.report("delete", dry_run);
+    let batches: BTreeSet<u64> = batches.iter().copied().collect();
+    let log = &mut amending.log;
+    let mut chosen = Vec::new();
+    for batch in &batches {
+        chosen.push(find(log.entries(), *batch)?.clone());
+    }
+    let Some(last) = log.last().cloned() else {
+        return Err(Error::config("--batch", "nothing has landed yet"));
+    };
+    let mut commit = Commit::amending(&last);
+    for entry in &chosen {
+        count(&mut report, entry);
+        without(&mut commit.state.totals, entry);
+        commit
+            .withdrawn
+            .push(withdrawn(entry, WithdrawnReason::Deleted));
+    }
+    for entry in log.entries() {
+        let mut retried = entry.withdrawn.iter();
+        let is_of_chosen = |withdrawn: &Withdrawn| {
+            withdrawn.reason == WithdrawnReason::Retried
+                && batches.contains(&withdrawn.sequence.get())
+        };
+        if retried.any(is_of_chosen) && !batches.contains(&entry.sequence.get()) {
+            report.notes.push(format!(
+                "batch {} has records that were rejected in a deleted one and have landed since; delete it too if they should go",
+                entry.sequence
+            ));
+        }
+    }
+    report
+        .notes
+        .push("a record of a deleted batch lands again where the source brings it again".into());
+    if !dry_run {
+        let sequence = log.next_sequence();
+        let state = commit.state.clone();
+        log.append(commit).await?;
+        sweep(log.landing(), log.entries()).await?;
+        report.sequence = Some(sequence.get());
+        report.next = amending.next(&state);
+    } else {
+        report.next = amending.next(&last.state);
+    }
+    Ok(report)
+}
+
+/// The files of a batch, as an entry says that they no longer count.
+pub(super) fn withdrawn(entry: &CommitEntry, reason: WithdrawnReason) -> Withdrawn {
+    Withdrawn {
+        sequence: entry.sequence,
+        reason,
+        files: files(entry).map(|file| file.path.clone()).collect(),
+    }
+}
+
+/// The batch with this sequence number.
+fn find(entries: &[CommitEntry], batch: u64) -> Result<&CommitEntry, Error> {
+    let index = usize::try_from(batch).unwrap_or(usize::MAX);
+    let wrong = |reason: String| Err(Error::config("--batch", reason));
+    let Some(entry) = entries.get(index) else {
+        return wrong(format!(
+            "{batch} is no entry of the log, which has 0 to {}; the column `_feedline_seq` of landed rows names their batch",
+            entries.len().saturating_sub(1)
+        ));
+    };
+    if files(entry).next().is_none() {
+        return wrong(format!(
+            "entry {batch} has no files: it landed nothing, or was deleted or reset before"
+        ));
+    }
+    Ok(entry)
+}

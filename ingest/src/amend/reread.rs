@@ -1,0 +1,315 @@
+//! Reading a range, or some files, again.
+
+use std::collections::BTreeSet;
+
+use feedline_schemas::{
+    amendment::{AmendReport, WithdrawnReason},
+    commit::{CommitEntry, PageRun, Position},
+    config::{PipelineConfig, SourceKind},
+    ids::Name,
+};
+
+use super::{Amending, count, delete::withdrawn, files, keep::KeptFolder, sweep, without};
+use crate::{
+    commit_log::Commit,
+    context::Context,
+    error::Error,
+    glob,
+    ledger::{self, BatchRange},
+    setting_changes::adopt,
+    watermark::Mark,
+};
+
+/// What is read again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reread {
+    /// `slices`: lower end of the range. `incremental`: cursor to begin at.
+    pub from: Option<String>,
+    /// `slices`: upper end of the range.
+    pub to: Option<String>,
+    /// `files`: pattern of the files, matched against their addresses or the ends of them.
+    pub files: Option<String>,
+}
+
+/// Has a range of a source with slices, a part of an incremental source, or some files read again by the next run. With
+/// `dry_run` nothing is changed.
+///
+/// A source with a `key` keeps the rows that have landed: of the rows with one key a dataset reads the newest. Without a key
+/// the batches that were read from the range no longer count; they are kept in `landing/<source>.<n>`. A batch that was read
+/// from more than the range is read again as a whole. An incremental source lands what has changed besides what has landed.
+///
+/// # Errors
+/// [`Error::Config`] for a range that the source does not have, or a source that has none; [`Error::Log`] for a damaged log,
+/// [`Error::Fenced`] when a run committed meanwhile, [`Error::Storage`].
+pub async fn reread(
+    config: &PipelineConfig,
+    source: &Name,
+    what: &Reread,
+    context: &Context,
+    dry_run: bool,
+) -> Result<AmendReport, Error> {
+    let mut amending = Amending::open(config, source, context).await?;
+    if !dry_run {
+        // Settings that have changed hold for what is read again.
+        adopt(amending.config, &mut amending.log)
+            .await
+            .map_err(|e| e.under(&format!("source.{}", amending.index)))?;
+    }
+    let mut report = amending.report("reread", dry_run);
+    let planned = plan(&amending, what, &mut report).map_err(|e| amending.under(e))?;
+    let log = &mut amending.log;
+    let (Some(last), Some((position, batches))) = (log.last().cloned(), planned) else {
+        report
+            .notes
+            .push("nothing has landed of it, so there is nothing to read again".into());
+        report.next = amending.next(
+            &amending
+                .log
+                .last()
+                .map(|last| last.state.clone())
+                .unwrap_or_default(),
+        );
+        return Ok(report);
+    };
+    let mut commit = Commit::amending(&last);
+    commit.state.position = position;
+    let mut paths = Vec::new();
+    for index in &batches {
+        let entry = &log.entries()[*index];
+        if files(entry).next().is_none() {
+            continue;
+        }
+        count(&mut report, entry);
+        without(&mut commit.state.totals, entry);
+        paths.extend(files(entry).map(|file| file.path.clone()));
+        commit
+            .withdrawn
+            .push(withdrawn(entry, WithdrawnReason::Reread));
+    }
+    let state = commit.state.clone();
+    let sequence = log.next_sequence();
+    if !commit.withdrawn.is_empty() {
+        let folder = KeptFolder::next(log, context).await?;
+        report.kept = Some(folder.url());
+        if !dry_run {
+            folder.fill(log, paths, sequence.get()).await?;
+        }
+    }
+    if !dry_run {
+        log.append(commit).await?;
+        sweep(log.landing(), log.entries()).await?;
+        report.sequence = Some(sequence.get());
+    }
+    report.next = amending.next(&state);
+    Ok(report)
+}
+
+/// Where reading goes on, and the batches that no longer count.
+type Plan = (Position, BTreeSet<usize>);
+
+fn plan(
+    amending: &Amending<'_>,
+    what: &Reread,
+    report: &mut AmendReport,
+) -> Result<Option<Plan>, Error> {
+    let (config, entries) = (amending.config, amending.log.entries());
+    let Some(last) = entries.last() else {
+        return Ok(None);
+    };
+    let position = &last.state.position;
+    match (config.r#type, &what.files) {
+        (SourceKind::Files, Some(pattern)) if what.from.is_none() && what.to.is_none() => {
+            return Ok(plan_files(entries, position, pattern, report));
+        }
+        (SourceKind::Files, _) => {
+            let reason = "is read by file: say which with `--file PATTERN`, such as `--file '2026-03-*.csv'`";
+            return Err(Error::config("type", reason));
+        }
+        (_, Some(_)) => {
+            let reason =
+                "is not `files`: `--file` is for files; say a range with `--from` and `--to`";
+            return Err(Error::config("type", reason));
+        }
+        (_, None) => {}
+    }
+    let in_work = |position: &Position| !matches!(position, Position::Done { .. });
+    let finish = "has a run of pages that is not at its end: run `feedline ingest` first, and then this again";
+    if config.slices.is_some() {
+        let Some(ledger) = position.ledger().filter(|_| !in_work(position)) else {
+            return Err(Error::config("slices", finish));
+        };
+        let range = ledger::range_of(config, what.from.as_deref(), what.to.as_deref(), ledger)?;
+        let has_key = !config.key.is_empty();
+        let widened = match has_key {
+            true => BatchRange::of(range),
+            false => ledger::widen(entries, range, &mut |batches| {
+                retried_with(entries, batches)
+            }),
+        };
+        if widened.is_empty(ledger) {
+            return Ok(None);
+        }
+        report.ranges = ledger::show_ranges(config, &widened, ledger)?;
+        if has_key {
+            report.notes.push("the source has a `key`: what landed stays, and of the rows with one key a dataset reads the newest".into());
+        } else {
+            report
+                .notes
+                .push("batches are read again as a whole, with all slices that are in them".into());
+        }
+        let mut run = position.run().cloned().unwrap_or_default();
+        run.ledger = Some(Box::new(ledger::undone(ledger, &widened)));
+        let Position::Done { pages, .. } = position else {
+            return Ok(None);
+        };
+        let next = Position::Done {
+            pages: *pages,
+            files: Vec::new(),
+            run,
+        };
+        return Ok(Some((next, widened.batches)));
+    }
+    if config.incremental.is_some() {
+        if what.to.is_some() {
+            let reason = "has a lower bound only, so `--to` cannot be asked for: leave it out";
+            return Err(Error::config("incremental", reason));
+        }
+        let Some(from) = &what.from else {
+            return Err(Error::config(
+                "incremental",
+                "say the cursor to begin at with `--from`",
+            ));
+        };
+        Mark::parse(from).map_err(|reason| Error::config("--from", reason))?;
+        let Some(run) = position.run().filter(|_| !in_work(position)) else {
+            return Err(Error::config("incremental", finish));
+        };
+        if config.dedup_window() == 0 {
+            let reason = "is 0, which keeps equal records: all of them would land twice; set it";
+            return Err(Error::config("batch.dedup_window", reason));
+        }
+        let next = Position::Page {
+            page: 0,
+            cursor: None,
+            run: PageRun {
+                number: run.number + 1,
+                restarted: true,
+                since: Some(from.clone()),
+                high: run.high.clone(),
+                ..PageRun::default()
+            },
+        };
+        report.ranges = vec![format!("from `{from}` on")];
+        report.notes.push("records that have landed are left out, and those that have changed land besides the old ones; with a `key` a dataset reads the newest".into());
+        return Ok(Some((next, BTreeSet::new())));
+    }
+    let reason = format!(
+        "has no ranges: `ingest reread` is for `files`, `slices` and `incremental`; `feedline ingest reset PIPELINE.toml {}` has everything read again",
+        config.name
+    );
+    Err(Error::config("type", reason))
+}
+
+/// Batches that go with `batches`: rejected records of a batch that were read again have landed in a later one, together with
+/// those of others.
+fn retried_with(entries: &[CommitEntry], batches: &BTreeSet<usize>) -> BTreeSet<usize> {
+    let mut all = batches.clone();
+    for (index, entry) in entries.iter().enumerate() {
+        let retried = entry.withdrawn.iter();
+        let retried = retried.filter(|withdrawn| withdrawn.reason == WithdrawnReason::Retried);
+        let of: BTreeSet<usize> = retried
+            .filter_map(|withdrawn| usize::try_from(withdrawn.sequence.get()).ok())
+            .collect();
+        if !of.is_empty() && (all.contains(&index) || !of.is_disjoint(&all)) {
+            all.insert(index);
+            all.extend(of);
+        }
+    }
+    all
+}
+
+/// Files whose address matches, with those that share batches with them.
+fn plan_files(
+    entries: &[CommitEntry],
+    position: &Position,
+    pattern: &str,
+    report: &mut AmendReport,
+) -> Option<Plan> {
+    let urls = |position: &Position| -> BTreeSet<String> {
+        let (done, current) = match position {
+            Position::File { done, current } => (done, current.as_ref()),
+            Position::Done { files, .. } => (files, None),
+            Position::Start | Position::Page { .. } => return BTreeSet::new(),
+        };
+        let current = current.map(|file| file.url.clone());
+        done.iter()
+            .map(|mark| mark.url.clone())
+            .chain(current)
+            .collect()
+    };
+    let begun = |position: &Position| match position {
+        Position::File { current, .. } => current.as_ref().map(|file| file.url.clone()),
+        _ => None,
+    };
+    // The files that each batch was read from.
+    let mut before = &Position::Start;
+    let mut read = Vec::with_capacity(entries.len());
+    for entry in entries {
+        let after = &entry.state.position;
+        let mut of: BTreeSet<String> = urls(after).difference(&urls(before)).cloned().collect();
+        if entry.is_amendment() {
+            of.clear();
+        } else {
+            of.extend(begun(before));
+        }
+        read.push(of);
+        before = after;
+    }
+    let mut files: BTreeSet<String> = urls(position);
+    files.retain(|url| is_match(pattern, url));
+    if files.is_empty() {
+        return None;
+    }
+    let mut batches = BTreeSet::new();
+    loop {
+        let touching = read.iter().enumerate();
+        let touching = touching.filter(|(_, of)| !of.is_disjoint(&files));
+        batches.extend(touching.map(|(index, _)| index));
+        batches = retried_with(entries, &batches);
+        let known = files.len();
+        for index in &batches {
+            files.extend(read[*index].iter().cloned());
+        }
+        if files.len() == known {
+            break;
+        }
+    }
+    report.ranges = files.iter().cloned().collect();
+    report
+        .notes
+        .push("batches are read again as a whole, with all files that are in them".into());
+    let mut next = position.clone();
+    match &mut next {
+        Position::File { done, current } => {
+            done.retain(|mark| !files.contains(&mark.url));
+            if current
+                .as_ref()
+                .is_some_and(|file| files.contains(&file.url))
+            {
+                *current = None;
+            }
+        }
+        Position::Done { files: done, .. } => done.retain(|mark| !files.contains(&mark.url)),
+        Position::Start | Position::Page { .. } => {}
+    }
+    Some((next, batches))
+}
+
+/// Whether a pattern matches an address, or as many of its last segments as the pattern has.
+fn is_match(pattern: &str, url: &str) -> bool {
+    let segments = pattern.split('/').count();
+    let mut starts: Vec<usize> = url.rmatch_indices('/').map(|(at, _)| at + 1).collect();
+    starts.push(0);
+    let end = starts.get(segments - 1).map(|at| &url[*at..]);
+    glob::matches(pattern, url) || end.is_some_and(|end| glob::matches(pattern, end))
+}

@@ -1,0 +1,729 @@
+//! Ways out of what has landed, over real files and a server on loopback.
+
+use std::{
+    fs,
+    sync::{Arc, Mutex},
+};
+
+use feedline_schemas::{
+    commit::Position,
+    config::{PipelineConfig, load},
+    report::{IngestReport, SourceReport},
+};
+use feedline_storage::{Effect, Faults, Operation, Rule};
+use tempfile::TempDir;
+
+use super::*;
+use crate::{
+    http::testing::{self, Scripted, Step, answer, ok},
+    landed_file,
+    run::{ingest, status},
+};
+
+fn context(root: &Store) -> Context {
+    Context {
+        root: root.clone(),
+        ..testing::context()
+    }
+}
+
+fn pipeline(source: &str) -> PipelineConfig {
+    let text = format!("[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\n{source}");
+    load("p.toml", &text, &[]).unwrap().config
+}
+
+fn name() -> Name {
+    Name::new("s").unwrap()
+}
+
+async fn bring(source: &str, root: &Store) -> Result<SourceReport, Error> {
+    let report: IngestReport = ingest(&pipeline(source), None, &context(root)).await?;
+    Ok(report.sources.into_iter().next().unwrap())
+}
+
+/// Values of a column in all files below `data/`, in order of size.
+async fn column(root: &Store, column: &str) -> Vec<String> {
+    let landing = root.child("landing/s");
+    let mut all = Vec::new();
+    let mut named = 0;
+    let entries = crate::landed(root, &name()).await.unwrap().unwrap().entries;
+    for file in entries.iter().flat_map(|entry| &entry.files) {
+        named += 1;
+        for batch in landed_file::read(&landing, file, &[column], None)
+            .await
+            .unwrap()
+        {
+            let Some(values) = batch.column_by_name(column) else {
+                continue;
+            };
+            let text = arrow::compute::cast(values, &arrow::datatypes::DataType::Utf8).unwrap();
+            let text = arrow::array::AsArray::as_string::<i32>(&text);
+            all.extend(text.iter().flatten().map(ToOwned::to_owned));
+        }
+    }
+    let there = landing.list("data").await.unwrap();
+    assert_eq!(
+        there.len(),
+        named,
+        "`data/` has what the log names: {there:?}"
+    );
+    all.sort();
+    all
+}
+
+fn folder(files: &[(&str, &str)]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    folder
+}
+
+fn csv(folder: &TempDir, more: &str) -> String {
+    let path = folder.path().display();
+    format!("type = \"files\"\nurl = \"{path}/*.csv\"\nbatch = {{ rows = 2 }}\n{more}")
+}
+
+fn changed_keys(report: &SourceReport) -> Vec<&str> {
+    let changed = report.settings_changed.iter();
+    changed
+        .flat_map(|changed| &changed.changes)
+        .map(|change| change.key.as_str())
+        .collect()
+}
+
+#[tokio::test]
+async fn a_type_declared_after_landing_is_said_to_hold_for_what_lands_next() {
+    let folder = folder(&[("a.csv", "hour,n\n1,1\n2,2\n")]);
+    let root = Store::memory();
+    let first = bring(&csv(&folder, ""), &root).await.unwrap();
+    assert_eq!(first.settings_changed, None);
+    let typed = csv(
+        &folder,
+        "contract = { column = { hour = { type = \"text\" } } }\n",
+    );
+    let second = bring(&typed, &root).await.unwrap();
+    let changed = second.settings_changed.unwrap();
+    assert_eq!(changed.sequence, 1);
+    let change = &changed.changes[0];
+    assert_eq!(change.key, "contract.column.hour.type");
+    assert_eq!(
+        (&change.before, change.after.as_deref()),
+        (&None, Some("\"text\""))
+    );
+    assert!(
+        change.effect.contains("what has landed stays") && change.effect.contains("ingest reread")
+    );
+    // It is said once, and `status` goes on to show it.
+    let third = bring(&typed, &root).await.unwrap();
+    assert_eq!((third.settings_changed, third.rows), (None, 2));
+    let shown = status(&pipeline(&typed), &root).await.unwrap();
+    assert_eq!(
+        changed_keys(&shown.sources[0]),
+        ["contract.column.hour.type"]
+    );
+    // A type that does not hold what has landed is refused, and nothing is logged.
+    let narrow = csv(
+        &folder,
+        "contract = { column = { n = { type = \"bool\" } } }\n",
+    );
+    let error = bring(&narrow, &root).await.unwrap_err().to_string();
+    assert!(
+        error.contains("contract.column.\"n\".type") && error.contains("ingest reset"),
+        "{error}"
+    );
+    assert_eq!(
+        crate::landed(&root, &name())
+            .await
+            .unwrap()
+            .unwrap()
+            .entries
+            .len(),
+        2
+    );
+}
+
+#[tokio::test]
+async fn another_delimiter_holds_for_files_that_are_not_read_and_reread_takes_the_others() {
+    let folder = folder(&[("a.csv", "x;y\n1;2\n"), ("b.csv", "x;y\n3;4\n5;6\n")]);
+    let root = Store::memory();
+    let wrong = csv(&folder, "csv = { delimiter = \"|\" }\n");
+    bring(&wrong, &root).await.unwrap();
+    assert_eq!(column(&root, "x;y").await, ["1;2", "3;4", "5;6"]);
+    fs::write(folder.path().join("c.csv"), "x;y\n7;8\n").unwrap();
+    let fixed = csv(&folder, "csv = { delimiter = \";\" }\n");
+    let report = bring(&fixed, &root).await.unwrap();
+    assert_eq!(changed_keys(&report), ["csv.delimiter"]);
+    assert_eq!(column(&root, "x").await, ["7"]);
+    let what = Reread {
+        files: Some("[ab].csv".into()),
+        ..Reread::default()
+    };
+    let none = reread(&pipeline(&fixed), &name(), &what, &context(&root), false)
+        .await
+        .unwrap();
+    assert_eq!(none.sequence, None, "`[` is no wildcard: {none:?}");
+    let what = Reread {
+        files: Some("a.csv".into()),
+        ..Reread::default()
+    };
+    let dry = reread(&pipeline(&fixed), &name(), &what, &context(&root), true)
+        .await
+        .unwrap();
+    assert_eq!(
+        (dry.sequence, dry.rows),
+        (None, 3),
+        "a.csv and b.csv share a batch: {dry:?}"
+    );
+    let done = reread(&pipeline(&fixed), &name(), &what, &context(&root), false)
+        .await
+        .unwrap();
+    assert_eq!((done.rows, done.ranges.len()), (3, 2), "{done:?}");
+    assert_eq!(column(&root, "x").await, ["7"]);
+    let kept = root.child("landing/s.1");
+    assert!(!kept.list("data").await.unwrap().is_empty());
+    let report = bring(&fixed, &root).await.unwrap();
+    assert_eq!((report.rows, report.status.as_str()), (4, "complete"));
+    assert_eq!(column(&root, "x").await, ["1", "3", "5", "7"]);
+}
+
+/// Forty records in pages of `size`, by number of the page; `broken` pages fail.
+fn pages(broken: Arc<Mutex<Option<i64>>>) -> impl Fn(usize, &str) -> Step + Send + 'static {
+    move |_, head| {
+        let target = head.split(' ').nth(1).unwrap_or_default();
+        let url = url::Url::parse("http://h/").unwrap().join(target).unwrap();
+        let get = |name: &str| {
+            let mut pairs = url.query_pairs();
+            let value = pairs.find(|(key, _)| key == name).map(|(_, value)| value);
+            value.map_or(1, |value| value.parse::<i64>().unwrap())
+        };
+        let (page, size) = (get("page"), get("size"));
+        if *broken.lock().unwrap() == Some(page) {
+            return answer("500 Internal Server Error", "");
+        }
+        let from = (page - 1) * size;
+        let items = (from..(from + size).min(40)).map(|n| format!("{{\"n\":{n}}}"));
+        ok(&format!(
+            "{{\"items\":[{}]}}",
+            items.collect::<Vec<_>>().join(",")
+        ))
+    }
+}
+
+fn paged(url: &url::Url, size: u64, more: &str) -> String {
+    format!(
+        "type = \"rest\"\nurl = \"{url}\"\nrecords = \"items\"\npagination = {{ type = \"page\", page_size = {size}, size_param = \"size\" }}\nbatch = {{ rows = 10 }}\nretry = {{ base_ms = 1, cap_ms = 2, max_tries = 2 }}\n{more}"
+    )
+}
+
+fn all_numbers() -> Vec<String> {
+    let mut all: Vec<String> = (0..40).map(|n: i64| n.to_string()).collect();
+    all.sort();
+    all
+}
+
+#[tokio::test]
+async fn another_page_size_in_the_middle_of_a_run_of_pages_loses_and_doubles_nothing() {
+    let broken = Arc::new(Mutex::new(Some(4)));
+    let server = Scripted::answering(pages(Arc::clone(&broken))).await;
+    let root = Store::memory();
+    bring(&paged(&server.url, 7, ""), &root).await.unwrap_err();
+    assert_eq!(column(&root, "n").await.len(), 14);
+    *broken.lock().unwrap() = None;
+    let report = bring(
+        &paged(&server.url, 9, "headers = { X-Version = \"2\" }\n"),
+        &root,
+    )
+    .await
+    .unwrap();
+    assert_eq!(
+        changed_keys(&report),
+        ["headers.X-Version", "pagination.page_size"]
+    );
+    assert_eq!(column(&root, "n").await, all_numbers());
+    assert_eq!((report.rows, report.status.as_str()), (40, "complete"));
+    assert!(server.heads().last().unwrap().contains("x-version: 2"));
+}
+
+#[tokio::test]
+async fn a_change_that_cannot_be_mixed_is_refused_and_says_the_way_out() {
+    let server = Scripted::answering(pages(Arc::default())).await;
+    let root = Store::memory();
+    bring(&paged(&server.url, 10, ""), &root).await.unwrap();
+    let other = paged(&server.url.join("v2").unwrap(), 10, "");
+    let error = bring(&other, &root).await.unwrap_err().to_string();
+    assert!(
+        error.starts_with("`source.0.url`: was `\"http://127.0.0.1")
+            && error.contains("feedline ingest reset PIPELINE.toml s"),
+        "{error}"
+    );
+    // The way out.
+    let report = reset(&pipeline(&other), &name(), &context(&root), false)
+        .await
+        .unwrap();
+    assert_eq!(report.rows, 40);
+    let report = bring(&other, &root).await.unwrap();
+    // The fifth says that the page behind the last was empty.
+    assert_eq!((report.rows, report.batches), (40, 5), "{report:?}");
+    assert_eq!(column(&root, "n").await, all_numbers());
+}
+
+#[tokio::test]
+async fn a_log_that_records_no_settings_opens_and_refuses_others() {
+    let folder = folder(&[("a.csv", "n\n1\n")]);
+    let root = Store::memory();
+    bring(&csv(&folder, ""), &root).await.unwrap();
+    let landing = root.child("landing/s");
+    let path = crate::commit_log::entry_path(0);
+    let mut entry: CommitEntry =
+        feedline_schemas::decode(&path, &landing.get(&path).await.unwrap()).unwrap();
+    assert!(entry.settings.take().is_some());
+    landing
+        .put(&path, feedline_schemas::encode(&entry).into())
+        .await
+        .unwrap();
+    let error = bring(&csv(&folder, "csv = { delimiter = \";\" }\n"), &root)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("does not record which") && error.contains("ingest reset"),
+        "{error}"
+    );
+    fs::write(folder.path().join("b.csv"), "n\n2\n").unwrap();
+    bring(&csv(&folder, ""), &root).await.unwrap();
+    let report = bring(&csv(&folder, "csv = { delimiter = \";\" }\n"), &root)
+        .await
+        .unwrap();
+    assert_eq!(changed_keys(&report), ["csv.delimiter"]);
+}
+
+#[tokio::test]
+async fn a_reset_keeps_what_landed_and_fences_a_run_that_is_at_work() {
+    let folder = folder(&[("a.csv", "n\n1\n2\n3\n")]);
+    let disk = tempfile::tempdir().unwrap();
+    let root = Store::open(disk.path().to_str().unwrap(), &Default::default()).unwrap();
+    let source = csv(&folder, "");
+    bring(&source, &root).await.unwrap();
+    let config = pipeline(&source);
+    let before = root.child("landing/s").list("data").await.unwrap();
+    let dry = reset(&config, &name(), &context(&root), true)
+        .await
+        .unwrap();
+    assert_eq!((dry.rows, dry.sequence), (3, None));
+    assert_eq!(root.child("landing/s").list("data").await.unwrap(), before);
+    let hash = config_hash(&config.source[0]);
+    let mut other = CommitLog::open(&root, &name(), "other", hash)
+        .await
+        .unwrap();
+    let done = reset(&config, &name(), &context(&root), false)
+        .await
+        .unwrap();
+    assert_eq!((done.rows, done.sequence), (3, Some(2)));
+    assert!(done.kept.unwrap().ends_with("landing/s.1"));
+    assert_eq!(done.next, "begins at the beginning");
+    assert_eq!(
+        root.child("landing/s.1").list("data").await.unwrap(),
+        before
+    );
+    assert!(
+        root.child("landing/s")
+            .list("data")
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    let last = other.last().unwrap().clone();
+    let fenced = other
+        .append(crate::commit_log::Commit::amending(&last))
+        .await;
+    assert!(matches!(fenced, Err(Error::Fenced { .. })), "{fenced:?}");
+    let again = reset(&config, &name(), &context(&root), false)
+        .await
+        .unwrap();
+    assert_eq!((again.sequence, again.notes.len()), (None, 1));
+    let report = bring(&source, &root).await.unwrap();
+    assert_eq!(
+        (report.rows, report.batches, report.schema_version),
+        (3, 2, 1)
+    );
+    assert_eq!(column(&root, "n").await, ["1", "2", "3"]);
+    // A second one has a folder of its own.
+    let second = reset(&config, &name(), &context(&root), false)
+        .await
+        .unwrap();
+    assert!(second.kept.unwrap().ends_with("landing/s.2"));
+    assert_eq!(
+        root.child("landing/s.1").list("data").await.unwrap(),
+        before
+    );
+}
+
+/// Every `n`-th call of an operation fails, before or after it was applied.
+fn failing(operation: Operation, effect: Effect, skip: u64) -> Arc<Faults> {
+    Faults::new(vec![Rule {
+        operation,
+        path_contains: String::new(),
+        skip,
+        times: 40,
+        effect,
+    }])
+}
+
+#[tokio::test]
+async fn a_reset_that_is_cut_off_anywhere_is_done_or_not_and_is_finished_by_another() {
+    let folder = folder(&[("a.csv", "n\n1\n2\n3\n")]);
+    let source = csv(&folder, "");
+    let config = pipeline(&source);
+    for operation in [Operation::Put, Operation::Create, Operation::Delete] {
+        for effect in [Effect::FailBefore, Effect::FailAfter] {
+            for skip in 0..4 {
+                let root = Store::memory();
+                bring(&source, &root).await.unwrap();
+                let harmed = root.with_faults(failing(operation, effect, skip));
+                let cut_off = reset(&config, &name(), &context(&harmed), false).await;
+                let rows = crate::landed(&root, &name()).await.unwrap().unwrap();
+                let rows = rows.entries.last().unwrap().state.totals.rows;
+                assert!(rows == 3 || rows == 0, "{operation:?} {effect:?} {skip}");
+                assert!(
+                    cut_off.is_err() || rows == 0,
+                    "{operation:?} {effect:?} {skip}"
+                );
+                reset(&config, &name(), &context(&root), false)
+                    .await
+                    .unwrap();
+                assert!(
+                    root.child("landing/s")
+                        .list("data")
+                        .await
+                        .unwrap()
+                        .is_empty()
+                );
+                let kept = root.child("landing/s.1").list("data").await.unwrap();
+                assert_eq!(kept.len(), 2);
+                assert!(root.child("landing/s.2").list("").await.unwrap().is_empty());
+                bring(&source, &root).await.unwrap();
+                assert_eq!(column(&root, "n").await, ["1", "2", "3"]);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_deleted_batch_is_gone_from_files_counts_and_duplicates() {
+    let folder = folder(&[("a.csv", "n\n1\n2\n3\n4\n5\n")]);
+    let root = Store::memory();
+    let source = csv(&folder, "");
+    let config = pipeline(&source);
+    bring(&source, &root).await.unwrap();
+    let error = delete(&config, &name(), &[9], &context(&root), false)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("9 is no entry of the log, which has 0 to 2"),
+        "{error}"
+    );
+    let dry = delete(&config, &name(), &[1], &context(&root), true)
+        .await
+        .unwrap();
+    assert_eq!((dry.rows, dry.sequence), (2, None));
+    let done = delete(&config, &name(), &[1], &context(&root), false)
+        .await
+        .unwrap();
+    assert_eq!((done.rows, done.sequence), (2, Some(3)));
+    assert_eq!(column(&root, "n").await, ["1", "2", "5"]);
+    let report = bring(&source, &root).await.unwrap();
+    assert_eq!((report.rows, report.status.as_str()), (3, "complete"));
+    let again = delete(&config, &name(), &[1], &context(&root), false)
+        .await
+        .unwrap_err();
+    assert!(
+        again.to_string().contains("entry 1 has no files"),
+        "{again}"
+    );
+    // A new file with the same records lands: what is deleted is no duplicate.
+    fs::write(folder.path().join("b.csv"), "n\n3\n4\n").unwrap();
+    bring(&source, &root).await.unwrap();
+    assert_eq!(column(&root, "n").await, ["1", "2", "3", "4", "5"]);
+}
+
+/// Five pages of ten records, three of them with a text in an integer column, and one page more without.
+fn mixed() -> impl Fn(usize, &str) -> Step + Send + 'static {
+    |_, head| {
+        let page = (1..=6).find(|page| {
+            head.contains(&format!("page={page}&")) || head.contains(&format!("page={page} "))
+        });
+        let Some(page) = page else {
+            return ok("{\"items\":[]}");
+        };
+        let item = |i: i64| {
+            let n = page * 10 + i;
+            match i {
+                7..10 => format!("{{\"n\":{n},\"edited\":{n}.5}}"),
+                _ => format!("{{\"n\":{n},\"edited\":false}}"),
+            }
+        };
+        let items: Vec<String> = (0..10).map(item).collect();
+        ok(&format!("{{\"items\":[{}]}}", items.join(",")))
+    }
+}
+
+/// A contract that the numbers among the values do not fit.
+const FLAGS: &str = "column = { edited = { type = \"bool\" } }";
+
+fn with_rejects(url: &url::Url, contract: &str) -> String {
+    format!(
+        "type = \"rest\"\nurl = \"{url}\"\nrecords = \"items\"\npagination = {{ type = \"page\", page_size = 10, size_param = \"size\" }}\nbatch = {{ pages = 1 }}\ncontract = {{ {contract} }}\n"
+    )
+}
+
+#[tokio::test]
+async fn rejects_land_under_a_mended_contract_and_the_run_goes_on() {
+    let server = Scripted::answering(mixed()).await;
+    let root = Store::memory();
+    // All pages but the last entry are committed, and then the share is judged.
+    let strict = with_rejects(&server.url, &format!("max_reject_share = 0.1, {FLAGS}"));
+    let error = bring(&strict, &root).await.unwrap_err();
+    assert!(matches!(error, Error::TooManyRejects { .. }), "{error}");
+    assert!(
+        error.to_string().contains("ingest retry-rejects"),
+        "{error}"
+    );
+    let mended = with_rejects(&server.url, "max_reject_share = 0.1, types = \"widen\"");
+    let config = pipeline(&mended);
+    let dry = retry_rejects(&config, &name(), &context(&root), true)
+        .await
+        .unwrap();
+    assert_eq!(dry.sequence, None);
+    assert_eq!(
+        (dry.landed, dry.still_rejected),
+        (dry.rejected, 0),
+        "{dry:?}"
+    );
+    let done = retry_rejects(&config, &name(), &context(&root), false)
+        .await
+        .unwrap();
+    assert_eq!((done.landed, done.rejected), (dry.landed, dry.rejected));
+    assert!(
+        root.child("landing/s")
+            .list("rejects")
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    let report = bring(&mended, &root).await.unwrap();
+    assert_eq!(
+        (report.rows, report.rejected, report.status.as_str()),
+        (60, 0, "complete"),
+        "{report:?}"
+    );
+    assert_eq!(column(&root, "n").await.len(), 60);
+    let nothing = retry_rejects(&config, &name(), &context(&root), false)
+        .await
+        .unwrap();
+    assert_eq!((nothing.sequence, nothing.landed), (None, 0));
+}
+
+#[tokio::test]
+async fn retried_rejects_are_not_doubled_by_any_cut() {
+    let server = Scripted::answering(mixed()).await;
+    let loose = with_rejects(&server.url, &format!("max_reject_share = 1.0, {FLAGS}"));
+    let mended = with_rejects(&server.url, "max_reject_share = 1.0, types = \"widen\"");
+    let config = pipeline(&mended);
+    for operation in [Operation::Put, Operation::Create, Operation::Delete] {
+        for effect in [Effect::FailBefore, Effect::FailAfter] {
+            for skip in 0..3 {
+                let root = Store::memory();
+                let first = bring(&loose, &root).await.unwrap();
+                assert_eq!((first.rows, first.rejected), (42, 18));
+                let harmed = root.with_faults(failing(operation, effect, skip));
+                // It may fail or not: what counts is what another one finds.
+                drop(retry_rejects(&config, &name(), &context(&harmed), false).await);
+                retry_rejects(&config, &name(), &context(&root), false)
+                    .await
+                    .unwrap();
+                bring(&mended, &root).await.unwrap();
+                let mut numbers = column(&root, "n").await;
+                assert_eq!(numbers.len(), 60, "{operation:?} {effect:?} {skip}");
+                numbers.dedup();
+                assert_eq!(numbers.len(), 60, "{operation:?} {effect:?} {skip}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn rejected_cells_are_read_as_cells_and_lines_that_are_none_stay() {
+    let folder = folder(&[("a.csv", "n,m\n1,2\n2,x\n3,4,5\n4,fehlt\n")]);
+    let root = Store::memory();
+    let loose = "contract = { max_reject_share = 1.0, column = { m = { type = \"int\" } } }\n";
+    let first = bring(&csv(&folder, loose), &root).await.unwrap();
+    assert_eq!((first.rows, first.rejected), (1, 3));
+    let mended = csv(
+        &folder,
+        &format!("csv = {{ null_values = [\"fehlt\"] }}\n{loose}"),
+    );
+    let done = retry_rejects(&pipeline(&mended), &name(), &context(&root), false)
+        .await
+        .unwrap();
+    assert_eq!((done.landed, done.still_rejected), (1, 2), "{done:?}");
+    assert_eq!(column(&root, "n").await, ["1", "4"]);
+    let report = bring(&mended, &root).await.unwrap();
+    assert_eq!((report.rows, report.rejected), (2, 2));
+    let by: Vec<_> = report
+        .rejected_by_reason
+        .keys()
+        .map(String::as_str)
+        .collect();
+    assert_eq!(by, ["ragged_row", "type_conflict"]);
+}
+
+/// Records with `t` from 0 to 99 and a value, by `from` and `to`.
+fn sliced(value: Arc<Mutex<i64>>) -> impl Fn(usize, &str) -> Step + Send + 'static {
+    move |_, head| {
+        let target = head.split(' ').nth(1).unwrap_or_default();
+        let url = url::Url::parse("http://h/").unwrap().join(target).unwrap();
+        let get = |name: &str| {
+            let mut pairs = url.query_pairs();
+            let value = pairs.find(|(key, _)| key == name).map(|(_, value)| value);
+            value.map_or(0, |value| value.parse::<i64>().unwrap())
+        };
+        let value = *value.lock().unwrap();
+        let items =
+            (get("from")..get("to")).map(|t| format!("{{\"t\":{t},\"v\":\"{t}-{value}\"}}"));
+        ok(&format!(
+            "{{\"items\":[{}]}}",
+            items.collect::<Vec<_>>().join(",")
+        ))
+    }
+}
+
+#[tokio::test]
+async fn a_range_of_slices_that_is_read_again_supersedes_what_landed_of_it() {
+    let value = Arc::new(Mutex::new(1));
+    let server = Scripted::answering(sliced(Arc::clone(&value))).await;
+    let source = |more: &str| {
+        format!(
+            "type = \"rest\"\nurl = \"{}\"\nrecords = \"items\"\nslices = {{ from_param = \"from\", to_param = \"to\", start = \"0\", end = \"100\", step = \"10\", format = \"integer\" }}\nbatch = {{ rows = 10 }}\n{more}",
+            server.url
+        )
+    };
+    let what = Reread {
+        from: Some("20".into()),
+        to: Some("40".into()),
+        files: None,
+    };
+    let plain = source("");
+    let config = pipeline(&plain);
+    let root = Store::memory();
+    bring(&plain, &root).await.unwrap();
+    *value.lock().unwrap() = 2;
+    let done = reread(&config, &name(), &what, &context(&root), false)
+        .await
+        .unwrap();
+    assert_eq!(
+        (done.rows, &done.ranges[..]),
+        (20, &["20 to 40".to_owned()][..]),
+        "{done:?}"
+    );
+    let asked = server.targets().len();
+    let report = bring(&plain, &root).await.unwrap();
+    assert_eq!(report.rows, 100);
+    assert_eq!(
+        server.targets().len() - asked,
+        2,
+        "{:?}",
+        &server.targets()[asked..]
+    );
+    let mut expected: Vec<String> = (0..100)
+        .map(|t| format!("{t}-{}", if (20..40).contains(&t) { 2 } else { 1 }))
+        .collect();
+    expected.sort();
+    assert_eq!(column(&root, "v").await, expected);
+    // With a key all that landed stays, and the newest is chosen by whoever reads.
+    let keyed = source("key = [\"t\"]\n");
+    let root = Store::memory();
+    *value.lock().unwrap() = 1;
+    bring(&keyed, &root).await.unwrap();
+    *value.lock().unwrap() = 2;
+    let done = reread(&pipeline(&keyed), &name(), &what, &context(&root), false)
+        .await
+        .unwrap();
+    assert_eq!((done.rows, done.kept), (0, None));
+    assert_eq!(bring(&keyed, &root).await.unwrap().rows, 120);
+    let later = Reread {
+        from: Some("200".into()),
+        to: Some("300".into()),
+        files: None,
+    };
+    let none = reread(&config, &name(), &later, &context(&root), false)
+        .await
+        .unwrap();
+    assert_eq!(none.sequence, None);
+}
+
+#[tokio::test]
+async fn an_incremental_source_is_read_again_from_a_cursor_and_only_changes_land() {
+    let value = Arc::new(Mutex::new(1));
+    let served = Arc::clone(&value);
+    let server = Scripted::answering(move |_, head| {
+        let since = head
+            .split("since=")
+            .nth(1)
+            .and_then(|rest| rest.split([' ', '&']).next()?.parse::<i64>().ok());
+        let value = *served.lock().unwrap();
+        let items = (since.unwrap_or(0)..30).map(|t| {
+            let v = if t == 12 { value } else { 0 };
+            format!("{{\"t\":{t},\"v\":{v}}}")
+        });
+        ok(&format!(
+            "{{\"items\":[{}]}}",
+            items.collect::<Vec<_>>().join(",")
+        ))
+    })
+    .await;
+    let source = format!(
+        "type = \"rest\"\nurl = \"{}\"\nrecords = \"items\"\nincremental = {{ cursor = \"t\", param = \"since\" }}\n",
+        server.url
+    );
+    let root = Store::memory();
+    bring(&source, &root).await.unwrap();
+    *value.lock().unwrap() = 2;
+    assert_eq!(
+        bring(&source, &root).await.unwrap().rows,
+        30,
+        "the change lies before the cursor"
+    );
+    let what = Reread {
+        from: Some("10".into()),
+        ..Reread::default()
+    };
+    reread(&pipeline(&source), &name(), &what, &context(&root), false)
+        .await
+        .unwrap();
+    let report = bring(&source, &root).await.unwrap();
+    assert_eq!((report.rows, report.status.as_str()), (31, "complete"));
+    let last = crate::landed(&root, &name())
+        .await
+        .unwrap()
+        .unwrap()
+        .entries;
+    let Position::Done { run, .. } = &last.last().unwrap().state.position else {
+        panic!("{last:?}")
+    };
+    assert_eq!(run.high.as_deref(), Some("29"));
+    // Another start begins there, and what has landed is left out.
+    let earlier = source.replace("param = \"since\"", "param = \"since\", start = \"5\"");
+    let asked = server.targets().len();
+    let report = bring(&earlier, &root).await.unwrap();
+    assert_eq!(
+        (changed_keys(&report), report.rows),
+        (vec!["incremental.start"], 31)
+    );
+    assert!(
+        server.targets()[asked].contains("since=5"),
+        "{:?}",
+        server.targets()
+    );
+}

@@ -1,0 +1,188 @@
+//! A file behind a URL with a query, such as a table that an API gives out.
+//!
+//! No store has it: it is asked for as a page of an API is, with the source's `params`, `headers` and `retry`, held in memory
+//! (`retry.max_body_bytes` bounds it) and read from there. Each run asks for it, and what has changed of it is told by its bytes.
+
+use std::sync::Arc;
+
+use feedline_schemas::config::{FileFormat, SourceConfig};
+use feedline_storage::{Listed, Store};
+use reqwest::header::{CONTENT_TYPE, ETAG, HeaderMap};
+use url::Url;
+
+use crate::{
+    context::Context,
+    error::Error,
+    http::{Got, Http, redacted},
+    retry::Retry,
+};
+
+/// Asks for one file.
+#[derive(Clone, Debug)]
+pub(crate) struct Download {
+    url: Url,
+    http: Arc<Http>,
+    config: SourceConfig,
+    context: Context,
+}
+
+/// A file that was downloaded.
+pub(crate) struct Downloaded {
+    pub(crate) store: Store,
+    pub(crate) listed: Listed,
+    /// Its URL, without the values of its query: a key may be one.
+    pub(crate) url: String,
+    /// Format that its `Content-Type` says.
+    pub(crate) format: Option<FileFormat>,
+}
+
+impl Download {
+    /// The download that `config` asks for; none where its URL has no query and it has no `params`.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a URL, a header or a secret that cannot be sent.
+    pub(crate) fn of(config: &SourceConfig, context: &Context) -> Result<Option<Self>, Error> {
+        let has_query = config.url.contains('?') || !config.params.is_empty();
+        if !(config.is_web() && has_query) {
+            return Ok(None);
+        }
+        let mut url = Url::parse(&config.url)
+            .map_err(|e| Error::config("url", format!("it is no URL: {e}")))?;
+        if !config.params.is_empty() {
+            url.query_pairs_mut().extend_pairs(&config.params);
+        }
+        let http = Http::new(&url, &config.headers, &config.retry, context)?;
+        Ok(Some(Self {
+            url,
+            http: Arc::new(http.accepting("*/*").with_manners(config, 1)),
+            config: config.clone(),
+            context: context.clone(),
+        }))
+    }
+
+    /// Requests so far.
+    pub(crate) fn requests(&self) -> u64 {
+        self.http.requests()
+    }
+
+    /// Downloads the file, with the tries of `retry`.
+    ///
+    /// # Errors
+    /// [`Error::Http`], [`Error::Body`], [`Error::Deferred`], [`Error::Cancelled`].
+    pub(crate) async fn get(&self) -> Result<Downloaded, Error> {
+        let SourceConfig { name, retry, .. } = &self.config;
+        let mut retry = Retry::new(name.as_str(), retry, &self.context)?;
+        let Got { headers, body, .. } = retry.run(|| self.http.fetch(&self.url)).await?;
+        let path = self.url.path().rsplit('/').next().unwrap_or_default();
+        let path = if path.is_empty() { "download" } else { path };
+        let store = Store::memory();
+        let bytes = body.len() as u64;
+        store.put(path, body).await?;
+        Ok(Downloaded {
+            listed: Listed {
+                path: path.to_owned(),
+                bytes,
+                modified: None,
+                etag: header(&headers, ETAG.as_str()).map(str::to_owned),
+            },
+            store,
+            url: redacted(&self.url),
+            format: header(&headers, CONTENT_TYPE.as_str()).and_then(format_of),
+        })
+    }
+}
+
+fn header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+/// The format of a body with this `Content-Type`.
+pub(crate) fn format_of(content_type: &str) -> Option<FileFormat> {
+    let kind = content_type.split(';').next().unwrap_or_default().trim();
+    match kind.to_ascii_lowercase().as_str() {
+        "text/csv" | "application/csv" | "text/tab-separated-values" => Some(FileFormat::Csv),
+        "application/json" => Some(FileFormat::Json),
+        "application/x-ndjson" | "application/jsonl" | "application/ndjson" => {
+            Some(FileFormat::Ndjson)
+        }
+        "application/vnd.apache.parquet" => Some(FileFormat::Parquet),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::{config::load, report::IngestReport};
+
+    use super::*;
+    use crate::{
+        http::testing::{Scripted, answer, context},
+        run::ingest,
+    };
+
+    async fn bring(text: &str, root: &Store) -> Result<IngestReport, Error> {
+        let text = format!("[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\n{text}\n");
+        let config = load("p.toml", &text, &[]).unwrap().config;
+        let context = Context {
+            root: root.clone(),
+            ..context()
+        };
+        ingest(&config, None, &context).await
+    }
+
+    fn csv(body: &str) -> crate::http::testing::Step {
+        answer("200 OK\r\nContent-Type: text/csv; charset=utf-8", body)
+    }
+
+    #[tokio::test]
+    async fn a_table_behind_a_query_is_a_file_that_may_grow() {
+        let bodies = ["d;v\n1;2\n", "d;v\n1;2\n", "d;v\n1;2\n3;4\n", "d;v\n9;9\n"];
+        let server = Scripted::start(bodies.map(csv)).await;
+        let text = format!(
+            "type = \"files\"\nurl = \"{}table?key=plain\"\nparams = {{ format = \"csv\" }}\nheaders = {{ token = {{ env = \"T\" }} }}\n",
+            server.url
+        );
+        let root = Store::memory();
+        for rows in [1, 1, 2, 1] {
+            assert_eq!(bring(&text, &root).await.unwrap().rows, rows);
+        }
+        assert_eq!(server.targets(), ["/table?key=plain&format=csv"; 4]);
+        let heads = server.heads();
+        assert!(heads[0].contains("token: secret-T"), "{heads:?}");
+        for file in root.list("landing/s/log").await.unwrap() {
+            let entry = String::from_utf8(root.get(&file.path).await.unwrap().to_vec()).unwrap();
+            assert!(
+                !entry.contains("plain") && !entry.contains("secret-T"),
+                "{entry}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_whose_format_nothing_tells_is_one_clear_error() {
+        let server = Scripted::start([answer("200 OK", "a\n1\n")]).await;
+        let text = format!("type = \"files\"\nurl = \"{}t?x=1\"\n", server.url);
+        let error = bring(&text, &Store::memory())
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("set `format`, such as to `csv`"), "{error}");
+        let text = format!("{text}format = \"csv\"\n");
+        assert_eq!(bring(&text, &Store::memory()).await.unwrap().rows, 1);
+    }
+
+    #[tokio::test]
+    async fn a_table_where_an_api_should_be_says_so_at_once() {
+        let server = Scripted::start([csv("FREQ,V\nM,1\n")]).await;
+        let text = format!("type = \"rest\"\nurl = \"{}t?x=1\"\n", server.url);
+        let error = bring(&text, &Store::memory())
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("`type = \"files\"` and `format = \"csv\"`"),
+            "{error}"
+        );
+        assert_eq!(server.heads().len(), 1, "{error}");
+    }
+}

@@ -1,0 +1,58 @@
+//! Failed runs of sources, kept beside their logs for `status`: a run that fails before its first batch leaves no entry.
+
+use bytes::Bytes;
+use feedline_schemas::{decode, encode, failures::FailedRuns, format::FAILURES, ids::Name};
+use feedline_storage::Store;
+
+use crate::{commit_log::landing, context::Context, error::Error};
+
+const PATH: &str = "failures.json";
+
+/// The runs of the source at `landing` that failed since the last one that did not.
+///
+/// # Errors
+/// [`Error::Contract`] for a file that cannot be read, [`Error::Storage`].
+pub(crate) async fn read(landing: &Store) -> Result<Option<FailedRuns>, Error> {
+    let Some(bytes) = landing.get_opt(PATH).await? else {
+        return Ok(None);
+    };
+    Ok(Some(decode(&landing.url_of(PATH), &bytes)?))
+}
+
+/// Takes note of a run of `source` that ended well, or by `error`. A run that was deferred or stopped says nothing. That it
+/// cannot be written changes nothing about the run.
+pub(crate) async fn note(context: &Context, source: &Name, error: Option<&Error>) {
+    let written = match error {
+        Some(Error::Deferred { .. } | Error::Cancelled) => return,
+        Some(error) => add(context, source, error).await,
+        None => forget(&landing(&context.root, source)).await,
+    };
+    if let Err(error) = written {
+        tracing::warn!(%source, %error, "the failures of its runs cannot be kept");
+    }
+}
+
+async fn add(context: &Context, source: &Name, error: &Error) -> Result<(), Error> {
+    let landing = landing(&context.root, source);
+    // One that cannot be read is written anew.
+    let before = read(&landing).await.ok().flatten();
+    let now_s = context.clock.unix().as_secs();
+    let failed = FailedRuns {
+        format: FAILURES.format.to_owned(),
+        version: FAILURES.version,
+        source: source.clone(),
+        failures: before.as_ref().map_or(0, |before| before.failures) + 1,
+        since_unix_s: before.map_or(now_s, |before| before.since_unix_s),
+        last_unix_s: now_s,
+        error: error.to_string(),
+    };
+    landing.put(PATH, Bytes::from(encode(&failed))).await?;
+    Ok(())
+}
+
+async fn forget(landing: &Store) -> Result<(), Error> {
+    if landing.get_opt(PATH).await?.is_some() {
+        landing.delete(PATH).await?;
+    }
+    Ok(())
+}

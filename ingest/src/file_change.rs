@@ -1,0 +1,174 @@
+//! What has become of a file since it was read, and what follows from that.
+//!
+//! A plain CSV or NDJSON file whose old bytes are an intact beginning of the new ones has grown: it is read on. Where its last
+//! line had no end and goes on now, a row of it landed cut, so that it is read again. Any other change supersedes what
+//! had landed, or ends the run, as `files.changed` says.
+
+use std::io;
+
+use feedline_schemas::{
+    commit::{FileMark, FileProgress},
+    config::{FilesChanged, SourceConfig},
+    ids::Hash128,
+};
+
+use crate::{
+    csv_dialect,
+    file_bytes::FileBytes,
+    file_format::{Kind, Packing},
+    rows::{Begin, Layout},
+};
+
+/// What an earlier reading knew of a file.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    hash: Hash128,
+    /// Size; none in what earlier versions noted of a file that was begun.
+    bytes: Option<u64>,
+    /// Whether it was read to its end.
+    pub(crate) is_read: bool,
+    /// Where the reading began.
+    pub(crate) begin: Begin,
+    /// Records read from there.
+    pub(crate) records: u64,
+}
+
+impl Known {
+    /// What is noted of a file that was read to its end.
+    pub(crate) fn read(mark: &FileMark) -> Self {
+        Self {
+            hash: mark.hash,
+            bytes: Some(mark.bytes),
+            is_read: true,
+            begin: Begin::default(),
+            records: 0,
+        }
+    }
+
+    /// What is noted of a file that was begun.
+    pub(crate) fn begun(progress: FileProgress) -> Self {
+        Self {
+            hash: progress.hash,
+            bytes: progress.bytes,
+            is_read: false,
+            begin: Begin {
+                byte: progress.from,
+                lines: 0,
+            },
+            records: progress.records,
+        }
+    }
+
+    pub(crate) const fn bytes(&self) -> Option<u64> {
+        self.bytes
+    }
+}
+
+/// What `files.changed` allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Policy {
+    changed: FilesChanged,
+    /// Whether rows bring files from elsewhere: what had landed of them is not superseded.
+    has_fetch: bool,
+}
+
+impl Policy {
+    pub(crate) fn of(config: &SourceConfig) -> Self {
+        Self {
+            changed: config.files.changed,
+            has_fetch: config.fetch.is_some(),
+        }
+    }
+}
+
+/// What has become of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Nothing.
+    None,
+    /// It has grown since it was read to its end: the new rows begin here.
+    Grown(Begin),
+    /// It has grown while it was read: the reading goes on.
+    GrownWhile,
+    /// What had landed of it is superseded by what it holds now.
+    Other,
+}
+
+impl Change {
+    /// What has become of the file that was `known` and is `file` now, with the hash `hash`.
+    ///
+    /// # Errors
+    /// Why the change is not taken, and what to do.
+    pub(crate) fn of(
+        known: &Known,
+        file: &FileBytes,
+        hash: Hash128,
+        layout: &Layout,
+        policy: Policy,
+    ) -> Result<Self, String> {
+        if known.hash == hash {
+            return Ok(Self::None);
+        }
+        let bytes = known.bytes.unwrap_or(u64::MAX);
+        let start = file.start.filter(|start| start.hash == known.hash);
+        let has_grown = start.is_some() && file.mark.bytes > bytes;
+        let can_go_on = can_go_on(file, layout).map_err(|e| e.to_string())?;
+        let refused = policy.changed == FilesChanged::Refuse;
+        if let Some(start) = start
+            && has_grown
+            && can_go_on
+            && !refused
+        {
+            let begin = Begin {
+                byte: bytes,
+                lines: start.lines,
+            };
+            return match known.is_read {
+                false => Ok(Self::GrownWhile),
+                true if is_between_lines(file, bytes).map_err(|e| e.to_string())? => {
+                    Ok(Self::Grown(begin))
+                }
+                // The row that was cut has landed.
+                true if !policy.has_fetch => Ok(Self::Other),
+                true => Err("its last line was cut when it was read and goes on now, and its rows have brought files (`fetch`), which are not brought again; use another source name".into()),
+            };
+        }
+        match policy.changed {
+            FilesChanged::Replace if !policy.has_fetch => Ok(Self::Other),
+            // Nothing but its end differs.
+            FilesChanged::Append if has_grown => Ok(Self::Other),
+            FilesChanged::Append => Err(format!(
+                "it is not what had landed with more behind it: its first {bytes} bytes are others now; put the old content back, or set `files.changed = \"replace\"` to have its new content in place of the rows that had landed"
+            )),
+            FilesChanged::Refuse => Err("it has changed since its records landed, and `files.changed` is `refuse`; put the old content back and give new data a new file name, or set `files.changed` to `append` (reads what is added) or `replace` (the new content takes the place of the old rows)".into()),
+            FilesChanged::Replace => Err("it has changed since its records landed, and a source with `fetch` only takes files that grow; put the old content back and give new data a new file name, or use another source name to read everything again".into()),
+        }
+    }
+}
+
+/// Whether a file of its format can be read from the middle.
+fn can_go_on(file: &FileBytes, layout: &Layout) -> io::Result<bool> {
+    let first = file.range(0, file.mark.bytes.min(4))?;
+    Ok(layout.packing == Packing::Plain
+        && match layout.kind {
+            Kind::Csv { .. } => csv_dialect::can_be_continued(&layout.csv, &first),
+            Kind::Ndjson => true,
+            _ => false,
+        })
+}
+
+/// Whether a line ends right before or begins with a line end right at `byte`, which is inside the file.
+fn is_between_lines(file: &FileBytes, byte: u64) -> io::Result<bool> {
+    let around = file.range(byte.saturating_sub(1), byte + 1)?;
+    Ok(byte == 0 || around.iter().any(|byte| matches!(byte, b'\n' | b'\r')))
+}
+
+/// Whether it is a file of lines whose last one has no end.
+pub(crate) fn ends_in_a_line(file: &FileBytes, layout: &Layout) -> io::Result<bool> {
+    let bytes = file.mark.bytes;
+    if bytes == 0 || !can_go_on(file, layout)? {
+        return Ok(false);
+    }
+    let last = file.range(bytes - 1, bytes)?;
+    Ok(!matches!(last[..], [b'\n' | b'\r']))
+}

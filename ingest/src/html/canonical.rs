@@ -1,0 +1,43 @@
+//! Pages that name one canonical address: a system that names its front page for all of them says nothing true of any.
+
+use std::collections::HashMap;
+
+use feedline_schemas::{ids::Hash128, report::Warning};
+
+use crate::{source::Record, value::Value};
+
+/// Addresses that are remembered, about 50 MB at most.
+const MOST_ADDRESSES: usize = 1 << 20;
+
+/// Canonical addresses of the articles of a crawl, each with the page that named it first.
+#[derive(Debug, Default)]
+pub(super) struct Canonicals {
+    first: HashMap<Hash128, Hash128>,
+    /// Pages that named the address of another one.
+    shared: u64,
+}
+
+impl Canonicals {
+    /// Looks at the `records` of the page fetched at `url`; gives a warning when its canonical address is that of another page
+    /// as well.
+    pub(super) fn look(&mut self, url: &str, records: &[Record]) -> Option<Warning> {
+        let page = Hash128::of(url.as_bytes());
+        let value = records.first()?.value()?;
+        let Some(Value::Text(canonical)) = value.at("url") else {
+            return None;
+        };
+        if self.first.len() >= MOST_ADDRESSES {
+            return None;
+        }
+        let address = Hash128::of(canonical.as_bytes());
+        if *self.first.entry(address).or_insert(page) == page {
+            return None;
+        }
+        self.shared += 1;
+        let message = format!(
+            "{} pages name the canonical address of another page, such as `{url}`, which names `{canonical}`: with `key = [\"url\"]` a dataset reads one row of each address; take `key = [\"fetched_url\"]` to read them all",
+            self.shared
+        );
+        Some(Warning::new("same_canonical", message).with_key("key"))
+    }
+}

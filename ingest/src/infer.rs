@@ -1,0 +1,615 @@
+//! The types of columns, found from many values before any of them lands.
+//!
+//! A [`Survey`] counts what the values of each column look like; it does not matter in which order they come. From the counts
+//! follow the types that columns begin with. Of CSV cells, which have no types, a column is one of booleans, numbers or points in
+//! time when all its cells are, those left aside that are missing or a usual spelling of it. A few that are not (a share of up to
+//! `infer.max_odd_share`) leave it one of numbers or points in time, and the contract decides about them; more make it text. Of
+//! values with types a column gets the narrowest type that holds all of them without loss, by the same rule. What is decided
+//! against some of the values, or could have been meant otherwise, is a [`Warning`].
+
+mod kind;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use feedline_schemas::{
+    config::{DeclaredType, SourceConfig, TypeContract},
+    csv_cell::CellFormat,
+    record::{ColumnType, join_path},
+    report::Warning,
+};
+
+use self::kind::KINDS;
+pub(crate) use self::kind::Kind;
+use crate::{
+    contract::Dates,
+    flatten::flatten,
+    source::Record,
+    value::{Value, shorten},
+};
+
+/// Most columns that are looked at.
+const MOST_COLUMNS: usize = 10_000;
+/// Values of a kind that are kept for a person.
+const SAMPLES: usize = 3;
+/// Characters of a kept value.
+const SHOWN: usize = 40;
+/// Characters of what is said of something that is no record.
+const SHOWN_BAD: usize = 300;
+/// Most columns that a warning names.
+const NAMED: usize = 5;
+
+/// Types that columns begin with, by name.
+pub(crate) type Types = BTreeMap<String, ColumnType>;
+
+/// What the values of a column look like.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    name: String,
+    nulls: u64,
+    /// Whether any of them is a CSV cell.
+    has_cells: bool,
+    counts: [u64; KINDS],
+    /// Of each kind the first few in the order of their bytes, so that the order of records does not matter.
+    samples: BTreeMap<Kind, BTreeSet<String>>,
+    /// Spellings of missing values.
+    spellings: BTreeMap<String, u64>,
+}
+
+/// What the values of many records look like, by column.
+#[derive(Clone, Debug)]
+pub(crate) struct Survey {
+    format: CellFormat,
+    dates: Option<Dates>,
+    max_depth: u32,
+    whole: HashSet<String>,
+    rows: u64,
+    /// What was no record, and the first of it in the order of its bytes.
+    bad: u64,
+    bad_sample: Option<String>,
+    /// Whether nothing was left out.
+    is_all: bool,
+    columns: Vec<Seen>,
+    by_key: HashMap<String, usize>,
+}
+
+impl Survey {
+    /// Of records that are read as `config` says.
+    pub(crate) fn new(config: &SourceConfig) -> Self {
+        let contract = &config.contract;
+        let columns = contract.column.iter();
+        let whole = columns.filter(|(_, column)| column.r#type == Some(DeclaredType::Json));
+        Self {
+            format: CellFormat::new(&config.csv),
+            dates: (!contract.dates.is_empty()).then(|| Dates::new(&contract.dates)),
+            max_depth: contract.max_depth,
+            whole: whole.map(|(name, _)| name.clone()).collect(),
+            rows: 0,
+            bad: 0,
+            bad_sample: None,
+            is_all: true,
+            columns: Vec::new(),
+            by_key: HashMap::new(),
+        }
+    }
+
+    /// Records so far.
+    pub(crate) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// What was no record, and one of it.
+    pub(crate) fn bad(&self) -> (u64, Option<&str>) {
+        (self.bad, self.bad_sample.as_deref())
+    }
+
+    /// Whether nothing was left out.
+    pub(crate) fn is_all(&self) -> bool {
+        self.is_all
+    }
+
+    /// Takes note that there are records that it was not shown.
+    pub(crate) fn leave_out(&mut self) {
+        self.is_all = false;
+    }
+
+    /// Looks at a record; one that is none says nothing of columns.
+    pub(crate) fn add(&mut self, record: &Record) {
+        if let Record::Bad { reason, detail, .. } = record {
+            self.bad += 1;
+            let sample = format!("`{reason}`: {}", shorten(detail, SHOWN_BAD));
+            if self.bad_sample.as_ref().is_none_or(|kept| sample < *kept) {
+                self.bad_sample = Some(sample);
+            }
+            return;
+        }
+        let Some(value) = record.value() else {
+            return;
+        };
+        let Value::Object(entries) = &*value else {
+            return;
+        };
+        self.rows += 1;
+        let is_nested = |(_, value): &(String, Value)| matches!(value, Value::Object(inner) if !inner.is_empty());
+        if entries.iter().any(is_nested) {
+            for leaf in flatten(entries.clone(), self.max_depth, &self.whole) {
+                self.see(0, leaf.name, &leaf.value);
+            }
+            return;
+        }
+        for (at, (key, value)) in entries.iter().enumerate() {
+            // Most records have the keys of the one before, in its order.
+            match self.columns.get(at) {
+                Some(column) if column.name == *key && !key.contains(['.', '\\']) => {
+                    self.see_at(at, value);
+                }
+                _ => self.see(at, join_path([key.as_str()]), value),
+            }
+        }
+    }
+
+    fn see(&mut self, at: usize, name: String, value: &Value) {
+        if self
+            .columns
+            .get(at)
+            .is_some_and(|column| column.name == name)
+        {
+            return self.see_at(at, value);
+        }
+        let at = match self.by_key.get(&name) {
+            Some(at) => *at,
+            None if self.columns.len() >= MOST_COLUMNS => return,
+            None => {
+                self.by_key.insert(name.clone(), self.columns.len());
+                self.columns.push(Seen {
+                    name,
+                    ..Seen::default()
+                });
+                self.columns.len() - 1
+            }
+        };
+        self.see_at(at, value);
+    }
+
+    fn see_at(&mut self, at: usize, value: &Value) {
+        let kind = Kind::of(value, self.format, self.dates.as_ref());
+        self.columns[at].add(kind, value);
+    }
+
+    /// The types that the columns begin with, and what has to be said of them.
+    pub(crate) fn infer(&self, config: &SourceConfig) -> Inferred {
+        let rules = Rules {
+            max_odd_share: match config.contract.types {
+                TypeContract::Widen => 0.0,
+                _ => config.infer.max_odd_share,
+            },
+            is_widen: config.contract.types == TypeContract::Widen,
+        };
+        let mut inferred = Inferred::default();
+        let mut told = Told::default();
+        for column in &self.columns {
+            let own = config.contract.column.get(&column.name);
+            let declared = own.and_then(|own| own.r#type);
+            let own_widens = own.and_then(|own| own.types) == Some(TypeContract::Widen);
+            let rules = match own_widens {
+                true => Rules {
+                    max_odd_share: 0.0,
+                    is_widen: true,
+                },
+                false => rules,
+            };
+            let r#type = match declared {
+                Some(declared) => Some(declared.column_type()),
+                None => column.decide(rules, &mut told),
+            };
+            inferred.columns.push(column.shown(r#type, self.rows));
+            if let (Some(r#type), None) = (r#type, declared) {
+                inferred.types.insert(column.name.clone(), r#type);
+            }
+        }
+        inferred.rows = self.rows;
+        inferred.warnings = told.warnings(config);
+        inferred
+    }
+}
+
+/// What is found of the columns of a first batch, where a sample of everything has been found or not: of the columns that it knows
+/// the sample says more.
+pub(crate) fn of_first(
+    records: &[Record],
+    config: &SourceConfig,
+    sample: Option<&Inferred>,
+) -> Inferred {
+    let mut survey = Survey::new(config);
+    records.iter().for_each(|record| survey.add(record));
+    let mut found = survey.infer(config);
+    if let Some(sample) = sample {
+        found.types.extend(sample.types.clone());
+        found.warnings.clone_from(&sample.warnings);
+    }
+    found
+}
+
+/// Settings of a decision.
+#[derive(Clone, Copy, Debug)]
+struct Rules {
+    max_odd_share: f64,
+    is_widen: bool,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Inferred {
+    /// Types of the columns that have any.
+    pub(crate) types: Types,
+    /// All columns, in the order of their first appearance.
+    pub(crate) columns: Vec<FoundColumn>,
+    /// Records looked at.
+    pub(crate) rows: u64,
+    pub(crate) warnings: Vec<Warning>,
+}
+
+/// A column as it was found, for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FoundColumn {
+    pub(crate) name: String,
+    /// None where no value says any.
+    pub(crate) r#type: Option<ColumnType>,
+    /// Records in which it is missing, null or absent.
+    pub(crate) missing: u64,
+    /// A few of its values.
+    pub(crate) samples: Vec<String>,
+}
+
+impl Seen {
+    fn add(&mut self, kind: Option<Kind>, value: &Value) {
+        let Some(kind) = kind else {
+            self.nulls += 1;
+            return;
+        };
+        self.counts[kind as usize] += 1;
+        let text = match value {
+            Value::Cell(text) => {
+                self.has_cells = true;
+                if kind == Kind::Missing {
+                    *self.spellings.entry(text.trim().to_owned()).or_default() += 1;
+                    return;
+                }
+                text.as_str()
+            }
+            Value::Text(text) => text.as_str(),
+            // Other values are many and alike: one of each kind is enough.
+            _ if self.samples.contains_key(&kind) && self.counts[kind as usize] > 1_000 => return,
+            Value::Bytes(_) => return,
+            other => return self.keep(kind, &other.canonical()),
+        };
+        self.keep(kind, text);
+    }
+
+    /// Keeps a value if it is among the first of its kind.
+    fn keep(&mut self, kind: Kind, text: &str) {
+        let kept = self.samples.entry(kind).or_default();
+        let text = text.trim();
+        if kept.len() == SAMPLES && kept.last().is_some_and(|last| text >= last.as_str()) {
+            return;
+        }
+        if kept.contains(text) {
+            return;
+        }
+        kept.insert(text.to_owned());
+        if kept.len() > SAMPLES {
+            kept.pop_last();
+        }
+    }
+
+    fn count(&self, kind: Kind) -> u64 {
+        self.counts[kind as usize]
+    }
+
+    fn sum(&self, is_of: impl Fn(Kind) -> bool) -> u64 {
+        ALL.iter()
+            .filter(|kind| is_of(**kind))
+            .map(|kind| self.count(*kind))
+            .sum()
+    }
+
+    /// Values that are not missing.
+    fn values(&self) -> u64 {
+        self.sum(|kind| kind != Kind::Missing)
+    }
+
+    /// The type, if the values say any; what has to be said of it goes to `told`.
+    fn decide(&self, rules: Rules, told: &mut Told) -> Option<ColumnType> {
+        let values = self.values();
+        if values == 0 || self.count(Kind::Whole) > 0 {
+            return None;
+        }
+        let is_column_of = |count: u64| {
+            count == values || (count > 0 && share(values - count, values) <= rules.max_odd_share)
+        };
+        if self.count(Kind::Bool) == values {
+            return Some(self.told(ColumnType::Bool, |_| true, told));
+        }
+        // Numbers as text are what a column of numbers converts.
+        let has_numbers = self.sum(Kind::is_number) > 0;
+        let is_number = |kind: Kind| {
+            kind.is_number() || (has_numbers && !self.has_cells && kind == Kind::NumberText)
+        };
+        if self.count(Kind::ZeroDigits) == 0
+            && is_column_of(self.sum(is_number))
+            && let Some(r#type) = self.number_type()
+        {
+            return Some(self.told(r#type, is_number, told));
+        }
+        if is_column_of(self.sum(is_date)) {
+            if self.count(Kind::LocalTime) > 0 {
+                told.local_times.push(self.named(&[Kind::LocalTime]));
+            }
+            return Some(self.told(ColumnType::Timestamp, is_date, told));
+        }
+        self.tell_of_text(rules, is_number, told);
+        Some(ColumnType::Utf8)
+    }
+
+    /// The narrowest type of numbers that holds all of them without loss.
+    fn number_type(&self) -> Option<ColumnType> {
+        let is_float = self.count(Kind::Float) + self.count(Kind::WideFloat) > 0;
+        let is_big = self.count(Kind::BigInteger) > 0;
+        if self.count(Kind::Digits) > 0 || (is_big && is_float) {
+            return (self.count(Kind::WideFloat) == 0).then_some(ColumnType::Decimal);
+        }
+        Some(match is_float {
+            true => ColumnType::Float64,
+            false => ColumnType::Int64,
+        })
+    }
+
+    /// Tells of the values that are not of the column's type.
+    fn told(
+        &self,
+        r#type: ColumnType,
+        is_of: impl Fn(Kind) -> bool,
+        told: &mut Told,
+    ) -> ColumnType {
+        if !self.spellings.is_empty() {
+            let all = self.spellings.iter();
+            let all: Vec<String> = all
+                .map(|(text, count)| format!("{count} `{text}`"))
+                .collect();
+            told.spellings
+                .push(format!("`{}` ({})", self.name, all.join(", ")));
+        }
+        let odd = |kind: Kind| !is_of(kind) && kind != Kind::Missing;
+        let count = self.sum(odd);
+        if count > 0 {
+            let kinds: Vec<Kind> = ALL.iter().copied().filter(|kind| odd(*kind)).collect();
+            told.odd.push(format!(
+                "`{}` ({count} of {} are no {}, such as {})",
+                self.name,
+                self.values(),
+                noun(r#type),
+                self.some_of(&kinds)
+            ));
+        }
+        r#type
+    }
+
+    /// Tells of a column of texts that could have been meant otherwise.
+    fn tell_of_text(&self, rules: Rules, is_number: impl Fn(Kind) -> bool, told: &mut Told) {
+        let values = self.values();
+        let is_most = |count: u64| count * 10 >= values * 9;
+        let numbers = self.sum(&is_number);
+        let commas = [Kind::DecimalComma, Kind::SomeComma];
+        let thousands = [Kind::Thousands, Kind::SomeComma];
+        let of = |kinds: &[Kind]| kinds.iter().map(|kind| self.count(*kind)).sum::<u64>();
+        let unclear = [Kind::UnclearDate, Kind::Day, Kind::LocalTime, Kind::Instant];
+        if self.count(Kind::DecimalComma) > 0 && is_most(of(&commas) + numbers) {
+            told.decimal_commas.push(self.named(&commas));
+        } else if of(&thousands) > 0 && is_most(of(&thousands) + numbers) {
+            told.thousands.push(self.named(&thousands));
+        } else if self.count(Kind::Percent) > 0 && is_most(self.count(Kind::Percent) + numbers) {
+            told.percents.push(self.named(&[Kind::Percent]));
+        } else if self.count(Kind::UnclearDate) > 0 && is_most(of(&unclear)) {
+            told.dates.push(self.named(&unclear));
+        } else if !rules.is_widen && self.is_mixed(numbers) {
+            let kinds = ALL.iter().filter(|kind| **kind != Kind::Missing);
+            let kinds = kinds.filter(|kind| self.count(**kind) > 0).map(|kind| {
+                let of = self.some_of(&[*kind]);
+                format!("{} {} such as {of}", self.count(*kind), kind.noun())
+            });
+            let kinds: Vec<String> = kinds.collect();
+            told.mixed
+                .push(format!("`{}` ({})", self.name, kinds.join(", ")));
+        }
+    }
+
+    /// Whether another type was likely meant than text: of cells, where most look like it. Digits behind a zero are those of a
+    /// code.
+    fn is_mixed(&self, numbers: u64) -> bool {
+        let dates = self.sum(is_date);
+        let bools = self.count(Kind::Bool);
+        if !self.has_cells {
+            let others = self.values() - numbers - bools;
+            return [numbers, bools, others].iter().filter(|n| **n > 0).count() > 1
+                || (0 < dates && dates < others);
+        }
+        let zeros = self.count(Kind::ZeroDigits);
+        let is_code = zeros > 0 && zeros + numbers == self.values();
+        let is_most = |count: u64| count * 2 > self.values();
+        !is_code && [numbers, dates, bools].into_iter().any(is_most)
+    }
+
+    fn named(&self, kinds: &[Kind]) -> String {
+        format!("`{}` ({})", self.name, self.some_of(kinds))
+    }
+
+    /// A few values of these kinds.
+    fn some_of(&self, kinds: &[Kind]) -> String {
+        let kept = kinds.iter().filter_map(|kind| self.samples.get(kind));
+        let kept: Vec<String> = kept
+            .flatten()
+            .take(SAMPLES)
+            .map(|text| format!("`{}`", shorten(text, SHOWN)))
+            .collect();
+        kept.join(", ")
+    }
+
+    fn shown(&self, r#type: Option<ColumnType>, rows: u64) -> FoundColumn {
+        let is_text = matches!(r#type, None | Some(ColumnType::Utf8));
+        let spelled = match is_text {
+            true => 0,
+            false => self.count(Kind::Missing),
+        };
+        let spellings = self.spellings.keys().filter(|_| is_text);
+        let samples = self.samples.values().flatten().chain(spellings);
+        FoundColumn {
+            name: self.name.clone(),
+            r#type,
+            missing: rows.saturating_sub(self.sum(|_| true)) + spelled,
+            samples: samples
+                .take(SAMPLES)
+                .map(|text| shorten(text, SHOWN).into_owned())
+                .collect(),
+        }
+    }
+}
+
+const fn is_date(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::DeclaredDate | Kind::Instant | Kind::LocalTime | Kind::Day
+    )
+}
+
+/// All kinds, in their order.
+const ALL: [Kind; KINDS] = [
+    Kind::Bool,
+    Kind::Integer,
+    Kind::BigInteger,
+    Kind::Digits,
+    Kind::Float,
+    Kind::WideFloat,
+    Kind::ZeroDigits,
+    Kind::DeclaredDate,
+    Kind::Instant,
+    Kind::LocalTime,
+    Kind::Day,
+    Kind::DecimalComma,
+    Kind::SomeComma,
+    Kind::Thousands,
+    Kind::Percent,
+    Kind::UnclearDate,
+    Kind::Missing,
+    Kind::NumberText,
+    Kind::Text,
+    Kind::Whole,
+];
+
+const fn noun(r#type: ColumnType) -> &'static str {
+    match r#type {
+        ColumnType::Bool => "booleans",
+        ColumnType::Timestamp => "dates",
+        _ => "numbers",
+    }
+}
+
+/// What has to be said, by what it is about: a column and some of its values each.
+#[derive(Clone, Debug, Default)]
+struct Told {
+    spellings: Vec<String>,
+    odd: Vec<String>,
+    mixed: Vec<String>,
+    decimal_commas: Vec<String>,
+    thousands: Vec<String>,
+    percents: Vec<String>,
+    dates: Vec<String>,
+    local_times: Vec<String>,
+}
+
+impl Told {
+    fn warnings(self, config: &SourceConfig) -> Vec<Warning> {
+        let is_nulling = config.contract.types == TypeContract::NullValue;
+        let fate = match config.contract.types {
+            TypeContract::NullValue => "land as null",
+            TypeContract::Freeze => "stop the run",
+            TypeContract::QuarantineRow | TypeContract::Widen => "set their rows aside",
+        };
+        let odd = format!(
+            "values that are no numbers or no dates {fate}; list those that mean nothing in `csv.null_values`, {}declare the column text, or lower `infer.max_odd_share`",
+            if is_nulling {
+                ""
+            } else {
+                "set `contract.types = \"null_value\"`, "
+            }
+        );
+        let all = [
+            (
+                "missing_spellings",
+                "csv.null_spellings",
+                "usual spellings of a missing value are read as missing, since the other cells of their column are no texts".to_owned(),
+                self.spellings,
+            ),
+            ("odd_values", "infer.max_odd_share", odd, self.odd),
+            (
+                "mixed_types",
+                "contract.column.<name>.type",
+                "columns of several types land as text, and nothing is lost; declare a type to set aside what does not fit it, or list what means nothing in `csv.null_values`".to_owned(),
+                self.mixed,
+            ),
+            (
+                "looks_like_decimal_comma",
+                "csv.decimal_sign",
+                "numbers with a decimal comma land as text; set `csv.decimal_sign = \",\"` to read them as numbers".to_owned(),
+                self.decimal_commas,
+            ),
+            (
+                "looks_like_thousands",
+                "csv.thousands_sign",
+                "numbers with commas between their digits land as text; set `csv.thousands_sign = \",\"` where they separate thousands, or `csv.decimal_sign = \",\"`".to_owned(),
+                self.thousands,
+            ),
+            (
+                "looks_like_percent",
+                "csv.percent",
+                "numbers with a percent sign land as text; set `csv.percent = true` to read `17%` as 17".to_owned(),
+                self.percents,
+            ),
+            (
+                "looks_like_dates",
+                "contract.dates",
+                "dates whose order of day and month is not certain land as text; name their format, such as `contract.dates = [\"%d/%m/%Y\"]`".to_owned(),
+                self.dates,
+            ),
+            (
+                "local_times",
+                "contract.column.<name>.type",
+                "points in time without an offset are read as UTC; declare the column `text` to keep them as they are written".to_owned(),
+                self.local_times,
+            ),
+        ];
+        let all = all.into_iter().filter(|(.., columns)| !columns.is_empty());
+        all.map(|(code, key, what, columns)| {
+            let more = match columns.len().saturating_sub(NAMED) {
+                0 => String::new(),
+                more => format!(" and {more} more columns"),
+            };
+            let columns = columns[..columns.len().min(NAMED)].join(", ");
+            Warning {
+                code: code.to_owned(),
+                message: format!("{columns}{more}: {what}"),
+                key: Some(key.to_owned()),
+            }
+        })
+        .collect()
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a share of counts far below 2^53"
+)]
+fn share(part: u64, whole: u64) -> f64 {
+    part as f64 / whole as f64
+}
+
+#[cfg(test)]
+mod tests;

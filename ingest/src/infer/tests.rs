@@ -1,0 +1,221 @@
+use feedline_schemas::config::load;
+
+use super::*;
+
+fn config(more: &str) -> SourceConfig {
+    let text = format!(
+        "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"files\"\nurl = 'x.csv'\n{more}"
+    );
+    load("p", &text, &[]).unwrap().config.source.remove(0)
+}
+
+fn cell(text: &str) -> Value {
+    match text {
+        "" => Value::Null,
+        text => Value::Cell(text.to_owned()),
+    }
+}
+
+fn infer_values(values: Vec<Value>, more: &str) -> Inferred {
+    let config = config(more);
+    let mut survey = Survey::new(&config);
+    for value in values {
+        survey.add(&Record::Value(Value::Object(vec![("c".into(), value)])));
+    }
+    survey.infer(&config)
+}
+
+/// The type of a column of these cells, each so many times, and the codes of the warnings.
+fn check(cells: &[(&str, usize)], more: &str, expected: Option<ColumnType>, codes: &[&str]) {
+    let all = cells
+        .iter()
+        .flat_map(|(text, times)| std::iter::repeat_n(cell(text), *times));
+    let forward: Vec<Value> = all.collect();
+    let backward = forward.iter().rev().cloned().collect();
+    for values in [forward, backward] {
+        let found = infer_values(values, more);
+        assert_eq!(found.types.get("c").copied(), expected, "{cells:?}");
+        let told: Vec<&str> = found.warnings.iter().map(|w| w.code.as_str()).collect();
+        assert_eq!(told, codes, "{cells:?}");
+    }
+}
+
+#[test]
+fn cells_that_are_all_of_a_type_make_a_column_of_it() {
+    use ColumnType::{Bool, Decimal, Float64, Int64, Timestamp, Utf8};
+    check(&[("1", 3), ("", 2)], "", Some(Int64), &[]);
+    check(&[("1", 3), ("2.5", 1)], "", Some(Float64), &[]);
+    check(&[("9007199254740993", 1), ("1", 1)], "", Some(Int64), &[]);
+    check(
+        &[("9007199254740993", 1), ("0.5", 1)],
+        "",
+        Some(Decimal),
+        &[],
+    );
+    check(&[("18446744073709551615", 1)], "", Some(Decimal), &[]);
+    check(&[("true", 1), ("False", 1)], "", Some(Bool), &[]);
+    check(&[("2024-02-29", 2)], "", Some(Timestamp), &[]);
+    check(&[("2024-02-29T01:02:03Z", 2)], "", Some(Timestamp), &[]);
+    check(
+        &[("2024-02-29 01:02:03", 2)],
+        "",
+        Some(Timestamp),
+        &["local_times"],
+    );
+    check(&[("a", 2), ("b", 1)], "", Some(Utf8), &[]);
+    check(&[("", 2)], "", None, &[]);
+}
+
+#[test]
+fn missing_values_that_are_spelled_out_count_where_the_others_are_no_texts() {
+    use ColumnType::{Float64, Int64, Utf8};
+    check(
+        &[("NA", 40), ("1", 1)],
+        "",
+        Some(Int64),
+        &["missing_spellings"],
+    );
+    check(
+        &[("?", 4), ("1.5", 9), ("n/a", 1)],
+        "",
+        Some(Float64),
+        &["missing_spellings"],
+    );
+    check(&[("None", 4), ("Wood", 9)], "", Some(Utf8), &[]);
+    check(&[("NA", 4)], "", None, &[]);
+    let none = "csv.null_spellings = \"none\"\n";
+    check(&[("NA", 4), ("1", 9)], none, Some(Utf8), &["mixed_types"]);
+}
+
+#[test]
+fn few_odd_values_leave_a_column_of_numbers_and_more_make_it_text_and_both_are_said() {
+    use ColumnType::{Float64, Int64, Utf8};
+    check(
+        &[("1", 199), ("unknown", 1)],
+        "",
+        Some(Int64),
+        &["odd_values"],
+    );
+    check(
+        &[("1", 90), ("unknown", 10)],
+        "",
+        Some(Utf8),
+        &["mixed_types"],
+    );
+    check(&[("1", 1), ("unknown", 10)], "", Some(Utf8), &[]);
+    let more = "infer.max_odd_share = 0.2\n";
+    check(
+        &[("1.5", 90), ("unknown", 10)],
+        more,
+        Some(Float64),
+        &["odd_values"],
+    );
+    let widen = "contract.types = \"widen\"\n";
+    check(&[("1", 199), ("unknown", 1)], widen, Some(Utf8), &[]);
+    let found = infer_values(
+        std::iter::repeat_n(cell("1"), 199)
+            .chain([cell("unknown")])
+            .collect(),
+        "",
+    );
+    let warning = &found.warnings[0];
+    assert_eq!(warning.key.as_deref(), Some("infer.max_odd_share"));
+    assert!(
+        warning
+            .message
+            .starts_with("`c` (1 of 200 are no numbers, such as `unknown`): "),
+        "{}",
+        warning.message
+    );
+}
+
+#[test]
+fn codes_keep_their_zeros() {
+    check(&[("007", 1), ("123", 999)], "", Some(ColumnType::Utf8), &[]);
+}
+
+#[test]
+fn numbers_and_dates_that_are_written_otherwise_are_asked_about() {
+    use ColumnType::{Float64, Int64, Timestamp, Utf8};
+    let decimal = ["looks_like_decimal_comma"];
+    check(&[("1000,14", 3), ("7", 1)], "", Some(Utf8), &decimal);
+    check(&[("1,5", 3), ("1,234", 1)], "", Some(Utf8), &decimal);
+    check(
+        &[("1,234", 3), ("999", 3)],
+        "",
+        Some(Utf8),
+        &["looks_like_thousands"],
+    );
+    check(&[("17%", 3)], "", Some(Utf8), &["looks_like_percent"]);
+    check(
+        &[("01/02/2020", 3), ("31/01/2020", 3)],
+        "",
+        Some(Utf8),
+        &["looks_like_dates"],
+    );
+    check(
+        &[("2020-01-31", 3), ("31/01/2020", 3)],
+        "",
+        Some(Utf8),
+        &["looks_like_dates"],
+    );
+    check(
+        &[("1000,14", 3)],
+        "csv.decimal_sign = \",\"\n",
+        Some(Float64),
+        &[],
+    );
+    check(
+        &[("1,234", 3)],
+        "csv.thousands_sign = \",\"\n",
+        Some(Int64),
+        &[],
+    );
+    check(&[("17 %", 3)], "csv.percent = true\n", Some(Int64), &[]);
+    let dates = "contract.dates = [\"%d/%m/%Y\"]\n";
+    check(&[("01/02/2020", 3)], dates, Some(Timestamp), &[]);
+}
+
+#[test]
+fn values_with_types_get_the_narrowest_type_that_loses_none() {
+    use ColumnType::{Bool, Decimal, Float64, Int64, Utf8};
+    let all = |values: &[(Value, usize)]| {
+        let of = |(value, times): &(Value, usize)| std::iter::repeat_n(value.clone(), *times);
+        let values: Vec<Value> = values.iter().flat_map(of).collect();
+        let back = infer_values(values.iter().rev().cloned().collect(), "");
+        let found = infer_values(values, "");
+        assert_eq!(found.types, back.types);
+        assert_eq!(found.warnings, back.warnings);
+        let codes = found.warnings.into_iter().map(|warning| warning.code);
+        (found.types.get("c").copied(), codes.collect::<Vec<_>>())
+    };
+    let text = |text: &str| Value::Text(text.into());
+    let (int, float, bool) = (Value::Int(3), Value::Float(0.5), Value::Bool(false));
+    let mixed = vec!["mixed_types".to_owned()];
+    assert_eq!(
+        all(&[(bool.clone(), 90), (float.clone(), 10)]),
+        (Some(Utf8), mixed.clone())
+    );
+    assert_eq!(
+        all(&[(bool.clone(), 10), (text("x"), 10)]),
+        (Some(Utf8), mixed)
+    );
+    assert_eq!(all(&[(bool, 9)]), (Some(Bool), vec![]));
+    assert_eq!(
+        all(&[(int.clone(), 2), (float.clone(), 2)]),
+        (Some(Float64), vec![])
+    );
+    assert_eq!(
+        all(&[(Value::Int(i64::MAX), 1), (float, 1)]),
+        (Some(Decimal), vec![])
+    );
+    assert_eq!(all(&[(int, 2), (text("12"), 2)]), (Some(Int64), vec![]));
+    assert_eq!(
+        all(&[(text("12"), 2), (text("NA"), 1)]),
+        (Some(Utf8), vec![])
+    );
+    assert_eq!(
+        all(&[(Value::List(vec![]), 2), (text("x"), 1)]),
+        (None, vec![])
+    );
+}

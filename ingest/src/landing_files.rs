@@ -1,0 +1,373 @@
+//! The files of a landing zone against those that its log names.
+//!
+//! A batch's files are written before the entry that names them, so a process that dies in between leaves files that no entry
+//! names, and so does a writer that finds its place in the log taken. `data/*.parquet` is to have each row once for whoever
+//! reads the folder, so every writer moves such files to `orphans/` as it opens the log.
+//!
+//! Another writer may be alive and about to name a file that we find without a name. No clock or lease is needed to be safe:
+//!
+//! - A file's name begins with the number of its entry. Once that entry exists, a file that it does not name never will be
+//!   named, since entries do not change.
+//! - Any other file is moved, and then the log is looked at again: if the entry is there by now and names the file, it is moved
+//!   back. A writer for its part looks after its files once its entry is there, and writes those again that are gone. Either the
+//!   writer looks after the move, or the move came after the entry and whoever moved the file sees the entry.
+//! - Where both die before they look, the next start finds a named file missing and its bytes in `orphans/`, and writes it again.
+//!
+//! Nothing is deleted: `orphans/` may be removed by hand when no run is under way. The cost of a start is one listing of the source's landing folder (a request
+//! for each 1,000 objects) and the last bytes of its newest files; that of a batch is a look-up of each of its files and a
+//! read of the entry before.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use feedline_schemas::{
+    commit::{CommitEntry, DataFile},
+    ids::Hash128,
+    report::{Damage, SourceReport, Warning},
+};
+use feedline_storage::{Listed, Store};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use tracing::info;
+
+use crate::{commit_log::entry_path, error::Error};
+
+/// Folders of a source's landing zone whose files log entries name.
+const FOLDERS: [&str; 6] = [
+    "data",
+    "rejects",
+    "frontier",
+    "validators",
+    "raw",
+    "children",
+];
+/// Where files go that no entry names.
+pub(crate) const ORPHANS: &str = "orphans";
+/// Where repairs put what they took out of the log.
+pub(crate) const DAMAGED: &str = "damaged";
+
+/// Newest files of which the end is read at each start.
+const ENDS_READ: usize = 8;
+/// The last bytes of each Parquet file, behind four that tell the length of its footer.
+const MAGIC: &[u8] = b"PAR1";
+/// The smallest Parquet file: a magic at either end and the length of the footer.
+const LEAST_BYTES: u64 = 12;
+
+/// What is said of a file that is not there.
+pub(crate) const MISSING: &str = "it is missing";
+
+/// Requests that are made at the same time.
+const AT_ONCE: usize = 16;
+
+/// A file that is not as its entry says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BadFile {
+    /// What the entry says of it.
+    pub(crate) file: DataFile,
+    /// Number of the entry.
+    pub(crate) sequence: u64,
+    /// What is wrong.
+    pub(crate) reason: String,
+}
+
+/// A landing zone's files, as one listing shows them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stock {
+    /// Named files that are missing, have another size, or (of the newest) do not end as Parquet files do; by entry.
+    pub(crate) bad: Vec<BadFile>,
+    /// Files of batches that no entry names.
+    pub(crate) unnamed: Vec<Listed>,
+    /// Files in `orphans/`, by the path that they had.
+    pub(crate) orphans: Vec<Listed>,
+}
+
+impl Stock {
+    /// Lists what is there beside `entries`, which must have been read before.
+    ///
+    /// # Errors
+    /// [`Error::Storage`].
+    pub(crate) async fn take(landing: &Store, entries: &[CommitEntry]) -> Result<Self, Error> {
+        let listed = landing.list("").await?;
+        let found: BTreeMap<&str, u64> = listed
+            .iter()
+            .map(|file| (file.path.as_str(), file.bytes))
+            .collect();
+        let named: BTreeMap<&str, (u64, &DataFile)> = entries
+            .iter()
+            .flat_map(|entry| {
+                let sequence = entry.sequence.get();
+                entry
+                    .named_files()
+                    .map(move |file| (file.path.as_str(), (sequence, file)))
+            })
+            .collect();
+        let mut stock = Self::default();
+        for (path, (sequence, file)) in &named {
+            let mut bytes = found.get(path).copied();
+            if bytes.is_none() {
+                // A listing is not of one moment: another start may just have moved it back.
+                bytes = match landing.size(path).await {
+                    Err(e) if e.is_not_found() => None,
+                    size => Some(size?),
+                };
+            }
+            let reason = match bytes {
+                Some(bytes) if bytes == file.bytes => continue,
+                Some(bytes) => format!("it has {bytes} bytes and should have {}", file.bytes),
+                None => MISSING.to_owned(),
+            };
+            stock.bad.push(BadFile {
+                file: (*file).clone(),
+                sequence: *sequence,
+                reason,
+            });
+        }
+        let newest: Vec<_> = entries
+            .iter()
+            .rev()
+            .flat_map(|entry| {
+                let files: Vec<_> = entry.named_files().collect();
+                files
+                    .into_iter()
+                    .map(move |file| (entry.sequence.get(), file))
+            })
+            .filter(|(_, file)| found.get(file.path.as_str()) == Some(&file.bytes))
+            .take(ENDS_READ)
+            .collect();
+        let ends = newest
+            .iter()
+            .map(|(_, file)| wrong_end(landing, file))
+            .collect::<Vec<_>>();
+        let ends: Vec<_> = stream::iter(ends).buffered(AT_ONCE).try_collect().await?;
+        for ((sequence, file), reason) in newest.into_iter().zip(ends) {
+            if let Some(reason) = reason {
+                stock.bad.push(BadFile {
+                    file: file.clone(),
+                    sequence,
+                    reason,
+                });
+            }
+        }
+        stock.bad.sort_by_key(|bad| bad.sequence);
+        for file in &listed {
+            if let Some(path) = file.path.strip_prefix(ORPHANS) {
+                stock.orphans.push(Listed {
+                    path: path.trim_start_matches('/').to_owned(),
+                    ..file.clone()
+                });
+            } else if sequence_of(&file.path).is_some() && !named.contains_key(file.path.as_str()) {
+                stock.unnamed.push(file.clone());
+            }
+        }
+        Ok(stock)
+    }
+
+    /// The error that the first bad file is; none where all are good.
+    pub(crate) fn error(&self, landing: &Store) -> Option<Error> {
+        let first = self.bad.first()?;
+        let more = match self.bad.len() - 1 {
+            0 => String::new(),
+            more => format!(", and so with {more} more"),
+        };
+        Some(Error::Landed {
+            url: landing.url_of(&first.file.path),
+            reason: format!(
+                "{}, as entry {} of the log has it{more}",
+                first.reason, first.sequence
+            ),
+        })
+    }
+}
+
+/// What is wrong with the end of a file, whose size is right.
+async fn wrong_end(landing: &Store, file: &DataFile) -> Result<Option<String>, Error> {
+    if file.bytes < LEAST_BYTES {
+        return Ok(Some("it is too short to be a Parquet file".to_owned()));
+    }
+    let end = landing
+        .get_range(&file.path, file.bytes - 8..file.bytes)
+        .await?;
+    let footer = end.first_chunk().copied().map(u32::from_le_bytes);
+    let fits = footer.is_some_and(|footer| u64::from(footer) + LEAST_BYTES <= file.bytes);
+    let is_whole = end.ends_with(MAGIC) && fits;
+    Ok((!is_whole).then(|| "it does not end as a Parquet file does".to_owned()))
+}
+
+/// The number of the entry that a batch's file was written for; none of a file that no batch wrote.
+fn sequence_of(path: &str) -> Option<u64> {
+    let (folder, name) = path.rsplit_once('/')?;
+    let top = folder.split('/').next().unwrap_or_default();
+    let stem = name.strip_suffix(".parquet")?;
+    let (number, hash) = stem.split_once('-')?;
+    let is_ours = FOLDERS.contains(&top)
+        && number.len() == 20
+        && hash.len() == Hash128::of(b"").short().len()
+        && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_ours.then(|| number.parse().ok()).flatten()
+}
+
+/// Brings a landing zone to what its log says, as a writer does that has just read `entries`: files that no entry names go to
+/// `orphans/`, named ones that are there come back, and temporary files of dead processes are removed.
+///
+/// Returns what a person should know of it.
+///
+/// # Errors
+/// [`Error::Landed`] when a named file is missing or damaged, [`Error::Storage`].
+pub(crate) async fn tidy(
+    landing: &Store,
+    entries: &[CommitEntry],
+) -> Result<Option<Warning>, Error> {
+    sweep(landing).await;
+    let mut stock = Stock::take(landing, entries).await?;
+    bring_back(landing, &mut stock).await?;
+    let moved = move_unnamed(landing, entries.len() as u64, &stock.unnamed, ORPHANS).await?;
+    let warning = (!moved.is_empty()).then(|| {
+        let bytes: u64 = moved.iter().map(|file| file.bytes).sum();
+        Warning {
+            code: "files_moved_to_orphans".to_owned(),
+            message: format!(
+                "{} of {bytes} bytes that no log entry names went to `{}`: a run was killed before its entry was there, or two ran at once; all that has landed is still in its place",
+                match moved.len() {
+                    1 => "a file".to_owned(),
+                    many => format!("{many} files"),
+                },
+                landing.url_of(ORPHANS)
+            ),
+            key: None,
+        }
+    });
+    match stock.error(landing) {
+        Some(error) => Err(error),
+        None => Ok(warning),
+    }
+}
+
+/// Adds to a source's report what one listing shows of lost and damaged files. Nothing is changed.
+///
+/// # Errors
+/// [`Error::Storage`].
+pub(crate) async fn report_damage(
+    landing: &Store,
+    entries: &[CommitEntry],
+    report: &mut SourceReport,
+) -> Result<(), Error> {
+    let stock = Stock::take(landing, entries).await?;
+    if !stock.bad.is_empty() {
+        report.status = "damaged".to_owned();
+    }
+    report
+        .damage
+        .extend(stock.bad.into_iter().map(|bad| Damage {
+            path: bad.file.path,
+            entry: bad.sequence,
+            reason: bad.reason,
+        }));
+    Ok(())
+}
+
+/// Removes temporary files of dead processes. One that cannot be removed is in nobody's way.
+pub(crate) async fn sweep(landing: &Store) {
+    let store = landing.clone();
+    let swept = tokio::task::spawn_blocking(move || store.sweep_all("")).await;
+    if let Ok(Err(error)) = swept {
+        tracing::debug!(%error, "temporary files were left where they are");
+    }
+}
+
+/// Writes named files that are missing or damaged again, where `orphans/` has their bytes.
+async fn bring_back(landing: &Store, stock: &mut Stock) -> Result<(), Error> {
+    let mut bad = Vec::new();
+    // The listing is not asked: a start beside this one may have moved a file to and fro meanwhile.
+    for file in std::mem::take(&mut stock.bad) {
+        let DataFile { path, bytes, .. } = &file.file;
+        if restore(landing, &file.file, &format!("{ORPHANS}/{path}")).await? {
+            info!(%path, "a landed file was missing and is among the orphans; it was written again");
+            continue;
+        }
+        let is_back = file.reason == MISSING
+            && match landing.size(path).await {
+                Err(e) if e.is_not_found() => false,
+                size => size? == *bytes,
+            };
+        if !is_back {
+            bad.push(file);
+        }
+    }
+    stock.bad = bad;
+    Ok(())
+}
+
+/// Writes `file` again from the copy at `from`, if that has the right bytes. The copy stays: who moved it may be about to move
+/// it back.
+///
+/// # Errors
+/// [`Error::Storage`].
+pub(crate) async fn restore(landing: &Store, file: &DataFile, from: &str) -> Result<bool, Error> {
+    let copy = landing.get_opt(from).await?;
+    let Some(bytes) = copy.filter(|bytes| Hash128::of(bytes) == file.hash) else {
+        return Ok(false);
+    };
+    landing.put(&file.path, bytes).await?;
+    Ok(true)
+}
+
+/// Moves files that no entry names below the folder `to`, but for those that an entry names by the time they are moved.
+/// `next` is the number of the entry that comes next. Returns what was moved.
+///
+/// # Errors
+/// [`Error::Storage`].
+pub(crate) async fn move_unnamed(
+    landing: &Store,
+    next: u64,
+    unnamed: &[Listed],
+    to: &str,
+) -> Result<Vec<Listed>, Error> {
+    let mut moved = Vec::new();
+    for file in unnamed {
+        match landing
+            .rename(&file.path, &format!("{to}/{}", file.path))
+            .await
+        {
+            // Another start, or the writer itself, was quicker.
+            Err(e) if e.is_not_found() => {}
+            done => {
+                done?;
+                moved.push(file.clone());
+            }
+        }
+    }
+    // Entries that were not there when the log was read.
+    let later: BTreeSet<u64> = moved
+        .iter()
+        .filter_map(|file| sequence_of(&file.path))
+        .filter(|sequence| *sequence >= next)
+        .collect();
+    for sequence in later {
+        let Some(body) = landing.get_opt(&entry_path(sequence)).await? else {
+            continue;
+        };
+        let mut kept = Vec::new();
+        for file in moved {
+            if sequence_of(&file.path) == Some(sequence) && names(&body, &file.path) {
+                let from = format!("{to}/{}", file.path);
+                match landing.rename(&from, &file.path).await {
+                    Err(e) if e.is_not_found() => {}
+                    done => done?,
+                }
+            } else {
+                kept.push(file);
+            }
+        }
+        moved = kept;
+    }
+    Ok(moved)
+}
+
+/// Whether the bytes of an entry, of whatever version, name a file.
+pub(crate) fn names(entry: &[u8], path: &str) -> bool {
+    let quoted = format!("\"{path}\"");
+    entry
+        .windows(quoted.len())
+        .any(|window| window == quoted.as_bytes())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+//! Values that the server knew nothing of (status 404): a wrong answer must not leave them out for good.
+//!
+//! What of a value was absent is asked for again by each later pass. A value of which nothing was there costs one request.
+
+use feedline_schemas::{
+    commit::{Interval, Ledger},
+    report::Warning,
+};
+
+use super::{Plan, intervals::Intervals};
+
+/// Most values that are remembered to be asked for again.
+const MOST: usize = 2_000;
+
+impl Plan {
+    /// The ledger after the server knew nothing of the slice and value in work.
+    pub(crate) fn advance_absent(&self, mut ledger: Ledger) -> Ledger {
+        if let Some(slice) = ledger.slice {
+            let before = of_value(&ledger.absent, ledger.value);
+            let target = Intervals::of([ledger.target]);
+            let mut gone = of_value(&ledger.gone, ledger.value).plus(&Intervals::of([slice]));
+            if target.minus(&before).is_empty() {
+                // Nothing of it was there before either: the rest of it is not asked for in this pass.
+                let rest = before.minus(&target.minus(&before));
+                ledger.part = Intervals::of(ledger.part).plus(&rest).into_vec();
+                ledger.ends.clear();
+                gone = gone.plus(&rest);
+            }
+            set(&mut ledger.gone, ledger.value, gone);
+        }
+        self.advance(ledger)
+    }
+}
+
+/// The intervals of a value.
+pub(super) fn of_value(all: &[(u64, Vec<Interval>)], value: u64) -> Intervals {
+    let found = all.iter().find(|(of, _)| *of == value);
+    Intervals::of(found.into_iter().flat_map(|(_, of)| of.iter().copied()))
+}
+
+fn set(all: &mut Vec<(u64, Vec<Interval>)>, value: u64, intervals: Intervals) {
+    let intervals = intervals.into_vec();
+    let count = all.len();
+    match all.iter_mut().find(|(of, _)| *of == value) {
+        Some((_, of)) => *of = intervals,
+        None if count < MOST => all.push((value, intervals)),
+        None => {}
+    }
+}
+
+/// A warning of values that were absent when they were last asked for.
+pub(crate) fn warn_of_absent(ledger: &Ledger) -> Option<Warning> {
+    let absent = if ledger.slice.is_some() {
+        &ledger.gone
+    } else {
+        &ledger.absent
+    };
+    let more = if absent.len() >= MOST {
+        "; others beyond them are not asked for again"
+    } else {
+        ""
+    };
+    (!absent.is_empty()).then(|| Warning {
+        code: "values_absent".into(),
+        message: format!(
+            "the server knew nothing of {} values (status 404): they have no rows, and each later run asks for them again{more}",
+            absent.len()
+        ),
+        key: Some("for_each.missing".into()),
+    })
+}

@@ -1,0 +1,137 @@
+//! A range of slices that is read again, and the batches that were read from it.
+
+use std::collections::BTreeSet;
+
+use feedline_schemas::{
+    amendment::WithdrawnReason,
+    commit::{CommitEntry, Interval, Ledger, Position},
+    config::SourceConfig,
+};
+
+use super::{intervals::Intervals, known::Reading, slices::Slices};
+use crate::error::Error;
+
+/// What is read again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BatchRange {
+    intervals: Intervals,
+    /// Batches that no longer count, by their indices in the log.
+    pub(crate) batches: BTreeSet<usize>,
+}
+
+impl BatchRange {
+    /// A range alone.
+    pub(crate) fn of(range: Interval) -> Self {
+        Self {
+            intervals: Intervals::of([range]),
+            batches: BTreeSet::new(),
+        }
+    }
+
+    /// Whether nothing of it is done.
+    pub(crate) fn is_empty(&self, ledger: &Ledger) -> bool {
+        common(&self.intervals, &Intervals::of(ledger.done.iter().copied())).is_empty()
+    }
+}
+
+fn common(a: &Intervals, b: &Intervals) -> Intervals {
+    a.minus(&a.minus(b))
+}
+
+/// The range from `from` to `to`, as the configuration writes its ends; without one that of the source.
+///
+/// # Errors
+/// [`Error::Config`].
+pub(crate) fn range_of(
+    config: &SourceConfig,
+    from: Option<&str>,
+    to: Option<&str>,
+    ledger: &Ledger,
+) -> Result<Interval, Error> {
+    let slices = slices(config)?;
+    let end = |key: &str, text: Option<&str>, other: i64| match text {
+        None => Ok(other),
+        Some(text) => slices
+            .read(text)
+            .map_err(|reason| Error::config(key, reason)),
+    };
+    let [start, stop] = ledger.target;
+    let range = [end("--from", from, start)?, end("--to", to, stop)?];
+    if range[0] >= range[1] {
+        let reason = format!("`{}` does not lie after `--from`", slices.show(range));
+        return Err(Error::config("--to", reason));
+    }
+    Ok(range)
+}
+
+/// The batches that were read from `range`, and all that they were read from, which brings more batches, until none is
+/// read in part. `with` says which batches go together besides.
+pub(crate) fn widen(
+    entries: &[CommitEntry],
+    range: Interval,
+    with: &mut impl FnMut(&BTreeSet<usize>) -> BTreeSet<usize>,
+) -> BatchRange {
+    let mut before = &Position::Start;
+    let mut readings = Vec::with_capacity(entries.len());
+    for entry in entries {
+        let after = &entry.state.position;
+        let is_retry = entry
+            .withdrawn
+            .iter()
+            .any(|withdrawn| withdrawn.reason == WithdrawnReason::Retried);
+        let has_read = !is_retry && !entry.is_amendment();
+        let reading = has_read.then(|| Reading::of(before, after)).flatten();
+        readings.push(reading.map(|reading| reading.of_all_values(after)));
+        before = after;
+    }
+    let mut all = BatchRange::of(range);
+    loop {
+        let touching = readings.iter().enumerate().filter(|(_, read)| {
+            read.as_ref()
+                .is_some_and(|read| !common(read, &all.intervals).is_empty())
+        });
+        let mut batches: BTreeSet<usize> = touching.map(|(index, _)| index).collect();
+        batches.extend(&all.batches);
+        batches = with(&batches);
+        let mut intervals = all.intervals.clone();
+        for read in batches.iter().filter_map(|index| readings[*index].as_ref()) {
+            intervals = intervals.plus(read);
+        }
+        let is_stable = intervals == all.intervals && batches == all.batches;
+        all = BatchRange { intervals, batches };
+        if is_stable {
+            return all;
+        }
+    }
+}
+
+/// The ledger with a range that is not done.
+pub(crate) fn undone(ledger: &Ledger, range: &BatchRange) -> Ledger {
+    let done = Intervals::of(ledger.done.iter().copied());
+    Ledger {
+        done: done.minus(&range.intervals).into_vec(),
+        ..ledger.clone()
+    }
+}
+
+/// The parts of a range that are done, for people.
+///
+/// # Errors
+/// [`Error::Config`].
+pub(crate) fn show_ranges(
+    config: &SourceConfig,
+    range: &BatchRange,
+    ledger: &Ledger,
+) -> Result<Vec<String>, Error> {
+    let slices = slices(config)?;
+    let done = Intervals::of(ledger.done.iter().copied());
+    let parts = common(&range.intervals, &done);
+    Ok(parts.iter().map(|part| slices.show(part)).collect())
+}
+
+fn slices(config: &SourceConfig) -> Result<Slices, Error> {
+    match &config.slices {
+        Some(slices) => Slices::new(slices),
+        None => Err(Error::config("slices", "is not set")),
+    }
+}

@@ -1,0 +1,99 @@
+//! Passes that end no later than a clock that can be trusted says.
+//!
+//! What is still to come must not be marked as done: an API answers it with nothing, and nobody would ask again. A pass is
+//! begun by this machine's clock; the first response tells the server's, and where that is earlier the pass ends there. What
+//! earlier runs marked as done beyond now, since no server told them the time, is read again from the end of the last pass
+//! that can be right.
+
+use std::time::Duration;
+
+use feedline_schemas::commit::{CommitEntry, Interval, Ledger};
+
+use super::{Plan, intervals::Intervals};
+use crate::server_time::TOLERANCE;
+
+impl Plan {
+    /// Takes over where the passes of `entries` ended.
+    pub(crate) fn learn(&mut self, entries: &[CommitEntry]) {
+        let ledgers = entries
+            .iter()
+            .filter_map(|entry| entry.state.position.ledger());
+        self.ends = ledgers.map(|ledger| ledger.target[1]).collect();
+        self.ends.sort_unstable();
+        self.ends.dedup();
+    }
+
+    /// Whether the clock of the server counts.
+    pub(crate) fn asks_server(&self) -> bool {
+        self.slices
+            .as_ref()
+            .is_some_and(|slices| slices.asks_server())
+    }
+
+    /// Where what is done reaches beyond `now`, so that a clock was ahead: the end of the last pass that may be right.
+    pub(crate) fn doubt(&self, ledger: &Ledger, now: Duration) -> Option<i64> {
+        let reached = ledger
+            .done
+            .iter()
+            .chain(&ledger.part)
+            .map(|[_, to]| *to)
+            .max()?;
+        self.last_right(reached, now)
+    }
+
+    /// The end of the last pass that may be right, where `reached` lies beyond `now`.
+    fn last_right(&self, reached: i64, now: Duration) -> Option<i64> {
+        let slices = self.slices.as_ref()?;
+        if reached <= slices.over_at(now.saturating_add(TOLERANCE))? {
+            return None;
+        }
+        let over = slices.over_at(now)?;
+        let right = self.ends.iter().rev().find(|end| **end <= over);
+        Some(right.copied().unwrap_or_else(|| slices.start()))
+    }
+
+    /// The ledger of a pass with an end that `now` has reached; none where it has one. `is_ours` says that this process began
+    /// the pass: what another one began beyond now was begun by a clock that was ahead, and what it did is not trusted.
+    pub(crate) fn end_at(&self, ledger: &Ledger, now: Duration, is_ours: bool) -> Option<Ledger> {
+        let slices = self.slices.as_ref()?;
+        slices.over_at(now)?;
+        let mut cut = ledger.clone();
+        let end = if is_ours {
+            slices.range_at(now)[1]
+        } else {
+            let right = self.last_right(ledger.target[1], now)?;
+            cut.done = below(cut.done, Some(right));
+            cut.part = below(cut.part, Some(right));
+            cut.reread = Some(cut.reread.map_or(right, |reread| reread.min(right)));
+            right
+        };
+        if ledger.target[1] <= end {
+            return None;
+        }
+        cut.target[1] = end.max(cut.target[0]);
+        let slice = cut.slice.map(|[from, to]| [from, to.min(end)]);
+        cut.slice = slice.filter(|[from, to]| from < to);
+        cut.ends = match cut.slice {
+            Some([_, to]) => {
+                let ends = ledger.ends.iter().map(|upper| end.min(*upper));
+                ends.filter(|upper| *upper > to).collect()
+            }
+            None => Vec::new(),
+        };
+        cut.ends.dedup();
+        if cut.slice.is_none() {
+            self.seek(&mut cut);
+        }
+        Some(self.close(cut))
+    }
+}
+
+/// What of intervals lies below a bound, if there is one.
+pub(super) fn below(intervals: Vec<Interval>, bound: Option<i64>) -> Vec<Interval> {
+    match bound {
+        None => intervals,
+        Some(bound) => Intervals::of(intervals)
+            .minus(&Intervals::of([[bound, i64::MAX]]))
+            .into_vec(),
+    }
+}

@@ -1,0 +1,280 @@
+//! The end of a run of pages: the signs that a page is the last one, and warnings where there are none.
+//!
+//! A page with fewer records than were asked for is no sign: many servers give at most 50 or 100 whatever they are asked for.
+//! The end is a total that has come, a boolean that says so, a next cursor that is named and empty, or a page behind the
+//! last one: empty, the last one again, or refused.
+
+use feedline_schemas::{
+    commit::{PageRun, ShortPage},
+    config::PaginationKind,
+    report::Warning,
+};
+
+use super::{At, Contents, Paginator};
+use crate::{error::Error, http::redacted, warnings::WarningChange};
+
+/// Warning that the server's pages are smaller than `pagination.page_size`.
+pub(super) const SMALL_PAGES: &str = "small_pages";
+/// Statuses that servers give for a page behind the last one.
+const BEHIND_THE_LAST: [u16; 5] = [400, 404, 410, 416, 422];
+
+impl Paginator {
+    /// Takes over the warnings that hold. `may_lack_next` is false where pages without a next one are known to be usual.
+    pub(crate) fn restore(&mut self, held: &[Warning], may_lack_next: bool) {
+        self.warnings.restore(held);
+        let code = self.missing_next().map_or("", |(code, _)| code);
+        self.may_lack_next = may_lack_next || self.warnings.has(code);
+    }
+
+    /// Changes of warnings since they were last taken.
+    pub(crate) fn take_warnings(&mut self) -> Vec<WarningChange> {
+        self.warnings.take()
+    }
+
+    /// Whether a refusal with `status` of the page at `at` means that the page before was the last one.
+    pub(crate) fn is_end(&self, at: &At, status: u16) -> bool {
+        let configured = &self.config.end_status;
+        if at.page == 0 || !configured.is_empty() {
+            return at.page > 0 && configured.contains(&status);
+        }
+        // Servers whose pages are all short give no such sign.
+        let is_behind_short = at.run.short.is_some() && !self.has_small_pages();
+        self.hashes_pages() && is_behind_short && BEHIND_THE_LAST.contains(&status)
+    }
+
+    /// `error`, with what to do where it may be the refusal of a page behind the last one.
+    pub(crate) fn advise(&self, at: &At, error: Error) -> Error {
+        let Some(status) = error
+            .status()
+            .filter(|status| BEHIND_THE_LAST.contains(status))
+        else {
+            return error;
+        };
+        match error {
+            Error::Http { url, what, advice } if at.page > 0 && self.hashes_pages() => {
+                Error::Http {
+                    url,
+                    what,
+                    advice: format!(
+                        "if this is how the API refuses a page behind its last one, set `pagination.end_status = [{status}]`; otherwise {advice}"
+                    ),
+                }
+            }
+            other => other,
+        }
+    }
+
+    /// Whether the server gives fewer records a page than `page_size`.
+    pub(super) fn has_small_pages(&self) -> bool {
+        self.warnings.has(SMALL_PAGES)
+    }
+
+    /// Begins a run of pages.
+    pub(super) fn begin(&mut self, run: &PageRun) {
+        self.seen.clear();
+        (self.came, self.total) = (Some(0), None);
+        if run.ledger.is_none() && run.since.is_none() {
+            self.warnings.lift_ends();
+        }
+    }
+
+    /// Looks at the page behind a `short` one: the same again is the end, and another one shows that short pages are usual.
+    pub(super) fn check_behind_short(
+        &mut self,
+        page: u64,
+        short: Option<ShortPage>,
+        contents: &mut Contents,
+    ) {
+        let Some(short) = short.filter(|_| !contents.records.is_empty()) else {
+            return;
+        };
+        if short.hash.is_some() && short.hash == contents.hash {
+            contents.records.clear();
+            // Behind other pages it is how servers answer that have no further one.
+            if page == 1 {
+                let param = match self.config.r#type {
+                    PaginationKind::Offset => "offset_param",
+                    _ => "page_param",
+                };
+                self.warnings.raise(
+                    "repeated_page",
+                    &format!("pagination.{param}"),
+                    format!(
+                        "the second page has the same {} records as the first one and is taken as the end; if the API has more, it does not know the query parameter of `pagination.{param}`",
+                        short.records
+                    ),
+                );
+            }
+            return;
+        }
+        let size = self.config.page_size;
+        self.warnings.raise(
+            SMALL_PAGES,
+            "pagination.page_size",
+            format!(
+                "a page of {} records, where `pagination.page_size` = {size}, was not the last one: the server gives smaller pages; set it to what the server gives at most{}",
+                short.records,
+                match self.config.r#type {
+                    PaginationKind::Page => ", since a server that numbers its pages by what it is asked for leaves records out between them",
+                    _ => "",
+                }
+            ),
+        );
+    }
+
+    /// Code of the warning that no page names a next one, and what is missing.
+    fn missing_next(&self) -> Option<(&'static str, String)> {
+        let config = &self.config;
+        Some(match config.r#type {
+            PaginationKind::Link => ("no_link_header", "`Link` header of a list of pages".into()),
+            PaginationKind::HeaderCursor => {
+                let name = config.cursor_header.as_deref().unwrap_or_default();
+                ("no_cursor_header", format!("header `{name}`"))
+            }
+            PaginationKind::Cursor => ("no_next_cursor", format!("`{}`", config.cursor_path)),
+            PaginationKind::NextUrl => ("no_next_url", format!("`{}`", config.next_path)),
+            _ => return None,
+        })
+    }
+
+    /// Warns of a first page with `count` records that has no place for a next one: a wrong path or header looks the same as
+    /// a source of one page.
+    pub(super) fn note_missing_next(&mut self, page: u64, count: u64, contents: &Contents) {
+        let Some((code, what)) = self.missing_next() else {
+            return;
+        };
+        if contents.token.is_some() || contents.names_next {
+            self.may_lack_next = false;
+            self.warnings.lift(code);
+            return;
+        }
+        let size = self.config.page_size;
+        let may_be_full = count > 0 && (size == 0 || count >= size);
+        if page > 0 || !self.may_lack_next || !may_be_full || contents.has_more == Some(false) {
+            return;
+        }
+        let key = match self.config.r#type {
+            PaginationKind::Link => "pagination.type",
+            PaginationKind::HeaderCursor => "pagination.cursor_header",
+            PaginationKind::Cursor => "pagination.cursor_path",
+            _ => "pagination.next_path",
+        };
+        self.warnings.raise(
+            code,
+            key,
+            format!(
+                "the first page has {count} records and no {what}, so nothing is known of a second page; check `{key}`, or set `pagination.page_size` to the most records of a page if such a source fits into one"
+            ),
+        );
+    }
+
+    /// What the page says of further ones, which has brought `new` records.
+    ///
+    /// # Errors
+    /// [`Error::Incomplete`] where it says that there are some and nothing leads there.
+    pub(super) fn has_more(
+        &mut self,
+        page: u64,
+        new: u64,
+        contents: &Contents,
+    ) -> Result<Option<bool>, Error> {
+        let Some(path) = self.config.has_more_path.clone() else {
+            return Ok(None);
+        };
+        let lacks = if self.hashes_pages() {
+            (new == 0).then_some("no record that has not come before")
+        } else {
+            contents.token.is_none().then_some("no next cursor or URL")
+        };
+        match (contents.has_more, lacks) {
+            (Some(true), Some(lacks)) => Err(Error::Incomplete {
+                url: redacted(&self.urls.base),
+                reason: format!(
+                    "page {page} has {lacks}, and `{path}` (`pagination.has_more_path`) says that there are further pages; run again, or check `pagination`"
+                ),
+            }),
+            (None, _) if page == 0 => {
+                self.warnings.raise(
+                    "no_has_more",
+                    "pagination.has_more_path",
+                    format!(
+                        "the first page has no boolean at `{path}`, so it says nothing of further pages; check `pagination.has_more_path`"
+                    ),
+                );
+                Ok(None)
+            }
+            (has_more, _) => {
+                if has_more.is_some() {
+                    self.warnings.lift("no_has_more");
+                }
+                Ok(has_more)
+            }
+        }
+    }
+
+    /// Warns of a page that came as a part (status 206) of something that is not known to have come.
+    pub(super) fn note_partial(&mut self, page: u64, is_last: bool, contents: &Contents) {
+        let what = match contents.partial {
+            Some(Partial::Unbounded) => "no `Content-Range` says of what",
+            Some(Partial::Middle) if is_last => {
+                "as the last one, and its `Content-Range` says that more follows"
+            }
+            _ => return,
+        };
+        self.warnings.raise(
+            "partial_content",
+            "pagination",
+            format!(
+                "page {page} came with status 206 (Partial Content), {what}: records may be missing; check `pagination`, and ask the server's owner"
+            ),
+        );
+    }
+}
+
+/// A page that came with status 206.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Partial {
+    /// Nothing says of what it is a part.
+    Unbounded,
+    /// More follows it.
+    Middle,
+    /// It is the last part.
+    Last,
+}
+
+impl Partial {
+    /// By a `Content-Range` such as `items 0-24/100` (RFC 9110, section 14.4; any unit).
+    pub(crate) fn of(content_range: Option<&str>) -> Self {
+        let range = content_range.and_then(|text| text.trim().rsplit(' ').next());
+        let parts = range.and_then(|range| range.split_once('/'));
+        let Some((range, total)) = parts else {
+            return Self::Unbounded;
+        };
+        let last = range
+            .split_once('-')
+            .and_then(|(_, last)| last.parse::<u64>().ok());
+        match (last, total.parse::<u64>().ok()) {
+            (Some(last), Some(total)) if last.saturating_add(1) >= total => Self::Last,
+            (Some(_), Some(_)) => Self::Middle,
+            _ => Self::Unbounded,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Partial;
+
+    #[test]
+    fn the_range_of_a_partial_response_says_whether_more_follows() {
+        let check = |text: &str, expected: Partial| {
+            assert_eq!(Partial::of(Some(text)), expected, "{text}");
+        };
+        check("items 0-24/100", Partial::Middle);
+        check("75-99/100", Partial::Last);
+        check("0-24/*", Partial::Unbounded);
+        check("*/100", Partial::Unbounded);
+        check("", Partial::Unbounded);
+        assert_eq!(Partial::of(None), Partial::Unbounded);
+    }
+}

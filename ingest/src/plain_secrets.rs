@@ -1,0 +1,142 @@
+//! Secrets that a configuration seems to hold in plain text, which belong into the environment or a file.
+
+use feedline_schemas::{
+    config::{SourceConfig, TextOrSecret},
+    report::Warning,
+};
+use url::Url;
+
+/// Parts of names of what says who asks, without `-` and `_`.
+const PARTS: [&str; 9] = [
+    "apikey",
+    "accesskey",
+    "privatekey",
+    "token",
+    "secret",
+    "password",
+    "passwd",
+    "credential",
+    "authorization",
+];
+/// Whole names of such.
+const WHOLE: [&str; 5] = ["key", "auth", "pwd", "pass", "sig"];
+/// Parts of names of what says where to go on, or guards a form.
+const OTHERS: [&str; 6] = ["page", "next", "cursor", "continu", "csrf", "xsrf"];
+/// Shorter values are no secrets.
+const LETTERS: usize = 6;
+
+/// Whether a header or parameter of this name, with this value, seems to say who asks.
+pub(crate) fn is_secret(name: &str, value: &str) -> bool {
+    let name: String = name
+        .chars()
+        .filter(|c| !matches!(c, '-' | '_' | '.'))
+        .map(|c| c.to_ascii_lowercase())
+        .collect();
+    let is_named = WHOLE.contains(&name.as_str()) || PARTS.iter().any(|part| name.contains(part));
+    let is_other = OTHERS.iter().any(|part| name.contains(part));
+    let is_number = value.bytes().all(|b| b.is_ascii_digit()) && value.len() < 16;
+    is_named && !is_other && !is_number && value.len() >= LETTERS
+}
+
+/// A warning that names where a source seems to have secrets in plain text; none where it has none.
+pub(crate) fn warning(config: &SourceConfig) -> Option<Warning> {
+    let mut places = Vec::new();
+    for (name, value) in &config.headers {
+        if matches!(value, TextOrSecret::Text(text) if is_secret(name, text)) {
+            places.push(format!("headers.{name}"));
+        }
+    }
+    for (name, value) in &config.params {
+        if is_secret(name, value) {
+            places.push(format!("params.{name}"));
+        }
+    }
+    if let Ok(url) = Url::parse(&config.url) {
+        let is_in_query = url
+            .query_pairs()
+            .any(|(name, value)| is_secret(&name, &value));
+        if url.password().is_some() || is_in_query {
+            places.push("url".into());
+        }
+    }
+    let key = places.first()?.clone();
+    let all = places.join("`, `");
+    let message = format!(
+        "`{all}` seems to hold a secret in plain text, which whoever reads the configuration has; give it by reference: a header as `{{ env = \"NAME\" }}`, a parameter or a password with `auth`"
+    );
+    Some(Warning::new("plain_secret", message).with_key(&key))
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::config::SecretRef;
+
+    use super::*;
+    use crate::http::testing;
+
+    #[test]
+    fn names_of_secrets_are_known_and_those_of_other_things_are_not() {
+        let value = "s3cr3t-value";
+        for name in [
+            "X-Api-Key",
+            "api_key",
+            "apikey",
+            "X-Auth-Token",
+            "access_token",
+            "client_secret",
+            "key",
+            "PRIVATE-TOKEN",
+            "password",
+        ] {
+            assert!(is_secret(name, value), "{name}");
+        }
+        for name in [
+            "page_token",
+            "next-token",
+            "cursor",
+            "keyword",
+            "sort_key",
+            "X-CSRF-Token",
+            "accept",
+        ] {
+            assert!(!is_secret(name, value), "{name}");
+        }
+        for value in ["", "4096", "none"] {
+            assert!(!is_secret("max_tokens", value), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_source_with_secrets_in_plain_text_is_warned_of_by_their_keys_and_not_their_values() {
+        let mut config = testing::config(
+            "https://user:canary-pw@h/?token=canary-url",
+            Default::default(),
+        );
+        config
+            .params
+            .insert("api_key".into(), "canary-param".into());
+        let text = TextOrSecret::Text("canary-header".into());
+        config.headers.insert("X-Api-Key".into(), text);
+        let warning = warning(&config).unwrap();
+        assert_eq!(warning.code, "plain_secret");
+        assert_eq!(warning.key.as_deref(), Some("headers.X-Api-Key"));
+        let begin = "`headers.X-Api-Key`, `params.api_key`, `url` seems to hold a secret";
+        assert!(warning.message.starts_with(begin), "{}", warning.message);
+        assert!(!warning.message.contains("canary"), "{}", warning.message);
+    }
+
+    #[test]
+    fn references_and_plain_settings_are_not_warned_of() {
+        let mut config = testing::config("https://h/?page=2&sort_key=date", Default::default());
+        let reference = SecretRef {
+            env: Some("KEY".into()),
+            file: None,
+            prefix: String::new(),
+        };
+        let secret = TextOrSecret::Secret(reference);
+        config.headers.insert("X-Api-Key".into(), secret);
+        let text = TextOrSecret::Text("application/json".into());
+        config.headers.insert("Accept".into(), text);
+        assert_eq!(warning(&config), None);
+    }
+}

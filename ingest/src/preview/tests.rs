@@ -1,0 +1,93 @@
+use std::{collections::BTreeMap, path::Path};
+
+use feedline_schemas::config::load;
+use feedline_storage::Store;
+
+use super::*;
+use crate::{files::tests::Folder, http::testing::context, run::ingest};
+
+/// All files below a folder.
+fn tree(folder: &Path) -> Vec<String> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        all.push(path.display().to_string());
+        if path.is_dir() {
+            all.extend(tree(&path));
+        }
+    }
+    all
+}
+
+fn pipeline(url: &str, more: &str) -> PipelineConfig {
+    let text = format!(
+        "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"files\"\nurl = '{url}'\n{more}"
+    );
+    load("p", &text, &[]).unwrap().config
+}
+
+#[tokio::test]
+async fn a_preview_shows_what_lands_and_writes_nothing() {
+    let table = b"id,price,when,kind\n1,NA,2024-01-31,a\n2,1.5,2024-02-01,NA\n3,2,,b\n4,x\n";
+    let folder = Folder::new(&[("a.csv", table)]);
+    let config = pipeline(&folder.path("a.csv"), "contract.max_reject_share = 1\n");
+    let root = tempfile::tempdir().unwrap();
+    let url = root.path().join("root").display().to_string();
+    let context = Context {
+        root: Store::open(&url, &Default::default()).unwrap(),
+        ..context()
+    };
+    let before = tree(root.path());
+    let found = preview(&config, None, &context).await.unwrap().remove(0);
+    assert_eq!(tree(root.path()), before);
+    assert_eq!((found.rows, found.is_all, found.bad), (3, true, 1));
+    assert!(found.bad_sample.unwrap().contains("line 5"));
+    let shown: Vec<_> = found
+        .columns
+        .iter()
+        .map(|c| (c.name.as_str(), c.r#type, c.missing, c.samples.join(" ")))
+        .collect();
+    let expected = [
+        ("id", "int", 0, "1 2 3"),
+        ("price", "float", 1, "2 1.5"),
+        ("when", "timestamp", 1, "2024-01-31 2024-02-01"),
+        ("kind", "text", 0, "a b NA"),
+    ];
+    assert_eq!(shown, expected.map(|(n, t, m, s)| (n, t, m, s.to_owned())));
+    let codes: Vec<_> = found.warnings.iter().map(|w| w.code.as_str()).collect();
+    assert_eq!(codes, ["missing_spellings"]);
+
+    let report = ingest(&config, None, &context).await.unwrap();
+    assert_eq!(report.sources[0].warnings, found.warnings);
+    let landed = crate::landed(&context.root, &config.source[0].name).await;
+    let entries = landed.unwrap().unwrap().entries;
+    let types: BTreeMap<_, _> = entries[0]
+        .schema
+        .columns
+        .iter()
+        .map(|c| (c.name.as_str(), type_name(Some(c.r#type))))
+        .collect();
+    assert!(
+        found
+            .columns
+            .iter()
+            .all(|c| types[c.name.as_str()] == c.r#type)
+    );
+}
+
+#[tokio::test]
+async fn a_preview_of_what_cannot_be_read_says_why() {
+    let folder = Folder::new(&[("a.csv", b"a,a\n1,2\n")]);
+    let config = pipeline(&folder.path("a.csv"), "");
+    let found = preview(&config, None, &context()).await.unwrap().remove(0);
+    assert!(found.error.unwrap().contains("`a` twice"));
+    let none = pipeline(&folder.path("b.csv"), "");
+    let error = preview(&none, None, &context())
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("`source.0.url`: there is no file"),
+        "{error}"
+    );
+}

@@ -1,0 +1,124 @@
+//! Waits that a server asked an earlier run for, in spite of wall clocks that jump.
+//!
+//! The log tells until when nothing is asked, and how long that was when it was written. A clock that was ahead then has
+//! written a time that may lie years ahead: no run waits for longer than was asked from now on.
+
+use feedline_schemas::config::SourceConfig;
+
+use super::{Run, reading::GatheredPages};
+use crate::{
+    batch::Batch,
+    commit_log::{CommitLog, entry_path},
+    context::Context,
+    error::Error,
+    server_time::TOLERANCE,
+};
+
+/// What is left of a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    Over,
+    /// Until this time.
+    Until(u64),
+    /// The time in the log is wrong; it is so many seconds from now at most.
+    Wrong(u64),
+}
+
+/// What is left at `now` of a wait until `until` that was `asked` for when the entry was `written`, all in seconds.
+fn left(until: u64, asked: Option<u64>, written: u64, now: u64) -> Wait {
+    let is_later = written > now.saturating_add(TOLERANCE.as_secs());
+    // An entry that does not tell it was written by the same clock, if that is the one which is ahead.
+    let asked = asked.or_else(|| until.checked_sub(written).filter(|_| is_later));
+    let ends = match asked {
+        Some(asked) if written <= now => until.min(written.saturating_add(asked)),
+        _ => until,
+    };
+    match asked {
+        _ if ends <= now => Wait::Over,
+        Some(asked) if ends - now > asked.saturating_add(TOLERANCE.as_secs()) => Wait::Wrong(asked),
+        _ => Wait::Until(ends),
+    }
+}
+
+/// Ends a run that begins before the time a server asked an earlier one to wait for.
+///
+/// # Errors
+/// [`Error::Deferred`]; a time that a wrong clock has written is put right in the log before.
+pub(super) async fn check_deferral(
+    config: &SourceConfig,
+    context: &Context,
+    log: CommitLog,
+) -> Result<CommitLog, Error> {
+    let now = context.clock.unix().as_secs();
+    let Some(last) = log.last() else {
+        return Ok(log);
+    };
+    let until = last.state.not_before_unix_s.filter(|until| *until > now);
+    let Some(until) = until else { return Ok(log) };
+    let asked = last.state.not_before_wait_s;
+    let path = entry_path(last.sequence.get());
+    let written = log.landing().modified(&path).await?.as_secs();
+    let (until_unix_s, more) = match left(until, asked, written, now) {
+        Wait::Over => return Ok(log),
+        Wait::Until(until) => (until, ""),
+        Wait::Wrong(asked) => {
+            let until = now.saturating_add(asked);
+            tracing::warn!(source = %config.name, asked, "a clock that was ahead has written when the server may be asked again: it is asked after as long as it wished from now on");
+            let mut run = Run::begin(config, context, log).await?;
+            let position = run.position();
+            let nothing = GatheredPages {
+                batch: Batch::default(),
+                answers: Vec::new(),
+                warnings: Vec::new(),
+            };
+            run.commit(nothing, position, Some(until)).await?;
+            (
+                until,
+                ", since a clock that was ahead wrote a later time into the log",
+            )
+        }
+    };
+    Err(Error::Deferred {
+        source: config.name.to_string(),
+        until_unix_s,
+        reason: format!(
+            "the server asked an earlier run to wait, {} s of it are left{more}, and nothing was asked of it",
+            until_unix_s - now
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_never_longer_than_was_asked_for() {
+        let year = 31_536_000;
+        let now = 1_800_000_000;
+        let check = |until: u64, asked: Option<u64>, written: u64, expected: Wait| {
+            assert_eq!(left(until, asked, written, now), expected);
+        };
+        check(
+            now + 7_000,
+            Some(7_200),
+            now - 200,
+            Wait::Until(now + 7_000),
+        );
+        check(now - 1, Some(7_200), now - 7_201, Wait::Over);
+        // The clock was a year ahead, and that of the store with it.
+        let ahead = now + year;
+        check(ahead + 7_200, Some(7_200), ahead, Wait::Wrong(7_200));
+        check(ahead + 7_200, None, ahead, Wait::Wrong(7_200));
+        // The store has a clock of its own, which was right.
+        check(
+            ahead + 7_200,
+            Some(7_200),
+            now - 200,
+            Wait::Until(now + 7_000),
+        );
+        check(ahead + 7_200, Some(7_200), now - 9_000, Wait::Over);
+        // An older entry of a store with a clock of its own tells nothing.
+        check(ahead, None, now - 200, Wait::Until(ahead));
+    }
+}

@@ -1,0 +1,42 @@
+//! What a person should know of a source as of its newest entry, where its position tells it.
+
+use feedline_schemas::{
+    commit::Position,
+    report::{Warning, replace_warning},
+};
+use tracing::warn;
+
+use super::Run;
+use crate::{ledger::warn_of_absent, watermark::warn_of_ahead};
+
+/// Codes of the warnings that follow from a position.
+const CODES: [&str; 3] = ["cursor_in_future", "values_absent", "slices_read_again"];
+
+impl Run<'_> {
+    /// Brings those of `warnings` that follow from a position to `position`.
+    pub(super) fn warn_of_position(&self, warnings: &mut Vec<Warning>, position: &Position) {
+        let known = warnings.clone();
+        warnings.retain(|warning| !CODES.contains(&warning.code.as_str()));
+        for warning in position_warnings(position) {
+            if known.iter().all(|known| known.code != warning.code) {
+                warn!(source = %self.config.name, "{}", warning.message);
+            }
+            replace_warning(warnings, warning);
+        }
+    }
+}
+
+fn position_warnings(position: &Position) -> Vec<Warning> {
+    let Some(run) = position.run() else {
+        return Vec::new();
+    };
+    let ledger = run.ledger.as_deref();
+    let again = ledger.filter(|ledger| ledger.reread.is_some()).map(|_| {
+        let message = "the log had slices as done that lay ahead of now, so a clock was ahead when they were read: what comes after the last pass that can be right is read again";
+        Warning::new("slices_read_again", message).with_key("slices.clock")
+    });
+    [warn_of_ahead(run), ledger.and_then(warn_of_absent), again]
+        .into_iter()
+        .flatten()
+        .collect()
+}

@@ -1,0 +1,364 @@
+//! Reading rejected records again, under the contract of now.
+//!
+//! Some files of rejected records make a batch. What lands of it, and what still does not, is committed by an ordinary entry that
+//! says that the files it was made of no longer count. So a kill leaves each record where it was or where it went, and
+//! the share of rejected records is that of those that are left.
+
+use std::collections::{BTreeMap, HashSet};
+
+use arrow::array::{Array, AsArray};
+use feedline_schemas::{
+    amendment::{AmendReport, Withdrawn, WithdrawnReason},
+    commit::{BatchCounts, CommitEntry, DataFile, Position},
+    config::{FileFormat, PageExtract, PipelineConfig, SourceConfig, SourceKind},
+    ids::{Hash128, Name},
+};
+use feedline_storage::Store;
+
+use super::{Prepared, Run, sum};
+use crate::{
+    amend::{one, subtract, sweep},
+    batch::{Batch, rejects},
+    commit_log::{Commit, CommitLog},
+    context::Context,
+    dedup::read_hashes,
+    error::Error,
+    file_format::{Kind, named},
+    landed_file,
+    setting_changes::adopt,
+    settings::config_hash,
+    source::{Crawled, Page, Record},
+    standing,
+    value::Value,
+    watermark::highs,
+};
+
+/// Words that a record which is none is rejected with, and that stay with it.
+const KNOWN_REASONS: [&str; 8] = [
+    "malformed_line",
+    "not_an_object",
+    "ragged_row",
+    "empty_row",
+    "invalid_utf8",
+    "too_deep",
+    "unreadable_picture",
+    "not_fetched",
+];
+/// For records that were rejected with another word and are still no records.
+const UNREADABLE: &str = "unreadable";
+
+/// Reads the rejected records of a source again, under its contract as it is now; those that fit land, the others stay
+/// rejected. With `dry_run` nothing is changed, and what would land is counted.
+///
+/// # Errors
+/// [`Error::Config`], [`Error::Frozen`] where the contract stops at a record, [`Error::Log`] and [`Error::Landed`] for what is
+/// damaged, [`Error::Fenced`] when a run committed meanwhile, [`Error::Storage`].
+pub async fn retry_rejects(
+    config: &PipelineConfig,
+    source: &Name,
+    context: &Context,
+    dry_run: bool,
+) -> Result<AmendReport, Error> {
+    let (index, config) = one(config, source)?;
+    let under = |error: Error| error.under(&format!("source.{index}"));
+    let hash = config_hash(config);
+    let mut log = CommitLog::open(&context.root, &config.name, &context.run_id, hash).await?;
+    if !dry_run {
+        adopt(config, &mut log).await.map_err(under)?;
+    }
+    let mut report = AmendReport {
+        command: "retry-rejects".to_owned(),
+        source: config.name.to_string(),
+        dry_run,
+        ..AmendReport::default()
+    };
+    let has_rejects = log.entries().iter().any(|entry| !entry.rejects.is_empty());
+    if has_rejects {
+        let cells = cells(config, log.last()).map_err(under)?;
+        let mut run = Run::begin(config, context, log).await?;
+        Box::pin(run.retry(cells, dry_run, &mut report))
+            .await
+            .map_err(under)?;
+        log = run.log;
+        if !dry_run {
+            sweep(log.landing(), log.entries()).await?;
+        }
+    } else {
+        report
+            .notes
+            .push("there are no rejected records".to_owned());
+    }
+    if report.still_rejected > 0 {
+        report.notes.push("what is still rejected stays in `rejects/`: change the contract and run this again, or, for lines that could not be parsed, mend the source and read it again (`feedline ingest reread`)".to_owned());
+    }
+    let state = log.last().map(|last| last.state.clone());
+    let highs = highs(log.entries());
+    report.next = standing::next(
+        config,
+        state.as_ref(),
+        &highs,
+        context.clock.unix().as_secs(),
+    );
+    Ok(report)
+}
+
+/// Whether text in records of a source is that of cells, whose type their column decides.
+///
+/// # Errors
+/// [`Error::Config`] for a source whose rejected records are not kept as they came.
+fn cells(config: &SourceConfig, last: Option<&CommitEntry>) -> Result<bool, Error> {
+    let is_bytes = match config.r#type {
+        SourceKind::Rest => return Ok(false),
+        SourceKind::Html => return Ok(config.page.extract == PageExtract::Tables),
+        SourceKind::Files => {
+            config.fetch.is_some()
+                || matches!(
+                    config.format,
+                    FileFormat::Picture | FileFormat::Idx | FileFormat::Parquet
+                )
+        }
+    };
+    let kinds = last.map(|last| files_read(&last.state.position));
+    let kinds: Vec<Kind> = kinds
+        .into_iter()
+        .flatten()
+        .filter_map(|url| named(&url, config.format, None).map(|(kind, _)| kind))
+        .collect();
+    if is_bytes || kinds.contains(&Kind::Parquet) {
+        let reason = "has records with bytes, which `rejects/` keeps for people only; read the files again with `feedline ingest reread`";
+        return Err(Error::config("format", reason));
+    }
+    let is_csv = |kind: &Kind| matches!(kind, Kind::Csv { .. });
+    Ok(config.format == FileFormat::Csv || (!kinds.is_empty() && kinds.iter().all(is_csv)))
+}
+
+fn files_read(position: &Position) -> Vec<String> {
+    let (done, current) = match position {
+        Position::File { done, current } => (done, current.as_ref()),
+        Position::Done { files, .. } => (files, None),
+        Position::Start | Position::Page { .. } => return Vec::new(),
+    };
+    let current = current.map(|file| file.url.clone());
+    done.iter()
+        .map(|mark| mark.url.clone())
+        .chain(current)
+        .collect()
+}
+
+/// Files of rejected records that make a batch.
+#[derive(Default)]
+struct Retried {
+    records: Vec<Record>,
+    withdrawn: Vec<Withdrawn>,
+    by_reason: BTreeMap<String, u64>,
+    rejected: u64,
+    bytes: u64,
+}
+
+impl Run<'_> {
+    async fn retry(
+        &mut self,
+        cells: bool,
+        dry_run: bool,
+        report: &mut AmendReport,
+    ) -> Result<(), Error> {
+        let all: Vec<_> = self
+            .log
+            .entries()
+            .iter()
+            .flat_map(|entry| {
+                entry
+                    .rejects
+                    .iter()
+                    .map(|file| (entry.sequence, file.clone()))
+            })
+            .collect();
+        let mut waiting = all.into_iter().peekable();
+        while waiting.peek().is_some() {
+            let mut retried = Retried::default();
+            while let Some((sequence, file)) = waiting.next_if(|(_, file)| {
+                retried.rejected == 0 || retried.rejected + file.rows <= self.config.batch.rows
+            }) {
+                report.batches.push(sequence.get());
+                retried.bytes += file.bytes;
+                self.read_rejects(&file, cells, &mut retried).await?;
+                retried.withdrawn.push(Withdrawn {
+                    sequence,
+                    reason: WithdrawnReason::Retried,
+                    files: vec![file.path],
+                });
+            }
+            self.retry_batch(retried, dry_run, report).await?;
+        }
+        Ok(())
+    }
+
+    async fn read_rejects(
+        &self,
+        file: &DataFile,
+        cells: bool,
+        retried: &mut Retried,
+    ) -> Result<(), Error> {
+        let columns = [rejects::REASON, rejects::DETAIL, rejects::RAW];
+        for batch in landed_file::read(self.log.landing(), file, &columns, None).await? {
+            let text = |name: &str| {
+                let column = batch.column_by_name(name);
+                column.and_then(|column| column.as_string_opt::<i32>())
+            };
+            let columns = (
+                text(rejects::REASON),
+                text(rejects::DETAIL),
+                text(rejects::RAW),
+            );
+            let (Some(reasons), Some(details), Some(raws)) = columns else {
+                return Err(Error::Landed {
+                    url: self.log.landing().url_of(&file.path),
+                    reason: "its columns are not those of rejected records".into(),
+                });
+            };
+            for row in 0..raws.len() {
+                let (reason, raw) = (reasons.value(row), raws.value(row));
+                *retried.by_reason.entry(reason.to_owned()).or_default() += 1;
+                retried.rejected += 1;
+                let record = record(self.config, reason, details.value(row), raw, cells);
+                retried.records.push(record);
+            }
+        }
+        Ok(())
+    }
+
+    async fn retry_batch(
+        &mut self,
+        retried: Retried,
+        dry_run: bool,
+        report: &mut AmendReport,
+    ) -> Result<(), Error> {
+        let Some(last) = self.log.last().cloned() else {
+            return Ok(());
+        };
+        if self.config.dedup_window() > 0 && self.config.r#type != SourceKind::Files {
+            let known = landed_of(self.log.landing(), self.log.entries(), &retried.records).await?;
+            self.window.know(known);
+        }
+        let mut batch = Batch::default();
+        batch.push(Page {
+            records: retried.records,
+            next: last.state.position.clone(),
+            // No page was read for it.
+            crawled: Some(Crawled::default()),
+            parts: Vec::new(),
+        })?;
+        let sequence = self.log.next_sequence();
+        let Prepared {
+            decided,
+            data,
+            rejects,
+            children: child_files,
+            ..
+        } = self.prepare(batch, Vec::new(), sequence).await?;
+        let counts = decided.counts();
+        report.rejected += retried.rejected;
+        report.landed += counts.rows;
+        report.duplicates += counts.duplicates;
+        report.still_rejected += counts.rejected;
+        for (reason, count) in &counts.rejected_by_reason {
+            *report.rejected_by_reason.entry(reason.clone()).or_default() += count;
+        }
+        if dry_run || counts.rows + counts.duplicates == 0 {
+            return Ok(());
+        }
+        report.bytes += retried.bytes;
+        let mut totals = last.state.totals.clone();
+        totals.rejected = totals.rejected.saturating_sub(retried.rejected);
+        subtract(&mut totals.rejected_by_reason, &retried.by_reason);
+        let totals: BatchCounts = sum(totals, &counts);
+        let files = self.put(data).await?;
+        let rejects = self.put(rejects).await?;
+        let mut children = BTreeMap::new();
+        for (name, (table, encoded)) in child_files {
+            self.put(encoded).await?;
+            children.insert(name, table);
+        }
+        let mut commit = Commit {
+            schema: decided.schema,
+            files,
+            rejects,
+            children,
+            counts,
+            withdrawn: retried.withdrawn,
+            ..Commit::amending(&last)
+        };
+        commit.state.totals = totals;
+        commit.state.presence = decided.presence;
+        self.log.append(commit).await?;
+        report.sequence = Some(sequence.get());
+        Ok(())
+    }
+}
+
+/// A rejected record as the source would bring it now.
+fn record(config: &SourceConfig, reason: &str, detail: &str, raw: &str, cells: bool) -> Record {
+    let known = KNOWN_REASONS.iter().find(|known| **known == reason);
+    let bad = || Record::Bad {
+        raw: raw.to_owned(),
+        reason: known.copied().unwrap_or(UNREADABLE),
+        detail: detail.to_owned(),
+    };
+    // A line of a table may look like JSON.
+    if cells && known.is_some() {
+        return bad();
+    }
+    match Value::parse_within(raw.as_bytes(), &config.contract.json, 0) {
+        Ok(Value::Object(fields)) if cells => Record::Value(Value::Object(
+            fields
+                .into_iter()
+                .map(|(name, value)| (name, cell(config, value)))
+                .collect(),
+        )),
+        Ok(object @ Value::Object(_)) => Record::Value(object),
+        Ok(_) | Err(_) => bad(),
+    }
+}
+
+/// A text as the cell that it came in.
+fn cell(config: &SourceConfig, value: Value) -> Value {
+    match value {
+        Value::Text(text) => {
+            let is_missing = config
+                .csv
+                .null_values
+                .iter()
+                .any(|null| null.trim() == text.trim());
+            if is_missing {
+                Value::Null
+            } else {
+                Value::Cell(text)
+            }
+        }
+        other => other,
+    }
+}
+
+/// Content hashes of those of `records` that have landed.
+async fn landed_of(
+    landing: &Store,
+    entries: &[CommitEntry],
+    records: &[Record],
+) -> Result<HashSet<u128>, Error> {
+    let hashes: HashSet<u128> = records
+        .iter()
+        .filter(|record| matches!(record, Record::Value(_)))
+        .map(|record| Hash128::of(record.canonical().as_bytes()).get())
+        .collect();
+    let mut landed = HashSet::new();
+    for file in entries.iter().flat_map(|entry| &entry.files) {
+        let of_file = read_hashes(landing, file).await?;
+        landed.extend(
+            of_file
+                .into_iter()
+                .map(Hash128::get)
+                .filter(|hash| hashes.contains(hash)),
+        );
+    }
+    Ok(landed)
+}

@@ -1,0 +1,87 @@
+//! Files that have changed since they were read: what had landed of them no longer counts.
+
+use std::collections::BTreeMap;
+
+use feedline_schemas::{commit::Replaced, ids::Name, report::Warning};
+
+use super::{Run, key_of};
+use crate::{
+    dedup::Window,
+    error::Error,
+    supersede::{Without, spans, without},
+};
+
+/// What a batch supersedes.
+#[derive(Default)]
+pub(super) struct Superseded {
+    pub(super) replaced: Vec<Replaced>,
+    /// Rows of child tables that no longer count.
+    pub(super) child_rows: BTreeMap<Name, u64>,
+    pub(super) warnings: Vec<Warning>,
+}
+
+impl Run<'_> {
+    /// Writes what is to count in place of all that has landed of the files at `urls`. Until an entry names it, nothing has
+    /// changed.
+    ///
+    /// # Errors
+    /// [`Error::File`] where an earlier version has not noted what is to be known, [`Error::Landed`], [`Error::Storage`].
+    pub(super) async fn supersede(&mut self, urls: &[String]) -> Result<Superseded, Error> {
+        let mut superseded = Superseded::default();
+        if urls.is_empty() {
+            return Ok(superseded);
+        }
+        for (place, rows) in spans(self.log.entries(), urls)? {
+            let entry = &self.log.entries()[place];
+            let Some(Without {
+                replaced,
+                child_rows,
+                encoded,
+            }) = without(self.log.landing(), entry, &rows).await?
+            else {
+                continue;
+            };
+            for encoded in encoded {
+                self.put(Some(encoded)).await?;
+            }
+            superseded.replaced.push(replaced);
+            for (name, rows) in child_rows {
+                *superseded.child_rows.entry(name).or_default() += rows;
+            }
+        }
+        let window = self.config.dedup_window();
+        if window > 0 && !superseded.replaced.is_empty() {
+            // What no longer counts must not make rows of the new content duplicates.
+            let mut entries = self.log.entries().to_vec();
+            for replaced in &superseded.replaced {
+                let place = usize::try_from(replaced.sequence.get()).unwrap_or(usize::MAX);
+                if let Some(entry) = entries.get_mut(place) {
+                    replaced.put_into(entry);
+                }
+            }
+            self.window =
+                Window::rebuild(self.log.landing(), &entries, window, key_of(self.config)).await?;
+        }
+        let rows: u64 = superseded
+            .replaced
+            .iter()
+            .map(|replaced| replaced.rows)
+            .sum();
+        let (which, have) = match urls {
+            [url] => (format!("`{url}`"), "has"),
+            [first, others @ ..] => (
+                format!("`{first}` and {} other files", others.len()),
+                "have",
+            ),
+            [] => return Ok(superseded),
+        };
+        if rows > 0 {
+            let message = format!(
+                "{which} {have} changed since being read: {rows} rows that had landed are superseded by the new content, and kept in `superseded/` of the source's landing folder"
+            );
+            let warning = Warning::new("file_replaced", message).with_key("files.changed");
+            superseded.warnings.push(warning);
+        }
+        Ok(superseded)
+    }
+}

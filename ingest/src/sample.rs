@@ -1,0 +1,164 @@
+//! Sample of files, read before any of their records land.
+//!
+//! Where there are few rows, the sample holds all of them. Otherwise up to 64 files, spread evenly
+//! over the list, share the limits on rows and bytes. Later files get what an earlier one does not
+//! need. The sample holds the first records of a file. A CSV or NDJSON file that is uncompressed
+//! and longer than its limit gives eight parts instead, spread evenly over it. So memory holds a
+//! few MiB, and the time does not grow with the files. The same files give the same sample.
+
+use std::io::{self, Cursor};
+
+use feedline_schemas::config::{FileFormat, SourceConfig};
+
+use crate::{
+    blocking::blocking,
+    error::Error,
+    file_bytes::FileBytes,
+    file_format::{Kind, Packing},
+    file_list::Found,
+    infer::Survey,
+    rows::{self, Layout},
+};
+
+/// Maximum bytes of sampled records.
+const BYTES: u64 = 32 << 20;
+/// Maximum number of sampled files.
+const FILES: usize = 64;
+/// Bytes used to estimate the length of a line.
+const HEAD: u64 = 64 << 10;
+/// Number of parts taken from a long file.
+const PARTS: u64 = 8;
+
+/// Rows and bytes that a sample may still take.
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    rows: u64,
+    bytes: u64,
+}
+
+/// Samples the records of `found`. Leaves unreadable ones to the actual read, which reports them.
+///
+/// # Errors
+/// [`Error::Storage`].
+pub(crate) async fn survey(config: &SourceConfig, found: &[Found]) -> Result<Survey, Error> {
+    let mut survey = Survey::new(config);
+    let mut left = Left {
+        rows: config.infer.rows,
+        bytes: BYTES,
+    };
+    let count = found.len().min(FILES);
+    if count < found.len() {
+        survey.leave_out();
+    }
+    for number in 0..count {
+        if left.rows == 0 || left.bytes == 0 {
+            survey.leave_out();
+            break;
+        }
+        let file = &found[number * found.len() / count];
+        if !is_table(&file.layout) {
+            survey.leave_out();
+            continue;
+        }
+        let more = (count - number) as u64;
+        let share = Left {
+            rows: left.rows.div_ceil(more),
+            bytes: left.bytes.div_ceil(more),
+        };
+        let bytes = FileBytes::peek(&file.store, &file.path, &file.url).await?;
+        let layout = file.layout.clone();
+        let used;
+        (survey, used) = blocking(move || Ok(look(survey, &bytes, &layout, share))).await?;
+        left.rows -= used.rows.min(left.rows);
+        left.bytes -= used.bytes.min(left.bytes);
+    }
+    Ok(survey)
+}
+
+/// Returns whether such records have columns whose types are not known in advance.
+fn is_table(layout: &Layout) -> bool {
+    let is_one = matches!(
+        layout.kind,
+        Kind::Csv { .. } | Kind::Ndjson | Kind::Json | Kind::Tar | Kind::Zip
+    );
+    is_one && layout.format != FileFormat::Picture
+}
+
+/// Samples records of one file, and returns how much it took.
+fn look(mut survey: Survey, file: &FileBytes, layout: &Layout, share: Left) -> (Survey, Left) {
+    let mut used = Left { rows: 0, bytes: 0 };
+    let opened = match parts(file, layout, share) {
+        Ok(Some(parts)) => {
+            survey.leave_out();
+            rows::of_reader(Box::new(Cursor::new(parts)), layout)
+        }
+        Ok(None) => rows::open(file, None, layout, rows::Begin::default(), 0),
+        Err(e) => Err(e.to_string()),
+    };
+    let Ok(mut records) = opened else {
+        survey.leave_out();
+        return (survey, used);
+    };
+    loop {
+        match records.next() {
+            Ok(Some(record)) if used.rows < share.rows && used.bytes < share.bytes => {
+                used.rows += 1;
+                used.bytes += record.size();
+                survey.add(&record);
+            }
+            Ok(None) => break,
+            Ok(Some(_)) | Err(_) => {
+                survey.leave_out();
+                break;
+            }
+        }
+    }
+    (survey, used)
+}
+
+/// Complete lines from all over a line-based file that is longer than `share`, with its first line
+/// in front. `None` for any other file.
+fn parts(file: &FileBytes, layout: &Layout, share: Left) -> io::Result<Option<Vec<u8>>> {
+    let is_of_lines = matches!(layout.kind, Kind::Csv { .. } | Kind::Ndjson);
+    if !is_of_lines || layout.packing != Packing::Plain {
+        return Ok(None);
+    }
+    let bytes = file.mark.bytes;
+    // About as many bytes as the permitted rows take.
+    let head = file.range(0, bytes.min(HEAD))?;
+    let lines = head.iter().filter(|byte| **byte == b'\n').count() as u64;
+    let a_line = (head.len() as u64).div_ceil(lines.max(1));
+    let most = share.bytes.min(share.rows.saturating_mul(a_line));
+    if bytes <= most {
+        return Ok(None);
+    }
+    let part = (most / PARTS).max(1);
+    let mut lines = Vec::new();
+    for number in 0..PARTS {
+        let start = number * (bytes / PARTS);
+        let found = file.range(start, bytes.min(start + part))?;
+        let first = match number {
+            // A part may split a character of a multi-byte encoding, and a quoted line end does not
+            // end a record. Such files are read from the beginning.
+            0 if found.contains(&0) || has_lines_in_quotes(&found) => return Ok(None),
+            0 => 0,
+            _ => match found.iter().position(|byte| *byte == b'\n') {
+                Some(end) => end + 1,
+                None => continue,
+            },
+        };
+        if let Some(last) = found[first..].iter().rposition(|byte| *byte == b'\n') {
+            lines.extend_from_slice(&found[first..=first + last]);
+        }
+    }
+    Ok((!lines.is_empty()).then_some(lines))
+}
+
+/// Returns whether a line ends inside a quote.
+fn has_lines_in_quotes(bytes: &[u8]) -> bool {
+    let mut is_quoted = false;
+    bytes.iter().any(|byte| {
+        is_quoted ^= *byte == b'"';
+        is_quoted && *byte == b'\n'
+    })
+}

@@ -1,0 +1,151 @@
+use std::collections::BTreeSet;
+use std::{fs, path::Path};
+
+use feedline_schemas::json_schema;
+use serde_json::Value;
+
+use super::{Class, Effect, classes::KEYS, *};
+
+/// Keys of `[[source]]` in the JSON Schema of the configuration; `*` for names that the user
+/// chooses.
+fn schema_keys() -> BTreeSet<String> {
+    let all = json_schema::all();
+    let (_, pipeline) = all
+        .into_iter()
+        .find(|(name, _)| *name == "pipeline.schema.json")
+        .unwrap();
+    let pipeline = serde_json::to_value(&pipeline).unwrap();
+    let mut keys = BTreeSet::new();
+    walk(&pipeline, &pipeline["$defs"]["SourceConfig"], "", &mut keys);
+    keys
+}
+
+fn walk(root: &Value, schema: &Value, path: &str, keys: &mut BTreeSet<String>) {
+    let below = |key: &str| match path {
+        "" => key.to_owned(),
+        path => format!("{path}.{key}"),
+    };
+    if let Some(name) = schema["$ref"].as_str() {
+        let name = name.rsplit('/').next().unwrap();
+        // A secret is one value.
+        if ["SecretRef", "TextOrSecret"].contains(&name) {
+            keys.insert(path.to_owned());
+        } else {
+            walk(root, &root["$defs"][name], path, keys);
+        }
+    } else if let Some(either) = schema["anyOf"].as_array() {
+        let real = either.iter().find(|one| one["type"] != "null").unwrap();
+        walk(root, real, path, keys);
+    } else if let Some(fields) = schema["properties"].as_object() {
+        for (key, field) in fields {
+            walk(root, field, &below(key), keys);
+        }
+    } else if schema["additionalProperties"].is_object() {
+        walk(root, &schema["additionalProperties"], &below("*"), keys);
+    } else if let Some(named) = schema["patternProperties"].as_object() {
+        for entry in named.values() {
+            walk(root, entry, &below("*"), keys);
+        }
+    } else {
+        keys.insert(path.to_owned());
+    }
+}
+
+#[test]
+fn every_key_of_a_source_has_one_class() {
+    let listed: Vec<&str> = KEYS.iter().map(|key| key.pattern).collect();
+    let unique: BTreeSet<String> = listed.iter().map(|key| (*key).to_owned()).collect();
+    assert_eq!(unique.len(), listed.len(), "a key is listed twice");
+    let keys = schema_keys();
+    let missing: Vec<_> = keys.difference(&unique).collect();
+    assert!(
+        missing.is_empty(),
+        "say in `classes.rs` what becomes of a change of {missing:?} after records have landed"
+    );
+    let gone: Vec<_> = unique.difference(&keys).collect();
+    assert!(gone.is_empty(), "no keys any more: {gone:?}");
+}
+
+/// Describes a class for the table.
+fn described(class: Class) -> (&'static str, String) {
+    match class {
+        Class::Immediate(when) => ("takes effect", when.to_owned()),
+        Class::Refused(reason) => (
+            "refused",
+            format!("{reason}; `feedline ingest reset`, or another `name`"),
+        ),
+        Class::Logged(effect) => (
+            "logged change",
+            match effect {
+                Effect::Next(what) => format!("holds for the reading {what}"),
+                Effect::Pages => "holds for the next run of pages; one that is not at its end begins again, and its records that have landed are left out".to_owned(),
+                Effect::Incremental => "the next run of pages begins at `incremental.start` again, and records that have landed are left out; a later `start` only moves the bound".to_owned(),
+                Effect::NextFile => "holds for files that have not been read; inside of a file it is refused until that is read to its end".to_owned(),
+                Effect::Folder => "`files`: another pattern in the same folder; files that match it and have not been read are read. Otherwise refused: `feedline ingest reset`, or another `name`".to_owned(),
+            },
+        ),
+    }
+}
+
+const INTRODUCTION: &str = "# Settings of a source after records have landed
+
+What becomes of a change of each key of `[[source]]`, made when records of the source have landed already. A test holds this
+table to the code, and every key of the configuration is in it.
+
+- *takes effect*: the change holds from when it says. Nothing is recorded, since no record depends on it.
+- *logged change*: the change holds, and an entry of the log says from which on. The run says so on the screen, in the report
+  (`settings_changed`) and in the log; `feedline ingest status` shows the newest change. What has landed stays as it is:
+  `feedline ingest reread` has a range or files read again, `feedline ingest reset` everything.
+- *refused*: what has landed and what would land could not be told apart. The message says which key it is.
+
+As long as nothing has landed, every change is accepted and reading begins at the beginning.
+
+| key | a change | meaning |
+|---|---|---|
+";
+
+/// Writes the file instead with `FEEDLINE_WRITE_SCHEMAS=1`.
+#[test]
+fn the_table_of_settings_in_the_docs_is_that_of_the_code() {
+    let mut table = INTRODUCTION.to_owned();
+    for key in KEYS {
+        let (class, meaning) = described(key.class);
+        table += &format!("| `{}` | {class} | {meaning} |\n", key.pattern);
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/settings-after-landing.md");
+    if option_env!("FEEDLINE_WRITE_SCHEMAS").is_some() {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, &table).unwrap();
+    }
+    let found = fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(
+        found, table,
+        "docs/settings-after-landing.md has drifted: run the test with FEEDLINE_WRITE_SCHEMAS=1 and commit the file"
+    );
+}
+
+#[test]
+fn names_that_users_choose_match_their_patterns() {
+    let class = |path: &str| class_of(path).map(|class| described(class).0);
+    assert_eq!(class("params.a.b"), Some("logged change"));
+    assert_eq!(class("contract.column.a.type.type"), Some("logged change"));
+    assert_eq!(class("contract.column.a"), None);
+    assert_eq!(class("type"), Some("refused"));
+    assert_eq!(class("licence"), Some("takes effect"));
+}
+
+#[test]
+fn no_secret_and_no_parameter_is_recorded_in_plain_text() {
+    let text = "[pipeline]\nname = \"p\"\n[[source]]\nname = \"s\"\ntype = \"rest\"\nurl = \"http://u:pw@h.example/x?token=geheim1\"\nparams = { key = \"geheim2\" }\nheaders = { X-A = \"geheim3\", X-B = { env = \"GEHEIM4\" } }\nauth = { type = \"bearer\", secret = { env = \"GEHEIM5\" } }\n";
+    let config = feedline_schemas::config::load("p", text, &[])
+        .unwrap()
+        .config;
+    let recorded = recorded(&config.source[0]);
+    let all = format!("{recorded:?}");
+    assert!(
+        !all.to_lowercase().contains("geheim") && !all.contains("pw"),
+        "{all}"
+    );
+    assert!(recorded.contains_key("params.key") && recorded.contains_key("headers.X-A"));
+    assert!(recorded["url"].contains("h.example/x"), "{all}");
+}

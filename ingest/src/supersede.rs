@@ -1,0 +1,233 @@
+//! Rows of files that have changed since they were read: they no longer count once the new content lands.
+//!
+//! A batch may hold rows of several files, so the data files that had some of a changed one are written again without them.
+//! The entry that lands the new content names what counts instead ([`Replaced`]); from then on, and not before, readers of the
+//! log pass over the old files. They are moved to `superseded/` after that (where a run dies before, the next start moves them to `orphans/`),
+//! so that the folder of data files holds each row that counts once.
+
+use std::{collections::BTreeMap, ops::Range};
+
+use arrow::{
+    array::{AsArray, BooleanArray, RecordBatch},
+    compute::{concat_batches, filter_record_batch},
+    datatypes::UInt32Type,
+};
+use feedline_schemas::{
+    commit::{CommitEntry, DataFile, Position, Replaced},
+    ids::{Name, Sequence},
+    record::system,
+};
+use feedline_storage::Store;
+use parquet::errors::ParquetError;
+
+use crate::{
+    batch::{Encoded, encode_again},
+    blocking::computing,
+    error::Error,
+    landed_file,
+};
+
+/// Folder of the files that no longer count.
+const ASIDE: &str = "superseded";
+
+/// Rows of a batch, by `_feedline_row`.
+type Rows = Range<u64>;
+
+/// Where the files at `urls` have landed: rows by place in `entries`, which is the log from its beginning.
+///
+/// # Errors
+/// [`Error::File`] where an entry of an earlier version has rows of one and of another file.
+pub(crate) fn spans(
+    entries: &[CommitEntry],
+    urls: &[String],
+) -> Result<BTreeMap<usize, Vec<Rows>>, Error> {
+    let mut spans: BTreeMap<usize, Vec<Rows>> = BTreeMap::new();
+    let mut before = &Position::Start;
+    for (place, entry) in entries.iter().enumerate() {
+        let mut first = 0;
+        for part in &entry.parts {
+            let rows = first..first + part.records;
+            first = rows.end;
+            if !rows.is_empty() && urls.contains(&part.url) {
+                spans.entry(place).or_default().push(rows);
+            }
+        }
+        let has_landed = !entry.files.is_empty();
+        if entry.parts.is_empty() && has_landed {
+            let read = files_between(before, &entry.state.position);
+            let own = read.iter().filter(|url| urls.iter().any(|own| own == *url));
+            match own.count() {
+                0 => {}
+                own if own == read.len() => {
+                    spans.insert(place, std::iter::once(0..u64::MAX).collect());
+                }
+                _ => return Err(mixed(urls, entry.sequence)),
+            }
+        }
+        before = &entry.state.position;
+    }
+    Ok(spans)
+}
+
+/// The files that were read from one position to another.
+fn files_between<'p>(from: &'p Position, to: &'p Position) -> Vec<&'p str> {
+    let of = |position: &'p Position| match position {
+        Position::File { done, current } => (&done[..], current.as_ref()),
+        Position::Done { files, .. } => (&files[..], None),
+        Position::Start | Position::Page { .. } => (&[][..], None),
+    };
+    let ((old, begun), (new, current)) = (of(from), of(to));
+    let mut urls: Vec<&str> = new
+        .iter()
+        .filter(|mark| !old.contains(mark))
+        .map(|mark| mark.url.as_str())
+        .collect();
+    urls.extend(
+        [begun, current]
+            .into_iter()
+            .flatten()
+            .map(|file| file.url.as_str()),
+    );
+    urls.sort_unstable();
+    urls.dedup();
+    urls
+}
+
+fn mixed(urls: &[String], sequence: Sequence) -> Error {
+    Error::File {
+        url: urls.join("`, `"),
+        reason: format!(
+            "it has changed since its records landed, and entry {sequence} of the log, of an earlier version, does not say which of its rows are of this file; put the old content back, or remove the source's landing folder to read everything again"
+        ),
+    }
+}
+
+/// What counts in place of the data files of an entry.
+pub(crate) struct Without {
+    pub(crate) replaced: Replaced,
+    /// Rows of child tables that no longer count.
+    pub(crate) child_rows: BTreeMap<Name, u64>,
+    /// Files to be written.
+    pub(crate) encoded: Vec<Encoded>,
+}
+
+/// The data files of `entry` without `rows`; `None` where they have none of these.
+///
+/// # Errors
+/// [`Error::Landed`], [`Error::Storage`], [`Error::Encode`].
+pub(crate) async fn without(
+    landing: &Store,
+    entry: &CommitEntry,
+    rows: &[Rows],
+) -> Result<Option<Without>, Error> {
+    let mut encoded = Vec::new();
+    let (files, gone) = filter(
+        landing,
+        entry.sequence,
+        &entry.files,
+        (system::ROW, rows),
+        &mut encoded,
+    )
+    .await?;
+    let (mut children, mut child_rows) = (BTreeMap::new(), BTreeMap::new());
+    for (name, table) in &entry.children {
+        let by = (system::PARENT, rows);
+        let (files, gone) = filter(landing, entry.sequence, &table.files, by, &mut encoded).await?;
+        if gone > 0 {
+            children.insert(name.clone(), files);
+            child_rows.insert(name.clone(), gone);
+        }
+    }
+    let replaced = Replaced {
+        sequence: entry.sequence,
+        rows: gone,
+        files,
+        children,
+    };
+    let is_any = gone > 0 || !child_rows.is_empty();
+    Ok(is_any.then_some(Without {
+        replaced,
+        child_rows,
+        encoded,
+    }))
+}
+
+/// The files without the rows whose `column` is in `rows`, and how many these are. New files are added to `encoded`.
+async fn filter(
+    landing: &Store,
+    sequence: Sequence,
+    files: &[DataFile],
+    (column, rows): (&'static str, &[Rows]),
+    encoded: &mut Vec<Encoded>,
+) -> Result<(Vec<DataFile>, u64), Error> {
+    let (mut kept, mut gone) = (Vec::new(), 0);
+    for file in files {
+        let batches = landed_file::read_whole(landing, file).await?;
+        let (rows, folder) = (rows.to_vec(), file.path.clone());
+        let work = move || {
+            let folder = folder.rsplit_once('/').map_or("", |(folder, _)| folder);
+            let batch = filtered(&batches, column, &rows);
+            let batch = batch.map_err(|cause| Error::Encode {
+                what: "a data file without superseded rows".into(),
+                cause,
+            })?;
+            let left = batch.num_rows() as u64;
+            Ok((left, encode_again(folder, sequence, &batch)?))
+        };
+        let (left, new): (u64, Option<Encoded>) = computing(work).await?;
+        gone += file.rows - left.min(file.rows);
+        match new {
+            _ if left == file.rows => kept.push(file.clone()),
+            Some(new) => {
+                kept.push(new.file.clone());
+                encoded.push(new);
+            }
+            None => {}
+        }
+    }
+    Ok((kept, gone))
+}
+
+fn filtered(
+    batches: &[RecordBatch],
+    column: &str,
+    rows: &[Rows],
+) -> Result<RecordBatch, ParquetError> {
+    let Some(first) = batches.first() else {
+        return Err(ParquetError::General("it has no rows".into()));
+    };
+    let whole = concat_batches(&first.schema(), batches)?;
+    let numbers = whole.column_by_name(column);
+    let numbers = numbers.and_then(|column| column.as_primitive_opt::<UInt32Type>());
+    let Some(numbers) = numbers else {
+        return Err(ParquetError::General(format!(
+            "it has no column `{column}`"
+        )));
+    };
+    let stays = |row: u32| !rows.iter().any(|gone| gone.contains(&u64::from(row)));
+    let stay: BooleanArray = numbers
+        .values()
+        .iter()
+        .map(|row| Some(stays(*row)))
+        .collect();
+    Ok(filter_record_batch(&whole, &stay)?)
+}
+
+/// Moves files that no longer count out of the folders of those that do; absent ones have been.
+///
+/// # Errors
+/// [`Error::Storage`].
+pub(crate) async fn set_aside(landing: &Store, gone: &[DataFile]) -> Result<(), Error> {
+    for file in gone {
+        if let Some(bytes) = landing.get_opt(&file.path).await? {
+            landing.put(&aside(file), bytes).await?;
+            landing.delete(&file.path).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Where a file lies that no longer counts.
+pub(crate) fn aside(file: &DataFile) -> String {
+    format!("{ASIDE}/{}", file.path)
+}

@@ -1,0 +1,200 @@
+//! Checking a landing zone to the last byte: the chain of its log, and the hash of every file.
+
+use std::collections::BTreeMap;
+
+use feedline_schemas::{
+    commit::{CommitEntry, DataFile},
+    config::PipelineConfig,
+    ids::{Hash128, Name},
+    report::{Damage, LandingVerifyReport, VerifiedSource},
+};
+use feedline_storage::{Listed, Store};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+
+use crate::{
+    commit_log::{Kept, checked, entry_path, landing, push},
+    error::Error,
+    landing_files::{MISSING, Stock},
+    settings::choose,
+};
+
+/// Files that are read at the same time; each is in memory whole.
+const AT_ONCE: usize = 4;
+
+/// Reads the logs of the pipeline's sources (only of the one called `only`, if given) and every file that they name, and tells
+/// all that is wrong. Nothing is changed.
+///
+/// # Errors
+/// [`Error::Contract`] for a log that a newer release wrote, [`Error::Storage`] when the store fails, [`Error::Config`] as for
+/// [`crate::ingest`].
+pub async fn verify(
+    config: &PipelineConfig,
+    only: Option<&Name>,
+    root: &Store,
+) -> Result<LandingVerifyReport, Error> {
+    let mut report = LandingVerifyReport::default();
+    for (_, source) in choose(config, only)? {
+        let folder = landing(root, &source.name);
+        report
+            .sources
+            .push(verify_source(&folder, &source.name).await?);
+    }
+    Ok(report)
+}
+
+async fn verify_source(landing: &Store, source: &Name) -> Result<VerifiedSource, Error> {
+    let listed = landing.list("log").await?;
+    let chain = read_chain(landing, source, &listed).await?;
+    let entries = chain.entries();
+    let named: Vec<_> = entries.iter().flat_map(CommitEntry::named_files).collect();
+    let mut wrong = wrong_files(landing, &named).await?;
+    let stock = Stock::take(landing, &entries).await?;
+    let mut verified = VerifiedSource {
+        name: source.to_string(),
+        url: landing.url(),
+        entries: entries.len() as u64,
+        rows: entries.last().map_or(0, |last| last.state.totals.rows),
+        unnamed: stock.unnamed.into_iter().map(|file| file.path).collect(),
+        orphans: stock.orphans.len() as u64,
+        ..VerifiedSource::default()
+    };
+    for entry in &entries {
+        for file in entry.named_files() {
+            if let Some(reason) = wrong.remove(&file.path) {
+                verified.damage.push(Damage {
+                    path: file.path.clone(),
+                    entry: entry.sequence.get(),
+                    reason,
+                });
+            } else {
+                verified.files += 1;
+                verified.bytes += file.bytes;
+            }
+        }
+    }
+    verified.damage.extend(chain.damage);
+    Ok(verified)
+}
+
+/// The part of a log that is good, and where it ends.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Chain {
+    /// Entries as they were written, each of which names the hash of the one before.
+    written: Vec<CommitEntry>,
+    /// What is wrong with the first object that is not such an entry.
+    pub(crate) damage: Option<Damage>,
+}
+
+impl Chain {
+    /// How many entries are good.
+    pub(crate) fn len(&self) -> usize {
+        self.written.len()
+    }
+
+    /// The good entries, as a run reads them.
+    pub(crate) fn entries(&self) -> Vec<CommitEntry> {
+        self.first(self.len())
+    }
+
+    /// The first `count` of them, as a run would read a log that ends there.
+    pub(crate) fn first(&self, count: usize) -> Vec<CommitEntry> {
+        let mut entries = Vec::with_capacity(count);
+        for entry in self.written.iter().take(count) {
+            push(&mut entries, entry.clone(), Kept::All);
+        }
+        entries
+    }
+}
+
+/// Reads the entries that `listed` has, up to the first that is damaged.
+///
+/// # Errors
+/// [`Error::Contract`] for an entry that is of another version, or has something in it that only a newer release knows, unless
+/// the entry after it shows that its bytes are not those that were written. [`Error::Storage`].
+pub(crate) async fn read_chain(
+    landing: &Store,
+    source: &Name,
+    listed: &[Listed],
+) -> Result<Chain, Error> {
+    let mut chain = Chain::default();
+    let mut before = None;
+    for (index, file) in listed.iter().enumerate() {
+        let sequence = index as u64;
+        let wanted = entry_path(sequence);
+        let damaged = |reason: String| Damage {
+            path: file.path.clone(),
+            entry: sequence,
+            reason,
+        };
+        if file.path != wanted {
+            let reason = format!("`{}` was found where `{wanted}` should be", file.path);
+            chain.damage = Some(damaged(reason));
+            return Ok(chain);
+        }
+        let body = landing.get(&file.path).await?;
+        let hash = Hash128::of(&body);
+        match checked(landing, source, sequence, before, &file.path, &body) {
+            Ok(entry) => chain.written.push(entry),
+            Err(Error::Log { reason, .. }) => {
+                chain.damage = Some(damaged(reason));
+                return Ok(chain);
+            }
+            Err(error @ Error::Contract(_)) => {
+                let next = listed.get(index + 1);
+                if !contradicts(landing, next, hash).await? {
+                    return Err(error);
+                }
+                chain.damage = Some(damaged(
+                    "the entry after it was written after other bytes than it has".to_owned(),
+                ));
+                return Ok(chain);
+            }
+            Err(error) => return Err(error),
+        }
+        before = Some(hash);
+    }
+    Ok(chain)
+}
+
+/// Whether the object `next` says that the one before it has another hash. What cannot be read says nothing.
+async fn contradicts(landing: &Store, next: Option<&Listed>, hash: Hash128) -> Result<bool, Error> {
+    #[derive(serde::Deserialize)]
+    struct Link {
+        prev_hash: Hash128,
+    }
+    let Some(next) = next else { return Ok(false) };
+    let body = landing.get(&next.path).await?;
+    let link: Option<Link> = serde_json::from_slice(&body).ok();
+    Ok(link.is_some_and(|link| link.prev_hash != hash))
+}
+
+/// Reads `files`; what is wrong with those that are not as they should be, by path.
+///
+/// # Errors
+/// [`Error::Storage`].
+pub(crate) async fn wrong_files(
+    landing: &Store,
+    files: &[&DataFile],
+) -> Result<BTreeMap<String, String>, Error> {
+    let checks: Vec<_> = files
+        .iter()
+        .map(|file| async move {
+            let reason = wrong(landing, file).await?;
+            Ok::<_, Error>(reason.map(|reason| (file.path.clone(), reason)))
+        })
+        .collect();
+    let found: Vec<_> = stream::iter(checks).buffered(AT_ONCE).try_collect().await?;
+    Ok(found.into_iter().flatten().collect())
+}
+
+/// What is wrong with a landed file.
+async fn wrong(landing: &Store, file: &DataFile) -> Result<Option<String>, Error> {
+    let Some(bytes) = landing.get_opt(&file.path).await? else {
+        return Ok(Some(MISSING.to_owned()));
+    };
+    let hash = Hash128::of(&bytes);
+    Ok(
+        (hash != file.hash)
+            .then(|| format!("it has the hash {hash} and should have {}", file.hash)),
+    )
+}

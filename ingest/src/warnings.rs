@@ -1,0 +1,167 @@
+//! Warnings of a source: raised while it is read, and kept in the entries of its log while they hold.
+
+use std::collections::BTreeSet;
+
+use feedline_schemas::{
+    config::{PaginationKind, SourceConfig, SourceKind},
+    report::Warning,
+};
+
+/// A change of the warnings of a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum WarningChange {
+    /// Raises one, in place of an earlier one with its code.
+    Raise(Warning),
+    /// Takes back the one with this code.
+    Lift(&'static str),
+    /// Takes back those about the ends of pages: all pages are read again.
+    LiftEnds,
+}
+
+/// Warnings about the ends of pages, which the next reading of all pages decides anew.
+const ENDS: [&str; 10] = [
+    "repeated_page",
+    "no_link_header",
+    "no_cursor_header",
+    "no_next_cursor",
+    "no_next_url",
+    "no_has_more",
+    "partial_content",
+    "total_differs",
+    "no_total",
+    "common_cap",
+];
+
+/// Changes since they were last taken, and the codes that hold.
+#[derive(Debug, Default)]
+pub(crate) struct WarningChanges {
+    changes: Vec<WarningChange>,
+    held: BTreeSet<String>,
+}
+
+impl WarningChanges {
+    /// Takes over the warnings that hold.
+    pub(crate) fn restore(&mut self, held: &[Warning]) {
+        self.held
+            .extend(held.iter().map(|warning| warning.code.clone()));
+    }
+
+    /// Whether a warning with `code` holds.
+    pub(crate) fn has(&self, code: &str) -> bool {
+        self.held.contains(code)
+    }
+
+    pub(crate) fn raise(&mut self, code: &'static str, key: &str, message: String) {
+        if self.held.insert(code.to_owned()) {
+            tracing::warn!(code, key, "{message}");
+        }
+        self.changes.push(WarningChange::Raise(Warning {
+            code: code.to_owned(),
+            message,
+            key: Some(key.to_owned()),
+        }));
+    }
+
+    pub(crate) fn lift(&mut self, code: &'static str) {
+        if self.held.remove(code) {
+            self.changes.push(WarningChange::Lift(code));
+        }
+    }
+
+    pub(crate) fn lift_ends(&mut self) {
+        if self.held.iter().any(|code| is_end(code)) {
+            self.held.retain(|code| !is_end(code));
+            self.changes.push(WarningChange::LiftEnds);
+        }
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<WarningChange> {
+        std::mem::take(&mut self.changes)
+    }
+}
+
+fn is_end(code: &str) -> bool {
+    ENDS.contains(&code)
+}
+
+/// The warnings after `changes`, in the order in which they were raised first.
+pub(crate) fn apply(
+    mut warnings: Vec<Warning>,
+    changes: impl IntoIterator<Item = WarningChange>,
+) -> Vec<Warning> {
+    for change in changes {
+        match change {
+            WarningChange::Raise(raised) => {
+                match warnings.iter_mut().find(|held| held.code == raised.code) {
+                    Some(held) => *held = raised,
+                    None => warnings.push(raised),
+                }
+            }
+            WarningChange::Lift(code) => warnings.retain(|held| held.code != code),
+            WarningChange::LiftEnds => warnings.retain(|held| !is_end(&held.code)),
+        }
+    }
+    warnings
+}
+
+/// Those of the `landed` warnings that hold under `config`: one about a setting that was taken back does not.
+pub(crate) fn holding(config: &SourceConfig, landed: &[Warning]) -> Vec<Warning> {
+    let pages = &config.pagination;
+    let kind = pages.r#type;
+    let is_rest = config.r#type == SourceKind::Rest;
+    let holds = |warning: &&Warning| match warning.code.as_str() {
+        "small_pages" | "repeated_page" => {
+            matches!(kind, PaginationKind::Page | PaginationKind::Offset) && pages.page_size > 0
+        }
+        "no_link_header" => kind == PaginationKind::Link,
+        "no_cursor_header" => kind == PaginationKind::HeaderCursor,
+        "no_next_cursor" => kind == PaginationKind::Cursor,
+        "no_next_url" => kind == PaginationKind::NextUrl,
+        "no_has_more" => pages.has_more_path.is_some(),
+        "total_differs" | "no_total" => pages.total_path.is_some() || pages.total_header.is_some(),
+        "common_cap" => pages.max_records.is_none(),
+        _ => true,
+    };
+    let is_of_pages = |code: &str| is_end(code) || code == "small_pages";
+    let holds = |warning: &&Warning| !is_of_pages(&warning.code) || (is_rest && holds(warning));
+    landed.iter().filter(holds).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn warning(code: &str, message: &str) -> Warning {
+        Warning {
+            code: code.into(),
+            message: message.into(),
+            key: None,
+        }
+    }
+
+    #[test]
+    fn a_warning_is_replaced_by_a_newer_one_and_taken_back_by_its_code() {
+        let held = vec![warning("no_total", "a"), warning("files_changed", "b")];
+        let raised = WarningChange::Raise(warning("no_total", "c"));
+        let after = apply(held.clone(), [raised]);
+        assert_eq!(
+            after,
+            [warning("no_total", "c"), warning("files_changed", "b")]
+        );
+        let lifted = apply(held.clone(), [WarningChange::Lift("files_changed")]);
+        assert_eq!(lifted, [warning("no_total", "a")]);
+        assert_eq!(
+            apply(held, [WarningChange::LiftEnds]),
+            [warning("files_changed", "b")]
+        );
+    }
+
+    #[test]
+    fn a_warning_about_a_setting_that_was_taken_back_holds_no_longer() {
+        let mut config = crate::http::testing::config("http://h/", PaginationKind::Page);
+        let held = [warning("total_differs", ""), warning("files_changed", "")];
+        assert_eq!(holding(&config, &held), [warning("files_changed", "")]);
+        config.pagination.total_path = Some("n".into());
+        assert_eq!(holding(&config, &held), held);
+    }
+}
