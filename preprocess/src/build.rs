@@ -8,6 +8,7 @@ mod sources;
 mod splits;
 mod tokenizer;
 mod torn;
+mod warnings;
 mod windows;
 mod write;
 
@@ -23,7 +24,7 @@ use feedline_schemas::{
         DatasetCounts, Layout, Manifest, RowTokens, SourceReference, Split, SplitShards,
         TargetKind, TokensReference,
     },
-    report::DatasetReport,
+    report::{DatasetReport, Warning},
     transform::{FittedTarget, TransformArtefact},
 };
 use feedline_storage::Store;
@@ -32,15 +33,13 @@ use crate::{
     Context, Error, TrainSplit, Transform,
     audit::audit,
     card,
-    columns::{self, DatasetSpec},
+    columns::{self, DatasetSpec, MergedColumn},
     document,
     expect::{self, Expect, Violation},
     fit::{check_texts, fit, fit_parts, fit_payload},
     join,
     landing::Landed,
-    manifest::{
-        check_undisturbed, current, is_whole, pointer, publish, put_profile, put_transform, settle,
-    },
+    manifest::{current, is_whole, pointer, publish, put_profile, put_transform, settle},
     meter::Meter,
     near_dup::{self, NearDup},
     plan, profile,
@@ -48,14 +47,17 @@ use crate::{
     scratch::Scratch,
     series,
     shard::{ShardLayout, sweep},
+    split::{self, Rule},
     sql::{self, Query},
     stage::{Direct, Staged, stage},
     tokens::Encoder,
     transform::Characters,
     typing::reason,
 };
+use grown::NotGrown;
 use sources::{chosen, frozen, input_hash, joined, landed};
 use tokenizer::TokenizerFile;
+use warnings::Earlier;
 use write::Fitted;
 
 /// Builds the dataset of `config` from what its sources have landed, adds what has landed since to the one that is there, or
@@ -172,6 +174,8 @@ async fn build_by(
         joined,
         frozen,
         spec,
+        columns: merged,
+        earlier: None,
         tokens,
         given,
         there: There::default(),
@@ -183,7 +187,6 @@ async fn build_by(
         Arc::make_mut(series).sources = names.collect();
     }
     build.input_hash = build.inputs_of(&build.spec.config, None);
-    build.warn_of_left_out();
     sweep(&build.store).await;
     let there = match mode {
         Mode::Add => current(&build.store).await?,
@@ -200,7 +203,8 @@ async fn build_by(
         } else {
             match Box::pin(build.grown(manifest)).await? {
                 Ok(grown) => return Box::pin(build.add(grown)).await,
-                Err(reason) => {
+                Err(NotGrown { reason, earlier }) => {
+                    build.earlier = earlier;
                     tracing::info!(dataset = %build.name, reason, "the dataset is built and fitted anew from all rows");
                     build.anew = Some(reason);
                 }
@@ -247,6 +251,10 @@ struct Build<'a> {
     /// Rows landed.
     rows: u64,
     spec: DatasetSpec,
+    /// Columns that make up the rows.
+    columns: Vec<MergedColumn>,
+    /// State before the latest landing, for a full rebuild.
+    earlier: Option<Earlier>,
     /// How documents become tokens, where they do.
     tokens: Option<TokensConfig>,
     /// The tokenizer, where one is given.
@@ -315,7 +323,7 @@ impl Build<'_> {
             self.payload_bytes(),
             self.joined_bytes(),
         )?;
-        check_texts(&session, self.tables(), &self.spec, false).await?;
+        let texts = check_texts(&session, self.tables(), &self.spec, false).await?;
         let joins = join::counted(&session, self.tables(), &self.spec.joins, self.rows).await?;
         let near_dup = self.near_dup(scratch);
         let direct = Direct::of(&self.spec, self.tables(), self.context);
@@ -350,7 +358,7 @@ impl Build<'_> {
         let unexpected = Box::pin(self.unexpected(&session, &staged, &rejects)).await?;
         let fell = Split::ALL.map(|split| staged.rows(split));
         self.check_splits(fell, None, &rejects)?;
-        let groups = Box::pin(self.check_groups(&session, &staged)).await?;
+        let (groups, missed) = Box::pin(self.check_groups(&session, &staged)).await?;
         series::check(self.spec.series.as_deref(), &staged).await?;
         if let Some(near_dup) = near_dup.filter(|_| !self.cuts_documents()) {
             near_dup.audit(&session, &staged).await?;
@@ -359,8 +367,16 @@ impl Build<'_> {
             Some(text) if !text.redact.is_empty() => Some(document::redactions(&staged).await?),
             _ => None,
         };
-        let fitted = Arc::new(self.fit(&staged).await?);
+        let left_out = staged.identifiers();
+        let fitted = Arc::new(self.fit(&staged, &left_out).await?);
         let artefact = fitted.transform.artefact();
+        let dropped_columns = self.dropped_columns(&left_out);
+        let duplicates = self.rows.saturating_sub(distinct);
+        let copied = frame.copied.clone();
+        let many = Box::pin(self.many_duplicates(&staged, duplicates, copied)).await?;
+        let found = Box::pin(self.find_warnings(&staged, artefact, &dropped_columns)).await?;
+        let counted = many.into_iter().chain(self.left_at_landing()).chain(missed);
+        let mut warnings: Vec<Warning> = counted.chain(texts).chain(found).collect();
         self.check_sequence(&fitted.transform)?;
         let sizes = &self.spec.config.shards;
         let layout = ShardLayout {
@@ -392,12 +408,11 @@ impl Build<'_> {
             }
             false => None,
         };
-        for found in profile.iter().flat_map(profile::outside::far) {
-            tracing::warn!(
-                column = %found.column, split = %found.split, share = found.share, train = found.train,
-                "far more cells lie outside of the caps or the range of the training split than in it: the column has drifted"
-            );
-        }
+        let far = profile.iter().flat_map(profile::outside::far);
+        warnings.extend(crate::warnings::far_outside(&far.collect::<Vec<_>>()));
+        let rejected = rejects.rejected();
+        let all = rows.iter().sum();
+        warnings.extend(self.written_warnings(&rejected, all, &written.infinite));
         let page = match &profile {
             Some(profile) => Some(Box::pin(self.page(&staged, profile, frame.copied)).await?),
             None => None,
@@ -423,7 +438,7 @@ impl Build<'_> {
             near_dup: self.spec.config.near_dup.clone(),
             counts: DatasetCounts {
                 rows_in: self.rows,
-                duplicates: self.rows.saturating_sub(distinct),
+                duplicates,
                 rejected: rejects.rejected(),
                 filtered: rejects.filtered(),
                 near_dup: frame.near_dup,
@@ -448,6 +463,8 @@ impl Build<'_> {
             kept: self.spec.kept.clone(),
             profile: put_profile(&self.store, profile.as_ref()).await?,
             additions: Vec::new(),
+            dropped_columns,
+            warnings,
         };
         settle(&self.store, &mut manifest).await?;
         if let (Some(page), Some(profile)) = (page, &profile) {
@@ -455,8 +472,7 @@ impl Build<'_> {
             self.put_page(page, &manifest, artefact, profile, rejects)
                 .await?;
         }
-        check_undisturbed(&self.store, self.pointer.as_ref(), &manifest).await?;
-        publish(&self.store, &manifest).await?;
+        publish(&self.store, self.pointer.as_ref(), &manifest).await?;
         let seconds = self
             .context
             .clock
@@ -479,20 +495,6 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// Copies that did not land are none of the rows that are kept with them.
-    fn warn_of_left_out(&self) {
-        if self.spec.config.dedup != DedupMode::None {
-            return;
-        }
-        for source in self.sources.iter().filter(|source| source.left_out > 0) {
-            tracing::warn!(
-                source = %source.reference.name, records = source.left_out,
-                "`dataset.dedup = \"none\"` keeps copies that landed, and this source left out records that were equal to others: set \
-                 its `batch.dedup_window = 0` and ingest into another root to have them"
-            );
-        }
-    }
-
     /// That files which are read as they lie are still what was hashed.
     async fn check_unchanged(&self) -> Result<(), Error> {
         for files in self.sources.iter().filter_map(|s| s.in_place.clone()) {
@@ -502,10 +504,15 @@ impl Build<'_> {
         Ok(())
     }
 
-    async fn fit(&self, staged: &Staged) -> Result<Fitted, Error> {
+    async fn fit(
+        &self,
+        staged: &Staged,
+        left_out: &BTreeMap<String, &'static str>,
+    ) -> Result<Fitted, Error> {
         let train = TrainSplit::of(staged)?;
         let meter = Meter::new(&self.context.progress, "shards: fit", train.rows());
-        let spec = self.spec.fit_spec(&staged.identifiers());
+        let left_out = left_out.keys().cloned().collect();
+        let spec = self.spec.fit_spec(&left_out);
         let (mut tokenizer, mut tokens) = (None, None);
         if let (Some(document), Some(config)) = (self.spec.document(), &self.tokens) {
             let column = &document.column;
@@ -681,7 +688,14 @@ impl Build<'_> {
         // A build that stops for them does so at any share, so the limit would be raised for nothing.
         self.check_expected(session, &[], rejects).await?;
         let files = rejects.publish(session, &self.store, &self.names).await?;
+        let has_no_time = by_reason.contains_key(split::NO_SPLIT);
+        let advice = match &self.spec.rule {
+            Rule::Time(time) if has_no_time => time.advice(),
+            _ => None,
+        };
+        let advice = advice.unwrap_or_else(|| "correct the source or raise the limit".to_owned());
         Err(Error::TooManyRejects {
+            advice,
             rejected,
             rows,
             limit,
@@ -812,6 +826,8 @@ impl Build<'_> {
                 .profile
                 .as_ref()
                 .map(|_| self.store.url_of(&card::path_of(manifest.fingerprint))),
+            dropped_columns: manifest.dropped_columns.clone(),
+            warnings: manifest.warnings.clone(),
             added: None,
             anew: self.anew.clone().filter(|_| !up_to_date),
         }
@@ -873,5 +889,7 @@ mod tests;
 mod token_tests;
 #[cfg(test)]
 mod trap_tests;
+#[cfg(test)]
+mod warning_tests;
 #[cfg(test)]
 mod window_tests;

@@ -410,10 +410,29 @@ pub(crate) fn find<'a>(
         Error::config(
             key,
             format!(
-                "there is no column `{}` among {}{nearest}",
+                "there is no column `{}` among {}{nearest}{}",
                 shown(name),
-                listed(&names, "")
+                listed(&names, ""),
+                delimiter_hint(name, &names)
             ),
+        )
+    })
+}
+
+/// Advice for a header that was not split: a column has `name` between delimiters of CSV in its
+/// name, or is the only column and has a delimiter there. Empty otherwise.
+fn delimiter_hint(name: &str, names: &[&str]) -> String {
+    let signs = [(';', ";"), ('\t', "\\t"), ('|', "|"), (',', ",")];
+    let has_name = |sign: char| {
+        let mut columns = names.iter().filter(|column| column.contains(sign));
+        columns.any(|column| column.split(sign).any(|part| part.trim() == name))
+    };
+    let is_only = |sign: char| matches!(names, [column] if sign != ',' && column.contains(sign));
+    let found = signs.iter().find(|(sign, _)| has_name(*sign));
+    let found = found.or_else(|| signs.iter().find(|(sign, _)| is_only(*sign)));
+    found.map_or_else(String::new, |(_, shown)| {
+        format!(
+            "; a column has `{shown}` in its name: if that separates the columns of the file, set `csv.delimiter = \"{shown}\"` of its source and ingest again"
         )
     })
 }

@@ -33,7 +33,7 @@ pub enum Error {
     /// More rows were set aside than the configuration allows; nothing was published.
     #[error(
         "{rejected} of {rows} rows were set aside, more than `dataset.max_reject_share` = {limit} allows ({}); first: {sample}; \
-         they are listed in `{file}`, correct the source or raise the limit",
+         they are listed in `{file}`, {advice}",
         list(by_reason)
     )]
     TooManyRejects {
@@ -49,6 +49,8 @@ pub enum Error {
         sample: String,
         /// Where all of them are listed.
         file: String,
+        /// Advice to the user.
+        advice: String,
     },
     /// Data are not as expected; nothing was published.
     #[error(
@@ -136,6 +138,16 @@ pub enum Error {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The scratch folder may belong to another user.
+    #[error(
+        "cannot use scratch folder `{path}`: {reason}; remove it if it is a leftover of yours, or take the rights of others from it (`chmod go-w`), or name another folder in the variable `TMPDIR` (a worker's with `--scratch`)"
+    )]
+    UntrustedScratch {
+        /// Path of the folder.
+        path: String,
+        /// Reason for not trusting it.
+        reason: String,
+    },
     /// A process that decodes pictures could not be had.
     #[error(
         "cannot decode pictures in a process of their own: `{program}` {reason}; allow it more memory and address space (`ulimit -v`) and build \
@@ -214,6 +226,17 @@ impl Error {
         Self::Scratch {
             path: path.display().to_string(),
             source: source.into(),
+        }
+    }
+
+    /// Makes an error for a scratch folder that cannot be claimed.
+    pub(crate) fn scratch_base(path: &Path, error: std::io::Error) -> Self {
+        if !feedline_storage::private::is_untrusted(&error) {
+            return Self::scratch(path, error);
+        }
+        Self::UntrustedScratch {
+            path: path.display().to_string(),
+            reason: error.to_string(),
         }
     }
 

@@ -307,12 +307,6 @@ impl Fit {
                 let known = (median.value, found.tally.missing);
                 self.medians.insert(name.clone(), known);
             }
-            if low.value >= high.value && found.tally.finite > 1 {
-                tracing::warn!(
-                    column = %name, cap = low.value, clipped = low.below + high.above,
-                    "the caps of a column are equal, so it becomes constant"
-                );
-            }
             fitted.push(FittedWinsorize {
                 name: name.clone(),
                 lower,
@@ -339,12 +333,6 @@ impl Fit {
             let constant = is_constant(summary, profile.tally().finite);
             let scale = if constant { 1.0 } else { summary.deviation };
             let Summary { mean, deviation } = summary;
-            if constant && profile.tally().finite > 1 && !self.caps_are_equal(name) {
-                tracing::warn!(
-                    column = %name, value = mean,
-                    "the values of a column are equal, or differ by no more than rounding, so it is only centred"
-                );
-            }
             fitted.push(FittedStandardize {
                 name: name.clone(),
                 mean,
@@ -358,17 +346,6 @@ impl Fit {
             self.scale_groups(step, by, &mut fitted).await?;
         }
         Ok(fitted)
-    }
-
-    /// Whether a step so far has made the column constant, and told so.
-    fn caps_are_equal(&self, name: &str) -> bool {
-        self.steps.iter().any(|step| match step {
-            FittedStep::Winsorize { columns } => {
-                let mut columns = columns.iter();
-                columns.any(|column| column.name == name && column.low >= column.high)
-            }
-            _ => false,
-        })
     }
 
     async fn min_max(&self, step: &StepConfig) -> Result<Vec<FittedMinMax>, Error> {

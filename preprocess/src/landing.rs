@@ -1,11 +1,14 @@
 //! A source's landing zone at its newest log position: the log verified entry by entry, the files it names verified
 //! before anything reads them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use datafusion::error::DataFusionError;
 use feedline_schemas::{
-    commit::{CommitEntry, DataFile},
+    commit::{CommitEntry, DataFile, Position, Replaced},
     config::SourceConfig,
     decode,
     ids::{Hash128, Name, Origin, SchemaVersion, Sequence, TableName},
@@ -77,25 +80,56 @@ impl Landed {
             .buffered(READS);
         let (mut generations, mut children) = (BTreeMap::new(), BTreeMap::new());
         let mut last: Option<(Sequence, Hash128)> = None;
-        let mut left_out = 0;
+        let (mut left_out, mut rejected) = (0, 0);
+        let mut all: Vec<Named> = Vec::new();
+        let mut empty = Vec::new();
+        let (mut since, mut gone) = (0, BTreeSet::new());
         while let Some((path, entry, hash)) = entries.try_next().await? {
             let expected = last.map_or(Sequence::new(0), |(sequence, _)| sequence.next());
             check_link(&entry, &source.name, expected, last.map(|l| l.1))
                 .map_err(|reason| damaged(store.url_of(&path), reason))?;
-            let mut entry = entry;
+            if entry.reset_to.is_some() {
+                // Earlier entries no longer count, and schema versions restart at the first.
+                (since, left_out, rejected) = (all.len(), 0, 0);
+            }
             left_out += entry.counts.duplicates;
-            let child = table.and_then(|table| entry.children.remove(table));
-            child
-                .map_or(Ok(()), |child| {
-                    add(&mut children, child.schema, child.files)
-                })
-                .and_then(|()| add(&mut generations, entry.schema, entry.files))
-                .map_err(|reason| damaged(store.url_of(&path), reason))?;
+            rejected += entry.counts.rejected;
+            empty = files_without_rows(&entry);
+            gone.extend(withdrawn(&entry));
+            put_replaced(&mut all, &entry.replaced, table);
+            all.push(Named::of(path, entry, table));
             last = Some((expected, hash));
         }
         drop(entries);
+        for named in all.into_iter().skip(since) {
+            let Named {
+                path,
+                schema,
+                files,
+                child,
+            } = named;
+            let child = child.map_or(Ok(()), |(schema, files)| add(&mut children, schema, files));
+            child
+                .and_then(|()| add(&mut generations, schema, files))
+                .map_err(|reason| damaged(store.url_of(&path), reason))?;
+        }
+        remove(&mut generations, &gone);
+        remove(&mut children, &gone);
         let mut name = TableName::from(source.name.clone());
-        let (sequence, entry_hash) = last.ok_or_else(|| nothing(&name, &store))?;
+        let Some((sequence, entry_hash)) = last else {
+            let has_run = !store.list("").await?.is_empty();
+            let why = if has_run {
+                NoRows::NoBatch
+            } else {
+                NoRows::NeverRan
+            };
+            return Err(nothing(&name, &store, why));
+        };
+        let records: u64 = generations
+            .values()
+            .flat_map(|generation: &Generation| &generation.files)
+            .map(|file| file.rows)
+            .sum();
         let mut landed = Self {
             reference: SourceReference {
                 name: name.clone(),
@@ -116,8 +150,16 @@ impl Landed {
             name.table = Some(table.clone());
             landed = landed.child(name, children.into_values().collect());
         }
+        if landed.rows() == 0 && !empty.is_empty() {
+            return Err(all_empty(&landed.reference.name, &landed.store, &empty));
+        }
         if landed.rows() == 0 {
-            return Err(nothing(&landed.reference.name, &landed.store));
+            let why = match (records, rejected) {
+                (0, 0) => NoRows::NoRecord,
+                (0, rejected) => NoRows::AllRejected(rejected),
+                (records, _) => NoRows::NoItem(records),
+            };
+            return Err(nothing(&landed.reference.name, &landed.store, why));
         }
         Ok(landed)
     }
@@ -150,9 +192,14 @@ impl Landed {
         })
     }
 
-    /// What has landed behind position `before`, and the columns of what had landed by then; nothing where the log, or the list of
-    /// files, does not go on from there to here. Reads the log once more.
-    pub(crate) async fn behind(&self, before: &SourceReference) -> Result<Option<Behind>, Error> {
+    /// Returns what has landed after position `before`, and the columns of what had landed by then.
+    ///
+    /// Returns a reason instead if the log, or the list of files, does not continue from `before`,
+    /// or if it withdraws rows up to there. Reads the log again.
+    pub(crate) async fn behind(
+        &self,
+        before: &SourceReference,
+    ) -> Result<Result<Behind, String>, Error> {
         let with = |generations, in_place| Self {
             generations,
             in_place,
@@ -160,16 +207,18 @@ impl Landed {
         };
         if let Some(files) = &self.in_place {
             let behind = files.behind(before.entry_hash);
-            return Ok(behind.map(|files| Behind {
-                schemas: vec![files.schema.clone()],
-                landed: with(
-                    vec![Generation {
-                        schema: files.schema.clone(),
-                        files: files.listed.clone(),
-                    }],
-                    Some(Arc::new(files)),
-                ),
-            }));
+            return Ok(behind
+                .ok_or_else(|| self.goes_elsewhere())
+                .map(|files| Behind {
+                    schemas: vec![files.schema.clone()],
+                    landed: with(
+                        vec![Generation {
+                            schema: files.schema.clone(),
+                            files: files.listed.clone(),
+                        }],
+                        Some(Arc::new(files)),
+                    ),
+                }));
         }
         let TableName { source, table } = &self.reference.name;
         let (first, last) = (before.sequence, self.reference.sequence);
@@ -180,36 +229,78 @@ impl Landed {
             .buffered(READS);
         let (mut old, mut new) = (BTreeMap::new(), BTreeMap::new());
         let mut ends = (None, None);
-        while let Some((path, mut entry, hash)) = entries.try_next().await? {
+        let (mut since, mut gone, mut taken_back) = (0, BTreeSet::new(), None);
+        let mut all: Vec<Named> = Vec::new();
+        while let Some((path, entry, hash)) = entries.try_next().await? {
             if entry.sequence == first {
                 ends.0 = Some(hash);
             }
             if entry.sequence == last {
                 ends.1 = Some(hash);
             }
-            let generations = match entry.sequence <= first {
+            let by = entry.sequence;
+            let is_old = by <= first;
+            if entry.reset_to.is_some() {
+                since = all.len();
+                if !is_old {
+                    taken_back = Some(format!("was reset by entry {by}"));
+                }
+            }
+            let lost = entry.withdrawn.iter();
+            let mut lost = lost.filter(|lost| lost.sequence <= first && has_rows(&lost.files));
+            let lost = lost.next().map(|lost| lost.sequence);
+            let mut replaced = entry.replaced.iter();
+            let replaced = replaced.find(|replaced| replaced.sequence <= first);
+            let lost = lost.or(replaced.map(|replaced| replaced.sequence));
+            if let (false, None, Some(lost)) = (is_old, &taken_back, lost) {
+                taken_back = Some(format!("has withdrawn rows of batch {lost} by entry {by}"));
+            }
+            gone.extend(withdrawn(&entry));
+            put_replaced(&mut all, &entry.replaced, table.as_ref());
+            all.push(Named::of(path, entry, table.as_ref()));
+        }
+        for (place, named) in (0..).zip(all).skip(since) {
+            let generations = match place <= first.get() {
                 true => &mut old,
                 false => &mut new,
             };
             let (schema, files) = match table {
-                None => (entry.schema, entry.files),
-                Some(table) => match entry.children.remove(table) {
-                    Some(child) => (child.schema, child.files),
+                None => (named.schema, named.files),
+                Some(_) => match named.child {
+                    Some(child) => child,
                     None => continue,
                 },
             };
             add(generations, schema, files)
-                .map_err(|reason| damaged(self.store.url_of(&path), reason))?;
+                .map_err(|reason| damaged(self.store.url_of(&named.path), reason))?;
         }
+        remove(&mut old, &gone);
+        remove(&mut new, &gone);
         // The entries are chained by their hashes, so those of the two ends say that all between them are the same.
         let goes_on = ends == (Some(before.entry_hash), Some(self.reference.entry_hash));
-        Ok(goes_on.then(|| Behind {
+        if !goes_on {
+            return Ok(Err(self.goes_elsewhere()));
+        }
+        if let Some(reason) = taken_back {
+            let name = &self.reference.name;
+            return Ok(Err(format!(
+                "source `{name}` {reason}: rows that the dataset was built of no longer count"
+            )));
+        }
+        Ok(Ok(Behind {
             landed: with(new.into_values().collect(), None),
             schemas: old
                 .into_values()
                 .map(|generation| generation.schema)
                 .collect(),
         }))
+    }
+
+    fn goes_elsewhere(&self) -> String {
+        format!(
+            "what source `{}` has landed does not go on from what the dataset was built of",
+            self.reference.name
+        )
     }
 
     /// The child table with these files.
@@ -263,6 +354,44 @@ impl Landed {
 
     pub(crate) fn files(&self) -> impl Iterator<Item = &DataFile> {
         self.generations.iter().flat_map(|g| &g.files)
+    }
+}
+
+/// Files of a log entry that are read.
+struct Named {
+    /// Path of the entry.
+    path: String,
+    schema: RecordSchema,
+    files: Vec<DataFile>,
+    /// Schema and files of the child table that is read.
+    child: Option<(RecordSchema, Vec<DataFile>)>,
+}
+
+impl Named {
+    fn of(path: String, mut entry: CommitEntry, table: Option<&Name>) -> Self {
+        let child = table.and_then(|table| entry.children.remove(table));
+        Self {
+            path,
+            schema: entry.schema,
+            files: entry.files,
+            child: child.map(|child| (child.schema, child.files)),
+        }
+    }
+}
+
+/// Replaces the files that earlier entries named with those that count now. `all` is the log from
+/// its beginning.
+fn put_replaced(all: &mut [Named], replaced: &[Replaced], table: Option<&Name>) {
+    for replaced in replaced {
+        let place = usize::try_from(replaced.sequence.get()).unwrap_or(usize::MAX);
+        let Some(named) = all.get_mut(place) else {
+            continue;
+        };
+        named.files.clone_from(&replaced.files);
+        let files = table.and_then(|table| replaced.children.get(table));
+        if let (Some((_, old)), Some(files)) = (&mut named.child, files) {
+            old.clone_from(files);
+        }
     }
 }
 
@@ -333,6 +462,31 @@ fn check_link(
     }
 }
 
+/// Returns the files that an entry withdraws.
+fn withdrawn(entry: &CommitEntry) -> impl Iterator<Item = String> + '_ {
+    let withdrawn = entry.withdrawn.iter();
+    withdrawn.flat_map(|withdrawn| withdrawn.files.iter().cloned())
+}
+
+/// Returns whether the files of a batch include rows, beyond rejects and raw responses.
+fn has_rows(files: &[String]) -> bool {
+    let others = ["rejects/", "raw/"];
+    files
+        .iter()
+        .any(|file| !others.iter().any(|folder| file.starts_with(folder)))
+}
+
+/// Removes withdrawn files from generations, and generations without files.
+fn remove(generations: &mut BTreeMap<SchemaVersion, Generation>, gone: &BTreeSet<String>) {
+    if gone.is_empty() {
+        return;
+    }
+    for generation in generations.values_mut() {
+        generation.files.retain(|file| !gone.contains(&file.path));
+    }
+    generations.retain(|_, generation| !generation.files.is_empty());
+}
+
 fn add(
     generations: &mut BTreeMap<SchemaVersion, Generation>,
     schema: RecordSchema,
@@ -385,10 +539,77 @@ fn damaged(url: String, reason: String) -> Error {
     )
 }
 
-fn nothing(name: &TableName, store: &Store) -> Error {
+/// Returns the files read up to this entry, if no row has landed or was rejected by then.
+fn files_without_rows(entry: &CommitEntry) -> Vec<String> {
+    let totals = &entry.state.totals;
+    match &entry.state.position {
+        Position::Done { files, .. } if totals.rows + totals.rejected == 0 => {
+            files.iter().map(|file| file.url.clone()).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn all_empty(name: &TableName, store: &Store, files: &[String]) -> Error {
+    let (first, others) = (&files[0], files.len() - 1);
+    let others = match others {
+        0 => String::new(),
+        others => format!(" and {others} others"),
+    };
     Error::input(
         format!("source `{name}`"),
-        format!("no rows have landed in `{}`", store.url()),
-        "run `feedline ingest` first and look at its rejects",
+        format!(
+            "no rows have landed in `{}`: `{first}`{others} was read and has none",
+            store.url()
+        ),
+        "put rows into the file, or name another one in the source's `url`, and run `feedline ingest` again",
     )
+}
+
+/// Reason for a source without rows.
+#[derive(Clone, Copy, Debug)]
+enum NoRows {
+    NeverRan,
+    /// Its folder has content, but no committed batch.
+    NoBatch,
+    /// The read data had no record.
+    NoRecord,
+    AllRejected(u64),
+    /// This many records landed, all with an empty list for the child table.
+    NoItem(u64),
+}
+
+fn nothing(name: &TableName, store: &Store, why: NoRows) -> Error {
+    let url = store.url();
+    let (reason, advice) = match why {
+        NoRows::NeverRan => (
+            format!("no rows have landed in `{url}`"),
+            "run `feedline ingest` first",
+        ),
+        NoRows::NoBatch => (
+            format!(
+                "no rows have landed in `{url}`, where `feedline ingest` has run and committed nothing"
+            ),
+            "look at what its last run said",
+        ),
+        NoRows::NoRecord => (
+            format!(
+                "no rows have landed in `{url}`: `feedline ingest` has read the source and found no record in it"
+            ),
+            "check its location: the file is empty or has a header line alone, or the pages have no records",
+        ),
+        NoRows::AllRejected(records) => (
+            format!(
+                "no rows have landed in `{url}`: all {records} records that `feedline ingest` read were rejected"
+            ),
+            "look at its rejects (`feedline ingest status` counts them by reason) and correct the source or its contract",
+        ),
+        NoRows::NoItem(records) => (
+            format!(
+                "no rows have landed in `{url}`: {records} records have, and the list is empty in all of them"
+            ),
+            "check the path of the list in `contract.children`",
+        ),
+    };
+    Error::input(format!("source `{name}`"), reason, advice)
 }

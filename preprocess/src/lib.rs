@@ -68,6 +68,7 @@ mod transform;
 mod travel;
 mod typing;
 mod verify;
+mod warnings;
 
 #[cfg(test)]
 mod testing;

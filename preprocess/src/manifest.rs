@@ -196,7 +196,8 @@ pub(crate) async fn check_tokenizer(
 /// Writes the tables of a manifest whose shards are all there, gives it its fingerprint, and publishes it, whatever is there.
 pub(crate) async fn complete(dataset: &Store, manifest: &mut Manifest) -> Result<(), Error> {
     settle(dataset, manifest).await?;
-    publish(dataset, manifest).await
+    let before = pointer(dataset).await?;
+    publish(dataset, before.as_ref(), manifest).await
 }
 
 /// Writes the tables of a manifest and gives it its fingerprint. To be done before it is published.
@@ -221,9 +222,21 @@ pub(crate) async fn put_tables(
     Ok(())
 }
 
-/// Creates the next generation's manifest and points `CURRENT` at it. A manifest of equal content that an earlier,
-/// killed build left as the newest is taken instead.
-pub(crate) async fn publish(dataset: &Store, manifest: &Manifest) -> Result<(), Error> {
+/// Creates the next generation's manifest and points `CURRENT` at it.
+///
+/// Requires that `CURRENT` still equals the [`pointer`] read `before`: an overtaken build must not
+/// restore an older dataset. If an earlier, killed build left a manifest of equal content as the
+/// newest, that one is used instead.
+///
+/// # Errors
+/// As [`check_undisturbed`].
+pub(crate) async fn publish(
+    dataset: &Store,
+    before: Option<&Bytes>,
+    manifest: &Manifest,
+) -> Result<(), Error> {
+    // If another build published the same rows meanwhile, its pointer is the one to replace.
+    let before = check_undisturbed(dataset, before, manifest).await?;
     let bytes = Bytes::from(encode(manifest));
     let newest = dataset
         .list("")
@@ -245,9 +258,29 @@ pub(crate) async fn publish(dataset: &Store, manifest: &Manifest) -> Result<(), 
             generation += 1;
         }
     }
-    Ok(dataset
-        .put(CURRENT, Bytes::from(path_of(generation)))
-        .await?)
+    let pointer = Bytes::from(path_of(generation));
+    if dataset.swap(CURRENT, before, pointer).await? {
+        return Ok(());
+    }
+    match current(dataset).await? {
+        Some(published) if published.fingerprint == manifest.fingerprint => Ok(()),
+        _ => Err(disturbed(dataset)),
+    }
+}
+
+/// Calls [`publish`] with the current pointer.
+#[cfg(test)]
+pub(crate) async fn republish(dataset: &Store, manifest: &Manifest) -> Result<(), Error> {
+    let before = pointer(dataset).await?;
+    publish(dataset, before.as_ref(), manifest).await
+}
+
+fn disturbed(dataset: &Store) -> Error {
+    Error::input(
+        format!("`{}`", dataset.url_of(CURRENT)),
+        "another build published the dataset while this one ran, so this one published nothing",
+        "build again, one build of a dataset at a time",
+    )
 }
 
 /// What says which manifest is the current one, if there is a dataset; for [`check_undisturbed`].
@@ -256,25 +289,21 @@ pub(crate) async fn pointer(dataset: &Store) -> Result<Option<Bytes>, Error> {
 }
 
 /// That nobody has published another dataset than `manifest` since the [`pointer`] was `before`: what this build would publish may
-/// be of fewer rows. To be called last of all.
-pub(crate) async fn check_undisturbed(
+/// be of fewer rows. Returns the current pointer.
+async fn check_undisturbed(
     dataset: &Store,
     before: Option<&Bytes>,
     manifest: &Manifest,
-) -> Result<(), Error> {
+) -> Result<Option<Bytes>, Error> {
     let now = pointer(dataset).await?;
     if now.as_ref() == before {
-        return Ok(());
+        return Ok(now);
     }
     let published = current(dataset).await?;
     if published.is_some_and(|published| published.fingerprint == manifest.fingerprint) {
-        return Ok(());
+        return Ok(now);
     }
-    Err(Error::input(
-        format!("`{}`", dataset.url_of(CURRENT)),
-        "another build published the dataset while this one ran, so this one published nothing",
-        "build again, one build of a dataset at a time",
-    ))
+    Err(disturbed(dataset))
 }
 
 fn path_of(generation: u64) -> String {

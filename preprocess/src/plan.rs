@@ -200,7 +200,7 @@ pub(crate) struct Frame {
     pub(crate) documents: Option<DataFrame>,
     /// What the search for near-duplicates found.
     pub(crate) near_dup: Option<NearDupCounts>,
-    /// Hash and origin of all rows, copies included; where a page is to tell of copies that are dropped.
+    /// Hash and origin of all rows, duplicates included, if duplicates are dropped.
     pub(crate) copied: Option<DataFrame>,
     /// Rows that are equal but for their target, where one of them is chosen.
     pub(crate) conflicts: Option<ConflictCounts>,
@@ -261,7 +261,7 @@ pub(crate) async fn frame(
         });
     }
     let all = all.expect("a landed source has at least one row, so at least one file");
-    let copied = (spec.config.profile && spec.config.dedup == DedupMode::Exact)
+    let copied = (spec.config.dedup == DedupMode::Exact)
         .then(|| {
             all.clone()
                 .select(vec![ident(system::HASH), ident(system::ORIGIN)])

@@ -1,6 +1,8 @@
 //! Rows that were set aside: counted, kept in scratch, published as JSON lines in landing order.
 //!
-//! A line is `{"source", "sequence", "row", "reason", "column", "value"}`; the first three say where the row landed.
+//! A line is `{"source", "sequence", "row", "reason", "column", "value"}`. The first three give the
+//! landing position: source, batch and row in that batch, both from 0. Rows of a query are numbered
+//! in the order of their hashes.
 
 use std::{collections::BTreeMap, sync::Arc};
 

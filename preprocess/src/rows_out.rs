@@ -54,6 +54,7 @@ pub struct RowsOut<W: Write + Send> {
     keys: Vec<String>,
     schema: Option<SchemaRef>,
     names: Vec<String>,
+    escapes_formulas: bool,
 }
 
 impl<W: Write + Send> std::fmt::Debug for RowsOut<W> {
@@ -96,7 +97,17 @@ impl<W: Write + Send> RowsOut<W> {
                 .collect(),
             schema: None,
             names: names.to_vec(),
+            escapes_formulas: false,
         })
+    }
+
+    /// Enables the escaping of spreadsheet formulas: CSV strings that a spreadsheet would take for
+    /// one are written with a `'` before them. Those begin with `=`, `+`, `-`, `@`, a tab or a line
+    /// end, and are no number.
+    #[must_use]
+    pub fn escaping_formulas(mut self) -> Self {
+        self.escapes_formulas = true;
+        self
     }
 
     /// Writes rows: a cell of each column, in the order of the names. CSV and NDJSON are flushed.
@@ -119,12 +130,16 @@ impl<W: Write + Send> RowsOut<W> {
             .expect("columns are of one length and their types stay");
         match &mut self.writer {
             Writer::Csv(out) => {
+                let field = |text: String| match self.escapes_formulas && is_formula(&text) {
+                    true => format!("'{text}"),
+                    false => text,
+                };
                 if is_first {
-                    out.write_record(&self.names)?;
+                    out.write_record(self.names.iter().cloned().map(field))?;
                 }
                 for row in 0..batch.num_rows() {
                     for column in batch.columns() {
-                        out.write_field(cell(column, row).unwrap_or_default())?;
+                        out.write_field(field(cell(column, row).unwrap_or_default()))?;
                     }
                     out.write_record(None::<&[u8]>)?;
                 }
@@ -179,6 +194,11 @@ fn cell(column: &ArrayRef, row: usize) -> Option<String> {
         DataType::Float64 => format!("{:?}", column.as_primitive::<Float64Type>().value(row)),
         _ => column.as_string::<i32>().value(row).to_owned(),
     })
+}
+
+/// Returns whether a spreadsheet that opens a CSV file would evaluate a string.
+fn is_formula(text: &str) -> bool {
+    text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) && text.trim().parse::<f64>().is_err()
 }
 
 /// A row as a line of JSON.
@@ -250,6 +270,31 @@ mod tests {
             "row,prediction,class,error\n1,0.30000000000000004,\"a\"\"b,c\",\n2,,,ragged_row\n3,";
         assert!(text.starts_with(expected), "{text}");
         assert_eq!(text.lines().count(), 5);
+    }
+
+    #[test]
+    fn formulas_are_written_as_texts_where_that_is_asked_for() {
+        let write = |escapes: bool| {
+            let mut out = Vec::new();
+            let names = ["n", "kept", "=name"].map(str::to_owned);
+            let mut rows = RowsOut::new(&mut out, RowFormat::Csv, &names).unwrap();
+            if escapes {
+                rows = rows.escaping_formulas();
+            }
+            let texts = ["=cmd|calc!A0", "@SUM(A1)", "-1.5", "+x", "a=b"];
+            let texts = texts.map(|text| Some(text.to_owned()));
+            rows.write(vec![
+                Column::Long(vec![Some(-1.0); 5]),
+                Column::Text(texts.to_vec()),
+                Column::Text(vec![None; 5]),
+            ])
+            .unwrap();
+            rows.finish().unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let expected = "n,kept,'=name\n-1.0,'=cmd|calc!A0,\n-1.0,'@SUM(A1),\n-1.0,-1.5,\n-1.0,'+x,\n-1.0,a=b,\n";
+        assert_eq!(write(true), expected);
+        assert_eq!(write(false), expected.replace('\'', ""));
     }
 
     #[test]

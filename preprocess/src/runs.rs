@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::Error;
+use crate::{Error, scratch::create_file};
 
 /// Runs merged at a time, so that open files have a bound.
 const FAN_IN: usize = 64;
@@ -88,7 +88,7 @@ impl<R: Record> Runs<R> {
     fn write(&mut self, records: impl Iterator<Item = Result<R, Error>>) -> Result<(), Error> {
         let path = self.folder.join(format!("{}-{}", R::NAME, self.written));
         let failed = |e: io::Error| Error::scratch(&path, e);
-        let mut file = BufWriter::new(File::create(&path).map_err(failed)?);
+        let mut file = BufWriter::new(create_file(&path)?);
         for record in records {
             file.write_all(record?.to_bytes().as_ref())
                 .map_err(failed)?;

@@ -1,4 +1,8 @@
 //! A local folder for data on its way: spilled sorts and the typed rows of each split.
+//!
+//! Its parent is often a folder where every user of the machine may make folders, and its content
+//! becomes the dataset. So the folder is closed to others, and a folder that may belong to another
+//! user is refused.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -14,6 +18,7 @@ use datafusion::parquet::{
     errors::ParquetError,
     file::properties::{EnabledStatistics, WriterProperties},
 };
+use feedline_storage::private;
 
 use crate::{Error, scan::ScanFile};
 
@@ -37,10 +42,10 @@ impl Scratch {
     pub(crate) fn claim(base: &Path) -> Result<Self, Error> {
         let failed = |e: std::io::Error| Error::scratch(base, e);
         let base = &std::path::absolute(base).map_err(failed)?;
-        fs::create_dir_all(base).map_err(failed)?;
+        private::claim_folder(base).map_err(|e| Error::scratch_base(base, e))?;
         for slot in 0..SLOTS {
             let lock = base.join(format!("build-{slot}.lock"));
-            let lock = File::options()
+            let lock = private::private_file()
                 .create(true)
                 .truncate(false)
                 .write(true)
@@ -50,7 +55,7 @@ impl Scratch {
                 Ok(()) => {
                     let folder = base.join(format!("build-{slot}"));
                     remove(&folder)
-                        .and_then(|()| fs::create_dir(&folder))
+                        .and_then(|()| private::create_folder(&folder))
                         .map_err(failed)?;
                     return Ok(Self {
                         folder,
@@ -77,6 +82,13 @@ impl Drop for Scratch {
             tracing::warn!(folder = %self.folder.display(), %error, "scratch folder was left behind");
         }
     }
+}
+
+/// Creates a private file of this user, for writing and reading.
+pub(crate) fn create_file(path: &Path) -> Result<File, Error> {
+    let mut options = private::private_file();
+    options.read(true).write(true).create(true).truncate(true);
+    options.open(path).map_err(|e| Error::scratch(path, e))
 }
 
 fn remove(folder: &Path) -> std::io::Result<()> {
@@ -134,7 +146,7 @@ impl ScratchFile {
     }
 
     fn open(&self) -> Result<ArrowWriter<File>, Error> {
-        let file = File::create(&self.path).map_err(|e| Error::scratch(&self.path, e))?;
+        let file = create_file(&self.path)?;
         let mut properties = WriterProperties::builder()
             .set_statistics_enabled(EnabledStatistics::None)
             .set_dictionary_enabled(false);
@@ -157,5 +169,64 @@ impl ScratchFile {
 
     fn failed(&self, error: ParquetError) -> Error {
         Error::scratch(&self.path, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::Permissions,
+        os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
+    };
+
+    use super::*;
+
+    fn refused(base: &Path, part: &str) {
+        let message = Scratch::claim(base).unwrap_err().to_string();
+        let begin = format!("cannot use scratch folder `{}`: ", base.display());
+        assert!(message.starts_with(&begin), "{message}");
+        assert!(message.contains(part), "{message}");
+        assert!(!message.contains("free space"), "{message}");
+    }
+
+    #[test]
+    fn a_folder_that_another_made_beforehand_is_refused() {
+        let parent = tempfile::tempdir().unwrap();
+        let base = parent.path().join("feedline-0");
+        fs::create_dir(&base).unwrap();
+        fs::set_permissions(&base, Permissions::from_mode(0o777)).unwrap();
+        refused(&base, "(mode 777)");
+        assert_eq!(fs::read_dir(&base).unwrap().count(), 0);
+        let link = parent.path().join("feedline-1");
+        symlink(parent.path(), &link).unwrap();
+        refused(&link, "it is a link");
+    }
+
+    #[test]
+    fn what_is_kept_is_closed_to_others_in_a_folder_that_they_may_look_into() {
+        let parent = tempfile::tempdir().unwrap();
+        let base = parent.path().join("feedline-0");
+        // Created as earlier versions did.
+        fs::create_dir(&base).unwrap();
+        fs::set_permissions(&base, Permissions::from_mode(0o755)).unwrap();
+        let scratch = Scratch::claim(&base).unwrap();
+        let file = scratch.path("rows");
+        create_file(&file).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        assert_eq!(mode(&base.join("build-0")), 0o700);
+        assert_eq!(mode(&base.join("build-0.lock")), 0o600);
+        assert_eq!(mode(&file), 0o600);
+    }
+
+    #[test]
+    fn a_lock_that_is_a_link_is_not_followed() {
+        let parent = tempfile::tempdir().unwrap();
+        let base = parent.path().join("feedline-0");
+        drop(Scratch::claim(&base).unwrap());
+        let (target, lock) = (parent.path().join("made"), base.join("build-0.lock"));
+        fs::remove_file(&lock).unwrap();
+        symlink(&target, &lock).unwrap();
+        assert!(Scratch::claim(&base).is_err());
+        assert!(!target.exists());
     }
 }

@@ -91,31 +91,50 @@ impl Seen {
 /// How the features `names` of training rows that were added differ from those `before`: the most different first.
 pub(crate) fn shifts(names: &[String], before: &Seen, added: &Seen) -> Vec<FeatureShift> {
     let moments = before.moments.iter().zip(&added.moments);
-    let mut shifts: Vec<FeatureShift> = names
-        .iter()
-        .zip(moments)
-        .filter(|(_, (a, b))| a.count > 0.0 && b.count > 0.0)
-        .map(|(name, (a, b))| {
-            let difference = b.mean() - a.mean();
-            let deviation = f64::midpoint(a.variance(), b.variance()).sqrt();
-            // Cells are rounded to 32 bits.
-            let is_rounding = difference.abs() <= f64::from(f32::EPSILON) * a.mean().abs();
-            let deviations = match is_rounding {
-                true => 0.0,
-                false => (difference / deviation).clamp(-MOST, MOST),
-            };
-            let chance = ERRORS * (1.0 / a.count + 1.0 / b.count).sqrt();
-            let is_shift = deviations.abs() > SHIFT.max(chance);
-            let shift = FeatureShift {
-                feature: name.clone(),
-                before: a.mean(),
-                after: b.mean(),
-                deviations,
-            };
-            (is_shift, shift)
-        })
-        .filter_map(|(is_shift, shift)| is_shift.then_some(shift))
-        .collect();
+    let shifts = names.iter().zip(moments).filter_map(|(name, (a, b))| {
+        let [a, b] = [*a, *b].map(|moments| Measured {
+            rows: moments.count,
+            mean: moments.mean(),
+            variance: moments.variance(),
+        });
+        shift_of(name, a, b)
+    });
+    strongest(shifts.collect())
+}
+
+/// Moments of a feature over some rows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measured {
+    pub(crate) rows: f64,
+    pub(crate) mean: f64,
+    pub(crate) variance: f64,
+}
+
+/// Returns how feature `name` differs between the rows `a` and the rows `b`, if by more than chance
+/// and rounding.
+pub(crate) fn shift_of(name: &str, a: Measured, b: Measured) -> Option<FeatureShift> {
+    if a.rows <= 0.0 || b.rows <= 0.0 {
+        return None;
+    }
+    let difference = b.mean - a.mean;
+    let deviation = f64::midpoint(a.variance, b.variance).sqrt();
+    // Cells are rounded to 32 bits.
+    let is_rounding = difference.abs() <= f64::from(f32::EPSILON) * a.mean.abs();
+    let deviations = match is_rounding {
+        true => 0.0,
+        false => (difference / deviation).clamp(-MOST, MOST),
+    };
+    let chance = ERRORS * (1.0 / a.rows + 1.0 / b.rows).sqrt();
+    (deviations.abs() > SHIFT.max(chance)).then(|| FeatureShift {
+        feature: name.to_owned(),
+        before: a.mean,
+        after: b.mean,
+        deviations,
+    })
+}
+
+/// Returns the largest shifts, in descending order.
+pub(crate) fn strongest(mut shifts: Vec<FeatureShift>) -> Vec<FeatureShift> {
     shifts.sort_by(|a, b| b.deviations.abs().total_cmp(&a.deviations.abs()));
     shifts.truncate(SHIFTS);
     shifts

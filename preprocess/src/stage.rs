@@ -10,7 +10,7 @@ mod pieces;
 mod tuples;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, HashSet},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -226,25 +226,19 @@ impl Staged {
     }
 
     /// Text columns that nobody asked for and that hold (nearly) a value per row, such as names, ids and timestamps.
-    pub(crate) fn identifiers(&self) -> BTreeSet<String> {
+    /// They are no features; each has the reason.
+    pub(crate) fn identifiers(&self) -> BTreeMap<String, &'static str> {
         let rows = usize::try_from(self.rows(Split::Train)).unwrap_or(usize::MAX);
-        let names_rows = |d: &Distinct| {
-            d.0.len() > MANY_VALUES || (d.0.len() > FEW_VALUES && d.0.len() > rows / 2)
+        let why = |d: &Distinct| match d.0.len() {
+            many if many > FEW_VALUES && many > rows / 2 => {
+                Some("holds a text of its own in (nearly) each training row")
+            }
+            many if many > MANY_VALUES => Some("holds more than 1,000 different texts"),
+            _ => None,
         };
-        let found: BTreeSet<String> = self
-            .distinct
-            .iter()
-            .filter(|(_, d)| names_rows(d))
-            .map(|(name, _)| name.clone())
-            .collect();
-        for column in &found {
-            tracing::warn!(
-                %column,
-                "text column is left out of the features: it holds (nearly) a value per row; drop it, or list it in \
-                 `dataset.categorical` (as a category) or in a numeric step's `columns` (as a number) to keep it"
-            );
-        }
-        found
+        let found = self.distinct.iter();
+        let found = found.filter_map(|(name, d)| Some((name.clone(), why(d)?)));
+        found.collect()
     }
 }
 

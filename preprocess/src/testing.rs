@@ -21,10 +21,11 @@ use bytes::Bytes;
 use datafusion::parquet::arrow::{ArrowWriter, PARQUET_FIELD_ID_META_KEY};
 use feedline_picture::Encoding;
 use feedline_schemas::{
+    amendment::{Withdrawn, WithdrawnReason},
     commit::{BatchCounts, ChildTable, CommitEntry, DataFile, ItemKind, Presence, SourceState},
     config::{PipelineConfig, load},
-    encode,
-    format::COMMIT,
+    decode, encode,
+    format::{COMMIT, COMMIT_MIN_READER},
     ids::{Hash128, Name, Origin, SchemaVersion, Sequence, WriterEpoch},
     manifest::Split,
     progress::Silent,
@@ -81,6 +82,13 @@ impl LandingZone {
         };
     }
 
+    /// Continues with other columns, as the first schema version.
+    pub(crate) fn with_first_schema(mut self, columns: &[(&str, ColumnType)]) -> Self {
+        self.schema.version = SchemaVersion::new(0);
+        self.evolve(columns);
+        self
+    }
+
     /// Lands and commits one batch.
     pub(crate) async fn batch(&mut self, rows: &[Cells]) {
         self.batch_with(rows, BTreeMap::new()).await;
@@ -128,11 +136,15 @@ impl LandingZone {
     }
 
     async fn batch_with(&mut self, rows: &[Cells], children: BTreeMap<Name, ChildTable>) {
-        let parquet = self.parquet(&self.schema, rows, None);
-        let file = self.file("data", rows.len(), parquet).await;
+        let mut files = Vec::new();
+        if !rows.is_empty() {
+            let parquet = self.parquet(&self.schema, rows, None);
+            files.push(self.file("data", rows.len(), parquet).await);
+        }
         let entry = CommitEntry {
             format: COMMIT.format.to_owned(),
             version: COMMIT.version,
+            min_reader: Some(COMMIT_MIN_READER),
             source: self.source.clone(),
             sequence: self.sequence,
             prev_hash: self.prev_hash,
@@ -141,19 +153,65 @@ impl LandingZone {
             batch_id: format!("batch-{}", self.sequence),
             config_hash: Hash128::new(0),
             schema: self.schema.clone(),
-            files: vec![file],
+            files,
             rejects: Vec::new(),
             frontier: Vec::new(),
             validators: Vec::new(),
             raw: Vec::new(),
             children,
+            parts: Vec::new(),
+            replaced: Vec::new(),
             counts: BatchCounts {
                 rows: rows.len() as u64,
                 ..BatchCounts::default()
             },
+            settings: None,
+            withdrawn: Vec::new(),
+            reset_to: None,
             state: SourceState::default(),
         };
-        let bytes = Bytes::from(encode(&entry));
+        self.append(&entry).await;
+    }
+
+    /// Commits an amendment: withdraws the batches with these sequence numbers, or resets all
+    /// before.
+    pub(crate) async fn amend(&mut self, withdrawn: &[u64], reset_to: Option<&str>) {
+        let mut entries = Vec::new();
+        for sequence in 0..self.sequence.get() {
+            let path = format!("log/{sequence:020}.json");
+            let bytes = self.store.get(&path).await.unwrap();
+            entries.push(decode::<CommitEntry>(&path, &bytes).unwrap());
+        }
+        let paths = |files: &[DataFile]| files.iter().map(|file| file.path.clone()).collect();
+        let withdraw = |sequence: &u64| {
+            let entry = &entries[usize::try_from(*sequence).unwrap()];
+            Withdrawn {
+                sequence: entry.sequence,
+                reason: WithdrawnReason::Deleted,
+                files: paths(&entry.files),
+            }
+        };
+        let amendment = CommitEntry {
+            sequence: self.sequence,
+            prev_hash: self.prev_hash,
+            batch_id: format!("batch-{}", self.sequence),
+            files: Vec::new(),
+            children: BTreeMap::new(),
+            counts: BatchCounts::default(),
+            withdrawn: withdrawn.iter().map(withdraw).collect(),
+            reset_to: reset_to.map(ToOwned::to_owned),
+            ..entries.last().unwrap().clone()
+        };
+        for withdrawn in &amendment.withdrawn {
+            for path in &withdrawn.files {
+                self.store.delete(path).await.unwrap();
+            }
+        }
+        self.append(&amendment).await;
+    }
+
+    async fn append(&mut self, entry: &CommitEntry) {
+        let bytes = Bytes::from(encode(entry));
         self.prev_hash = Some(Hash128::of(&bytes));
         self.store
             .put(&format!("log/{:020}.json", self.sequence.get()), bytes)

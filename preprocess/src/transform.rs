@@ -77,6 +77,9 @@ pub struct Applied {
     pub y: Option<TargetValues>,
     /// Rows that cannot be used, in ascending order, each once: row, reason, detail.
     pub bad: Vec<(usize, &'static str, String)>,
+    /// Infinite cells of numeric columns in the usable rows, as they landed, by column. Columns
+    /// without any are absent.
+    pub infinite: BTreeMap<String, u64>,
 }
 
 /// Targets of a batch.
@@ -189,9 +192,17 @@ impl Transform {
         let features = self.features();
         let mut x = vec![0f32; batch.num_rows() * features];
         let mut bad = Bad::default();
+        let mut infinite: Vec<(usize, usize)> = Vec::new();
         self.numbers.apply(batch, numbers, &mut |first, made| {
             let x = &mut x[first * features..];
             match made {
+                Made::Landed(plan, cells) => {
+                    // Branch-free, so that the compiler can check several cells at once.
+                    if cells.iter().fold(false, |any, x| any | x.is_infinite()) {
+                        let cells = (first..).zip(cells).filter(|(_, x)| x.is_infinite());
+                        infinite.extend(cells.map(|(row, _)| (row, plan.place)));
+                    }
+                }
                 Made::Marked(place, cells) => {
                     let marks = cells.iter().map(|x| f32::from(u8::from(x.is_nan())));
                     self.write(x, place, marks);
@@ -221,12 +232,24 @@ impl Transform {
             plan.write(&values, content, &mut x, self.features(), &mut bad);
         }
         let y = self.target(batch, &mut bad)?;
+        let mut capped = BTreeMap::new();
+        for (_, place) in infinite.iter().filter(|(row, _)| !bad.0.contains_key(row)) {
+            let mut plans = self.numbers.plans().iter();
+            if let Some(plan) = plans.find(|plan| plan.place == *place) {
+                *capped.entry(plan.name.clone()).or_default() += 1;
+            }
+        }
         let bad = bad
             .0
             .into_iter()
             .map(|(row, (reason, detail))| (row, reason, detail))
             .collect();
-        Ok(Applied { x, y, bad })
+        Ok(Applied {
+            x,
+            y,
+            bad,
+            infinite: capped,
+        })
     }
 
     /// Numbers of the features `x`, `[rows, features]`, in the units they landed in: each numeric column by its name, in the

@@ -12,17 +12,21 @@ use feedline_schemas::{
     config::DedupMode,
     ids::Hash128,
     manifest::{Addition, DatasetCounts, Manifest, Split, SplitShards},
-    report::{AddedReport, DatasetReport, FeatureShift},
+    report::{AddedReport, DatasetReport, FeatureShift, Warning},
     transform::{FittedTarget, TransformArtefact},
 };
 
-use super::{Build, There, grown::Grown, write::Fitted};
+use super::{
+    Build, There,
+    grown::Grown,
+    write::{Fitted, InfiniteCells},
+};
 use crate::{
     Context, Engine, Error, Transform,
     columns::system,
     fit::check_texts,
     landing::Landed,
-    manifest::{check_undisturbed, publish, settle},
+    manifest::{publish, settle},
     meter::Meter,
     plan, rejects,
     scalar::RowFunction,
@@ -31,6 +35,7 @@ use crate::{
     shard::ShardLayout,
     stage::{Direct, stage},
     transform::reason,
+    warnings,
 };
 
 /// Leaked keys that are named.
@@ -46,6 +51,9 @@ struct Added {
     /// A rejected row.
     sample: Option<String>,
     shifts: Vec<FeatureShift>,
+    infinite: InfiniteCells,
+    /// Warnings of text columns that are read as numbers.
+    texts: Vec<Warning>,
 }
 
 impl Build<'_> {
@@ -73,8 +81,7 @@ impl Build<'_> {
         self.check_unchanged().await?;
         let mut manifest = self.with(before, &added);
         settle(&self.store, &mut manifest).await?;
-        check_undisturbed(&self.store, self.pointer.as_ref(), &manifest).await?;
-        publish(&self.store, &manifest).await?;
+        publish(&self.store, self.pointer.as_ref(), &manifest).await?;
         let seconds = self
             .context
             .clock
@@ -128,7 +135,7 @@ impl Build<'_> {
         };
         let direct = Direct::of(&self.spec, &self.sources, &context);
         let copies = direct.is_some();
-        check_texts(&session, &self.sources, &self.spec, true).await?;
+        let texts = check_texts(&session, &self.sources, &self.spec, true).await?;
         let frame = plan::frame(&session, &self.sources, &self.spec, None, copies).await?;
         let wanted = keys_of(frame.rows.clone()).await?;
         let fitted_on = before.additions.first();
@@ -214,7 +221,25 @@ impl Build<'_> {
             rejects: rejects.publish(&session, &self.store, &self.names).await?,
             sample: rejects.sample(&self.names),
             shifts,
+            infinite: written.infinite,
+            texts,
         })
+    }
+
+    /// Merges the warnings of the dataset `before` with those of the appended rows.
+    fn warnings_with(&self, before: &Manifest, added: &Added) -> Vec<Warning> {
+        let counts = together(&before.counts, &added.counts);
+        let duplicates = match self.drops_copies() {
+            true => warnings::duplicates_dropped(counts.duplicates, counts.rows_in, None),
+            false => None,
+        };
+        let rows = counts.train + counts.validation + counts.test;
+        let rest = self.written_warnings(&counts.rejected, rows, &added.infinite);
+        let texts = added.texts.iter().cloned();
+        let now: Vec<Warning> = duplicates.into_iter().chain(rest).chain(texts).collect();
+        let old = before.warnings.iter();
+        let old = old.filter(|old| now.iter().all(|new| new.code != old.code));
+        old.chain(&now).cloned().collect()
     }
 
     /// A source that broke may be lost among all the rows that are there.
@@ -276,6 +301,7 @@ impl Build<'_> {
             fingerprint: Hash128::new(0),
             input_hash: self.input_hash,
             sources: sources.collect(),
+            warnings: self.warnings_with(&before, added),
             counts: together(&before.counts, &added.counts),
             splits: splits.collect(),
             rejects: [&before.rejects[..], &added.rejects].concat(),

@@ -761,3 +761,46 @@ async fn a_damaged_shard_is_named_and_nothing_is_published() {
     refit_with(&root, DATASET).await.unwrap();
     check(&root).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dataset_of_rows_that_no_longer_count_is_made_anew_and_says_why() {
+    for (withdrawn, reset, reason) in [
+        (&[1][..], None, "has withdrawn rows of batch 1 by entry 2"),
+        (&[][..], Some("a.1"), "was reset by entry 2"),
+    ] {
+        let root = Store::memory();
+        let mut zone = market(&root).await;
+        let first = build_with(&root, DATASET, 2).await.unwrap();
+        assert_eq!(first.rows_in, 600);
+        zone.amend(withdrawn, reset).await;
+        if reset.is_some() {
+            // Schema versions restart at the first, with other columns.
+            zone = zone.with_first_schema(&[COLUMNS[0], COLUMNS[1], ("kind", Int64), COLUMNS[3]]);
+            let kinds = |mut row: Cells| {
+                row[2] = json!(7);
+                row
+            };
+            let rows: Vec<Cells> = rows(600..900).into_iter().map(kinds).collect();
+            zone.batch(&rows).await;
+        }
+        let second = build_with(&root, DATASET, 2).await.unwrap();
+        assert_eq!(second.rows_in, 300, "{reason}");
+        let why = second.anew.unwrap();
+        assert!(why.contains(reason), "{why}");
+        check(&root).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_amendment_that_takes_no_rows_back_lets_rows_be_added() {
+    let root = Store::memory();
+    let mut zone = market(&root).await;
+    build_with(&root, DATASET, 2).await.unwrap();
+    zone.batch(&rows(600..700)).await;
+    // Withdraws a batch that is not part of the dataset.
+    zone.amend(&[2], None).await;
+    zone.batch(&rows(700..900)).await;
+    let report = build_with(&root, DATASET, 2).await.unwrap();
+    assert_eq!((report.anew, report.added.unwrap().rows_in), (None, 200));
+    check(&root).await;
+}

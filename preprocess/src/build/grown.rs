@@ -6,12 +6,12 @@
 
 use feedline_schemas::{
     config::DatasetConfig,
-    manifest::{Layout, Manifest},
+    manifest::{Layout, Manifest, SourceReference},
     record::RecordSchema,
     transform::TransformArtefact,
 };
 
-use super::Build;
+use super::{Build, warnings::Earlier};
 use crate::{
     Error, columns,
     landing::Landed,
@@ -28,12 +28,28 @@ pub(super) struct Grown {
     pub(super) behind: Vec<Landed>,
 }
 
+/// Reason for rebuilding a dataset from all rows.
+pub(super) struct NotGrown {
+    pub(super) reason: String,
+    /// Sources and transform of the dataset, if more rows have landed since.
+    pub(super) earlier: Option<Earlier>,
+}
+
+impl From<String> for NotGrown {
+    fn from(reason: String) -> Self {
+        Self {
+            reason,
+            earlier: None,
+        }
+    }
+}
+
 impl Build<'_> {
     /// The dataset of `manifest` with what has landed since, or the reason why it is to be built anew.
     ///
     /// # Errors
     /// [`Error::Config`] where that could move rows to another split; damaged logs, and a store that cannot be read.
-    pub(super) async fn grown(&self, manifest: Manifest) -> Result<Result<Grown, String>, Error> {
+    pub(super) async fn grown(&self, manifest: Manifest) -> Result<Result<Grown, NotGrown>, Error> {
         let sources = self.sources.iter().chain(&self.joined).chain(&self.frozen);
         let names = sources.map(|source| &source.reference.name);
         if !names.eq(manifest.sources.iter().map(|source| &source.name)) {
@@ -41,7 +57,7 @@ impl Build<'_> {
             if !rows.eq(manifest.sources.iter().take(self.sources.len())) {
                 self.check_splits_stay()?;
             }
-            return Ok(Err("it is made of other sources".to_owned()));
+            return Ok(Err("it is made of other sources".to_owned().into()));
         }
         let (before, beside) = manifest.sources.split_at(self.sources.len());
         let (joined, frozen) = beside.split_at(self.joined.len());
@@ -50,21 +66,22 @@ impl Build<'_> {
             |config: &DatasetConfig| self.inputs_of(config, Some(at)) == manifest.input_hash;
         let (mut behind, mut schemas) = (Vec::new(), Vec::new());
         for (source, before) in self.sources.iter().zip(before) {
-            let Some(found) = source.behind(before).await? else {
-                // Files that came in front of others.
-                if source.in_place.is_some() && is_same(&self.spec.config) {
-                    self.check_splits_stay()?;
+            let found = match source.behind(before).await? {
+                Ok(found) => found,
+                Err(reason) => {
+                    // New files sort before existing ones.
+                    if source.in_place.is_some() && is_same(&self.spec.config) {
+                        self.check_splits_stay()?;
+                    }
+                    let name = &source.reference.name;
+                    if source.reference.sequence < before.sequence {
+                        tracing::warn!(
+                            source = %name, entries = %source.reference.sequence, before = %before.sequence,
+                            "less has landed than the dataset was built of: rows that are in it will be in it no longer"
+                        );
+                    }
+                    return Ok(Err(reason.into()));
                 }
-                let name = &source.reference.name;
-                if source.reference.sequence < before.sequence {
-                    tracing::warn!(
-                        source = %name, entries = %source.reference.sequence, before = %before.sequence,
-                        "less has landed than the dataset was built of: rows that are in it will be in it no longer"
-                    );
-                }
-                return Ok(Err(format!(
-                    "what source `{name}` has landed does not go on from what the dataset was built of"
-                )));
             };
             behind.push(found.landed);
             schemas.extend(found.schemas);
@@ -79,28 +96,52 @@ impl Build<'_> {
                 "its configuration, what is expected of it, or what is joined to it is not the same"
                     .to_owned()
             });
-            return Ok(Err(reason));
+            return Ok(Err(reason.into()));
         }
         if is_beside {
             let reason = "a source that is joined to its rows, or that they are compared with, has landed more";
-            return Ok(Err(reason.to_owned()));
+            return Ok(Err(reason.to_owned().into()));
         }
         let obstacle = self.obstacle().or_else(|| self.other_column(&schemas));
         if let Some(reason) = obstacle {
-            return Ok(Err(reason));
+            let earlier = self.made_of(&manifest, before, &behind).await?;
+            return Ok(Err(NotGrown { reason, earlier }));
         }
         if !is_whole(&self.store, &manifest).await? {
-            return Ok(Err("it is damaged".to_owned()));
+            return Ok(Err("it is damaged".to_owned().into()));
         }
         let artefact = read_transform(&self.store, &manifest).await?;
         Ok(match self.misfit(&manifest, &artefact) {
-            Some(reason) => Err(reason),
+            Some(reason) => Err(reason.into()),
             None => Ok(Grown {
                 manifest,
                 artefact,
                 behind,
             }),
         })
+    }
+
+    /// Returns the sources and transform of the dataset of `manifest`, if rows have landed `behind`
+    /// it. Rows of a query have no landing position, so those give `None`.
+    async fn made_of(
+        &self,
+        manifest: &Manifest,
+        sources: &[SourceReference],
+        behind: &[Landed],
+    ) -> Result<Option<Earlier>, Error> {
+        if self.query.is_some() || behind.iter().all(|landed| landed.rows() == 0) {
+            return Ok(None);
+        }
+        match read_transform(&self.store, manifest).await {
+            Ok(artefact) => Ok(Some(Earlier {
+                sources: sources.to_vec(),
+                artefact,
+            })),
+            // The rebuild replaces the dataset anyway.
+            Err(Error::Storage(error)) if error.is_not_found() => Ok(None),
+            Err(Error::Input { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// The configuration as it was resolved when only files of `schemas` had landed.

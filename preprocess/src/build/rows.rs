@@ -1,6 +1,6 @@
 //! Writing rows: the good ones of each batch to the shards, the bad ones to the rejects.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::{
     array::{ArrayRef, AsArray, RecordBatch},
@@ -40,6 +40,8 @@ pub(super) struct RowWriter<'a> {
     pub(super) texts: TextCounts,
     /// Boxes of the rows so far; none where pictures have none.
     pub(super) boxes: Option<BoxCounts>,
+    /// Count of infinite cells so far, by column.
+    pub(super) infinite: BTreeMap<String, u64>,
 }
 
 /// What became of documents.
@@ -77,6 +79,7 @@ impl<'a> RowWriter<'a> {
             rejects,
             texts: TextCounts::default(),
             boxes: has_boxes(spec).then(BoxCounts::default),
+            infinite: BTreeMap::new(),
         }
     }
 
@@ -91,6 +94,9 @@ impl<'a> RowWriter<'a> {
         let hashes = column(batch, system::HASH).as_fixed_size_binary();
         let origins = column(batch, system::ORIGIN).as_primitive::<UInt64Type>();
         let bad = set_aside(self.rejects, batch, applied)?;
+        for (column, cells) in &applied.infinite {
+            *self.infinite.entry(column.clone()).or_default() += cells;
+        }
         let mut written = 0;
         let pictures = self
             .picture

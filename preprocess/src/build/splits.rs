@@ -2,8 +2,9 @@
 
 use datafusion::prelude::SessionContext;
 use feedline_schemas::{
-    config::SplitBy,
+    config::{DedupMode, SplitBy},
     manifest::{GroupCounts, Split},
+    report::Warning,
 };
 
 use super::{Build, addition::sums};
@@ -118,12 +119,12 @@ impl Build<'_> {
     }
 
     /// With a split key, rows of one key must share a split; content is audited in the shards. Returns how many groups there
-    /// are, where a tolerance asks for them.
+    /// are, where a tolerance asks for them, and a warning of a split that misses its share.
     pub(super) async fn check_groups(
         &self,
         session: &SessionContext,
         staged: &Staged,
-    ) -> Result<Option<GroupCounts>, Error> {
+    ) -> Result<(Option<GroupCounts>, Option<Warning>), Error> {
         let config = &self.spec.config.split;
         let mut counts = None;
         if !config.key.is_empty() {
@@ -140,10 +141,13 @@ impl Build<'_> {
             });
         }
         // Of documents that are cut each has a part in every split, so rows tell nothing of shares.
+        let mut warning = None;
         if !self.cuts_documents() {
-            split::check_shares(config, Split::ALL.map(|split| staged.rows(split)), counts)?;
+            let rows = Split::ALL.map(|split| staged.rows(split));
+            let keeps_copies = self.spec.config.dedup == DedupMode::None;
+            warning = split::check_shares(config, rows, counts, keeps_copies)?;
         }
-        Ok(counts.filter(|_| config.tolerance.is_some()))
+        Ok((counts.filter(|_| config.tolerance.is_some()), warning))
     }
 }
 

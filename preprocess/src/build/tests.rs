@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    manifest::{publish, put_tables},
+    manifest::{pointer, publish, put_tables, republish},
     read_manifest, read_transform,
     shard::{Row, SplitWriter},
     testing::{
@@ -632,6 +632,8 @@ async fn a_key_in_two_splits_is_found_by_the_audit_and_by_verify() {
         made: Vec::new(),
         rows: 0,
         spec,
+        columns: Vec::new(),
+        earlier: None,
         tokens: None,
         given: None,
         there: There::default(),
@@ -647,16 +649,16 @@ async fn a_key_in_two_splits_is_found_by_the_audit_and_by_verify() {
     );
 
     manifest.fingerprint = manifest.compute_fingerprint();
-    publish(&dataset, &manifest).await.unwrap();
+    republish(&dataset, &manifest).await.unwrap();
     let report = verify(&dataset).await.unwrap();
     assert_eq!(report.leaked_keys, 1);
     assert_eq!(report.problems.len(), 1, "{:?}", report.problems);
 }
 
-fn merged() -> Vec<columns::MergedColumn> {
+fn merged() -> Vec<MergedColumn> {
     COLUMNS
         .iter()
-        .map(|(name, r#type)| columns::MergedColumn {
+        .map(|(name, r#type)| MergedColumn {
             name: (*name).to_owned(),
             r#type: *r#type,
         })
@@ -675,7 +677,7 @@ async fn a_dataset_whose_shards_lie_in_tables_is_read_and_verified_like_any_othe
     let path = tables[0].0.clone();
     put_tables(&dataset, tables).await.unwrap();
     manifest.fingerprint = manifest.compute_fingerprint();
-    publish(&dataset, &manifest).await.unwrap();
+    republish(&dataset, &manifest).await.unwrap();
     assert_eq!(read_manifest(&dataset).await.unwrap(), manifest);
     for (ours, listed) in manifest.splits.iter().zip(&listed.splits) {
         assert_eq!(ours.shards, listed.shards);
@@ -854,7 +856,7 @@ async fn a_target_of_text_is_named_with_a_value() {
 async fn a_source_that_never_landed_is_named() {
     let root = Store::memory();
     market(&root).await;
-    insta::assert_snapshot!(failure(&root, "target = \"price\"\n").await, @"cannot use source `b`: no rows have landed in `memory:/landing/b`; run `feedline ingest` first and look at its rejects");
+    insta::assert_snapshot!(failure(&root, "target = \"price\"\n").await, @"cannot use source `b`: no rows have landed in `memory:/landing/b`; run `feedline ingest` first");
     insta::assert_snapshot!(failure(&root, "sources = [\"c\"]\n").await, @"`dataset.sources`: there is no source `c` among a, b");
 }
 
@@ -920,4 +922,39 @@ async fn a_dataset_that_is_built_anew_says_why() {
         "{why}"
     );
     assert_eq!(build_with(&root, &dataset, 2).await.unwrap().anew, None);
+}
+
+#[tokio::test]
+async fn a_build_that_stalls_before_its_pointer_does_not_bring_an_older_dataset_back() {
+    let root = Store::memory();
+    market(&root).await;
+    build_with(&root, DATASET, 2).await.unwrap();
+    let dataset = root.child("dataset");
+    let first = read_manifest(&dataset).await.unwrap();
+    let before = pointer(&dataset).await.unwrap();
+    let other = |rows_in: u64| {
+        let mut manifest = first.clone();
+        manifest.counts.rows_in = rows_in;
+        manifest.fingerprint = manifest.compute_fingerprint();
+        manifest
+    };
+    let (small, large) = (other(400), other(600));
+    // The smaller build has checked and stalls; the larger one starts and finishes meanwhile.
+    let stalls = Faults::new(vec![Rule {
+        operation: Operation::Put,
+        path_contains: "CURRENT".into(),
+        skip: 0,
+        times: 1,
+        effect: Effect::Delay(Duration::from_millis(300)),
+    }]);
+    let stalled = dataset.with_faults(stalls);
+    let (late, early) = tokio::join!(
+        publish(&stalled, before.as_ref(), &small),
+        publish(&dataset, before.as_ref(), &large)
+    );
+    early.unwrap();
+    let error = late.unwrap_err().to_string();
+    assert!(error.contains("another build published"), "{error}");
+    let current = read_manifest(&dataset).await.unwrap();
+    assert_eq!(current.counts.rows_in, 600);
 }

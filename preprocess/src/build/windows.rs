@@ -4,7 +4,7 @@
 //! in scratch until they are read in the order of the shards. Both orders come of sorts that spill; in between one batch of
 //! rows and one window are held.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::{
     array::{
@@ -26,7 +26,7 @@ use futures::TryStreamExt;
 use super::{
     Build,
     rows::{RowWriter, TextCounts, set_aside},
-    write::{Fitted, Written},
+    write::{Fitted, InfiniteCells, Written, add_infinite},
 };
 use crate::{
     Error, Transform,
@@ -123,6 +123,7 @@ impl Build<'_> {
                 horizon: sequence.horizon,
                 ..SequenceCounts::default()
             },
+            infinite: InfiniteCells::new(),
         };
         let sizes = &self.spec.config.shards;
         let mut splits = Vec::with_capacity(3);
@@ -162,6 +163,7 @@ impl Build<'_> {
             texts: [TextCounts::default(); 3],
             boxes: None,
             sequence: Some(pass.counts),
+            infinite: pass.infinite,
         })
     }
 }
@@ -197,6 +199,7 @@ struct Pass<'a> {
     meter: Meter,
     rejects: RejectWriter,
     counts: SequenceCounts,
+    infinite: InfiniteCells,
 }
 
 impl Pass<'_> {
@@ -216,6 +219,7 @@ impl Pass<'_> {
             let (batch, applied) = transformed(fitted, split, batch).await?;
             self.meter.add(batch.num_rows() as u64);
             let bad = set_aside(&mut self.rejects, &batch, &applied)?;
+            add_infinite(&mut self.infinite, split, &applied.infinite);
             let entities = column(&batch, series::ENTITY).as_fixed_size_binary();
             let places = column(&batch, series::PLACE).as_primitive::<Int64Type>();
             if open.is_none() {
@@ -333,5 +337,6 @@ fn applied(batch: &RecordBatch) -> Applied {
         x: windows.map(number).collect(),
         y,
         bad: Vec::new(),
+        infinite: BTreeMap::new(),
     }
 }

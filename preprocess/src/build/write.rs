@@ -1,6 +1,6 @@
 //! The write pass: what was fitted, applied to the rows of each split, in their order.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::array::{AsArray, RecordBatch};
 use datafusion::error::DataFusionError;
@@ -54,6 +54,18 @@ pub(super) struct Written {
     pub(super) boxes: Option<BoxCounts>,
     /// Windows, where they are the samples.
     pub(super) sequence: Option<SequenceCounts>,
+    /// Infinite cells of numeric features, by column and split.
+    pub(super) infinite: InfiniteCells,
+}
+
+/// Infinite cells of each column in each split, in the order of [`Split::ALL`].
+pub(super) type InfiniteCells = BTreeMap<String, [u64; 3]>;
+
+/// Adds the infinite cells of rows of `split`.
+pub(super) fn add_infinite(all: &mut InfiniteCells, split: Split, cells: &BTreeMap<String, u64>) {
+    for (column, cells) in cells {
+        all.entry(column.clone()).or_default()[usize::from(code(split))] += cells;
+    }
 }
 
 impl Build<'_> {
@@ -70,6 +82,7 @@ impl Build<'_> {
         let mut ended = Vec::with_capacity(3);
         let mut texts = [TextCounts::default(); 3];
         let mut boxes: Option<BoxCounts> = None;
+        let mut infinite = InfiniteCells::new();
         for (split, texts) in Split::ALL.into_iter().zip(&mut texts) {
             let mut rows = RowWriter::new(&self.spec, &layout.layout, &mut rejects);
             let before = self.there.shards[usize::from(code(split))];
@@ -78,6 +91,7 @@ impl Build<'_> {
                 .write_split(staged, split, fitted, writer, &mut rows, &meter)
                 .await?;
             *texts = rows.texts;
+            add_infinite(&mut infinite, split, &rows.infinite);
             if let Some(found) = rows.boxes {
                 let all = boxes.get_or_insert_default();
                 all.kept += found.kept;
@@ -100,6 +114,7 @@ impl Build<'_> {
             texts,
             boxes,
             sequence: None,
+            infinite,
         })
     }
 

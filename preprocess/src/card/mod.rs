@@ -12,6 +12,7 @@ use feedline_schemas::{
     ids::{Hash128, Origin, TableName},
     manifest::Manifest,
     profile::DatasetProfile,
+    report::Warning,
     transform::TransformArtefact,
 };
 
@@ -62,6 +63,7 @@ impl Card<'_> {
         let name = self.manifest.dataset.as_str();
         let body = [
             self.head(),
+            self.warnings(),
             self.stages(),
             self.rejected(),
             self.unexpected(),
@@ -108,6 +110,34 @@ impl Card<'_> {
             escape(dataset.as_str()),
             escape(&word)
         )
+    }
+
+    /// Renders the warnings of default decisions and the columns that are no features.
+    fn warnings(&self) -> String {
+        let Manifest {
+            warnings,
+            dropped_columns,
+            ..
+        } = self.manifest;
+        let mut out = String::new();
+        if !warnings.is_empty() {
+            let row = |warning: &Warning| {
+                let key = warning.key.clone().unwrap_or_default();
+                vec![warning.code.clone(), warning.message.clone(), key]
+            };
+            let rows: Vec<_> = warnings.iter().map(row).collect();
+            let caption = "What the build decided by itself and what may not be meant, with the key that changes it.";
+            out += "<h2>Warnings</h2>\n";
+            out += &table(caption, &["warning", "what", "key"], 0..0, &rows);
+        }
+        if !dropped_columns.is_empty() {
+            let row = |(name, reason): (&String, &String)| vec![name.clone(), reason.clone()];
+            let rows: Vec<_> = dropped_columns.iter().map(row).collect();
+            let caption = "Columns that landed and are no features although the configuration does not say so.";
+            out += "<h2>Columns that are no features</h2>\n";
+            out += &table(caption, &["column", "it"], 0..0, &rows);
+        }
+        out
     }
 
     /// Rows that are left behind each stage, and the splits.

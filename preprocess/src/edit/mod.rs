@@ -287,6 +287,8 @@ impl EditSource {
             profile: None,
             // Its shards are others.
             additions: Vec::new(),
+            dropped_columns: std::collections::BTreeMap::new(),
+            warnings: Vec::new(),
             edit: Some(EditReference {
                 source: self.manifest.fingerprint,
                 rule,

@@ -62,12 +62,6 @@ impl Fit {
         if let Some(fewest) = step.min_count {
             found.retain(|value| value.rows >= fewest);
         }
-        if found.is_empty() {
-            tracing::warn!(
-                column = %name, min_count = step.min_count,
-                "no value of a category is known, so all its rows are the same but for missing cells"
-            );
-        }
         let (values, counts) = unzip(found);
         let mut fitted = FittedCategories::new(name.to_owned(), values, counts, encoding);
         fitted.min_count = step.min_count;

@@ -10,7 +10,9 @@ use datafusion::{
     logical_expr::{Expr, ident},
     prelude::SessionContext,
 };
-use feedline_schemas::{config::StepConfig, record::ColumnType, transform::InputKind};
+use feedline_schemas::{
+    config::StepConfig, record::ColumnType, report::Warning, transform::InputKind,
+};
 use futures::TryStreamExt;
 
 use crate::{
@@ -51,7 +53,7 @@ pub(crate) async fn check_texts(
     sources: &[Landed],
     spec: &DatasetSpec,
     added: bool,
-) -> Result<(), Error> {
+) -> Result<Vec<Warning>, Error> {
     let numeric = spec
         .landed_inputs()
         .filter(|input| input.kind == InputKind::Numeric);
@@ -67,10 +69,11 @@ pub(crate) async fn check_texts(
         let taken: Vec<_> = join.taken().filter(|(_, name)| is_read(name)).collect();
         count(session, &join.source, spec, &taken, &mut found).await?;
     }
+    let mut warnings = Vec::new();
     for (column, cells) in found {
-        tell(column, &cells, spec, added)?;
+        warnings.extend(judge(column, &cells, spec, added)?);
     }
-    Ok(())
+    Ok(warnings)
 }
 
 /// Counts the cells of the `columns` of `source` that landed as text, each by its name there and the one it is found by.
@@ -123,18 +126,28 @@ async fn count<'a>(
     Ok(())
 }
 
-fn tell(column: &str, cells: &Cells, spec: &DatasetSpec, added: bool) -> Result<(), Error> {
+fn judge(
+    column: &str,
+    cells: &Cells,
+    spec: &DatasetSpec,
+    added: bool,
+) -> Result<Option<Warning>, Error> {
     let Cells { all, odd, sample } = cells;
-    let Some(sample) = sample else { return Ok(()) };
+    let Some(sample) = sample else {
+        return Ok(None);
+    };
     let sample: String = sample.chars().take(SHOWN).collect();
     let sample = shown(&sample);
     if added || odd * 2 <= *all {
-        tracing::warn!(
-            %column, cells = all, no_number = odd, example = %sample,
-            "a column of text is read as numbers, and cells of it that are none become missing; leave it out of the `columns` of \
-             numeric steps to read it as a category, or list in `dataset.null_values` what stands for no value"
+        let message = format!(
+            "column `{}` holds text and is read as numbers: {odd} of its {all} cells with a value are none, such as `{sample}`, \
+             and became missing; leave it out of the `columns` of numeric steps to read it as a category, or list in \
+             `dataset.null_values` what stands for no value",
+            shown(column)
         );
-        return Ok(());
+        return Ok(Some(
+            Warning::new("texts_not_numbers", message).with_key("dataset.null_values"),
+        ));
     }
     Err(Error::config(
         key_of(column, spec),
@@ -253,7 +266,13 @@ mod tests {
         zone.batch(&rows(json!(7), 30)).await;
         zone.evolve(&[("size", Utf8), ("y", Float64)]);
         zone.batch(&rows(json!("XL"), 20)).await;
-        build_with(&root, DATASET, 2).await.unwrap();
+        let report = build_with(&root, DATASET, 2).await.unwrap();
+        let mut warnings = report.warnings.iter();
+        let found = warnings.find(|warning| warning.code == "texts_not_numbers");
+        assert!(
+            found.is_some_and(|found| found.message.contains("20 of its 50 cells")),
+            "{report:?}"
+        );
         zone.batch(&rows(json!("XL"), 20)).await;
         check_refused(
             &root,

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use arrow::{array::AsArray, datatypes::Int64Type};
 use datafusion::{
-    functions_aggregate::count::count_all,
-    logical_expr::{ident, lit},
+    functions_aggregate::{count::count_all, expr_fn::sum},
+    logical_expr::{ident, lit, when},
 };
 use feedline_schemas::{
     manifest::Split,
@@ -20,6 +21,30 @@ use crate::{
 pub(super) async fn values(train: &Rows, column: &str) -> Result<Vec<String>, Error> {
     let found = train.frequent_texts(column, MOST_VALUES).await?;
     Ok(found.into_iter().map(|counted| counted.value).collect())
+}
+
+/// Counts the rows with a value outside `values`, and all distinct values, in one pass.
+pub(crate) async fn others(
+    rows: &Rows,
+    column: &str,
+    values: &[String],
+) -> Result<[u64; 2], Error> {
+    let each = rows.values(ident(column))?;
+    let each = each.aggregate(vec![ident(VALUE)], vec![count_all().alias(ROWS)])?;
+    let listed = ident(VALUE).in_list(values.iter().map(lit).collect(), false);
+    let other = when(listed, lit(0i64)).otherwise(ident(ROWS))?;
+    let all = each.aggregate(
+        vec![],
+        vec![sum(other).alias(ROWS), count_all().alias("distinct")],
+    )?;
+    let mut found = [0; 2];
+    for batch in Box::pin(all.collect()).await? {
+        for (i, found) in found.iter_mut().enumerate() {
+            let column = batch.column(i).as_primitive::<Int64Type>();
+            *found += column.iter().flatten().map(i64::unsigned_abs).sum::<u64>();
+        }
+    }
+    Ok(found)
 }
 
 /// How often each of `values` stands in the rows of `split`, and what else does.

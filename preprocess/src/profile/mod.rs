@@ -3,7 +3,7 @@
 //! Edges of bins and the range of histograms come from the training split; the other splits are only counted in them.
 //! Counts are integers and the rest comes from the exact aggregates of the fit, so any partitioning gives the same bytes.
 
-mod categories;
+pub(crate) mod categories;
 pub(crate) mod drift;
 mod landed;
 pub(crate) mod outside;
@@ -287,7 +287,7 @@ pub(crate) fn caps(artefact: &TransformArtefact, name: &str) -> Option<[(f64, f6
 }
 
 /// Whether a step looks at this column and others at once.
-fn is_shared(steps: &[FittedStep], name: &str) -> bool {
+pub(crate) fn is_shared(steps: &[FittedStep], name: &str) -> bool {
     steps.iter().any(|step| match step {
         FittedStep::Knn { columns, .. } => columns.iter().any(|column| column.name == name),
         FittedStep::Winsorize { columns } => {

@@ -15,6 +15,7 @@ use feedline_schemas::{
 use super::{
     Fault,
     held::{Conflict, Held, LandedAs},
+    written::{Read, Written},
 };
 use crate::{
     signs,
@@ -98,6 +99,7 @@ pub(super) struct Unread {
 pub(super) struct Input {
     pub(super) name: String,
     landed: LandedAs,
+    written: Written,
     conflict: Conflict,
     missing: Missing,
     signs: Option<NumberSigns>,
@@ -124,6 +126,7 @@ impl Input {
         Self {
             name: input.name.clone(),
             landed,
+            written: Written::default(),
             conflict,
             missing,
             signs,
@@ -136,9 +139,26 @@ impl Input {
         }
     }
 
+    /// Sets the format of the cells.
+    pub(super) fn written(mut self, written: Written) -> Self {
+        self.written = written;
+        self
+    }
+
     /// Adds a cell; says what is wrong with it where its row cannot be used.
     pub(super) fn push(&mut self, raw: &Raw<'_>) -> Option<Fault> {
-        let held = self.landed.hold(raw);
+        let read = self.written.read(self.landed, raw);
+        let number;
+        let read = match &read {
+            Read::AsItIs => Some(raw),
+            Read::By(other) => Some(other),
+            Read::Number(text) => {
+                number = Raw::Cell(text);
+                Some(&number)
+            }
+            Read::Conflict => None,
+        };
+        let held = read.and_then(|raw| self.landed.hold(raw));
         let is_conflict = held.is_none();
         let held = held.unwrap_or(Held::Missing);
         let mut fault =
@@ -174,7 +194,7 @@ impl Input {
             }
             _ => format!(
                 "column `{name}` is {}, the value is {} `{}`",
-                self.landed.noun(),
+                self.written.noun().unwrap_or(self.landed.noun()),
                 raw.kind(),
                 raw.shown()
             ),

@@ -15,6 +15,7 @@ mod ndjson_rows;
 mod parquet_rows;
 #[cfg(test)]
 mod tests;
+mod written;
 
 use std::{
     collections::BTreeMap,
@@ -30,6 +31,7 @@ use arrow::{
 };
 use feedline_schemas::{
     config::ContractConfig,
+    csv_cell::CellFormat,
     record::ColumnType,
     transform::{InputColumn, TransformArtefact},
 };
@@ -43,6 +45,7 @@ use self::{
     names::Named,
     ndjson_rows::NdjsonRows,
     parquet_rows::ParquetRows,
+    written::Written,
 };
 use crate::{
     Error, Transform,
@@ -123,6 +126,8 @@ pub struct CsvReading {
     pub delimiter: Option<u8>,
     /// Cells that are missing besides the empty one, compared after trimming spaces.
     pub null_values: Vec<String>,
+    /// Format of numbers and missing values.
+    pub format: CellFormat,
 }
 
 /// How new rows are read.
@@ -409,6 +414,7 @@ impl Assembly {
             let conflict = Conflict::of(&reading.contracts, &column.name);
             let missing = Missing::new(&artefact.null_values, &artefact.missing_values);
             Input::new(column, (landed, conflict), missing, artefact.signs)
+                .written(Written::of(known, reading))
         };
         let mut inputs: Vec<Input> = artefact.inputs.iter().map(input).collect();
         let field = |input: &mut Input| {

@@ -121,6 +121,14 @@ impl Instant {
         }
     }
 
+    /// Makes a reader of strings in `format`.
+    pub(crate) fn by(format: &str) -> Self {
+        Self {
+            format: Some(format.to_owned()),
+            ..Self::iso()
+        }
+    }
+
     /// The point in time that a text names, in microseconds since 1970.
     pub(crate) fn of_text(&self, text: &str) -> Option<i64> {
         let zone = zone_of(self.zone.as_deref()).unwrap_or(TimeZone::UTC);

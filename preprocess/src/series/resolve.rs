@@ -126,8 +126,13 @@ pub(crate) fn check_time(
     if let Some(clock) = &time.clock {
         let found = find(&key("clock"), clock, columns)?;
         if !is_text || found.r#type != ColumnType::Utf8 {
+            let other = match is_text {
+                true => clock,
+                false => &time.column,
+            };
             let reason = format!(
-                "`{clock}` is put behind the text of `{}`, so both columns must hold text",
+                "`{clock}` is put behind the text of `{}`, so both columns must hold text, and `{other}` landed as another type; \
+                 land it as text: `source.contract.column.\"{other}\".type = \"text\"`, under another source name if it has landed already",
                 time.column
             );
             return refused("clock", reason);
@@ -137,7 +142,10 @@ pub(crate) fn check_time(
         Some(_) if !is_text => {
             return refused(
                 "format",
-                format!("column `{}` holds no text, remove this key", time.column),
+                format!(
+                    "column `{name}` holds no text, remove this key, or land it as text: `source.contract.column.\"{name}\".type = \"text\"`",
+                    name = time.column
+                ),
             );
         }
         Some(format) => {

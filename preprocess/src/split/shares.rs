@@ -3,6 +3,7 @@
 use feedline_schemas::{
     config::SplitConfig,
     manifest::{GroupCounts, Split},
+    report::Warning,
 };
 
 use crate::Error;
@@ -13,7 +14,8 @@ const WORTH_TELLING: f64 = 0.1;
 /// Rows below which chance alone makes such a difference.
 const FEW_ROWS: u64 = 1000;
 
-/// Compares the rows of each split with its share, where shares decide.
+/// Compares the rows of each split with its share, if shares decide. Warns of a split that misses
+/// it without a tolerance. `keeps_copies` says that equal rows are among them.
 ///
 /// # Errors
 /// [`Error::Config`] for a split that misses its share by more than the tolerance.
@@ -21,9 +23,10 @@ pub(crate) fn check_shares(
     config: &SplitConfig,
     rows: [u64; 3],
     groups: Option<GroupCounts>,
-) -> Result<(), Error> {
+    keeps_copies: bool,
+) -> Result<Option<Warning>, Error> {
     if config.by.is_named() || !config.until.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     // A frozen source is the test split, however large it is.
     let dealt = if config.frozen.is_some() { 2 } else { 3 };
@@ -33,7 +36,7 @@ pub(crate) fn check_shares(
     let missed = |i: &usize| (found[*i] - shares[*i]).abs();
     let worst = (0..dealt).max_by(|a, b| missed(a).total_cmp(&missed(b)));
     let Some(worst) = worst.filter(|_| total > 0) else {
-        return Ok(());
+        return Ok(None);
     };
     let (split, wanted) = (Split::ALL[worst], shares[worst]);
     let (difference, found) = (missed(&worst), found[worst]);
@@ -49,11 +52,22 @@ pub(crate) fn check_shares(
             Err(Error::config("dataset.split.tolerance", reason))
         }
         None if difference > WORTH_TELLING && total >= FEW_ROWS => {
-            let groups = told(config, groups);
-            tracing::warn!(%split, share = wanted, found, groups, "a split misses its share");
-            Ok(())
+            let because = match (config.key.is_empty(), keeps_copies) {
+                (true, true) => {
+                    ", since all copies of a row are in one split (`dataset.dedup = \"none\"`)"
+                        .to_owned()
+                }
+                _ => told(config, groups),
+            };
+            let message = format!(
+                "the {split} split has {} of {total} rows, a share of {found:.4} and not {wanted}{because}",
+                rows[worst]
+            );
+            Ok(Some(
+                Warning::new("split_misses_share", message).with_key("dataset.split"),
+            ))
         }
-        _ => Ok(()),
+        _ => Ok(None),
     }
 }
 
@@ -90,7 +104,7 @@ mod tests {
             test: 1,
             largest: 90,
         });
-        let found = check_shares(&config, rows, groups);
+        let found = check_shares(&config, rows, groups, false);
         found.err().map(|error| error.to_string())
     }
 
@@ -121,6 +135,25 @@ mod tests {
         let free = SplitConfig::default();
         assert_eq!(check(free, [99_000, 500, 500]), None);
         assert_eq!(check(within(0.0), [0, 0, 0]), None);
+    }
+
+    #[test]
+    fn a_share_that_is_missed_without_a_tolerance_is_warned_of_with_the_reason() {
+        let warning = |config: SplitConfig, keeps_copies| {
+            let found = check_shares(&config, [600, 200, 200], None, keeps_copies);
+            found.unwrap().unwrap()
+        };
+        let found = warning(SplitConfig::default(), true);
+        assert_eq!(found.code, "split_misses_share");
+        assert_eq!(
+            found.message,
+            "the train split has 600 of 1000 rows, a share of 0.6000 and not 0.8, since all copies of a row are in one split \
+             (`dataset.dedup = \"none\"`)"
+        );
+        let found = warning(SplitConfig::default(), false);
+        assert!(found.message.ends_with("and not 0.8"), "{found:?}");
+        let few = check_shares(&SplitConfig::default(), [60, 20, 20], None, true);
+        assert_eq!(few.unwrap(), None);
     }
 
     #[test]

@@ -126,6 +126,18 @@ impl TimeRule {
         self.column.r#type == ColumnType::Utf8 && self.column.name == name
     }
 
+    /// Returns advice for rows whose strings this rule cannot read as times.
+    pub(crate) fn advice(&self) -> Option<String> {
+        (self.column.r#type == ColumnType::Utf8).then(|| {
+            format!(
+                "texts are read as ISO 8601 (`2024-01-31T08:30:00Z`): where `{}` is written otherwise, say how with \
+                 `contract.dates` of its source before it lands, such as [\"%d/%m/%Y\"], or with `dataset.series.format` where \
+                 it is the time of series; else correct the source or raise the limit",
+                self.column.name
+            )
+        })
+    }
+
     /// The reason that a row of a schema version has already, if any, or that it has no time, which is `instant`.
     pub(crate) fn judged(
         &self,
@@ -292,7 +304,7 @@ impl RowFunction for Timeless {
             }
             let shown = match landed.is_valid(row) {
                 true => format!(
-                    "`{}` is no time",
+                    "`{}` is no time of ISO 8601; name its format in `contract.dates` of its source, or in `dataset.series.format`",
                     landed.value(row).chars().take(SHOWN).collect::<String>()
                 ),
                 false => "it has no time".to_owned(),

@@ -62,6 +62,8 @@ pub(crate) struct Numbers {
 
 /// What comes of a numeric column.
 pub(super) enum Made<'a> {
+    /// Cells before all steps.
+    Landed(&'a NumericPlan, &'a [f64]),
     /// The cells as they are when missing ones are noted, and the element to note it in.
     Marked(usize, &'a [f64]),
     /// The cells after all steps.
@@ -288,6 +290,7 @@ impl Numbers {
                 let tile = first..rows.min(first + TILE);
                 for (plan, place) in self.plans.iter().zip(&places) {
                     numbers.fill(*place, tile.clone(), &mut cells);
+                    made(first, Made::Landed(plan, &cells));
                     plan.run(0, first, &mut cells, made);
                     made(first, Made::Number(plan, &cells));
                 }
@@ -297,6 +300,7 @@ impl Numbers {
         if self.joints.is_empty() {
             for plan in &self.plans {
                 let mut cells = read(plan)?;
+                made(0, Made::Landed(plan, &cells));
                 plan.run(0, 0, &mut cells, made);
                 made(0, Made::Number(plan, &cells));
             }
@@ -304,6 +308,9 @@ impl Numbers {
         }
         let columns = self.plans.iter().map(read);
         let mut columns: Vec<Vec<f64>> = columns.collect::<Result<_, Error>>()?;
+        for (plan, cells) in self.plans.iter().zip(&columns) {
+            made(0, Made::Landed(plan, cells));
+        }
         for segment in 0..=self.joints.len() {
             for (plan, cells) in self.plans.iter().zip(&mut columns) {
                 plan.run(segment, 0, cells, made);

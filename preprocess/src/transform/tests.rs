@@ -364,7 +364,8 @@ fn an_empty_batch_gives_nothing() {
         Applied {
             x: vec![],
             y: None,
-            bad: vec![]
+            bad: vec![],
+            infinite: BTreeMap::new(),
         }
     );
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use feedline_schemas::manifest::Split;
 
 use super::*;
-use crate::{manifest::publish, verify};
+use crate::{manifest::republish, verify};
 
 #[tokio::test]
 async fn trap_31_another_salt_or_seed_is_another_dataset() {
@@ -53,7 +53,7 @@ async fn trap_31_shards_of_another_transform_are_refused_though_they_are_whole()
     // As many rows of as many features, and each has the hash that is listed.
     manifest.splits[0].shards = shards;
     manifest.fingerprint = manifest.compute_fingerprint();
-    publish(ours, &manifest).await.unwrap();
+    republish(ours, &manifest).await.unwrap();
     let problems = verify(ours).await.unwrap().problems;
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert!(

@@ -105,25 +105,33 @@ async fn a_column_that_shards_hold_one_number_of_is_told_of_unless_it_is_scaled_
 }
 
 #[tokio::test]
-async fn a_column_that_is_only_centred_is_told_of_once() {
-    let same = vec![7.0; 40];
-    let other: Vec<f64> = (0..40).map(f64::from).collect();
-    let columns = [("same", same), ("other", other)];
-    let both = ["same", "other"];
-    let standardize = || step(StepKind::Standardize, &both);
-    let expected = "message=the values of a column are equal, or differ by no more than rounding, so it is only centred \
-                    column=same value=7.0 ";
-    let (_, found) = warned(&columns, vec![standardize()]).await;
-    assert_eq!(found, [expected]);
-    let (_, found) = warned(
-        &columns,
-        vec![step(StepKind::Winsorize, &both), standardize()],
-    )
-    .await;
+async fn a_column_that_is_only_centred_is_warned_of_once() {
+    let same = vec![7.0; 400];
+    let rare: Vec<f64> = (0..400).map(|i| f64::from(u8::from(i == 9))).collect();
+    let other: Vec<f64> = (0..400).map(f64::from).collect();
+    let columns = [("same", same), ("rare", rare), ("other", other)];
+    let all = ["same", "rare", "other"];
+    let standardize = || step(StepKind::Standardize, &all);
+    let found = |artefact: &TransformArtefact| -> Vec<(String, String)> {
+        let found = crate::warnings::of_transform(artefact, &[], |_| false);
+        found.into_iter().map(|w| (w.code, w.message)).collect()
+    };
+    let (artefact, logged) = warned(&columns, vec![standardize()]).await;
+    let told = found(&artefact);
+    assert!(logged.is_empty(), "{logged:?}");
     assert!(
-        matches!(&found[..], [one] if one.contains("the caps of a column are equal")),
-        "{found:?}"
+        matches!(&told[..], [(code, text)] if code == "constant_columns" && text.contains("nothing: `same`;")),
+        "{told:?}"
     );
+    let steps = vec![step(StepKind::Winsorize, &all), standardize()];
+    let (artefact, _) = warned(&columns, steps).await;
+    let told = found(&artefact);
+    let [(constant, same), (capped, rare)] = &told[..] else {
+        panic!("{told:?}")
+    };
+    assert_eq!([constant, capped], ["constant_columns", "constant_by_caps"]);
+    assert!(same.contains("nothing: `same`;"), "{same}");
+    assert!(rare.contains("`rare` (1 rows);"), "{rare}");
 }
 
 /// Takes what is warned of, field by field.

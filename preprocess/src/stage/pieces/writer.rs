@@ -18,7 +18,7 @@ use super::{
     super::{column, matrix},
     Form, Piece, Sizes, Varied,
 };
-use crate::{Error, columns::system, split::ShuffleKey};
+use crate::{Error, columns::system, scratch::create_file, split::ShuffleKey};
 
 /// Bytes that are written at a time: the system keeps what it is given at once in pages as large as that, and large ones are
 /// seldom among those that were in use a moment ago.
@@ -67,7 +67,7 @@ struct Out {
 
 impl Out {
     fn create(path: &Path) -> Result<Self, Error> {
-        let file = File::create(path).map_err(|e| Error::scratch(path, e))?;
+        let file = create_file(path)?;
         Ok(Self {
             path: path.into(),
             file: BufWriter::with_capacity(PIECE, file),

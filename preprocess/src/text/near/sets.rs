@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::Error;
+use crate::{Error, scratch::create_file};
 
 /// Bytes of a member.
 const MEMBER: u64 = 8;
@@ -102,11 +102,7 @@ impl Sets {
         let failed = |e: io::Error| Error::scratch(path, e);
         let file = match file {
             Some(file) => file,
-            None => {
-                let mut options = File::options();
-                options.read(true).write(true).create(true).truncate(true);
-                file.insert(options.open(path).map_err(failed)?)
-            }
+            None => file.insert(create_file(path)?),
         };
         for members in self.tail.chunks(CHUNK) {
             self.bytes.clear();

@@ -1,0 +1,462 @@
+//! Build warnings from the staged rows and the fitted statistics, found before any write.
+
+use std::collections::{BTreeMap, HashSet};
+
+use arrow::{
+    array::{Array, AsArray},
+    datatypes::Float64Type,
+    util::display::array_value_to_string,
+};
+use datafusion::{
+    logical_expr::{Expr, ident, lit},
+    prelude::DataFrame,
+};
+use feedline_schemas::{
+    config::DedupMode,
+    ids::{Origin, TableName},
+    manifest::{SourceReference, Split},
+    record::ColumnType,
+    report::{FeatureShift, Warning},
+    transform::{FittedCategories, FittedStep, FittedTarget, InputKind, TransformArtefact},
+};
+
+use super::{Build, write::InfiniteCells};
+use crate::{
+    Error,
+    columns::{shown, system},
+    copies,
+    fit::aggregate::Rows,
+    functions,
+    landing::Landed,
+    profile::{self, categories},
+    seen::{Measured, shift_of, strongest},
+    stage::Staged,
+    transform::op_chain,
+    warnings::{self, CutCategories},
+};
+
+/// Training rows of the first pass, before the check of all rows.
+const FIRST_ROWS: usize = 10_000;
+
+/// Training rows below which a column of distinct integers is normal.
+const FEW_ROWS: u64 = 100;
+
+/// Cells of a sample row that a message shows.
+const SHOWN_CELLS: usize = 6;
+
+/// Values of a category that old and new rows are compared on.
+const VALUES: usize = 100;
+
+impl Build<'_> {
+    /// Returns the landed columns that are no features by default, each with the reason. `left_out`
+    /// holds those that the fit left out.
+    pub(super) fn dropped_columns(
+        &self,
+        left_out: &BTreeMap<String, &'static str>,
+    ) -> BTreeMap<String, String> {
+        let mut dropped: BTreeMap<String, String> = left_out
+            .iter()
+            .map(|(name, reason)| (name.clone(), (*reason).to_owned()))
+            .collect();
+        let config = &self.spec.config;
+        if self.spec.payload.is_some() || !config.features.is_empty() {
+            return dropped;
+        }
+        let said = [
+            &config.drop[..],
+            &config.keep,
+            &config.split.key,
+            config.target.as_slice(),
+            config.split.column.as_slice(),
+            config.split.time.as_slice(),
+        ];
+        let is_held = |name: &String| {
+            let pictures = self.spec.pictures().into_iter();
+            let mut beside = pictures.flat_map(crate::pictures::Pictures::beside);
+            self.spec.payloads().any(|payload| payload.column == *name)
+                || beside.any(|(column, _)| column == name)
+        };
+        for column in &self.columns {
+            let is_input = self
+                .spec
+                .inputs
+                .iter()
+                .any(|i| i.column.name == column.name);
+            let is_said = said.iter().any(|names| names.contains(&column.name));
+            if is_input || is_said || is_held(&column.name) {
+                continue;
+            }
+            if let Some(reason) = warnings::why_no_feature(column.r#type) {
+                dropped.insert(column.name.clone(), reason.to_owned());
+            }
+        }
+        dropped
+    }
+
+    /// Finds all warnings that the rows and the fitted statistics give before the write.
+    pub(super) async fn find_warnings(
+        &self,
+        staged: &Staged,
+        artefact: &TransformArtefact,
+        dropped: &BTreeMap<String, String>,
+    ) -> Result<Vec<Warning>, Error> {
+        let by_default = |name: &str| {
+            let mut inputs = self.spec.inputs.iter();
+            inputs.any(|input| input.by_default && input.column.name == name)
+        };
+        let mut found = warnings::columns_dropped(dropped);
+        found.extend(warnings::of_transform(artefact, &self.columns, by_default));
+        for step in &artefact.steps {
+            if let FittedStep::Categories { columns } = step {
+                for category in columns {
+                    let cut = Box::pin(self.cut_categories(staged, category)).await?;
+                    found.extend(cut.map(|cut| cut.warning()));
+                }
+            }
+        }
+        found.extend(Box::pin(self.identifiers(staged, artefact)).await?);
+        found.extend(Box::pin(self.shifted(staged)).await?);
+        Ok(found)
+    }
+
+    /// Warns of duplicates that sources dropped before landing, if the dataset keeps duplicates.
+    pub(super) fn left_at_landing(&self) -> Option<Warning> {
+        if self.spec.config.dedup != DedupMode::None {
+            return None;
+        }
+        let sources = self.sources.iter().filter(|source| source.left_out > 0);
+        let sources = sources.map(|source| (source.reference.name.to_string(), source.left_out));
+        warnings::left_at_landing(&sources.collect::<Vec<_>>())
+    }
+
+    /// Warns of many rows dropped as duplicates. `copied` has hash and origin of all rows,
+    /// duplicates included.
+    pub(super) async fn many_duplicates(
+        &self,
+        staged: &Staged,
+        duplicates: u64,
+        copied: Option<DataFrame>,
+    ) -> Result<Option<Warning>, Error> {
+        if !self.drops_copies() || !warnings::are_many(duplicates, self.rows) {
+            return Ok(None);
+        }
+        let sample = match copied {
+            Some(rows) => Box::pin(self.copied_sample(rows, staged)).await?,
+            None => None,
+        };
+        Ok(warnings::duplicates_dropped(
+            duplicates,
+            self.rows,
+            sample.as_deref(),
+        ))
+    }
+
+    /// Returns whether rows are dropped for their content alone. For a source with a key the latest
+    /// version replaces older rows, which the configuration asks for.
+    pub(super) fn drops_copies(&self) -> bool {
+        let has_key = |table: &Landed| !table.newest().0.is_empty();
+        self.spec.config.dedup == DedupMode::Exact
+            && self.spec.config.dedup_ignore.is_empty()
+            && !self.tables().iter().any(has_key)
+    }
+
+    /// Describes the most frequent row.
+    async fn copied_sample(
+        &self,
+        copied: DataFrame,
+        staged: &Staged,
+    ) -> Result<Option<String>, Error> {
+        let copies = copies::samples(copied).await?;
+        let Some(most) = copies.samples.first() else {
+            return Ok(None);
+        };
+        let cells = self.cells_of(staged, most.first).await?;
+        let at = match self.query {
+            Some(_) => "the row".to_owned(),
+            None => place(&self.names, most.first),
+        };
+        let cells = cells.map_or_else(String::new, |cells| format!(" ({cells})"));
+        Ok(Some(format!(
+            "{at}{cells}, which occurs {} times",
+            most.rows
+        )))
+    }
+
+    /// Returns the first cells of the row of `origin`, if the dataset keeps it.
+    async fn cells_of(&self, staged: &Staged, origin: Origin) -> Result<Option<String>, Error> {
+        let inputs = self.spec.landed_inputs().map(|column| &column.name);
+        let target = self.spec.target.iter().map(|target| &target.column);
+        let names: Vec<&String> = inputs.chain(target).take(SHOWN_CELLS).collect();
+        if names.is_empty() {
+            return Ok(None);
+        }
+        for split in Split::ALL {
+            let rows = staged.frame(split)?;
+            let rows = rows
+                .filter(ident(system::ORIGIN).eq(lit(origin.packed())))?
+                .select(names.iter().map(|name| ident(*name)).collect::<Vec<_>>())?;
+            for batch in Box::pin(rows.limit(0, Some(1))?.collect()).await? {
+                if batch.num_rows() == 0 {
+                    continue;
+                }
+                let mut cells = Vec::with_capacity(names.len());
+                for (name, column) in names.iter().zip(batch.columns()) {
+                    let value = match column.is_valid(0) {
+                        true => array_value_to_string(column, 0)?,
+                        false => "missing".to_owned(),
+                    };
+                    let value: String = value.chars().take(SHOWN_CELLS * 4).collect();
+                    cells.push(format!("{} = {}", shown(name), shown(&value)));
+                }
+                return Ok(Some(cells.join(", ")));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Counts the rows that became unknown, if a category has more values than are known.
+    async fn cut_categories(
+        &self,
+        staged: &Staged,
+        category: &FittedCategories,
+    ) -> Result<Option<CutCategories>, Error> {
+        let steps = self.spec.steps.iter();
+        let mut steps = steps.filter(|step| step.columns.contains(&category.name));
+        let most = steps.find_map(|step| step.max_values);
+        let is_full = most.is_some_and(|most| category.values.len() >= most as usize);
+        if !is_full || category.rejects_unknown {
+            return Ok(None);
+        }
+        let mut unknown = [(0, 0); 3];
+        let mut distinct = 0;
+        for (split, unknown) in Split::ALL.into_iter().zip(&mut unknown) {
+            let rows = Rows::new(staged.frame(split)?, staged.rows(split));
+            let [others, values] =
+                categories::others(&rows, &category.name, &category.values).await?;
+            if split == Split::Train {
+                distinct = values;
+            }
+            *unknown = (others, rows.count());
+        }
+        let known = category.values.len();
+        let cut = CutCategories {
+            column: category.name.clone(),
+            known,
+            distinct,
+            unknown,
+        };
+        Ok((distinct > known as u64).then_some(cut))
+    }
+
+    /// Finds integer features that differ in all training rows.
+    async fn identifiers(
+        &self,
+        staged: &Staged,
+        artefact: &TransformArtefact,
+    ) -> Result<Option<Warning>, Error> {
+        let rows = staged.rows(Split::Train);
+        if rows < FEW_ROWS {
+            return Ok(None);
+        }
+        let is_integer = |name: &str| {
+            let mut columns = self.columns.iter();
+            columns.any(|column| column.name == name && column.r#type == ColumnType::Int64)
+        };
+        let inputs = self.spec.inputs.iter().filter(|input| {
+            let is_fitted = artefact.inputs.contains(&input.column);
+            input.by_default
+                && is_fitted
+                && input.column.kind == InputKind::Numeric
+                && is_integer(&input.column.name)
+        });
+        let names: Vec<&str> = inputs.map(|input| input.column.name.as_str()).collect();
+        if names.is_empty() {
+            return Ok(None);
+        }
+        // Nearly all columns have two equal cells among the first rows.
+        let cells: Vec<Expr> = names.iter().map(|name| ident(*name)).collect();
+        let first = staged.frame(Split::Train)?.select(cells)?;
+        let first = Box::pin(first.limit(0, Some(FIRST_ROWS))?.collect()).await?;
+        let mut unique = Vec::new();
+        for (at, name) in names.into_iter().enumerate() {
+            let mut seen = HashSet::new();
+            let all_differ = first.iter().all(|batch| {
+                let cells = batch.column(at).as_primitive::<Float64Type>();
+                let mut cells = cells.iter();
+                cells.all(|cell| cell.is_some_and(|cell| seen.insert(cell.to_bits())))
+            });
+            if all_differ {
+                let column = staged.frame(Split::Train)?.select(vec![ident(name)])?;
+                let values = column.aggregate(vec![ident(name)], vec![])?;
+                if Box::pin(values.count()).await? as u64 == rows {
+                    unique.push(name);
+                }
+            }
+        }
+        Ok(warnings::look_like_identifiers(&unique, rows))
+    }
+
+    /// After a full refit, compares training rows that landed since the last build with the earlier
+    /// ones. The comparison uses the transform that was fitted on the earlier rows.
+    async fn shifted(&self, staged: &Staged) -> Result<Option<Warning>, Error> {
+        let Some(before) = &self.earlier else {
+            return Ok(None);
+        };
+        let is_new = is_behind(&before.sources);
+        let frame = staged.frame(Split::Train)?;
+        let mut parts = Vec::with_capacity(2);
+        for filter in [is_new.clone().is_not_true(), is_new.is_true()] {
+            let rows = frame.clone().filter(filter)?;
+            let count = Box::pin(rows.clone().count()).await? as u64;
+            if count == 0 {
+                return Ok(None);
+            }
+            parts.push(Rows::new(rows, count));
+        }
+        let mut shifts = Vec::new();
+        let artefact = &before.artefact;
+        let names = self.compared_numbers(artefact);
+        let cells = |name: &String| functions::cell(ident(name), &op_chain(&artefact.steps, name));
+        let mut moments = Vec::with_capacity(2);
+        for rows in &parts {
+            moments.push(rows.profiles(names.iter().map(cells).collect()).await?);
+        }
+        for (i, name) in names.iter().enumerate() {
+            let of = |part: &Vec<functions::Profile>| {
+                let (summary, finite) = (part[i].summary()?, part[i].tally().finite);
+                Some(Measured {
+                    rows: exact(finite),
+                    mean: summary.mean,
+                    variance: summary.deviation * summary.deviation,
+                })
+            };
+            let both = of(&moments[0]).zip(of(&moments[1]));
+            shifts.extend(both.and_then(|(old, new)| shift_of(name, old, new)));
+        }
+        for category in self.compared_categories(artefact) {
+            let mut counts = Vec::with_capacity(2);
+            for rows in &parts {
+                let values = &category.values[..category.values.len().min(VALUES)];
+                let cells = categories::cells(Split::Train, rows, &category.name, values).await?;
+                counts.push((cells.counts, rows.count()));
+            }
+            let [(old, of_old), (new, of_new)] = &counts[..] else {
+                unreachable!("there are two parts");
+            };
+            for ((value, old), new) in category.values.iter().zip(old).zip(new) {
+                let name = format!("{}={value}", category.name);
+                let [old, new] = [(old, of_old), (new, of_new)].map(|(part, rows)| {
+                    let share = exact(*part) / exact(*rows);
+                    Measured {
+                        rows: exact(*rows),
+                        mean: share,
+                        variance: share * (1.0 - share),
+                    }
+                });
+                shifts.extend(shift_of(&name, old, new));
+            }
+        }
+        let shifts: Vec<FeatureShift> = strongest(shifts);
+        let rows = [parts[0].count(), parts[1].count()];
+        Ok(warnings::new_rows_differ(&shifts, rows))
+    }
+
+    /// Returns the numeric columns of an earlier transform that the rows still have, and its target
+    /// if that is numeric.
+    fn compared_numbers(&self, before: &TransformArtefact) -> Vec<String> {
+        let has = |name: &str, kind: InputKind| {
+            let mut inputs = self.spec.inputs.iter();
+            inputs.any(|input| input.column.name == name && input.column.kind == kind)
+        };
+        let inputs = before.inputs.iter().filter(|input| {
+            input.kind == InputKind::Numeric
+                && has(&input.name, InputKind::Numeric)
+                && !profile::is_shared(&before.steps, &input.name)
+        });
+        let target = match &before.target {
+            Some(FittedTarget::Regression { column, .. }) => {
+                let mut targets = self.spec.target.iter();
+                targets.any(|t| t.column == *column).then_some(column)
+            }
+            _ => None,
+        };
+        inputs
+            .map(|input| &input.name)
+            .chain(target)
+            .cloned()
+            .collect()
+    }
+
+    /// Returns the categories of an earlier transform that the rows still have.
+    fn compared_categories<'a>(&self, before: &'a TransformArtefact) -> Vec<&'a FittedCategories> {
+        let has = |name: &str| {
+            let mut inputs = self.spec.inputs.iter();
+            inputs.any(|i| i.column.name == name && i.column.kind == InputKind::Categorical)
+        };
+        let steps = before.steps.iter();
+        let columns = steps.filter_map(|step| match step {
+            FittedStep::Categories { columns } => Some(columns),
+            _ => None,
+        });
+        columns
+            .flatten()
+            .filter(|column| has(&column.name))
+            .collect()
+    }
+
+    /// Returns the warnings that depend on the written rows.
+    pub(super) fn written_warnings(
+        &self,
+        rejected: &BTreeMap<String, u64>,
+        rows: u64,
+        infinite: &InfiniteCells,
+    ) -> Vec<Warning> {
+        let target = self.spec.target.as_ref();
+        let classes = target.and_then(|target| {
+            warnings::unknown_classes(rejected, &target.column, target.task, rows)
+        });
+        classes
+            .into_iter()
+            .chain(warnings::infinite_capped(infinite))
+            .collect()
+    }
+}
+
+/// Sources and transform of a dataset before more rows landed.
+pub(super) struct Earlier {
+    pub(super) sources: Vec<SourceReference>,
+    pub(super) artefact: TransformArtefact,
+}
+
+/// Describes the landing position of a row.
+fn place(names: &[TableName], origin: Origin) -> String {
+    let source = usize::try_from(origin.source())
+        .ok()
+        .and_then(|i| names.get(i));
+    let source = source.map_or_else(|| "?".to_owned(), TableName::to_string);
+    format!(
+        "row {} of batch {} of `{source}`, from 0",
+        origin.row(),
+        origin.sequence().get()
+    )
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a mean needs no 53 bits")]
+fn exact(count: u64) -> f64 {
+    count as f64
+}
+
+/// Returns an expression that selects rows landed after these positions.
+fn is_behind(sources: &[SourceReference]) -> Expr {
+    let each = (0u64..).zip(sources).map(|(source, reference)| {
+        let first = (source << 56) + (reference.sequence.get() + 1).saturating_mul(1 << 24);
+        let origin = || ident(system::ORIGIN);
+        let next = (source + 1).checked_shl(56).filter(|next| *next > first);
+        let from = origin().gt_eq(lit(first));
+        match next {
+            Some(next) => from.and(origin().lt(lit(next))),
+            None => from,
+        }
+    });
+    each.reduce(Expr::or).unwrap_or_else(|| lit(false))
+}

@@ -1,0 +1,152 @@
+//! Cells as they would have landed: numbers with the source's decimal and thousands separators,
+//! spellings of missing values, timestamps.
+
+use feedline_schemas::{csv_cell::CellFormat, number, record::ColumnType};
+
+use super::{RowsReading, cell::Raw, held::LandedAs};
+use crate::{plain, series::Instant};
+
+/// Name of RFC 3339 among the timestamp formats.
+const RFC3339: &str = "rfc3339";
+
+/// Format of the cells of a column.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Written {
+    format: CellFormat,
+    /// Formats of a timestamp column, tried in order.
+    dates: Option<Vec<Instant>>,
+}
+
+/// Result of reading a cell for its column.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Read {
+    /// The cell unchanged.
+    AsItIs,
+    /// This value instead.
+    By(Raw<'static>),
+    /// A number, in this spelling.
+    Number(String),
+    /// A value that the column cannot hold.
+    Conflict,
+}
+
+impl Written {
+    /// Makes the format in which the column of the fitted transform landed.
+    pub(super) fn of(column: Option<ColumnType>, reading: &RowsReading) -> Self {
+        let formats = reading
+            .contracts
+            .iter()
+            .flat_map(|contract| &contract.dates);
+        let instant = |format: &String| match format.as_str() {
+            RFC3339 => Instant::iso(),
+            _ => Instant::by(format),
+        };
+        let mut dates: Vec<Instant> = formats.map(instant).collect();
+        if dates.is_empty() {
+            dates.push(Instant::iso());
+        }
+        Self {
+            format: reading.csv.format,
+            dates: (column == Some(ColumnType::Timestamp)).then_some(dates),
+        }
+    }
+
+    /// Returns the noun for the column's type, if that differs from the type it is read as.
+    pub(super) fn noun(&self) -> Option<&'static str> {
+        self.dates.as_ref().map(|_| "timestamp")
+    }
+
+    /// Converts the cell as landing would for a column of this type.
+    pub(super) fn read(&self, landed: LandedAs, raw: &Raw<'_>) -> Read {
+        if let Some(dates) = &self.dates {
+            let text = match raw {
+                Raw::Cell(text) if self.format.is_missing(text.trim()) => {
+                    return Read::By(Raw::Null);
+                }
+                Raw::Cell(text) => text.trim(),
+                Raw::Text(text) => text,
+                Raw::Null => return Read::AsItIs,
+                _ => return Read::Conflict,
+            };
+            let found = dates.iter().find_map(|instant| instant.of_text(text));
+            return match found {
+                Some(micros) => {
+                    let mut text = Vec::new();
+                    plain::write_instant(micros, &mut text);
+                    let text = String::from_utf8_lossy(&text).into_owned();
+                    Read::By(Raw::Text(text.into()))
+                }
+                None => Read::Conflict,
+            };
+        }
+        let Raw::Cell(text) = raw else {
+            return Read::AsItIs;
+        };
+        let is_number = matches!(
+            landed,
+            LandedAs::Integer { .. } | LandedAs::Float | LandedAs::Decimal
+        );
+        if !is_number && landed != LandedAs::Bool {
+            return Read::AsItIs;
+        }
+        if self.format.is_missing(text.trim()) {
+            return Read::By(Raw::Null);
+        }
+        match self.format.number(text) {
+            _ if !is_number => Read::AsItIs,
+            Some(number) if *number == **text => Read::AsItIs,
+            Some(number) => Read::Number(number.into_owned()),
+            None if number::is_number(text.trim()) => Read::Conflict,
+            None => Read::AsItIs,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::config::CsvConfig;
+
+    use super::*;
+
+    fn check(written: &Written, landed: LandedAs, cell: &str, expected: &Read) {
+        assert_eq!(written.read(landed, &Raw::Cell(cell)), *expected, "{cell}");
+    }
+
+    #[test]
+    fn cells_of_new_rows_are_read_as_they_would_have_landed() {
+        let text = |text: &str| Read::By(Raw::Text(text.to_owned().into()));
+        let usual = Written::default();
+        check(&usual, LandedAs::Float, " NA ", &Read::By(Raw::Null));
+        check(&usual, LandedAs::Bool, "?", &Read::By(Raw::Null));
+        check(&usual, LandedAs::Text, "NA", &Read::AsItIs);
+        check(&usual, LandedAs::Float, "1.5", &Read::AsItIs);
+        check(&usual, LandedAs::Float, ".5", &Read::Number("0.5".into()));
+        check(&usual, LandedAs::Float, "cheap", &Read::AsItIs);
+        let continental = Written {
+            format: CellFormat::new(&CsvConfig {
+                decimal_sign: Some(','),
+                ..CsvConfig::default()
+            }),
+            dates: None,
+        };
+        check(
+            &continental,
+            LandedAs::Float,
+            "1000,14",
+            &Read::Number("1000.14".into()),
+        );
+        check(&continental, LandedAs::Float, "1.5", &Read::Conflict);
+        let dates = Written {
+            dates: Some(vec![Instant::iso()]),
+            ..Written::default()
+        };
+        check(
+            &dates,
+            LandedAs::Text,
+            "2024-01-31",
+            &text("2024-01-31T00:00:00Z"),
+        );
+        check(&dates, LandedAs::Text, "-", &Read::By(Raw::Null));
+        check(&dates, LandedAs::Text, "soon", &Read::Conflict);
+    }
+}

@@ -1,0 +1,524 @@
+//! Warnings of default decisions of a build that change data or a result, with the key that changes
+//! each.
+//!
+//! They depend on fitted statistics and counts, so on the rows alone: any number of partitions
+//! gives the same.
+
+use std::collections::BTreeMap;
+
+use feedline_schemas::{
+    config::Task,
+    manifest::Split,
+    record::ColumnType,
+    report::{FeatureShift, Warning},
+    transform::{FittedCategories, FittedStep, FittedTarget, TransformArtefact},
+};
+
+use crate::{
+    columns::{MergedColumn, listed, shown},
+    profile::outside::FarOutside,
+    series::Instant,
+    transform::reason,
+};
+
+/// Fraction of the rows above which dropped duplicates are worth a warning.
+const DUPLICATES: f64 = 0.01;
+
+/// Groups of values that one warning names.
+const GROUPS: usize = 5;
+
+/// Columns that one warning names.
+const COLUMNS: usize = 10;
+
+/// Characters of a value that a message shows.
+const SHOWN: usize = 40;
+
+/// Class count from which a classification is checked.
+const MANY_CLASSES: usize = 32;
+
+/// Mean rows per class below which a target has too many classes.
+const FEW_ROWS: u64 = 20;
+
+/// Value count from which a category is checked.
+const FEW_VALUES: usize = 5;
+
+/// Fraction of numeric values from which a category looks like a column of numbers.
+const MOSTLY: f64 = 0.8;
+
+/// Makes warning `code`, about `key`.
+fn warning(code: &str, key: &str, message: String) -> Warning {
+    Warning::new(code, message).with_key(key)
+}
+
+/// Formats a fraction as a percentage.
+pub(crate) fn percent(part: u64, whole: u64) -> String {
+    format!("{:.1} %", share(part, whole) * 100.0)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a share needs no 53 bits")]
+fn share(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}
+
+/// Quotes a value in backticks, shortened.
+fn quoted(value: &str) -> String {
+    let short: String = value.chars().take(SHOWN).collect();
+    let more = if short.len() < value.len() { "..." } else { "" };
+    format!("`{}{more}`", shown(&short))
+}
+
+/// Lists the first of `parts`, and how many more exist.
+fn first_of(parts: &[String], most: usize) -> String {
+    let first = parts[..parts.len().min(most)].join(", ");
+    match parts.len().saturating_sub(most) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
+
+/// Code of a warning of dropped duplicates.
+pub(crate) const DUPLICATES_DROPPED: &str = "duplicates_dropped";
+
+/// Returns whether the dropped duplicates are many enough for a warning.
+pub(crate) fn are_many(duplicates: u64, rows: u64) -> bool {
+    share(duplicates, rows) > DUPLICATES
+}
+
+/// Warns of duplicates dropped by default. `sample` describes a row that has some.
+pub(crate) fn duplicates_dropped(dropped: u64, rows: u64, sample: Option<&str>) -> Option<Warning> {
+    let sample = sample.map_or_else(String::new, |sample| format!(", such as {sample}"));
+    are_many(dropped, rows).then(|| {
+        let message = format!(
+            "{dropped} of {rows} rows ({}) were dropped since they equal another row in every column{sample}; where equal rows \
+             are different observations, keep them with `dataset.dedup = \"none\"`: all copies of a row are then in one split",
+            percent(dropped, rows)
+        );
+        warning(DUPLICATES_DROPPED, "dataset.dedup", message)
+    })
+}
+
+/// Warns of sources that dropped duplicate records before landing, each with the count.
+pub(crate) fn left_at_landing(sources: &[(String, u64)]) -> Option<Warning> {
+    let sources: Vec<String> = sources
+        .iter()
+        .map(|(source, records)| format!("`{source}` ({records} records)"))
+        .collect();
+    (!sources.is_empty()).then(|| {
+        let message = format!(
+            "`dataset.dedup = \"none\"` keeps copies that landed, and sources left out records that were equal to others: {}; \
+             set their `batch.dedup_window = 0` and ingest into another root to have them",
+            first_of(&sources, COLUMNS)
+        );
+        warning("copies_left_at_landing", "batch.dedup_window", message)
+    })
+}
+
+/// Warns of columns that have far more cells outside the training range in a split than in the
+/// training split itself.
+pub(crate) fn far_outside(found: &[FarOutside]) -> Option<Warning> {
+    let columns: Vec<String> = found
+        .iter()
+        .map(|found| {
+            let (share, train) = (found.share * 100.0, found.train * 100.0);
+            let column = shown(&found.column);
+            format!(
+                "`{column}` ({share:.2} % of {}, {train:.2} % of train)",
+                found.split
+            )
+        })
+        .collect();
+    (!columns.is_empty()).then(|| {
+        let message = format!(
+            "far more cells lie outside of the caps or the range of the training split than in it, so the columns have drifted: {}",
+            first_of(&columns, COLUMNS)
+        );
+        warning("splits_drifted", "dataset.split", message)
+    })
+}
+
+/// Category of which only the most frequent values are known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CutCategories {
+    pub(crate) column: String,
+    /// Count of known values.
+    pub(crate) known: usize,
+    /// Count of distinct values in the training split.
+    pub(crate) distinct: u64,
+    /// Rows with an unknown value and all rows, per split in the order of [`Split::ALL`].
+    pub(crate) unknown: [(u64, u64); 3],
+}
+
+impl CutCategories {
+    /// Describes the column, its values and the rows that became unknown.
+    pub(crate) fn warning(&self) -> Warning {
+        let Self {
+            column,
+            known,
+            distinct,
+            unknown,
+        } = self;
+        let splits = Split::ALL.into_iter().zip(unknown);
+        let splits = splits.filter(|(_, (_, rows))| *rows > 0);
+        let splits: Vec<String> = splits
+            .map(|(split, (unknown, rows))| {
+                format!(
+                    "{unknown} of {rows} {split} rows ({})",
+                    percent(*unknown, *rows)
+                )
+            })
+            .collect();
+        let message = format!(
+            "column `{}` has {distinct} values in the training split and the {known} most frequent are known; {} became \
+             unknown; raise `max_values` of its `categories` step, or encode it by `frequency` or `hash`",
+            shown(column),
+            splits.join(", ")
+        );
+        warning("categories_cut", "dataset.step.max_values", message)
+    }
+}
+
+/// Warns of columns that are no features by default, grouped by reason.
+pub(crate) fn columns_dropped(dropped: &BTreeMap<String, String>) -> Vec<Warning> {
+    let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (column, reason) in dropped {
+        by_reason.entry(reason).or_default().push(column);
+    }
+    let each = by_reason.into_iter().map(|(reason, columns)| {
+        let of_texts = reason.contains("text");
+        let (key, advice) = match of_texts {
+            true => (
+                "dataset.categorical",
+                "list it in `dataset.categorical` to have it as a category, or in `dataset.drop`",
+            ),
+            false => (
+                "dataset.drop",
+                "list it in `dataset.drop` to say that this is meant",
+            ),
+        };
+        let names = listed(&columns, "`");
+        let message = match columns.len() {
+            1 => format!("column {names} is no feature: it {reason}; {advice}"),
+            _ => format!("columns {names} are no features: each {reason}; {advice}"),
+        };
+        warning("columns_dropped", key, message)
+    });
+    each.collect()
+}
+
+/// Returns the reason that a landed column of this type cannot be a feature, if any.
+pub(crate) fn why_no_feature(r#type: ColumnType) -> Option<&'static str> {
+    match r#type {
+        ColumnType::Null => Some("holds no value in any row"),
+        ColumnType::Binary => Some("holds bytes"),
+        ColumnType::Json => Some("holds lists or objects"),
+        list if list.is_list() => Some("holds lists"),
+        _ => None,
+    }
+}
+
+/// Returns the warnings of the fitted statistics. `columns` are the landed ones, and `by_default`
+/// says which of them are features only by default.
+pub(crate) fn of_transform(
+    artefact: &TransformArtefact,
+    columns: &[MergedColumn],
+    by_default: impl Fn(&str) -> bool,
+) -> Vec<Warning> {
+    let steps = artefact.steps.iter();
+    let categories: Vec<&FittedCategories> = steps
+        .filter_map(|step| match step {
+            FittedStep::Categories { columns } => Some(columns),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    let mut found = Vec::new();
+    found.extend(constant_columns(artefact, &categories));
+    let asked = |c: &&&FittedCategories| by_default(&c.name) && c.buckets.is_none();
+    for category in categories.iter().filter(asked) {
+        let landed = columns.iter().find(|column| column.name == category.name);
+        let r#type = landed.map(|column| column.r#type);
+        found.extend(times_as_categories(category, r#type));
+        found.extend(numbers_as_categories(category, r#type));
+    }
+    for category in &categories {
+        let counted = category.values.iter().zip(category.counts.iter().copied());
+        let alike = alike(counted);
+        if !alike.is_empty() {
+            let message = format!(
+                "values of column `{}` differ in blanks or letter case only and are categories of their own: {}; write them \
+                 alike in the source, or with `lower(trim(...))` in `dataset.sql`",
+                shown(&category.name),
+                first_of(&alike, GROUPS)
+            );
+            found.push(warning("categories_alike", "dataset.sql", message));
+        }
+    }
+    found.extend(of_classes(artefact));
+    found
+}
+
+/// Warns of columns that are (nearly) constant over all training rows after the steps.
+fn constant_columns(
+    artefact: &TransformArtefact,
+    categories: &[&FittedCategories],
+) -> Vec<Warning> {
+    let (mut constant, mut capped): (Vec<&str>, Vec<String>) = (Vec::new(), Vec::new());
+    for step in &artefact.steps {
+        match step {
+            FittedStep::Winsorize { columns } => {
+                for column in columns
+                    .iter()
+                    .filter(|c| c.groups.is_none() && c.low >= c.high)
+                {
+                    match column.clipped_low + column.clipped_high {
+                        0 => constant.push(&column.name),
+                        clipped => {
+                            capped.push(format!("`{}` ({clipped} rows)", shown(&column.name)));
+                        }
+                    }
+                }
+            }
+            FittedStep::Standardize { columns } => {
+                let is_capped = |name: &str| {
+                    let quoted = format!("`{}` (", shown(name));
+                    capped.iter().any(|capped| capped.starts_with(&quoted))
+                };
+                let columns = columns.iter().filter(|c| c.constant);
+                let columns = columns.map(|c| c.name.as_str());
+                let columns: Vec<&str> = columns.filter(|name| !is_capped(name)).collect();
+                constant.extend(columns);
+            }
+            _ => {}
+        }
+    }
+    let rows = artefact.fitted_rows;
+    let is_same = |c: &&&FittedCategories| match c.counts.as_slice() {
+        [] => c.buckets.is_none(),
+        [all] => *all == rows,
+        _ => false,
+    };
+    constant.extend(categories.iter().filter(is_same).map(|c| c.name.as_str()));
+    constant.sort_unstable();
+    constant.dedup();
+    let mut found = Vec::new();
+    if !constant.is_empty() {
+        let message = format!(
+            "the same value in all training rows, which tells a model nothing: {}; leave it out with `dataset.drop`",
+            listed(&constant, "`")
+        );
+        found.push(warning("constant_columns", "dataset.drop", message));
+    }
+    if !capped.is_empty() {
+        let message = format!(
+            "the caps of `winsorize` are equal, so that every other value was capped and the column is constant: {}; write \
+             the steps without `winsorize` for it, or with other percentiles",
+            first_of(&capped, COLUMNS)
+        );
+        found.push(warning("constant_by_caps", "dataset.step", message));
+    }
+    found
+}
+
+/// Warns of a column of times that became a category.
+fn times_as_categories(category: &FittedCategories, r#type: Option<ColumnType>) -> Option<Warning> {
+    let values = &category.values;
+    let iso = Instant::iso();
+    let is_date = |value: &String| value.contains(['-', ':']) && iso.of_text(value).is_some();
+    let is_time = r#type == Some(ColumnType::Timestamp)
+        || (values.len() >= FEW_VALUES && values.iter().all(is_date));
+    is_time.then(|| {
+        let sample = values.first().map_or_else(String::new, |v| quoted(v));
+        let message = format!(
+            "column `{}` holds times such as {sample} and became a category of {} values: a time that comes later is unknown \
+             to a model; leave it out with `dataset.drop`, make it the time of `dataset.series`, or compute numbers of it \
+             with `dataset.sql`",
+            shown(&category.name),
+            values.len()
+        );
+        warning("times_as_categories", "dataset.drop", message)
+    })
+}
+
+/// Warns of a column of mostly numeric strings that became a category.
+fn numbers_as_categories(
+    category: &FittedCategories,
+    r#type: Option<ColumnType>,
+) -> Option<Warning> {
+    if !matches!(r#type, Some(ColumnType::Utf8)) || category.values.len() < FEW_VALUES {
+        return None;
+    }
+    let (numbers, others): (Vec<&String>, Vec<&String>) =
+        category.values.iter().partition(|value| is_number(value));
+    let most = share(numbers.len() as u64, category.values.len() as u64);
+    (most >= MOSTLY).then(|| {
+        let others: Vec<String> = others.iter().map(|value| quoted(value)).collect();
+        let others = match others.is_empty() {
+            true => String::new(),
+            false => format!(", the others are {}", first_of(&others, GROUPS)),
+        };
+        let message = format!(
+            "column `{}` landed as text and became a category, yet {} of its {} known values look like numbers, such as \
+             {}{others}; say what stands for no value (`csv.null_values` of its source, before it lands), or how its numbers \
+             are written (`dataset.decimal_sign`) and list it in the `columns` of numeric steps",
+            shown(&category.name),
+            numbers.len(),
+            category.values.len(),
+            quoted(numbers.first().map_or("", |value| value.as_str())),
+        );
+        warning("numbers_as_categories", "dataset.step", message)
+    })
+}
+
+/// Returns whether a string is a number as people write one: with a point or a comma, a sign, a
+/// percent sign.
+fn is_number(text: &str) -> bool {
+    let text = text.trim().trim_end_matches('%').trim_end();
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    digits.starts_with(|c: char| c.is_ascii_digit() || c == '.' || c == ',')
+        && (digits.replace(',', ".").parse::<f64>().is_ok()
+            || digits.replace([',', '.'], "").parse::<u64>().is_ok())
+}
+
+/// Returns the warnings about the classes of a target.
+fn of_classes(artefact: &TransformArtefact) -> Vec<Warning> {
+    let Some(FittedTarget::Classification {
+        column,
+        classes,
+        counts,
+    }) = &artefact.target
+    else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    let alike = alike(classes.iter().zip(counts.iter().copied()));
+    if !alike.is_empty() {
+        let message = format!(
+            "labels of `{}` differ in blanks or letter case only and are classes of their own: {}; write them alike in the \
+             source, or with `lower(trim(...))` in `dataset.sql`",
+            shown(column),
+            first_of(&alike, GROUPS)
+        );
+        found.push(warning("labels_alike", "dataset.sql", message));
+    }
+    let are_numbers = classes.iter().all(|class| is_number(class));
+    let mean = artefact.fitted_rows / (classes.len() as u64).max(1);
+    if classes.len() >= MANY_CLASSES && (are_numbers || mean < FEW_ROWS) {
+        let numbers = match are_numbers {
+            true => {
+                ", all of them numbers; to predict a number set `dataset.task = \"regression\"`"
+            }
+            false => "; is this the column to predict?",
+        };
+        let message = format!(
+            "target `{}` has {} classes in {} training rows, {mean} rows a class{numbers}",
+            shown(column),
+            classes.len(),
+            artefact.fitted_rows
+        );
+        found.push(warning("many_classes", "dataset.task", message));
+    }
+    found
+}
+
+/// Groups values that are equal but for blanks and letter case, each group as text with the rows of
+/// each value.
+fn alike<'a>(values: impl Iterator<Item = (&'a String, u64)>) -> Vec<String> {
+    let mut groups: BTreeMap<String, Vec<(&str, u64)>> = BTreeMap::new();
+    for (value, rows) in values {
+        let words: Vec<&str> = value.split_whitespace().collect();
+        let folded = words.join(" ").to_lowercase();
+        groups
+            .entry(folded)
+            .or_default()
+            .push((value.as_str(), rows));
+    }
+    let several = groups.into_values().filter(|group| group.len() > 1);
+    let mut several: Vec<Vec<(&str, u64)>> = several.collect();
+    several.sort_by_key(|group| std::cmp::Reverse(group.iter().map(|(_, rows)| rows).sum::<u64>()));
+    let text = |group: Vec<(&str, u64)>| {
+        let values = group.iter();
+        let values = values.map(|(value, rows)| format!("{} ({rows} rows)", quoted(value)));
+        values.collect::<Vec<_>>().join(" and ")
+    };
+    several.into_iter().map(text).collect()
+}
+
+/// Warns of rows of classes that no training row has. `rows` were kept.
+pub(crate) fn unknown_classes(
+    rejected: &BTreeMap<String, u64>,
+    column: &str,
+    task: Task,
+    rows: u64,
+) -> Option<Warning> {
+    let unknown = rejected.get(reason::UNKNOWN_CLASS).copied();
+    let unknown = unknown.filter(|_| task == Task::Classification)?;
+    let message = format!(
+        "{unknown} rows, beside the {rows} that were kept ({}), have a class of `{}` that no training row has, and were rejected \
+         as `{}`: the figures on validation and test rows are without them",
+        percent(unknown, rows + unknown),
+        shown(column),
+        reason::UNKNOWN_CLASS
+    );
+    Some(warning("unknown_classes", "dataset.target", message))
+}
+
+/// Warns of integer features that differ from row to row, as identifiers do.
+pub(crate) fn look_like_identifiers(columns: &[&str], rows: u64) -> Option<Warning> {
+    (!columns.is_empty()).then(|| {
+        let message = format!(
+            "a different integer in each of {rows} training rows, as an identifier has, and a feature: {}; leave it out with \
+             `dataset.drop`, or list it in `dataset.features` if it is a quantity",
+            listed(columns, "`")
+        );
+        warning("looks_like_identifier", "dataset.drop", message)
+    })
+}
+
+/// Warns of infinite cells of numeric features. Each column has the cells of each split, in the
+/// order of [`Split::ALL`].
+pub(crate) fn infinite_capped(cells: &BTreeMap<String, [u64; 3]>) -> Option<Warning> {
+    let columns: Vec<String> = cells
+        .iter()
+        .map(|(column, [train, validation, test])| {
+            let column = shown(column);
+            format!("`{column}` ({train} train, {validation} validation, {test} test)")
+        })
+        .collect();
+    (!columns.is_empty()).then(|| {
+        let message = format!(
+            "infinite cells of features were capped as the largest and smallest numbers are: {}; where they stand for no \
+             value, make them null in the source or with `dataset.sql`",
+            first_of(&columns, COLUMNS)
+        );
+        warning("infinite_capped", "dataset.step", message)
+    })
+}
+
+/// Warns of training rows landed since the last build that differ from earlier ones, when the
+/// dataset is rebuilt from all of them.
+pub(crate) fn new_rows_differ(shifts: &[FeatureShift], rows: [u64; 2]) -> Option<Warning> {
+    let shifted: Vec<String> = shifts
+        .iter()
+        .map(|shift| {
+            format!(
+                "`{}` has mean {:.4} where it had {:.4} ({:.2} deviations away)",
+                shown(&shift.feature),
+                shift.after,
+                shift.before,
+                shift.deviations.abs()
+            )
+        })
+        .collect();
+    (!shifted.is_empty()).then(|| {
+        let [before, new] = rows;
+        let message = format!(
+            "the {new} training rows that landed since the last build differ from the {before} before, in the units of its \
+             transform: {}; dataset and transform are now made of all of them, so train again or look at the source",
+            first_of(&shifted, COLUMNS)
+        );
+        warning("new_rows_differ", "dataset.profile", message)
+    })
+}
+
+#[cfg(test)]
+mod tests;
