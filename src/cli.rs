@@ -91,6 +91,15 @@ pub(crate) enum Command {
         #[arg(long)]
         ask: bool,
     },
+    /// Show the columns of the sources as they would land: types, missing values, samples and what has to be decided; nothing is
+    /// landed or written. A path that does not end in `.toml` is a data file to look at, such as `table.csv`
+    Preview {
+        #[command(flatten)]
+        pipeline: Pipeline,
+        /// Only this source
+        #[arg(long, value_name = "NAME")]
+        source: Option<String>,
+    },
     /// Measure a part of the program
     #[command(subcommand)]
     Bench(Bench),
@@ -114,6 +123,9 @@ pub(crate) struct Serve {
     /// Sources that are run at a time, 1 to 1024
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) at_once: u16,
+    /// Runs of a source that fail in a row before `/healthz` answers 503, 1 to 1000
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub(crate) unhealthy_after: u64,
     /// Override a key in every pipeline, such as `source.0.schedule.every_s=60`; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) set: Vec<Override>,
@@ -213,6 +225,10 @@ pub(crate) struct Predict {
     /// Carry this column of the new rows along, as text; may be repeated
     #[arg(long, value_name = "COLUMN")]
     pub(crate) keep: Vec<String>,
+    /// Write texts that a spreadsheet would take for formulas with a `'` before them: those that begin with `=`, `+`, `-` or `@`
+    /// and are no number. For CSV that people open; without it texts are written as they are
+    #[arg(long)]
+    pub(crate) escape_formulas: bool,
     /// Write the features that a model would be given, and ask no model. One called `row`, `error` or `detail`, as columns of
     /// the answers are, stands as `feature=row`
     #[arg(long)]
@@ -355,7 +371,17 @@ pub(crate) struct Ingest {
 pub(crate) enum IngestCommand {
     /// Show where the sources stand, from their commit logs
     Status(Pipeline),
-    /// Check the commit logs and all files that they name, and cut a damaged log behind its last good entry
+    /// Read the commit logs and every file that they name, and show all that is damaged; changes nothing. The exit code is 1 when
+    /// something is
+    Verify {
+        #[command(flatten)]
+        pipeline: Pipeline,
+        /// Only this source
+        #[arg(long, value_name = "NAME")]
+        source: Option<String>,
+    },
+    /// Check the commit logs and all files that they name, put lost files back where there is a copy, and cut a log that stays
+    /// damaged behind its last good entry
     Repair {
         #[command(flatten)]
         pipeline: Pipeline,
@@ -363,6 +389,71 @@ pub(crate) enum IngestCommand {
         #[arg(long, value_name = "NAME")]
         source: Option<String>,
         /// Say what is damaged and change nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// End the wait that a server has asked for: the next run of a deferred source asks at once
+    Resume {
+        #[command(flatten)]
+        pipeline: Pipeline,
+        /// Only this source; by default all that are deferred
+        #[arg(long, value_name = "NAME")]
+        source: Option<String>,
+    },
+    /// Begin a source at the beginning: what has landed is kept under another name, and nothing of it counts any more
+    Reset {
+        #[command(flatten)]
+        pipeline: Pipeline,
+        /// The source
+        #[arg(value_name = "SOURCE")]
+        source: String,
+        /// Say what would be kept and read again, and change nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Read slices, a part of an incremental source, or files again, and land them in place of what landed of them
+    Reread {
+        #[command(flatten)]
+        pipeline: Pipeline,
+        /// The source
+        #[arg(value_name = "SOURCE")]
+        source: String,
+        /// Lower end of the range of slices, written as `slices.start` is; or the cursor that an incremental source is asked
+        /// from
+        #[arg(long, value_name = "FROM")]
+        from: Option<String>,
+        /// Upper end of the range of slices; it is not part of it
+        #[arg(long, value_name = "TO", requires = "from")]
+        to: Option<String>,
+        /// Files by their addresses or the ends of them, such as `2026-03-*.csv`
+        #[arg(long = "file", value_name = "PATTERN", conflicts_with_all = ["from", "to"], required_unless_present = "from")]
+        files: Option<String>,
+        /// Say what would be read again, and change nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Read the rejected records of a source again under its contract of now; those that fit land
+    RetryRejects {
+        #[command(flatten)]
+        pipeline: Pipeline,
+        /// The source
+        #[arg(value_name = "SOURCE")]
+        source: String,
+        /// Count what would land, and change nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Delete batches of a source: their rows, rejected records and archived responses
+    Delete {
+        #[command(flatten)]
+        pipeline: Pipeline,
+        /// The source
+        #[arg(value_name = "SOURCE")]
+        source: String,
+        /// Sequence number of the batch, as in the column `_feedline_seq`; may be repeated
+        #[arg(long, value_name = "SEQUENCE", required = true)]
+        batch: Vec<u64>,
+        /// Say what would go, and change nothing
         #[arg(long)]
         dry_run: bool,
     },

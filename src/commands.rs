@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fs, num::NonZero, path::Path, sync::Arc, thread
 use anyhow::Context as _;
 use feedline_preprocess::Engine;
 use feedline_schemas::{
+    amendment::AmendReport,
     config::{ConfigError, Loaded, Override, TrainConfig, load},
     ids::Name,
     manifest::Split,
@@ -31,7 +32,7 @@ use crate::{
     environment::Environment,
     exit::Outcome,
     launch::{Order, Voice},
-    output::{self, Inspection, Text},
+    output::{self, Inspection, PreviewReport, Text},
     plan::{PlanReport, TrainPlan},
     predict::{self, Predict},
     progress::{self, Bars},
@@ -140,6 +141,14 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
             Ok(Outcome::Done)
         }
         Command::Plan { pipeline, ask } => Work::load(&pipeline, tools)?.plan(ask).await,
+        Command::Preview { pipeline, source } => {
+            let is_pipeline = pipeline.file.extension().is_some_and(|end| end == "toml");
+            let work = match is_pipeline {
+                true => Work::load(&pipeline, tools)?,
+                false => Work::of_table(&pipeline, tools)?,
+            };
+            work.preview(source).await
+        }
         Command::Bench(Bench::Loader(options)) => bench_loader(options, tools).await,
         Command::DecodePictures => decode_pictures::run(),
         #[cfg(feature = "cluster")]
@@ -156,8 +165,14 @@ async fn run_ingest(ingest: Ingest, tools: &Tools) -> anyhow::Result<Outcome> {
             let work = Work::load(&pipeline, tools)?;
             let now = tools.clock.unix();
             let report = feedline_ingest::standing(&work.loaded.config, &work.root, now).await;
-            tools.print(&report.map_err(|e| work.ingest_error(e))?, work.json)?;
-            return Ok(Outcome::Done);
+            let report = report.map_err(|e| work.ingest_error(e))?;
+            tools.print(&report, work.json)?;
+            let is_bad = report.sources.iter().any(|s| !s.damage.is_empty());
+            return Ok(if is_bad { Outcome::Bad } else { Outcome::Done });
+        }
+        Some(IngestCommand::Verify { pipeline, source }) => {
+            let work = Work::load(&pipeline, tools)?;
+            return work.verify_landing(source).await;
         }
         Some(IngestCommand::Repair {
             pipeline,
@@ -166,6 +181,55 @@ async fn run_ingest(ingest: Ingest, tools: &Tools) -> anyhow::Result<Outcome> {
         }) => {
             let work = Work::load(&pipeline, tools)?;
             return work.repair(source, dry_run).await;
+        }
+        Some(IngestCommand::Resume { pipeline, source }) => {
+            let work = Work::load(&pipeline, tools)?;
+            return work.resume(source).await;
+        }
+        Some(IngestCommand::Reset {
+            pipeline,
+            source,
+            dry_run,
+        }) => {
+            let work = Work::load(&pipeline, tools)?;
+            let (name, context) = (work.source(&source)?, work.ingesting());
+            let reset = feedline_ingest::reset(&work.loaded.config, &name, &context, dry_run).await;
+            return work.amended(reset);
+        }
+        Some(IngestCommand::Reread {
+            pipeline,
+            source,
+            from,
+            to,
+            files,
+            dry_run,
+        }) => {
+            let work = Work::load(&pipeline, tools)?;
+            let what = feedline_ingest::Reread { from, to, files };
+            return work.reread(&source, &what, dry_run).await;
+        }
+        Some(IngestCommand::RetryRejects {
+            pipeline,
+            source,
+            dry_run,
+        }) => {
+            let work = Work::load(&pipeline, tools)?;
+            let (name, context) = (work.source(&source)?, work.ingesting());
+            let retried =
+                feedline_ingest::retry_rejects(&work.loaded.config, &name, &context, dry_run);
+            return work.amended(Box::pin(retried).await);
+        }
+        Some(IngestCommand::Delete {
+            pipeline,
+            source,
+            batch,
+            dry_run,
+        }) => {
+            let work = Work::load(&pipeline, tools)?;
+            let (name, context) = (work.source(&source)?, work.ingesting());
+            let config = &work.loaded.config;
+            let deleted = feedline_ingest::delete(config, &name, &batch, &context, dry_run).await;
+            return work.amended(deleted);
         }
         Some(IngestCommand::Replay {
             pipeline,
@@ -186,9 +250,12 @@ async fn run_ingest(ingest: Ingest, tools: &Tools) -> anyhow::Result<Outcome> {
         tools,
     )?;
     let only = ingest.source.map(|text| work.source(&text)).transpose()?;
-    let report = work.ingest_or_stop(only.as_ref()).await?;
+    let (report, error) = work.ingest_or_stop(only.as_ref()).await?;
     tools.print(&report, work.json)?;
-    Ok(Outcome::of_rejected(report.rejected))
+    match error {
+        Some(error) => Err(error),
+        None => Ok(Outcome::of_rejected(report.rejected)),
+    }
 }
 
 async fn run_serve(options: Serve, tools: &Tools) -> anyhow::Result<Outcome> {
@@ -205,7 +272,8 @@ async fn run_serve(options: Serve, tools: &Tools) -> anyhow::Result<Outcome> {
         let added = scheduler.add(work.loaded.config.clone(), &work.ingesting());
         added.map_err(|e| work.ingest_error(e))?;
     }
-    serve::serve(scheduler, options.listen, Arc::clone(&tools.clock)).await?;
+    let (listen, unhealthy_after) = (options.listen, options.unhealthy_after);
+    serve::serve(scheduler, listen, unhealthy_after, Arc::clone(&tools.clock)).await?;
     Ok(Outcome::Done)
 }
 
@@ -333,12 +401,22 @@ struct Work<'a> {
 
 impl<'a> Work<'a> {
     fn load(pipeline: &Pipeline, tools: &'a Tools) -> anyhow::Result<Self> {
+        Self::of_text(&read(&pipeline.file)?, pipeline, tools)
+    }
+
+    /// Loads a pipeline whose only source is the data file given instead of a pipeline file.
+    fn of_table(pipeline: &Pipeline, tools: &'a Tools) -> anyhow::Result<Self> {
+        // A JSON string is a TOML string too.
+        let url = serde_json::to_string(&pipeline.file.display().to_string())?;
+        let text = format!(
+            "[pipeline]\nname = \"preview\"\n[[source]]\nname = \"file\"\ntype = \"files\"\nurl = {url}\n"
+        );
+        Self::of_text(&text, pipeline, tools)
+    }
+
+    fn of_text(text: &str, pipeline: &Pipeline, tools: &'a Tools) -> anyhow::Result<Self> {
         let Options { set, json } = &pipeline.options;
-        let loaded = load(
-            &pipeline.file.display().to_string(),
-            &read(&pipeline.file)?,
-            set,
-        )?;
+        let loaded = load(&pipeline.file.display().to_string(), text, set)?;
         let root = Store::open(
             &loaded.config.pipeline.root(),
             &tools.environment.store_options(),
@@ -362,7 +440,15 @@ impl<'a> Work<'a> {
         let config = &self.loaded.config;
         let mut report = RunReport::default();
         if !config.source.is_empty() {
-            report.ingest = Some(self.ingest(None).await?);
+            let (ingest, error) = self.ingest().await?;
+            report.ingest = Some(ingest);
+            if let Some(error) = error {
+                // A failed command reports no result, except for sources that succeeded.
+                if config.source.len() > 1 {
+                    self.tools.print(&report, self.json)?;
+                }
+                return Err(error);
+            }
         }
         if config.dataset.is_some() {
             report.dataset = Some(self.build(building).await?);
@@ -376,23 +462,43 @@ impl<'a> Work<'a> {
         Ok(Outcome::of_rejected(rejected))
     }
 
-    async fn ingest(&self, only: Option<&Name>) -> anyhow::Result<IngestReport> {
-        self.has_sources()?;
-        let report = feedline_ingest::ingest(&self.loaded.config, only, &self.ingesting()).await;
-        report.map_err(|e| self.ingest_error(e))
-    }
-
-    /// The same; to have been told to stop by SIGTERM is no failure, since the next run goes on from there.
-    async fn ingest_or_stop(&self, only: Option<&Name>) -> anyhow::Result<IngestReport> {
+    /// Runs all sources. Returns their report, and the error that ends the run once the report is
+    /// printed.
+    async fn ingest(&self) -> anyhow::Result<(IngestReport, Option<anyhow::Error>)> {
         self.has_sources()?;
         let (config, context) = (&self.loaded.config, self.ingesting());
-        let report = match feedline_ingest::ingest(config, only, &context).await {
-            Err(feedline_ingest::Error::Cancelled) if self.tools.stop.is_terminated() => {
-                feedline_ingest::stopped(config, only, &context).await
+        let end = feedline_ingest::ingest_all(config, None, &context).await;
+        let end = end.map_err(|e| self.ingest_error(e))?;
+        let error = end.error.map(|e| self.ingest_error(e));
+        Ok((end.report, error))
+    }
+
+    /// Runs all sources, or the one called `only`. A stop by SIGTERM is no failure, since the next
+    /// run resumes from there.
+    async fn ingest_or_stop(
+        &self,
+        only: Option<&Name>,
+    ) -> anyhow::Result<(IngestReport, Option<anyhow::Error>)> {
+        self.has_sources()?;
+        let (config, context) = (&self.loaded.config, self.ingesting());
+        let end = feedline_ingest::ingest_all(config, only, &context).await;
+        let end = end.map_err(|e| self.ingest_error(e))?;
+        match end.error {
+            Some(feedline_ingest::Error::Cancelled) if self.tools.stop.is_terminated() => {
+                let report = feedline_ingest::stopped(config, only, &context).await;
+                Ok((report.map_err(|e| self.ingest_error(e))?, None))
             }
-            report => report,
-        };
-        report.map_err(|e| self.ingest_error(e))
+            error => Ok((end.report, error.map(|e| self.ingest_error(e)))),
+        }
+    }
+
+    async fn resume(&self, source: Option<String>) -> anyhow::Result<Outcome> {
+        let only = source.map(|text| self.source(&text)).transpose()?;
+        let (config, context) = (&self.loaded.config, self.ingesting());
+        let report = feedline_ingest::resume(config, only.as_ref(), &context).await;
+        self.tools
+            .print(&report.map_err(|e| self.ingest_error(e))?, self.json)?;
+        Ok(Outcome::Done)
     }
 
     fn has_sources(&self) -> Result<(), ConfigError> {
@@ -403,16 +509,73 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
+    async fn verify_landing(&self, source: Option<String>) -> anyhow::Result<Outcome> {
+        let only = source.map(|text| self.source(&text)).transpose()?;
+        let verify = feedline_ingest::verify(&self.loaded.config, only.as_ref(), &self.root).await;
+        let report = verify.map_err(|e| self.ingest_error(e))?;
+        let is_bad = report.sources.iter().any(|s| !s.damage.is_empty());
+        self.tools.print(&report, self.json)?;
+        Ok(if is_bad { Outcome::Bad } else { Outcome::Done })
+    }
+
     /// A log that is damaged and stays so is a bad one.
     async fn repair(&self, source: Option<String>, dry_run: bool) -> anyhow::Result<Outcome> {
         let only = source.map(|text| self.source(&text)).transpose()?;
-        let (config, run_id) = (&self.loaded.config, self.run_id());
-        let repair =
-            feedline_ingest::repair(config, only.as_ref(), &self.root, &run_id, dry_run).await;
+        let (config, context) = (&self.loaded.config, self.ingesting());
+        let repair = feedline_ingest::repair(config, only.as_ref(), &context, dry_run).await;
         let report = repair.map_err(|e| self.ingest_error(e))?;
         let is_bad = dry_run && report.sources.iter().any(|source| source.damage.is_some());
         self.tools.print(&report, self.json)?;
         Ok(if is_bad { Outcome::Bad } else { Outcome::Done })
+    }
+
+    /// Previews sources; one that cannot be read makes the outcome bad.
+    async fn preview(&self, source: Option<String>) -> anyhow::Result<Outcome> {
+        self.has_sources()?;
+        let only = source.map(|text| self.source(&text)).transpose()?;
+        let (config, context) = (&self.loaded.config, self.ingesting());
+        let previews = feedline_ingest::preview(config, only.as_ref(), &context).await;
+        let sources = previews.map_err(|e| self.ingest_error(e))?;
+        let is_bad = sources.iter().any(|source| source.error.is_some());
+        self.tools.print(&PreviewReport { sources }, self.json)?;
+        Ok(if is_bad { Outcome::Bad } else { Outcome::Done })
+    }
+
+    /// Withdraws a part of a source and reads it again.
+    async fn reread(
+        &self,
+        source: &str,
+        what: &feedline_ingest::Reread,
+        dry_run: bool,
+    ) -> anyhow::Result<Outcome> {
+        let name = self.source(source)?;
+        let (config, context) = (&self.loaded.config, self.ingesting());
+        let reread = feedline_ingest::reread(config, &name, what, &context, dry_run).await;
+        let mut report = reread.map_err(|e| self.ingest_error(e))?;
+        if report.sequence.is_some() {
+            let (ingested, error) = match self.ingest_or_stop(Some(&name)).await {
+                Ok((ingested, error)) => (Some(ingested), error),
+                Err(error) => (None, Some(error)),
+            };
+            report.ingest = ingested;
+            if let Some(error) = error {
+                // The report of the withdrawn part stays valid even if the second read fails.
+                self.tools.print(&report, self.json)?;
+                return Err(error);
+            }
+        }
+        self.amended(Ok(report))
+    }
+
+    /// Prints the result of an amendment of a log.
+    fn amended(
+        &self,
+        report: Result<AmendReport, feedline_ingest::Error>,
+    ) -> anyhow::Result<Outcome> {
+        let report = report.map_err(|e| self.ingest_error(e))?;
+        self.tools.print(&report, self.json)?;
+        let read = report.ingest.as_ref().map_or(0, |read| read.rejected);
+        Ok(Outcome::of_rejected(report.still_rejected + read))
     }
 
     async fn replay(&self, from: &str, source: Option<String>) -> anyhow::Result<Outcome> {
@@ -639,6 +802,7 @@ impl<'a> Work<'a> {
             rows: options.rows.clone(),
             reading: predict::reading(options, &self.loaded.config, landed),
             to: options.to.clone(),
+            escapes_formulas: options.escape_formulas,
             transform: feedline_preprocess::Transform::new(artefact)?,
             fingerprint: manifest.fingerprint,
             training,

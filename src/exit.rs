@@ -48,8 +48,22 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
 /// Prints the chain of causes on standard error, each once.
 pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
     // Standard error may be closed; the exit code says it then.
-    let _written = writeln!(std::io::stderr(), "error: {}", told(error.as_ref()));
+    let _written = writeln!(std::io::stderr(), "error: {}", shown(&told(error.as_ref())));
     ExitCode::from(code_of(error))
+}
+
+/// Replaces in `text` the characters that control a terminal or reorder the display. Files and
+/// servers influence the displayed text.
+pub(crate) fn shown(text: &str) -> String {
+    let replaced = |c: char| match c {
+        '\n' | '\t' => c,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            '\u{fffd}'
+        }
+        c if c.is_control() => '\u{fffd}',
+        c => c,
+    };
+    text.chars().map(replaced).collect()
 }
 
 /// The exit code that says what to do next.
@@ -78,4 +92,16 @@ pub(crate) fn code_of(error: &anyhow::Error) -> u8 {
         return 2;
     }
     1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_turns_text_or_moves_a_cursor_is_not_shown() {
+        let text = "a\u{202e}b\u{2067}c\u{1b}[31md\u{9b}e\tf\n";
+        let expected = "a\u{fffd}b\u{fffd}c\u{fffd}[31md\u{fffd}e\tf\n";
+        assert_eq!(shown(text), expected);
+    }
 }

@@ -1,6 +1,8 @@
 //! What a person or a script reads: reports on standard output, logs on standard error.
 
+mod dataset;
 mod ingest;
+mod preview;
 
 use std::{
     collections::BTreeMap,
@@ -15,6 +17,7 @@ use feedline_schemas::{
     },
     report::{
         AddedReport, DatasetReport, EvalReport, ExpectReport, RunReport, TrainReport, VerifyReport,
+        Warning,
     },
     transform::{FittedCategories, FittedStep, TransformArtefact},
     units::ByteSize,
@@ -24,9 +27,11 @@ use serde::Serialize;
 use tracing_subscriber::EnvFilter;
 
 use self::ingest::{write_source, write_suggestions};
+pub(crate) use self::preview::PreviewReport;
 use crate::{
     bench::BenchReport,
     environment::Environment,
+    exit::shown,
     plan::{PlanReport, TrainPlan},
 };
 
@@ -75,6 +80,7 @@ fn text_of<R: Serialize + Text>(report: &R, json: bool) -> anyhow::Result<String
         text.push('\n');
     } else {
         report.write(&mut text)?;
+        text = shown(&text);
     }
     Ok(text)
 }
@@ -266,6 +272,7 @@ impl Text for DatasetReport {
         write_joins(&self.joins, out)?;
         write_pictures(self.near_pictures.as_ref(), self.boxes.as_ref(), out)?;
         write_windows(self.sequence.as_ref(), out)?;
+        write_warnings(&self.warnings, out)?;
         line(
             out,
             "split",
@@ -302,6 +309,20 @@ impl Text for DatasetReport {
         }
         line(out, "dataset", &self.url)
     }
+}
+
+/// Writes warnings, each with the key that changes the decision.
+fn write_warnings(warnings: &[Warning], out: &mut String) -> fmt::Result {
+    for Warning { code, message, key } in warnings {
+        let key = key.as_ref().map(|key| format!("; see `{key}`"));
+        let text = format!(
+            "{}: {message}{}",
+            code.replace('_', " "),
+            key.unwrap_or_default()
+        );
+        line(out, "  warning", text)?;
+    }
+    Ok(())
 }
 
 fn write_added(added: &AddedReport, out: &mut String) -> fmt::Result {
@@ -545,6 +566,9 @@ impl Text for Inspection {
         for step in &self.transform.steps {
             write_step(step, out)?;
         }
+        dataset::write_classes(&self.transform, out)?;
+        dataset::write_dropped(&self.manifest.dropped_columns, out)?;
+        write_warnings(&self.manifest.warnings, out)?;
         line(out, "fingerprint", self.manifest.fingerprint.to_string())?;
         line(out, "dataset", &self.url)
     }

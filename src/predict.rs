@@ -23,7 +23,8 @@ use feedline_preprocess::{
     Transform,
 };
 use feedline_schemas::{
-    config::{DatasetConfig, PipelineConfig, TrainConfig},
+    config::{CsvConfig, DatasetConfig, PipelineConfig, TrainConfig},
+    csv_cell::CellFormat,
     ids::{Hash128, Name},
     record::ColumnType,
     report::PredictReport,
@@ -53,6 +54,8 @@ pub(crate) struct Predict {
     pub(crate) reading: RowsReading,
     /// Standard output where it is absent.
     pub(crate) to: Option<PathBuf>,
+    /// Escapes strings that a spreadsheet would evaluate.
+    pub(crate) escapes_formulas: bool,
     pub(crate) transform: Transform,
     /// Of the dataset's manifest.
     pub(crate) fingerprint: Hash128,
@@ -85,7 +88,11 @@ pub(crate) fn reading(
                 .first()
                 .copied()
                 .filter(|_| delimiters.len() == 1),
-            null_values: csv.flat_map(|csv| csv.null_values.clone()).collect(),
+            null_values: csv
+                .clone()
+                .flat_map(|csv| csv.null_values.clone())
+                .collect(),
+            format: cell_format(csv),
         },
         landed,
         contracts: own
@@ -102,6 +109,17 @@ pub(crate) fn reading(
     }
 }
 
+/// Returns the cell format of these sources, or the default where they differ.
+fn cell_format<'a>(mut sources: impl Iterator<Item = &'a CsvConfig> + Clone) -> CellFormat {
+    let Some(first) = sources.next().map(CellFormat::new) else {
+        return CellFormat::default();
+    };
+    match sources.all(|csv| CellFormat::new(csv) == first) {
+        true => first,
+        false => CellFormat::default(),
+    }
+}
+
 /// Whether rows of the dataset are those of the source called `name`, and not merely put beside them.
 fn is_own(dataset: &DatasetConfig, name: &Name) -> bool {
     let against = dataset.near_dup.iter().flat_map(|near| &near.against);
@@ -115,6 +133,10 @@ impl Predict {
     /// Reads all rows and writes as many. Blocks.
     pub(crate) fn run(self) -> anyhow::Result<PredictReport> {
         let target = Target::of(self.to.as_deref())?;
+        anyhow::ensure!(
+            !self.escapes_formulas || target.format == RowFormat::Csv,
+            "`--escape-formulas` is for CSV, and the answers are written in another format; give `--to` a file that ends with `.csv`, or leave it out"
+        );
         let source = match self.rows.as_str() {
             "-" => RowSource::Stream(Box::new(std::io::stdin())),
             url if url.contains("://") => {
@@ -152,6 +174,7 @@ impl Predict {
             keep: self.reading.keep,
         };
         let mut out = match RowsOut::new(target.open()?, target.format, &answers.names()) {
+            Ok(out) if self.escapes_formulas => out.escaping_formulas(),
             Ok(out) => out,
             Err(error) => {
                 target.close(Err(error.into()))?;
@@ -231,7 +254,12 @@ impl Target {
         let close = || {
             File::open(temporary)?
                 .sync_all()
-                .and_then(|()| fs::rename(temporary, path))
+                .and_then(|()| fs::rename(temporary, path))?;
+            // Without a durable folder entry, a power failure may lose the name.
+            let folder = path
+                .parent()
+                .filter(|folder| !folder.as_os_str().is_empty());
+            File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
         };
         let closed = written
             .and_then(|()| close().with_context(|| format!("cannot write `{}`", path.display())));

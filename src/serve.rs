@@ -16,7 +16,10 @@ use axum::{
 };
 use feedline_ingest::{Board, Cause, LogTotals, Reading, Scheduler, Served};
 use feedline_schemas::lease::RunOutcome;
-use feedline_storage::clock::Clock;
+use feedline_storage::{
+    clock::Clock,
+    pages::{self, ClientLimits},
+};
 use prometheus_client::{
     encoding::text::encode,
     metrics::{counter::Counter, family::Family, gauge::Gauge},
@@ -34,6 +37,7 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 pub(crate) async fn serve(
     scheduler: Scheduler,
     listen: SocketAddr,
+    unhealthy_after: u64,
     clock: Arc<dyn Clock>,
 ) -> anyhow::Result<()> {
     let refused = || {
@@ -45,16 +49,16 @@ pub(crate) async fn serve(
     let address = listener.local_addr().with_context(refused)?;
     let board = scheduler.board();
     tracing::info!(%address, sources = board.read().len(), "serving; `/healthz` and `/metrics` tell how it goes");
-    let shown = Shown { board, clock };
+    let shown = Shown {
+        board,
+        unhealthy_after,
+        clock,
+    };
     let router = Router::new()
         .route("/healthz", routing::get(healthz))
         .route("/metrics", routing::get(metrics))
         .with_state(shown);
-    let pages = tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, router).await {
-            tracing::warn!(%error, "`/healthz` and `/metrics` are no longer served");
-        }
-    });
+    let pages = tokio::spawn(pages::serve(listener, router, ClientLimits::default()));
     scheduler.run().await;
     pages.abort();
     Ok(())
@@ -64,10 +68,13 @@ pub(crate) async fn serve(
 #[derive(Clone, Debug)]
 struct Shown {
     board: Arc<Board>,
+    /// Consecutive failed runs of a source before the response is 503.
+    unhealthy_after: u64,
     clock: Arc<dyn Clock>,
 }
 
-/// 200 while every source is served, 503 when one is not any more; with what sources wait for.
+/// Responds with 200 while every source is served and none has failed `unhealthy_after` times in a
+/// row, otherwise with 503. The body lists failing sources, and what waiting sources wait for.
 async fn healthz(State(shown): State<Shown>) -> impl IntoResponse {
     let all = shown.board.read();
     let dead: Vec<_> = all
@@ -85,13 +92,30 @@ async fn healthz(State(shown): State<Shown>) -> impl IntoResponse {
             Some(json!({ "pipeline": served.pipeline, "source": served.source, "for": what }))
         })
         .collect();
-    let status = if dead.is_empty() {
+    let failing: Vec<_> = all.iter().filter_map(failing).collect();
+    let failures = |served: &Served| served.last.as_ref().map_or(0, |last| last.failures);
+    let most = all.iter().map(failures).max().unwrap_or(0);
+    let status = if dead.is_empty() && most < shown.unhealthy_after {
         StatusCode::OK
     } else {
         StatusCode::SERVICE_UNAVAILABLE
     };
-    let body = json!({ "sources": all.len(), "dead": dead, "waiting": waiting }).to_string();
+    let body =
+        json!({ "sources": all.len(), "dead": dead, "failing": failing, "waiting": waiting })
+            .to_string();
     (status, [(CONTENT_TYPE, "application/json")], body)
+}
+
+/// Describes a source whose last run failed, for `/healthz`.
+fn failing(served: &Served) -> Option<serde_json::Value> {
+    let last = served.last.as_ref().filter(|last| last.failures > 0)?;
+    Some(json!({
+        "pipeline": served.pipeline,
+        "source": served.source,
+        "failures": last.failures,
+        "complete_unix_s": served.complete_unix_s,
+        "error": last.reason,
+    }))
 }
 
 async fn metrics(State(shown): State<Shown>) -> impl IntoResponse {
@@ -141,6 +165,15 @@ fn runs(registry: &mut Registry, all: &[Served]) {
         }
     }
     registry.register("runs", "Runs of this program that ended", runs);
+    let each = || all.iter().map(|served| (of(served), served));
+    let help = (
+        "failures_in_a_row",
+        "Runs that failed since the last one that was complete",
+    );
+    gauge(registry, help, each(), |served| {
+        let last = served.last.as_ref();
+        Some(last.map_or(0, |last| i64::try_from(last.failures).unwrap_or(i64::MAX)))
+    });
 }
 
 /// What this program has done, runs that go on included.

@@ -7,12 +7,16 @@ use std::{
 
 use feedline_ingest::Suggestion;
 use feedline_schemas::{
+    amendment::{AmendReport, SettingChange, SettingsChanged},
     commit::Noted,
     lease::LastRun,
-    report::{IngestReport, RepairReport, RepairedSource, SlicesReport, SourceReport, Standing},
+    report::{
+        Damage, IngestReport, LandingVerifyReport, RepairReport, RepairedSource, ResumeReport,
+        SlicesReport, SourceReport, Standing, VerifiedSource,
+    },
 };
 
-use super::{Text, line, shortened, write_rejects};
+use super::{Text, line, shortened, write_rejects, write_warnings};
 
 impl Text for IngestReport {
     fn write(&self, out: &mut String) -> fmt::Result {
@@ -34,6 +38,23 @@ impl Text for IngestReport {
     }
 }
 
+impl Text for ResumeReport {
+    fn write(&self, out: &mut String) -> fmt::Result {
+        writeln!(out, "resume")?;
+        for source in &self.sources {
+            let text = match source.lifted_until_unix_s {
+                Some(until) => format!(
+                    "its deferral until {} is ended: run `feedline ingest`",
+                    when(signed(until))
+                ),
+                None => "not deferred: nothing is changed".to_owned(),
+            };
+            line(out, &source.name, text)?;
+        }
+        Ok(())
+    }
+}
+
 impl Text for RepairReport {
     fn write(&self, out: &mut String) -> fmt::Result {
         writeln!(
@@ -51,11 +72,40 @@ impl Text for RepairReport {
             } = source;
             let good =
                 format!("{kept} entries with {rows} rows of {pages} pages or files are good");
+            let (restored, unnamed) = (&source.restored, source.unnamed);
+            if let Some(first) = restored.first() {
+                let done = if self.dry_run {
+                    "would be put"
+                } else {
+                    "were put"
+                };
+                let text = format!(
+                    "{} that were lost or damaged {done} back from copies, such as `{first}`",
+                    counted(restored.len() as u64, "file")
+                );
+                line(out, &source.name, text)?;
+            }
+            if unnamed > 0 {
+                let text = format!(
+                    "{} that no entry names, below {}",
+                    counted(unnamed, "file"),
+                    if source.url.is_empty() {
+                        "`orphans/`"
+                    } else {
+                        &source.url
+                    }
+                );
+                line(out, "  moved", text)?;
+            }
             let Some(damage) = &source.damage else {
-                line(out, &source.name, format!("whole: {good}"))?;
+                line(out, &source.name, format!("intact: {good}"))?;
                 continue;
             };
             let set_aside = source.set_aside;
+            let again = format!(
+                "{} rows of {} pages or files, which the next run asks the source for again: rows that it no longer has are lost",
+                source.rows_set_aside, source.pages_set_aside
+            );
             line(out, &source.name, format!("damaged: {damage}"))?;
             line(out, "  kept", good)?;
             if self.dry_run {
@@ -64,12 +114,14 @@ impl Text for RepairReport {
                     "  would go",
                     format!("{set_aside} entries behind them; run again without `--dry-run`"),
                 )?;
+                line(out, "  with them", again)?;
             } else {
                 line(
                     out,
                     "  set aside",
                     format!("{set_aside} entries, in {}", source.url),
                 )?;
+                line(out, "  with them", again)?;
                 line(
                     out,
                     "  next",
@@ -79,6 +131,155 @@ impl Text for RepairReport {
         }
         Ok(())
     }
+}
+
+/// Most damaged files in the text output; `--json` has all.
+const SHOWN_DAMAGE: usize = 10;
+
+impl Text for LandingVerifyReport {
+    fn write(&self, out: &mut String) -> fmt::Result {
+        writeln!(out, "verify")?;
+        for source in &self.sources {
+            let VerifiedSource {
+                entries,
+                files,
+                bytes,
+                rows,
+                ..
+            } = source;
+            let state = if source.damage.is_empty() {
+                "intact"
+            } else {
+                "damaged"
+            };
+            let good = format!(
+                "{state}: {entries} entries with {rows} rows and {files} files of {bytes} bytes are good"
+            );
+            line(out, &source.name, good)?;
+            write_damage(&source.damage, out)?;
+            if let Some(first) = source.unnamed.first() {
+                let count = counted(source.unnamed.len() as u64, "file");
+                let text = format!(
+                    "{count} that no entry names, such as `{first}`: of a run under way or a killed one; the next run moves them to `orphans/`"
+                );
+                line(out, "  unnamed", text)?;
+            }
+            if source.orphans > 0 {
+                let count = counted(source.orphans, "file");
+                line(
+                    out,
+                    "  orphans",
+                    format!("{count} that nothing needs, in {}/orphans", source.url),
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn write_damage(damage: &[Damage], out: &mut String) -> fmt::Result {
+    for Damage {
+        path,
+        entry,
+        reason,
+    } in damage.iter().take(SHOWN_DAMAGE)
+    {
+        line(
+            out,
+            "  damaged",
+            format!("`{path}` (entry {entry}): {reason}"),
+        )?;
+    }
+    match damage.len().saturating_sub(SHOWN_DAMAGE) {
+        0 => {}
+        more => line(out, "", format!("and {more} more"))?,
+    }
+    if !damage.is_empty() {
+        line(
+            out,
+            "  next",
+            "restore them from a copy, or see `feedline ingest repair --dry-run`",
+        )?;
+    }
+    Ok(())
+}
+
+impl Text for AmendReport {
+    fn write(&self, out: &mut String) -> fmt::Result {
+        let untouched = if self.dry_run {
+            " (nothing is changed)"
+        } else {
+            ""
+        };
+        writeln!(out, "{} of {}{untouched}", self.command, self.source)?;
+        if let Some(sequence) = self.sequence {
+            line(out, "log entry", sequence.to_string())?;
+        }
+        if self.command == "retry-rejects" {
+            let Self {
+                rejected,
+                landed,
+                duplicates,
+                still_rejected,
+                ..
+            } = self;
+            let text = format!(
+                "{rejected} rejected records: {landed} land, {duplicates} have landed before, {still_rejected} are still rejected"
+            );
+            line(out, "read again", text)?;
+        } else if !self.batches.is_empty() {
+            let text = format!(
+                "{} in {} of the log, {} bytes",
+                counted(self.rows, "row"),
+                match self.batches.len() {
+                    1 => "1 batch".to_owned(),
+                    many => format!("{many} batches"),
+                },
+                self.bytes
+            );
+            line(out, "no longer count", text)?;
+        }
+        write_rejects(&self.rejected_by_reason, None, out)?;
+        for range in self.ranges.iter().take(SHOWN_RANGES) {
+            line(out, "read again", range)?;
+        }
+        if let more @ 1.. = self.ranges.len().saturating_sub(SHOWN_RANGES) {
+            line(out, "", format!("and {more} more; `--json` has all"))?;
+        }
+        if let Some(kept) = &self.kept {
+            line(out, "kept in", kept)?;
+        }
+        for note in &self.notes {
+            line(out, "note", note)?;
+        }
+        if let Some(ingest) = &self.ingest {
+            return ingest.write(out);
+        }
+        line(out, "next run", &self.next)
+    }
+}
+
+fn write_settings(changed: &SettingsChanged, out: &mut String) -> fmt::Result {
+    let SettingsChanged { sequence, changes } = changed;
+    for change in changes {
+        let SettingChange {
+            key,
+            before,
+            after,
+            effect,
+        } = change;
+        let shown = |value: &Option<String>| match value {
+            None => "not set".to_owned(),
+            Some(value) => format!("`{}`", shortened(value)),
+        };
+        let text = format!(
+            "`{key}` was {}, and is {} from entry {sequence} on: {effect}",
+            shown(before),
+            shown(after)
+        );
+        line(out, "  changed", text)?;
+    }
+    Ok(())
 }
 
 pub(super) fn write_suggestions(suggestions: &[Suggestion], out: &mut String) -> fmt::Result {
@@ -136,6 +337,10 @@ pub(super) fn write_source(source: &SourceReport, out: &mut String) -> fmt::Resu
             source.schema_version
         ),
     )?;
+    write_damage(&source.damage, out)?;
+    if let Some(error) = &source.error {
+        line(out, "  error", error)?;
+    }
     for (table, rows) in &source.children {
         line(out, &format!("  {table}"), format!("{rows} rows"))?;
     }
@@ -144,6 +349,10 @@ pub(super) fn write_source(source: &SourceReport, out: &mut String) -> fmt::Resu
     }
     if let Some(slices) = &source.slices {
         write_slices(slices, out)?;
+    }
+    write_warnings(&source.warnings, out)?;
+    if let Some(changed) = &source.settings_changed {
+        write_settings(changed, out)?;
     }
     for (reason, count) in &source.skipped {
         line(out, "  skipped", format!("{count} {reason}"))?;
@@ -234,19 +443,34 @@ fn write_standing(standing: &Standing, out: &mut String) -> fmt::Result {
         ended_unix_s,
         outcome,
         reason,
+        failures,
         ..
     }) = &standing.last_run
     {
         let why = reason
             .as_ref()
             .map(|reason| format!(": {}", shortened(reason)));
+        let in_a_row = match failures {
+            0 | 1 => String::new(),
+            failures => format!(", {failures} times in a row"),
+        };
         let text = format!(
-            "{} at {}{}",
+            "{} at {}{in_a_row}{}",
             outcome.name(),
             when(*ended_unix_s),
             why.unwrap_or_default()
         );
         line(out, "  served last", text)?;
+    }
+    if let Some(failed) = &standing.failures {
+        let runs = counted(failed.failures, "run");
+        let since = when(signed(failed.since_unix_s));
+        let error = shortened(&failed.error);
+        line(
+            out,
+            "  failing",
+            format!("{runs} in a row since {since}: {error}"),
+        )?;
     }
     if let Some(holder) = &standing.held_by {
         line(out, "  running", format!("held by `{holder}`"))?;
@@ -319,8 +543,10 @@ mod tests {
                     ended_unix_s: 1_780_000_001,
                     outcome: RunOutcome::Deferred,
                     reason: Some("status 429".into()),
+                    failures: 0,
                     until_unix_s: Some(1_780_010_000),
                 }),
+                failures: None,
                 held_by: None,
                 schema_versions: 2,
                 columns: 5,

@@ -340,6 +340,9 @@ def make_features(rows, asked, target):
 
     def read(row):
         text = row[series["time"]]
+        if isinstance(text, datetime.datetime):
+            at = text.replace(tzinfo=None)
+            return at, (at - epoch) // datetime.timedelta(microseconds=1)
         if "clock" in series:
             text += " " + row[series["clock"]]
         form = series.get("format")

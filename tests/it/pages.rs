@@ -336,7 +336,8 @@ fn real_pages_become_a_trained_transformer() {
         109,
         "{source}"
     );
-    assert!(count("duplicates") >= 4, "{source}");
+    // Pages of equal text at several addresses all land, each with the address of its request.
+    assert_eq!(count("duplicates"), 0, "{source}");
     let near = &report["dataset"]["near_dup"];
     assert!(near["copies"].as_u64().unwrap() >= 5, "{near}");
     assert_eq!(

@@ -212,6 +212,53 @@ fn fault_53_a_stop_in_a_wait_of_a_served_source_takes_effect_and_its_figures_are
 }
 
 #[test]
+fn a_source_that_keeps_failing_is_listed_and_makes_healthz_answer_503() {
+    let folder = tempfile::tempdir().unwrap();
+    let origin = support::serve(|target| {
+        let (status, body) = match target.contains("good") {
+            true => ("200 OK", "[{\"id\": 1}]"),
+            false => ("403 Forbidden", "not you"),
+        };
+        (status, String::new(), body.to_owned())
+    });
+    let source = |name: &str| {
+        format!(
+            "[[source]]\nname = \"{name}\"\ntype = \"rest\"\nurl = \"{origin}/{name}\"\nagain = \"changed\"\nschedule = {{ every_s = 1 }}\n"
+        )
+    };
+    let text = format!(
+        "[pipeline]\nname = \"p\"\n{}{}",
+        source("good"),
+        source("numbers")
+    );
+    fs::write(folder.path().join("p.toml"), text).unwrap();
+    let address = free();
+    let child = serve(folder.path(), address);
+    until("it has failed three times", || {
+        get(address, "/healthz").is_some_and(|health| health.starts_with("HTTP/1.1 503"))
+    });
+    let health = get(address, "/healthz").unwrap();
+    let body: serde_json::Value =
+        serde_json::from_str(health.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+    let failing = &body["failing"];
+    assert_eq!(failing.as_array().unwrap().len(), 1, "{failing}");
+    assert_eq!(failing[0]["source"], "numbers", "{failing}");
+    assert!(failing[0]["failures"].as_u64().unwrap() >= 3, "{failing}");
+    let error = failing[0]["error"].as_str().unwrap();
+    assert!(error.contains("403 Forbidden"), "{error}");
+    let failures = metric(address, "feedline_source_failures_in_a_row").unwrap();
+    assert!(failures >= 3.0, "{failures}");
+    assert_eq!(terminate(child), 0);
+    let status = run(folder.path(), &["ingest", "status", "p.toml", "--json"])
+        .expect(0)
+        .json();
+    let last = &status["sources"][1]["standing"]["last_run"];
+    assert!(last["failures"].as_u64().unwrap() >= 3, "{last}");
+    let text = run(folder.path(), &["ingest", "status", "p.toml"]).expect(0);
+    assert!(text.stdout.contains("times in a row"), "{}", text.stdout);
+}
+
+#[test]
 fn what_cannot_be_served_is_said_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let check = |schedule: &str, part: &str| {
@@ -238,4 +285,41 @@ fn what_cannot_be_served_is_said_at_once() {
         "{}",
         ended.stderr
     );
+}
+
+#[test]
+fn clients_that_never_end_their_requests_keep_no_other_from_being_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("in")).unwrap();
+    fs::write(folder.path().join("in/1.csv"), "a\n1\n").unwrap();
+    write_pipeline(folder.path(), "schedule = { every_s = 1 }");
+    let address = free();
+    // Fewer file descriptors than connections: connections must not make the process's own files
+    // fail.
+    let mut limited = Command::new("sh");
+    let child = limited
+        .args([
+            "-c",
+            "ulimit -n 128; exec \"$0\" serve p.toml --listen \"$1\"",
+        ])
+        .args([env!("CARGO_BIN_EXE_feedline"), &address.to_string()])
+        .current_dir(folder.path())
+        .spawn()
+        .unwrap();
+    until("it is served", || get(address, "/healthz").is_some());
+    let slow: Vec<TcpStream> = (0..150)
+        .map(|_| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(b"GET /healthz HTTP/1.1\r\n").unwrap();
+            stream
+        })
+        .collect();
+    fs::write(folder.path().join("in/2.csv"), "a\n2\n3\n").unwrap();
+    let health = get(address, "/healthz").unwrap();
+    assert!(health.starts_with("HTTP/1.1 200 OK"), "{health}");
+    until("the second file landed", || {
+        metric(address, "feedline_source_landed_rows") == Some(3.0)
+    });
+    drop(slow);
+    assert_eq!(terminate(child), 0);
 }

@@ -1,0 +1,122 @@
+//! Output of a preview.
+
+use std::fmt::{self, Write as _};
+
+use feedline_ingest::{ColumnPreview, SourcePreview};
+use serde::Serialize;
+
+use super::{Text, line, shortened, write_warnings};
+
+/// Columns of sources as they would land.
+#[derive(Debug, Serialize)]
+pub(crate) struct PreviewReport {
+    pub(crate) sources: Vec<SourcePreview>,
+}
+
+impl Text for PreviewReport {
+    fn write(&self, out: &mut String) -> fmt::Result {
+        writeln!(out, "preview: nothing is landed or written")?;
+        self.sources
+            .iter()
+            .try_for_each(|source| write_preview(source, out))
+    }
+}
+
+fn write_preview(preview: &SourcePreview, out: &mut String) -> fmt::Result {
+    let SourcePreview {
+        source,
+        rows,
+        is_all,
+        bad,
+        bad_sample,
+        columns,
+        warnings,
+        error,
+    } = preview;
+    if let Some(error) = error {
+        return line(out, source, error);
+    }
+    let which = match is_all {
+        true => "all there are",
+        false => "a sample",
+    };
+    line(
+        out,
+        source,
+        format!("{} columns in {rows} rows ({which})", columns.len()),
+    )?;
+    let width = columns.iter().map(|column| column.name.chars().count());
+    let width = width.max().unwrap_or_default().min(40);
+    for column in columns {
+        write_column(column, *rows, width, out)?;
+    }
+    if *bad > 0 {
+        let sample = bad_sample.as_deref().unwrap_or_default();
+        line(
+            out,
+            "  set aside",
+            format!("{bad}, such as {}", shortened(sample)),
+        )?;
+    }
+    write_warnings(warnings, out)
+}
+
+fn write_column(column: &ColumnPreview, rows: u64, width: usize, out: &mut String) -> fmt::Result {
+    let ColumnPreview {
+        name,
+        r#type,
+        missing,
+        samples,
+    } = column;
+    let lacking = match *missing {
+        0 => String::new(),
+        missing => format!("{missing} of {rows} missing"),
+    };
+    let samples: Vec<String> = samples.iter().map(|text| format!("`{text}`")).collect();
+    let samples = samples.join(", ");
+    let text = format!("    {name:<width$}  {type:<9}  {lacking:<24}  {samples}");
+    writeln!(out, "{}", text.trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_stand_in_a_table() {
+        let column = |name: &str, r#type, missing, samples: &[&str]| ColumnPreview {
+            name: name.into(),
+            r#type,
+            missing,
+            samples: samples.iter().map(|text| (*text).to_owned()).collect(),
+        };
+        let report = PreviewReport {
+            sources: vec![
+                SourcePreview {
+                    source: "houses".into(),
+                    rows: 20,
+                    is_all: true,
+                    columns: vec![
+                        column("Price", "int", 0, &["1", "2"]),
+                        column("pm2\\.5", "float", 3, &["0.5"]),
+                    ],
+                    ..SourcePreview::default()
+                },
+                SourcePreview {
+                    source: "gone".into(),
+                    error: Some("there is no file".into()),
+                    ..SourcePreview::default()
+                },
+            ],
+        };
+        let mut out = String::new();
+        report.write(&mut out).unwrap();
+        let expected = "preview: nothing is landed or written
+  houses           2 columns in 20 rows (all there are)
+    Price   int                                  `1`, `2`
+    pm2\\.5  float      3 of 20 missing           `0.5`
+  gone             there is no file
+";
+        assert_eq!(out, expected);
+    }
+}

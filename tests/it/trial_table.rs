@@ -1,0 +1,102 @@
+//! The table of findings in `tests/trials.md` has every finding, and names tests that exist.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+/// Folders whose tests the table may name.
+const TESTS_IN: [&str; 9] = [
+    "schemas/src",
+    "storage/src",
+    "storage/tests",
+    "ingest/src",
+    "ingest/tests",
+    "preprocess/src",
+    "loader/src",
+    "trainer/src",
+    "src",
+];
+
+/// Sections of the table, and how many findings each has.
+const SECTIONS: [(&str, u32); 5] = [
+    ("ingest", 35),
+    ("tables S", 12),
+    ("tables B", 12),
+    ("durability", 13),
+    ("security", 15),
+];
+
+/// Findings of [`SECTIONS`] that are about datasets and models rather than landing.
+const NOT_ABOUT_LANDING: [&str; 10] = [
+    "tables S5",
+    "tables S7",
+    "tables S8",
+    "tables S9",
+    "tables S11",
+    "tables S12",
+    "tables B1",
+    "tables B2",
+    "tables B8",
+    "tables B12",
+];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Adds the names of all functions in the Rust files below a folder.
+fn add_functions(folder: &Path, found: &mut BTreeSet<String>) {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return;
+    };
+    for entry in entries {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            add_functions(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path).unwrap();
+            let names = text.split("fn ").skip(1);
+            let names = names.filter_map(|rest| rest.split_once('('));
+            found.extend(names.map(|(name, _)| name.to_owned()));
+        }
+    }
+}
+
+#[test]
+fn each_finding_of_the_trials_has_a_row_with_tests_that_exist_or_a_reason() {
+    let mut functions = BTreeSet::new();
+    for folder in TESTS_IN.iter().chain(&["tests/it"]) {
+        add_functions(&root().join(folder), &mut functions);
+    }
+    let table = fs::read_to_string(root().join("tests/trials.md")).unwrap();
+    for (section, last) in SECTIONS {
+        for number in 1..=last {
+            let space = if section.ends_with(['S', 'B']) {
+                ""
+            } else {
+                " "
+            };
+            let finding = format!("{section}{space}{number}");
+            if NOT_ABOUT_LANDING.contains(&finding.as_str()) {
+                continue;
+            }
+            let begin = format!("| {finding} | ");
+            let rows: Vec<&str> = table
+                .lines()
+                .filter(|row| row.starts_with(&begin))
+                .collect();
+            let [row] = rows[..] else {
+                panic!("`{finding}` has {} rows", rows.len());
+            };
+            // Finding, description, tests, outcome before, outcome after.
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            let ["", _, _, tests, before, after, ""] = cells[..] else {
+                panic!("{} cells in: {row}", cells.len());
+            };
+            assert!(!before.is_empty() && !after.is_empty(), "{row}");
+            let tests: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
+            assert!(!tests.is_empty() || after.starts_with("open: "), "{row}");
+            for test in tests {
+                assert!(functions.contains(test), "no test `{test}`: {row}");
+            }
+        }
+    }
+}

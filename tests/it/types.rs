@@ -1,0 +1,129 @@
+//! Column types that follow from all rows of a table, in any order of its rows.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use serde_json::Value;
+
+use crate::support::{Random, files, pipeline, run};
+
+const PIPELINE: &str = r#"
+[pipeline]
+name = "applicants"
+root = "out"
+
+[[source]]
+name = "applicants"
+type = "files"
+url = "applicants.csv"
+
+[dataset]
+target = "Price"
+"#;
+
+/// Rows as people keep them: missing incomes are spelled `NA`, one expense is `unknown`, and `None`
+/// is a kind.
+fn lines() -> Vec<String> {
+    let line = |i: u32| {
+        let income = match i % 12 {
+            0 => "NA".to_owned(),
+            _ => (900 + i * 37 % 701).to_string(),
+        };
+        let expenses = match i {
+            250 => "unknown".to_owned(),
+            _ => format!("{}.5", i * 53 % 97),
+        };
+        let kind = ["None", "good", "bad"][(i % 3) as usize];
+        format!("{i},{income},{expenses},{kind},{}", 1_000 + i * 29 % 983)
+    };
+    (0..500).map(line).collect()
+}
+
+/// Builds the dataset of the rows in this order; returns the report and the fitted files.
+fn built(folder: &Path, order: &[String]) -> (Value, BTreeMap<String, Vec<u8>>) {
+    let table = format!("id,Income,Expenses,Kind,Price\n{}\n", order.join("\n"));
+    fs::write(folder.join("applicants.csv"), table).unwrap();
+    let out = folder.join("out");
+    if out.exists() {
+        fs::remove_dir_all(&out).unwrap();
+    }
+    let file = pipeline(folder, PIPELINE);
+    // One row is rejected.
+    let report = run(folder, &["ingest", file, "--json"]).expect(3).json();
+    run(folder, &["shards", "build", file]).expect(0);
+    let fitted = files(&out.join("dataset")).into_iter();
+    let fitted = fitted.filter(|(path, _)| path.contains("transform"));
+    (report["sources"][0].clone(), fitted.collect())
+}
+
+#[test]
+fn a_shuffled_table_gives_the_same_categories_and_fitted_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines = lines();
+    let is_odd = |line: &&String| line.contains("NA") || line.contains("unknown");
+    let odd: Vec<String> = lines.iter().filter(is_odd).cloned().collect();
+    let plain: Vec<String> = lines.iter().filter(|l| !is_odd(l)).cloned().collect();
+    let (before, behind) = plain.split_at(plain.len() / 2);
+    let mut orders: Vec<Vec<String>> = vec![
+        [odd.clone(), plain.clone()].concat(),
+        [before.to_vec(), odd.clone(), behind.to_vec()].concat(),
+        [plain.clone(), odd].concat(),
+        lines.iter().rev().cloned().collect(),
+    ];
+    let mut random = Random(7);
+    orders.extend((0..10).map(|_| {
+        let mut keyed: Vec<(u64, String)> = lines
+            .iter()
+            .map(|line| (random.below(u64::MAX), line.clone()))
+            .collect();
+        keyed.sort_unstable();
+        keyed.into_iter().map(|(_, line)| line).collect()
+    }));
+    let (first, fitted) = built(folder.path(), &orders[0]);
+    assert!(!fitted.is_empty());
+    for order in &orders[1..] {
+        let (report, other) = built(folder.path(), order);
+        assert_eq!(report["warnings"], first["warnings"]);
+        assert_eq!(report["decisions"], first["decisions"]);
+        assert!(fitted == other, "other numbers were fitted");
+    }
+    assert_eq!(first["decisions"]["read_as_missing"]["Income"]["count"], 42);
+    let keys: Vec<&str> = first["warnings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|warning| warning["key"].as_str().unwrap())
+        .collect();
+    assert_eq!(keys, ["csv.null_spellings", "infer.max_odd_share"]);
+}
+
+#[test]
+fn a_preview_shows_columns_before_anything_lands() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = format!("id,Income,Expenses,Kind,Price\n{}\n", lines().join("\n"));
+    fs::write(folder.path().join("applicants.csv"), table).unwrap();
+    let file = pipeline(folder.path(), PIPELINE);
+    let shown = run(folder.path(), &["preview", file]).expect(0).stdout;
+    for part in [
+        "5 columns in 500 rows (all there are)",
+        "Income    int        42 of 500 missing",
+        "Expenses  float",
+        "Kind      text                                 `bad`, `good`, `None`",
+        "see `csv.null_spellings`",
+        "such as `unknown`",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let json = run(
+        folder.path(),
+        &["preview", file, "--source", "applicants", "--json"],
+    );
+    let json = json.expect(0).json();
+    assert_eq!(json["sources"][0]["columns"][1]["type"], "int");
+    let table = run(folder.path(), &["preview", "applicants.csv", "--json"]);
+    let table = table.expect(0).json();
+    assert_eq!(
+        table["sources"][0]["columns"],
+        json["sources"][0]["columns"]
+    );
+    assert!(!folder.path().join("out").exists());
+}
