@@ -3,23 +3,26 @@
 use std::{net::SocketAddr, num::NonZero, path::PathBuf, thread};
 
 use clap::{Args, Subcommand};
-use feedline_preprocess::cluster::{SchedulerOptions, WorkerOptions, scheduler, worker};
-use feedline_storage::StoreOptions;
+use feedline_preprocess::cluster::{
+    ClusterSecret, SchedulerOptions, WorkerOptions, scheduler, worker,
+};
 
 use crate::{environment::Environment, exit::Outcome, stop::Stop};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Cluster {
-    /// Deal the queries of builds out to workers, until a signal ends it; builds that wait for it then are run again
+    /// Distribute the queries of builds to workers, until a signal ends it. It refuses workers and builds without the same
+    /// `FEEDLINE_CLUSTER_SECRET`
     Scheduler(Scheduler),
-    /// Run queries of builds, until a signal ends it: what was begun is done first
+    /// Run queries of builds, until a signal ends it; running ones end first. Whoever knows `FEEDLINE_CLUSTER_SECRET` can read
+    /// and write all that is below its roots, and use its memory and disk
     Worker(Worker),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Scheduler {
-    /// Address that builds and workers reach it at; port 0 takes any free one. Who can reach it can use the workers, and
-    /// read and write what they can
+    /// Address that builds and workers connect to; port 0 takes any free one. Traffic is not encrypted, so whoever can read
+    /// it can use the workers as well: keep it in a private network
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:50050")]
     pub(crate) listen: SocketAddr,
     /// Seconds without a sign of life after which a worker is given up and its work done again, 6 to 3600; with fewer, one
@@ -30,6 +33,10 @@ pub(crate) struct Scheduler {
 
 #[derive(Debug, Args)]
 pub(crate) struct Worker {
+    /// Folder or URL that queries may read and write, such as the `pipeline.root` of builds; any other is refused. May be
+    /// given more than once
+    #[arg(long, value_name = "URL", required = true)]
+    pub(crate) root: Vec<String>,
     /// Address of the scheduler
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:50050", value_parser = host_and_port)]
     pub(crate) scheduler: (String, u16),
@@ -66,7 +73,7 @@ fn host_and_port(text: &str) -> Result<(String, u16), String> {
 /// When it cannot begin, or breaks off.
 pub(crate) async fn run(
     command: Cluster,
-    store_options: StoreOptions,
+    environment: &Environment,
     stop: Stop,
 ) -> anyhow::Result<Outcome> {
     let mut watch = stop.watch;
@@ -74,9 +81,11 @@ pub(crate) async fn run(
         // The sender lives as long as the process.
         let _stopped = watch.wait_for(|stop| *stop).await;
     };
+    let secret = ClusterSecret::new(environment.cluster_secret().unwrap_or_default())?;
     match command {
         Cluster::Scheduler(options) => {
             let options = SchedulerOptions {
+                secret,
                 listen: options.listen,
                 lost_after_s: options.lost_after,
             };
@@ -88,6 +97,8 @@ pub(crate) async fn run(
         Cluster::Worker(options) => {
             let cores = thread::available_parallelism().map_or(1, NonZero::get);
             let options = WorkerOptions {
+                secret,
+                roots: options.root,
                 scheduler: options.scheduler,
                 listen: options.listen,
                 host: options.host,
@@ -97,7 +108,7 @@ pub(crate) async fn run(
                     .map(|mib| mib << 20)
                     .or_else(Environment::memory_bytes),
                 scratch: options.scratch.unwrap_or_else(Environment::scratch),
-                store_options,
+                store_options: environment.store_options(),
             };
             Box::pin(worker(options, stopped)).await?;
         }

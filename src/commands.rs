@@ -153,8 +153,7 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
         Command::DecodePictures => decode_pictures::run(),
         #[cfg(feature = "cluster")]
         Command::Cluster(command) => {
-            let (options, stop) = (tools.environment.store_options(), tools.stop.clone());
-            cluster::run(command, options, stop).await
+            cluster::run(command, &tools.environment, tools.stop.clone()).await
         }
     }
 }
@@ -612,7 +611,8 @@ impl<'a> Work<'a> {
                 )
                 .into());
         }
-        let mut context = self.preprocessing(building.engine);
+        let secret = self.tools.environment.cluster_secret();
+        let mut context = self.preprocessing(building.engine.with_secret(secret)?);
         if let Some(mib) = building.memory {
             context.memory_bytes = Some(mib << 20);
         }

@@ -77,6 +77,11 @@ impl Environment {
         self.vars.get("FEEDLINE_LOG").map(String::as_str)
     }
 
+    /// Secret that the programs of a cluster share.
+    pub(crate) fn cluster_secret(&self) -> Option<&str> {
+        self.vars.get("FEEDLINE_CLUSTER_SECRET").map(String::as_str)
+    }
+
     /// Settings of object stores.
     pub(crate) fn store_options(&self) -> StoreOptions {
         let of_stores = |name: &str| {
@@ -144,7 +149,10 @@ impl Environment {
             .or_else(|| nodes.map(first_host))
             .unwrap_or_else(|| "127.0.0.1".to_owned());
         let port = get("MASTER_PORT").unwrap_or("29400");
-        let group = Group::processes(rank, world, local, &format!("{host}:{port}"));
+        let mut group = Group::processes(rank, world, local, &format!("{host}:{port}"));
+        if let Some(secret) = get("FEEDLINE_JOB_SECRET").filter(|secret| !secret.is_empty()) {
+            group = group.with_secret(secret);
+        }
         Ok(if launcher.is_mpirun {
             group.started_by_mpirun()
         } else {
@@ -234,6 +242,15 @@ mod tests {
         ];
         let expected = format!("{:?}", Group::processes(3, 4, 1, "node03:29400"));
         assert_eq!(group(&slurm), expected);
+    }
+
+    #[test]
+    fn ranks_have_the_secret_of_their_job() {
+        let torch = [("WORLD_SIZE", "2"), ("RANK", "0")];
+        let secret = [torch[0], torch[1], ("FEEDLINE_JOB_SECRET", "canary")];
+        let (open, closed) = (group(&torch), group(&secret));
+        assert_ne!(open, closed);
+        assert!(closed.contains("JobSecret") && !closed.contains("canary"));
     }
 
     #[test]

@@ -88,6 +88,9 @@ pub(crate) fn code_of(error: &anyhow::Error) -> u8 {
     {
         return 2;
     }
+    if let Some(feedline_preprocess::Error::Config { .. }) = error.downcast_ref() {
+        return 2;
+    }
     if let Some(Trainer::Config) = error.downcast_ref().map(feedline_trainer::Error::kind) {
         return 2;
     }

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr, time::Duration};
 use feedline_storage::Store;
 
 #[cfg(feature = "cluster")]
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, ClusterSecret};
 
 /// Where the queries of a build run. What comes of a build does not depend on it.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +23,25 @@ impl Engine {
     #[must_use]
     pub const fn is_local(&self) -> bool {
         matches!(self, Self::Local)
+    }
+
+    /// Gives the cluster the secret that its programs share; the local engine needs none.
+    ///
+    /// # Errors
+    /// [`Error::Config`](crate::Error::Config) for a cluster without a secret or with one that is too short.
+    #[cfg_attr(
+        not(feature = "cluster"),
+        expect(unused_variables, reason = "there are no clusters")
+    )]
+    pub fn with_secret(self, secret: Option<&str>) -> Result<Self, crate::Error> {
+        match self {
+            Self::Local => Ok(self),
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => {
+                let secret = ClusterSecret::new(secret.unwrap_or_default())?;
+                Ok(Self::Cluster(cluster.with_secret(secret)))
+            }
+        }
     }
 
     /// The same for one build, with a place of its own for what its queries leave: builds may share an engine.

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use crate::support::{feedline, files, finish, pipeline, run, start, wait};
+use crate::support::{Finished, feedline, files, finish, pipeline, run, wait};
 
 const INGEST: &str = r#"
 [pipeline]
@@ -54,6 +54,17 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     panic!("not in a minute: {what}");
 }
 
+/// A program that knows the secret of the cluster.
+fn member(folder: &Path) -> Command {
+    let mut command = feedline(folder);
+    command.env("FEEDLINE_CLUSTER_SECRET", "a secret of this cluster");
+    command
+}
+
+fn run_member(folder: &Path, arguments: &[&str]) -> Finished {
+    finish(member(folder).args(arguments).output().unwrap())
+}
+
 /// A scheduler on an address of its own.
 fn scheduler(folder: &Path) -> (SocketAddr, Process) {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -68,7 +79,12 @@ fn scheduler(folder: &Path) -> (SocketAddr, Process) {
         "--lost-after",
         "6",
     ];
-    let child = Process(start(folder, &arguments));
+    let child = member(folder)
+        .args(arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let child = Process(child.unwrap());
     until("the scheduler listens", || {
         TcpStream::connect(address).is_ok()
     });
@@ -90,9 +106,9 @@ type Stage = (String, u32);
 impl Worker {
     fn new(folder: &Path, scheduler: SocketAddr, name: &str) -> Self {
         let (address, scratch) = (scheduler.to_string(), folder.join(name));
-        let worker = feedline(folder)
+        let worker = member(folder)
             .args(["cluster", "worker", "--cores", "1", "--memory", "256"])
-            .args(["--scheduler", &address, "--scratch"])
+            .args(["--scheduler", &address, "--root", "out", "--scratch"])
             .arg(&scratch)
             .stdout(Stdio::null())
             .spawn();
@@ -162,7 +178,12 @@ fn a_worker_that_is_killed_while_its_data_are_read_changes_nothing() {
         assert!(files(&folder.path().join("out/feedline-scratch")).is_empty());
     };
     fs::remove_dir_all(&dataset).unwrap();
-    run(folder.path(), &build).expect(3);
+    let refused = run(folder.path(), &build).expect(2);
+    assert!(
+        refused.stderr.contains("FEEDLINE_CLUSTER_SECRET"),
+        "{refused:?}"
+    );
+    run_member(folder.path(), &build).expect(3);
     is_expected();
 
     let mut is_tried = false;
@@ -172,7 +193,7 @@ fn a_worker_that_is_killed_while_its_data_are_read_changes_nothing() {
         for worker in &mut workers {
             worker.before = worker.stages();
         }
-        let building = feedline(folder.path())
+        let building = member(folder.path())
             .args(build)
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -211,14 +232,25 @@ fn a_worker_that_is_killed_while_its_data_are_read_changes_nothing() {
 #[test]
 fn a_cluster_without_an_address_or_a_scheduler_says_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
-    let wrong = run(
+    let wrong = run(folder.path(), &["cluster", "worker", "--root", "out"]).expect(2);
+    assert!(wrong.stderr.contains("openssl rand"), "{wrong:?}");
+    let wrong = run_member(folder.path(), &["cluster", "worker"]).expect(2);
+    assert!(wrong.stderr.contains("--root"), "{wrong:?}");
+    let wrong = run_member(
         folder.path(),
-        &["cluster", "worker", "--listen", "0.0.0.0:0"],
+        &[
+            "cluster",
+            "worker",
+            "--root",
+            "out",
+            "--listen",
+            "0.0.0.0:0",
+        ],
     );
     assert!(wrong.stderr.contains("`--host`"), "{wrong:?}");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let wrong = run(
+    let wrong = run_member(
         folder.path(),
         &["cluster", "scheduler", "--listen", &address],
     );

@@ -1,7 +1,7 @@
 //! A dataset that is built on a cluster is the one that is built without. The cluster is in this process, but for its
 //! addresses that of the commands.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::SocketAddr, path::Path};
 
 use bytes::Bytes;
 use feedline_schemas::record::ColumnType::{self, Float64, Int64, Timestamp, Utf8};
@@ -12,7 +12,7 @@ use tokio::{sync::oneshot, task::JoinSet};
 
 use crate::{
     Engine, build,
-    cluster::{Cluster, SchedulerOptions, WorkerOptions, scheduler, worker},
+    cluster::{Cluster, ClusterSecret, SchedulerOptions, WorkerOptions, scheduler, worker},
     testing::{Cells, LandingZone, contents, context, pipeline},
 };
 
@@ -37,6 +37,25 @@ fn row(i: u32) -> Cells {
     ]
 }
 
+fn secret() -> ClusterSecret {
+    ClusterSecret::new("a secret of a cluster").unwrap()
+}
+
+/// Options of a worker that may use the folders for temporary files.
+fn worker_options(scheduler: SocketAddr, scratch: &Path, secret: ClusterSecret) -> WorkerOptions {
+    WorkerOptions {
+        secret,
+        roots: vec![std::env::temp_dir().display().to_string()],
+        scheduler: (scheduler.ip().to_string(), scheduler.port()),
+        listen: "127.0.0.1:0".parse().unwrap(),
+        host: None,
+        cores: 2,
+        memory_bytes: Some(256 << 20),
+        scratch: scratch.to_owned(),
+        store_options: StoreOptions::default(),
+    }
+}
+
 /// A scheduler and its workers, which end with it.
 struct InProcess {
     address: String,
@@ -49,21 +68,13 @@ async fn in_process(workers: usize) -> InProcess {
     let (ready, is_ready) = oneshot::channel();
     let options = SchedulerOptions {
         listen: "127.0.0.1:0".parse().unwrap(),
-        ..SchedulerOptions::default()
+        ..SchedulerOptions::new(secret())
     };
     let tell = move |address| ready.send(address).unwrap();
     tasks.spawn(scheduler(options, tell, std::future::pending()));
     let address = is_ready.await.unwrap();
     for _ in 0..workers {
-        let options = WorkerOptions {
-            scheduler: (address.ip().to_string(), address.port()),
-            listen: "127.0.0.1:0".parse().unwrap(),
-            host: None,
-            cores: 2,
-            memory_bytes: Some(256 << 20),
-            scratch: scratch.path().to_owned(),
-            store_options: StoreOptions::default(),
-        };
+        let options = worker_options(address, scratch.path(), secret());
         tasks.spawn(worker(options, std::future::pending()));
     }
     InProcess {
@@ -111,7 +122,7 @@ async fn a_cluster_gives_the_bytes_that_one_process_gives() {
         let expected = built(&dataset, &Engine::Local, 2).await;
         assert!(expected.keys().any(|path| path.starts_with("rejects/")));
         for partitions in [1, 2, 8] {
-            let cluster = Cluster::at(&nodes.address);
+            let cluster = Cluster::at(&nodes.address).with_secret(secret());
             let found = built(&dataset, &Engine::Cluster(cluster.clone()), partitions).await;
             assert!(
                 cluster.queries() > 0,
@@ -134,7 +145,7 @@ async fn a_cluster_that_is_not_there_is_named() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
-    let cluster = Cluster::at(&address);
+    let cluster = Cluster::at(&address).with_secret(secret());
     // Rows of another build by the same value.
     let others = format!("feedline-scratch/{}/rows.arrows", cluster.folder);
     root.put(&others, Bytes::from("rows")).await.unwrap();
@@ -153,4 +164,51 @@ async fn a_cluster_that_is_not_there_is_named() {
     let left = root.list("feedline-scratch").await.unwrap();
     let left: Vec<String> = left.into_iter().map(|file| file.path).collect();
     assert_eq!(left, [others]);
+}
+
+/// Builds on the cluster of `address` and returns the error, with its cause.
+async fn build_error(address: &str, secret: ClusterSecret) -> String {
+    let (root, _folder) = landed().await;
+    let (mut context, _scratch) = context(&root, 2);
+    context.engine = Engine::Cluster(Cluster::at(address).with_secret(secret));
+    let dataset = pipeline("sources = [\"a\"]\ntarget = \"price\"\n");
+    let error = build(&dataset, &context).await.unwrap_err();
+    format!("{error}: {:?}", std::error::Error::source(&error))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_cluster_refuses_builds_and_workers_that_do_not_know_its_secret() {
+    let nodes = in_process(1).await;
+    let other = ClusterSecret::new("the secret of another cluster").unwrap();
+    let message = build_error(&nodes.address, other.clone()).await;
+    assert!(message.contains("`FEEDLINE_CLUSTER_SECRET`"), "{message}");
+
+    let scratch = tempfile::tempdir().unwrap();
+    let address = nodes.address.parse().unwrap();
+    let options = worker_options(address, scratch.path(), other);
+    let error = worker(options, std::future::pending()).await.unwrap_err();
+    let message = error.to_string();
+    assert!(
+        message.contains("FEEDLINE_CLUSTER_SECRET") && message.contains(&nodes.address),
+        "{message}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_worker_uses_no_folder_that_is_not_below_its_roots() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (ready, is_ready) = oneshot::channel();
+    let options = SchedulerOptions {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        ..SchedulerOptions::new(secret())
+    };
+    let mut tasks = JoinSet::new();
+    let tell = move |address| ready.send(address).unwrap();
+    tasks.spawn(scheduler(options, tell, std::future::pending()));
+    let address = is_ready.await.unwrap();
+    let mut options = worker_options(address, scratch.path(), secret());
+    options.roots = vec![scratch.path().display().to_string()];
+    tasks.spawn(worker(options, std::future::pending()));
+    let message = build_error(&address.to_string(), secret()).await;
+    assert!(message.contains("`--root` of this worker"), "{message}");
 }

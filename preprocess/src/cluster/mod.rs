@@ -7,14 +7,17 @@
 //! Stores have names that every machine can resolve (`stores`, `crate::shared`), functions travel with what they hold
 //! (`crate::travel`, `codec`).
 //!
-//! Who can reach the ports of a cluster can read and write what its workers can: they belong into a network of their own.
+//! Programs that do not know the secret of a cluster are refused (`secret`). A program that knows it can read and write what
+//! is below the roots of the workers (`stores`), and use their memory and disks. Traffic is not encrypted.
 
 mod attempts;
 mod codec;
 mod nodes;
 mod planner;
+mod secret;
 mod spool;
 mod stores;
 
 pub use nodes::{SchedulerOptions, WorkerOptions, scheduler, worker};
 pub use planner::Cluster;
+pub use secret::{CLUSTER_SECRET, ClusterSecret};

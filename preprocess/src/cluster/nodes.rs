@@ -7,15 +7,25 @@ use std::{
     time::Duration,
 };
 
+use arrow_flight::flight_service_server::FlightServiceServer;
 use ballista_core::{
-    config::TaskSchedulingPolicy, extension::SessionConfigExt as _,
+    config::TaskSchedulingPolicy,
+    error::BallistaError,
+    extension::SessionConfigExt as _,
     registry::BallistaFunctionRegistry,
+    serde::protobuf::{
+        GetJobStatusParams, scheduler_grpc_client::SchedulerGrpcClient,
+        scheduler_grpc_server::SchedulerGrpcServer,
+    },
+    utils::create_grpc_server,
 };
-use ballista_executor::executor_process::{ExecutorProcessConfig, start_executor_process};
+use ballista_executor::{
+    ArrowFlightServerProvider,
+    executor_process::{ExecutorProcessConfig, start_executor_process},
+    flight_service::BallistaFlightService,
+};
 use ballista_scheduler::{
-    cluster::BallistaCluster,
-    config::SchedulerConfig,
-    scheduler_process::{create_scheduler, start_grpc_service_with_listener},
+    cluster::BallistaCluster, config::SchedulerConfig, scheduler_process::create_scheduler,
 };
 use datafusion::{
     error::{DataFusionError, Result as EngineResult},
@@ -29,10 +39,16 @@ use datafusion::{
 use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use feedline_storage::StoreOptions;
 use tokio::net::{TcpListener, TcpStream};
+use tonic::{
+    Code,
+    service::interceptor::InterceptedService,
+    transport::{Endpoint, Server, server::TcpIncoming},
+};
 
 use super::{
     attempts::FirstAttempts,
     codec::Codec,
+    secret::{CLUSTER_SECRET, ClusterSecret, SecretCheck},
     stores::{Stores, Unread},
 };
 use crate::{Error, functions, pool::BoundedPool, scratch::Scratch};
@@ -50,9 +66,11 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// Seconds without a sign of life after which a worker is given up, when nothing else is asked for.
 const LOST_AFTER_S: u16 = 20;
 
-/// How a scheduler is run.
+/// Options of a scheduler.
 #[derive(Clone, Debug)]
 pub struct SchedulerOptions {
+    /// Secret that builds and workers must know.
+    pub secret: ClusterSecret,
     /// Address that builds and workers reach it at; port 0 takes any free one.
     pub listen: SocketAddr,
     /// Seconds without a sign of life after which a worker is given up and its work done again, 6 or more. Workers show
@@ -60,18 +78,25 @@ pub struct SchedulerOptions {
     pub lost_after_s: u16,
 }
 
-impl Default for SchedulerOptions {
-    fn default() -> Self {
+impl SchedulerOptions {
+    /// Returns the defaults: port 50050 of this machine, 20 s.
+    #[must_use]
+    pub fn new(secret: ClusterSecret) -> Self {
         Self {
+            secret,
             listen: SocketAddr::from(([127, 0, 0, 1], 50050)),
             lost_after_s: LOST_AFTER_S,
         }
     }
 }
 
-/// How a worker is run.
+/// Options of a worker.
 #[derive(Clone, Debug)]
 pub struct WorkerOptions {
+    /// Secret of the scheduler, which other workers and builds must know.
+    pub secret: ClusterSecret,
+    /// Folders and URLs that queries may read and write; any other is refused.
+    pub roots: Vec<String>,
     /// Host and port of the scheduler.
     pub scheduler: (String, u16),
     /// Address that other workers reach it at; port 0 takes any free one.
@@ -85,14 +110,16 @@ pub struct WorkerOptions {
     /// Local folder in which the worker takes one for itself, for data between stages and for what is spilled. What workers
     /// left there that were killed is removed.
     pub scratch: PathBuf,
-    /// How the shared store is reached.
+    /// Settings and credentials of the stores of `roots`.
     pub store_options: StoreOptions,
 }
 
-/// The settings that a session needs for its plans to be cut into stages.
-pub(super) fn settings(config: SessionConfig) -> SessionConfig {
+/// Settings that a session needs for its plans to be split into stages, and for its connections to be
+/// accepted by the programs of the cluster.
+pub(super) fn settings(config: SessionConfig, secret: &ClusterSecret) -> SessionConfig {
     let mut config = config
         .upgrade_for_ballista()
+        .with_ballista_override_create_grpc_client_endpoint(secret.sign_connections())
         .with_ballista_grpc_client_max_message_size(MESSAGE_BYTES as usize);
     let options = config.options_mut();
     // A filter that one operator fills while another runs cannot reach other processes.
@@ -134,6 +161,8 @@ pub async fn scheduler(
     let listener = TcpListener::bind(options.listen).await.map_err(refused)?;
     let address = listener.local_addr().map_err(refused)?;
     let lost_after = u64::from(options.lost_after_s.max(6));
+    let secret = options.secret;
+    let check = SecretCheck(secret.clone());
     let config = SchedulerConfig {
         external_host: host_of(address),
         bind_host: host_of(address),
@@ -149,7 +178,7 @@ pub async fn scheduler(
         no_executors_grace_period_seconds: lost_after * 3,
         // A stage whose data are gone is not begun again: see `attempts`.
         stage_max_failures: 1,
-        override_config_producer: Some(Arc::new(|| settings(SessionConfig::new()))),
+        override_config_producer: Some(Arc::new(move || settings(SessionConfig::new(), &secret))),
         override_session_builder: Some(Arc::new(state)),
         override_physical_codec: Some(Arc::new(Codec::default())),
         ..SchedulerConfig::default()
@@ -160,9 +189,15 @@ pub async fn scheduler(
         .map_err(failed)?;
     let service = create_scheduler::<LogicalPlanNode, PhysicalPlanNode>(cluster, Arc::new(config));
     let service = Box::pin(service).await.map_err(failed)?;
+    let service = SchedulerGrpcServer::new(service)
+        .max_encoding_message_size(MESSAGE_BYTES as usize)
+        .max_decoding_message_size(MESSAGE_BYTES as usize);
+    let served = Server::builder()
+        .add_service(InterceptedService::new(service, check))
+        .serve_with_incoming(TcpIncoming::from(listener).with_nodelay(Some(true)));
     ready(address);
     tokio::select! {
-        ended = start_grpc_service_with_listener(listener, service) => ended.map_err(failed),
+        ended = served => ended.map_err(failed),
         () = stop => Ok(()),
     }
 }
@@ -184,7 +219,10 @@ pub async fn worker(options: WorkerOptions, stop: impl Future<Output = ()>) -> R
         .with_max_temp_directory_size(u64::MAX);
     let mut runtime = RuntimeEnvBuilder::new()
         .with_disk_manager_builder(disk)
-        .with_object_store_registry(Arc::new(Stores::new(options.store_options)));
+        .with_object_store_registry(Arc::new(Stores::open(
+            &options.roots,
+            &options.store_options,
+        )?));
     if let Some(bytes) = options.memory_bytes {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         runtime = runtime.with_memory_pool(Arc::new(BoundedPool::new(
@@ -204,7 +242,7 @@ pub async fn worker(options: WorkerOptions, stop: impl Future<Output = ()>) -> R
         None => host_of(options.listen),
     };
     tokio::select! {
-        reached = reached(&scheduler_host, scheduler_port, PATIENCE) => reached?,
+        joined = join(&scheduler_host, scheduler_port, &options.secret) => joined?,
         () = stop => return Ok(()),
     }
     let free = || StdListener::bind(options.listen)?.local_addr();
@@ -229,16 +267,61 @@ pub async fn worker(options: WorkerOptions, stop: impl Future<Output = ()>) -> R
         grpc_max_encoding_message_size: MESSAGE_BYTES,
         // 0 leaves the memory to the pool above: shared evenly among tasks it would fail what cannot spill.
         memory_pool_size: Some(0),
+        override_arrow_flight_service: Some(flight_service(&options.secret)),
+        override_create_grpc_client_endpoint: Some(options.secret.sign_connections()),
         override_execution_engine: Some(Arc::new(FirstAttempts::default())),
         override_function_registry: Some(Arc::new(functions)),
         override_runtime_producer: Some(Arc::new(move |_| Ok(Arc::clone(&runtime)))),
-        override_config_producer: Some(Arc::new(|| settings(SessionConfig::new()))),
+        override_config_producer: Some(Arc::new(move || {
+            settings(SessionConfig::new(), &options.secret)
+        })),
         override_physical_codec: Some(Arc::new(Codec::default())),
         ..ExecutorProcessConfig::default()
     };
     Box::pin(start_executor_process(Arc::new(config)))
         .await
         .map_err(failed)
+}
+
+/// Builds the service that other workers fetch data between stages from, behind the check of the secret.
+fn flight_service(secret: &ClusterSecret) -> Arc<ArrowFlightServerProvider> {
+    let check = SecretCheck(secret.clone());
+    Arc::new(move |folder, address, mut shutdown, config| {
+        let service = FlightServiceServer::new(BallistaFlightService::new(folder))
+            .max_encoding_message_size(MESSAGE_BYTES as usize)
+            .max_decoding_message_size(MESSAGE_BYTES as usize);
+        let service = InterceptedService::new(service, check.clone());
+        tokio::spawn(async move {
+            let served = create_grpc_server(&config)
+                .add_service(service)
+                .serve_with_shutdown(address, shutdown.recv());
+            served.await.map_err(BallistaError::TonicError)
+        })
+    })
+}
+
+/// Waits for a scheduler to take connections, and checks that it has the same secret.
+async fn join(host: &str, port: u16, secret: &ClusterSecret) -> Result<(), Error> {
+    reached(host, port, PATIENCE).await?;
+    let endpoint = Endpoint::from_shared(format!("http://{host}:{port}")).map_err(failed)?;
+    let sign = secret.sign_connections();
+    let endpoint = sign(endpoint).map_err(|e| Error::Engine(DataFusionError::External(e)))?;
+    let channel = endpoint.connect().await.map_err(failed)?;
+    // A query that does not exist: any response but a refusal shows that the secret is the same.
+    let status = GetJobStatusParams {
+        job_id: "feedline".to_owned(),
+    };
+    match SchedulerGrpcClient::new(channel)
+        .get_job_status(status)
+        .await
+    {
+        Err(status) if status.code() == Code::Unauthenticated => {
+            let reason = format!("the scheduler at `{host}:{port}`: {}", status.message());
+            Err(Error::config(CLUSTER_SECRET, reason))
+        }
+        Err(status) if status.code() == Code::Unavailable => Err(failed(status)),
+        _ => Ok(()),
+    }
 }
 
 /// Waits for a scheduler to take connections, for `patience` at most.
@@ -283,7 +366,40 @@ fn refused(listen: SocketAddr, error: &std::io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use arrow_flight::{Ticket, flight_service_client::FlightServiceClient};
+    use ballista_core::utils::GrpcServerConfig;
+    use ballista_executor::shutdown::ShutdownNotifier;
+
     use super::*;
+    use crate::cluster::secret::tests::secret;
+
+    #[tokio::test]
+    async fn a_worker_sends_rows_only_to_programs_that_know_the_secret() {
+        let free = StdListener::bind("127.0.0.1:0").unwrap();
+        let address = free.local_addr().unwrap();
+        drop(free);
+        let (folder, notifier) = (tempfile::tempdir().unwrap(), ShutdownNotifier::new());
+        let served = flight_service(&secret())(
+            folder.path().display().to_string(),
+            address,
+            notifier.subscribe_for_shutdown(),
+            GrpcServerConfig::default(),
+        );
+        reached("127.0.0.1", address.port(), PATIENCE)
+            .await
+            .unwrap();
+        for is_signed in [false, true] {
+            let mut endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+            if is_signed {
+                endpoint = secret().sign_connections()(endpoint).unwrap();
+            }
+            let mut client = FlightServiceClient::new(endpoint.connect().await.unwrap());
+            let refused = client.do_get(Ticket::default()).await.unwrap_err();
+            let is_refused = refused.code() == Code::Unauthenticated;
+            assert_eq!(is_refused, !is_signed, "{refused}");
+        }
+        served.abort();
+    }
 
     #[tokio::test]
     async fn a_scheduler_that_is_not_there_is_named() {

@@ -47,6 +47,7 @@ use super::{
     attempts::REFUSED,
     codec::Codec,
     nodes,
+    secret::ClusterSecret,
     spool::{self, Spool, Spooled, To},
 };
 use crate::shared;
@@ -76,6 +77,8 @@ const LEFT: Duration = Duration::from_secs(24 * 3600);
 #[derive(Clone, Debug)]
 pub struct Cluster {
     address: String,
+    /// Secret that its programs share; without one they refuse every query.
+    secret: Option<ClusterSecret>,
     /// Name of the folder that the rows of its queries come to lie in. Each build takes one that nobody else has.
     pub(crate) folder: String,
     /// Queries that it has run.
@@ -88,9 +91,17 @@ impl Cluster {
     pub fn at(address: &str) -> Self {
         Self {
             address: address.to_owned(),
+            secret: None,
             folder: spool::name(),
             queries: Arc::default(),
         }
+    }
+
+    /// Sets the secret that the programs of the cluster share.
+    #[must_use]
+    pub fn with_secret(mut self, secret: ClusterSecret) -> Self {
+        self.secret = Some(secret);
+        self
     }
 
     /// The cluster for one build, which sweeps nobody else's rows.
@@ -115,6 +126,9 @@ impl Cluster {
         runtime: Arc<RuntimeEnv>,
         root: &Store,
     ) -> Result<SessionContext> {
+        let Some(secret) = &self.secret else {
+            return exec_err!("the cluster at `df://{}` needs a secret", self.address);
+        };
         let (_, _, folder) = root.child(SCRATCH).child(&self.folder).object_store();
         let planner = ClusterPlanner {
             session: Arc::new(Session {
@@ -125,7 +139,7 @@ impl Cluster {
             planner: DefaultPhysicalPlanner::default(),
         };
         let state = SessionStateBuilder::new()
-            .with_config(nodes::settings(config))
+            .with_config(nodes::settings(config, secret))
             .with_runtime_env(runtime)
             .with_default_features()
             .with_query_planner(Arc::new(planner))
@@ -486,6 +500,7 @@ mod tests {
     use object_store::memory::InMemory;
 
     use super::*;
+    use crate::cluster::secret::tests::secret;
     use crate::scan::{ParquetFiles, ScanFile};
 
     #[test]
@@ -562,7 +577,12 @@ mod tests {
         );
     }
 
-    /// A query of so many partitions, for a cluster that is not there.
+    /// A cluster without a scheduler.
+    fn cluster() -> Cluster {
+        Cluster::at("127.0.0.1:1").with_secret(secret())
+    }
+
+    /// A query of so many partitions, for a cluster without a scheduler.
     fn unanswered(partitions: usize, session: &SessionContext) -> Remote {
         const STORE: &str = "shared://66";
         let store = ObjectStoreUrl::parse(STORE).unwrap();
@@ -572,7 +592,7 @@ mod tests {
         Remote::new(Query {
             rows: Arc::new(rows.with_partitions(partitions)),
             session: Arc::new(Session {
-                cluster: Cluster::at("127.0.0.1:1"),
+                cluster: cluster(),
                 store,
                 folder: Path::from("scratch"),
             }),
@@ -587,7 +607,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_query_that_fails_is_sent_once_for_all_its_partitions() {
-        let session = SessionContext::new_with_config(nodes::settings(SessionConfig::new()));
+        let session =
+            SessionContext::new_with_config(nodes::settings(SessionConfig::new(), &secret()));
         let query = unanswered(3, &session);
         let first = error_of(&query, 0, &session).await;
         assert!(first.contains("`df://127.0.0.1:1` did not run"), "{first}");
@@ -611,7 +632,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let base = place.path().to_str().unwrap();
         let root = Store::open(base, &feedline_storage::StoreOptions::default()).unwrap();
-        let cluster = Cluster::at("127.0.0.1:1");
+        let cluster = cluster();
         let (one, other) = (cluster.of_build(), cluster.of_build());
         let put = async |folder: &str, file: &str, age_s: u64| {
             let path = format!("{SCRATCH}/{folder}/{file}");
@@ -647,7 +668,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_only_this_machine_has_is_read_here() {
-        let cluster = Cluster::at("127.0.0.1:1");
+        let cluster = cluster();
         let runtime = RuntimeEnvBuilder::new().build_arc().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let root = Store::open(
