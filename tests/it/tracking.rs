@@ -42,6 +42,19 @@ fn tensorboard_reads_the_numbers_of_the_metrics_file() {
 }
 
 #[test]
+fn a_run_that_another_process_trains_is_refused() {
+    let (folder, file) = prepared();
+    run(folder.path(), &["train", file]).expect(0);
+    let held = fs::File::open(only_run(folder.path())).unwrap();
+    held.try_lock().unwrap();
+    let refused = run(folder.path(), &["train", file, "--resume"]).expect(1);
+    let reason = "another `train` of this run is at work";
+    assert!(refused.stderr.contains(reason), "{refused:?}");
+    drop(held);
+    run(folder.path(), &["train", file, "--resume"]).expect(0);
+}
+
+#[test]
 fn runs_are_listed_and_compared_by_what_differs() {
     let (folder, file) = prepared();
     let none = run(folder.path(), &["runs", "list", file]).expect(0);

@@ -161,6 +161,14 @@ pub enum Error {
         /// The time it had.
         seconds: u64,
     },
+    /// Another process trains the run.
+    #[error(
+        "`{url}` is in use: another `train` of this run is at work; wait for its end or stop it, then resume the run"
+    )]
+    Busy {
+        /// Run folder.
+        url: String,
+    },
     /// A rank was lost, hangs, or cannot go on.
     #[error(
         "rank `{rank}` failed: {reason}; last known: {ranks}; start the ranks again with `--resume`, they go on from the \
@@ -273,6 +281,7 @@ impl Error {
             Self::NoTrial { .. }
             | Self::NotFinite { .. }
             | Self::TooSlow { .. }
+            | Self::Busy { .. }
             | Self::Rank { .. }
             | Self::Meeting { .. }
             | Self::StateMissing { .. }

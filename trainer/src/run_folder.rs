@@ -4,6 +4,7 @@
 //! the store has not done a while after that fails.
 
 use std::{
+    fs::{self, File, TryLockError},
     panic::resume_unwind,
     sync::{
         Arc,
@@ -136,6 +137,26 @@ impl RunFolder {
         self.store.url_of(path)
     }
 
+    /// Locks a folder of the local disk against other processes, until the lock is dropped; creates it
+    /// if it is missing. Returns `None` for an object store and for a disk that has no locks or cannot be
+    /// written, which the first write reports.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] when another process holds the lock.
+    pub(crate) fn lock(&self) -> Result<Option<File>, Error> {
+        let Some(folder) = self.store.local_path() else {
+            return Ok(None);
+        };
+        let Ok(folder) = fs::create_dir_all(&folder).and_then(|()| File::open(&folder)) else {
+            return Ok(None);
+        };
+        match folder.try_lock() {
+            Ok(()) => Ok(Some(folder)),
+            Err(TryLockError::WouldBlock) => Err(Error::Busy { url: self.url() }),
+            Err(TryLockError::Error(_)) => Ok(None),
+        }
+    }
+
     /// Reads an object, or `None` when it is absent.
     ///
     /// # Errors
@@ -255,7 +276,24 @@ impl<T> Background<T> {
 
 #[cfg(test)]
 mod tests {
+    use feedline_storage::StoreOptions;
+
     use super::*;
+
+    #[test]
+    fn a_run_is_trained_by_one_process_at_a_time() {
+        let (runtime, place) = (runtime().unwrap(), tempfile::tempdir().unwrap());
+        let open = || {
+            let url = place.path().join("run").display().to_string();
+            let store = Store::open(&url, &StoreOptions::default()).unwrap();
+            RunFolder::new(runtime.handle().clone(), store)
+        };
+        let lock = open().lock().unwrap();
+        let busy = open().lock().unwrap_err();
+        assert!(matches!(busy, Error::Busy { .. }), "{busy}");
+        drop(lock);
+        assert!(open().lock().unwrap().is_some());
+    }
 
     #[test]
     #[should_panic(expected = "the disk caught fire")]

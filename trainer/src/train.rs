@@ -97,6 +97,7 @@ pub(crate) fn go(
         opened.runtime.handle(),
     )?;
     let ranks = ranks.adding_up(&config.parallel, engine.gpu())?;
+    let _lock = ranks.leads().then(|| opened.folder.lock()).transpose()?;
     let page = settings::metrics_listen(config)?
         .filter(|_| ranks.leads())
         .map(|address| MetricsPage::serve(opened.runtime.handle(), address, Arc::clone(tracker)));
