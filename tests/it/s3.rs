@@ -1,9 +1,16 @@
 //! The whole line on an S3-compatible server.
 
 use std::{
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    fs,
+    io::{self, BufRead as _, BufReader, Read as _, Write as _},
     net::{TcpListener, TcpStream},
-    process::{Child, Stdio},
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
     time::Duration,
 };
 
@@ -78,6 +85,51 @@ pub(crate) fn start_s3() -> Option<S3> {
     panic!("the S3 server did not start within a minute");
 }
 
+/// The program with credentials of the S3 server on `port`.
+fn with_s3(folder: &Path, port: u16) -> Command {
+    let mut command = feedline(folder);
+    command
+        .env("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{port}"))
+        .env("AWS_ALLOW_HTTP", "true")
+        .env("AWS_ACCESS_KEY_ID", "id")
+        .env("AWS_SECRET_ACCESS_KEY", "canary-of-a-secret")
+        .env("AWS_REGION", "us-east-1");
+    command
+}
+
+/// Forwards connections to `port` and counts the parts that clients upload. Returns its own port.
+fn count_parts(port: u16, parts: &Arc<AtomicU64>) -> u16 {
+    const PART: &[u8] = b"?partNumber=";
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let own = listener.local_addr().unwrap().port();
+    let parts = Arc::clone(parts);
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let mut client = client.unwrap();
+            let mut server = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            let [mut from, mut to] = [&server, &client].map(|s| s.try_clone().unwrap());
+            thread::spawn(move || io::copy(&mut from, &mut to));
+            let parts = Arc::clone(&parts);
+            thread::spawn(move || {
+                let (mut buffer, mut tail) = (vec![0; 64 << 10], Vec::new());
+                while let Ok(count @ 1..) = client.read(&mut buffer) {
+                    tail.extend_from_slice(&buffer[..count]);
+                    let found = tail
+                        .windows(PART.len())
+                        .filter(|part| *part == PART)
+                        .count();
+                    parts.fetch_add(found.try_into().unwrap(), Ordering::Relaxed);
+                    tail.drain(..tail.len().saturating_sub(PART.len() - 1));
+                    if server.write_all(&buffer[..count]).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    own
+}
+
 const PIPELINE: &str = r#"
 [pipeline]
 name = "lake"
@@ -109,16 +161,8 @@ fn the_whole_line_runs_on_an_s3_bucket_and_leaves_the_bytes_of_a_local_run() {
     let folder = tempfile::tempdir().unwrap();
     let file = pipeline(folder.path(), PIPELINE);
     let run = |arguments: &[&str]| {
-        let mut command = feedline(folder.path());
-        command.args(arguments);
-        command
-            .env("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{}", s3.port))
-            .env("AWS_ALLOW_HTTP", "true");
-        command
-            .env("AWS_ACCESS_KEY_ID", "id")
-            .env("AWS_SECRET_ACCESS_KEY", "canary-of-a-secret")
-            .env("AWS_REGION", "us-east-1");
-        let finished = finish(command.output().unwrap());
+        let mut command = with_s3(folder.path(), s3.port);
+        let finished = finish(command.args(arguments).output().unwrap());
         assert!(!format!("{finished:?}").contains("canary"), "{finished:#?}");
         finished
     };
@@ -146,15 +190,8 @@ fn a_process_killed_while_it_commits_to_s3_loses_and_doubles_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let file = pipeline(folder.path(), PIPELINE);
     let command = || {
-        let mut command = feedline(folder.path());
+        let mut command = with_s3(folder.path(), s3.port);
         command.args(["ingest", file, "--json", "--set", "source.0.batch.rows=100"]);
-        command
-            .env("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{}", s3.port))
-            .env("AWS_ALLOW_HTTP", "true");
-        command
-            .env("AWS_ACCESS_KEY_ID", "id")
-            .env("AWS_SECRET_ACCESS_KEY", "key")
-            .env("AWS_REGION", "us-east-1");
         command
     };
     let mut random = Random(4);
@@ -180,4 +217,46 @@ fn a_process_killed_while_it_commits_to_s3_loses_and_doubles_nothing() {
     for key in ["rows", "duplicates", "rejected", "batches"] {
         assert_eq!(killed[key], plain[key], "{key}");
     }
+}
+
+#[test]
+fn a_large_file_is_uploaded_to_s3_in_parts_and_is_read_back_intact() {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let Some(s3) = start_s3() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let mut random = Random(11);
+    let mut table = String::from("id,text\n");
+    for id in 0..7_000 {
+        let mut letter = || char::from(LETTERS[usize::try_from(random.below(64)).unwrap()]);
+        let text: String = (0..4_000).map(|_| letter()).collect();
+        table.push_str(&format!("{id},{text}\n"));
+    }
+    fs::write(folder.path().join("large.csv"), table).unwrap();
+    let file = pipeline(
+        folder.path(),
+        r#"
+[pipeline]
+name = "large"
+root = "s3://lake/large"
+
+[[source]]
+name = "table"
+type = "files"
+url = "large.csv"
+"#,
+    );
+    let parts = Arc::new(AtomicU64::new(0));
+    let port = count_parts(s3.port, &parts);
+    let run = |arguments: &[&str]| {
+        let mut command = with_s3(folder.path(), port);
+        finish(command.args(arguments).output().unwrap()).expect(0)
+    };
+    let report = run(&["ingest", file, "--json"]).json();
+    assert_eq!(
+        (&report["rows"], &report["batches"]),
+        (&7_000.into(), &1.into())
+    );
+    let uploaded = parts.load(Ordering::Relaxed);
+    assert!(uploaded >= 3, "{uploaded}");
+    run(&["ingest", "verify", file]);
 }
