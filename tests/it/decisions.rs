@@ -21,7 +21,7 @@ profile = true
 ";
 
 /// Writes 600 rows of 250 zip codes, an empty column, and labels that differ in a blank.
-fn rows(folder: &Path) {
+pub(crate) fn write_rows(folder: &Path) {
     let row = |i: usize| {
         let status = ["good", "good ", "bad"][i % 3];
         format!("{},{},,{status}\n", i % 250, i as f64 / 7.0)
@@ -37,7 +37,7 @@ fn rows(folder: &Path) {
 #[test]
 fn decisions_reach_the_screen_json_inspect_and_the_report() {
     let folder = tempfile::tempdir().unwrap();
-    rows(folder.path());
+    write_rows(folder.path());
     let text = format!("{PIPELINE}categorical = [\"zip\"]\n");
     let file = pipeline(folder.path(), &text);
     run(folder.path(), &["ingest", file]).expect(0);

@@ -8,7 +8,7 @@ use std::sync::{
 use crate::support::{pipeline, run, serve};
 
 /// Serves two hundred records by page, at most 50 a page.
-fn two_hundred() -> String {
+pub(crate) fn serve_two_hundred() -> String {
     serve(|target| {
         let page: u64 = target
             .split("page=")
@@ -24,7 +24,7 @@ fn two_hundred() -> String {
 
 #[test]
 fn a_page_size_above_the_servers_and_a_total_above_what_came_are_said_at_each_run_and_by_status() {
-    let origin = two_hundred();
+    let origin = serve_two_hundred();
     let folder = tempfile::tempdir().unwrap();
     let file = pipeline(
         folder.path(),

@@ -73,6 +73,18 @@ pub(crate) type Answer = (&'static str, String, String);
 
 /// Serves HTTP on loopback, one request a connection: `answer` is given the target of each. Returns the origin.
 pub(crate) fn serve(mut answer: impl FnMut(&str) -> Answer + Send + 'static) -> String {
+    serve_bytes(move |target| {
+        let (status, head, body) = answer(target);
+        let answer = format!(
+            "HTTP/1.1 {status}\r\n{head}Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        );
+        answer.into_bytes()
+    })
+}
+
+/// Serves like [`serve`] answers whose bytes need not be text.
+pub(crate) fn serve_bytes(mut answer: impl FnMut(&str) -> Vec<u8> + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let origin = format!("http://{}", listener.local_addr().unwrap());
     thread::spawn(move || {
@@ -84,13 +96,9 @@ pub(crate) fn serve(mut answer: impl FnMut(&str) -> Answer + Send + 'static) -> 
             while reader.read_line(&mut header).unwrap() > 2 {
                 header.clear();
             }
-            let (status, head, body) = answer(request.split(' ').nth(1).unwrap_or_default());
-            let answer = format!(
-                "HTTP/1.1 {status}\r\n{head}Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
-                body.len()
-            );
+            let answer = answer(request.split(' ').nth(1).unwrap_or_default());
             // A client that has what it wants may be gone.
-            let _sent = reader.get_mut().write_all(answer.as_bytes());
+            let _sent = reader.get_mut().write_all(&answer);
         }
     });
     origin

@@ -22,7 +22,7 @@ target = "Price"
 
 /// Rows as people keep them: missing incomes are spelled `NA`, one expense is `unknown`, and `None`
 /// is a kind.
-fn lines() -> Vec<String> {
+pub(crate) fn applicants() -> Vec<String> {
     let line = |i: u32| {
         let income = match i % 12 {
             0 => "NA".to_owned(),
@@ -58,7 +58,7 @@ fn built(folder: &Path, order: &[String]) -> (Value, BTreeMap<String, Vec<u8>>) 
 #[test]
 fn a_shuffled_table_gives_the_same_categories_and_fitted_numbers() {
     let folder = tempfile::tempdir().unwrap();
-    let lines = lines();
+    let lines = applicants();
     let is_odd = |line: &&String| line.contains("NA") || line.contains("unknown");
     let odd: Vec<String> = lines.iter().filter(is_odd).cloned().collect();
     let plain: Vec<String> = lines.iter().filter(|l| !is_odd(l)).cloned().collect();
@@ -99,7 +99,10 @@ fn a_shuffled_table_gives_the_same_categories_and_fitted_numbers() {
 #[test]
 fn a_preview_shows_columns_before_anything_lands() {
     let folder = tempfile::tempdir().unwrap();
-    let table = format!("id,Income,Expenses,Kind,Price\n{}\n", lines().join("\n"));
+    let table = format!(
+        "id,Income,Expenses,Kind,Price\n{}\n",
+        applicants().join("\n")
+    );
     fs::write(folder.path().join("applicants.csv"), table).unwrap();
     let file = pipeline(folder.path(), PIPELINE);
     let shown = run(folder.path(), &["preview", file]).expect(0).stdout;
