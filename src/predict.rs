@@ -135,7 +135,7 @@ impl Predict {
         let target = Target::of(self.to.as_deref())?;
         anyhow::ensure!(
             !self.escapes_formulas || target.format == RowFormat::Csv,
-            "`--escape-formulas` is for CSV, and the answers are written in another format; give `--to` a file that ends with `.csv`, or leave it out"
+            "`--escape-formulas` is for CSV, and the predictions are written in another format; give `--to` a file that ends with `.csv`, or leave it out"
         );
         let source = match self.rows.as_str() {
             "-" => RowSource::Stream(Box::new(std::io::stdin())),

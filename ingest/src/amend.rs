@@ -1,9 +1,10 @@
 //! Ways out of what has landed: a reset, deleted batches, ranges that are read again.
 //!
-//! Each is one entry of the log, an amendment, that names what no longer counts. It takes effect wholly or not at all; a
-//! run that was at work meanwhile finds its position in the log taken and stops. Files leave the landing folder after the
-//! entry, and what a kill leaves of them the next command removes. What a reset or a second reading replaces is kept before the
-//! entry is written, in a folder beside the landing folder; what is deleted is not.
+//! Each is one entry of the log, an amendment, that names the entries and files that no longer
+//! count. An amendment is atomic. A concurrent run finds its position in the log taken and stops.
+//! Files are removed from the landing folder after the entry is written. After a kill, the next
+//! command removes the remaining files. Before the entry is written, everything that a reset or a
+//! reread replaces is saved in a folder beside the landing folder. Deleted data is not saved.
 
 mod delete;
 mod keep;
@@ -92,7 +93,8 @@ pub(crate) fn one<'a>(
         .ok_or_else(|| Error::config("source", format!("no source is called `{name}`")))
 }
 
-/// All files that an entry names but those of the frontier and of validators, which a crawl goes on with.
+/// Iterates over the files that an entry names, except those of the frontier and of validators. A
+/// crawl resumes with these.
 fn files(entry: &CommitEntry) -> impl Iterator<Item = &DataFile> {
     let children = entry.children.values().flat_map(|table| &table.files);
     let own = entry.files.iter().chain(&entry.rejects).chain(&entry.raw);

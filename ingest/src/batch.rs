@@ -70,7 +70,7 @@ pub(crate) struct Batch {
     children: BTreeMap<Name, ChildTable>,
     /// The files that the records come from, in their order.
     parts: Vec<FilePart>,
-    /// Those of which all that has landed before is superseded.
+    /// URLs of the files whose earlier landed records are all superseded.
     superseded: Vec<String>,
     /// Types that columns begin with.
     planned: Types,
@@ -84,7 +84,8 @@ impl Batch {
         self.format = format;
     }
 
-    /// The files that the records come from, and those of which all that has landed before is superseded; none are left.
+    /// Takes the files that the records come from, and the URLs of those whose earlier landed
+    /// records are all superseded.
     pub(crate) fn take_parts(&mut self) -> (Vec<FilePart>, Vec<String>) {
         (take(&mut self.parts), take(&mut self.superseded))
     }

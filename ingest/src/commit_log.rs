@@ -190,7 +190,7 @@ impl CommitLog {
         })
     }
 
-    /// What a person should know of the files that were found as it was opened.
+    /// Warning about unnamed files that were found when the log was opened.
     pub(crate) fn tidied(&self) -> Option<&Warning> {
         self.tidied.as_ref()
     }
@@ -307,7 +307,7 @@ impl CommitLog {
             let found: CommitEntry = decode(&self.landing.url_of(&path(sequence)), &body)?;
             if found.batch_id != entry.batch_id {
                 for Encoded { file, .. } in &self.written {
-                    // A source that answers alike gives both writers the same file.
+                    // Identical responses of a source give both writers the same file.
                     if !landing_files::names(&body, &file.path) {
                         self.landing.delete(&file.path).await?;
                     }
@@ -344,7 +344,7 @@ impl CommitLog {
         }
         for Encoded { file, bytes } in std::mem::take(&mut self.written) {
             match self.landing.size(&file.path).await {
-                // A start of another writer took it for one that nobody will name.
+                // Another writer removed it at its start, as a file that no entry will name.
                 Err(e) if e.is_not_found() => self.landing.put(&file.path, bytes).await?,
                 size => {
                     size?;

@@ -16,19 +16,21 @@
 //! | `Json` | list, object | | | everything else |
 //! | `Binary` | bytes | | | everything else |
 //!
-//! Null fits everywhere, and a CSV cell that spells a missing value is null in a column of numbers, booleans or points in time
-//! (counted). Text converts to a number only if the number says the same: not `"012"`, `"12k"` or one with
-//! more digits than a float holds. A cell (text without a type) is read as what it looks like, and stays as written in
-//! a text column. An integer column becomes a float column unless this batch has landed an integer beyond 2^53 in it
-//! (then it is a conflict); integers of earlier batches stay exact in their own files. -0 is no integer.
+//! Null fits every column. A CSV cell that spells a missing value is null in a numeric, boolean or
+//! timestamp column (counted). Text converts to a number only without loss: not `"012"`, `"12k"` or
+//! one with more digits than a float holds. A cell (text without a type) gets the type that its
+//! text suggests, and stays as written in a text column. An integer column becomes a float column
+//! unless this batch has landed an integer beyond 2^53 in it (then it is a conflict). Integers of
+//! earlier batches stay exact in their own files. -0 is no integer.
 //!
-//! `widen` turns a conflict between a scalar and a scalar column into a new version with a wider column: `Float64` if that
-//! holds what this batch has in the column and the value, else `Decimal` if that does, else `Utf8`. No type holds a scalar
-//! beside a list, an object or bytes, so such a record is set aside. A column of a declared type never becomes another.
-//! An object where a list was becomes columns of its own beside the list's: neither is made to look like the other.
+//! `widen` turns a conflict between a scalar and a scalar column into a new version with a wider
+//! column. That is `Float64` if it holds the value and the batch's values of the column, else
+//! `Decimal` if that does, else `Utf8`. No type holds a scalar beside a list, an object or bytes,
+//! so such a record is rejected. A column of a declared type never gets another type. An object in
+//! place of a list gets its own columns beside the list column. Neither is converted to the other.
 //!
-//! All decisions of a batch are made before any of it is written, in the order of its records, and a record that is set
-//! aside leaves no trace in the schema. The last schema of the batch applies to its whole file.
+//! The contract decides about a batch in record order, before any of it is written. A rejected
+//! record leaves no trace in the schema. The last schema of the batch applies to its entire file.
 
 mod close;
 mod copy;
@@ -141,7 +143,7 @@ pub(crate) struct Contract<'a> {
     reading: Reading,
     /// Types that columns begin with, where the configuration declares none.
     planned: Types,
-    /// How CSV cells are written.
+    /// Format of CSV cells.
     format: CellFormat,
     /// Paths of objects that are kept whole.
     whole: HashSet<String>,

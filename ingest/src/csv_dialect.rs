@@ -1,7 +1,8 @@
-//! How a CSV file is written: its encoding, the lines before its header, its delimiter and its names.
+//! Dialect of a CSV file: its encoding, the lines before its header, its delimiter and its names.
 //!
-//! What the configuration leaves open is told by the first 64 KiB: a byte order mark of UTF-16, and a delimiter that splits
-//! all of the first lines alike where the usual one splits none. Each such decision is told with the key that changes it.
+//! The first 64 KiB decide settings that the configuration leaves open. A byte order mark selects
+//! UTF-16. Another delimiter is selected if it splits all of the first lines alike and the usual
+//! one splits none. A warning reports each such decision with the key that changes it.
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 
@@ -10,7 +11,7 @@ use feedline_schemas::config::CsvConfig;
 
 use crate::{error::Error, notices::Notices};
 
-/// What is looked at before a file is read, in bytes.
+/// Size of the sample that is inspected before a file is read, in bytes.
 const SAMPLE: usize = 64 << 10;
 /// Rows of it that a delimiter is judged by.
 const ROWS: usize = 200;
@@ -22,14 +23,14 @@ const LINE: u64 = 1 << 20;
 /// Bytes of a file, as text in UTF-8 where it is another encoding's.
 pub(crate) type Text = Box<dyn Read + Send>;
 
-/// How the rows of a file are written.
+/// Syntax of the rows of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Dialect {
     pub(crate) delimiter: u8,
     /// Sign around fields; none where quotes are text.
     pub(crate) quote: Option<u8>,
     pub(crate) comment: Option<u8>,
-    /// Whether the first row holds names.
+    /// True if the first row holds names.
     pub(crate) has_header: bool,
     /// Names that are given.
     pub(crate) columns: Vec<String>,
@@ -71,7 +72,7 @@ pub(crate) fn check(config: &CsvConfig) -> Result<(), Error> {
     for (i, name) in config.columns.iter().enumerate() {
         if name.trim().is_empty() || config.columns[..i].contains(name) {
             let reason = format!(
-                "`{name}` (number {i}, from 0) is empty or stands twice; give every column a name of its own"
+                "`{name}` (number {i}, from 0) is empty or occurs twice; give every column a name of its own"
             );
             return Err(Error::config("csv.columns", reason));
         }
@@ -110,8 +111,8 @@ fn encoding(config: &CsvConfig) -> Result<Option<&'static Encoding>, Error> {
     })
 }
 
-/// Whether a line end is the same byte in the configured encoding and in ASCII, so that a file can be read on from the middle;
-/// `start` is the beginning of the file.
+/// Returns true if a line end is the same byte in the configured encoding and in ASCII. Then
+/// reading can resume in the middle of a file. `start` is the beginning of the file.
 pub(crate) fn can_be_continued(config: &CsvConfig, start: &[u8]) -> bool {
     let is_wide = |encoding: &'static Encoding| encoding == UTF_16LE || encoding == UTF_16BE;
     let configured = encoding(config).ok().flatten();
@@ -123,7 +124,7 @@ pub(crate) fn can_be_continued(config: &CsvConfig, start: &[u8]) -> bool {
 /// name, `configured` the one that is set.
 ///
 /// # Errors
-/// What makes it unreadable, and what to do.
+/// A message that names the reason why the file is unreadable, and a remedy.
 pub(crate) fn open(
     reader: Text,
     config: &CsvConfig,
@@ -219,7 +220,7 @@ fn peek(mut reader: Text) -> Result<(Vec<u8>, Text), String> {
     Ok((sample, reader))
 }
 
-/// Whether it looks like UTF-16: of text in it nearly every other byte is zero.
+/// Returns true if the sample looks like UTF-16. Nearly every other byte of text in UTF-16 is zero.
 fn looks_wide(sample: &[u8]) -> bool {
     let zeros = |from: usize| {
         sample
@@ -291,7 +292,7 @@ fn sniff(
         _ => {
             let all: Vec<String> = found.iter().map(|byte| shown(*byte)).collect();
             Err(format!(
-                "its delimiter cannot be told: `{}` each split its lines alike; set `csv.delimiter`",
+                "its delimiter is ambiguous: `{}` each split its lines alike; set `csv.delimiter`",
                 all.join("` and `")
             ))
         }
@@ -336,7 +337,8 @@ pub(crate) fn builder(dialect: &Dialect) -> csv::ReaderBuilder {
     builder
 }
 
-/// Whether the cells of a header are rather those of a row: two or more are numbers that do not count up, or all are.
+/// Returns true if a header looks like a row of data: two or more cells, or all cells, are numbers
+/// that do not count up.
 pub(crate) fn looks_like_data(header: &[String]) -> bool {
     let number = |cell: &String| cell.trim().parse::<f64>().ok();
     let numbers: Vec<f64> = header.iter().filter_map(number).collect();
@@ -353,7 +355,7 @@ struct Decoded<R> {
     encoding: &'static Encoding,
     decoder: encoding_rs::Decoder,
     input: Vec<u8>,
-    /// How much of it is done.
+    /// Count of input bytes that are already decoded.
     done: usize,
     /// Bytes of the file before `input`.
     before: u64,

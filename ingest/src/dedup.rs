@@ -35,7 +35,7 @@ pub(crate) struct Window {
     known: HashSet<u128>,
     /// Whether what lands is among them too.
     keeps: bool,
-    /// Columns of `key` and `version`; none where records are told apart by their content alone.
+    /// Columns of `key` and `version`; empty if records are compared by their content alone.
     key: Vec<String>,
     /// Key of each landed record that is known, by content.
     keys: HashMap<u128, u128, Hashed>,
@@ -83,7 +83,7 @@ impl Window {
         }
     }
 
-    /// Whether a record is left out only if it equals the newest landed one of its key.
+    /// Returns true if a record is a duplicate only when it equals the latest version of its key.
     pub(crate) fn has_key(&self) -> bool {
         !self.key.is_empty()
     }
@@ -110,7 +110,7 @@ impl Window {
     /// Takes note of the keys of the batch that was just decided, from its data file.
     ///
     /// # Errors
-    /// What is wrong with the file.
+    /// A message about the fault of the file.
     pub(crate) fn settle(&mut self, file: Option<&Bytes>) -> Result<(), String> {
         self.landing.clear();
         if let Some(file) = file.filter(|_| self.has_key()) {
@@ -173,8 +173,9 @@ impl Window {
         Ok(window)
     }
 
-    /// Whether the record is among the last landed ones, or those that may come again; where records have a `key`, also
-    /// whether it is the newest of its key: one that went back to an earlier content is news.
+    /// Returns true if the record is among the last landed ones, or those that may repeat. A record
+    /// with a `key` must also be the latest version of its key: a return to earlier content is a
+    /// new version.
     pub(crate) fn contains(&self, hash: Hash128, key: Option<u128>) -> bool {
         let hash = hash.get();
         if !self.newest.contains_key(&hash) && !self.known.contains(&hash) {

@@ -1,7 +1,8 @@
 //! A file behind a URL with a query, such as a table that an API gives out.
 //!
-//! No store has it: it is asked for as a page of an API is, with the source's `params`, `headers` and `retry`, held in memory
-//! (`retry.max_body_bytes` bounds it) and read from there. Each run asks for it, and what has changed of it is told by its bytes.
+//! No store has it. It is requested like a page of an API, with the source's `params`, `headers`
+//! and `retry`. It is held in memory (`retry.max_body_bytes` bounds it) and read from there. Each
+//! run requests it and detects changes by its bytes.
 
 use std::sync::Arc;
 

@@ -45,7 +45,7 @@ pub enum Error {
     },
     /// The server asks to wait longer than `retry.max_wait_s`.
     #[error(
-        "source `{source}` is deferred until {}: {reason}; run the same command again after that, it goes on from the last committed page; to ask at once, run `feedline ingest resume PIPELINE.toml --source {source}` first",
+        "source `{source}` is deferred until {}: {reason}; run the same command again after that, it resumes from the last committed page; to ask at once, run `feedline ingest resume PIPELINE.toml --source {source}` first",
         when(*.until_unix_s)
     )]
     Deferred {
@@ -71,7 +71,7 @@ pub enum Error {
     },
     /// Too many records were rejected; the batch that crossed the limit was not committed.
     #[error(
-        "source `{source}`: {rejected} of {records} records were rejected, more than `contract.max_reject_share` = {max_share} allows; most often for `{reason}`, such as {sample}; mend the source or its contract, then have what is rejected already read again by `feedline ingest retry-rejects PIPELINE.toml {source}`, or raise the share, and run again: it goes on from the last committed batch"
+        "source `{source}`: {rejected} of {records} records were rejected, more than `contract.max_reject_share` = {max_share} allows; most often for `{reason}`, such as {sample}; mend the source or its contract, then have what is rejected already read again by `feedline ingest retry-rejects PIPELINE.toml {source}`, or raise the share, and run again: it resumes from the last committed batch"
     )]
     TooManyRejects {
         /// Source name.
@@ -137,7 +137,7 @@ pub enum Error {
     Running {
         /// Source name.
         r#source: String,
-        /// Who holds its lease.
+        /// Holder of its lease.
         holder: String,
     },
     /// A commit log is not whole.

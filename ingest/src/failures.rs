@@ -34,7 +34,7 @@ pub(crate) async fn note(context: &Context, source: &Name, error: Option<&Error>
 
 async fn add(context: &Context, source: &Name, error: &Error) -> Result<(), Error> {
     let landing = landing(&context.root, source);
-    // One that cannot be read is written anew.
+    // An unreadable file is replaced.
     let before = read(&landing).await.ok().flatten();
     let now_s = context.clock.unix().as_secs();
     let failed = FailedRuns {

@@ -39,10 +39,10 @@ pub(crate) struct FileBytes {
     path: String,
     /// URL, size and hash as they were when it was opened.
     pub(crate) mark: FileMark,
-    /// What its beginning was then, if it was asked for and is there.
+    /// Beginning of the file at that time, if it was requested and exists.
     pub(crate) start: Option<Start>,
     whole: Option<Bytes>,
-    /// Whether a reader compares what it reads with the hash.
+    /// True if a reader compares the bytes that it reads with the hash.
     is_checked: bool,
     runtime: Handle,
 }

@@ -1,8 +1,9 @@
-//! What has become of a file since it was read, and what follows from that.
+//! Changes of a file since it was read, and their consequences.
 //!
-//! A plain CSV or NDJSON file whose old bytes are an intact beginning of the new ones has grown: it is read on. Where its last
-//! line had no end and goes on now, a row of it landed cut, so that it is read again. Any other change supersedes what
-//! had landed, or ends the run, as `files.changed` says.
+//! A plain CSV or NDJSON file has grown if its old bytes are an intact beginning of the new ones.
+//! Reading resumes after them. If the last line had no end and is longer now, a truncated row has
+//! landed, so the file is re-read. Any other change supersedes the landed rows, or ends the run,
+//! depending on `files.changed`.
 
 use std::io;
 
@@ -19,22 +20,22 @@ use crate::{
     rows::{Begin, Layout},
 };
 
-/// What an earlier reading knew of a file.
+/// State of a file at an earlier reading.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     hash: Hash128,
     /// Size; none in what earlier versions noted of a file that was begun.
     bytes: Option<u64>,
-    /// Whether it was read to its end.
+    /// True if it was read to its end.
     pub(crate) is_read: bool,
-    /// Where the reading began.
+    /// Position where the reading began.
     pub(crate) begin: Begin,
     /// Records read from there.
     pub(crate) records: u64,
 }
 
 impl Known {
-    /// What is noted of a file that was read to its end.
+    /// Returns the recorded state of a file that was read to its end.
     pub(crate) fn read(mark: &FileMark) -> Self {
         Self {
             hash: mark.hash,
@@ -45,7 +46,7 @@ impl Known {
         }
     }
 
-    /// What is noted of a file that was begun.
+    /// Returns the recorded state of a file that was begun.
     pub(crate) fn begun(progress: FileProgress) -> Self {
         Self {
             hash: progress.hash,
@@ -64,11 +65,11 @@ impl Known {
     }
 }
 
-/// What `files.changed` allows.
+/// Policy for changed files, from `files.changed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Policy {
     changed: FilesChanged,
-    /// Whether rows bring files from elsewhere: what had landed of them is not superseded.
+    /// True if rows fetch files from elsewhere: their landed data is not superseded.
     has_fetch: bool,
 }
 
@@ -81,24 +82,24 @@ impl Policy {
     }
 }
 
-/// What has become of a file.
+/// Change of a file since it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// Nothing.
     None,
     /// It has grown since it was read to its end: the new rows begin here.
     Grown(Begin),
-    /// It has grown while it was read: the reading goes on.
+    /// It has grown while it was read: reading resumes.
     GrownWhile,
-    /// What had landed of it is superseded by what it holds now.
+    /// Its current content supersedes its landed rows.
     Other,
 }
 
 impl Change {
-    /// What has become of the file that was `known` and is `file` now, with the hash `hash`.
+    /// Compares the `known` state of a file with its current state, `file` with the hash `hash`.
     ///
     /// # Errors
-    /// Why the change is not taken, and what to do.
+    /// A message with the reason why the change is refused, and a remedy.
     pub(crate) fn of(
         known: &Known,
         file: &FileBytes,
@@ -130,7 +131,7 @@ impl Change {
                 }
                 // The row that was cut has landed.
                 true if !policy.has_fetch => Ok(Self::Other),
-                true => Err("its last line was cut when it was read and goes on now, and its rows have brought files (`fetch`), which are not brought again; use another source name".into()),
+                true => Err("its last line was truncated when it was read and is longer now, and its rows have brought files (`fetch`), which are not brought again; use another source name".into()),
             };
         }
         match policy.changed {
@@ -146,7 +147,7 @@ impl Change {
     }
 }
 
-/// Whether a file of its format can be read from the middle.
+/// Returns true if a file of this format can be read from the middle.
 fn can_go_on(file: &FileBytes, layout: &Layout) -> io::Result<bool> {
     let first = file.range(0, file.mark.bytes.min(4))?;
     Ok(layout.packing == Packing::Plain
@@ -157,13 +158,13 @@ fn can_go_on(file: &FileBytes, layout: &Layout) -> io::Result<bool> {
         })
 }
 
-/// Whether a line ends right before or begins with a line end right at `byte`, which is inside the file.
+/// Returns true if a line end is right before or right at `byte`, which is inside the file.
 fn is_between_lines(file: &FileBytes, byte: u64) -> io::Result<bool> {
     let around = file.range(byte.saturating_sub(1), byte + 1)?;
     Ok(byte == 0 || around.iter().any(|byte| matches!(byte, b'\n' | b'\r')))
 }
 
-/// Whether it is a file of lines whose last one has no end.
+/// Returns true for a file of lines whose last line has no end.
 pub(crate) fn ends_in_a_line(file: &FileBytes, layout: &Layout) -> io::Result<bool> {
     let bytes = file.mark.bytes;
     if bytes == 0 || !can_go_on(file, layout)? {

@@ -36,7 +36,7 @@ pub(crate) struct Found {
     pub(crate) url: String,
     /// Size, with that of its labels.
     pub(crate) bytes: u64,
-    /// When it, or its labels, were written, as its store tells.
+    /// Time when the file or its labels were written, as reported by its store.
     pub(crate) modified: Option<Duration>,
     /// Mark of its content that its store has; none of a file with labels.
     pub(crate) etag: Option<String>,
@@ -51,7 +51,7 @@ pub(crate) struct FileList {
     pub(crate) options: StoreOptions,
     /// Takes what is decided about the files.
     pub(crate) notices: Notices,
-    /// Where the file is behind a query.
+    /// Download of the file; none unless its URL has a query.
     pub(crate) download: Option<Download>,
 }
 
@@ -158,7 +158,7 @@ impl FileList {
         let layout = told.layout(&listed.path, &url)?;
         let layout = layout.ok_or_else(|| {
             let reason = format!(
-                "neither the path of `{url}` nor the `Content-Type` of its answer tells its format; set `format`, such as to `csv`"
+                "neither the path of `{url}` nor the `Content-Type` of its response shows its format; set `format`, such as to `csv`"
             );
             Error::config("format", reason)
         })?;
@@ -270,7 +270,8 @@ impl FileList {
         found.collect()
     }
 
-    /// How the file at `path` is read, which messages call `url`; none where its name does not tell.
+    /// Returns the layout of the file at `path`; none if its name does not reveal the format.
+    /// Messages call the file `url`.
     fn layout(&self, path: &str, url: &str) -> Result<Option<Layout>, Error> {
         let SourceConfig {
             format,

@@ -1,9 +1,9 @@
 //! The `files` source: files by path, URL or pattern, in the order of their names.
 //!
-//! A page is up to a few thousand records of one file, so it can be continued inside a file: the position names the file
-//! with its hash and the number of records committed from it. A file that was read to its end is listed with size, hash, and
-//! what its store says of it, and is not read again while these are the same. What becomes of one that has changed since is
-//! decided in [`crate::file_change`].
+//! A page is up to a few thousand records of one file, so reading can resume inside a file. The
+//! position names the file with its hash and the number of records committed from it. A file that
+//! was read to its end is listed with its size, hash and store metadata. It is not re-read while
+//! these stay the same. [`crate::file_change`] decides about a file that has changed since.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -225,7 +225,7 @@ fn split(at: &Position) -> Result<State, Error> {
     }
 }
 
-/// Which files are too young to be read.
+/// Check for files that are too young to be read.
 struct Young<'f> {
     now: Duration,
     settle: Duration,
@@ -308,7 +308,7 @@ impl<'f> Unread<'f> {
         }
     }
 
-    /// What is noted of a file that was read.
+    /// Returns the recorded mark of a file that was read.
     fn mark(&self, url: &str) -> Option<&FileMark> {
         self.places.get(url).map(|place| &self.done[*place])
     }
@@ -340,7 +340,8 @@ impl<'f> Unread<'f> {
     }
 }
 
-/// Whether a file is as it was when it was read, as far as its store tells without its being read.
+/// Returns true if the store reports no change of a file since it was read. The file itself is not
+/// read.
 fn is_same(mark: &FileMark, file: &Found) -> bool {
     let modified = file.modified.map(unix_ms);
     mark.bytes == file.bytes
@@ -367,13 +368,13 @@ struct OpenFile {
     /// URL, size and hash, those of its labels in them.
     mark: FileMark,
     rows: Box<dyn Rows>,
-    /// Where the reading began.
+    /// Position where the reading began.
     begin: Begin,
     /// Records handed out, from there.
     read: u64,
     /// The record after them: without one, the file is over.
     ahead: Option<Record>,
-    /// Whether what has landed of it is superseded by what will be handed out.
+    /// True if the records to be handed out supersede the landed ones of this file.
     supersedes: bool,
 }
 
@@ -436,7 +437,7 @@ impl OpenFile {
             let unended = || ends_in_a_line(&bytes, &layout);
             if is_fresh && unended().map_err(|e| unreadable(e.to_string()))? {
                 let message = format!(
-                    "the last line of `{}` has no line end, and the file was written a moment ago: if it is still being written, that row is cut; a later run reads what is added, and such a row again",
+                    "the last line of `{}` has no line end, and the file was written a moment ago: if it is still being written, that row is truncated; a later run reads what is added, and such a row again",
                     mark.url
                 );
                 notices.push("unfinished_file", "files.settle_s", message);
@@ -457,7 +458,7 @@ impl OpenFile {
         &self.mark
     }
 
-    /// How far it has been read.
+    /// Progress of the reading.
     fn progress(&self) -> FileProgress {
         FileProgress {
             url: self.mark.url.clone(),
@@ -901,7 +902,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// What is told of the reading of `name`: codes and keys.
+    /// Returns the codes and keys of the warnings from reading the files of `config`.
     async fn told(config: &SourceConfig) -> Vec<(String, String)> {
         let mut files = files(config);
         let mut at = Position::Start;

@@ -78,7 +78,7 @@ pub(crate) struct Http {
     lookup: Lookup,
     /// Whether a proxy from the environment would be wrong for the hosts of the configuration.
     no_proxy: bool,
-    /// Whether such a proxy may look up the names that data lead to.
+    /// True if such a proxy may resolve the host names that data lead to.
     trust_proxy: bool,
     /// Sent to `origin` only.
     headers: HeaderMap,
@@ -432,7 +432,7 @@ impl Http {
         })
     }
 
-    /// Whether `url` is asked without a proxy because data lead to it.
+    /// Returns true if a request to `url` bypasses the proxy because data lead to it.
     fn goes_without_proxy(&self, url: &Url) -> bool {
         !self.trust_proxy && self.guard.judge(url) == Verdict::Resolve
     }
@@ -629,7 +629,7 @@ impl Http {
 
 /// A failure that may be gone at the next try.
 fn transient(url: &Url, what: String) -> Failure {
-    let advice = "check that the server is up and reachable, or run again later: it goes on from the last committed page";
+    let advice = "check that the server is up and reachable, or run again later: it resumes from the last committed page";
     Failure {
         again: Again::Backoff,
         ..terminal(url, what, advice)
@@ -672,8 +672,8 @@ fn built(client: ClientBuilder) -> Result<Client, Error> {
         .map_err(|e| Error::config("url", format!("cannot set up a client: {}", root_cause(&e))))
 }
 
-/// What to do where data lead to a host that cannot be connected to.
-const PROXY_ADVICE: &str = "data lead to that host, so it is asked without the proxy of the environment; if it is reached through that alone, set the source's `trust_proxy = true`, otherwise check that it is up, or run again later: it goes on from the last committed page";
+/// Advice for a failed connection to a host that data lead to.
+const PROXY_ADVICE: &str = "data lead to that host, so it is asked without the proxy of the environment; if it is reached through that alone, set the source's `trust_proxy = true`, otherwise check that it is up, or run again later: it resumes from the last committed page";
 const PUBLIC_ADVICE: &str = "name it in the source's `private_hosts` if data may lead to it (for the files of rows, `fetch.private` lets them all in)";
 const BODY_ADVICE: &str =
     "ask for smaller pages, or raise `retry.max_body_bytes` if it is what you want";

@@ -294,7 +294,7 @@ mod tests {
             assert_eq!(rest, whole[i + 1..], "after page {i}");
         }
         folder.write("l", &idx(&[3], &[9, 1, 255]));
-        // By default the pictures are read again from the first.
+        // By default the images are re-read from the first.
         let again = pages(&config, whole[0].1.clone()).await.unwrap();
         assert_eq!(again.len(), 3);
         config.files.changed = FilesChanged::Refuse;

@@ -1,11 +1,13 @@
-//! The types of columns, found from many values before any of them lands.
+//! Column types, inferred from many values before any of them lands.
 //!
-//! A [`Survey`] counts what the values of each column look like; it does not matter in which order they come. From the counts
-//! follow the types that columns begin with. Of CSV cells, which have no types, a column is one of booleans, numbers or points in
-//! time when all its cells are, those left aside that are missing or a usual spelling of it. A few that are not (a share of up to
-//! `infer.max_odd_share`) leave it one of numbers or points in time, and the contract decides about them; more make it text. Of
-//! values with types a column gets the narrowest type that holds all of them without loss, by the same rule. What is decided
-//! against some of the values, or could have been meant otherwise, is a [`Warning`].
+//! A [`Survey`] counts the kinds of values in each column; the order of values does not matter. The
+//! initial column types follow from the counts. CSV cells have no types. A CSV column is boolean,
+//! numeric or timestamp when all its cells are. Missing cells and common spellings of a missing
+//! value do not count. A small fraction of odd values (up to `infer.max_odd_share`) leaves a column
+//! numeric or timestamp. The contract then decides about the odd values. A larger fraction makes
+//! the column text. A column of typed values gets the narrowest type that holds all of them without
+//! loss, by the same rule. A [`Warning`] reports a decision against some of the values, or values
+//! with another plausible meaning.
 
 mod kind;
 
@@ -41,21 +43,21 @@ const NAMED: usize = 5;
 /// Types that columns begin with, by name.
 pub(crate) type Types = BTreeMap<String, ColumnType>;
 
-/// What the values of a column look like.
+/// Counts and samples of the values of a column.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     name: String,
     nulls: u64,
-    /// Whether any of them is a CSV cell.
+    /// True if any value is a CSV cell.
     has_cells: bool,
     counts: [u64; KINDS],
-    /// Of each kind the first few in the order of their bytes, so that the order of records does not matter.
+    /// First few values of each kind in byte order, so that the order of records does not matter.
     samples: BTreeMap<Kind, BTreeSet<String>>,
     /// Spellings of missing values.
     spellings: BTreeMap<String, u64>,
 }
 
-/// What the values of many records look like, by column.
+/// Counts and samples of the values of many records, by column.
 #[derive(Clone, Debug)]
 pub(crate) struct Survey {
     format: CellFormat,
@@ -63,10 +65,10 @@ pub(crate) struct Survey {
     max_depth: u32,
     whole: HashSet<String>,
     rows: u64,
-    /// What was no record, and the first of it in the order of its bytes.
+    /// Count of items that are not records; `bad_sample` is the first of them in byte order.
     bad: u64,
     bad_sample: Option<String>,
-    /// Whether nothing was left out.
+    /// True if the survey covers all records.
     is_all: bool,
     columns: Vec<Seen>,
     by_key: HashMap<String, usize>,
@@ -97,12 +99,12 @@ impl Survey {
         self.rows
     }
 
-    /// What was no record, and one of it.
+    /// Returns the count of items that are not records, and one of them.
     pub(crate) fn bad(&self) -> (u64, Option<&str>) {
         (self.bad, self.bad_sample.as_deref())
     }
 
-    /// Whether nothing was left out.
+    /// Returns true if the survey covers all records.
     pub(crate) fn is_all(&self) -> bool {
         self.is_all
     }
@@ -212,8 +214,8 @@ impl Survey {
     }
 }
 
-/// What is found of the columns of a first batch, where a sample of everything has been found or not: of the columns that it knows
-/// the sample says more.
+/// Infers the columns of a first batch. A `sample`, if any, overrides the types of the columns that
+/// it has, and the warnings.
 pub(crate) fn of_first(
     records: &[Record],
     config: &SourceConfig,
@@ -236,7 +238,7 @@ struct Rules {
     is_widen: bool,
 }
 
-/// What was found.
+/// Result of inference.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inferred {
     /// Types of the columns that have any.
@@ -317,7 +319,7 @@ impl Seen {
         self.sum(|kind| kind != Kind::Missing)
     }
 
-    /// The type, if the values say any; what has to be said of it goes to `told`.
+    /// Returns the type, if the values suggest one, and collects details for the warnings.
     fn decide(&self, rules: Rules, told: &mut Told) -> Option<ColumnType> {
         let values = self.values();
         if values == 0 || self.count(Kind::Whole) > 0 {
@@ -363,7 +365,8 @@ impl Seen {
         })
     }
 
-    /// Tells of the values that are not of the column's type.
+    /// Collects missing-value spellings and values of other types for the warnings; returns the
+    /// type.
     fn told(
         &self,
         r#type: ColumnType,
@@ -393,7 +396,7 @@ impl Seen {
         r#type
     }
 
-    /// Tells of a column of texts that could have been meant otherwise.
+    /// Collects a text column that may have another meaning, for the warnings.
     fn tell_of_text(&self, rules: Rules, is_number: impl Fn(Kind) -> bool, told: &mut Told) {
         let values = self.values();
         let is_most = |count: u64| count * 10 >= values * 9;
@@ -422,8 +425,8 @@ impl Seen {
         }
     }
 
-    /// Whether another type was likely meant than text: of cells, where most look like it. Digits behind a zero are those of a
-    /// code.
+    /// Returns true if the column probably has another type than text. For CSV cells, more than
+    /// half must look like that type. Digits after a leading zero belong to a code.
     fn is_mixed(&self, numbers: u64) -> bool {
         let dates = self.sum(is_date);
         let bools = self.count(Kind::Bool);
@@ -512,7 +515,19 @@ const fn noun(r#type: ColumnType) -> &'static str {
     }
 }
 
-/// What has to be said, by what it is about: a column and some of its values each.
+/// Codes of warnings about types of columns. A column keeps its type, so they hold until a reset.
+pub(crate) const TYPE_WARNINGS: [&str; 8] = [
+    "missing_spellings",
+    "odd_values",
+    "mixed_types",
+    "looks_like_decimal_comma",
+    "looks_like_thousands",
+    "looks_like_percent",
+    "looks_like_dates",
+    "local_times",
+];
+
+/// Details for the warnings, by subject; each item names a column and some of its values.
 #[derive(Clone, Debug, Default)]
 struct Told {
     spellings: Vec<String>,
@@ -527,11 +542,21 @@ struct Told {
 
 impl Told {
     fn warnings(self, config: &SourceConfig) -> Vec<Warning> {
+        let [
+            missing_spellings,
+            odd_values,
+            mixed_types,
+            looks_like_decimal_comma,
+            looks_like_thousands,
+            looks_like_percent,
+            looks_like_dates,
+            local_times,
+        ] = TYPE_WARNINGS;
         let is_nulling = config.contract.types == TypeContract::NullValue;
         let fate = match config.contract.types {
             TypeContract::NullValue => "land as null",
             TypeContract::Freeze => "stop the run",
-            TypeContract::QuarantineRow | TypeContract::Widen => "set their rows aside",
+            TypeContract::QuarantineRow | TypeContract::Widen => "have their rows rejected",
         };
         let odd = format!(
             "values that are no numbers or no dates {fate}; list those that mean nothing in `csv.null_values`, {}declare the column text, or lower `infer.max_odd_share`",
@@ -543,46 +568,46 @@ impl Told {
         );
         let all = [
             (
-                "missing_spellings",
+                missing_spellings,
                 "csv.null_spellings",
                 "usual spellings of a missing value are read as missing, since the other cells of their column are no texts".to_owned(),
                 self.spellings,
             ),
-            ("odd_values", "infer.max_odd_share", odd, self.odd),
+            (odd_values, "infer.max_odd_share", odd, self.odd),
             (
-                "mixed_types",
+                mixed_types,
                 "contract.column.<name>.type",
-                "columns of several types land as text, and nothing is lost; declare a type to set aside what does not fit it, or list what means nothing in `csv.null_values`".to_owned(),
+                "columns of several types land as text, and nothing is lost; declare a type to reject what does not fit it, or list what means nothing in `csv.null_values`".to_owned(),
                 self.mixed,
             ),
             (
-                "looks_like_decimal_comma",
+                looks_like_decimal_comma,
                 "csv.decimal_sign",
                 "numbers with a decimal comma land as text; set `csv.decimal_sign = \",\"` to read them as numbers".to_owned(),
                 self.decimal_commas,
             ),
             (
-                "looks_like_thousands",
+                looks_like_thousands,
                 "csv.thousands_sign",
                 "numbers with commas between their digits land as text; set `csv.thousands_sign = \",\"` where they separate thousands, or `csv.decimal_sign = \",\"`".to_owned(),
                 self.thousands,
             ),
             (
-                "looks_like_percent",
+                looks_like_percent,
                 "csv.percent",
                 "numbers with a percent sign land as text; set `csv.percent = true` to read `17%` as 17".to_owned(),
                 self.percents,
             ),
             (
-                "looks_like_dates",
+                looks_like_dates,
                 "contract.dates",
                 "dates whose order of day and month is not certain land as text; name their format, such as `contract.dates = [\"%d/%m/%Y\"]`".to_owned(),
                 self.dates,
             ),
             (
-                "local_times",
+                local_times,
                 "contract.column.<name>.type",
-                "points in time without an offset are read as UTC; declare the column `text` to keep them as they are written".to_owned(),
+                "timestamps without an offset are read as UTC; declare the column `text` to keep them as they are written".to_owned(),
                 self.local_times,
             ),
         ];

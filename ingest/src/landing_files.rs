@@ -39,19 +39,19 @@ const FOLDERS: [&str; 6] = [
     "raw",
     "children",
 ];
-/// Where files go that no entry names.
+/// Folder for files that no entry names.
 pub(crate) const ORPHANS: &str = "orphans";
-/// Where repairs put what they took out of the log.
+/// Folder for files and entries that a repair removes from the log.
 pub(crate) const DAMAGED: &str = "damaged";
 
-/// Newest files of which the end is read at each start.
+/// Number of newest files whose end is read at each start.
 const ENDS_READ: usize = 8;
-/// The last bytes of each Parquet file, behind four that tell the length of its footer.
+/// Last bytes of each Parquet file, after four bytes with the length of its footer.
 const MAGIC: &[u8] = b"PAR1";
 /// The smallest Parquet file: a magic at either end and the length of the footer.
 const LEAST_BYTES: u64 = 12;
 
-/// What is said of a file that is not there.
+/// Reason that is reported for a missing file.
 pub(crate) const MISSING: &str = "it is missing";
 
 /// Requests that are made at the same time.
@@ -60,11 +60,11 @@ const AT_ONCE: usize = 16;
 /// A file that is not as its entry says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BadFile {
-    /// What the entry says of it.
+    /// File as the entry describes it.
     pub(crate) file: DataFile,
     /// Number of the entry.
     pub(crate) sequence: u64,
-    /// What is wrong.
+    /// Difference between the file and its entry.
     pub(crate) reason: String,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct Stock {
 }
 
 impl Stock {
-    /// Lists what is there beside `entries`, which must have been read before.
+    /// Lists the landing zone and compares it with `entries`, which the caller must read first.
     ///
     /// # Errors
     /// [`Error::Storage`].
@@ -177,7 +177,7 @@ impl Stock {
     }
 }
 
-/// What is wrong with the end of a file, whose size is right.
+/// Checks the end of a file whose size is right; returns its fault.
 async fn wrong_end(landing: &Store, file: &DataFile) -> Result<Option<String>, Error> {
     if file.bytes < LEAST_BYTES {
         return Ok(Some("it is too short to be a Parquet file".to_owned()));
@@ -204,10 +204,11 @@ fn sequence_of(path: &str) -> Option<u64> {
     is_ours.then(|| number.parse().ok()).flatten()
 }
 
-/// Brings a landing zone to what its log says, as a writer does that has just read `entries`: files that no entry names go to
-/// `orphans/`, named ones that are there come back, and temporary files of dead processes are removed.
+/// Brings a landing zone in line with its log, for a writer that has just read `entries`. Files
+/// that no entry names move to `orphans/`, and named files in `orphans/` come back. Temporary files
+/// of dead processes are removed.
 ///
-/// Returns what a person should know of it.
+/// Returns a warning if files have moved to `orphans/`.
 ///
 /// # Errors
 /// [`Error::Landed`] when a named file is missing or damaged, [`Error::Storage`].
@@ -263,7 +264,7 @@ pub(crate) async fn report_damage(
     Ok(())
 }
 
-/// Removes temporary files of dead processes. One that cannot be removed is in nobody's way.
+/// Removes temporary files of dead processes. A file that cannot be removed does no harm.
 pub(crate) async fn sweep(landing: &Store) {
     let store = landing.clone();
     let swept = tokio::task::spawn_blocking(move || store.sweep_all("")).await;
@@ -334,7 +335,7 @@ pub(crate) async fn move_unnamed(
             }
         }
     }
-    // Entries that were not there when the log was read.
+    // Entries that were added after the log was read.
     let later: BTreeSet<u64> = moved
         .iter()
         .filter_map(|file| sequence_of(&file.path))
@@ -361,7 +362,7 @@ pub(crate) async fn move_unnamed(
     Ok(moved)
 }
 
-/// Whether the bytes of an entry, of whatever version, name a file.
+/// Returns true if the bytes of an entry, of any version, name a file.
 pub(crate) fn names(entry: &[u8], path: &str) -> bool {
     let quoted = format!("\"{path}\"");
     entry

@@ -47,7 +47,7 @@ pub(crate) struct Plan {
     range: Interval,
     /// This machine's clock when this process began.
     now: Duration,
-    /// Ends of the ranges of the passes before, where they are points in time.
+    /// Ends of the ranges of earlier passes, if they are timestamps.
     ends: Vec<i64>,
 }
 

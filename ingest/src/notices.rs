@@ -1,10 +1,11 @@
-//! What a source has decided by itself while it read, for the report.
+//! Decisions that a source made by itself while it read, for the report.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use feedline_schemas::report::Warning;
 
-/// Notices of a source; clones share them. Of one kind the first is told, with how many more there are.
+/// Notices of a source; clones share them. The report has the first notice of each kind and the
+/// count of the others.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Notices(Arc<Mutex<Vec<Notice>>>);
 

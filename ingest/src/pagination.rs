@@ -41,9 +41,9 @@ pub(crate) struct Paginator {
     seen: HashMap<Hash128, u64>,
     /// Records of this run of pages; none where not all of its pages were read by this process.
     came: Option<u64>,
-    /// The last number of all records that a page of this run of pages told.
+    /// Last total record count that a page of this run of pages reported.
     total: Option<u64>,
-    /// Whether a source without a next link or cursor may be one that never names any.
+    /// True if a source without a next link or cursor may be one that never names any.
     may_lack_next: bool,
     warnings: WarningChanges,
 }
@@ -63,13 +63,13 @@ pub(crate) struct Contents {
     pub(crate) records: Vec<Record>,
     /// Cursor or URL of the next page.
     pub(crate) token: Option<String>,
-    /// Whether the page has a place for it, be that empty.
+    /// True if the page has a field or header for the next page, even an empty one.
     pub(crate) names_next: bool,
-    /// Whether there are further pages, where the page says so.
+    /// Flag in the page for further pages, if it has one.
     pub(crate) has_more: Option<bool>,
-    /// Whether it came as a part of something (status 206).
+    /// Kind of a partial response (status 206); none for a complete response.
     pub(crate) partial: Option<Partial>,
-    /// Number of all records, where the page tells it.
+    /// Total record count, if the page reports it.
     pub(crate) total: Option<u64>,
     /// Hash of the records, where pages have no cursors.
     pub(crate) hash: Option<Hash128>,
@@ -161,7 +161,7 @@ impl Paginator {
                 let values = headers.get_all(LINK).into_iter();
                 let links = link::read(values.map(HeaderValue::as_bytes)).map_err(|reason| {
                     format!(
-                        "its `Link` header cannot be read ({reason}), so the next page is not known; tell the server's owner, or choose another `pagination.type`"
+                        "its `Link` header cannot be read ({reason}), so the next page is not known; report it to the server's owner, or choose another `pagination.type`"
                     )
                 })?;
                 Ok((links.next, links.are_of_pages))
@@ -172,7 +172,7 @@ impl Paginator {
                 };
                 let text = std::str::from_utf8(value.as_bytes()).map_err(|_| {
                     format!(
-                        "its header `{name}` (`pagination.cursor_header`) is no UTF-8 text, so the next page is not known; tell the server's owner, or choose another `pagination.type`"
+                        "its header `{name}` (`pagination.cursor_header`) is no UTF-8 text, so the next page is not known; report it to the server's owner, or choose another `pagination.type`"
                     )
                 })?;
                 let text = text.trim();

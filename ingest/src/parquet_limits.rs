@@ -1,8 +1,9 @@
-//! What a Parquet file may make of its bytes.
+//! Limits on the memory that a Parquet file may take.
 //!
-//! A page says how large it is unpacked, and a reader takes its word and as much memory: so the head of each page is read once
-//! more before it. A text of a dictionary is written once and meant by any number of rows: so texts are read as views, of which
-//! a row has 16 bytes, and rows become values in portions.
+//! A page states its unpacked size, and a reader trusts it and allocates that much memory. So the
+//! head of each page is read and checked before the page. A dictionary stores a string once, and
+//! any number of rows may refer to it. So strings are read as views of 16 bytes per row, and rows
+//! become values in portions.
 
 use std::{
     io::{self, Read},

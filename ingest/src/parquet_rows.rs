@@ -37,7 +37,7 @@ const UTC: &str = "UTC";
 /// Rows converted at a time.
 const BATCH: usize = 1024;
 
-/// What a smaller file's size counts as.
+/// Minimum file size for the ratio, in bytes; smaller files count as this size.
 const FREE: u64 = 16 << 20;
 
 /// Reads rows; a row is an object of its columns.

@@ -6,7 +6,7 @@ use feedline_schemas::{
 };
 use url::Url;
 
-/// Parts of names of what says who asks, without `-` and `_`.
+/// Parts of the names of credentials, without `-` and `_`.
 const PARTS: [&str; 9] = [
     "apikey",
     "accesskey",
@@ -20,12 +20,12 @@ const PARTS: [&str; 9] = [
 ];
 /// Whole names of such.
 const WHOLE: [&str; 5] = ["key", "auth", "pwd", "pass", "sig"];
-/// Parts of names of what says where to go on, or guards a form.
+/// Parts of the names of cursors and form tokens, which are not credentials.
 const OTHERS: [&str; 6] = ["page", "next", "cursor", "continu", "csrf", "xsrf"];
 /// Shorter values are no secrets.
 const LETTERS: usize = 6;
 
-/// Whether a header or parameter of this name, with this value, seems to say who asks.
+/// Returns true if a header or parameter with this name and value seems to hold credentials.
 pub(crate) fn is_secret(name: &str, value: &str) -> bool {
     let name: String = name
         .chars()

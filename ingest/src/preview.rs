@@ -20,18 +20,18 @@ pub struct SourcePreview {
     pub source: String,
     /// Records that were looked at.
     pub rows: u64,
-    /// Whether there are no others.
+    /// True if the source has no other records.
     pub is_all: bool,
-    /// What was met that is no record, such as a row of another length than the header.
+    /// Count of items that are not records, such as a row of another length than the header.
     pub bad: u64,
     /// One of them: reason and place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bad_sample: Option<String>,
     /// Columns in the order of their first appearance.
     pub columns: Vec<ColumnPreview>,
-    /// What would be decided that a person should know of.
+    /// Warnings about decisions that a person should know of.
     pub warnings: Vec<Warning>,
-    /// Why there is nothing to look at.
+    /// Reason that no preview is available.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -39,9 +39,9 @@ pub struct SourcePreview {
 /// A column as it would land.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ColumnPreview {
-    /// Name, as it stands in `contract.column` and in the landing zone.
+    /// Name, as used in `contract.column` and in the landing zone.
     pub name: String,
-    /// Type by its name in `contract.column.<name>.type`; `undecided` where no value tells.
+    /// Type by its name in `contract.column.<name>.type`; `undecided` if no value shows it.
     pub r#type: &'static str,
     /// Records in which it is missing: null, absent, or a spelling of it.
     pub missing: u64,
@@ -49,12 +49,12 @@ pub struct ColumnPreview {
     pub samples: Vec<String>,
 }
 
-/// Looks at the sources, or at the one called `only`, and lands and writes nothing: of `files` at the sample that types are
-/// found from, of other sources at their first page.
+/// Previews the sources, or only the source `only`; lands and writes nothing. For `files` it reads
+/// the sample for type inference, for other sources their first page.
 ///
 /// # Errors
-/// [`Error::Config`] for a source that cannot be read as it is configured, [`Error::Storage`], [`Error::Cancelled`]. What goes wrong
-/// with reading is told in its [`SourcePreview`].
+/// [`Error::Config`] for a source that cannot be read as configured, [`Error::Storage`],
+/// [`Error::Cancelled`]. A [`SourcePreview`] reports the errors of reading its source.
 pub async fn preview(
     config: &PipelineConfig,
     only: Option<&Name>,

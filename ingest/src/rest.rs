@@ -429,7 +429,7 @@ impl Rest {
         if self.keeps_all
             && (ledger.reread.is_some() || cut.as_ref().is_some_and(|cut| cut.reread.is_some()))
         {
-            let reason = "is 0, which keeps equal records; the log says that slices which lie ahead of now were read, so a clock was ahead when it was written, and reading them again would land records twice: set `dedup_window`";
+            let reason = "is 0, which keeps equal records; by the log, slices in the future were read, so a clock was ahead when it was written, and reading them again would land records twice: set `dedup_window`";
             return Err(Error::config("batch.dedup_window", reason));
         }
         let Some(cut) = cut else { return Ok(None) };

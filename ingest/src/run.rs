@@ -511,12 +511,7 @@ impl<'a> Run<'a> {
         } = self.prepare(batch, answers, sequence).await?;
         let mut counts = decided.counts();
         counts.superseded = replaced.iter().map(|replaced| replaced.rows).sum();
-        // Warnings about files hold for the run that read them.
-        let is_files = self.config.r#type == SourceKind::Files;
-        let last = self.log.last();
-        let last = last.filter(|last| !is_files || last.run_id == self.context.run_id);
-        let known = last.map(|entry| entry.state.warnings.clone());
-        let known = known.unwrap_or_default();
+        let known = self.known_warnings();
         let mut warnings = warnings::apply(known.clone(), warnings);
         let is_still =
             counts.rows + counts.rejected == 0 && not_before_unix_s.is_none() && warnings == known;
@@ -594,7 +589,21 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Tells of what the last batch has lost.
+    /// Returns the warnings of the last entry that still hold. Those about files hold for the run that
+    /// read the files, those about types of columns until a reset.
+    fn known_warnings(&self) -> Vec<Warning> {
+        let Some(last) = self.log.last() else {
+            return Vec::new();
+        };
+        let is_files = self.config.r#type == SourceKind::Files;
+        let mut known = last.state.warnings.clone();
+        if is_files && last.run_id != self.context.run_id {
+            known.retain(|warning| infer::TYPE_WARNINGS.contains(&warning.code.as_str()));
+        }
+        known
+    }
+
+    /// Warns of values that the last batch has lost.
     fn warn(&self, sequence: Sequence) {
         let mut newest = self.log.entries().iter().rev();
         let newest = [newest.next(), newest.next()];

@@ -1,10 +1,10 @@
 //! Sample of files, read before any of their records land.
 //!
-//! Where there are few rows, the sample holds all of them. Otherwise up to 64 files, spread evenly
-//! over the list, share the limits on rows and bytes. Later files get what an earlier one does not
-//! need. The sample holds the first records of a file. A CSV or NDJSON file that is uncompressed
-//! and longer than its limit gives eight parts instead, spread evenly over it. So memory holds a
-//! few MiB, and the time does not grow with the files. The same files give the same sample.
+//! A source with few rows is sampled completely. Otherwise up to 64 files, spread evenly over the
+//! list, share the limits on rows and bytes. Later files get what an earlier one does not need. The
+//! sample holds the first records of a file. A CSV or NDJSON file that is uncompressed and longer
+//! than its limit gives eight parts instead, spread evenly over it. So memory holds a few MiB, and
+//! the time does not grow with the files. The same files give the same sample.
 
 use std::io::{self, Cursor};
 

@@ -33,7 +33,7 @@ const ASIDE: &str = "superseded";
 /// Rows of a batch, by `_feedline_row`.
 type Rows = Range<u64>;
 
-/// Where the files at `urls` have landed: rows by place in `entries`, which is the log from its beginning.
+/// Finds the landed rows of the files at `urls`, by index in `entries`, the log from its beginning.
 ///
 /// # Errors
 /// [`Error::File`] where an entry of an earlier version has rows of one and of another file.
@@ -102,7 +102,7 @@ fn mixed(urls: &[String], sequence: Sequence) -> Error {
     }
 }
 
-/// What counts in place of the data files of an entry.
+/// Replacement for the data files of an entry.
 pub(crate) struct Without {
     pub(crate) replaced: Replaced,
     /// Rows of child tables that no longer count.
@@ -227,7 +227,7 @@ pub(crate) async fn set_aside(landing: &Store, gone: &[DataFile]) -> Result<(), 
     Ok(())
 }
 
-/// Where a file lies that no longer counts.
+/// Path of a file that no longer counts.
 pub(crate) fn aside(file: &DataFile) -> String {
     format!("{ASIDE}/{}", file.path)
 }

@@ -21,8 +21,8 @@ use crate::{
 /// Files that are read at the same time; each is in memory whole.
 const AT_ONCE: usize = 4;
 
-/// Reads the logs of the pipeline's sources (only of the one called `only`, if given) and every file that they name, and tells
-/// all that is wrong. Nothing is changed.
+/// Reads the logs of the pipeline's sources (only of the one called `only`, if given) and every
+/// file that they name. Reports all faults and changes nothing.
 ///
 /// # Errors
 /// [`Error::Contract`] for a log that a newer release wrote, [`Error::Storage`] when the store fails, [`Error::Config`] as for
@@ -79,14 +79,14 @@ async fn verify_source(landing: &Store, source: &Name) -> Result<VerifiedSource,
 /// The part of a log that is good, and where it ends.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Chain {
-    /// Entries as they were written, each of which names the hash of the one before.
+    /// Entries as they were written; each names the hash of the entry before.
     written: Vec<CommitEntry>,
-    /// What is wrong with the first object that is not such an entry.
+    /// Fault of the first object that is not such an entry.
     pub(crate) damage: Option<Damage>,
 }
 
 impl Chain {
-    /// How many entries are good.
+    /// Returns the count of good entries.
     pub(crate) fn len(&self) -> usize {
         self.written.len()
     }
@@ -156,7 +156,8 @@ pub(crate) async fn read_chain(
     Ok(chain)
 }
 
-/// Whether the object `next` says that the one before it has another hash. What cannot be read says nothing.
+/// Returns true if the object `next` names another hash for the object before it. An unreadable
+/// object does not count.
 async fn contradicts(landing: &Store, next: Option<&Listed>, hash: Hash128) -> Result<bool, Error> {
     #[derive(serde::Deserialize)]
     struct Link {
@@ -187,7 +188,7 @@ pub(crate) async fn wrong_files(
     Ok(found.into_iter().flatten().collect())
 }
 
-/// What is wrong with a landed file.
+/// Checks a landed file; returns its fault.
 async fn wrong(landing: &Store, file: &DataFile) -> Result<Option<String>, Error> {
     let Some(bytes) = landing.get_opt(&file.path).await? else {
         return Ok(Some(MISSING.to_owned()));

@@ -18,7 +18,7 @@ pub(crate) enum WarningChange {
     LiftEnds,
 }
 
-/// Warnings about the ends of pages, which the next reading of all pages decides anew.
+/// Warnings about the ends of pages; the next reading of all pages decides them again.
 const ENDS: [&str; 10] = [
     "repeated_page",
     "no_link_header",
@@ -46,7 +46,7 @@ impl WarningChanges {
             .extend(held.iter().map(|warning| warning.code.clone()));
     }
 
-    /// Whether a warning with `code` holds.
+    /// Returns true if a warning with `code` holds.
     pub(crate) fn has(&self, code: &str) -> bool {
         self.held.contains(code)
     }

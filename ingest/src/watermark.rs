@@ -87,7 +87,7 @@ impl Mark {
         }
     }
 
-    /// Whether it is a time or date more than `ahead_s` seconds behind `now`.
+    /// Returns true for a time or date more than `ahead_s` seconds after `now`.
     fn is_ahead(&self, now: Duration, ahead_s: i64) -> bool {
         let zone = match self.kind {
             Kind::Date(_) => FIRST_ZONE,
@@ -138,7 +138,7 @@ impl Mark {
 const DAY: i64 = 86_400;
 /// A day begins this long before midnight UTC where it begins first on Earth, in seconds.
 const FIRST_ZONE: i64 = 14 * 3_600;
-/// Most records with a cursor ahead of now that are told apart.
+/// Maximum number of individually tracked records with a cursor ahead of now.
 const MOST_AHEAD: usize = 200;
 /// Longest lookback in seconds: a hundred centuries. Longer spans are none that jiff knows.
 const MOST_SECONDS: i64 = 10_000 * 366 * DAY;
@@ -176,7 +176,7 @@ pub(crate) struct Incremental {
     param: String,
     start: Option<Mark>,
     lookback: Lookback,
-    /// How far beyond now a cursor may lie, in seconds.
+    /// Maximum distance of a cursor ahead of now, in seconds.
     ahead_s: i64,
 }
 
@@ -234,7 +234,8 @@ impl Incremental {
         }
     }
 
-    /// The run of pages after `done`, as it is asked for at `now`; `highs` are the highest cursors that the log tells.
+    /// Returns the run of pages after `done`, as requested at `now`. `highs` are the highest
+    /// cursors in the log.
     ///
     /// # Errors
     /// [`Error::Config`] when the lookback does not fit the cursors of what has landed.
@@ -253,7 +254,7 @@ impl Incremental {
             Some(high) => Some(self.bound(high).map_err(wrong)?),
         };
         let mut ahead = done.ahead.clone();
-        // What lies before the bound does not come again.
+        // Records before the bound do not come again.
         ahead.retain(|ahead| !is_before(&ahead.cursor, since.as_ref()));
         Ok(PageRun {
             number: done.number + 1,
@@ -264,7 +265,7 @@ impl Incremental {
         })
     }
 
-    /// `high`, or where it lies ahead of `now` the highest of `highs` that does not.
+    /// Returns `high`, unless it is ahead of `now`: then the highest of `highs` that is not.
     fn right(
         &self,
         high: Option<&str>,
@@ -289,7 +290,7 @@ impl Incremental {
         Ok(right.map(|mark| mark.text))
     }
 
-    /// Whether a cursor is a time or date that lies further ahead of `now` than it may.
+    /// Returns true for a time or date that is further ahead of `now` than allowed.
     pub(crate) fn is_ahead(&self, cursor: &str, now: Duration) -> bool {
         Mark::parse(cursor).is_ok_and(|mark| mark.is_ahead(now, self.ahead_s))
     }
@@ -303,8 +304,8 @@ impl Incremental {
         }
     }
 
-    /// Takes note of the cursors of a page of `run` that came at `now`: the highest of those that may move the bound, and the
-    /// records whose cursor lies ahead of now.
+    /// Records the cursors of a page of `run` that arrived at `now`: the highest of those that may
+    /// move the bound, and the records whose cursor is ahead of now.
     ///
     /// # Errors
     /// A message when a cursor cannot be ordered, or no record of a page has one.
@@ -381,13 +382,13 @@ fn add_ahead(
     Ok(())
 }
 
-/// Whether a cursor lies before a bound.
+/// Returns true if a cursor is before a bound.
 fn is_before(cursor: &str, bound: Option<&Mark>) -> bool {
     let compared = bound.map(|bound| Mark::parse(cursor)?.compare(bound));
     matches!(compared, Some(Ok(Ordering::Less)))
 }
 
-/// The highest cursors that a log tells, each once.
+/// Collects the highest cursors in a log, each once.
 pub(crate) fn highs(entries: &[CommitEntry]) -> Vec<String> {
     let runs = entries
         .iter()
@@ -397,7 +398,7 @@ pub(crate) fn highs(entries: &[CommitEntry]) -> Vec<String> {
     highs
 }
 
-/// A warning of records whose cursor lay ahead of the time when they came.
+/// Builds a warning about records whose cursor was ahead of now when they arrived.
 pub(crate) fn warn_of_ahead(run: &PageRun) -> Option<Warning> {
     let marks = run
         .ahead

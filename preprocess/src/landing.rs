@@ -298,7 +298,7 @@ impl Landed {
 
     fn goes_elsewhere(&self) -> String {
         format!(
-            "what source `{}` has landed does not go on from what the dataset was built of",
+            "what source `{}` has landed does not continue what the dataset was built of",
             self.reference.name
         )
     }

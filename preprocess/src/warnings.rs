@@ -33,16 +33,16 @@ const COLUMNS: usize = 10;
 /// Characters of a value that a message shows.
 const SHOWN: usize = 40;
 
-/// Class count from which a classification is checked.
+/// Minimum class count for the check of a classification.
 const MANY_CLASSES: usize = 32;
 
 /// Mean rows per class below which a target has too many classes.
 const FEW_ROWS: u64 = 20;
 
-/// Value count from which a category is checked.
+/// Minimum value count for the check of a category.
 const FEW_VALUES: usize = 5;
 
-/// Fraction of numeric values from which a category looks like a column of numbers.
+/// Minimum fraction of numeric values for a category to look numeric.
 const MOSTLY: f64 = 0.8;
 
 /// Makes warning `code`, about `key`.
@@ -129,14 +129,14 @@ pub(crate) fn far_outside(found: &[FarOutside]) -> Option<Warning> {
         .collect();
     (!columns.is_empty()).then(|| {
         let message = format!(
-            "far more cells lie outside of the caps or the range of the training split than in it, so the columns have drifted: {}",
+            "far more cells are outside of the caps or the range of the training split than in it, so the columns have drifted: {}",
             first_of(&columns, COLUMNS)
         );
         warning("splits_drifted", "dataset.split", message)
     })
 }
 
-/// Category of which only the most frequent values are known.
+/// Category with only its most frequent values known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CutCategories {
     pub(crate) column: String,
@@ -303,7 +303,7 @@ fn constant_columns(
     let mut found = Vec::new();
     if !constant.is_empty() {
         let message = format!(
-            "the same value in all training rows, which tells a model nothing: {}; leave it out with `dataset.drop`",
+            "the same value in all training rows, so a model cannot learn from it: {}; leave it out with `dataset.drop`",
             listed(&constant, "`")
         );
         found.push(warning("constant_columns", "dataset.drop", message));
@@ -356,10 +356,14 @@ fn numbers_as_categories(
             true => String::new(),
             false => format!(", the others are {}", first_of(&others, GROUPS)),
         };
+        let key = match numbers.iter().any(|number| number.contains('%')) {
+            true => "`csv.percent` of its source, before it lands",
+            false => "`dataset.decimal_sign`",
+        };
         let message = format!(
             "column `{}` landed as text and became a category, yet {} of its {} known values look like numbers, such as \
-             {}{others}; say what stands for no value (`csv.null_values` of its source, before it lands), or how its numbers \
-             are written (`dataset.decimal_sign`) and list it in the `columns` of numeric steps",
+             {}{others}; name the spellings of a missing value (`csv.null_values` of its source, before it lands), or how its \
+             numbers are written ({key}), and list it in the `columns` of numeric steps",
             shown(&category.name),
             numbers.len(),
             category.values.len(),

@@ -1,7 +1,7 @@
 //! Changes that an entry of a commit log makes besides landing a batch: settings, withdrawn files, a reset.
 //!
-//! An amendment is an entry like any other, so it is there wholly or not at all, and a run that was at work when it was
-//! written finds its own position taken and stops.
+//! An amendment is an entry like any other, so it is written completely or not at all. A run that was at work at that
+//! moment finds its position taken and stops.
 
 use std::collections::BTreeMap;
 
@@ -81,7 +81,7 @@ pub struct AmendReport {
     pub command: String,
     /// Source name.
     pub source: String,
-    /// Whether nothing was changed.
+    /// True where only the outcome was computed and nothing was changed.
     pub dry_run: bool,
     /// The entry of the log that says so; absent where nothing was changed.
     #[serde(skip_serializing_if = "Option::is_none")]

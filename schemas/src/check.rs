@@ -31,10 +31,10 @@ pub enum ContractError {
         /// What is wrong there.
         reason: String,
     },
-    /// The document is whole JSON of a version this build reads, with something in it that this build does not know: a newer
-    /// release wrote it. Nothing says that it is damaged.
+    /// The document is complete JSON of a version this build reads, with a field or value that this build does not know: a
+    /// newer release wrote it. There is no sign of corruption.
     #[error(
-        "cannot use `{what}`: {reason} at `{path}`, so a newer feedline wrote it; use that release; the file is not damaged as far as can be told, so do not repair or remove it"
+        "cannot use `{what}`: {reason} at `{path}`, so a newer feedline wrote it; use that release; the file shows no damage, so do not repair or remove it"
     )]
     Newer {
         /// The document's file name or URL.
@@ -149,7 +149,7 @@ fn decode_known<T: DeserializeOwned>(mut value: Value) -> Result<T, (String, Str
     }
 }
 
-/// Removes `field` from the object that `path` leads to, or from the one around it; false where it is not there.
+/// Removes `field` from the object that `path` leads to, or from the one around it; false where it is missing.
 fn remove_field(value: &mut Value, path: &Path, field: &str) -> bool {
     let mut at = value;
     for segment in path {

@@ -25,7 +25,7 @@ pub struct CommitEntry {
     pub format: String,
     /// Format version.
     pub version: u32,
-    /// Oldest format version whose readers may use the entry and go on from it, without the fields that they do not know;
+    /// Oldest format version whose readers may use the entry and resume from it, without the fields that they do not know;
     /// absent in version 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_reader: Option<u32>,
@@ -367,7 +367,7 @@ pub struct SourceState {
     /// `retry.max_wait_s`. An entry may have nothing else to say; the next one that lands something has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before_unix_s: Option<u64>,
-    /// How long that is from when the entry was written, in seconds: a clock that was ahead then must not hold the source up
+    /// Length of that wait from when the entry was written, in seconds: a clock that was ahead then must not hold the source up
     /// for longer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before_wait_s: Option<u64>,
@@ -490,7 +490,7 @@ pub struct ShortPage {
 pub struct CursorAhead {
     /// Its cursor.
     pub cursor: String,
-    /// xxh3-128 of its canonical form; absent where it stands for more records, or for one whose form is not known.
+    /// xxh3-128 of its canonical form; absent where it covers several records, or one whose form is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash: Option<Hash128>,
 }

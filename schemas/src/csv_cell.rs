@@ -115,15 +115,14 @@ pub fn check(csv: &CsvConfig) -> Result<(), (&'static str, String)> {
     let decimal = csv.decimal_sign.unwrap_or('.');
     if is_part(decimal) || decimal.is_whitespace() {
         let shown = decimal.escape_debug();
-        let reason =
-            format!("`{shown}` cannot stand for a decimal point; write `\".\"` or `\",\"`");
+        let reason = format!("`{shown}` cannot be a decimal separator; write `\".\"` or `\",\"`");
         return Err(("csv.decimal_sign", reason));
     }
     match csv.thousands_sign {
         Some(sign) if is_part(sign) => {
             let shown = sign.escape_debug();
             let reason = format!(
-                "`{shown}` cannot stand between digits; write `\".\"`, `\",\"`, `\"'\"` or a space"
+                "`{shown}` cannot be a thousands separator; write `\".\"`, `\",\"`, `\"'\"` or a space"
             );
             Err(("csv.thousands_sign", reason))
         }

@@ -18,7 +18,7 @@ pub struct FailedRuns {
     pub version: u32,
     /// The source.
     pub source: Name,
-    /// How many.
+    /// Count of failed runs in a row.
     pub failures: u64,
     /// When the first of them ended, in seconds since 1970-01-01 UTC.
     pub since_unix_s: u64,

@@ -17,7 +17,7 @@ pub const COMMIT: FormatTag = FormatTag {
     format: "feedline.commit",
     version: 2,
 };
-/// Oldest version whose builds may read an entry that this build writes and go on from it. A field that they may leave aside
+/// Oldest version whose builds may read an entry that this build writes and resume from it. A field that they may ignore
 /// raises [`COMMIT`] alone; one that decides what is read next, or what counts as landed, or that names files, raises this too.
 pub const COMMIT_MIN_READER: u32 = 2;
 /// Lease of a scheduled source.

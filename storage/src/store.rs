@@ -474,7 +474,7 @@ impl Store {
             }
             Err(Error::Location {
                 url: backend.url_of(PATH),
-                reason: "the store created an object that was there: it ignores `If-None-Match: *`, so two programs that write at once would overwrite each other's log; use a store, gateway or version of it with conditional writes".into(),
+                reason: "the store created an object that existed already: it ignores `If-None-Match: *`, so two programs that write at once would overwrite each other's log; use a store, gateway or version of it with conditional writes".into(),
             })
         };
         self.creates.get_or_try_init(|| check).await.map(drop)

@@ -40,7 +40,7 @@ impl KeptFolder {
         unreachable!("there are more numbers than folders")
     }
 
-    /// Where it is.
+    /// URL of the folder.
     pub(super) fn url(&self) -> String {
         self.store.url()
     }

@@ -20,7 +20,7 @@ use crate::{
     watermark::Mark,
 };
 
-/// What is read again.
+/// Selection of data to re-read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reread {
     /// `slices`: lower end of the range. `incremental`: cursor to begin at.
@@ -104,7 +104,7 @@ pub async fn reread(
     Ok(report)
 }
 
-/// Where reading goes on, and the batches that no longer count.
+/// Position to resume from, and the batches that no longer count.
 type Plan = (Position, BTreeSet<usize>);
 
 fn plan(
@@ -305,7 +305,8 @@ fn plan_files(
     Some((next, batches))
 }
 
-/// Whether a pattern matches an address, or as many of its last segments as the pattern has.
+/// Returns true if a pattern matches an address, or as many of its last segments as the pattern
+/// has.
 fn is_match(pattern: &str, url: &str) -> bool {
     let segments = pattern.split('/').count();
     let mut starts: Vec<usize> = url.rmatch_indices('/').map(|(at, _)| at + 1).collect();

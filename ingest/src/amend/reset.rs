@@ -11,11 +11,12 @@ use feedline_schemas::{
 use super::{Amending, count, keep::KeptFolder, sweep};
 use crate::{commit_log::Commit, context::Context, error::Error, setting_changes::recorded};
 
-/// Resets a source: what has landed goes to `landing/<source>.<n>` with its log, and the next run reads everything again
-/// under the settings of now, whatever they are. With `dry_run` nothing is changed.
+/// Resets a source: landed data moves to `landing/<source>.<n>` with its log. The next run re-reads
+/// everything under the current settings, whatever they are. With `dry_run` nothing is changed.
 ///
-/// The log goes on: one entry says that nothing before it counts. So a run that is at work stops at its next commit, a kill
-/// leaves either the old state or the new one, and a dataset of the old rows is built anew and never mixes them with new ones.
+/// The log continues: one entry declares that nothing before it counts. So a concurrent run stops
+/// at its next commit, and a kill leaves either the old state or the new one. A dataset of the old
+/// rows is rebuilt and never mixes them with new ones.
 ///
 /// # Errors
 /// [`Error::Config`], [`Error::Log`] for a damaged log, [`Error::Fenced`] when a run committed meanwhile,

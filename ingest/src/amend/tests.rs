@@ -114,7 +114,7 @@ async fn a_type_declared_after_landing_is_said_to_hold_for_what_lands_next() {
     assert!(
         change.effect.contains("what has landed stays") && change.effect.contains("ingest reread")
     );
-    // It is said once, and `status` goes on to show it.
+    // A run reports it once, and `status` continues to show it.
     let third = bring(&typed, &root).await.unwrap();
     assert_eq!((third.settings_changed, third.rows), (None, 2));
     let shown = status(&pipeline(&typed), &root).await.unwrap();

@@ -18,7 +18,7 @@ const RFC3339: &str = "rfc3339";
 #[derive(Clone, Debug)]
 pub(crate) struct Dates {
     formats: Vec<String>,
-    /// Whether the configuration has them.
+    /// True if the configuration has them.
     is_declared: bool,
 }
 
@@ -55,8 +55,8 @@ impl Dates {
     }
 }
 
-/// Microseconds since 1970 of a date, or of a date and a time with or without an offset, as ISO 8601 writes them (a space may
-/// stand for the `T`). Without an offset it is UTC, and a date is its midnight.
+/// Microseconds since 1970 of an ISO 8601 date, or of a date and time with or without an offset. A
+/// space may replace the `T`. Without an offset the time is UTC. A date means its midnight.
 pub(crate) fn iso_micros(text: &str) -> Option<i64> {
     let bytes = text.as_bytes();
     let is_dated = bytes.len() >= 10 && bytes[4] == b'-' && bytes[7] == b'-' && text.is_ascii();

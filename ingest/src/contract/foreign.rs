@@ -12,7 +12,8 @@ use crate::{flatten::Leaf, value::Value};
 const READ_AS_MISSING: &str = "read_as_missing";
 
 impl Contract<'_> {
-    /// Makes cells what they are in their columns, and tells which are written as no number of this source can be.
+    /// Converts cells for their columns. Returns the indices of the cells whose notation is invalid
+    /// for numbers of this source.
     pub(super) fn translate(&mut self, leaves: &mut [Leaf], places: &[usize]) -> Vec<usize> {
         let mut unreadable = Vec::new();
         for (i, (leaf, place)) in leaves.iter_mut().zip(places).enumerate() {
@@ -66,7 +67,7 @@ impl Contract<'_> {
     }
 }
 
-/// Whether a column of this type holds something else than numbers of which a cell is not just the text.
+/// Returns true for types, other than numbers, whose values are not just the text of their cells.
 const fn is_of_cells(column: ColumnType) -> bool {
     matches!(column, ColumnType::Bool | ColumnType::Timestamp)
 }

@@ -138,7 +138,7 @@ impl Contract<'_> {
         (fit, rule.types)
     }
 
-    /// What `value` does to a column without a type yet, which may be planned to have one.
+    /// Decides the fit of `value` in a column that has no type yet, but may have a planned one.
     pub(super) fn begin(&self, name: &str, types: TypeContract, value: &Value) -> Fit {
         let Some(planned) = self.planned.get(name).copied() else {
             return Fit::Fits;

@@ -1,17 +1,19 @@
-//! How deeply the elements of a page are nested, at most, and how many attributes a tag has, told from its tags before
-//! anything builds a tree of them.
+//! Maximum nesting depth of the elements of a page, and the number of attributes of a tag. Both
+//! come from its tags, before anything builds a tree of them.
 //!
-//! Taking a tag apart takes time that grows with the square of its attributes, since each is compared with those before it.
-//! Building a tree takes time that grows with its depth for every tag, and walking it may take stack. Elements whose end may
-//! be left out (`p`, `li`, `td`) are not counted: without a counted one between them they end each other. An end tag ends
-//! the elements opened since its own, but not beyond a table's cell or the like, and that of a formatting element (`b`)
-//! ends only one of these, as the HTML standard has it (13.2.6.4.7).
+//! The time to parse a tag grows with the square of its attributes, since each is compared with
+//! those before it. The time to build a tree grows with its depth for every tag, and walking it may
+//! need stack. Elements whose end is optional (`p`, `li`, `td`) are not counted: without a counted
+//! one between them they end each other. An end tag ends the elements opened since its own, but not
+//! beyond a table's cell or the like. The end tag of a formatting element (`b`) ends only one of
+//! these, as the HTML standard requires (13.2.6.4.7).
 
 use std::collections::HashMap;
 
-/// Deeper pages are set aside; browsers stop at 512.
+/// Maximum depth; deeper pages are rejected. Browsers stop at 512.
 pub(super) const MAX_DEPTH: usize = 1_000;
-/// Pages with a tag of more attributes are set aside: written by hand or by a program, tags have a few dozen.
+/// Maximum number of attributes of a tag; pages with more are rejected. Tags written by hand or by
+/// a program have a few dozen.
 pub(super) const MAX_ATTRIBUTES: usize = 1_000;
 
 const VOID: &[&[u8]] = &[
@@ -203,7 +205,8 @@ fn name(page: &[u8]) -> Vec<u8> {
     page[..end.unwrap_or(page.len())].to_ascii_lowercase()
 }
 
-/// Where a comment ends whose text begins at `from`: `<!-->` and `<!--->` are whole ones.
+/// Returns the end of a comment whose text begins at `from`. `<!-->` and `<!--->` are complete
+/// comments.
 fn comment_end(page: &[u8], from: usize) -> usize {
     let text = page.get(from..).unwrap_or_default();
     for empty in [&b">"[..], b"->"] {
@@ -225,14 +228,14 @@ fn comment_end(page: &[u8], from: usize) -> usize {
 
 /// The rest of a tag, behind its name.
 struct TagEnd {
-    /// Where it ends.
+    /// Index after its last byte.
     end: usize,
-    /// Whether it ends with `/>`.
+    /// True if it ends with `/>`.
     closes_itself: bool,
     attributes: usize,
 }
 
-/// Where in a tag a byte is.
+/// Context of a byte in a tag.
 #[derive(Clone, Copy)]
 enum Within {
     Gap,

@@ -26,7 +26,8 @@ use crate::source::Record;
 
 const STACK_BYTES: usize = 64 << 20;
 const LONGEST: Duration = Duration::from_secs(20);
-/// Threads that may go on at a time although their page was given up, beside those that read.
+/// Maximum number of threads that may still run after their page was given up, beside those that
+/// read.
 const GIVEN_UP: usize = 8;
 /// Pages of a host that are given up before no more of it are read.
 const HOST_GIVEN_UP: u32 = 3;
@@ -72,7 +73,7 @@ pub(super) type Fault = (&'static str, String);
 #[derive(Clone, Debug)]
 pub(super) struct Readers {
     slots: Arc<Semaphore>,
-    /// Slots of threads that go on although their page was given up.
+    /// Slots of threads that still run after their page was given up.
     given_up: Arc<Semaphore>,
     /// Pages given up, by host.
     hosts: Arc<Mutex<HashMap<String, u32>>>,
@@ -93,7 +94,7 @@ impl Readers {
         slot.expect("the semaphore is never closed")
     }
 
-    /// Why no page of the host of `url` is read any more.
+    /// Returns the reason, if any, to read no more pages of the host of `url`.
     pub(super) fn refusal(&self, url: &Url) -> Option<Fault> {
         let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         let count = *hosts.get(url.host_str()?)?;
@@ -118,8 +119,9 @@ impl Readers {
             .await?
     }
 
-    /// Runs `work` on a thread of its own, which is told when nobody waits any more. Its slot is free again when the work
-    /// is over or given up, unless too many that were given up still go on.
+    /// Runs `work` on a separate thread and signals it when the caller stops waiting. The slot is
+    /// freed when the work ends or is given up. If too many given-up threads still run, only the
+    /// end of the work frees it.
     async fn apart<T: Send + 'static>(
         &self,
         longest: Duration,
@@ -133,7 +135,7 @@ impl Readers {
         let run = move || {
             let done = work(&|| sender.is_closed());
             drop(kept);
-            // Nobody waits any more: it took too long, or the run stops.
+            // The send fails if the caller no longer waits: it took too long, or the run stops.
             drop(sender.send(done));
         };
         let thread = thread::Builder::new()
@@ -465,7 +467,7 @@ mod tests {
             assert_eq!(refusal, expected, "{given_up}");
         }
         assert_eq!(readers.refusal(&any()), None);
-        // The only slot, while three threads go on.
+        // The only slot, while three threads still run.
         let slot = readers.slot().await;
         let text = "<article><p>Some words.</p></article>";
         assert!(readers.read(page(text), slot).await.is_ok());

@@ -551,7 +551,7 @@ fn what_cannot_be_crawled_names_its_key() {
     assert!(refused(|c| c.page.rows = Some("a".into())).starts_with("`page.rows`"));
 }
 
-/// As many pages as there are readers and more, each of which would keep one for hours.
+/// More bad pages than readers; each page would occupy a reader for hours.
 #[tokio::test]
 async fn pages_with_endless_tags_stall_no_crawl() {
     let bad = ["/bad1", "/bad2", "/bad3", "/bad4", "/bad5", "/bad6"];

@@ -54,8 +54,8 @@ const MAX_SHOWN_BYTES: usize = 80;
 
 /// `url` for people: without user, password and fragment, and with the values of its query masked.
 ///
-/// Which parameter is a secret cannot be known by its name, so only numbers of up to nine digits are shown, and the values
-/// of parameters that page through lists.
+/// The name of a parameter does not reveal whether it is a secret. So only numbers of up to nine
+/// digits are shown, and the values of parameters that page through lists.
 pub(crate) fn redacted(url: &Url) -> String {
     redacted_but(url, &[])
 }
@@ -243,7 +243,7 @@ impl Secretive {
     }
 }
 
-/// Whether a character has a terminal show what follows in another order than it is written.
+/// Returns true if a character makes a terminal reorder the text that follows.
 fn turns_text(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -28,9 +28,9 @@ pub(crate) enum Kind {
     WideFloat,
     /// Digits behind a zero, such as those of a code.
     ZeroDigits,
-    /// A point in time by `contract.dates`.
+    /// A timestamp in a format of `contract.dates`.
     DeclaredDate,
-    /// A point in time with its offset.
+    /// A timestamp with its offset.
     Instant,
     /// A date and a time of day without an offset.
     LocalTime,
@@ -117,7 +117,7 @@ impl Kind {
         of_signs(text, unsigned)
     }
 
-    /// Whether it is a number that a column of numbers holds.
+    /// Returns true for a number that a numeric column holds.
     pub(crate) const fn is_number(self) -> bool {
         matches!(
             self,
@@ -146,7 +146,7 @@ impl Kind {
     }
 }
 
-/// What begins with a digit and is no number by itself.
+/// Classifies text that begins with a digit and is not a plain number.
 fn of_signs(text: &str, unsigned: &str) -> Kind {
     if iso_micros(text).is_some() {
         return match text.len() {
@@ -177,7 +177,7 @@ fn of_signs(text: &str, unsigned: &str) -> Kind {
     }
 }
 
-/// Digits with commas: what stands before the last one, and behind it.
+/// Classifies digits with commas, given the text before and after the last comma.
 fn of_commas(whole: &str, part: &str) -> Kind {
     let is_groups = |text: &str, sign: char| {
         let mut groups = text.split(sign);
@@ -199,7 +199,7 @@ fn of_commas(whole: &str, part: &str) -> Kind {
     }
 }
 
-/// Whether an ISO date and time has an offset from UTC.
+/// Returns true if an ISO date and time has an offset from UTC.
 fn has_offset(text: &str) -> bool {
     let time = text.get(10..).unwrap_or_default();
     time.contains(['Z', 'z', '+', '-'])
@@ -209,12 +209,12 @@ fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// Whether a float is beyond decimals.
+/// Returns true if a float does not fit a decimal.
 fn is_wide(value: &Value) -> bool {
     crate::contract::decimal(value).is_none()
 }
 
-/// Whether a float that is written so is beyond decimals; few digits need no look.
+/// Returns true if a float in this notation does not fit a decimal; short texts need no check.
 fn is_wide_text(text: &str, value: &Value) -> bool {
     let is_short = text.len() <= 17 && !text.contains(['e', 'E']);
     !is_short && (number::decimal(text).is_none() || is_wide(value))

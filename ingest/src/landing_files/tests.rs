@@ -68,7 +68,7 @@ async fn append(log: &mut CommitLog, file: &Encoded) -> Result<(), Error> {
     log.append(commit).await
 }
 
-/// What is in the folder `data`, which is what the log names.
+/// Lists the folder `data`; it must hold exactly the files that the log names.
 async fn check_data(root: &Store) -> Vec<String> {
     let landing = root.child("landing/s");
     let listed = landing.list("data").await.unwrap();
@@ -106,7 +106,7 @@ async fn what_a_killed_run_wrote_without_an_entry_is_moved_by_the_next_start() {
         put(&mut log, &lost).await;
         put(&mut log, &children).await;
         drop(log);
-        // What nobody of us wrote stays.
+        // Files that we did not write stay.
         let landing = root.child("landing/s");
         landing.put("data/_SUCCESS", "".into()).await.unwrap();
         let mut log = open(&root, "b").await.unwrap();
@@ -205,7 +205,7 @@ async fn a_writer_takes_its_entry_back_when_the_log_was_cut_below_it() {
         let error = append(&mut log, &late).await.unwrap_err();
         assert!(matches!(error, Error::Replaced { .. }), "{error}");
         assert!(error.to_string().contains("entry 2"), "{error}");
-        // Another run has written these entries anew.
+        // Another run has rewritten these entries.
         let mut other = open(&root, "b").await.unwrap();
         for sequence in 1..3 {
             let file = file(sequence, "new");
@@ -220,7 +220,7 @@ async fn a_writer_takes_its_entry_back_when_the_log_was_cut_below_it() {
     }
 }
 
-/// A pipeline of twelve files, each of which is a batch, landed.
+/// Landed pipeline of twelve files, one batch per file.
 async fn twelve() -> (tempfile::TempDir, PipelineConfig, Context) {
     let folder = tempfile::tempdir().unwrap();
     for i in 10..22 {
@@ -443,7 +443,7 @@ async fn a_repair_waits_for_a_lease_of_a_dead_program_and_refuses_beside_a_live_
     let error = refused.unwrap_err();
     assert!(matches!(error, Error::Running { .. }), "{error}");
     assert_eq!(landing.list("log").await.unwrap(), all);
-    // Nobody renews it any more.
+    // The lease is no longer renewed.
     let report = repair(&config, None, &context, false).await.unwrap();
     assert_eq!(report.sources[0].kept, 4);
 }

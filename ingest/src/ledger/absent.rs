@@ -1,6 +1,8 @@
-//! Values that the server knew nothing of (status 404): a wrong answer must not leave them out for good.
+//! Values that the server did not know (status 404): one wrong response must not drop them
+//! permanently.
 //!
-//! What of a value was absent is asked for again by each later pass. A value of which nothing was there costs one request.
+//! Each later pass requests the absent parts of a value again. A completely absent value costs one
+//! request.
 
 use feedline_schemas::{
     commit::{Interval, Ledger},

@@ -11,7 +11,7 @@ use feedline_schemas::{
 use super::{intervals::Intervals, known::Reading, slices::Slices};
 use crate::error::Error;
 
-/// What is read again.
+/// Range to re-read, with the batches that no longer count.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BatchRange {
     intervals: Intervals,
@@ -28,7 +28,7 @@ impl BatchRange {
         }
     }
 
-    /// Whether nothing of it is done.
+    /// Returns true if no part of the range is done.
     pub(crate) fn is_empty(&self, ledger: &Ledger) -> bool {
         common(&self.intervals, &Intervals::of(ledger.done.iter().copied())).is_empty()
     }
@@ -58,7 +58,7 @@ pub(crate) fn range_of(
     let [start, stop] = ledger.target;
     let range = [end("--from", from, start)?, end("--to", to, stop)?];
     if range[0] >= range[1] {
-        let reason = format!("`{}` does not lie after `--from`", slices.show(range));
+        let reason = format!("`{}` is not after `--from`", slices.show(range));
         return Err(Error::config("--to", reason));
     }
     Ok(range)

@@ -36,7 +36,7 @@ pub(super) struct Reading {
     /// Done before the pass, of the first `old` values.
     done: Intervals,
     old: u64,
-    /// What of values was absent in the pass before, and is asked for again.
+    /// Absent parts of values in the pass before, which are requested again.
     absent: Vec<(u64, Vec<Interval>)>,
     /// The first value it has read of, and what the pass had done of it before.
     first: u64,
@@ -95,7 +95,8 @@ impl Reading {
         }
     }
 
-    /// What it has read of any value, where it ended at `after`. A slice of which it has asked for no page is none of it.
+    /// Returns the intervals of any value that it has read, up to `after`. A slice without a
+    /// requested page does not count.
     pub(super) fn of_all_values(mut self, after: &Position) -> Intervals {
         if let (Some((_, begun)), Position::Page { page: 0, run, .. }) = (&mut self.last, after)
             && let Some(ledger) = &run.ledger

@@ -112,7 +112,7 @@ impl Slices {
             .flatten()
     }
 
-    /// Whether the range also ends now by the server's clock.
+    /// Returns true if the server's clock also limits the end of the range.
     pub(super) fn asks_server(&self) -> bool {
         self.asks_server
     }

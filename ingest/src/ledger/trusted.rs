@@ -1,9 +1,10 @@
-//! Passes that end no later than a clock that can be trusted says.
+//! Passes that end no later than a trusted clock says.
 //!
-//! What is still to come must not be marked as done: an API answers it with nothing, and nobody would ask again. A pass is
-//! begun by this machine's clock; the first response tells the server's, and where that is earlier the pass ends there. What
-//! earlier runs marked as done beyond now, since no server told them the time, is read again from the end of the last pass
-//! that can be right.
+//! A future range must not be marked as done: an API returns nothing for it, and no later pass
+//! would request it. A pass begins by this machine's clock. The first response reports the server's
+//! clock; if that is earlier, the pass ends there. Earlier runs without the server's time may have
+//! marked ranges beyond now as done. These ranges are re-read from the end of the last pass that
+//! can be right.
 
 use std::time::Duration;
 
@@ -23,14 +24,15 @@ impl Plan {
         self.ends.dedup();
     }
 
-    /// Whether the clock of the server counts.
+    /// Returns true if the server's clock counts.
     pub(crate) fn asks_server(&self) -> bool {
         self.slices
             .as_ref()
             .is_some_and(|slices| slices.asks_server())
     }
 
-    /// Where what is done reaches beyond `now`, so that a clock was ahead: the end of the last pass that may be right.
+    /// Returns the end of the last pass that may be right, if done ranges reach beyond `now`. In
+    /// that case a clock was ahead.
     pub(crate) fn doubt(&self, ledger: &Ledger, now: Duration) -> Option<i64> {
         let reached = ledger
             .done
@@ -41,7 +43,7 @@ impl Plan {
         self.last_right(reached, now)
     }
 
-    /// The end of the last pass that may be right, where `reached` lies beyond `now`.
+    /// Returns the end of the last pass that may be right, if `reached` is beyond `now`.
     fn last_right(&self, reached: i64, now: Duration) -> Option<i64> {
         let slices = self.slices.as_ref()?;
         if reached <= slices.over_at(now.saturating_add(TOLERANCE))? {
@@ -88,7 +90,7 @@ impl Plan {
     }
 }
 
-/// What of intervals lies below a bound, if there is one.
+/// Returns the parts of the intervals below `bound`; without a bound, all of them.
 pub(super) fn below(intervals: Vec<Interval>, bound: Option<i64>) -> Vec<Interval> {
     match bound {
         None => intervals,

@@ -31,7 +31,8 @@ impl Paginator {
         self.warnings.take()
     }
 
-    /// Whether a refusal with `status` of the page at `at` means that the page before was the last one.
+    /// Returns true if a refusal with `status` of the page at `at` means that the page before was
+    /// the last one.
     pub(crate) fn is_end(&self, at: &At, status: u16) -> bool {
         let configured = &self.config.end_status;
         if at.page == 0 || !configured.is_empty() {
@@ -64,7 +65,7 @@ impl Paginator {
         }
     }
 
-    /// Whether the server gives fewer records a page than `page_size`.
+    /// Returns true if the server returns fewer records per page than `page_size`.
     pub(super) fn has_small_pages(&self) -> bool {
         self.warnings.has(SMALL_PAGES)
     }
@@ -90,7 +91,7 @@ impl Paginator {
         };
         if short.hash.is_some() && short.hash == contents.hash {
             contents.records.clear();
-            // Behind other pages it is how servers answer that have no further one.
+            // After later pages, this is how servers respond when no further page exists.
             if page == 1 {
                 let param = match self.config.r#type {
                     PaginationKind::Offset => "offset_param",
@@ -168,10 +169,10 @@ impl Paginator {
         );
     }
 
-    /// What the page says of further ones, which has brought `new` records.
+    /// Returns the page's own flag for further pages; the page has brought `new` records.
     ///
     /// # Errors
-    /// [`Error::Incomplete`] where it says that there are some and nothing leads there.
+    /// [`Error::Incomplete`] if the flag announces further pages and nothing leads to them.
     pub(super) fn has_more(
         &mut self,
         page: u64,

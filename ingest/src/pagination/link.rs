@@ -2,20 +2,21 @@
 
 use std::fmt::Write as _;
 
-/// What the `Link` headers of a response say of other pages.
+/// Relations to other pages in the `Link` headers of a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Links {
     /// Target of the first link whose relation is `next`.
     pub(super) next: Option<String>,
-    /// Whether there is a link of a list of pages: next, previous, first or last.
+    /// True if a link relates the pages of a list: next, previous, first or last.
     pub(super) are_of_pages: bool,
 }
 
-/// The links in the values of `Link` headers. Links about another resource (`anchor`) are passed over. A byte beyond ASCII
-/// stands for itself, as `%` and two digits.
+/// Reads the links in the values of `Link` headers, except links about another resource (`anchor`).
+/// A byte beyond ASCII becomes `%` and two digits.
 ///
 /// # Errors
-/// Why there may be a next link that cannot be read. Nothing is quoted: a link may hold a secret.
+/// The reason that a next link may exist but cannot be read. It quotes nothing: a link may hold a
+/// secret.
 pub(super) fn read<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Result<Links, &'static str> {
     let (mut links, mut unreadable) = (Links::default(), None);
     for value in values {

@@ -92,7 +92,7 @@ impl Paginator {
                 self.warnings.raise(
                     "no_total",
                     "pagination.total_path",
-                    "no page tells a total; check `pagination.total_path` and `pagination.total_header`".into(),
+                    "no page has a total; check `pagination.total_path` and `pagination.total_header`".into(),
                 );
                 Ok(())
             }

@@ -39,7 +39,7 @@ pub(super) struct Layout {
 pub(super) struct Body {
     pub(super) records: Vec<Record>,
     pub(super) token: Option<String>,
-    /// Whether there is something at the path of the next cursor or URL, be it null.
+    /// True if a value, even null, exists at the path of the next cursor or URL.
     pub(super) names_next: bool,
     pub(super) has_more: Option<bool>,
     pub(super) total: Option<u64>,
@@ -110,7 +110,7 @@ impl Layout {
         };
         let list = at(&self.records).filter(|place| tape.node(*place).kind == NodeKind::List)?;
         if self.error.is_none() && tape.below(list).next().is_none() {
-            // It may be an error, which the tree tells.
+            // It may be an error; the tree shows this.
             let is_suspect = ERRORS
                 .iter()
                 .any(|key| value(key).as_ref().is_some_and(is_something));

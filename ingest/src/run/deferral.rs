@@ -1,7 +1,8 @@
-//! Waits that a server asked an earlier run for, in spite of wall clocks that jump.
+//! Waits that a server requested from an earlier run, safe against wall clocks that jump.
 //!
-//! The log tells until when nothing is asked, and how long that was when it was written. A clock that was ahead then has
-//! written a time that may lie years ahead: no run waits for longer than was asked from now on.
+//! The log records the end of a wait, and its length when the entry was written. A clock that was
+//! ahead recorded an end that may be years away. So no run waits longer than the requested length,
+//! counted from now.
 
 use feedline_schemas::config::SourceConfig;
 
@@ -14,7 +15,7 @@ use crate::{
     server_time::TOLERANCE,
 };
 
-/// What is left of a wait.
+/// Remaining wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
     Over,
@@ -24,10 +25,11 @@ enum Wait {
     Wrong(u64),
 }
 
-/// What is left at `now` of a wait until `until` that was `asked` for when the entry was `written`, all in seconds.
+/// Returns the wait that remains at `now`, for a wait until `until`. The server asked for `asked`
+/// when the entry was `written`; all are in seconds.
 fn left(until: u64, asked: Option<u64>, written: u64, now: u64) -> Wait {
     let is_later = written > now.saturating_add(TOLERANCE.as_secs());
-    // An entry that does not tell it was written by the same clock, if that is the one which is ahead.
+    // An entry without the length: if `written` is ahead of now, the same clock wrote `until`.
     let asked = asked.or_else(|| until.checked_sub(written).filter(|_| is_later));
     let ends = match asked {
         Some(asked) if written <= now => until.min(written.saturating_add(asked)),
@@ -118,7 +120,7 @@ mod tests {
             Wait::Until(now + 7_000),
         );
         check(ahead + 7_200, Some(7_200), now - 9_000, Wait::Over);
-        // An older entry of a store with a clock of its own tells nothing.
+        // An older entry, in a store with its own clock, has no length.
         check(ahead, None, now - 200, Wait::Until(ahead));
     }
 }

@@ -1,4 +1,4 @@
-//! What a person should know of a source as of its newest entry, where its position tells it.
+//! Warnings about a source as of its newest entry, from its position.
 
 use feedline_schemas::{
     commit::Position,
@@ -32,7 +32,7 @@ fn position_warnings(position: &Position) -> Vec<Warning> {
     };
     let ledger = run.ledger.as_deref();
     let again = ledger.filter(|ledger| ledger.reread.is_some()).map(|_| {
-        let message = "the log had slices as done that lay ahead of now, so a clock was ahead when they were read: what comes after the last pass that can be right is read again";
+        let message = "by the log, slices in the future were done, so a clock was ahead when they were read: all slices after the last pass with a plausible end are read again";
         Warning::new("slices_read_again", message).with_key("slices.clock")
     });
     [warn_of_ahead(run), ledger.and_then(warn_of_absent), again]

@@ -102,7 +102,7 @@ pub async fn retry_rejects(
     Ok(report)
 }
 
-/// Whether text in records of a source is that of cells, whose type their column decides.
+/// Returns true if text in records of a source comes from cells, whose type their column decides.
 ///
 /// # Errors
 /// [`Error::Config`] for a source whose rejected records are not kept as they came.

@@ -11,7 +11,7 @@ use crate::{
     supersede::{Without, spans, without},
 };
 
-/// What a batch supersedes.
+/// Data that a batch supersedes.
 #[derive(Default)]
 pub(super) struct Superseded {
     pub(super) replaced: Vec<Replaced>,

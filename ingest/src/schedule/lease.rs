@@ -27,7 +27,7 @@ pub(super) struct Lease {
     newest: Option<LeaseEntry>,
     /// An object of another holder, and when we saw it first, by our clock that never jumps.
     seen: Option<(u64, Duration)>,
-    /// When we wrote our newest object, by our clock that goes on in a suspend.
+    /// Time when we wrote our newest object, by our clock that also counts suspended time.
     written: Option<Duration>,
     /// On a local disk: the lock that ends with this process.
     lock: Option<File>,
@@ -77,7 +77,7 @@ impl Lease {
         Ok(self.newest.as_ref().and_then(|entry| entry.last.clone()))
     }
 
-    /// Takes it if nobody holds it, or if who holds it has died or has not been heard of for its whole time.
+    /// Takes the lease if it is free, or if its holder has died or has not renewed it in time.
     ///
     /// # Errors
     /// As [`Self::last`].
@@ -112,7 +112,7 @@ impl Lease {
         Ok(is_ours)
     }
 
-    /// Whether it has not been renewed for as long as it holds: others may have taken it.
+    /// Returns true if the lease was not renewed in time: others may have taken it.
     pub(super) fn is_expired(&self) -> bool {
         let since = self.written.map(|at| self.clock.boot().saturating_sub(at));
         since.is_some_and(|since| since >= self.ttl)
@@ -133,7 +133,7 @@ impl Lease {
         self.lock = locked;
     }
 
-    /// Whether the holder of `entry` ran on this machine and no longer holds its lock.
+    /// Returns true if the holder of `entry` ran on this machine and no longer holds its lock.
     fn has_died(&mut self, entry: &LeaseEntry) -> bool {
         if entry.locked_on.is_none() || entry.locked_on != boot_id() {
             return false;
@@ -183,8 +183,9 @@ impl Lease {
         self.write(false, None).await.map(drop)
     }
 
-    /// Whether the object with this number has not been followed by another for `ttl_s` since we saw it first, or since it
-    /// was written, by the clock of a store that has one of its own.
+    /// Returns true if no other object has followed the object with this number for `ttl_s`. The
+    /// time counts from when we first saw it, or from its writing by the store's own clock, if it
+    /// has one.
     async fn is_forsaken(&mut self, sequence: u64, ttl_s: u64) -> Result<bool, Error> {
         let (now, ttl) = (self.clock.boot(), Duration::from_secs(ttl_s));
         match self.seen {
@@ -196,8 +197,8 @@ impl Lease {
         }
     }
 
-    /// How long ago the object with this number was written, by the clock of the store alone; none on a local disk, whose
-    /// clock is that of a machine and may jump.
+    /// Age of the object with this number, by the clock of the store alone. None on a local disk:
+    /// its clock is the machine's and may jump.
     async fn age(&self, sequence: u64) -> Result<Option<Duration>, Error> {
         if self.landing.local_path().is_some() {
             return Ok(None);
@@ -435,7 +436,7 @@ mod tests {
         assert_eq!(a.take().await.unwrap(), Taken::Ours);
         assert!(a.renew().await.unwrap());
         assert_eq!(b.take().await.unwrap(), Taken::By("a".into()));
-        // a is cut off from the store for two minutes.
+        // a cannot reach the store for two minutes.
         clock.0.lock().unwrap().0 = Duration::from_secs(118);
         assert!(a.is_expired());
         assert_eq!(b.take().await.unwrap(), Taken::Ours);

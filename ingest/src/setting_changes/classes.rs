@@ -246,15 +246,11 @@ pub(crate) const KEYS: &[Key] = &[
     key("csv.percent", Logged(NextFile)),
     key(
         "infer.rows",
-        Immediate(
-            "for a source of which nothing has landed; columns that have landed keep their types",
-        ),
+        Immediate("for a source without landed records; columns that have landed keep their types"),
     ),
     key(
         "infer.max_odd_share",
-        Immediate(
-            "for a source of which nothing has landed; columns that have landed keep their types",
-        ),
+        Immediate("for a source without landed records; columns that have landed keep their types"),
     ),
     key("idx.labels", Refused(OTHER_DATA)),
     key("text.separator", Logged(NextFile)),
@@ -366,11 +362,11 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     key(
         "key",
-        Immediate("from the next build of a dataset on, which is made anew of all rows"),
+        Immediate("from the next build of a dataset on, which reads all rows again"),
     ),
     key(
         "version",
-        Immediate("from the next build of a dataset on, which is made anew of all rows"),
+        Immediate("from the next build of a dataset on, which reads all rows again"),
     ),
     key("batch.rows", Immediate("from the next batch on")),
     key("batch.pages", Immediate("from the next batch on")),

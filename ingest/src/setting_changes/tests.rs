@@ -60,7 +60,7 @@ fn every_key_of_a_source_has_one_class() {
     let missing: Vec<_> = keys.difference(&unique).collect();
     assert!(
         missing.is_empty(),
-        "say in `classes.rs` what becomes of a change of {missing:?} after records have landed"
+        "give in `classes.rs` the effect of a change of {missing:?} after records have landed"
     );
     let gone: Vec<_> = unique.difference(&keys).collect();
     assert!(gone.is_empty(), "no keys any more: {gone:?}");
@@ -89,14 +89,14 @@ fn described(class: Class) -> (&'static str, String) {
 
 const INTRODUCTION: &str = "# Settings of a source after records have landed
 
-What becomes of a change of each key of `[[source]]`, made when records of the source have landed already. A test holds this
+Effect of a change of each key of `[[source]]` after records of the source have landed. A test holds this
 table to the code, and every key of the configuration is in it.
 
 - *takes effect*: the change holds from when it says. Nothing is recorded, since no record depends on it.
-- *logged change*: the change holds, and an entry of the log says from which on. The run says so on the screen, in the report
+- *logged change*: the change holds, and an entry of the log says since when. The run says so on the screen, in the report
   (`settings_changed`) and in the log; `feedline ingest status` shows the newest change. What has landed stays as it is:
   `feedline ingest reread` has a range or files read again, `feedline ingest reset` everything.
-- *refused*: what has landed and what would land could not be told apart. The message says which key it is.
+- *refused*: records before and after the change could not be distinguished. The message names the key.
 
 As long as nothing has landed, every change is accepted and reading begins at the beginning.
 

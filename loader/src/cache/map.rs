@@ -37,7 +37,7 @@ pub(crate) fn map(file: &File, length: usize) -> io::Result<Bytes> {
     let metadata = file.metadata()?;
     let is_own = own_uid().is_none_or(|own| metadata.uid() == own);
     if !metadata.is_file() || metadata.mode() & WRITABLE != 0 || !is_own {
-        let reason = "only plain files of this user that nobody may write to are mapped";
+        let reason = "only plain files of this user without write permissions are mapped";
         return Err(io::Error::new(ErrorKind::PermissionDenied, reason));
     }
     if length == 0 || metadata.len() != length as u64 {

@@ -25,10 +25,10 @@ pub struct SlicesConfig {
     /// `step` must then be the smallest unit of `format`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to_param: Option<String>,
-    /// Beginning of the range, as `format` has it; points in time may also be an RFC 3339 time or a date (midnight UTC).
+    /// Beginning of the range, as `format` has it; timestamps may also be an RFC 3339 time or a date (midnight UTC).
     pub start: String,
-    /// End of the range, which does not belong to it. Default: now by `clock`, less `lag`; an end that lies in the future
-    /// counts as this, since what is to come there would be taken as read. Required for `integer`.
+    /// End of the range, which does not belong to it. Default: now by `clock`, less `lag`; an end in the future
+    /// counts as now, since later records there would be taken as read. Required for `integer`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<String>,
     /// How long before now the range ends, for records that turn up late: a whole number with `s`, `m`, `h`, `d` or `w`.

@@ -77,8 +77,8 @@ pub struct SourceConfig {
     pub limits: LimitsConfig,
     /// `rest`, `html`, `fetch`, and `files` over http(s): hosts, by name or address, that may be asked although their address
     /// is not one of the internet, where data lead to them: a redirect, a link, a sitemap, a next page, a row's URL. What the configuration
-    /// itself names (`url`, `crawl.start`, `crawl.sitemaps`, `crawl.hosts`) needs not stand here, but another port of the host
-    /// of a URL does. With `trust_proxy`, a proxy with such an address stands here too. Default none: data must not reach into
+    /// itself names (`url`, `crawl.start`, `crawl.sitemaps`, `crawl.hosts`) need not be listed, but another port of the host
+    /// of a URL must be. With `trust_proxy`, list a proxy with such an address too. Default none: data must not reach into
     /// this machine's network.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub private_hosts: Vec<String>,
@@ -99,7 +99,7 @@ pub struct SourceConfig {
     /// `files`: format; default `auto`, by the file's name.
     #[serde(default)]
     pub format: FileFormat,
-    /// `files`: what becomes of files that change, and of those that are still being written.
+    /// `files`: handling of files that change, and of those that are still being written.
     #[serde(default, skip_serializing_if = "FilesConfig::is_default")]
     pub files: FilesConfig,
     /// `files`: details of CSV.
@@ -127,7 +127,7 @@ pub struct SourceConfig {
     /// newest, the one of the greatest `version`. All of them stay in the landing zone, and those that are not the newest
     /// count among the duplicates of a dataset. A newer row has another content, by which it may come into another split: name
     /// the key in `dataset.split.key` to keep it where it was. A record that comes again is left out only if it equals the newest
-    /// landed row of its key (and `version`): one that goes back to an earlier content lands, but for `slices` and `for_each`. With a key a dataset is built anew from all rows whenever some
+    /// landed row of its key (and `version`): one that goes back to an earlier content lands, but for `slices` and `for_each`. With a key a dataset is rebuilt from all rows whenever some
     /// have landed. Default: none, every row is read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub key: Vec<String>,
@@ -210,8 +210,8 @@ pub struct RetryConfig {
     /// for more, the run ends as deferred (exit code 4). A run before that time asks for nothing and ends the same way, one
     /// after it goes on. Default 300.
     pub max_wait_s: u64,
-    /// Longest deferral, in seconds, 1 to 31,536,000: a server that asks for more (`Retry-After: 3153600000`, a reset that
-    /// lies years ahead) is asked again after this time. `feedline ingest resume` ends a deferral at once. Default 86,400, a
+    /// Longest deferral, in seconds, 1 to 31,536,000: a server that asks for more (`Retry-After: 3153600000`, a reset
+    /// years ahead) is asked again after this time. `feedline ingest resume` ends a deferral at once. Default 86,400, a
     /// day; raise it for a server that bans who comes back early.
     pub max_deferral_s: u64,
     /// Time to connect, in milliseconds. Default 10,000.
@@ -338,7 +338,7 @@ pub struct CsvConfig {
     /// Field separator, one ASCII character. Default `,` (a tab for `.tsv`); where the header is a single column by that, but
     /// one of `;`, tab, `|` and `,` splits all of the first lines alike, that one, with a warning.
     pub delimiter: Option<String>,
-    /// Whether the first line holds the names of the columns. Default true. Without, they are those of `columns`, or
+    /// True where the first line holds the names of the columns. Default true. Without, they are those of `columns`, or
     /// `column_1`, `column_2` and so on.
     #[serde(skip_serializing_if = "is_true")]
     pub header: bool,
@@ -375,7 +375,7 @@ pub struct CsvConfig {
     /// groups are numbers as well; groups of another length are none. Default: there is none, so `1,234` is text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thousands_sign: Option<char>,
-    /// Whether numbers may have a percent sign behind them; `17%` is read as 17. Default false: such a column is text.
+    /// Accepts numbers with a percent sign behind them; `17%` is read as 17. Default false: such a column is text.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub percent: bool,
 }
@@ -413,7 +413,7 @@ pub struct InferConfig {
     /// alone decides.
     pub rows: u64,
     /// Largest share of values that are no numbers, or no dates, in a column that is taken for one of numbers or dates, 0 to
-    /// 0.5. They are said, and `contract.types` settles what becomes of them. A column with more is text, and so is any such
+    /// 0.5. They are warned of, and handled as `contract.types` says. A column with more is text, and so is any such
     /// column where `contract.types` is `widen`. Default 0.01; with 0 a single one makes the column text.
     pub max_odd_share: f64,
 }

@@ -49,7 +49,7 @@ pub(super) fn dated(unix_s: Option<u64>, body: &str) -> Step {
     answer(&format!("200 OK{}", date.unwrap_or_default()), body)
 }
 
-/// What a run of a machine whose clock is `wall` makes of a source.
+/// Runs a source on a machine whose clock is `wall`.
 async fn run_at(
     root: &Store,
     config: &SourceConfig,
@@ -62,7 +62,7 @@ async fn run_at(
     run_source(config, &context).await
 }
 
-/// Days since 1970 of which one record each has landed, in order.
+/// Lists the landed days since 1970, in order; each has one record.
 async fn landed_days(root: &Store) -> Vec<i64> {
     let mut days = numbers(root).await;
     days.sort_unstable();
@@ -145,7 +145,7 @@ async fn days_that_were_marked_as_done_ahead_of_time_are_read_again_and_said() {
     let (root, config) = (Store::memory(), by_days(&server));
     let wall = Wall::at(NOW - DAY);
     assert_eq!(run_at(&root, &config, &wall).await.unwrap().rows, 1);
-    // No response tells the time, and the clock goes wrong.
+    // No response reports the time, and the clock goes wrong.
     true_time.set(NOW);
     wall.set(NOW + 7 * DAY);
     let wrong = run_at(&root, &config, &wall).await.unwrap();
@@ -189,7 +189,7 @@ async fn a_clock_that_is_behind_reads_nothing_again_where_the_server_tells_the_t
     assert_eq!((later.rows, later.duplicates), (3, 0));
 }
 
-/// An API of records by the time of their change, of which `since` gives those at or after it.
+/// API of records by their time of change; `since` selects the records at or after it.
 async fn feed(rows: &Arc<Mutex<Vec<String>>>, true_time: &Arc<Wall>) -> Scripted {
     let (rows, clock) = (Arc::clone(rows), Arc::clone(true_time));
     Scripted::answering(move |_, head| {
@@ -249,7 +249,7 @@ async fn a_cursor_in_the_future_stalls_nothing_and_is_said() {
     }
     let asked = server.targets();
     assert_eq!(asked[1], "/?since=2026-11-21T00%3A00%3A00Z", "{asked:?}");
-    // It is not said to be up to now by a cursor that lies ahead of it.
+    // A cursor ahead of now does not make the source up to date.
     let mut pipeline = pipeline("unused");
     pipeline.source[0] = config.clone();
     let now = Duration::from_secs(NOW + 2 * DAY);

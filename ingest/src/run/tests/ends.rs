@@ -370,7 +370,7 @@ async fn a_total_above_what_came_stays_in_report_and_status_until_it_holds_no_lo
     let mut config = source_of(&server, PaginationKind::Page, 0);
     config.pagination.total_path = Some("n".into());
     let root = Store::memory();
-    // The second run asks for nothing and tells it again.
+    // The second run sends no request and repeats the warning.
     for requests in [6, 0] {
         let report = ingest_once(&root, &config).await.unwrap();
         assert_eq!(
@@ -472,7 +472,7 @@ async fn a_boolean_that_says_whether_there_is_more_ends_the_pages() {
     let mut config = source_of(&server, PaginationKind::Page, 0);
     config.pagination.has_more_path = Some("more".into());
     check_incomplete(&config, &["`pagination.has_more_path`"]).await;
-    // A wrong path says nothing, and is told.
+    // A wrong path finds nothing, and a warning reports it.
     let server = list(5, 5, empty).await;
     let mut config = source_of(&server, PaginationKind::Page, 0);
     config.pagination.has_more_path = Some("more".into());

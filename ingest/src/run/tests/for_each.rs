@@ -1,6 +1,9 @@
 //! A source that is asked for each value of a list.
 
-use std::fs;
+use std::{
+    fs,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use feedline_schemas::config::{ForEachConfig, MissingValue, PaginationKind, load};
 
@@ -184,6 +187,37 @@ async fn a_value_that_the_api_does_not_know_ends_the_run_or_is_left_out() {
     assert_eq!((report.rows, report.pages), (2, 3));
     assert_eq!(report.skipped, BTreeMap::from([("not_found".into(), 1)]));
     assert_eq!(texts(&root, "s", "id").await, ["1", "3"]);
+}
+
+#[tokio::test]
+async fn a_value_that_is_absent_once_is_asked_again_by_a_later_run() {
+    let knows = Arc::new(AtomicBool::new(false));
+    let known = Arc::clone(&knows);
+    let server = Scripted::answering(move |_, head| match param(head, "id").as_deref() {
+        Some("2") if !known.load(Ordering::Relaxed) => answer("404 Not Found", "no such id"),
+        _ => ok(r#"{"items": [{"n": 1}]}"#),
+    })
+    .await;
+    let mut config = testing::config(server.url.as_str(), PaginationKind::None);
+    config.name = Name::new("s").unwrap();
+    config.for_each = Some(ForEachConfig {
+        missing: MissingValue::Skip,
+        ..each("id", &["1", "2", "3"])
+    });
+    let root = Store::memory();
+    for requests in [3, 1] {
+        let report = ingest_once(&root, &config).await.unwrap();
+        let codes: Vec<&str> = report.warnings.iter().map(|w| w.code.as_str()).collect();
+        assert_eq!((report.rows, report.requests), (2, requests));
+        assert_eq!(codes, ["values_absent"]);
+    }
+    knows.store(true, Ordering::Relaxed);
+    for requests in [1, 0] {
+        let report = ingest_once(&root, &config).await.unwrap();
+        assert_eq!((report.rows, report.requests), (3, requests));
+        assert_eq!(report.warnings, []);
+    }
+    assert_eq!(texts(&root, "s", "id").await, ["1", "3", "2"]);
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ fn shuffled(lines: &[String], seed: u64) -> Vec<String> {
     lines
 }
 
-/// What has landed of a file, but for the order of its rows.
+/// Landed data of a file, regardless of the order of its rows.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     columns: Vec<(String, ColumnType)>,
@@ -263,7 +263,7 @@ async fn a_number_by_other_signs_than_declared_does_not_fit() {
     assert_eq!((found.rows.len(), found.codes()), (200, vec!["odd_values"]));
 }
 
-/// Pages of an API of which one column is false or a float, as comments of one are edited or not.
+/// API pages with a column that is false or a float, as a comment is edited or not.
 fn edited() -> Scripted {
     let page = |page: u32| {
         let row = |i: u32| {
@@ -322,7 +322,7 @@ async fn a_column_that_comes_late_begins_with_the_type_that_was_planned() {
     let path = folder.path().join("t.ndjson");
     let line = |i: u32| match i {
         0..150 => format!(r#"{{"id":{i}}}"#),
-        // The first value alone would make it boolean, and the others would be set aside.
+        // The first value alone would make it boolean, and the others would be rejected.
         150..160 => format!(r#"{{"id":{i},"late":false}}"#),
         _ => format!(r#"{{"id":{i},"late":{i}.5}}"#),
     };
@@ -357,7 +357,7 @@ async fn a_column_that_comes_late_begins_with_the_type_that_was_planned() {
 async fn a_long_file_is_looked_at_in_parts_all_over_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.csv");
-    // Texts stand in the last fifth only.
+    // Text appears in the last fifth only.
     let line = |i: u32| match i {
         0..2_400 => format!("{i},x\n"),
         _ => format!("n{i},x\n"),
@@ -378,4 +378,29 @@ async fn a_long_file_is_looked_at_in_parts_all_over_it() {
         .await
         .unwrap();
     assert_eq!(report.rejected, 600);
+}
+
+#[tokio::test]
+async fn a_warning_about_a_type_holds_until_the_source_is_reset() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = pipeline(&format!("{}/*.csv", folder.path().display()));
+    let root = Store::memory();
+    let land = async |name: &str, lines: &str| {
+        std::fs::write(folder.path().join(name), lines).unwrap();
+        let report = ingest(&config, None, &context(&root)).await.unwrap();
+        report.sources[0].warnings.clone()
+    };
+    let first = land("a.csv", "id;price\n1;2,5\n2;3,5\n").await;
+    let codes = |warnings: &[Warning]| {
+        let codes = warnings.iter().map(|warning| warning.code.clone());
+        codes.collect::<BTreeSet<_>>()
+    };
+    let expected = ["csv_delimiter", "looks_like_decimal_comma"].map(str::to_owned);
+    assert_eq!(codes(&first), BTreeSet::from(expected));
+    // The second run reads another file: its delimiter is given, the type of the column is the same.
+    let second = land("b.csv", "id,price\n3,4\n4,5\n").await;
+    let expected = ["looks_like_decimal_comma".to_owned()];
+    assert_eq!(codes(&second), BTreeSet::from(expected));
+    let status = status(&config, &root).await.unwrap();
+    assert_eq!(codes(&status.sources[0].warnings), codes(&second));
 }
