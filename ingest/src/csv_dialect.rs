@@ -251,9 +251,7 @@ fn sniff(
         return Ok(usual);
     };
     let fitting = own.iter().filter(|width| *width == first).count();
-    if *first > 1 && fitting * 2 >= own.len() {
-        return Ok(usual);
-    }
+    let is_usual = *first > 1 && fitting * 2 >= own.len();
     let splits = |delimiter: &u8| {
         let found = widths(*delimiter);
         let first = found.first().copied().unwrap_or_default();
@@ -263,6 +261,17 @@ fn sniff(
         .into_iter()
         .filter(|delimiter| *delimiter != usual);
     let found: Vec<u8> = others.clone().filter(splits).collect();
+    if is_usual {
+        if let Some(other) = found.first() {
+            let message = format!(
+                "`{name}` is read with the delimiter `{}`, although `{}` splits its lines alike too",
+                shown(usual),
+                shown(*other)
+            );
+            notices.push("csv_delimiter", "csv.delimiter", message);
+        }
+        return Ok(usual);
+    }
     match found[..] {
         [one] => {
             let message = format!(

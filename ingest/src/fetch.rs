@@ -25,6 +25,7 @@ use crate::{
     error::Error,
     files,
     http::Http,
+    infer::Survey,
     retry::Retry,
     source::{Page, PagePart, Record, Requests, Source},
     value::Value,
@@ -139,6 +140,10 @@ impl Source for Fetching {
 
     fn warnings(&mut self) -> Vec<Warning> {
         self.table.warnings()
+    }
+
+    async fn survey(&mut self) -> Result<Option<Survey>, Error> {
+        self.table.survey().await
     }
 
     fn requests(&self) -> Requests {

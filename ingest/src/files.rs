@@ -183,7 +183,7 @@ impl Source for Files {
     }
 
     fn warnings(&mut self) -> Vec<Warning> {
-        self.list.notices.take()
+        self.list.notices.all()
     }
 }
 

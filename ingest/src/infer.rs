@@ -11,7 +11,10 @@
 
 mod kind;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    mem,
+};
 
 use feedline_schemas::{
     config::{DeclaredType, SourceConfig, TypeContract},
@@ -51,6 +54,8 @@ struct Seen {
     /// True if any value is a CSV cell.
     has_cells: bool,
     counts: [u64; KINDS],
+    /// Kinds of the numbers that texts, not of cells, hold.
+    in_texts: [u64; KINDS],
     /// First few values of each kind in byte order, so that the order of records does not matter.
     samples: BTreeMap<Kind, BTreeSet<String>>,
     /// Spellings of missing values.
@@ -231,6 +236,39 @@ pub(crate) fn of_first(
     found
 }
 
+/// Infers the columns of a later batch of CSV records that are not `known`, if there are any.
+pub(crate) fn of_new_columns(
+    records: &[Record],
+    config: &SourceConfig,
+    known: &HashSet<&str>,
+) -> Inferred {
+    let mut new = HashSet::new();
+    let mut last: &[(String, Value)] = &[];
+    for record in records {
+        let Record::Value(Value::Object(entries)) = record else {
+            continue;
+        };
+        // The records of a file have the same columns in the same order.
+        let before = mem::replace(&mut last, entries);
+        let names = entries.iter().map(|(key, _)| key);
+        if names.eq(before.iter().map(|(key, _)| key)) {
+            continue;
+        }
+        let cells = entries
+            .iter()
+            .filter(|(_, value)| matches!(value, Value::Cell(_) | Value::Null));
+        let names = cells.map(|(key, _)| join_path([key.as_str()]));
+        new.extend(names.filter(|name| !known.contains(name.as_str())));
+    }
+    if new.is_empty() {
+        return Inferred::default();
+    }
+    let mut survey = Survey::new(config);
+    records.iter().for_each(|record| survey.add(record));
+    survey.columns.retain(|column| new.contains(&column.name));
+    survey.infer(config)
+}
+
 /// Settings of a decision.
 #[derive(Clone, Copy, Debug)]
 struct Rules {
@@ -278,7 +316,12 @@ impl Seen {
                 }
                 text.as_str()
             }
-            Value::Text(text) => text.as_str(),
+            Value::Text(text) => {
+                if let (Kind::NumberText, Some(number)) = (kind, Kind::of_number_text(text)) {
+                    self.in_texts[number as usize] += 1;
+                }
+                text.as_str()
+            }
             // Other values are many and alike: one of each kind is enough.
             _ if self.samples.contains_key(&kind) && self.counts[kind as usize] > 1_000 => return,
             Value::Bytes(_) => return,
@@ -337,12 +380,19 @@ impl Seen {
             kind.is_number() || (has_numbers && !self.has_cells && kind == Kind::NumberText)
         };
         if self.count(Kind::ZeroDigits) == 0
+            && !self.has_codes()
             && is_column_of(self.sum(is_number))
             && let Some(r#type) = self.number_type()
         {
+            if self.count(Kind::LongFloat) > 0 && r#type == ColumnType::Float64 {
+                told.rounded.push(self.named(&[Kind::LongFloat]));
+            }
             return Some(self.told(r#type, is_number, told));
         }
         if is_column_of(self.sum(is_date)) {
+            if self.count(Kind::AmbiguousDate) > 0 {
+                told.ambiguous.push(self.named(&[Kind::AmbiguousDate]));
+            }
             if self.count(Kind::LocalTime) > 0 {
                 told.local_times.push(self.named(&[Kind::LocalTime]));
             }
@@ -352,12 +402,25 @@ impl Seen {
         Some(ColumnType::Utf8)
     }
 
+    /// Returns true if digits around an `e` are codes: all other numbers of the column are integers.
+    fn has_codes(&self) -> bool {
+        let is_integer = |kind| matches!(kind, Kind::Integer | Kind::BigInteger | Kind::DigitsAndE);
+        let is_float = |kind: Kind| kind.is_number() && !is_integer(kind);
+        self.count(Kind::DigitsAndE) > 0 && self.sum(is_float) == 0
+    }
+
     /// The narrowest type of numbers that holds all of them without loss.
     fn number_type(&self) -> Option<ColumnType> {
-        let is_float = self.count(Kind::Float) + self.count(Kind::WideFloat) > 0;
-        let is_big = self.count(Kind::BigInteger) > 0;
-        if self.count(Kind::Digits) > 0 || (is_big && is_float) {
-            return (self.count(Kind::WideFloat) == 0).then_some(ColumnType::Decimal);
+        let has = |kind: Kind| self.count(kind) + self.in_texts[kind as usize] > 0;
+        let floats = [
+            Kind::Float,
+            Kind::WideFloat,
+            Kind::LongFloat,
+            Kind::DigitsAndE,
+        ];
+        let is_float = floats.into_iter().any(has);
+        if has(Kind::Digits) || (has(Kind::BigInteger) && is_float) {
+            return (!has(Kind::WideFloat)).then_some(ColumnType::Decimal);
         }
         Some(match is_float {
             true => ColumnType::Float64,
@@ -385,12 +448,17 @@ impl Seen {
         let count = self.sum(odd);
         if count > 0 {
             let kinds: Vec<Kind> = ALL.iter().copied().filter(|kind| odd(*kind)).collect();
+            told.has_cells |= self.has_cells;
             told.odd.push(format!(
-                "`{}` ({count} of {} are no {}, such as {})",
+                "`{}` ({count} of {} are no {}, such as {}{})",
                 self.name,
                 self.values(),
                 noun(r#type),
-                self.some_of(&kinds)
+                self.some_of(&kinds),
+                kinds
+                    .iter()
+                    .find_map(|kind| hint(*kind))
+                    .unwrap_or_default()
             ));
         }
         r#type
@@ -476,10 +544,20 @@ impl Seen {
     }
 }
 
+/// Key that has odd cells of a kind read as numbers, for a message.
+const fn hint(kind: Kind) -> Option<&'static str> {
+    match kind {
+        Kind::Thousands | Kind::SomeComma => Some(", which `csv.thousands_sign` may read"),
+        Kind::DecimalComma => Some(", which `csv.decimal_sign` may read"),
+        Kind::Percent => Some(", which `csv.percent` reads"),
+        _ => None,
+    }
+}
+
 const fn is_date(kind: Kind) -> bool {
     matches!(
         kind,
-        Kind::DeclaredDate | Kind::Instant | Kind::LocalTime | Kind::Day
+        Kind::DeclaredDate | Kind::AmbiguousDate | Kind::Instant | Kind::LocalTime | Kind::Day
     )
 }
 
@@ -491,8 +569,11 @@ const ALL: [Kind; KINDS] = [
     Kind::Digits,
     Kind::Float,
     Kind::WideFloat,
+    Kind::LongFloat,
+    Kind::DigitsAndE,
     Kind::ZeroDigits,
     Kind::DeclaredDate,
+    Kind::AmbiguousDate,
     Kind::Instant,
     Kind::LocalTime,
     Kind::Day,
@@ -516,7 +597,7 @@ const fn noun(r#type: ColumnType) -> &'static str {
 }
 
 /// Codes of warnings about types of columns. A column keeps its type, so they hold until a reset.
-pub(crate) const TYPE_WARNINGS: [&str; 8] = [
+pub(crate) const TYPE_WARNINGS: [&str; 10] = [
     "missing_spellings",
     "odd_values",
     "mixed_types",
@@ -525,7 +606,23 @@ pub(crate) const TYPE_WARNINGS: [&str; 8] = [
     "looks_like_percent",
     "looks_like_dates",
     "local_times",
+    "digits_rounded",
+    "ambiguous_dates",
 ];
+
+/// Returns whether a warning about odd values holds under the contract: it says what is done with them.
+pub(crate) fn is_about_odd_values(message: &str, types: TypeContract) -> bool {
+    message.contains(odd_fate(types))
+}
+
+/// Handling of odd values, for a message.
+const fn odd_fate(types: TypeContract) -> &'static str {
+    match types {
+        TypeContract::NullValue => "land as null",
+        TypeContract::Freeze => "stop the run",
+        TypeContract::QuarantineRow | TypeContract::Widen => "have their rows rejected",
+    }
+}
 
 /// Details for the warnings, by subject; each item names a column and some of its values.
 #[derive(Clone, Debug, Default)]
@@ -538,6 +635,10 @@ struct Told {
     percents: Vec<String>,
     dates: Vec<String>,
     local_times: Vec<String>,
+    rounded: Vec<String>,
+    ambiguous: Vec<String>,
+    /// True if a column with odd values has CSV cells.
+    has_cells: bool,
 }
 
 impl Told {
@@ -551,20 +652,21 @@ impl Told {
             looks_like_percent,
             looks_like_dates,
             local_times,
+            digits_rounded,
+            ambiguous_dates,
         ] = TYPE_WARNINGS;
         let is_nulling = config.contract.types == TypeContract::NullValue;
-        let fate = match config.contract.types {
-            TypeContract::NullValue => "land as null",
-            TypeContract::Freeze => "stop the run",
-            TypeContract::QuarantineRow | TypeContract::Widen => "have their rows rejected",
+        let fate = odd_fate(config.contract.types);
+        let nulls = match self.has_cells {
+            true => "list those that mean nothing in `csv.null_values`, ",
+            false => "",
+        };
+        let or_null = match is_nulling {
+            true => "",
+            false => "set `contract.types = \"null_value\"`, ",
         };
         let odd = format!(
-            "values that are no numbers or no dates {fate}; list those that mean nothing in `csv.null_values`, {}declare the column text, or lower `infer.max_odd_share`",
-            if is_nulling {
-                ""
-            } else {
-                "set `contract.types = \"null_value\"`, "
-            }
+            "values that are no numbers or no dates {fate}; {nulls}{or_null}declare the column text, or lower `infer.max_odd_share`"
         );
         let all = [
             (
@@ -577,7 +679,7 @@ impl Told {
             (
                 mixed_types,
                 "contract.column.<name>.type",
-                "columns of several types land as text, and nothing is lost; declare a type to reject what does not fit it, or list what means nothing in `csv.null_values`".to_owned(),
+                "columns of several types land as text, and nothing is lost; declare a type to reject what does not fit it".to_owned(),
                 self.mixed,
             ),
             (
@@ -609,6 +711,18 @@ impl Told {
                 "contract.column.<name>.type",
                 "timestamps without an offset are read as UTC; declare the column `text` to keep them as they are written".to_owned(),
                 self.local_times,
+            ),
+            (
+                digits_rounded,
+                "contract.column.<name>.type",
+                "numbers of more than 17 digits are rounded to 64-bit floats; declare the column `decimal`, or `text`, to keep all digits".to_owned(),
+                self.rounded,
+            ),
+            (
+                ambiguous_dates,
+                "contract.dates",
+                "two formats of `contract.dates` read these differently, and the first one that fits a cell is taken, so a column may mix them; name one format".to_owned(),
+                self.ambiguous,
             ),
         ];
         let all = all.into_iter().filter(|(.., columns)| !columns.is_empty());

@@ -1,6 +1,9 @@
 //! Decisions that a source made by itself while it read, for the report.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use feedline_schemas::report::Warning;
 
@@ -14,9 +17,12 @@ struct Notice {
     code: &'static str,
     key: &'static str,
     message: String,
-    /// Messages of this kind besides the first.
-    others: u64,
+    /// Other messages of this kind, up to [`MOST`].
+    others: BTreeSet<String>,
 }
+
+/// Most messages of a kind that are told apart.
+const MOST: usize = 10_000;
 
 impl Notices {
     /// Takes note of a decision of the kind `code`, which `key` changes.
@@ -27,23 +33,24 @@ impl Notices {
                 code,
                 key,
                 message,
-                others: 0,
+                others: BTreeSet::new(),
             });
             return;
         };
-        if notice.message != message {
-            notice.others += 1;
+        if notice.message != message && notice.others.len() < MOST {
+            notice.others.insert(message);
         }
     }
 
-    /// All of them; none is left.
-    pub(crate) fn take(&self) -> Vec<Warning> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let warning = |notice: Notice| {
-            let message = match notice.others {
-                0 => notice.message,
-                1 => format!("{} (and of another file the like)", notice.message),
-                others => format!("{} (and of {others} other files the like)", notice.message),
+    /// All of them, as warnings.
+    pub(crate) fn all(&self) -> Vec<Warning> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let warning = |notice: &Notice| {
+            let first = &notice.message;
+            let message = match notice.others.len() {
+                0 => first.clone(),
+                1 => format!("{first} (and the same of another file)"),
+                others => format!("{first} (and the same of {others} other files)"),
             };
             let warning = Warning::new(notice.code, message);
             match notice.key {
@@ -51,7 +58,7 @@ impl Notices {
                 key => warning.with_key(key),
             }
         };
-        all.drain(..).map(warning).collect()
+        all.iter().map(warning).collect()
     }
 }
 
@@ -62,19 +69,18 @@ mod tests {
     #[test]
     fn of_one_kind_the_first_is_told_and_the_others_are_counted() {
         let notices = Notices::default();
-        for name in ["a", "a", "b", "c"] {
+        for name in ["a", "b", "a", "b", "c"] {
             notices.push("empty_file", "", format!("`{name}` is empty"));
         }
         notices.push("csv_delimiter", "csv.delimiter", "`a` has `;`".into());
-        let told = notices.clone().take();
+        let told = notices.clone().all();
         assert_eq!(
             told[0].message,
-            "`a` is empty (and of 2 other files the like)"
+            "`a` is empty (and the same of 2 other files)"
         );
         assert_eq!(
             (told.len(), told[1].key.as_deref()),
             (2, Some("csv.delimiter"))
         );
-        assert!(notices.take().is_empty());
     }
 }

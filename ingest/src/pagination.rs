@@ -303,11 +303,13 @@ impl Paginator {
         if !is_short {
             self.warnings.lift(ends::SMALL_PAGES);
         }
-        let has_all = self.counts() && self.total.is_some_and(|total| run.records >= total);
+        let has_all = self.has_all(&run);
+        // A total that is the count of the page would end a run of short pages after the first one.
+        let is_checked = page > 0 || self.total != Some(count);
         let has_more = self.has_more(page, new, contents)?;
         let is_last = match has_more {
             Some(has_more) => !has_more,
-            None => is_all_seen || (is_short && has_all),
+            None => is_all_seen || (is_short && has_all && is_checked),
         };
         let next = match self.config.r#type {
             PaginationKind::None => None,
@@ -331,7 +333,8 @@ impl Paginator {
         self.note_partial(page, next.is_none(), contents);
         match next {
             Some(next) => {
-                if self.hashes_pages() && is_short && !is_all_seen && has_more.is_none() {
+                let may_be_last = is_short || has_all;
+                if self.hashes_pages() && may_be_last && !is_all_seen && has_more.is_none() {
                     let hash = contents.hash;
                     run.short = Some(ShortPage {
                         records: count,
@@ -356,6 +359,12 @@ impl Paginator {
                 })
             }
         }
+    }
+
+    /// Returns true once as many records have come as the API says that there are. More than that show
+    /// that the number is no total.
+    fn has_all(&self, run: &PageRun) -> bool {
+        self.counts() && self.total == Some(run.records)
     }
 
     /// Whether records are counted through the run of pages.

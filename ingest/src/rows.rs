@@ -361,8 +361,8 @@ impl Rows for CsvRows {
             .iter()
             .next_back()
             .is_some_and(|cell| cell.contains(&b'\n'));
-        let is_whole =
-            self.row.len() == self.header.len() && self.last_byte.load(Ordering::Relaxed) == b'"';
+        let is_whole = self.row.len() == self.header.len()
+            && self.dialect.quote == Some(self.last_byte.load(Ordering::Relaxed));
         let is_open = spans_lines && !is_whole;
         let place = self.row.position();
         let line = self.dialect.base_line + place.map_or(0, csv::Position::line);

@@ -11,7 +11,7 @@ mod superseded;
 mod telling;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     mem,
     sync::Arc,
 };
@@ -549,7 +549,9 @@ impl<'a> Run<'a> {
         let (rows, rejected, pages) = (counts.rows, counts.rejected, counts.pages);
         let presence = decided.presence;
         for warning in decided.warnings {
-            warn!(source = %self.config.name, "{}", warning.message);
+            if !warnings.contains(&warning) {
+                warn!(source = %self.config.name, "{}", warning.message);
+            }
             replace_warning(&mut warnings, warning);
         }
         self.warn_of_position(&mut warnings, &position);
@@ -642,10 +644,21 @@ impl<'a> Run<'a> {
         let mut window = mem::take(&mut self.window);
         let work = move || {
             let mut planned = planned.take().unwrap_or_default();
-            if before.is_none() {
-                let found = infer::of_first(batch.records(), &config, sample.as_deref());
-                planned = found.types;
-                batch.warn(found.warnings);
+            match &before {
+                None => {
+                    let found = infer::of_first(batch.records(), &config, sample.as_deref());
+                    planned = found.types;
+                    batch.warn(found.warnings);
+                }
+                Some(before) => {
+                    let columns = before.schema.columns.iter();
+                    let columns = columns.map(|column| column.name.as_str());
+                    let known: HashSet<&str> =
+                        columns.chain(planned.keys().map(String::as_str)).collect();
+                    let found = infer::of_new_columns(batch.records(), &config, &known);
+                    planned.extend(found.types);
+                    batch.warn(found.warnings);
+                }
             }
             batch.plan(planned.clone(), CellFormat::new(&config.csv));
             let (name, contract) = (&config.name, &config.contract);

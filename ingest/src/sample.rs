@@ -133,6 +133,10 @@ fn parts(file: &FileBytes, layout: &Layout, share: Left) -> io::Result<Option<Ve
         return Ok(None);
     }
     let part = (most / PARTS).max(1);
+    let quote = match layout.csv.quote.as_deref() {
+        Some(sign) => sign.bytes().next(),
+        None => Some(b'"'),
+    };
     let mut lines = Vec::new();
     for number in 0..PARTS {
         let start = number * (bytes / PARTS);
@@ -140,7 +144,7 @@ fn parts(file: &FileBytes, layout: &Layout, share: Left) -> io::Result<Option<Ve
         let first = match number {
             // A part may split a character of a multi-byte encoding, and a quoted line end does not
             // end a record. Such files are read from the beginning.
-            0 if found.contains(&0) || has_lines_in_quotes(&found) => return Ok(None),
+            0 if found.contains(&0) || has_lines_in_quotes(&found, quote) => return Ok(None),
             0 => 0,
             _ => match found.iter().position(|byte| *byte == b'\n') {
                 Some(end) => end + 1,
@@ -155,10 +159,10 @@ fn parts(file: &FileBytes, layout: &Layout, share: Left) -> io::Result<Option<Ve
 }
 
 /// Returns whether a line ends inside a quote.
-fn has_lines_in_quotes(bytes: &[u8]) -> bool {
+fn has_lines_in_quotes(bytes: &[u8], quote: Option<u8>) -> bool {
     let mut is_quoted = false;
     bytes.iter().any(|byte| {
-        is_quoted ^= *byte == b'"';
+        is_quoted ^= Some(*byte) == quote;
         is_quoted && *byte == b'\n'
     })
 }

@@ -7,6 +7,11 @@ use feedline_schemas::{
     report::Warning,
 };
 
+use crate::infer;
+
+/// Code of the warning about values that do not fit the type of their column.
+const ODD_VALUES: &str = "odd_values";
+
 /// A change of the warnings of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WarningChange {
@@ -122,9 +127,18 @@ pub(crate) fn holding(config: &SourceConfig, landed: &[Warning]) -> Vec<Warning>
         "common_cap" => pages.max_records.is_none(),
         _ => true,
     };
+    let is_odd = |warning: &Warning| warning.code == ODD_VALUES;
+    let has_fate = |warning: &&Warning| {
+        !is_odd(warning) || infer::is_about_odd_values(&warning.message, config.contract.types)
+    };
     let is_of_pages = |code: &str| is_end(code) || code == "small_pages";
     let holds = |warning: &&Warning| !is_of_pages(&warning.code) || (is_rest && holds(warning));
-    landed.iter().filter(holds).cloned().collect()
+    landed
+        .iter()
+        .filter(holds)
+        .filter(has_fate)
+        .cloned()
+        .collect()
 }
 
 #[cfg(test)]

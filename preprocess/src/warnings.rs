@@ -97,6 +97,37 @@ pub(crate) fn duplicates_dropped(dropped: u64, rows: u64, sample: Option<&str>) 
     })
 }
 
+/// Code of a warning about the cells of one column that are no numbers, in the rows of one build.
+pub(crate) const TEXTS_NOT_NUMBERS: &str = "texts_not_numbers";
+
+/// Code of a warning about infinite cells of all columns, in the rows of one build.
+const INFINITE_CAPPED: &str = "infinite_capped";
+
+/// Text before the newest message about appended rows.
+const APPENDED: &str = "; in the rows appended last: ";
+
+/// Merges the warnings of a dataset with those of appended rows. A new one replaces that with its
+/// code, or is added to its message where the figures cover the appended rows alone.
+pub(crate) fn with_appended(before: &[Warning], appended: Vec<Warning>) -> Vec<Warning> {
+    let column = |warning: &Warning| warning.message.split('`').nth(1).map(str::to_owned);
+    let mut all = before.to_vec();
+    for new in appended {
+        let is_same = |old: &&mut Warning| match new.code.as_str() {
+            TEXTS_NOT_NUMBERS => old.code == new.code && column(old) == column(&new),
+            code => old.code == code,
+        };
+        match all.iter_mut().find(is_same) {
+            Some(old) if [TEXTS_NOT_NUMBERS, INFINITE_CAPPED].contains(&new.code.as_str()) => {
+                let first = old.message.split(APPENDED).next().unwrap_or_default();
+                old.message = format!("{first}{APPENDED}{}", new.message);
+            }
+            Some(old) => *old = new,
+            None => all.push(new),
+        }
+    }
+    all
+}
+
 /// Warns of sources that dropped duplicate records before landing, each with the count.
 pub(crate) fn left_at_landing(sources: &[(String, u64)]) -> Option<Warning> {
     let sources: Vec<String> = sources
@@ -378,9 +409,19 @@ fn numbers_as_categories(
 fn is_number(text: &str) -> bool {
     let text = text.trim().trim_end_matches('%').trim_end();
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
-    digits.starts_with(|c: char| c.is_ascii_digit() || c == '.' || c == ',')
-        && (digits.replace(',', ".").parse::<f64>().is_ok()
-            || digits.replace([',', '.'], "").parse::<u64>().is_ok())
+    let is_code =
+        digits.len() > 1 && digits.starts_with('0') && digits.as_bytes()[1].is_ascii_digit();
+    if is_code || !digits.starts_with(|c: char| c.is_ascii_digit() || c == '.' || c == ',') {
+        return false;
+    }
+    let whole = digits
+        .rsplit_once([',', '.'])
+        .map_or(digits, |(whole, _)| whole);
+    let mut groups = whole.split([',', '.']);
+    let first = groups.next().map_or(0, str::len);
+    let is_grouped = (1..=3).contains(&first) && groups.all(|group| group.len() == 3);
+    digits.replace(',', ".").parse::<f64>().is_ok()
+        || (is_grouped && digits.replace([',', '.'], "").parse::<u64>().is_ok())
 }
 
 /// Returns the warnings about the classes of a target.
@@ -494,7 +535,7 @@ pub(crate) fn infinite_capped(cells: &BTreeMap<String, [u64; 3]>) -> Option<Warn
              value, make them null in the source or with `dataset.sql`",
             first_of(&columns, COLUMNS)
         );
-        warning("infinite_capped", "dataset.step", message)
+        warning(INFINITE_CAPPED, "dataset.step", message)
     })
 }
 

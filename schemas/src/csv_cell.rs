@@ -1,8 +1,8 @@
 //! Text of a CSV cell as a number, a timestamp or a missing value.
 //!
 //! Numbers are those of JSON, and besides: `.5`, `5.`, a plus sign in front, and what `csv.decimal_sign`, `csv.thousands_sign`
-//! and `csv.percent` say. Digits that begin with 0 (`007`) are no number: the zeros mean something. A plus sign in front of ten
-//! and more digits is that of a telephone number.
+//! and `csv.percent` say. Digits that begin with 0 (`007`) are no number: the zeros mean something. A plus sign in front of seven
+//! and more digits without a point or a power of ten is that of a telephone number.
 
 use std::borrow::Cow;
 
@@ -18,8 +18,8 @@ const MISSING: [&str; 34] = [
     "#VALUE!", "#DIV/0!", "1.#QNAN", "\\N", "-", "--", "?", ".", "..", ":",
 ];
 
-/// Most digits behind a plus sign of a number.
-const PLUS_DIGITS: usize = 9;
+/// Most digits behind a plus sign of an integer.
+const PLUS_DIGITS: usize = 6;
 
 /// Format of the cells of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl CellFormat {
         };
         let (sign, body) = match text.as_bytes().first()? {
             b'-' => ("-", &text[1..]),
-            b'+' if text.len() <= 1 + PLUS_DIGITS => ("", &text[1..]),
+            b'+' if !is_telephone(&text[1..]) => ("", &text[1..]),
             _ => ("", text),
         };
         let (mantissa, power) = body.split_at(body.find(['e', 'E']).unwrap_or(body.len()));
@@ -95,6 +95,11 @@ impl CellFormat {
         let json = format!("{sign}{whole}{}{power}", part.unwrap_or_default());
         number::is_number(&json).then_some(Cow::Owned(json))
     }
+}
+
+/// Returns true for the digits of a telephone number, given the text behind its plus sign.
+fn is_telephone(text: &str) -> bool {
+    text.len() > PLUS_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// The digits of groups of three.

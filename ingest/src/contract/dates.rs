@@ -44,6 +44,13 @@ impl Dates {
         }
     }
 
+    /// Returns true if another format reads `text`, which the first one that fits reads as `micros`,
+    /// differently.
+    pub(crate) fn is_ambiguous(&self, text: &str, micros: i64) -> bool {
+        let mut read = self.formats.iter().filter_map(|format| read(format, text));
+        self.formats.len() > 1 && read.any(|instant| instant.as_microsecond() != micros)
+    }
+
     /// Microseconds since 1970 UTC, by the first format that fits.
     pub(crate) fn micros(&self, text: &str) -> Option<i64> {
         // Both parsers take second 60 for second 59.
@@ -89,6 +96,9 @@ fn read(format: &str, text: &str) -> Option<Timestamp> {
         return (!text.ends_with(']')).then(|| text.parse().ok()).flatten();
     }
     let parts = BrokenDownTime::parse(format, text).ok()?;
+    if !has_full_year(format, text, &parts) {
+        return None;
+    }
     if parts.offset().is_some() {
         return parts.to_timestamp().ok();
     }
@@ -101,9 +111,30 @@ fn read(format: &str, text: &str) -> Option<Timestamp> {
         .map(|zoned| zoned.timestamp())
 }
 
+/// Returns false for a year of fewer than four digits by `%Y`: `20` is not the year 20.
+fn has_full_year(format: &str, text: &str, parts: &BrokenDownTime) -> bool {
+    match parts.year() {
+        Some(year @ -999..=999) if format.contains("%Y") => {
+            text.contains(&format!("{:04}", year.unsigned_abs()))
+        }
+        _ => true,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_year_of_two_digits_is_read_by_its_own_format_alone() {
+        check(&["%d.%m.%Y"], "31.12.20", None);
+        check(&["%d.%m.%y"], "31.12.20", Some("2020-12-31T00:00:00Z"));
+        check(&["%d.%m.%Y"], "31.12.0020", Some("0020-12-31T00:00:00Z"));
+        let dates = Dates::new(&["%d/%m/%Y", "%m/%d/%Y"].map(str::to_owned));
+        let is_ambiguous = |text: &str| dates.is_ambiguous(text, dates.micros(text).unwrap());
+        assert!(is_ambiguous("01/02/2001"));
+        assert!(!is_ambiguous("01/13/2001") && !is_ambiguous("02/02/2001"));
+    }
 
     fn check(formats: &[&str], text: &str, expected: Option<&str>) {
         let formats: Vec<String> = formats.iter().map(|f| (*f).to_owned()).collect();

@@ -196,7 +196,9 @@ impl Contract<'_> {
         let name = &leaf.name;
         let have = self.columns.get(place).map(|column| column.r#type);
         let have = have
+            .filter(|have| *have != ColumnType::Null)
             .or(declared(self.config, name))
+            .or(self.planned.get(name).copied())
             .unwrap_or(ColumnType::Null);
         Rejection {
             reason: "type_conflict",

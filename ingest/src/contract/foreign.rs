@@ -34,7 +34,8 @@ impl Contract<'_> {
                         leaf.value = Value::Cell(number.into_owned());
                         continue;
                     }
-                    None if is_open => continue,
+                    // A spelling of a missing value does not give a column its type.
+                    None if is_open && !self.format.is_missing(text.trim()) => continue,
                     None => {}
                 }
             } else if !is_of_cells(column) {

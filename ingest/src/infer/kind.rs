@@ -26,10 +26,16 @@ pub(crate) enum Kind {
     Float,
     /// Another float.
     WideFloat,
+    /// A float with more digits than a 64-bit float holds.
+    LongFloat,
+    /// Digits, `e` and digits, such as `12E4`: an integer or a code.
+    DigitsAndE,
     /// Digits behind a zero, such as those of a code.
     ZeroDigits,
     /// A timestamp in a format of `contract.dates`.
     DeclaredDate,
+    /// A timestamp that two formats of `contract.dates` read differently.
+    AmbiguousDate,
     /// A timestamp with its offset.
     Instant,
     /// A date and a time of day without an offset.
@@ -70,14 +76,40 @@ impl Kind {
             Value::Float(_) => Self::Float,
             Value::Digits(text) if number::decimal(text).is_some() => Self::Digits,
             Value::Digits(_) => Self::Text,
-            Value::Text(text) if declared.is_some_and(|dates| dates.micros(text).is_some()) => {
-                Self::DeclaredDate
-            }
-            Value::Text(text) if number::is_number(text) => Self::NumberText,
-            Value::Text(_) => Self::Text,
+            Value::Text(text) => match declared.and_then(|dates| Self::of_declared(text, dates)) {
+                Some(date) => date,
+                None if Self::of_number_text(text).is_some() => Self::NumberText,
+                None => Self::Text,
+            },
             Value::Cell(text) => Self::of_cell(text, format, declared),
             Value::Bytes(_) | Value::List(_) | Value::Object(_) => Self::Whole,
         })
+    }
+
+    /// The kind of the number that a text, not of a cell, holds; none where a column of numbers
+    /// cannot hold it.
+    pub(crate) fn of_number_text(text: &str) -> Option<Self> {
+        match json::number(text)? {
+            Value::Int(value) => Some(Self::of_integer(value)),
+            value @ Value::Float(float) if number::says_the_same(text, float) => {
+                let is_wide = is_wide_text(text, &value);
+                Some(if is_wide {
+                    Self::WideFloat
+                } else {
+                    Self::Float
+                })
+            }
+            _ => number::decimal(text).map(|_| Self::Digits),
+        }
+    }
+
+    fn of_declared(text: &str, dates: &Dates) -> Option<Self> {
+        dates
+            .micros(text)
+            .map(|micros| match dates.is_ambiguous(text, micros) {
+                true => Self::AmbiguousDate,
+                false => Self::DeclaredDate,
+            })
     }
 
     fn of_integer(value: i64) -> Self {
@@ -89,13 +121,15 @@ impl Kind {
 
     fn of_cell(text: &str, format: CellFormat, declared: Option<&Dates>) -> Self {
         let text = text.trim();
-        if declared.is_some_and(|dates| dates.micros(text).is_some()) {
-            return Self::DeclaredDate;
+        if let Some(date) = declared.and_then(|dates| Self::of_declared(text, dates)) {
+            return date;
         }
         if let Some(number) = format.number(text) {
             return match json::number(&number) {
                 Some(Value::Int(value)) => Self::of_integer(value),
                 Some(value @ Value::Float(_)) if is_wide_text(&number, &value) => Self::WideFloat,
+                Some(Value::Float(_)) if is_digits_and_e(&number) => Self::DigitsAndE,
+                Some(Value::Float(value)) if is_long(&number, value) => Self::LongFloat,
                 Some(Value::Float(_)) => Self::Float,
                 _ if number::decimal(&number).is_some() => Self::Digits,
                 _ => Self::Text,
@@ -121,7 +155,13 @@ impl Kind {
     pub(crate) const fn is_number(self) -> bool {
         matches!(
             self,
-            Self::Integer | Self::BigInteger | Self::Digits | Self::Float | Self::WideFloat
+            Self::Integer
+                | Self::BigInteger
+                | Self::Digits
+                | Self::Float
+                | Self::WideFloat
+                | Self::LongFloat
+                | Self::DigitsAndE
         )
     }
 
@@ -131,9 +171,12 @@ impl Kind {
             Self::Bool => "booleans",
             Self::Integer | Self::BigInteger => "integers",
             Self::Digits => "numbers beyond 64 bits",
-            Self::Float | Self::WideFloat => "floats",
+            Self::Float | Self::WideFloat | Self::LongFloat => "floats",
+            Self::DigitsAndE => "digits around an `e`",
             Self::ZeroDigits => "digits behind a zero",
-            Self::DeclaredDate | Self::Instant | Self::LocalTime => "points in time",
+            Self::DeclaredDate | Self::AmbiguousDate | Self::Instant | Self::LocalTime => {
+                "timestamps"
+            }
             Self::Day => "dates",
             Self::DecimalComma | Self::SomeComma | Self::Thousands => "digits with commas",
             Self::Percent => "percentages",
@@ -166,15 +209,29 @@ fn of_signs(text: &str, unsigned: &str) -> Kind {
         return of_commas(whole, part);
     }
     let day = unsigned.split([' ', 'T']).next().unwrap_or_default();
-    let mut groups = 0;
-    let is_date = day.split(['/', '.', '-']).all(|group| {
-        groups += 1;
-        is_digits(group) && group.len() <= 4
-    });
-    match is_date && groups == 3 {
-        true => Kind::UnclearDate,
-        false => Kind::Text,
+    let groups: Vec<&str> = day.split(['/', '.', '-']).collect();
+    match groups[..] {
+        [year, a, b] | [a, b, year] if is_year(year) && are_day_and_month(a, b) => {
+            Kind::UnclearDate
+        }
+        _ => Kind::Text,
     }
+}
+
+fn is_year(text: &str) -> bool {
+    is_digits(text) && matches!(text.len(), 2 | 4)
+}
+
+/// Returns true for a day and a month, in any order.
+fn are_day_and_month(a: &str, b: &str) -> bool {
+    let number = |text: &str| {
+        let is_short = is_digits(text) && text.len() <= 2;
+        is_short.then(|| text.parse::<u8>().ok()).flatten()
+    };
+    let (Some(a), Some(b)) = (number(a), number(b)) else {
+        return false;
+    };
+    (1..=31).contains(&a.max(b)) && (1..=12).contains(&a.min(b))
 }
 
 /// Classifies digits with commas, given the text before and after the last comma.
@@ -209,6 +266,22 @@ fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
+/// Returns true for digits, `e` and digits.
+fn is_digits_and_e(text: &str) -> bool {
+    let parts = text.split_once(['e', 'E']);
+    parts.is_some_and(|(digits, power)| is_digits(digits) && is_digits(power))
+}
+
+/// Returns true for a number with more digits than a 64-bit float holds. Up to 17 are what programs
+/// write for a float.
+fn is_long(text: &str, value: f64) -> bool {
+    const DIGITS: usize = 17;
+    let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
+    let digits = mantissa.bytes().filter(u8::is_ascii_digit);
+    let count = digits.skip_while(|digit| *digit == b'0').count();
+    count > DIGITS && !number::says_the_same(text, value)
+}
+
 /// Returns true if a float does not fit a decimal.
 fn is_wide(value: &Value) -> bool {
     crate::contract::decimal(value).is_none()
@@ -231,7 +304,19 @@ mod tests {
             (Kind::Integer, &["0", "-17", "+5", "9007199254740992"]),
             (Kind::BigInteger, &["9007199254740993"]),
             (Kind::Digits, &["18446744073709551615"]),
-            (Kind::Float, &["1.5", ".5", "5.", "1e3", "0.1234567890123"]),
+            (
+                Kind::Float,
+                &[
+                    "1.5",
+                    ".5",
+                    "5.",
+                    "1.5e3",
+                    "0.1234567890123",
+                    "0.30000000000000004",
+                ],
+            ),
+            (Kind::LongFloat, &["0.123456789012345678"]),
+            (Kind::DigitsAndE, &["1e3", "12E4"]),
             (Kind::WideFloat, &["1e300", "1e-30"]),
             (Kind::ZeroDigits, &["007", "00"]),
             (
@@ -266,6 +351,9 @@ mod tests {
                     "a,b",
                     "0x1F",
                     "1e400",
+                    "100-10-1000",
+                    "1.2.3",
+                    "32/13/2020",
                 ],
             ),
         ] {

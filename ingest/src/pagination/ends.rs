@@ -38,9 +38,10 @@ impl Paginator {
         if at.page == 0 || !configured.is_empty() {
             return at.page > 0 && configured.contains(&status);
         }
-        // Servers whose pages are all short give no such sign.
-        let is_behind_short = at.run.short.is_some() && !self.has_small_pages();
-        self.hashes_pages() && is_behind_short && BEHIND_THE_LAST.contains(&status)
+        // Servers whose pages are all short give no such sign, unless all records have come.
+        let is_expected = !self.has_small_pages() || self.has_all(&at.run);
+        let is_behind_last = at.run.short.is_some() && is_expected;
+        self.hashes_pages() && is_behind_last && BEHIND_THE_LAST.contains(&status)
     }
 
     /// `error`, with what to do where it may be the refusal of a page behind the last one.
@@ -109,6 +110,10 @@ impl Paginator {
             return;
         }
         let size = self.config.page_size;
+        if short.records >= size {
+            // A full page after which the total had come: the total was wrong.
+            return;
+        }
         self.warnings.raise(
             SMALL_PAGES,
             "pagination.page_size",

@@ -70,6 +70,12 @@ impl Paginator {
                 ),
             );
         }
+        if total == Some(received) {
+            self.warnings.lift("total_differs");
+        }
+        if total.is_some() {
+            self.warnings.lift("no_total");
+        }
         match total {
             Some(total) if total != received && config.strict_total => Err(self.wrong(format!(
                 "{received} records have come, and it says that there are {total}; run again, or remove `pagination.strict_total` if records come and go while they are read"

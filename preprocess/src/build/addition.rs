@@ -237,9 +237,7 @@ impl Build<'_> {
         let rest = self.written_warnings(&counts.rejected, rows, &added.infinite);
         let texts = added.texts.iter().cloned();
         let now: Vec<Warning> = duplicates.into_iter().chain(rest).chain(texts).collect();
-        let old = before.warnings.iter();
-        let old = old.filter(|old| now.iter().all(|new| new.code != old.code));
-        old.chain(&now).cloned().collect()
+        warnings::with_appended(&before.warnings, now)
     }
 
     /// A source that broke may be lost among all the rows that are there.

@@ -21,6 +21,7 @@ use crate::{
     landing::Landed,
     plan, signs,
     typing::{Missing, SHOWN},
+    warnings::TEXTS_NOT_NUMBERS,
 };
 
 /// The cells of a column that have a value.
@@ -146,7 +147,7 @@ fn judge(
             shown(column)
         );
         return Ok(Some(
-            Warning::new("texts_not_numbers", message).with_key("dataset.null_values"),
+            Warning::new(TEXTS_NOT_NUMBERS, message).with_key("dataset.null_values"),
         ));
     }
     Err(Error::config(

@@ -171,6 +171,13 @@ fn iso(text: &str, zone: &TimeZone, is_later: bool) -> Option<Timestamp> {
 
 fn written(format: &str, text: &str, zone: &TimeZone, is_later: bool) -> Option<Timestamp> {
     let parts = BrokenDownTime::parse(format, text).ok()?;
+    // A year of two digits is read by `%y`: `20` is not the year 20.
+    if let Some(year @ -999..=999) = parts.year()
+        && format.contains("%Y")
+        && !text.contains(&format!("{:04}", year.unsigned_abs()))
+    {
+        return None;
+    }
     if parts.offset().is_some() || parts.timestamp().is_some() {
         return parts.to_timestamp().ok();
     }

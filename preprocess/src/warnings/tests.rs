@@ -3,7 +3,17 @@ use super::*;
 #[test]
 fn numbers_are_told_in_the_signs_of_people() {
     for number in [
-        "1", "-2.5", " 3 ", "1,5", "1.234,56", "17%", "17,5 %", "+4", "1e6",
+        "1",
+        "-2.5",
+        " 3 ",
+        "1,5",
+        "1.234,56",
+        "17%",
+        "17,5 %",
+        "+4",
+        "1e6",
+        "0.5",
+        "1,234,567",
     ] {
         assert!(is_number(number), "{number}");
     }
@@ -18,6 +28,9 @@ fn numbers_are_told_in_the_signs_of_people() {
         "2024-01-01",
         "inf",
         "12:30",
+        "06672",
+        "12.01.2020",
+        "1.2.3",
     ] {
         assert!(!is_number(text), "{text}");
     }

@@ -603,3 +603,46 @@ async fn a_source_that_fails_does_not_swallow_the_report_of_the_others() {
     assert!(error.contains("404 Not Found"), "{error}");
     assert_eq!((report.rows, report.sources[0].error.as_ref()), (6, None));
 }
+
+/// `total` records in pages of 10 with their total; `behind` is the response to pages behind them.
+async fn counted(total: u64, behind: fn() -> Step) -> Scripted {
+    Scripted::answering(move |_, head| {
+        let from = (param(head, "page").unwrap() - 1) * 10;
+        match from >= total {
+            true => behind(),
+            false => ok(&items(from..(from + 10).min(total), r#","count":50"#)),
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_full_last_page_is_the_end_once_the_total_has_come() {
+    let last = || ok(&items(40..50, r#","count":50"#));
+    let missing = || answer("404 Not Found", "no such page");
+    for behind in [missing, last, empty] {
+        let server = counted(50, behind).await;
+        let mut config = source_of(&server, PaginationKind::Page, 10);
+        config.pagination.total_path = Some("count".into());
+        check(&config, 50, &[]).await;
+    }
+    // Where the total is wrong, a page behind it lands too.
+    let server = counted(65, empty).await;
+    let mut config = source_of(&server, PaginationKind::Page, 10);
+    config.pagination.total_path = Some("count".into());
+    check(&config, 65, &["total_differs"]).await;
+}
+
+#[tokio::test]
+async fn a_total_that_counts_the_page_ends_no_run_early() {
+    let server = Scripted::answering(|_, head| {
+        let from = (param(head, "page").unwrap() - 1) * 50;
+        let ids = from.min(200)..(from + 50).min(200);
+        let count = format!(r#","count":{}"#, ids.end - ids.start);
+        ok(&items(ids, &count))
+    })
+    .await;
+    let mut config = source_of(&server, PaginationKind::Page, 100);
+    config.pagination.total_path = Some("count".into());
+    check(&config, 200, &["small_pages", "total_differs"]).await;
+}

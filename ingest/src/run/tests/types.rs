@@ -404,3 +404,102 @@ async fn a_warning_about_a_type_holds_until_the_source_is_reset() {
     let status = status(&config, &root).await.unwrap();
     assert_eq!(codes(&status.sources[0].warnings), codes(&second));
 }
+
+#[tokio::test]
+async fn numbers_and_numbers_in_strings_have_the_type_that_holds_both() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.ndjson");
+    let config = pipeline(&path.display().to_string());
+    for (in_string, expected) in [
+        ("12.25", ColumnType::Float64),
+        ("12", ColumnType::Int64),
+        ("9007199254740993.5", ColumnType::Decimal),
+    ] {
+        let line = |i: u32| match i % 10 {
+            0 => format!(r#"{{"price":{i}}}"#),
+            _ => format!(r#"{{"price":"{in_string}"}}"#),
+        };
+        let lines: Vec<String> = (0..200).map(line).collect();
+        std::fs::write(&path, lines.join("\n")).unwrap();
+        let found = outcome(&config).await;
+        assert_eq!(found.type_of("price"), expected, "{in_string}");
+        assert_eq!(found.rejected, BTreeMap::new(), "{in_string}");
+    }
+}
+
+#[tokio::test]
+async fn numbers_that_a_float_cannot_hold_and_codes_are_not_changed_in_silence() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.csv");
+    let config = pipeline(&path.display().to_string());
+    let line = |i: u32| {
+        let code = if i.is_multiple_of(3) {
+            format!("1{i:02}E4")
+        } else {
+            format!("{}", 10_000 + i)
+        };
+        format!("0.12345678901234{i:04},{code},+2990000{i},+0.69486{i},1.5e3")
+    };
+    let lines: Vec<String> = (10..90).map(line).collect();
+    let text = format!("long,code,phone,sign,power\n{}\n", lines.join("\n"));
+    std::fs::write(&path, text).unwrap();
+    let found = outcome(&config).await;
+    assert_eq!(found.type_of("long"), ColumnType::Float64);
+    assert_eq!(found.type_of("code"), ColumnType::Utf8);
+    assert_eq!(found.type_of("phone"), ColumnType::Utf8);
+    assert_eq!(found.type_of("sign"), ColumnType::Float64);
+    assert_eq!(found.type_of("power"), ColumnType::Float64);
+    let codes = found.codes();
+    assert!(
+        codes.contains(&"digits_rounded") && codes.contains(&"mixed_types"),
+        "{codes:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_column_of_a_later_file_has_the_type_of_all_its_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = pipeline(&format!("{}/*.csv", folder.path().display()));
+    let root = Store::memory();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("a.csv", "id\n1\n2\n");
+    ingest(&config, None, &context(&root)).await.unwrap();
+    write(
+        "b.csv",
+        "id,day,n,code\n3,2026-01-01,NA,0\n4,2026-01-02,7,005\n5,2026-01-03,8,A6\n",
+    );
+    let report = ingest(&config, None, &context(&root)).await.unwrap();
+    assert_eq!((report.sources[0].rows, report.sources[0].rejected), (5, 0));
+    let landed = landed(&root, &config.source[0].name)
+        .await
+        .unwrap()
+        .unwrap();
+    let columns = &landed.entries.last().unwrap().schema.columns;
+    let types: Vec<ColumnType> = columns.iter().map(|column| column.r#type).collect();
+    let expected = [
+        ColumnType::Int64,
+        ColumnType::Timestamp,
+        ColumnType::Int64,
+        ColumnType::Utf8,
+    ];
+    assert_eq!(types, expected);
+}
+
+#[tokio::test]
+async fn notices_of_many_files_are_counted_over_all_batches() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a", "b", "c"] {
+        let rows: Vec<String> = (0..200).map(|i| format!("{i};{name}")).collect();
+        let text = format!("id;name\n{}\n", rows.join("\n"));
+        std::fs::write(folder.path().join(format!("{name}.csv")), text).unwrap();
+    }
+    let mut config = pipeline(&format!("{}/*.csv", folder.path().display()));
+    config.source[0].batch.rows = 150;
+    let found = outcome(&config).await;
+    assert_eq!(found.codes(), ["csv_delimiter"]);
+    let message = &found.warnings[0].message;
+    assert!(
+        message.ends_with("(and the same of 2 other files)"),
+        "{message}"
+    );
+}
