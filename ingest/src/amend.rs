@@ -28,7 +28,11 @@ pub use self::{
 };
 pub use crate::run::retry_rejects::retry_rejects;
 use crate::{
-    commit_log::CommitLog, context::Context, error::Error, settings::choose, settings::config_hash,
+    commit_log::CommitLog,
+    context::Context,
+    error::Error,
+    landing_files::{ORPHANS, sequence_of},
+    settings::{choose, config_hash},
     standing,
 };
 
@@ -148,7 +152,9 @@ pub(crate) fn subtract(totals: &mut BTreeMap<String, u64>, counts: &BTreeMap<Str
     totals.retain(|_, total| *total > 0);
 }
 
-/// Removes Parquet files that belong to an entry of the log and that none names any more.
+/// Removes the files that amendments of the log withdraw, and after a reset all files of entries before
+/// it. Those that a killed command left, and that the next start moved to `orphans/`, are removed too.
+/// All other files stay: `superseded/`, `orphans/` and `damaged/` are kept for people and for repairs.
 ///
 /// # Errors
 /// [`Error::Storage`].
@@ -158,17 +164,23 @@ pub(crate) async fn sweep(landing: &Store, entries: &[CommitEntry]) -> Result<()
         .flat_map(|entry| entry.frontier.iter().chain(&entry.validators));
     let named = entries.iter().flat_map(files).chain(others);
     let named: BTreeSet<&str> = named.map(|file| file.path.as_str()).collect();
+    let withdrawn = entries.iter().flat_map(|entry| &entry.withdrawn);
+    let withdrawn: BTreeSet<&str> = withdrawn
+        .flat_map(|withdrawn| withdrawn.files.iter().map(String::as_str))
+        .collect();
+    let resets = entries.iter().filter(|entry| entry.reset_to.is_some());
+    let reset = resets.map(|entry| entry.sequence.get()).max();
     for found in landing.list("").await? {
-        let name = found.path.rsplit('/').next().unwrap_or_default();
-        let sequence = name.get(..20).and_then(|digits| digits.parse::<u64>().ok());
-        // A file of the next entry is one that a run is writing.
-        let is_old = sequence.is_some_and(|sequence| sequence < entries.len() as u64);
-        if is_old && name.ends_with(".parquet") && !named.contains(found.path.as_str()) {
+        let orphan = found.path.strip_prefix(ORPHANS);
+        let orphan = orphan.and_then(|path| path.strip_prefix('/'));
+        let path = orphan.unwrap_or(&found.path);
+        let is_before_reset = sequence_of(path)
+            .zip(reset)
+            .is_some_and(|(own, reset)| own < reset);
+        let is_gone = is_before_reset || withdrawn.contains(path);
+        if is_gone && !named.contains(found.path.as_str()) {
             landing.delete(&found.path).await?;
         }
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;

@@ -192,7 +192,7 @@ async fn wrong_end(landing: &Store, file: &DataFile) -> Result<Option<String>, E
 }
 
 /// The number of the entry that a batch's file was written for; none of a file that no batch wrote.
-fn sequence_of(path: &str) -> Option<u64> {
+pub(crate) fn sequence_of(path: &str) -> Option<u64> {
     let (folder, name) = path.rsplit_once('/')?;
     let top = folder.split('/').next().unwrap_or_default();
     let stem = name.strip_suffix(".parquet")?;
@@ -348,10 +348,11 @@ pub(crate) async fn move_unnamed(
         let mut kept = Vec::new();
         for file in moved {
             if sequence_of(&file.path) == Some(sequence) && names(&body, &file.path) {
+                // By a copy: in an object store another start may be about to delete the file, which
+                // it has copied as well, and looks for the copy after that.
                 let from = format!("{to}/{}", file.path);
-                match landing.rename(&from, &file.path).await {
-                    Err(e) if e.is_not_found() => {}
-                    done => done?,
+                if let Some(bytes) = landing.get_opt(&from).await? {
+                    landing.put(&file.path, bytes).await?;
                 }
             } else {
                 kept.push(file);

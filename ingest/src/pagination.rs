@@ -275,7 +275,7 @@ impl Paginator {
         }
         self.total = contents.total.or(self.total);
         let count = contents.records.len() as u64;
-        let short = run.short.take();
+        let short = run.short.take().filter(|_| page > 0);
         let keyset = match &self.keyset {
             Some(keyset) => keyset
                 .next(cursor.as_deref(), &mut run, &mut contents.records)

@@ -39,7 +39,7 @@ use self::{
     superseded::Superseded,
 };
 use crate::{
-    amend::sweep,
+    amend::{subtract, sweep},
     batch::{Batch, Decided, Encoded},
     blocking::computing,
     commit_log::{Commit, CommitLog, landed, landing},
@@ -495,6 +495,7 @@ impl<'a> Run<'a> {
         let Superseded {
             replaced,
             child_rows,
+            rejected_by_reason,
             warnings: about_files,
         } = self.supersede(&superseded).await?;
         batch.warn(about_files);
@@ -527,6 +528,9 @@ impl<'a> Run<'a> {
             return Ok(());
         }
         let mut totals = sum(self.totals(), &counts);
+        let rejected: u64 = rejected_by_reason.values().sum();
+        totals.rejected = totals.rejected.saturating_sub(rejected);
+        subtract(&mut totals.rejected_by_reason, &rejected_by_reason);
         for (name, rows) in child_rows {
             let total = totals.children.entry(name.to_string()).or_default();
             *total = total.saturating_sub(rows);

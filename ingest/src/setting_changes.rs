@@ -347,6 +347,7 @@ fn begin_again(run: PageRun) -> Position {
             restarted: true,
             records: 0,
             boundary: Vec::new(),
+            short: None,
             ..run
         },
     }

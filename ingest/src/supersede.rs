@@ -21,7 +21,7 @@ use feedline_storage::Store;
 use parquet::errors::ParquetError;
 
 use crate::{
-    batch::{Encoded, encode_again},
+    batch::{Encoded, encode_again, rejects},
     blocking::computing,
     error::Error,
     landed_file,
@@ -53,7 +53,7 @@ pub(crate) fn spans(
             }
         }
         let has_landed = !entry.files.is_empty();
-        if entry.parts.is_empty() && has_landed {
+        if entry.parts.is_empty() && has_landed && entry.withdrawn.is_empty() {
             let read = files_between(before, &entry.state.position);
             let own = read.iter().filter(|url| urls.iter().any(|own| own == *url));
             match own.count() {
@@ -107,11 +107,15 @@ pub(crate) struct Without {
     pub(crate) replaced: Replaced,
     /// Rows of child tables that no longer count.
     pub(crate) child_rows: BTreeMap<Name, u64>,
+    /// Rejected records that no longer count, by reason.
+    pub(crate) rejected_by_reason: BTreeMap<String, u64>,
     /// Files to be written.
     pub(crate) encoded: Vec<Encoded>,
 }
 
-/// The data files of `entry` without `rows`; `None` where they have none of these.
+/// The files of `entry` without `rows`, to be named by the entry `next`; `None` where they have none of
+/// these. The name of a file begins with the number of the entry that names it, since other writers
+/// decide by it what to do with the file (see [`crate::landing_files`]).
 ///
 /// # Errors
 /// [`Error::Landed`], [`Error::Storage`], [`Error::Encode`].
@@ -119,20 +123,17 @@ pub(crate) async fn without(
     landing: &Store,
     entry: &CommitEntry,
     rows: &[Rows],
+    next: Sequence,
 ) -> Result<Option<Without>, Error> {
     let mut encoded = Vec::new();
-    let (files, gone) = filter(
-        landing,
-        entry.sequence,
-        &entry.files,
-        (system::ROW, rows),
-        &mut encoded,
-    )
-    .await?;
+    let by = (system::ROW, rows);
+    let (files, gone) = filter(landing, next, &entry.files, by, &mut encoded).await?;
+    let rejected_by_reason = count_rejects(landing, &entry.rejects, rows).await?;
+    let (rejects, rejected) = filter(landing, next, &entry.rejects, by, &mut encoded).await?;
     let (mut children, mut child_rows) = (BTreeMap::new(), BTreeMap::new());
     for (name, table) in &entry.children {
         let by = (system::PARENT, rows);
-        let (files, gone) = filter(landing, entry.sequence, &table.files, by, &mut encoded).await?;
+        let (files, gone) = filter(landing, next, &table.files, by, &mut encoded).await?;
         if gone > 0 {
             children.insert(name.clone(), files);
             child_rows.insert(name.clone(), gone);
@@ -143,13 +144,45 @@ pub(crate) async fn without(
         rows: gone,
         files,
         children,
+        rejects: (rejected > 0).then_some(rejects),
     };
-    let is_any = gone > 0 || !child_rows.is_empty();
+    let is_any = gone > 0 || rejected > 0 || !child_rows.is_empty();
     Ok(is_any.then_some(Without {
         replaced,
         child_rows,
+        rejected_by_reason,
         encoded,
     }))
+}
+
+/// Counts the rejected records in `rows` by reason.
+async fn count_rejects(
+    landing: &Store,
+    files: &[DataFile],
+    rows: &[Rows],
+) -> Result<BTreeMap<String, u64>, Error> {
+    let mut counts = BTreeMap::new();
+    for file in files {
+        for batch in landed_file::read_whole(landing, file).await? {
+            let numbers = batch.column_by_name(system::ROW);
+            let numbers = numbers.and_then(|column| column.as_primitive_opt::<UInt32Type>());
+            let reasons = batch.column_by_name(rejects::REASON);
+            let reasons = reasons.and_then(|column| column.as_string_opt::<i32>());
+            let (Some(numbers), Some(reasons)) = (numbers, reasons) else {
+                return Err(Error::Landed {
+                    url: landing.url_of(&file.path),
+                    reason: "its columns are not those of rejected records".into(),
+                });
+            };
+            for (number, reason) in numbers.values().iter().zip(reasons.iter()) {
+                if rows.iter().any(|gone| gone.contains(&u64::from(*number))) {
+                    let reason = reason.unwrap_or_default().to_owned();
+                    *counts.entry(reason).or_default() += 1;
+                }
+            }
+        }
+    }
+    Ok(counts)
 }
 
 /// The files without the rows whose `column` is in `rows`, and how many these are. New files are added to `encoded`.

@@ -160,6 +160,9 @@ pub struct Replaced {
     /// The same of its child tables.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub children: BTreeMap<Name, Vec<DataFile>>,
+    /// The files of rejected records that count in place of those it names; absent where all of them count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rejects: Option<Vec<DataFile>>,
 }
 
 impl Replaced {
@@ -167,6 +170,10 @@ impl Replaced {
     pub fn put_into(&self, entry: &mut CommitEntry) -> Vec<DataFile> {
         let mut old = std::mem::replace(&mut entry.files, self.files.clone());
         let mut kept: Vec<&DataFile> = self.files.iter().collect();
+        if let Some(rejects) = &self.rejects {
+            old.extend(std::mem::replace(&mut entry.rejects, rejects.clone()));
+            kept.extend(rejects);
+        }
         for (name, files) in &self.children {
             if let Some(table) = entry.children.get_mut(name) {
                 old.extend(std::mem::replace(&mut table.files, files.clone()));

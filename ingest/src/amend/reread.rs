@@ -196,6 +196,7 @@ fn plan(
                 restarted: true,
                 since: Some(from.clone()),
                 high: run.high.clone(),
+                ahead: run.ahead.clone(),
                 ..PageRun::default()
             },
         };
@@ -256,10 +257,11 @@ fn plan_files(
     let mut read = Vec::with_capacity(entries.len());
     for entry in entries {
         let after = &entry.state.position;
-        let mut of: BTreeSet<String> = urls(after).difference(&urls(before)).cloned().collect();
-        if entry.is_amendment() {
-            of.clear();
-        } else {
+        let parts = entry.parts.iter().map(|part| part.url.clone());
+        let mut of: BTreeSet<String> = parts.collect();
+        // An entry of an earlier version does not name the files of its records.
+        if of.is_empty() && !entry.is_amendment() {
+            of = urls(after).difference(&urls(before)).cloned().collect();
             of.extend(begun(before));
         }
         read.push(of);

@@ -727,3 +727,116 @@ async fn an_incremental_source_is_read_again_from_a_cursor_and_only_changes_land
         server.targets()
     );
 }
+
+/// Two files that share a batch, with a rejected row each.
+fn with_bad_rows() -> (TempDir, impl Fn(&TempDir, &str) -> String) {
+    let folder = folder(&[("a.csv", "n\n1\nx\n2\n"), ("b.csv", "n\n5\ny\n")]);
+    let source = |folder: &TempDir, types: &str| {
+        let path = folder.path().display();
+        format!(
+            "type = \"files\"\nurl = \"{path}/*.csv\"\n\
+             contract = {{ max_reject_share = 1.0, types = \"{types}\", column = {{ n = {{ type = \"int\" }} }} }}\n"
+        )
+    };
+    (folder, source)
+}
+
+#[tokio::test]
+async fn rejected_rows_of_a_file_go_with_its_content() {
+    let (folder, source) = with_bad_rows();
+    let root = Store::memory();
+    let strict = source(&folder, "quarantine_row");
+    let first = bring(&strict, &root).await.unwrap();
+    assert_eq!((first.rows, first.rejected), (3, 2));
+    fs::write(folder.path().join("a.csv"), "n\n1\n7\n2\n").unwrap();
+    let second = bring(&strict, &root).await.unwrap();
+    assert_eq!((second.rows, second.rejected), (4, 1));
+    // Another writer judges a file by the number in its name.
+    let entries = crate::landed(&root, &name()).await.unwrap().unwrap().entries;
+    let newest = entries.last().unwrap();
+    let number = format!("{:020}-", newest.sequence.get());
+    let rewritten = newest.replaced.iter().flat_map(|replaced| &replaced.files);
+    let paths: Vec<&str> = rewritten.map(|file| file.path.as_str()).collect();
+    assert!(!paths.is_empty() && paths.iter().all(|path| path.contains(&number)), "{paths:?}");
+
+    let mended = source(&folder, "null_value");
+    let retried = retry_rejects(&pipeline(&mended), &name(), &context(&root), false)
+        .await
+        .unwrap();
+    assert_eq!((retried.landed, retried.rejected), (1, 1), "{retried:?}");
+    assert_eq!(column(&root, "n").await, ["1", "2", "5", "7"]);
+    // The retried row is one of `b.csv`, and goes with it.
+    fs::write(folder.path().join("b.csv"), "n\n5\n6\n").unwrap();
+    let last = bring(&mended, &root).await.unwrap();
+    assert_eq!((last.rows, last.rejected), (5, 0));
+    assert_eq!(column(&root, "n").await, ["1", "2", "5", "6", "7"]);
+}
+
+#[tokio::test]
+async fn a_file_that_has_grown_is_read_again_without_doubling_its_rows() {
+    let folder = folder(&[("a.csv", "n\n1\n2\n"), ("b.csv", "n\n9\n")]);
+    let root = Store::memory();
+    let source = csv(&folder, "");
+    bring(&source, &root).await.unwrap();
+    fs::write(folder.path().join("a.csv"), "n\n1\n2\n3\n4\n").unwrap();
+    assert_eq!(bring(&source, &root).await.unwrap().rows, 5);
+    let what = Reread {
+        files: Some("a.csv".into()),
+        ..Reread::default()
+    };
+    reread(&pipeline(&source), &name(), &what, &context(&root), false)
+        .await
+        .unwrap();
+    bring(&source, &root).await.unwrap();
+    assert_eq!(column(&root, "n").await, ["1", "2", "3", "4", "9"]);
+}
+
+#[tokio::test]
+async fn an_amendment_removes_its_own_files_and_leaves_superseded_ones() {
+    let folder = folder(&[("a.csv", "n\n1\n2\n"), ("b.csv", "n\n3\n4\n")]);
+    let root = Store::memory();
+    let source = csv(&folder, "");
+    bring(&source, &root).await.unwrap();
+    fs::write(folder.path().join("a.csv"), "n\n5\n6\n").unwrap();
+    bring(&source, &root).await.unwrap();
+    let landing = root.child("landing/s");
+    let kept = landing.list("superseded").await.unwrap();
+    assert_eq!(kept.len(), 1);
+    delete(&pipeline(&source), &name(), &[1], &context(&root), false)
+        .await
+        .unwrap();
+    bring(&source, &root).await.unwrap();
+    assert_eq!(landing.list("superseded").await.unwrap(), kept);
+    assert_eq!(column(&root, "n").await, ["5", "6"]);
+}
+
+#[tokio::test]
+async fn another_page_size_behind_a_short_first_page_is_not_the_end() {
+    let broken = Arc::new(Mutex::new(true));
+    let is_broken = Arc::clone(&broken);
+    let server = Scripted::answering(move |_, head| {
+        let page = (1..=5).find(|page| head.contains(&format!("page={page}")));
+        match page {
+            Some(2) if *is_broken.lock().unwrap() => answer("400 Bad Request", "not now"),
+            Some(page @ 1..=4) => {
+                let ids = (page - 1) * 5..page * 5;
+                let items: Vec<String> = ids.map(|n| format!("{{\"n\":{n}}}")).collect();
+                ok(&format!("{{\"items\":[{}]}}", items.join(",")))
+            }
+            _ => ok("{\"items\":[]}"),
+        }
+    })
+    .await;
+    let root = Store::memory();
+    let source = |size: u64| {
+        format!(
+            "type = \"rest\"\nurl = \"{}\"\nrecords = \"items\"\nbatch = {{ rows = 5 }}\nretry = {{ max_tries = 1 }}\n\
+             pagination = {{ type = \"page\", page_size = {size}, end_status = [410] }}\n",
+            server.url
+        )
+    };
+    bring(&source(100), &root).await.unwrap_err();
+    *broken.lock().unwrap() = false;
+    let report = bring(&source(5), &root).await.unwrap();
+    assert_eq!((report.rows, report.status.as_str()), (20, "complete"));
+}

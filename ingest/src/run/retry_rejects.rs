@@ -6,12 +6,16 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use arrow::array::{Array, AsArray};
+use arrow::{
+    array::{Array, AsArray},
+    datatypes::UInt32Type,
+};
 use feedline_schemas::{
     amendment::{AmendReport, Withdrawn, WithdrawnReason},
-    commit::{BatchCounts, CommitEntry, DataFile, Position},
+    commit::{BatchCounts, CommitEntry, DataFile, FilePart, Position},
     config::{FileFormat, PageExtract, PipelineConfig, SourceConfig, SourceKind},
     ids::{Hash128, Name},
+    record::system,
 };
 use feedline_storage::Store;
 
@@ -27,7 +31,7 @@ use crate::{
     landed_file,
     setting_changes::adopt,
     settings::config_hash,
-    source::{Crawled, Page, Record},
+    source::{Crawled, Page, PagePart, Record},
     standing,
     value::Value,
     watermark::highs,
@@ -87,6 +91,9 @@ pub async fn retry_rejects(
         report
             .notes
             .push("there are no rejected records".to_owned());
+    }
+    if report.landed > 0 && !config.key.is_empty() && config.version.is_none() {
+        report.notes.push("of the rows with one key a dataset reads the one that landed last, so a record that was rejected long ago takes the place of newer ones: set `version` if that matters".to_owned());
     }
     if report.still_rejected > 0 {
         report.notes.push("what is still rejected stays in `rejects/`: change the contract and run this again, or, for lines that could not be parsed, mend the source and read it again (`feedline ingest reread`)".to_owned());
@@ -149,10 +156,36 @@ fn files_read(position: &Position) -> Vec<String> {
 #[derive(Default)]
 struct Retried {
     records: Vec<Record>,
+    /// `files`: the files of the records, in their order.
+    parts: Vec<PagePart>,
     withdrawn: Vec<Withdrawn>,
     by_reason: BTreeMap<String, u64>,
     rejected: u64,
     bytes: u64,
+}
+
+impl Retried {
+    /// Adds the file of the record with the number `row` in a batch that was read from `parts`.
+    fn push_part(&mut self, parts: &[FilePart], row: u64) {
+        let mut end = 0;
+        let of = parts.iter().find(|part| {
+            end += part.records;
+            row < end
+        });
+        let Some(FilePart { url, .. }) = of else {
+            return;
+        };
+        match self.parts.last_mut().filter(|last| last.part.url == *url) {
+            Some(last) => last.part.records += 1,
+            None => self.parts.push(PagePart {
+                part: FilePart {
+                    url: url.clone(),
+                    records: 1,
+                },
+                supersedes: false,
+            }),
+        }
+    }
 }
 
 impl Run<'_> {
@@ -162,26 +195,22 @@ impl Run<'_> {
         dry_run: bool,
         report: &mut AmendReport,
     ) -> Result<(), Error> {
-        let all: Vec<_> = self
-            .log
-            .entries()
-            .iter()
-            .flat_map(|entry| {
-                entry
-                    .rejects
-                    .iter()
-                    .map(|file| (entry.sequence, file.clone()))
-            })
-            .collect();
+        let of_entry = |entry: &CommitEntry| {
+            let (sequence, parts) = (entry.sequence, entry.parts.clone());
+            let files = entry.rejects.clone().into_iter();
+            files.map(move |file| (sequence, parts.clone(), file))
+        };
+        let all: Vec<_> = self.log.entries().iter().flat_map(of_entry).collect();
         let mut waiting = all.into_iter().peekable();
         while waiting.peek().is_some() {
             let mut retried = Retried::default();
-            while let Some((sequence, file)) = waiting.next_if(|(_, file)| {
+            while let Some((sequence, parts, file)) = waiting.next_if(|(.., file)| {
                 retried.rejected == 0 || retried.rejected + file.rows <= self.config.batch.rows
             }) {
                 report.batches.push(sequence.get());
                 retried.bytes += file.bytes;
-                self.read_rejects(&file, cells, &mut retried).await?;
+                self.read_rejects(&file, &parts, cells, &mut retried)
+                    .await?;
                 retried.withdrawn.push(Withdrawn {
                     sequence,
                     reason: WithdrawnReason::Retried,
@@ -196,10 +225,11 @@ impl Run<'_> {
     async fn read_rejects(
         &self,
         file: &DataFile,
+        parts: &[FilePart],
         cells: bool,
         retried: &mut Retried,
     ) -> Result<(), Error> {
-        let columns = [rejects::REASON, rejects::DETAIL, rejects::RAW];
+        let columns = [system::ROW, rejects::REASON, rejects::DETAIL, rejects::RAW];
         for batch in landed_file::read(self.log.landing(), file, &columns, None).await? {
             let text = |name: &str| {
                 let column = batch.column_by_name(name);
@@ -210,7 +240,10 @@ impl Run<'_> {
                 text(rejects::DETAIL),
                 text(rejects::RAW),
             );
-            let (Some(reasons), Some(details), Some(raws)) = columns else {
+            let numbers = batch.column_by_name(system::ROW);
+            let numbers = numbers.and_then(|column| column.as_primitive_opt::<UInt32Type>());
+            let (Some(numbers), (Some(reasons), Some(details), Some(raws))) = (numbers, columns)
+            else {
                 return Err(Error::Landed {
                     url: self.log.landing().url_of(&file.path),
                     reason: "its columns are not those of rejected records".into(),
@@ -222,6 +255,7 @@ impl Run<'_> {
                 retried.rejected += 1;
                 let record = record(self.config, reason, details.value(row), raw, cells);
                 retried.records.push(record);
+                retried.push_part(parts, numbers.value(row).into());
             }
         }
         Ok(())
@@ -246,8 +280,9 @@ impl Run<'_> {
             next: last.state.position.clone(),
             // No page was read for it.
             crawled: Some(Crawled::default()),
-            parts: Vec::new(),
+            parts: retried.parts,
         })?;
+        let (parts, _) = batch.take_parts();
         let sequence = self.log.next_sequence();
         let Prepared {
             decided,
@@ -285,6 +320,7 @@ impl Run<'_> {
             rejects,
             children,
             counts,
+            parts,
             withdrawn: retried.withdrawn,
             ..Commit::amending(&last)
         };

@@ -17,6 +17,8 @@ pub(super) struct Superseded {
     pub(super) replaced: Vec<Replaced>,
     /// Rows of child tables that no longer count.
     pub(super) child_rows: BTreeMap<Name, u64>,
+    /// Rejected records that no longer count, by reason.
+    pub(super) rejected_by_reason: BTreeMap<String, u64>,
     pub(super) warnings: Vec<Warning>,
 }
 
@@ -36,8 +38,9 @@ impl Run<'_> {
             let Some(Without {
                 replaced,
                 child_rows,
+                rejected_by_reason,
                 encoded,
-            }) = without(self.log.landing(), entry, &rows).await?
+            }) = without(self.log.landing(), entry, &rows, self.log.next_sequence()).await?
             else {
                 continue;
             };
@@ -47,6 +50,9 @@ impl Run<'_> {
             superseded.replaced.push(replaced);
             for (name, rows) in child_rows {
                 *superseded.child_rows.entry(name).or_default() += rows;
+            }
+            for (reason, count) in rejected_by_reason {
+                *superseded.rejected_by_reason.entry(reason).or_default() += count;
             }
         }
         let window = self.config.dedup_window();
