@@ -447,7 +447,8 @@ impl Seen {
         let odd = |kind: Kind| !is_of(kind) && kind != Kind::Missing;
         let count = self.sum(odd);
         if count > 0 {
-            let kinds: Vec<Kind> = ALL.iter().copied().filter(|kind| odd(*kind)).collect();
+            let is_met = |kind: &Kind| odd(*kind) && self.count(*kind) > 0;
+            let kinds: Vec<Kind> = ALL.iter().copied().filter(is_met).collect();
             told.has_cells |= self.has_cells;
             told.odd.push(format!(
                 "`{}` ({count} of {} are no {}, such as {}{})",

@@ -388,7 +388,7 @@ fn numbers_as_categories(
             false => format!(", the others are {}", first_of(&others, GROUPS)),
         };
         let key = match numbers.iter().any(|number| number.contains('%')) {
-            true => "`csv.percent` of its source, before it lands",
+            true => "`csv.percent`, and `csv.decimal_sign` for commas, of its source, before it lands",
             false => "`dataset.decimal_sign`",
         };
         let message = format!(

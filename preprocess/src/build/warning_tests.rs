@@ -293,7 +293,7 @@ async fn times_and_numbers_that_became_categories_are_warned_of() {
         "{income}"
     );
     assert!(
-        share.contains("column `share`") && share.contains("`dataset.decimal_sign`"),
+        share.contains("column `share`") && share.contains("`csv.percent`"),
         "{share}"
     );
     // A column named in `categorical` is a category.
@@ -423,7 +423,7 @@ async fn columns_that_are_constant_or_made_so_by_caps_are_warned_of() {
         &report,
         "constant_columns",
         "dataset.drop",
-        &["a model nothing: `same`;"],
+        &["cannot learn from it: `same`;"],
     );
     check_warning(
         &report,
