@@ -53,6 +53,8 @@ pub enum Error {
         r#source: String,
         /// When to come back, Unix time in seconds.
         until_unix_s: u64,
+        /// Time until then, in seconds, whatever the wall clock says by now.
+        wait_s: u64,
         /// What the server said.
         reason: String,
     },

@@ -205,6 +205,7 @@ impl Retry {
         Error::Deferred {
             r#source: self.source.clone(),
             until_unix_s: until.as_secs().saturating_add(1),
+            wait_s: wait.as_secs().saturating_add(1),
             reason: format!(
                 "the server asks to wait {} s, longer {than} `retry.{key}` = {most} ({}){capped}",
                 asked.as_secs(),

@@ -305,6 +305,14 @@ struct Prepared {
     children: BTreeMap<Name, (ChildTable, Option<Encoded>)>,
 }
 
+/// Time before which no request may be made.
+#[derive(Clone, Copy, Debug)]
+struct NotBefore {
+    until_unix_s: u64,
+    /// Length of the wait as the server asked for it: the wall clock may jump before the entry is written.
+    wait_s: u64,
+}
+
 /// One source being run.
 struct Run<'a> {
     config: &'a SourceConfig,
@@ -409,7 +417,14 @@ impl<'a> Run<'a> {
             let is_done = matches!(next, Position::Done { .. });
             let is_empty = batch.len() == 0 && next == from && !batch.has_skipped();
             let not_before = match &ended {
-                Some(Error::Deferred { until_unix_s, .. }) => Some(*until_unix_s),
+                Some(Error::Deferred {
+                    until_unix_s,
+                    wait_s,
+                    ..
+                }) => Some(NotBefore {
+                    until_unix_s: *until_unix_s,
+                    wait_s: *wait_s,
+                }),
                 _ => None,
             };
             if is_done || is_empty || ended.is_some() {
@@ -478,7 +493,7 @@ impl<'a> Run<'a> {
         &mut self,
         pages: GatheredPages,
         mut position: Position,
-        not_before_unix_s: Option<u64>,
+        not_before: Option<NotBefore>,
     ) -> Result<(), Error> {
         let GatheredPages {
             batch,
@@ -515,7 +530,7 @@ impl<'a> Run<'a> {
         let known = self.known_warnings();
         let mut warnings = warnings::apply(known.clone(), warnings);
         let is_still =
-            counts.rows + counts.rejected == 0 && not_before_unix_s.is_none() && warnings == known;
+            counts.rows + counts.rejected == 0 && not_before.is_none() && warnings == known;
         // Each batch of an archive becomes an entry, so that the two logs stay side by side.
         let is_replay = self.tape.is_some();
         if is_still && !is_replay && is_no_news(&self.position(), &position) {
@@ -559,12 +574,11 @@ impl<'a> Run<'a> {
             replace_warning(&mut warnings, warning);
         }
         self.warn_of_position(&mut warnings, &position);
-        let now = self.context.clock.unix().as_secs();
         let state = SourceState {
             totals,
             position,
-            not_before_unix_s,
-            not_before_wait_s: not_before_unix_s.map(|until| until.saturating_sub(now)),
+            not_before_unix_s: not_before.map(|wait| wait.until_unix_s),
+            not_before_wait_s: not_before.map(|wait| wait.wait_s),
             presence,
             planned,
             warnings,

@@ -6,7 +6,7 @@
 
 use feedline_schemas::config::SourceConfig;
 
-use super::{Run, reading::GatheredPages};
+use super::{NotBefore, Run, reading::GatheredPages};
 use crate::{
     batch::Batch,
     commit_log::{CommitLog, entry_path},
@@ -73,7 +73,11 @@ pub(super) async fn check_deferral(
                 answers: Vec::new(),
                 warnings: Vec::new(),
             };
-            run.commit(nothing, position, Some(until)).await?;
+            let not_before = NotBefore {
+                until_unix_s: until,
+                wait_s: asked,
+            };
+            run.commit(nothing, position, Some(not_before)).await?;
             (
                 until,
                 ", since a clock that was ahead wrote a later time into the log",
@@ -83,6 +87,7 @@ pub(super) async fn check_deferral(
     Err(Error::Deferred {
         source: config.name.to_string(),
         until_unix_s,
+        wait_s: until_unix_s - now,
         reason: format!(
             "the server asked an earlier run to wait, {} s of it are left{more}, and nothing was asked of it",
             until_unix_s - now
