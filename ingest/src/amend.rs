@@ -184,3 +184,6 @@ pub(crate) async fn sweep(landing: &Store, entries: &[CommitEntry]) -> Result<()
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

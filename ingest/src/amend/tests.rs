@@ -752,12 +752,19 @@ async fn rejected_rows_of_a_file_go_with_its_content() {
     let second = bring(&strict, &root).await.unwrap();
     assert_eq!((second.rows, second.rejected), (4, 1));
     // Another writer judges a file by the number in its name.
-    let entries = crate::landed(&root, &name()).await.unwrap().unwrap().entries;
+    let entries = crate::landed(&root, &name())
+        .await
+        .unwrap()
+        .unwrap()
+        .entries;
     let newest = entries.last().unwrap();
     let number = format!("{:020}-", newest.sequence.get());
     let rewritten = newest.replaced.iter().flat_map(|replaced| &replaced.files);
     let paths: Vec<&str> = rewritten.map(|file| file.path.as_str()).collect();
-    assert!(!paths.is_empty() && paths.iter().all(|path| path.contains(&number)), "{paths:?}");
+    assert!(
+        !paths.is_empty() && paths.iter().all(|path| path.contains(&number)),
+        "{paths:?}"
+    );
 
     let mended = source(&folder, "null_value");
     let retried = retry_rejects(&pipeline(&mended), &name(), &context(&root), false)
