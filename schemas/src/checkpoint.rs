@@ -41,6 +41,9 @@ pub struct CheckpointHeader {
     pub init: Option<Hash128>,
     /// Layout the model was built for.
     pub layout: Layout,
+    /// Names of the classes by id, that is, by output of the model; none where it predicts no class.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<String>,
     /// Resolved training configuration.
     pub config: crate::config::TrainConfig,
     /// Early-stopping state.

@@ -113,6 +113,9 @@ pub struct Manifest {
     /// for the same data make no other dataset.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Warning>,
+    /// Naive forecasts of windows, to compare a model with. No part of the fingerprint.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub naive: Vec<NaiveForecast>,
 }
 versioned!(Manifest, MANIFEST);
 
@@ -176,6 +179,19 @@ pub enum Layout {
         /// Type of `y`.
         target: TargetKind,
     },
+}
+
+impl Layout {
+    /// Type of `y`.
+    #[must_use]
+    pub const fn target(&self) -> TargetKind {
+        match self {
+            Self::Dense { target, .. } | Self::Pictures { target } | Self::Multi { target, .. } => {
+                *target
+            }
+            Self::Tokens { .. } => TargetKind::None,
+        }
+    }
 }
 
 /// The token ids of a row of [`Layout::Multi`].
@@ -300,6 +316,23 @@ pub struct DatasetCounts {
     /// windows, and the `features` of the layout are those of all rows of one, oldest first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<SequenceCounts>,
+    /// Classes of the target by id, with their rows; none where the target is no class. Loaders take the names from here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<ClassCounts>,
+}
+
+/// Rows of a class.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClassCounts {
+    /// Name of the class: its label as the target has it.
+    pub name: String,
+    /// Rows in the training split.
+    pub train: u64,
+    /// Rows in the validation split.
+    pub validation: u64,
+    /// Rows in the test split.
+    pub test: u64,
 }
 
 /// Rows that were equal but for their target, among those that could be used.
@@ -341,6 +374,54 @@ pub struct SequenceCounts {
     pub incomplete: u64,
     /// Rows that are no target because of the stride.
     pub skipped: u64,
+}
+
+/// A forecast that needs no model, measured on the windows of a dataset.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NaiveForecast {
+    /// Method.
+    pub method: NaiveMethod,
+    /// Rows from that whose target is the forecast to that of the target.
+    pub lag: u32,
+    /// Metrics of each split that has a window with such a row before.
+    pub splits: BTreeMap<Split, NaiveMetrics>,
+}
+
+/// How a forecast is made without a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NaiveMethod {
+    /// The newest target that is known when the forecast is made.
+    LastValue,
+    /// The newest known target that lies whole seasons before (`dataset.sequence.season`).
+    Seasonal,
+}
+
+impl NaiveMethod {
+    /// Its name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::LastValue => "last_value",
+            Self::Seasonal => "seasonal",
+        }
+    }
+}
+
+/// Errors of a naive forecast, in the units of the target.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NaiveMetrics {
+    /// Windows of which it is known.
+    pub windows: u64,
+    /// Root of the mean squared error.
+    pub rmse: f64,
+    /// Mean absolute error.
+    pub mae: f64,
+    /// Share of the variance about the mean of the same windows that is explained; absent where that is 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub r2: Option<f64>,
 }
 
 /// What was cut off texts that have more ids than a row.
@@ -627,6 +708,7 @@ impl Manifest {
             fingerprint: Hash128::new(0),
             dropped_columns: BTreeMap::new(),
             warnings: Vec::new(),
+            naive: Vec::new(),
             ..self.clone()
         };
         Hash128::of(&crate::encode(&zeroed))

@@ -13,8 +13,8 @@ use crate::{
     failures::FailedRuns,
     lease::LastRun,
     manifest::{
-        BoxCounts, ConflictCounts, CutCounts, GroupCounts, JoinCounts, NearDupCounts,
-        NearPictureCounts, RedactedCounts, SequenceCounts, TokenCounts,
+        BoxCounts, ClassCounts, ConflictCounts, CutCounts, GroupCounts, JoinCounts, NaiveForecast,
+        NearDupCounts, NearPictureCounts, RedactedCounts, SequenceCounts, TokenCounts,
     },
 };
 
@@ -363,6 +363,9 @@ pub struct DatasetReport {
     /// Boxes in the pictures that were kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boxes: Option<BoxCounts>,
+    /// Classes of the target by id, with their rows; none where the target is no class.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<ClassCounts>,
     /// Training rows.
     pub train: u64,
     /// Validation rows.
@@ -378,6 +381,9 @@ pub struct DatasetReport {
     /// What windows over series came to; then the splits count windows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<SequenceCounts>,
+    /// Naive forecasts of these windows, to compare a model with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub naive: Vec<NaiveForecast>,
     /// Shards written or found.
     pub shards: u64,
     /// Bytes of the shards.
@@ -464,6 +470,9 @@ pub struct TrainReport {
     pub best_epoch: u64,
     /// Trainable parameters.
     pub parameters: u64,
+    /// Names of the classes by id; none where the model predicts no class. Of two, `f1` is about the second.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<String>,
     /// Metrics on the test split, in the target's units.
     pub test: BTreeMap<String, f64>,
     /// The same metrics of the baseline: always the training mean, or the most frequent training class.
@@ -497,6 +506,9 @@ pub struct EvalReport {
     pub split: String,
     /// Rows.
     pub rows: u64,
+    /// Names of the classes by id; none where the model predicts no class. Of two, `f1` is about the second.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<String>,
     /// Metrics in the target's units.
     pub metrics: BTreeMap<String, f64>,
     /// Metrics of the baseline.
@@ -558,6 +570,12 @@ pub struct PredictReport {
     pub ignored: Vec<String>,
     /// Inputs that no row had: they were missing everywhere.
     pub absent: Vec<String>,
+    /// New rows of a series without an answer of their own: copies of rows that have landed, or of one another.
+    #[serde(default)]
+    pub copies: u64,
+    /// Rows of the past of a series that were rejected, as in a build.
+    #[serde(default)]
+    pub rejected_before: u64,
     /// Hash of the transform artefact.
     pub transform: String,
     /// Run that the weights are of; absent where only the transform was applied.

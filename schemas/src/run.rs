@@ -28,6 +28,9 @@ pub struct RunRecord {
     pub dataset: String,
     /// Fingerprint of the dataset's manifest.
     pub fingerprint: Hash128,
+    /// Names of the classes by id; none where the run predicts no class. Of two, `f1` is about the second.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<String>,
     /// Resolved training configuration.
     pub config: TrainConfig,
     /// What the run is doing, as far as it could tell.

@@ -537,9 +537,11 @@ pub enum FittedTarget {
     Classification {
         /// Column.
         column: String,
-        /// Class names by id, by falling training count, then by bytes.
+        /// Class names by id: those of `dataset.classes`, or else those of the training split, numbers by value, then
+        /// texts by code points.
         classes: Vec<String>,
-        /// Training rows of each class.
+        /// Rows of each class in the training split that the transform was fitted on; 0 only for classes that
+        /// `dataset.classes` lists.
         counts: Vec<u64>,
     },
 }

@@ -68,6 +68,13 @@ pub struct DatasetConfig {
     pub target: Option<String>,
     /// `regression` (default) or `classification`.
     pub task: Task,
+    /// `classification`: all classes of the target in the order of their ids, from 0, such as `["no", "yes"]` or
+    /// `[0, 1, 2]`. Texts are written as they landed. Rows with another label are rejected as `unlisted_class`. List the
+    /// classes where ids must stay the same whatever lands, where a class may have no training row yet, or to choose
+    /// class 1 of two, which `f1` and `positive_weight` are about. Default: the classes of the training split, numbers by
+    /// value, then texts by code points; rows of other classes are rejected as `unknown_class`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<ClassLabel>,
     /// Columns that are features. Default: every column but target, key, dropped and system columns.
     pub features: Vec<String>,
     /// Columns that are left out of the features.
@@ -233,6 +240,20 @@ pub enum Task {
     Regression,
     /// A class.
     Classification,
+}
+
+/// Label of a class.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "a text, a number or a boolean")]
+pub enum ClassLabel {
+    /// In a column of booleans.
+    Boolean(bool),
+    /// In a column of numbers, or of texts that are written so.
+    Integer(i64),
+    /// In a column of numbers.
+    Number(f64),
+    /// In a column of texts.
+    Text(String),
 }
 
 /// Treatment of equal rows.

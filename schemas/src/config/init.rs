@@ -19,10 +19,17 @@ pub struct InitConfig {
     /// else they are counted and named in the log, and begin as usual. Default true.
     #[serde(default = "yes")]
     pub strict: bool,
-    /// Names of tensors of the model that begin as usual whatever the file holds, such as `["last.*"]` for another
-    /// number of classes. Default none.
+    /// Names of tensors of the model that begin as usual whatever the file holds, such as its output layer for other
+    /// classes: `["last.*"]` in `cnn`, `resnet`, `vit` and an `lstm` over rows, `["joined.last.*"]` in `multi`, and in an
+    /// `mlp` the layer after the hidden ones, `["layer.2.*"]` behind two. `feedline plan` and the error messages name it.
+    /// Default none.
     #[serde(default)]
     pub replace: Vec<String>,
+    /// Names of the classes that the file's outputs are for, in their order. The files of runs and exports say it
+    /// themselves; for others it is taken that they follow the dataset's ids, with a warning. Outputs of the same classes
+    /// in another order than the dataset's are put in its order. Default: as the file says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<String>,
 }
 
 const fn yes() -> bool {

@@ -1,5 +1,7 @@
 //! `[train.loss]`.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -16,11 +18,14 @@ pub struct LossConfig {
     pub quantile: Option<f64>,
     /// `cross_entropy`: share of the target that is spread over all classes, 0 to below 1. Default 0.
     pub label_smoothing: Option<f64>,
-    /// `cross_entropy`: `"balanced"`, or a weight above 0 for each class in the order of their ids. The mean loss is
-    /// divided by the sum of the weights of the samples. Default: every class weighs 1.
+    /// `cross_entropy`: `"balanced"`, or a table of weights above 0 by class name, such as `{ good = 1.0, bad = 5.0 }`,
+    /// where classes that are not named weigh 1. A list has a weight for each class in the order of their ids, as `feedline
+    /// shards inspect` shows them; it means other classes when the ids move, so prefer names. The mean loss is divided by
+    /// the sum of the weights of the samples. Default: every class weighs 1.
     pub class_weights: Option<ClassWeights>,
-    /// `binary_cross_entropy`: weight of the samples of class 1, above 0. Default 1.
-    pub positive_weight: Option<f64>,
+    /// `binary_cross_entropy`: weight of the samples of class 1, the second by id, above 0. `{ yes = 5.0 }` names it, so that
+    /// another class 1 is an error. Default 1.
+    pub positive_weight: Option<PositiveWeight>,
 }
 
 /// Kind of a loss.
@@ -43,12 +48,30 @@ pub enum LossKind {
 
 /// Weights of classes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "`balanced`, a table of weights by class name, or a list of weights by class id"
+)]
 pub enum ClassWeights {
     /// By a rule.
     Rule(ClassWeightRule),
     /// One for each class.
     Each(Vec<f64>),
+    /// By class name; the others weigh 1.
+    Named(BTreeMap<String, f64>),
+}
+
+/// Weight of class 1.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(
+    untagged,
+    expecting = "a number, or a table of one by the name of its class"
+)]
+pub enum PositiveWeight {
+    /// Whatever the name of the class is.
+    Weight(f64),
+    /// By the name of the class: one entry.
+    Named(BTreeMap<String, f64>),
 }
 
 /// Rule for the weights of classes.

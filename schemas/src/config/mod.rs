@@ -50,9 +50,9 @@ pub use self::{
     },
     crawl::{CrawlAgain, CrawlConfig, PageConfig, PageExtract},
     dataset::{
-        Conflicts, DatasetConfig, DatasetKind, DedupMode, ImputeStrategy, NeighbourWeights,
-        PackMode, PowerMethod, ShardConfig, StepConfig, StepKind, Task, TokensConfig,
-        UnknownCategories,
+        ClassLabel, Conflicts, DatasetConfig, DatasetKind, DedupMode, ImputeStrategy,
+        NeighbourWeights, PackMode, PowerMethod, ShardConfig, StepConfig, StepKind, Task,
+        TokensConfig, UnknownCategories,
     },
     device::DeviceChoice,
     document::{DocumentConfig, PersonalData, QualityConfig},
@@ -65,7 +65,7 @@ pub use self::{
     limits::{LimitsConfig, ResetUnit},
     load::{ConfigError, Loaded, Override, load},
     lora::LoraConfig,
-    loss::{ClassWeightRule, ClassWeights, LossConfig, LossKind},
+    loss::{ClassWeightRule, ClassWeights, LossConfig, LossKind, PositiveWeight},
     model::{
         ActivationKind, BranchConfig, BranchKind, ModelConfig, ModelKind, NormKind, PicturesConfig,
         PoolKind,

@@ -200,7 +200,7 @@ pub struct PicturesConfig {
     #[serde(skip_serializing_if = "is_colour")]
     pub channels: u32,
     /// In training, whether a random part is cut out and mirrored half of the time, as is usual for photographs; else,
-    /// and always in evaluation, the whole picture is resized. Default false.
+    /// and always in evaluation, also of the training split, the whole picture is resized. Default false.
     pub augment: bool,
     /// Mean of red, green and blue, as shares of 255, that is subtracted; of one channel, the first. Default
     /// `[0.485, 0.456, 0.406]`, of ImageNet.

@@ -24,4 +24,8 @@ pub struct SequenceConfig {
     /// once. Raise it where windows that share most of their rows teach little.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stride: Option<u32>,
+    /// Rows after which values come again, 1 to 65,536: 24 for hours of a day, 168 for hours of a week. Default none. It
+    /// changes no sample; it adds a naive forecast to compare a model with: the target of the newest row that lies whole seasons before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub season: Option<u32>,
 }
