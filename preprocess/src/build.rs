@@ -3,6 +3,7 @@
 mod addition;
 mod grown;
 mod page;
+mod past;
 mod rows;
 mod sources;
 mod splits;
@@ -55,6 +56,7 @@ use crate::{
     typing::reason,
 };
 use grown::NotGrown;
+pub use past::{LandedRows, SeriesBatch, SeriesRequest, SeriesRows, series_rows};
 use sources::{chosen, frozen, input_hash, joined, landed};
 use tokenizer::TokenizerFile;
 use warnings::Earlier;
@@ -107,86 +109,8 @@ async fn build_by(
         engine: context.engine.of_build(),
         ..context.clone()
     };
-    let dataset = config.dataset.as_ref().ok_or_else(|| {
-        Error::config(
-            "dataset",
-            "the pipeline has no `[dataset]` section, add one",
-        )
-    })?;
-    let (chosen, against) = (
-        chosen(dataset, &config.source)?,
-        frozen(dataset, &config.source)?,
-    );
-    let foreign = chosen.iter().any(|(source, _)| source.is_foreign());
-    let store = context.root.child("dataset");
-    // Before anything is read: who publishes from now on may have read more.
-    let pointer = pointer(&store).await?;
-    let sources = match &dataset.files {
-        Some(pattern) => vec![Landed::in_place(&context.root, pattern).await?],
-        None => landed(&context.root, chosen).await?,
-    };
-    let frozen = landed(&context.root, against).await?;
-    let joined = landed(&context.root, joined(dataset, &config.source)?).await?;
-    let query = match &dataset.sql {
-        Some(sql) => Some(Query::resolve(sql, &sources).await?),
-        None => None,
-    };
-    let landed_columns = sources.iter().flat_map(|s| &s.generations);
-    let mut merged = match &query {
-        Some(query) => columns::merge([&query.schema]),
-        None => columns::merge(landed_columns.map(|g| &g.schema)),
-    };
-    let joins = join::resolve(dataset, &mut merged, &joined)?;
-    let mut spec = DatasetSpec {
-        joins,
-        ..columns::resolve(dataset, &merged)?
-    };
-    if let Some(expect) = &dataset.expect {
-        spec.expect = Some(Expect::read(expect, &spec, context).await?);
-    }
-    near_dup::check_frozen(spec.near_dup.as_ref(), &frozen)?;
-    let tokens = tokenizer::resolve(dataset)?;
-    let given = match tokens
-        .as_ref()
-        .and_then(|tokens| tokens.tokenizer.as_deref())
-    {
-        Some(location) => Some(TokenizerFile::read(location, context).await?),
-        None => None,
-    };
-    let held = spec.payload.iter_mut().chain(&mut spec.parts);
-    for pictures in held.filter_map(|held| held.pictures.as_mut()) {
-        pictures.isolated(foreign, context.decoder.as_deref())?;
-    }
-    let mut build = Build {
-        name: &config.pipeline.name,
-        dataset,
-        input_hash: Hash128::new(0),
-        store,
-        pointer,
-        names: match &query {
-            Some(_) => vec![sql::table_name()],
-            None => sources.iter().map(|s| s.reference.name.clone()).collect(),
-        },
-        query,
-        made: Vec::new(),
-        rows: sources.iter().map(Landed::rows).sum(),
-        sources,
-        joined,
-        frozen,
-        spec,
-        columns: merged,
-        earlier: None,
-        tokens,
-        given,
-        there: There::default(),
-        anew: (mode == Mode::Anew).then(|| "`--refit` asks for it".to_owned()),
-        context,
-    };
-    if let Some(series) = &mut build.spec.series {
-        let names = build.names.iter().map(ToString::to_string);
-        Arc::make_mut(series).sources = names.collect();
-    }
-    build.input_hash = build.inputs_of(&build.spec.config, None);
+    let mut build = Box::pin(Build::prepared(config, context)).await?;
+    build.anew = (mode == Mode::Anew).then(|| "`--refit` asks for it".to_owned());
     sweep(&build.store).await;
     let there = match mode {
         Mode::Add => current(&build.store).await?,
@@ -274,6 +198,96 @@ struct There {
     rows: u64,
     /// Rows that were set aside, by reason.
     rejected: BTreeMap<String, u64>,
+}
+
+impl<'a> Build<'a> {
+    /// Reads what has landed, and resolves the configuration against it. Nothing is written.
+    ///
+    /// # Errors
+    /// As [`build`], as far as no row is looked at.
+    async fn prepared(config: &'a PipelineConfig, context: &'a Context) -> Result<Self, Error> {
+        let dataset = config.dataset.as_ref().ok_or_else(|| {
+            Error::config(
+                "dataset",
+                "the pipeline has no `[dataset]` section, add one",
+            )
+        })?;
+        let (chosen, against) = (
+            chosen(dataset, &config.source)?,
+            frozen(dataset, &config.source)?,
+        );
+        let foreign = chosen.iter().any(|(source, _)| source.is_foreign());
+        let store = context.root.child("dataset");
+        // Before anything is read: who publishes from now on may have read more.
+        let pointer = pointer(&store).await?;
+        let sources = match &dataset.files {
+            Some(pattern) => vec![Landed::in_place(&context.root, pattern).await?],
+            None => landed(&context.root, chosen).await?,
+        };
+        let frozen = landed(&context.root, against).await?;
+        let joined = landed(&context.root, joined(dataset, &config.source)?).await?;
+        let query = match &dataset.sql {
+            Some(sql) => Some(Query::resolve(sql, &sources).await?),
+            None => None,
+        };
+        let landed_columns = sources.iter().flat_map(|s| &s.generations);
+        let mut merged = match &query {
+            Some(query) => columns::merge([&query.schema]),
+            None => columns::merge(landed_columns.map(|g| &g.schema)),
+        };
+        let joins = join::resolve(dataset, &mut merged, &joined)?;
+        let mut spec = DatasetSpec {
+            joins,
+            ..columns::resolve(dataset, &merged)?
+        };
+        if let Some(expect) = &dataset.expect {
+            spec.expect = Some(Expect::read(expect, &spec, context).await?);
+        }
+        near_dup::check_frozen(spec.near_dup.as_ref(), &frozen)?;
+        let tokens = tokenizer::resolve(dataset)?;
+        let given = match tokens
+            .as_ref()
+            .and_then(|tokens| tokens.tokenizer.as_deref())
+        {
+            Some(location) => Some(TokenizerFile::read(location, context).await?),
+            None => None,
+        };
+        let held = spec.payload.iter_mut().chain(&mut spec.parts);
+        for pictures in held.filter_map(|held| held.pictures.as_mut()) {
+            pictures.isolated(foreign, context.decoder.as_deref())?;
+        }
+        let mut build = Self {
+            name: &config.pipeline.name,
+            dataset,
+            input_hash: Hash128::new(0),
+            store,
+            pointer,
+            names: match &query {
+                Some(_) => vec![sql::table_name()],
+                None => sources.iter().map(|s| s.reference.name.clone()).collect(),
+            },
+            query,
+            made: Vec::new(),
+            rows: sources.iter().map(Landed::rows).sum(),
+            sources,
+            joined,
+            frozen,
+            spec,
+            columns: merged,
+            earlier: None,
+            tokens,
+            given,
+            there: There::default(),
+            anew: None,
+            context,
+        };
+        if let Some(series) = &mut build.spec.series {
+            let names = build.names.iter().map(ToString::to_string);
+            Arc::make_mut(series).sources = names.collect();
+        }
+        build.input_hash = build.inputs_of(&build.spec.config, None);
+        Ok(build)
+    }
 }
 
 impl Build<'_> {
@@ -391,6 +405,7 @@ impl Build<'_> {
             }
             None => self.write(&staged, &fitted, &layout, scratch).await?,
         };
+        let classes = written.class_counts(artefact);
         rejects.merge(written.rejects);
         self.check_rejects(&session, &rejects, distinct).await?;
         let rows = [0, 1, 2].map(|i: usize| written.splits[i].rows);
@@ -455,6 +470,7 @@ impl Build<'_> {
                 validation: rows[1],
                 test: rows[2],
                 tokens,
+                classes,
             },
             splits: written.splits,
             rejects: rejects.publish(&session, &self.store, &self.names).await?,
@@ -465,6 +481,7 @@ impl Build<'_> {
             additions: Vec::new(),
             dropped_columns,
             warnings,
+            naive: written.naive,
         };
         settle(&self.store, &mut manifest).await?;
         if let (Some(page), Some(profile)) = (page, &profile) {
@@ -811,6 +828,7 @@ impl Build<'_> {
             joins: counts.joins.clone(),
             near_pictures: counts.near_pictures,
             boxes: counts.boxes,
+            classes: counts.classes.clone(),
             train: counts.train,
             validation: counts.validation,
             test: counts.test,
@@ -828,6 +846,7 @@ impl Build<'_> {
                 .map(|_| self.store.url_of(&card::path_of(manifest.fingerprint))),
             dropped_columns: manifest.dropped_columns.clone(),
             warnings: manifest.warnings.clone(),
+            naive: manifest.naive.clone(),
             added: None,
             anew: self.anew.clone().filter(|_| !up_to_date),
         }
@@ -859,6 +878,8 @@ mod box_tests;
 #[cfg(test)]
 mod child_tests;
 #[cfg(test)]
+mod class_tests;
+#[cfg(test)]
 #[cfg(feature = "cluster")]
 mod cluster_tests;
 #[cfg(test)]
@@ -873,6 +894,8 @@ mod multi_tests;
 mod near_tests;
 #[cfg(test)]
 mod newest_tests;
+#[cfg(test)]
+mod past_tests;
 #[cfg(test)]
 mod payload_tests;
 #[cfg(test)]

@@ -14,7 +14,7 @@ use feedline_schemas::{
 };
 
 use crate::{
-    Error, conflicts, document,
+    Error, classes, conflicts, document,
     expect::Expect,
     fit::{
         BUCKETS, FOLDS, FitSpec, GROUP_ROWS, NEIGHBOURS, REFERENCE_ROWS, SMOOTHING, TargetSpec,
@@ -118,6 +118,8 @@ pub(crate) struct DatasetSpec {
     pub(crate) joins: Vec<Join>,
     pub(crate) inputs: Vec<Input>,
     pub(crate) target: Option<TargetSpec>,
+    /// Whether a row without a target is rejected. New rows are to be predicted, and have none.
+    pub(crate) requires_target: bool,
     pub(crate) steps: Vec<StepConfig>,
     pub(crate) config: DatasetConfig,
     pub(crate) max_reject_share: f64,
@@ -246,6 +248,7 @@ pub(crate) fn resolve(
         joins: Vec::new(),
         inputs: inputs_found,
         target,
+        requires_target: true,
         steps,
         max_reject_share: config.max_reject_share.unwrap_or(MAX_REJECT_SHARE),
         rule,
@@ -478,6 +481,7 @@ fn target(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<Option<Tar
         let orphan = [
             ("dataset.task", config.task == Task::Classification),
             ("dataset.scale_target", config.scale_target.is_some()),
+            ("dataset.classes", !config.classes.is_empty()),
         ];
         return match orphan.into_iter().find(|(_, given)| *given) {
             Some((key, _)) => Err(Error::config(
@@ -521,6 +525,7 @@ fn target(config: &DatasetConfig, columns: &[MergedColumn]) -> Result<Option<Tar
         column: name.clone(),
         task: config.task,
         scale,
+        classes: classes::listed(config)?,
     }))
 }
 

@@ -22,7 +22,7 @@ mod robust;
 mod texts;
 mod tokens;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use datafusion::{
     arrow::datatypes::DataType,
@@ -51,7 +51,7 @@ pub(crate) use self::{
 
 use self::aggregate::{Counted, Rows};
 use crate::{
-    Error, TrainSplit,
+    Error, TrainSplit, classes,
     exact_sum::Summary,
     functions::{self, Profile},
     quantile::{Quantile, Tally, Wanted},
@@ -59,7 +59,7 @@ use crate::{
 };
 
 /// Most classes of a target, and most known values of a category.
-const MOST_VALUES: u32 = 100_000;
+pub(crate) const MOST_VALUES: u32 = 100_000;
 /// Percentiles of `winsorize` unless the step says otherwise.
 const DEFAULT_CAPS: (f64, f64) = (0.01, 0.99);
 
@@ -89,6 +89,8 @@ pub(crate) struct TargetSpec {
     pub(crate) task: Task,
     /// Whether a regression target is standardized.
     pub(crate) scale: bool,
+    /// All classes by id, where the configuration lists them.
+    pub(crate) classes: Vec<String>,
 }
 
 /// Fits the steps and the target of `spec`.
@@ -398,15 +400,26 @@ impl Fit {
                 TARGET,
                 format!("column `{column}` was read as numbers, classes are read as text"),
             )),
-            Task::Classification => self.classes(column).await,
+            Task::Classification => self.classes(target).await,
         }
     }
 
-    async fn classes(&self, column: String) -> Result<FittedTarget, Error> {
-        let found = self
+    async fn classes(&self, target: &TargetSpec) -> Result<FittedTarget, Error> {
+        let column = target.column.clone();
+        let mut found = self
             .rows
             .frequent_texts(&column, MOST_VALUES as usize + 1)
             .await?;
+        if !target.classes.is_empty() {
+            let found = found.into_iter();
+            let rows: HashMap<_, _> = found.map(|class| (class.value, class.rows)).collect();
+            let rows = |class| rows.get(class).copied().unwrap_or(0);
+            return Ok(FittedTarget::Classification {
+                column,
+                counts: target.classes.iter().map(rows).collect(),
+                classes: target.classes.clone(),
+            });
+        }
         if found.len() > MOST_VALUES as usize {
             return Err(Error::config(
                 TARGET,
@@ -416,6 +429,7 @@ impl Fit {
                 ),
             ));
         }
+        found.sort_by(|a, b| classes::order(&a.value, &b.value));
         let (classes, counts) = unzip(found);
         Ok(FittedTarget::Classification {
             column,

@@ -12,6 +12,7 @@
 mod audit;
 mod build;
 mod card;
+mod classes;
 #[cfg(feature = "cluster")]
 pub mod cluster;
 mod columns;
@@ -73,7 +74,7 @@ mod warnings;
 #[cfg(test)]
 mod testing;
 
-pub use build::{build, refit};
+pub use build::{LandedRows, SeriesBatch, SeriesRequest, SeriesRows, build, refit, series_rows};
 pub use context::Context;
 pub use edit::{EditSource, EditedShards};
 pub use engine::Engine;

@@ -768,7 +768,9 @@ impl Reading<'_> {
     }
 
     fn judge(&self) -> Expr {
-        let target = self.spec.target.iter().map(|t| match t.task {
+        let target = self.spec.target.iter();
+        let target = target.filter(|_| self.spec.requires_target);
+        let target = target.map(|t| match t.task {
             Task::Regression => (t.column.clone(), Judged::NumericTarget),
             Task::Classification => (t.column.clone(), Judged::ClassTarget),
         });
@@ -801,10 +803,13 @@ impl Reading<'_> {
         let target = self.spec.target.as_ref();
         let signs = target.and_then(|target| self.signs_of(&target.column));
         let missing = self.missing.clone();
+        let mut classes = target.map_or_else(Vec::new, |target| target.classes.clone());
+        classes.sort_unstable();
         let judge = Judge {
             columns,
             missing,
             signs,
+            classes,
         };
         judge.over(arguments)
     }

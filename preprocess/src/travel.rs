@@ -127,6 +127,7 @@ mod tests {
             ],
             missing: missing(),
             signs: None,
+            classes: vec!["no".to_owned(), "yes".to_owned()],
         };
         let (sent, found) = there_and_back(judge).unwrap();
         assert_eq!(sent, *found);
@@ -190,7 +191,7 @@ mod tests {
         ("feedline_join_side", r#"{"is_theirs":true}"#),
         (
             "feedline_judge",
-            r#"{"columns":[["a","Number"],["b","Dropped"]],"missing":{"texts":["-"],"numbers":[]},"signs":{"decimal":",","thousands":"."}}"#,
+            r#"{"columns":[["a","Number"],["b","Dropped"]],"missing":{"texts":["-"],"numbers":[]},"signs":{"decimal":",","thousands":"."},"classes":["no"]}"#,
         ),
         ("feedline_no_split", r#"{"at":"kind"}"#),
         (

@@ -230,6 +230,8 @@ pub(crate) mod reason {
     pub(crate) const TARGET_MISSING: &str = "target_missing";
     pub(crate) const TARGET_NOT_NUMERIC: &str = "target_not_numeric";
     pub(crate) const TARGET_NOT_FINITE: &str = "target_not_finite";
+    /// `dataset.classes` does not list the label.
+    pub(crate) const UNLISTED_CLASS: &str = "unlisted_class";
     pub(crate) const INTEGER_TOO_LARGE: &str = "integer_too_large";
 }
 
@@ -264,6 +266,8 @@ pub(crate) struct Judge {
     pub(crate) missing: Missing,
     /// How the target is written, where it is text and that was declared.
     pub(crate) signs: Option<NumberSigns>,
+    /// The only labels that a target may have, sorted; empty where it may have any.
+    pub(crate) classes: Vec<String>,
 }
 
 impl RowFunction for Judge {
@@ -320,15 +324,31 @@ impl Judge {
             Judged::ClassTarget
                 if matches!(column.data_type(), DataType::Boolean | DataType::Int64)
                     && column.null_count() == 0
-                    && self.missing.numbers.is_empty() => {}
+                    && self.missing.numbers.is_empty()
+                    && self.classes.is_empty() => {}
             Judged::ClassTarget => {
-                let classes = Category(self.missing.clone()).read(column)?;
-                let missing = (0..column.len()).filter(|row| classes.is_null(*row));
-                faults.extend(missing.map(|row| (row, reason::TARGET_MISSING, String::new())));
+                let labels = Category(self.missing.clone()).read(column)?;
+                let labels = labels.iter().enumerate();
+                faults.extend(labels.filter_map(|(row, label)| match label {
+                    None => Some((row, reason::TARGET_MISSING, String::new())),
+                    Some(label) if self.is_class(label) => None,
+                    Some(label) => {
+                        let shown = label.chars().take(SHOWN).collect();
+                        Some((row, reason::UNLISTED_CLASS, shown))
+                    }
+                }));
             }
             Judged::NumericTarget => faults.extend(self.target_faults(column)?),
         }
         Ok(faults)
+    }
+
+    fn is_class(&self, label: &str) -> bool {
+        let place = || {
+            self.classes
+                .binary_search_by(|class| class.as_str().cmp(label))
+        };
+        self.classes.is_empty() || place().is_ok()
     }
 
     fn too_large(&self, values: &Int64Array) -> Vec<Fault> {
@@ -450,6 +470,7 @@ mod tests {
             columns: vec![("c".into(), judged)],
             missing: missing(),
             signs: None,
+            classes: vec![],
         };
         let found = judge.call(&[Arc::clone(&column)], column.len()).unwrap();
         let found: Vec<Option<Reason>> = found
@@ -486,6 +507,34 @@ mod tests {
             column,
             &[None, None, expected[2], expected[3], None],
         );
+    }
+
+    #[test]
+    fn a_label_that_is_not_listed_is_told_apart_from_a_missing_one() {
+        let judge = Judge {
+            columns: vec![("c".into(), Judged::ClassTarget)],
+            missing: missing(),
+            signs: None,
+            classes: vec!["1".into(), "no".into(), "yes".into()],
+        };
+        let reasons = |column: ArrayRef| -> Vec<Option<(String, String)>> {
+            let found = judge.call(&[Arc::clone(&column)], column.len()).unwrap();
+            let found = found.as_string::<i32>().iter();
+            found
+                .map(|v| v.map(Reason::from_json).map(|r| (r.reason, r.value)))
+                .collect()
+        };
+        let unlisted = |value: &str| Some(("unlisted_class".to_owned(), value.to_owned()));
+        let missing = Some(("target_missing".to_owned(), String::new()));
+        let labels = [Some("yes"), Some("Yes"), None, Some("N/A"), Some("no")];
+        assert_eq!(
+            reasons(texts(&labels)),
+            [None, unlisted("Yes"), missing.clone(), missing, None]
+        );
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
+        assert_eq!(reasons(numbers), [None, unlisted("2")]);
+        let numbers: ArrayRef = Arc::new(Float64Array::from(vec![1.0, 1.5]));
+        assert_eq!(reasons(numbers), [None, unlisted("1.5")]);
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::{
     profile::outside::FarOutside,
     series::Instant,
     transform::reason,
+    typing,
 };
 
 /// Fraction of the rows above which dropped duplicates are worth a warning.
@@ -32,6 +33,9 @@ const COLUMNS: usize = 10;
 
 /// Characters of a value that a message shows.
 const SHOWN: usize = 40;
+
+/// Key that lists the classes of a target.
+const KEY_CLASSES: &str = "dataset.classes";
 
 /// Minimum class count for the check of a classification.
 const MANY_CLASSES: usize = 32;
@@ -445,6 +449,16 @@ fn of_classes(artefact: &TransformArtefact) -> Vec<Warning> {
         );
         found.push(warning("labels_alike", "dataset.sql", message));
     }
+    let empty = classes.iter().zip(counts).filter(|(_, rows)| **rows == 0);
+    let empty: Vec<String> = empty.map(|(class, _)| quoted(class)).collect();
+    if !empty.is_empty() {
+        let message = format!(
+            "no training row has a class of `{}` that `dataset.classes` lists, so no model can learn it: {}",
+            shown(column),
+            first_of(&empty, COLUMNS)
+        );
+        found.push(warning("classes_without_rows", KEY_CLASSES, message));
+    }
     let are_numbers = classes.iter().all(|class| is_number(class));
     let mean = artefact.fitted_rows / (classes.len() as u64).max(1);
     if classes.len() >= MANY_CLASSES && (are_numbers || mean < FEW_ROWS) {
@@ -479,6 +493,9 @@ fn alike<'a>(values: impl Iterator<Item = (&'a String, u64)>) -> Vec<String> {
     }
     let several = groups.into_values().filter(|group| group.len() > 1);
     let mut several: Vec<Vec<(&str, u64)>> = several.collect();
+    for group in &mut several {
+        group.sort_by_key(|(value, rows)| (std::cmp::Reverse(*rows), *value));
+    }
     several.sort_by_key(|group| std::cmp::Reverse(group.iter().map(|(_, rows)| rows).sum::<u64>()));
     let text = |group: Vec<(&str, u64)>| {
         let values = group.iter();
@@ -486,6 +503,43 @@ fn alike<'a>(values: impl Iterator<Item = (&'a String, u64)>) -> Vec<String> {
         values.collect::<Vec<_>>().join(" and ")
     };
     several.into_iter().map(text).collect()
+}
+
+/// Returns the column and the classes of a target that is a class.
+fn target_classes(artefact: &TransformArtefact) -> Option<(&str, &[String])> {
+    match &artefact.target {
+        Some(FittedTarget::Classification {
+            column, classes, ..
+        }) => Some((column, classes)),
+        Some(FittedTarget::Regression { .. }) | None => None,
+    }
+}
+
+/// Warns of classes of a target whose ids were others `before`.
+pub(crate) fn moved_classes(
+    before: &TransformArtefact,
+    now: &TransformArtefact,
+) -> Option<Warning> {
+    let ((other, before), (column, now)) = target_classes(before).zip(target_classes(now))?;
+    if column != other {
+        return None;
+    }
+    let ids: BTreeMap<&String, usize> = before.iter().zip(0..).collect();
+    let moved = now.iter().enumerate().filter_map(|(id, class)| {
+        let old = ids.get(class).filter(|old| **old != id)?;
+        Some(format!("{} from {old} to {id}", quoted(class)))
+    });
+    let moved: Vec<String> = moved.collect();
+    (!moved.is_empty()).then(|| {
+        let message = format!(
+            "{} classes of `{}` have other ids than in the dataset before: {}; `train.init` matches classes by name, other \
+             readers must take the names of the new dataset; list the classes to fix their ids",
+            moved.len(),
+            shown(column),
+            first_of(&moved, COLUMNS)
+        );
+        warning("class_ids_moved", KEY_CLASSES, message)
+    })
 }
 
 /// Warns of rows of classes that no training row has. `rows` were kept.
@@ -499,12 +553,32 @@ pub(crate) fn unknown_classes(
     let unknown = unknown.filter(|_| task == Task::Classification)?;
     let message = format!(
         "{unknown} rows, beside the {rows} that were kept ({}), have a class of `{}` that no training row has, and were rejected \
-         as `{}`: the figures on validation and test rows are without them",
+         as `{}`: the figures on validation and test rows are without them; a class that is listed here has an id without training rows",
         percent(unknown, rows + unknown),
         shown(column),
         reason::UNKNOWN_CLASS
     );
-    Some(warning("unknown_classes", "dataset.target", message))
+    Some(warning("unknown_classes", KEY_CLASSES, message))
+}
+
+/// Warns of rows with labels that `dataset.classes` does not list. `rows` were kept.
+pub(crate) fn unlisted_classes(
+    rejected: &BTreeMap<String, u64>,
+    column: &str,
+    classes: &[String],
+    rows: u64,
+) -> Option<Warning> {
+    let unlisted = rejected.get(typing::reason::UNLISTED_CLASS).copied()?;
+    let classes: Vec<String> = classes.iter().map(|class| quoted(class)).collect();
+    let message = format!(
+        "{unlisted} rows, beside the {rows} that were kept ({}), have a label of `{}` that is none of the listed classes {}, \
+         and were rejected as `{}`; the files of rejects have each label",
+        percent(unlisted, rows + unlisted),
+        shown(column),
+        first_of(&classes, COLUMNS),
+        typing::reason::UNLISTED_CLASS
+    );
+    Some(warning("unlisted_classes", KEY_CLASSES, message))
 }
 
 /// Warns of integer features that differ from row to row, as identifiers do.

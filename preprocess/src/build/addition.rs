@@ -11,7 +11,7 @@ use datafusion::logical_expr::ident;
 use feedline_schemas::{
     config::DedupMode,
     ids::Hash128,
-    manifest::{Addition, DatasetCounts, Manifest, Split, SplitShards},
+    manifest::{Addition, ClassCounts, DatasetCounts, Manifest, Split, SplitShards},
     report::{AddedReport, DatasetReport, FeatureShift, Warning},
     transform::{FittedTarget, TransformArtefact},
 };
@@ -174,6 +174,7 @@ impl Build<'_> {
             encoder: None,
         });
         let written = self.write(&staged, &fitted, &layout, scratch).await?;
+        let classes = written.class_counts(fitted.transform.artefact());
         rejects.merge(written.rejects);
         if let Some(rows) = rejects.rejected().get(reason::UNKNOWN_CLASS) {
             tracing::warn!(
@@ -215,6 +216,7 @@ impl Build<'_> {
                 train,
                 validation,
                 test,
+                classes,
                 ..DatasetCounts::default()
             },
             splits: written.splits,
@@ -370,8 +372,20 @@ fn together(before: &DatasetCounts, added: &DatasetCounts) -> DatasetCounts {
         train: before.train + added.train,
         validation: before.validation + added.validation,
         test: before.test + added.test,
+        classes: class_sums(&before.classes, &added.classes),
         ..before.clone()
     }
+}
+
+/// Rows of each class in both; one transform gave all of them their ids.
+fn class_sums(before: &[ClassCounts], added: &[ClassCounts]) -> Vec<ClassCounts> {
+    let mut sums = before.to_vec();
+    for (sum, added) in sums.iter_mut().zip(added) {
+        sum.train += added.train;
+        sum.validation += added.validation;
+        sum.test += added.test;
+    }
+    sums
 }
 
 /// Counts of both, name by name.

@@ -121,6 +121,32 @@ impl Build<'_> {
         })
     }
 
+    /// Whether the dataset of `manifest` was built with this configuration, from rows that its sources still have.
+    pub(super) async fn is_built_as(&self, manifest: &Manifest) -> Result<bool, Error> {
+        let sources = self.sources.iter().chain(&self.joined).chain(&self.frozen);
+        let names = sources.map(|source| &source.reference.name);
+        if !names.eq(manifest.sources.iter().map(|source| &source.name)) {
+            return Ok(false);
+        }
+        let (before, beside) = manifest.sources.split_at(self.sources.len());
+        let (joined, frozen) = beside.split_at(self.joined.len());
+        let at = [before, joined, frozen];
+        let is_same =
+            |config: &DatasetConfig| self.inputs_of(config, Some(at)) == manifest.input_hash;
+        if is_same(&self.spec.config) {
+            return Ok(true);
+        }
+        // Steps without columns take those that had landed then.
+        let mut schemas = Vec::new();
+        for (source, before) in self.sources.iter().zip(before) {
+            match source.behind(before).await? {
+                Ok(found) => schemas.extend(found.schemas),
+                Err(_) => return Ok(false),
+            }
+        }
+        Ok(self.resolved(&schemas).as_ref().is_some_and(is_same))
+    }
+
     /// Returns the sources and transform of the dataset of `manifest`, if rows have landed `behind`
     /// it. Rows of a query have no landing position, so those give `None`.
     async fn made_of(

@@ -9,7 +9,7 @@ use arrow::{
 use datafusion::{logical_expr::ident, prelude::DataFrame};
 use feedline_schemas::{
     config::DatasetKind,
-    manifest::{BoxCounts, CutCounts, Layout, Split, SplitShards, TokenCounts},
+    manifest::{BoxCounts, CutCounts, Layout, Split, SplitShards, TargetKind, TokenCounts},
 };
 use futures::TryStreamExt;
 
@@ -23,7 +23,7 @@ use crate::{
     shard::{NumberRows, Row, SplitWriter, tokens_in},
     stage::{Staged, column},
     tokens::{Encoded, units},
-    transform::Applied,
+    transform::{Applied, TargetValues},
     typing::Reason,
 };
 
@@ -42,6 +42,8 @@ pub(super) struct RowWriter<'a> {
     pub(super) boxes: Option<BoxCounts>,
     /// Count of infinite cells so far, by column.
     pub(super) infinite: BTreeMap<String, u64>,
+    /// Count of written rows so far, by class.
+    pub(super) classes: Vec<u64>,
 }
 
 /// What became of documents.
@@ -80,6 +82,7 @@ impl<'a> RowWriter<'a> {
             texts: TextCounts::default(),
             boxes: has_boxes(spec).then(BoxCounts::default),
             infinite: BTreeMap::new(),
+            classes: vec![0; classes_of(layout)],
         }
     }
 
@@ -96,6 +99,12 @@ impl<'a> RowWriter<'a> {
         let bad = set_aside(self.rejects, batch, applied)?;
         for (column, cells) in &applied.infinite {
             *self.infinite.entry(column.clone()).or_default() += cells;
+        }
+        if let Some(TargetValues::Classification(ids)) = &applied.y {
+            for (id, _) in ids.iter().zip(&bad).filter(|(_, is_bad)| !**is_bad) {
+                let id = usize::try_from(*id).expect("the transform makes ids from 0");
+                self.classes[id] += 1;
+            }
         }
         let mut written = 0;
         let pictures = self
@@ -153,6 +162,14 @@ impl<'a> RowWriter<'a> {
         self.texts.units += encoded.units;
         self.texts.unknown += encoded.unknown;
         Ok(written)
+    }
+}
+
+/// Number of classes of a layout's target; 0 where it is no class.
+fn classes_of(layout: &Layout) -> usize {
+    match layout.target() {
+        TargetKind::Classification { classes } => classes as usize,
+        TargetKind::None | TargetKind::Regression => 0,
     }
 }
 

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::{Error, columns::nearest, files, join, landing::Landed, near_dup};
 
 /// Raised when the same inputs give other shards than before, so that an older dataset is not taken for this one.
-const BUILD_VERSION: u32 = 2;
+const BUILD_VERSION: u32 = 3;
 
 /// A source, or one of its child tables.
 pub(super) type Chosen<'a> = (&'a SourceConfig, Option<Name>);

@@ -364,7 +364,7 @@ async fn a_classification_of_numbers_and_classes_that_no_training_row_has_are_wa
     check_warning(
         &report,
         "unknown_classes",
-        "dataset.target",
+        "dataset.classes",
         &[&text, "`unknown_class`"],
     );
 }

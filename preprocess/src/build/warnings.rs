@@ -28,6 +28,7 @@ use crate::{
     fit::aggregate::Rows,
     functions,
     landing::Landed,
+    manifest,
     profile::{self, categories},
     seen::{Measured, shift_of, strongest},
     stage::Staged,
@@ -116,7 +117,23 @@ impl Build<'_> {
         }
         found.extend(Box::pin(self.identifiers(staged, artefact)).await?);
         found.extend(Box::pin(self.shifted(staged)).await?);
+        found.extend(self.moved_classes(artefact).await?);
         Ok(found)
+    }
+
+    /// Warns of classes that had other ids in the dataset that this build replaces.
+    async fn moved_classes(&self, artefact: &TransformArtefact) -> Result<Option<Warning>, Error> {
+        let before = match manifest::current(&self.store).await {
+            Ok(Some(manifest)) => manifest::read_transform(&self.store, &manifest).await,
+            Ok(None) => return Ok(None),
+            Err(error) => Err(error),
+        };
+        match before {
+            Ok(before) => Ok(warnings::moved_classes(&before, artefact)),
+            Err(Error::Storage(error)) if !error.is_not_found() => Err(error.into()),
+            // The build replaces what cannot be read.
+            Err(_) => Ok(None),
+        }
     }
 
     /// Warns of duplicates that sources dropped before landing, if the dataset keeps duplicates.
@@ -415,8 +432,12 @@ impl Build<'_> {
         let classes = target.and_then(|target| {
             warnings::unknown_classes(rejected, &target.column, target.task, rows)
         });
+        let unlisted = target.and_then(|target| {
+            warnings::unlisted_classes(rejected, &target.column, &target.classes, rows)
+        });
         classes
             .into_iter()
+            .chain(unlisted)
             .chain(warnings::infinite_capped(infinite))
             .collect()
     }

@@ -37,9 +37,9 @@ use crate::{
     rejects::RejectWriter,
     scan::{ParquetFiles, ScanFile},
     scratch::{Scratch, ScratchFile},
-    series::{self, Sequence, Windows},
+    series::{self, KnownTargets, NaiveErrors, NaiveLags, Sequence, Windows},
     shard::{ShardLayout, SplitWriter},
-    split::ShuffleKey,
+    split::{ShuffleKey, code},
     stage::{Matrix, Staged, column, order},
     tokens::Encoded,
     transform::{Applied, TargetValues},
@@ -118,6 +118,7 @@ impl Build<'_> {
             kept: self.spec.kept.iter().map(kept::named).collect(),
             meter: Meter::new(&self.context.progress, "shards: windows", staged.total()),
             rejects: RejectWriter::new(scratch.path("rejects-transform.parquet")),
+            naive: NaiveErrors::new(sequence),
             counts: SequenceCounts {
                 length: sequence.length,
                 horizon: sequence.horizon,
@@ -127,6 +128,7 @@ impl Build<'_> {
         };
         let sizes = &self.spec.config.shards;
         let mut splits = Vec::with_capacity(3);
+        let mut classes: [Vec<u64>; 3] = Default::default();
         for split in Split::ALL {
             let windows = pass.windows(split).await?;
             let mut each = RowWriter::new(&self.spec, &layout.layout, &mut pass.rejects);
@@ -141,6 +143,7 @@ impl Build<'_> {
                     rows += each.write(&batch, &values, &none, &mut writer).await?;
                 }
             }
+            classes[usize::from(code(split))] = std::mem::take(&mut each.classes);
             if rows == 0 && staged.rows(split) > 0 {
                 return Err(no_window(split, staged.rows(split), sequence));
             }
@@ -163,7 +166,9 @@ impl Build<'_> {
             texts: [TextCounts::default(); 3],
             boxes: None,
             sequence: Some(pass.counts),
+            naive: pass.naive.into_forecasts(),
             infinite: pass.infinite,
+            classes,
         })
     }
 }
@@ -199,6 +204,7 @@ struct Pass<'a> {
     meter: Meter,
     rejects: RejectWriter,
     counts: SequenceCounts,
+    naive: NaiveErrors,
     infinite: InfiniteCells,
 }
 
@@ -212,6 +218,7 @@ impl Pass<'_> {
         let mut rows = rows.execute_stream().await?;
         let features = self.fitted.transform.features();
         let mut windows = Windows::new(self.sequence, features);
+        let mut known = KnownTargets::new(NaiveLags::new(Some(self.sequence)));
         let mut open: Option<(ScratchFile, SchemaRef)> = None;
         let mut made = 0;
         while let Some(batch) = rows.try_next().await? {
@@ -234,8 +241,17 @@ impl Pass<'_> {
             for (row, is_bad) in bad.into_iter().enumerate() {
                 let numbers = &applied.x[row * features..(row + 1) * features];
                 let numbers = (!is_bad).then_some(numbers);
+                let target = match &applied.y {
+                    Some(TargetValues::Regression(y)) if !is_bad => {
+                        self.fitted.transform.unscale(y[row])
+                    }
+                    _ => None,
+                };
+                known.push(entities.value(row), places.value(row), target);
                 if windows.step(entities.value(row), places.value(row), numbers, &mut x) {
                     ends.push(row);
+                    let naive = known.forecasts(entities.value(row), places.value(row));
+                    self.naive.add(split, target, naive);
                 }
                 if x.len() * size_of::<f32>() >= HELD {
                     made += ends.len() as u64;

@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::array::{AsArray, RecordBatch};
 use datafusion::error::DataFusionError;
-use feedline_schemas::manifest::{BoxCounts, SequenceCounts, Split, SplitShards};
+use feedline_schemas::{
+    manifest::{BoxCounts, ClassCounts, NaiveForecast, SequenceCounts, Split, SplitShards},
+    transform::{FittedTarget, TransformArtefact},
+};
 use futures::TryStreamExt;
 
 use super::{
@@ -54,8 +57,32 @@ pub(super) struct Written {
     pub(super) boxes: Option<BoxCounts>,
     /// Windows, where they are the samples.
     pub(super) sequence: Option<SequenceCounts>,
+    /// What naive forecasts are worth on the windows.
+    pub(super) naive: Vec<NaiveForecast>,
     /// Infinite cells of numeric features, by column and split.
     pub(super) infinite: InfiniteCells,
+    /// Rows of each split by class id.
+    pub(super) classes: [Vec<u64>; 3],
+}
+
+impl Written {
+    /// The classes of the target of `artefact` with their rows.
+    pub(super) fn class_counts(&self, artefact: &TransformArtefact) -> Vec<ClassCounts> {
+        let Some(FittedTarget::Classification { classes, .. }) = &artefact.target else {
+            return Vec::new();
+        };
+        let [train, validation, test] = &self.classes;
+        let counts = train.iter().zip(validation).zip(test);
+        let counts = classes.iter().zip(counts);
+        counts
+            .map(|(name, ((train, validation), test))| ClassCounts {
+                name: name.clone(),
+                train: *train,
+                validation: *validation,
+                test: *test,
+            })
+            .collect()
+    }
 }
 
 /// Infinite cells of each column in each split, in the order of [`Split::ALL`].
@@ -83,6 +110,7 @@ impl Build<'_> {
         let mut texts = [TextCounts::default(); 3];
         let mut boxes: Option<BoxCounts> = None;
         let mut infinite = InfiniteCells::new();
+        let mut classes: [Vec<u64>; 3] = Default::default();
         for (split, texts) in Split::ALL.into_iter().zip(&mut texts) {
             let mut rows = RowWriter::new(&self.spec, &layout.layout, &mut rejects);
             let before = self.there.shards[usize::from(code(split))];
@@ -91,6 +119,7 @@ impl Build<'_> {
                 .write_split(staged, split, fitted, writer, &mut rows, &meter)
                 .await?;
             *texts = rows.texts;
+            classes[usize::from(code(split))] = std::mem::take(&mut rows.classes);
             add_infinite(&mut infinite, split, &rows.infinite);
             if let Some(found) = rows.boxes {
                 let all = boxes.get_or_insert_default();
@@ -114,7 +143,9 @@ impl Build<'_> {
             texts,
             boxes,
             sequence: None,
+            naive: Vec::new(),
             infinite,
+            classes,
         })
     }
 

@@ -288,6 +288,7 @@ impl EditSource {
             // Its shards are others.
             additions: Vec::new(),
             dropped_columns: std::collections::BTreeMap::new(),
+            naive: Vec::new(),
             warnings: Vec::new(),
             edit: Some(EditReference {
                 source: self.manifest.fingerprint,

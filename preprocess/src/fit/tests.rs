@@ -100,6 +100,7 @@ async fn target(table: &Table<'_>, task: Task, scale: bool) -> Result<FittedTarg
             column: "y".into(),
             task,
             scale,
+            classes: vec![],
         }),
         ..spec(table, vec![])
     };
@@ -235,6 +236,7 @@ async fn partitions_and_row_order_do_not_change_a_byte() {
             column: "y".into(),
             task: Task::Regression,
             scale: true,
+            classes: vec![],
         });
         let spec = FitSpec {
             target,
@@ -553,21 +555,26 @@ async fn a_regression_target_is_fitted_exactly() {
 }
 
 #[tokio::test]
-async fn classes_stand_by_falling_count_then_by_bytes() {
-    let table = [
-        ("a", floats([Some(0.0); 4])),
-        ("y", texts(&[Some("no"), Some("b"), Some("no"), Some("a")])),
-    ];
-    let classes = vec!["no".to_owned(), "a".to_owned(), "b".to_owned()];
-    let expected = FittedTarget::Classification {
-        column: "y".into(),
-        classes,
-        counts: vec![2, 1, 1],
-    };
-    assert_eq!(
-        target(&table, Task::Classification, false).await,
-        Ok(expected)
-    );
+async fn classes_follow_the_order_of_their_labels_whatever_their_counts() {
+    for (labels, classes, counts) in [
+        (["no", "b", "no", "a"], ["a", "b", "no"], [1, 1, 2]),
+        (["10", "10", "9", "2"], ["2", "9", "10"], [1, 1, 2]),
+        (["9", "10", "9", "2"], ["2", "9", "10"], [1, 2, 1]),
+    ] {
+        let table = [
+            ("a", floats([Some(0.0); 4])),
+            ("y", texts(&labels.map(Some))),
+        ];
+        let expected = FittedTarget::Classification {
+            column: "y".into(),
+            classes: classes.map(str::to_owned).to_vec(),
+            counts: counts.to_vec(),
+        };
+        assert_eq!(
+            target(&table, Task::Classification, false).await,
+            Ok(expected)
+        );
+    }
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@
 //! on partitions nor on memory. A row's features are made when it comes by: nothing behind it is known then.
 
 pub(crate) mod instant;
+mod naive;
 mod operator;
 mod resolve;
 mod sequence;
@@ -31,6 +32,7 @@ use crate::{Error, columns::system, scalar::RowFunction};
 
 pub(crate) use self::{
     instant::{Instant, shown},
+    naive::{KnownTargets, NaiveErrors, NaiveLags},
     resolve::{check_time, resolve},
     sequence::{Sequence, Windows},
     straddle::check,

@@ -23,6 +23,8 @@ pub(crate) struct Sequence {
     /// Rows from the last one to that of the target.
     pub(crate) horizon: u32,
     stride: u32,
+    /// Rows of a season, where one is given.
+    pub(crate) season: Option<u32>,
 }
 
 /// The windows that a dataset asks for.
@@ -37,6 +39,9 @@ pub(super) fn resolve(
         return Ok(None);
     };
     let refused = |field: &str, reason: &str| Err(Error::config(format!("{KEY}.{field}"), reason));
+    if sequence.season.is_some() && config.target.is_none() {
+        return refused("season", "there is no `dataset.target`, remove this key");
+    }
     let horizon = match config.target {
         Some(_) => sequence.horizon.unwrap_or(1),
         None if sequence.horizon.is_some() => {
@@ -49,6 +54,7 @@ pub(super) fn resolve(
         ("length", sequence.length, 1),
         ("horizon", horizon, 0),
         ("stride", stride, 1),
+        ("season", sequence.season.unwrap_or(1), 1),
     ] {
         if !(least..=MOST).contains(&value) {
             return refused(field, &format!("it is {least} to 65,536"));
@@ -71,10 +77,30 @@ pub(super) fn resolve(
         length: sequence.length,
         horizon,
         stride,
+        season: sequence.season,
     }))
 }
 
 impl Sequence {
+    #[cfg(test)]
+    pub(super) const fn testing(length: u32, horizon: u32, season: Option<u32>) -> Self {
+        Self {
+            length,
+            horizon,
+            stride: 1,
+            season,
+        }
+    }
+
+    /// The same windows over all rows, each with the row that it ends with, whether or not that of its target is there.
+    pub(crate) const fn of_ends(self) -> Self {
+        Self {
+            horizon: 0,
+            stride: 1,
+            ..self
+        }
+    }
+
     /// Rows from the first of a window to that of its target.
     fn span(self) -> u64 {
         u64::from(self.length) + u64::from(self.horizon)
@@ -171,9 +197,8 @@ mod tests {
 
     fn sequence(length: u32, horizon: u32, stride: u32) -> Sequence {
         Sequence {
-            length,
-            horizon,
             stride,
+            ..Sequence::testing(length, horizon, None)
         }
     }
 

@@ -45,9 +45,9 @@ fn values_are_alike_in_blanks_and_case_and_nothing_else() {
     assert_eq!(
         found,
         [
-            "`c d` (7 rows) and `C  d` (8 rows)",
-            "`b` (3 rows) and ` b` (4 rows) and `B` (5 rows)",
-            "`a` (1 rows) and `A ` (2 rows)",
+            "`C  d` (8 rows) and `c d` (7 rows)",
+            "`B` (5 rows) and ` b` (4 rows) and `b` (3 rows)",
+            "`A ` (2 rows) and `a` (1 rows)",
         ]
     );
     assert!(alike(["a".to_owned(), "ä".to_owned()].iter().zip(1..)).is_empty());

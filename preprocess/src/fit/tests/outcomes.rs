@@ -43,6 +43,7 @@ async fn fitted_to(
             column: "y".into(),
             task,
             scale,
+            classes: vec![],
         }),
         ..spec(&table[..1], vec![step])
     };

@@ -1,0 +1,314 @@
+//! Rows of a series with their past: their numbers are those of a build, bit for bit.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use feedline_schemas::{
+    ids::Name,
+    manifest::NaiveMethod,
+    record::ColumnType::{self, Float64, Utf8},
+};
+use feedline_storage::Store;
+use serde_json::{Value, json};
+
+use crate::{
+    Error, LandedRows, SeriesBatch, SeriesRequest, Transform, build, read_manifest, read_transform,
+    series_rows,
+    testing::{Cells, LandingZone, context, pipeline, written},
+};
+
+const COLUMNS: [(&str, ColumnType); 4] =
+    [("who", Utf8), ("at", Utf8), ("v", Float64), ("y", Float64)];
+const SERIES: &str = "sources = [\"a\"]\nfeatures = [\"v\", \"mean\"]\ntarget = \"y\"\nmax_reject_share = 1.0\n\
+     series = { time = \"at\", entity = [\"who\"], max_gap = \"1h\", gaps = \"restart\" }\n\
+     \
+     [[dataset.feature]]\nname = \"mean\"\ntype = \"rolling_mean\"\nof = \"y\"\nrows = 3\nclosed = \"left\"\n";
+const ALL: &str = "[dataset.split]\ntrain = 1.0\nvalidation = 0.0\ntest = 0.0\n";
+const SPLIT: &str =
+    "[dataset.split]\nby = \"range\"\ntrain = 0.5\nvalidation = 0.25\ntest = 0.25\nembargo = 6\n";
+const WINDOWS: &str = "[dataset.sequence]\nlength = 4\nhorizon = 6\nseason = 4\n";
+
+/// A reading; `target` is null for one that is to be predicted.
+fn reading(who: i64, hour: i64) -> Cells {
+    let y = (hour * 7 + who * 3) % 23;
+    vec![
+        json!(format!("e{who}")),
+        json!(format!(
+            "2024-01-{:02} {:02}:00:00",
+            1 + hour / 24,
+            hour % 24
+        )),
+        json!((hour * 31 + who) % 17),
+        json!(y),
+    ]
+}
+
+fn readings(hours: std::ops::Range<i64>) -> Vec<Cells> {
+    hours
+        .flat_map(|hour| [0, 1].map(|who| reading(who, hour)))
+        .collect()
+}
+
+/// All rows of `request`, by entity and time.
+async fn given(
+    root: &Store,
+    dataset: &str,
+    request: SeriesRequest,
+) -> Result<(Vec<String>, SeriesBatch), Error> {
+    let (context, _scratch) = context(root, 2);
+    let store = root.child("dataset");
+    let manifest = read_manifest(&store).await?;
+    let transform = Transform::new(read_transform(&store, &manifest).await?)?;
+    let config = pipeline(dataset);
+    let mut rows = series_rows(&config, &manifest, Arc::new(transform), request, &context).await?;
+    let (names, mut all) = (rows.kept(), SeriesBatch::default());
+    all.kept = vec![Vec::new(); names.len()];
+    while let Some(batch) = rows.next().await? {
+        all.bad.extend(
+            batch
+                .bad
+                .into_iter()
+                .map(|(row, fault)| (all.rows + row, fault)),
+        );
+        all.rows += batch.rows;
+        all.x.extend(batch.x);
+        for (all, cells) in all.kept.iter_mut().zip(batch.kept) {
+            all.extend(cells);
+        }
+        all.target_times.extend(batch.target_times);
+        all.last.extend(batch.last);
+        all.season.extend(batch.season);
+    }
+    Ok((names, all))
+}
+
+async fn landed(root: &Store, name: &str, rows: &[Cells]) -> LandedRows {
+    LandingZone::new(root, name, &COLUMNS).batch(rows).await;
+    let mut config = pipeline("sources = [\"a\"]\n");
+    let mut source = config.source.remove(0);
+    source.name = Name::new(name).unwrap();
+    LandedRows {
+        root: root.clone(),
+        source,
+    }
+}
+
+/// The entity of a row whose columns are those of the series.
+fn who_of(given: &SeriesBatch, row: usize) -> i64 {
+    i64::from(given.kept[0][row].as_deref() == Some("e1"))
+}
+
+fn bits(x: &[f32]) -> Vec<u32> {
+    x.iter().map(|x| x.to_bits()).collect()
+}
+
+/// The samples of a built dataset by their target.
+async fn built(root: &Store, dataset: &str) -> BTreeMap<(u64, u64), Vec<u32>> {
+    let (context, _scratch) = context(root, 2);
+    build(&pipeline(dataset), &context).await.unwrap();
+    let rows = written(&root.child("dataset")).await.into_iter();
+    rows.map(|row| {
+        (
+            (row.origin.sequence().get(), row.origin.row()),
+            bits(&row.x),
+        )
+    })
+    .collect()
+}
+
+#[tokio::test]
+async fn forecasts_read_the_windows_that_a_build_makes_once_the_targets_have_landed() {
+    let dataset = format!("{SERIES}{ALL}{WINDOWS}");
+    let root = Store::memory();
+    let mut zone = LandingZone::new(&root, "a", &COLUMNS);
+    zone.batch(&readings(0..60)).await;
+    built(&root, &dataset).await;
+    let (names, given) = Box::pin(given(&root, &dataset, SeriesRequest::default()))
+        .await
+        .unwrap();
+    assert_eq!(names, ["who", "at"]);
+    assert_eq!((given.rows, given.bad.len()), (12, 0));
+    // The next six hours of each entity, one forecast each.
+    let times: Vec<String> = (60..66)
+        .map(|hour: i64| format!("2024-01-{:02}T{:02}:00:00Z", 1 + hour / 24, hour % 24))
+        .collect();
+    let found: Vec<&str> = given
+        .target_times
+        .iter()
+        .flatten()
+        .map(String::as_str)
+        .collect();
+    assert_eq!(found, [&times[..], &times[..]].concat());
+    for (row, at) in (0..12).zip((54..60).chain(54..60)) {
+        let who = who_of(&given, row);
+        let y = |hour: i64| reading(who, hour)[3].as_f64();
+        assert_eq!(given.last[row], y(at), "{row}");
+        // Two seasons of four hours before the target are the newest that are known.
+        assert_eq!(given.season[row], y(at + 6 - 8), "{row}");
+    }
+    // The targets land, in the test split, and every window of theirs is the same.
+    zone.batch(&readings(60..66)).await;
+    let store = root.child("dataset");
+    let before = read_transform(&store, &read_manifest(&store).await.unwrap())
+        .await
+        .unwrap();
+    let more = format!("{dataset}# grown\n");
+    let (context, _scratch) = context(&root, 1);
+    crate::refit(&pipeline(&more), &context).await.unwrap();
+    let after = read_transform(&store, &read_manifest(&store).await.unwrap())
+        .await
+        .unwrap();
+    let rows = written(&store).await;
+    let transforms = [before, after].map(|artefact| Transform::new(artefact).unwrap());
+    for (row, hour) in (0..12).zip((60..66).chain(60..66)) {
+        let place = 2 * (hour - 60) + who_of(&given, row).unsigned_abs();
+        let mut window = rows
+            .iter()
+            .filter(|found| (found.origin.sequence().get(), found.origin.row()) == (1, place));
+        let window = window.next().unwrap();
+        // The later fit has other means: in the units that landed the windows are the same.
+        let [forecast, sample] = [
+            (&transforms[0], &given.x[row * 8..][..8]),
+            (&transforms[1], &window.x),
+        ]
+        .map(|(transform, x)| transform.invert(x));
+        for ((name, forecast), (_, sample)) in forecast.iter().zip(&sample) {
+            for (forecast, sample) in forecast.iter().zip(sample) {
+                assert!(
+                    (forecast - sample).abs() < 1e-5,
+                    "{name}: {forecast} {sample}"
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn new_rows_are_given_the_numbers_that_a_build_gives_them_bit_for_bit() {
+    for (dataset, numbers) in [
+        (format!("{SERIES}{ALL}"), 2),
+        (format!("{SERIES}{ALL}{WINDOWS}"), 8),
+    ] {
+        let root = Store::memory();
+        let mut zone = LandingZone::new(&root, "a", &COLUMNS);
+        zone.batch(&readings(0..50)).await;
+        zone.batch(&readings(50..60)).await;
+        let samples = built(&root, &dataset).await;
+        // The same, of which the last ten hours are new and have no target.
+        let mut new = readings(50..60);
+        new.iter_mut().for_each(|row| row[3] = Value::Null);
+        let new = landed(&root, "new", &new).await;
+        let history = landed(&root, "past", &readings(0..50)).await;
+        let request = SeriesRequest {
+            rows: Some(new),
+            history: Some(history),
+            keep: vec!["v".to_owned()],
+        };
+        let (names, given) = Box::pin(given(&root, &dataset, request)).await.unwrap();
+        assert_eq!(names, ["v", "who", "at"]);
+        assert_eq!(given.rows, 20);
+        let mut compared = 0;
+        for row in 0..20 {
+            let who = given.kept[1][row].as_deref().unwrap() == "e1";
+            let hour = row % 10;
+            // Of windows the sample is that of the target, six rows on. The mean looks at targets, which new rows lack: the
+            // first of them has all of its past.
+            let target = if numbers == 8 { hour + 6 } else { hour };
+            let sample = samples.get(&(1, 2 * target as u64 + u64::from(who)));
+            let is_of_past = hour == 0;
+            if let (Some(sample), true) = (sample, is_of_past) {
+                assert_eq!(
+                    bits(&given.x[row * numbers..][..numbers]),
+                    *sample,
+                    "{dataset} {row}"
+                );
+                compared += 1;
+            }
+        }
+        assert_eq!(compared, 2, "{dataset}");
+    }
+}
+
+#[tokio::test]
+async fn naive_forecasts_are_measured_on_the_windows_of_each_split() {
+    let dataset = format!("{SERIES}{SPLIT}{WINDOWS}");
+    let root = Store::memory();
+    LandingZone::new(&root, "a", &COLUMNS)
+        .batch(&readings(0..80))
+        .await;
+    let (context, _scratch) = context(&root, 2);
+    let report = build(&pipeline(&dataset), &context).await.unwrap();
+    let found: Vec<_> = report
+        .naive
+        .iter()
+        .map(|found| (found.method, found.lag))
+        .collect();
+    assert_eq!(
+        found,
+        [(NaiveMethod::LastValue, 6), (NaiveMethod::Seasonal, 8)]
+    );
+    for (split, rows) in [
+        ("train", report.train),
+        ("validation", report.validation),
+        ("test", report.test),
+    ] {
+        let targets: Vec<(i64, i64)> = written(&root.child("dataset"))
+            .await
+            .iter()
+            .filter(|row| row.split.to_string() == split)
+            .map(|row| {
+                (
+                    i64::try_from(row.origin.row() % 2).unwrap(),
+                    i64::try_from(row.origin.row() / 2).unwrap(),
+                )
+            })
+            .collect();
+        assert_eq!(targets.len() as u64, rows);
+        let y = |who: i64, hour: i64| reading(who, hour)[3].as_f64().unwrap();
+        let squares: f64 = targets
+            .iter()
+            .map(|(who, hour)| (y(*who, *hour) - y(*who, hour - 6)).powi(2))
+            .sum();
+        #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+        let rmse = (squares / targets.len() as f64).sqrt();
+        let measured = report.naive[0]
+            .splits
+            .iter()
+            .find(|(one, _)| one.to_string() == split)
+            .unwrap()
+            .1;
+        assert_eq!(measured.windows, rows);
+        assert!(
+            (measured.rmse - rmse).abs() < 1e-4,
+            "{split}: {} {rmse}",
+            measured.rmse
+        );
+    }
+}
+
+#[tokio::test]
+async fn another_configuration_is_refused() {
+    let dataset = format!("{SERIES}{ALL}{WINDOWS}");
+    let root = Store::memory();
+    LandingZone::new(&root, "a", &COLUMNS)
+        .batch(&readings(0..60))
+        .await;
+    built(&root, &dataset).await;
+    let other = dataset.replace("rows = 3", "rows = 2");
+    let refused = Box::pin(given(&root, &other, SeriesRequest::default()))
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.contains("is not what the dataset was built by"),
+        "{refused}"
+    );
+    let without = format!("{SERIES}{ALL}");
+    let refused = Box::pin(given(&root, &without, SeriesRequest::default()))
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.contains("is not what the dataset was built by"),
+        "{refused}"
+    );
+}
