@@ -13,7 +13,7 @@ use feedline_storage::{
 };
 
 use crate::{
-    BadShards, ClassBalance, Error, InputConfig, Loader, LoaderConfig, TokensConfig,
+    BadShards, ClassBalance, Error, InputConfig, Loader, LoaderConfig, SplitChoice, TokensConfig,
     device::HostLock, picture::PictureConfig,
 };
 
@@ -34,16 +34,16 @@ impl LoaderBuilder {
         Self {
             url: url.to_owned(),
             options: StoreOptions::default(),
-            config: LoaderConfig::new(Split::Train, Seed::new(0), 256),
+            config: LoaderConfig::new(SplitChoice::Unnamed, Seed::new(0), 256),
             clock: Arc::new(SystemClock),
             resume: None,
             lock: None,
         }
     }
 
-    /// Split to read. Default [`Split::Train`].
+    /// Split to read. Default [`SplitChoice::Unnamed`].
     pub const fn split(mut self, split: Split) -> Self {
-        self.config.split = split;
+        self.config.split = SplitChoice::Named(split);
         self
     }
 

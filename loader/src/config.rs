@@ -5,11 +5,10 @@ use std::time::Duration;
 use feedline_schemas::{
     ids::{Rank, Seed},
     loader_state::LastBatch,
-    manifest::Split,
 };
 
 use crate::{
-    CacheConfig, ClassBalance, Error, InputConfig, MixtureConfig, fetch::FetchConfig,
+    CacheConfig, ClassBalance, Error, InputConfig, MixtureConfig, SplitChoice, fetch::FetchConfig,
     picture::PictureConfig,
 };
 
@@ -18,7 +17,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoaderConfig {
     /// Split to read.
-    pub split: Split,
+    pub split: SplitChoice,
     /// Order: seed of the shuffle.
     pub seed: Seed,
     /// Order: samples in a global batch, over all ranks together, at least 1.
@@ -183,9 +182,9 @@ impl TokensConfig {
 impl LoaderConfig {
     /// Settings for one rank, with the defaults.
     #[must_use]
-    pub const fn new(split: Split, seed: Seed, global_batch: u32) -> Self {
+    pub fn new(split: impl Into<SplitChoice>, seed: Seed, global_batch: u32) -> Self {
         Self {
-            split,
+            split: split.into(),
             seed,
             global_batch,
             rank: Rank::new(0),
@@ -266,6 +265,8 @@ impl LoaderConfig {
 
 #[cfg(test)]
 mod tests {
+    use feedline_schemas::manifest::Split;
+
     use super::*;
 
     #[test]

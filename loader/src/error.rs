@@ -19,12 +19,12 @@ pub enum Error {
         reason: String,
     },
     /// The folder holds no published dataset.
-    #[error(
-        "there is no dataset in `{url}`: it has no `CURRENT`; check the path, or build the dataset first"
-    )]
+    #[error("there is no dataset in `{url}`: {reason}")]
     NoDataset {
         /// URL of the folder.
         url: String,
+        /// What it lacks, and what to do.
+        reason: String,
     },
     /// The dataset's pointer or manifest cannot be read.
     #[error("cannot read the dataset in `{url}`")]

@@ -101,6 +101,7 @@ pub use headspace::Headspace;
 pub use input::{
     config::{BadValues, ColumnMap, InputConfig, InputFormat},
     read_manifest,
+    splits::SplitChoice,
 };
 pub use iterator::EpochBatches;
 pub use kind::BatchKind;

@@ -269,6 +269,13 @@ impl Loader {
         self.inputs[0].manifest()
     }
 
+    /// Names of the classes of the target, index = id; those of a mixture are the same in all datasets. `None` where the
+    /// target is no class, and for formats other than ours, whose ids are the labels themselves.
+    #[must_use]
+    pub fn classes(&self) -> Option<Vec<&str>> {
+        self.inputs[0].class_names()
+    }
+
     /// A hash that changes when the dataset does; every state carries it.
     #[must_use]
     pub fn fingerprint(&self) -> Hash128 {
@@ -295,6 +302,21 @@ impl Loader {
     #[must_use]
     pub fn metrics(&self) -> LoaderMetrics {
         self.engine.metrics()
+    }
+
+    /// Decisions about datasets in other formats than ours that their user should know of, as sentences, such as files
+    /// that belong to no split. Each is logged when it comes up.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let inputs = self.inputs.iter();
+        inputs.flat_map(|input| input.warnings()).collect()
+    }
+
+    /// The number of [`Loader::warnings`], without copying them.
+    #[must_use]
+    pub fn warning_count(&self) -> usize {
+        let inputs = self.inputs.iter();
+        inputs.map(|input| input.warning_count()).sum()
     }
 
     /// The samples and blocks that could not be used so far and were replaced by others.

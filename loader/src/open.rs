@@ -330,7 +330,36 @@ fn common_kind(
             });
         }
     }
+    let mut others = inputs[1..].iter().map(|input| input.class_names());
+    if let Some(other) = others.find(|classes| *classes != first.class_names()) {
+        return Err(Error::Config {
+            key: "mixture",
+            reason: format!(
+                "one id is not the same class in all of its datasets: the first has {}, another {}; build them with the same \
+                 `dataset.classes`",
+                listed(first.class_names()),
+                listed(other)
+            ),
+        });
+    }
     Ok(found)
+}
+
+/// Some classes as text, in the order of their ids.
+fn listed(classes: Option<Vec<&str>>) -> String {
+    const MOST: usize = 10;
+    let Some(classes) = classes else {
+        return "classes without names".to_owned();
+    };
+    let named: Vec<String> = classes
+        .iter()
+        .take(MOST)
+        .map(|name| format!("`{name}`"))
+        .collect();
+    match classes.len().saturating_sub(MOST) {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
+    }
 }
 
 /// What batches of such records are, and their targets.

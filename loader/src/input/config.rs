@@ -5,8 +5,8 @@ use feedline_schemas::manifest::TargetKind;
 /// Which dataset lies at the URL and what of it is wanted. All of it is part of the order: it must be the same on every
 /// rank and when resuming.
 ///
-/// Our own shards need none of this. For the other formats the split is the folder `train`, `validation` or `test`
-/// below the URL if there is one, and the URL itself otherwise.
+/// Our own shards need none of this. For the other formats the split is found in the names of folders and files, see
+/// [`SplitChoice`](crate::SplitChoice).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InputConfig {
     /// Format. Default: what lies at the URL decides.

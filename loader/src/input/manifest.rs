@@ -45,7 +45,10 @@ pub async fn read(dataset: &Store) -> Result<Manifest, Error> {
     let url = dataset.url();
     let storage = |source| storage_error(dataset, source);
     let Some(current) = dataset.get_opt("CURRENT").await.map_err(storage)? else {
-        return Err(Error::NoDataset { url });
+        return Err(Error::NoDataset {
+            url,
+            reason: super::absent(super::InputFormat::Shards, false),
+        });
     };
     let name = String::from_utf8_lossy(&current).trim().to_owned();
     if !name.starts_with("manifest-") || !name.ends_with(".json") || name.contains('/') {

@@ -13,18 +13,20 @@ mod mds;
 mod names;
 mod parquet;
 mod shards;
+pub(crate) mod splits;
 #[cfg(test)]
 mod tests;
 mod values;
+mod warnings;
 mod webdataset;
 
 use std::sync::Arc;
 
 use feedline_schemas::{
     ids::Hash128,
-    manifest::{Layout, Manifest, Split, TargetKind, TokenType},
+    manifest::{Layout, Manifest, TargetKind, TokenType},
 };
-use feedline_storage::{Listed, Store};
+use feedline_storage::Store;
 
 use crate::{
     Error,
@@ -39,6 +41,8 @@ pub use manifest::read as read_manifest;
 use mds::Mds;
 use parquet::Parquet;
 use shards::Shards;
+use splits::{SplitChoice, SplitFiles};
+use warnings::Warnings;
 use webdataset::WebDataset;
 
 /// What one row holds.
@@ -89,6 +93,7 @@ pub(crate) struct Input {
     format: Format,
     bad_values: BadValues,
     skipped: Skipped,
+    warnings: Arc<Warnings>,
 }
 
 /// Shards that are left out because their files are not whole.
@@ -117,7 +122,12 @@ struct Opened<T> {
 }
 
 impl<T> Opened<T> {
-    fn into_input(self, bad_values: BadValues, format: impl FnOnce(T) -> Format) -> Input {
+    fn into_input(
+        self,
+        bad_values: BadValues,
+        warnings: Arc<Warnings>,
+        format: impl FnOnce(T) -> Format,
+    ) -> Input {
         Input {
             record: self.record,
             geometry: self.geometry,
@@ -125,6 +135,7 @@ impl<T> Opened<T> {
             format: format(self.format),
             bad_values,
             skipped: Skipped::default(),
+            warnings,
         }
     }
 }
@@ -139,32 +150,64 @@ impl Input {
     /// [`Error::NoDataset`], [`Error::EmptySplit`], or what is wrong with the dataset's description.
     pub(crate) async fn open(
         store: &Store,
-        split: Split,
+        split: impl Into<SplitChoice>,
         config: &InputConfig,
         bad_shards: BadShards,
     ) -> Result<Self, Error> {
-        let found = find(store, split, config.format).await?;
-        let (bad, folder) = (config.bad_values, found.folder.as_str());
-        let files = found.files;
-        Ok(match found.format {
-            InputFormat::Detect | InputFormat::Shards => {
-                let (opened, skipped) = Shards::open(store, split, bad_shards).await?;
-                let input = opened.into_input(bad, |shards| Format::Shards(Box::new(shards)));
-                Self { skipped, ..input }
+        let choice = split.into();
+        let warnings = Arc::new(Warnings::new(store.url()));
+        let found = find(store, choice, config.format).await?;
+        let bad = config.bad_values;
+        let (
+            format,
+            SplitFiles {
+                split,
+                files,
+                folder,
+                left_out,
+            },
+        ) = match found {
+            Found::Shards => {
+                let opened = Shards::open(store, choice.of_manifest(), bad_shards).await?;
+                let (opened, skipped) = opened;
+                let wrap = |shards| Format::Shards(Box::new(shards));
+                let input = opened.into_input(bad, warnings, wrap);
+                return Ok(Self { skipped, ..input });
             }
-            InputFormat::Parquet => {
-                let opened = Parquet::open(store, (split, folder), files, config).await?;
-                opened.into_input(bad, |parquet| Format::Parquet(Box::new(parquet)))
+            Found::Foreign(format, files) => (format, files),
+        };
+        if !left_out.is_empty() {
+            let names = splits::list(left_out.iter().map(String::as_str));
+            warnings.add(&format!(
+                "split `{split}` is read, and {} files whose names mention no split are not: {names}",
+                left_out.len()
+            ));
+        }
+        let place = (split, folder.as_str());
+        Ok(match format {
+            ForeignFormat::Parquet => {
+                let opened = Parquet::open(store, place, files, config).await?;
+                opened.into_input(bad, warnings, |parquet| Format::Parquet(Box::new(parquet)))
             }
-            InputFormat::WebDataset => {
-                let opened = WebDataset::open(store, (split, folder), files, config).await?;
-                opened.into_input(bad, |tar| Format::WebDataset(Box::new(tar)))
+            ForeignFormat::WebDataset => {
+                let opened = WebDataset::open(store, place, files, config).await?;
+                opened.into_input(bad, warnings, |tar| Format::WebDataset(Box::new(tar)))
             }
-            InputFormat::Mds => {
-                let opened = Mds::open(store, (split, folder), config).await?;
-                opened.into_input(bad, |mds| Format::Mds(Box::new(mds)))
+            ForeignFormat::Mds => {
+                let opened = Mds::open(store, place, config).await?;
+                opened.into_input(bad, warnings, |mds| Format::Mds(Box::new(mds)))
             }
         })
+    }
+
+    /// Decisions about the dataset that its user should know of, so far.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        self.warnings.list()
+    }
+
+    /// How many of them there are.
+    pub(crate) fn warning_count(&self) -> usize {
+        self.warnings.count()
     }
 
     /// What a row holds.
@@ -193,6 +236,13 @@ impl Input {
             Format::Shards(shards) => Some(shards.manifest()),
             _ => None,
         }
+    }
+
+    /// Names of the classes by id; `None` where the target is no class, or the format has no names.
+    pub(crate) fn class_names(&self) -> Option<Vec<&str>> {
+        let classes = &self.manifest()?.counts.classes;
+        let names = classes.iter().map(|class| class.name.as_str());
+        (!classes.is_empty()).then(|| names.collect())
     }
 
     /// Reads a block, which batch `first` is the first to need. Rows that are set aside are noted in it.
@@ -302,16 +352,58 @@ impl Input {
     }
 }
 
-/// What lies at a URL.
-struct Found {
-    format: InputFormat,
-    /// Folder of the split in the store, empty for the store's own.
-    folder: String,
-    files: Vec<Listed>,
+/// What a URL leads to.
+enum Found {
+    Shards,
+    /// Files of a split, or the indices of one.
+    Foreign(ForeignFormat, SplitFiles),
+}
+
+/// A format that is not ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ForeignFormat {
+    Mds,
+    Parquet,
+    WebDataset,
+}
+
+impl ForeignFormat {
+    /// In the order in which they are looked for.
+    const ALL: [Self; 3] = [Self::Mds, Self::Parquet, Self::WebDataset];
+
+    fn is_asked_for(self, format: InputFormat) -> bool {
+        match format {
+            InputFormat::Detect => true,
+            InputFormat::Shards => false,
+            InputFormat::Parquet => self == Self::Parquet,
+            InputFormat::WebDataset => self == Self::WebDataset,
+            InputFormat::Mds => self == Self::Mds,
+        }
+    }
+
+    /// Whether a file is one of those that the format is recognised by.
+    fn has(self, path: &str) -> bool {
+        // Hidden files and folders are what other tools keep beside the data.
+        if path
+            .split('/')
+            .any(|segment| segment.starts_with(['.', '_']))
+        {
+            return false;
+        }
+        match self {
+            // One in a folder that names no split is a part of a dataset.
+            Self::Mds => {
+                path == "index.json"
+                    || path.ends_with("/index.json") && splits::split_in(path).is_some()
+            }
+            Self::Parquet => path.ends_with(".parquet"),
+            Self::WebDataset => path.ends_with(".tar"),
+        }
+    }
 }
 
 /// Finds the format and the files of a split.
-async fn find(store: &Store, split: Split, format: InputFormat) -> Result<Found, Error> {
+async fn find(store: &Store, choice: SplitChoice, format: InputFormat) -> Result<Found, Error> {
     let storage = |source| Error::Storage {
         url: store.url(),
         source: Box::new(source),
@@ -320,52 +412,65 @@ async fn find(store: &Store, split: Split, format: InputFormat) -> Result<Found,
     if format == InputFormat::Shards
         || format == InputFormat::Detect && has_pointer().await.map_err(storage)?
     {
-        return Ok(Found {
-            format: InputFormat::Shards,
-            folder: String::new(),
-            files: Vec::new(),
-        });
+        return Ok(Found::Shards);
     }
-    for folder in [split.as_str(), ""] {
-        let listed = store.list(folder).await.map_err(storage)?;
-        if let Some(found) = look(folder, listed, format) {
-            return Ok(found);
+    let url = store.url();
+    let listed = store.list("").await.map_err(storage)?;
+    for kind in ForeignFormat::ALL {
+        if !kind.is_asked_for(format) {
+            continue;
         }
+        let files = listed.iter().filter(|file| kind.has(&file.path));
+        let files: Vec<_> = files.cloned().collect();
+        if files.is_empty() {
+            continue;
+        }
+        let mut chosen = splits::choose(&url, files, choice)?;
+        if kind == ForeignFormat::Mds {
+            chosen.folder = folder_of_index(&url, &chosen)?;
+            chosen.left_out.clear();
+        }
+        return Ok(Found::Foreign(kind, chosen));
     }
-    Err(Error::NoDataset { url: store.url() })
+    Err(Error::NoDataset {
+        url,
+        reason: absent(format, listed.is_empty()),
+    })
 }
 
-fn look(folder: &str, listed: Vec<Listed>, format: InputFormat) -> Option<Found> {
-    let index = if folder.is_empty() {
-        "index.json".to_owned()
-    } else {
-        format!("{folder}/index.json")
-    };
-    let is_mds = listed.iter().any(|file| file.path == index);
-    if is_mds && matches!(format, InputFormat::Detect | InputFormat::Mds) {
-        return Some(Found {
-            format: InputFormat::Mds,
-            folder: folder.to_owned(),
-            files: Vec::new(),
-        });
-    }
-    for (kind, ending) in [
-        (InputFormat::Parquet, ".parquet"),
-        (InputFormat::WebDataset, ".tar"),
-    ] {
-        // Hidden files and folders are what other tools keep beside the data.
-        let is_data = |file: &&Listed| {
-            let mut segments = file.path.split('/');
-            file.path.ends_with(ending) && !segments.any(|s| s.starts_with(['.', '_']))
-        };
-        let files: Vec<_> = listed.iter().filter(is_data).cloned().collect();
-        if !files.is_empty() && (format == kind || format == InputFormat::Detect) {
-            return Some(Found {
-                format: kind,
-                folder: folder.to_owned(),
-                files,
-            });
+/// The folder of the one index of a split.
+fn folder_of_index(url: &str, chosen: &SplitFiles) -> Result<String, Error> {
+    match chosen.files.as_slice() {
+        [index] => Ok(splits::folder_of(&index.path).to_owned()),
+        several => {
+            let names = splits::list(several.iter().map(|file| file.path.as_str()));
+            let split = chosen.split;
+            Err(Error::Config {
+                key: "split",
+                reason: format!(
+                    "`{url}` has several MDS datasets for `{split}`: {names}; give the folder of one as the URL"
+                ),
+            })
         }
     }
-    None
+}
+
+/// What a folder lacks to be a dataset, and what to do.
+fn absent(format: InputFormat, is_empty: bool) -> String {
+    let lacks = match format {
+        _ if is_empty => {
+            "the folder is missing or empty; check the path, or build the dataset first"
+        }
+        InputFormat::Shards => "it has no `CURRENT`; check the path, or build the dataset first",
+        InputFormat::Detect => {
+            "it has no `CURRENT` (shards of feedline), no `index.json` (MDS), no `*.parquet` and no `*.tar`; check the \
+             path, or build the dataset first"
+        }
+        InputFormat::Parquet => "it has no `*.parquet`; check the path and `format`",
+        InputFormat::WebDataset => "it has no `*.tar`; check the path and `format`",
+        InputFormat::Mds => {
+            "it has no `index.json`, also not in a folder of a split; check the path and `format`"
+        }
+    };
+    lacks.to_owned()
 }

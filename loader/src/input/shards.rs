@@ -10,7 +10,7 @@ use std::{
 
 use arrow::buffer::ScalarBuffer;
 use bytes::Bytes;
-use feedline_schemas::manifest::{Layout, Manifest, Split};
+use feedline_schemas::manifest::{Layout, Manifest, Split, TargetKind};
 use feedline_storage::Store;
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::sync::OnceCell;
@@ -67,6 +67,15 @@ impl Shards {
         };
         if matches!(manifest.layout, Layout::Dense { features: 0, .. }) {
             return Err(refuse("its rows have no features".into()));
+        }
+        if let TargetKind::Classification { classes } = manifest.layout.target()
+            && manifest.counts.classes.len() != classes as usize
+        {
+            let named = manifest.counts.classes.len();
+            return Err(refuse(format!(
+                "it names `{named}` of `{classes}` classes, so nobody can tell which class an id is; a release that gave ids \
+                 by frequency built it: build it again"
+            )));
         }
         let (geometry, skipped) = manifest::geometry(store, shards, bad).await?;
         let geometry = Arc::new(geometry);

@@ -23,8 +23,8 @@ use feedline_schemas::{
     format::MANIFEST,
     ids::{Hash128, Name},
     manifest::{
-        Block, DatasetCounts, Layout, Lengths, Manifest, Shard, Split, SplitShards, TargetKind,
-        TokenType,
+        Block, ClassCounts, DatasetCounts, Layout, Lengths, Manifest, Shard, Split, SplitShards,
+        TargetKind, TokenType,
     },
     transform::TransformReference,
 };
@@ -331,6 +331,16 @@ pub(crate) fn describe(path: &str, file: &Bytes) -> Shard {
 
 pub(crate) fn empty_manifest(layout: Layout) -> Manifest {
     let name = Name::new("numbers").unwrap();
+    let classes = match layout.target() {
+        TargetKind::Classification { classes } => {
+            let class = |id: u32| ClassCounts {
+                name: id.to_string(),
+                ..ClassCounts::default()
+            };
+            (0..classes).map(class).collect()
+        }
+        TargetKind::None | TargetKind::Regression => Vec::new(),
+    };
     Manifest {
         format: MANIFEST.format.to_owned(),
         version: MANIFEST.version,
@@ -349,6 +359,7 @@ pub(crate) fn empty_manifest(layout: Layout) -> Manifest {
         near_dup: None,
         counts: DatasetCounts {
             rejected: BTreeMap::new(),
+            classes,
             ..DatasetCounts::default()
         },
         splits: Vec::new(),
@@ -360,5 +371,6 @@ pub(crate) fn empty_manifest(layout: Layout) -> Manifest {
         additions: Vec::new(),
         dropped_columns: BTreeMap::new(),
         warnings: Vec::new(),
+        naive: Vec::new(),
     }
 }

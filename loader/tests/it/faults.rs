@@ -250,6 +250,7 @@ async fn a_class_the_manifest_does_not_know_is_refused() {
         features: FEATURES,
         target: classes(4),
     };
+    manifest.counts.classes.pop();
     publish_manifest(&store, manifest).await;
     let error = epoch_error(&store).await.to_string();
     assert!(

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use arrow::array::{Float32Array, Int32Array};
 use feedline_loader::{
-    Batch, BatchKind, InputConfig, InputFormat, Loader, LoaderConfig, LoaderState, Target,
+    Batch, BatchKind, InputConfig, InputFormat, Loader, LoaderConfig, LoaderState, Split,
+    SplitChoice, Target,
     picture::{Crop, PictureConfig},
 };
 use feedline_storage::{Store, clock::SystemClock};
@@ -163,6 +164,132 @@ async fn rows_of_mds_are_those_that_were_written() {
         let loader = open(&store, &config(32)).await;
         let batches = epoch(&loader, loader.start_state(), &[0, 200]);
         assert_each_once(&batches, 333);
+    }
+}
+
+/// The value of every row, in order; all rows are `[value]`.
+async fn values_of(store: &Store, split: SplitChoice) -> Result<Vec<f32>, String> {
+    let config = LoaderConfig {
+        split,
+        ..config(32)
+    };
+    let loader = Loader::open(store, &config, Arc::new(SystemClock)).await;
+    let loader = loader.map_err(|error| error.to_string())?;
+    let batches = loader.sequential().unwrap();
+    Ok(batches
+        .flat_map(|batch| batch.unwrap().x().to_vec())
+        .collect())
+}
+
+/// Rows of the value 0 in `train`, 1 in `validation` and 2 in `test`, by formats and habits of naming.
+async fn datasets_with_splits() -> Vec<Store> {
+    let mut stores = Vec::new();
+    for names in [
+        [
+            "train-00000-of-00001",
+            "validation-00000-of-00001",
+            "test-00000-of-00001",
+        ],
+        ["data/train-0", "data/dev-0", "data/test-0"],
+        ["train/part", "valid/part", "test/part"],
+    ] {
+        let store = Store::memory();
+        for (value, name) in [0.0, 1.0, 2.0].into_iter().zip(names) {
+            let a = column(Float32Array::from(vec![value; 10]));
+            let path = format!("{name}.parquet");
+            store.put(&path, parquet(vec![("a", a)], 5)).await.unwrap();
+        }
+        stores.push(store);
+    }
+    let store = Store::memory();
+    for (value, folder) in [0.0_f32, 1.0, 2.0]
+        .into_iter()
+        .zip(["train", "val", "test"])
+    {
+        let mut mds = Mds::new(&[("a", "float32", Some(4))], false);
+        mds.shard(&vec![vec![value.to_le_bytes().to_vec()]; 10]);
+        mds.put(&store.child(folder)).await;
+    }
+    stores.push(store);
+    stores
+}
+
+#[tokio::test]
+async fn a_split_of_another_format_has_its_own_rows_only() {
+    for store in datasets_with_splits().await {
+        for (value, split) in [0.0, 1.0, 2.0].into_iter().zip(Split::ALL) {
+            let read = values_of(&store, split.into()).await;
+            assert_eq!(read, Ok(vec![value; 10]), "{split}");
+        }
+        assert_eq!(
+            values_of(&store, SplitChoice::Unnamed).await,
+            Ok(vec![0.0; 10])
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_split_is_refused_where_no_name_tells_its_rows() {
+    let mds = Store::memory();
+    let mut shards = Mds::new(&[("a", "float32", Some(4))], false);
+    shards.shard(&vec![vec![7.0_f32.to_le_bytes().to_vec()]; 10]);
+    shards.put(&mds).await;
+    let tables = Store::memory();
+    let a = column(Float32Array::from(vec![7.0; 10]));
+    tables
+        .put("part.parquet", parquet(vec![("a", a)], 5))
+        .await
+        .unwrap();
+    for store in [mds, tables] {
+        for split in Split::ALL {
+            let error = values_of(&store, split.into()).await.unwrap_err();
+            assert!(
+                error.contains("says which split a file belongs to"),
+                "{error}"
+            );
+        }
+        assert_eq!(
+            values_of(&store, SplitChoice::Unnamed).await,
+            Ok(vec![7.0; 10])
+        );
+    }
+    let mds = datasets_with_splits().await.pop().unwrap();
+    mds.delete("val/index.json").await.unwrap();
+    let error = values_of(&mds, Split::Validation.into()).await.unwrap_err();
+    assert!(
+        error.contains("mention `train` (1 file), `test` (1 file)"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_folder_without_a_dataset_says_which_files_it_lacks() {
+    let store = Store::memory();
+    store.put("README.md", "none".into()).await.unwrap();
+    for (format, lacks) in [
+        (
+            InputFormat::Parquet,
+            "it has no `*.parquet`; check the path and `format`",
+        ),
+        (
+            InputFormat::Mds,
+            "it has no `index.json`, also not in a folder of a split;",
+        ),
+        (
+            InputFormat::Detect,
+            "no `index.json` (MDS), no `*.parquet` and no `*.tar`;",
+        ),
+    ] {
+        let input = InputConfig {
+            format,
+            ..InputConfig::default()
+        };
+        let error = refused(&store, &LoaderConfig { input, ..config(8) }).await;
+        assert!(error.to_string().contains(lacks), "{error}");
+        assert_eq!(
+            error.to_string().contains("CURRENT"),
+            format == InputFormat::Detect
+        );
     }
 }
 

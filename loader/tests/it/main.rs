@@ -5,6 +5,7 @@
 )]
 
 mod balanced;
+mod classes;
 mod dataset;
 mod device;
 mod elastic;
@@ -25,11 +26,8 @@ mod waiting;
 
 use std::sync::Arc;
 
-use feedline_loader::{Batch, Error, Loader, LoaderConfig, Target};
-use feedline_schemas::{
-    ids::{Rank, Seed},
-    manifest::Split,
-};
+use feedline_loader::{Batch, Error, Loader, LoaderConfig, SplitChoice, Target};
+use feedline_schemas::ids::{Rank, Seed};
 use feedline_storage::{Store, clock::SystemClock};
 
 /// 31 blocks of 40 samples or fewer in three shards, 1,221 samples.
@@ -41,7 +39,7 @@ fn config(global_batch: u32) -> LoaderConfig {
     LoaderConfig {
         domains: 4,
         window_blocks: 2,
-        ..LoaderConfig::new(Split::Train, Seed::new(7), global_batch)
+        ..LoaderConfig::new(SplitChoice::Unnamed, Seed::new(7), global_batch)
     }
 }
 

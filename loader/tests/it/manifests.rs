@@ -20,7 +20,7 @@ async fn a_folder_without_a_dataset_is_named() {
     assert_eq!(
         refused(&store, &config(8)).await.to_string(),
         format!(
-            "there is no dataset in `{url}`: it has no `CURRENT`; check the path, or build the dataset first"
+            "there is no dataset in `{url}`: the folder is missing or empty; check the path, or build the dataset first"
         )
     );
 }
@@ -30,7 +30,14 @@ async fn an_absent_or_empty_split_is_named() {
     let store = Store::memory();
     let manifest = publish_train(&store, &[]).await;
     for split in [Split::Train, Split::Test] {
-        let error = refused(&store, &LoaderConfig { split, ..config(8) }).await;
+        let error = refused(
+            &store,
+            &LoaderConfig {
+                split: split.into(),
+                ..config(8)
+            },
+        )
+        .await;
         assert_eq!(
             error.to_string(),
             format!(

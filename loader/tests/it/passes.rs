@@ -81,7 +81,7 @@ async fn every_kind_of_target_arrives() {
         let test = open(
             &store,
             &LoaderConfig {
-                split: Split::Test,
+                split: Split::Test.into(),
                 ..config(50)
             },
         )

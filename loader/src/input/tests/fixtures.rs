@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use feedline_schemas::manifest::{Split, TargetKind};
+use feedline_schemas::manifest::TargetKind;
 use feedline_storage::{Store, StoreOptions};
 
 use super::{classes, documents, numbers, open, pictures, read_all};
@@ -13,6 +13,7 @@ use crate::{
     input::{
         Input, Record,
         config::{ColumnMap, InputConfig, InputFormat},
+        splits::SplitChoice,
     },
 };
 
@@ -66,7 +67,7 @@ async fn damaged_pages_of_pyarrow_are_known_by_their_checksums() {
     let config = with(InputFormat::Parquet, ColumnMap::default());
     let attempt = async |bytes: Bytes| -> Result<Vec<f32>, String> {
         store.put(name, bytes).await.unwrap();
-        let input = Input::open(&store, Split::Train, &config, BadShards::Fail).await;
+        let input = Input::open(&store, SplitChoice::Unnamed, &config, BadShards::Fail).await;
         let input = input.map_err(|e| e.to_string())?;
         let blocks = read_all(&input, &store).await.map_err(|e| e.to_string())?;
         Ok(numbers(&blocks))

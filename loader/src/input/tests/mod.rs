@@ -9,10 +9,9 @@ mod webdataset;
 
 use std::sync::Arc;
 
-use feedline_schemas::manifest::Split;
 use feedline_storage::{Store, clock::SystemClock};
 
-use super::{Input, config::InputConfig};
+use super::{Input, config::InputConfig, splits::SplitChoice};
 use crate::{
     BadShards, Error,
     block::{BlockRows, BlockTarget},
@@ -27,13 +26,13 @@ fn extents(store: &Store) -> StoreExtents {
 }
 
 async fn open(store: &Store, config: &InputConfig) -> Input {
-    Input::open(store, Split::Train, config, BadShards::Fail)
+    Input::open(store, SplitChoice::Unnamed, config, BadShards::Fail)
         .await
         .unwrap()
 }
 
 async fn refused(store: &Store, config: &InputConfig) -> String {
-    let error = Input::open(store, Split::Train, config, BadShards::Fail)
+    let error = Input::open(store, SplitChoice::Unnamed, config, BadShards::Fail)
         .await
         .unwrap_err();
     error.to_string()

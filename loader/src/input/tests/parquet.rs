@@ -8,7 +8,7 @@ use arrow::{
     buffer::OffsetBuffer,
     datatypes::{DataType, Field, Int64Type},
 };
-use feedline_schemas::manifest::{Split, TargetKind, TokenType};
+use feedline_schemas::manifest::{TargetKind, TokenType};
 use feedline_storage::Store;
 
 use super::{classes, documents, failure, keys, numbers, open, pictures, read_all, refused};
@@ -19,6 +19,7 @@ use crate::{
     input::{
         Record,
         config::{ColumnMap, InputConfig},
+        splits::SplitChoice,
     },
 };
 
@@ -356,7 +357,8 @@ async fn no_cut_and_no_flipped_bit_is_a_panic() {
     let attempt = async |bytes: Vec<u8>| {
         store.put("x.parquet", bytes.into()).await.unwrap();
         let config = InputConfig::default();
-        let input = crate::input::Input::open(&store, Split::Train, &config, BadShards::Fail);
+        let input =
+            crate::input::Input::open(&store, SplitChoice::Unnamed, &config, BadShards::Fail);
         match input.await {
             Ok(input) => read_all(&input, &store).await.is_ok(),
             Err(_) => false,

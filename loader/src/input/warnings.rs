@@ -1,0 +1,40 @@
+//! Decisions of an input that its user should know of.
+
+use std::sync::{Mutex, PoisonError};
+
+/// Warnings about a dataset, in the order they came up. Each is logged once, when it is added.
+#[derive(Debug)]
+pub(crate) struct Warnings {
+    url: String,
+    texts: Mutex<Vec<String>>,
+}
+
+impl Warnings {
+    /// None yet, about the dataset at `url`.
+    pub(super) fn new(url: String) -> Self {
+        Self {
+            url,
+            texts: Mutex::default(),
+        }
+    }
+
+    /// Adds a sentence about the dataset, which says what was decided and which setting changes it.
+    pub(super) fn add(&self, text: &str) {
+        tracing::warn!(dataset = self.url, "{text}");
+        self.lock().push(format!("dataset `{}`: {text}", self.url));
+    }
+
+    /// All of them so far.
+    pub(crate) fn list(&self) -> Vec<String> {
+        self.lock().clone()
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.lock().len()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
+        self.texts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
