@@ -43,7 +43,8 @@ use crate::{
 pub(crate) const BEST_PATH: &str = "best.safetensors";
 
 const FOLDER: &str = "checkpoints";
-const METADATA_KEY: &str = "feedline";
+/// Metadata entry of the header.
+pub(crate) const METADATA_KEY: &str = "feedline";
 
 /// What a checkpoint holds.
 #[derive(Clone, Debug, PartialEq)]

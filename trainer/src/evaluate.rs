@@ -7,6 +7,7 @@ use crate::{
     checkpoint::{BEST_PATH, Checkpoints, Snapshot},
     engine::Engine,
     error::Error,
+    loaders::Purpose,
     model::Build,
     parallel::Ranks,
     plan::Plan,
@@ -47,7 +48,7 @@ pub fn evaluate_with(
         group: Group::alone(),
         ..context.clone()
     };
-    let opened = Opened::open(config, context, &[split])?;
+    let opened = Opened::open_for(Purpose::Measuring, config, context, &[split])?;
     let _runtime = opened.runtime.enter();
     let engine = opened.engine(build)?;
     let (checkpoint, snapshot) = best(&opened, &engine)?;
@@ -76,6 +77,7 @@ pub fn evaluate_with(
     Ok(EvalReport {
         split: split.to_string(),
         rows: evaluation.rows(),
+        classes: opened.plan.task.classes().to_vec(),
         metrics: evaluation.metrics(),
         baseline: evaluation.baseline(),
         worst: evaluation.worst(),

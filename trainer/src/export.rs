@@ -1,5 +1,7 @@
 //! The best weights of a run as a plain safetensors file.
 
+use std::collections::HashMap;
+
 use burn::tensor::{bf16, f16};
 use feedline_schemas::{
     config::{Precision, TrainConfig},
@@ -11,6 +13,7 @@ use crate::{
     Context,
     error::{Error, config as wrong},
     evaluate,
+    init::CLASSES_KEY,
     layers::Parameter,
     model::Build,
     train::Opened,
@@ -26,7 +29,8 @@ pub struct ExportOptions {
 }
 
 /// The best weights of the run that `config` and the dataset name as the bytes of a safetensors file: a tensor for each
-/// parameter and running statistic of the model, by its name. `train.init` reads such files. Blocks.
+/// parameter and running statistic of the model, by its name, and for a classifier the metadata entry `classes`, the JSON
+/// list of their names by output. `train.init` reads such files. Blocks.
 ///
 /// # Errors
 /// [`Error::NoCheckpoint`] when nothing was trained yet; [`Error::Config`] for adapters that are not there, or a number
@@ -52,11 +56,17 @@ pub fn export(
     } else {
         (layout, bucket)
     };
-    write(layout.entries(), &bucket, options.precision)
+    let classes = opened.plan.task.classes();
+    write(layout.entries(), &bucket, options.precision, classes)
 }
 
-/// The file of a bucket.
-fn write(entries: &[Parameter], bucket: &[f32], precision: Precision) -> Result<Vec<u8>, Error> {
+/// The file of a bucket of a model whose outputs are for these classes, if for any.
+fn write(
+    entries: &[Parameter],
+    bucket: &[f32],
+    precision: Precision,
+    classes: &[String],
+) -> Result<Vec<u8>, Error> {
     let mut tensors = Vec::new();
     for entry in entries {
         let bytes = to_bytes(&bucket[entry.range.clone()], precision);
@@ -80,7 +90,11 @@ fn write(entries: &[Parameter], bucket: &[f32], precision: Precision) -> Result<
         let view = TensorView::new(dtype, shape.clone(), bytes);
         (name, view.expect("the bytes are those of the shape"))
     });
-    Ok(safetensors::serialize(views, None)
+    let metadata = (!classes.is_empty()).then(|| {
+        let names = serde_json::to_string(classes).expect("texts are JSON");
+        HashMap::from([(CLASSES_KEY.to_owned(), names)])
+    });
+    Ok(safetensors::serialize(views, metadata)
         .expect("a model has fewer tensors than fill a safetensors header"))
 }
 

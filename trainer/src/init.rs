@@ -8,16 +8,22 @@ use safetensors::{
     SafeTensors,
     tensor::{Dtype, TensorView},
 };
+use serde_json::Value;
 
 use crate::{
     Context,
+    checkpoint::METADATA_KEY,
     error::{Error, config as wrong},
+    head::{self, Head, Outputs},
     layers::{Layout, Parameter},
     pattern,
 };
 
 /// Before the names of weights in the files of runs.
 const PREFIX: &str = "parameter.";
+
+/// Metadata entry of an export: the names of the classes by output, as a JSON list.
+pub(crate) const CLASSES_KEY: &str = "classes";
 
 /// Most names in a message.
 const NAMED: usize = 10;
@@ -29,6 +35,25 @@ pub(crate) struct Weights {
     bytes: Bytes,
     /// Hash of its bytes.
     pub(crate) hash: Hash128,
+}
+
+/// What weights are put into.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InitTarget<'a> {
+    /// Numbers that the model puts out per row.
+    pub(crate) outputs: usize,
+    /// Classes of the dataset by id; none where no class is predicted.
+    pub(crate) classes: &'a [String],
+}
+
+/// The classes that a file's outputs are for.
+enum FileClasses {
+    /// These, by output.
+    Named(Vec<String>),
+    /// The file is a run's and names none.
+    Unnamed,
+    /// The file is no run's and names none.
+    Foreign,
 }
 
 /// What a file and a model do not have in common.
@@ -58,15 +83,18 @@ impl Weights {
         })
     }
 
-    /// Puts the file's weights into `bucket`; what is to be replaced, or is missing where that is allowed, stays.
+    /// Puts the file's weights into `bucket`; what is to be replaced, or is missing where that is allowed, stays. The
+    /// columns of the output layer follow the classes of `target`.
     ///
     /// # Errors
     /// [`Error::Damaged`] when the file cannot be read, or a tensor has another shape or a number that is not finite;
-    /// [`Error::Config`] for differences, where `config` is strict, and for a pattern that describes nothing.
+    /// [`Error::Config`] for differences, where `config` is strict, for a pattern that describes nothing, and for outputs of
+    /// other classes.
     pub(crate) fn put(
         &self,
         config: &InitConfig,
         layout: &Layout,
+        target: &InitTarget<'_>,
         bucket: &mut [f32],
     ) -> Result<(), Error> {
         let file = SafeTensors::deserialize(&self.bytes);
@@ -75,6 +103,21 @@ impl Weights {
         let entries = layout.entries();
         let names = entries.iter().map(|entry| entry.name.as_str());
         pattern::check("init.replace", "parameter", &config.replace, names)?;
+        let head = Head::of(layout, target.outputs);
+        let is_taken =
+            |name: &str| tensors.contains_key(name) && !pattern::any(&config.replace, name);
+        let taken: BTreeSet<String> = entries
+            .iter()
+            .filter(|entry| is_taken(&entry.name))
+            .map(|entry| entry.name.clone())
+            .collect();
+        let has_outputs = head
+            .as_ref()
+            .is_none_or(|head| taken.iter().any(|name| head.has(name)));
+        let places = match has_outputs {
+            true => self.places(config, target.classes, head.as_ref())?,
+            false => None,
+        };
         let mut differences = Differences::default();
         for (i, entry) in entries.iter().enumerate() {
             let found = tensors.remove(&entry.name);
@@ -82,27 +125,139 @@ impl Weights {
                 continue;
             }
             match found {
-                Some(view) => self.copy(&view, entry, &mut bucket[entry.range.clone()])?,
+                Some(view) => {
+                    let of_head = head.as_ref().filter(|head| head.has(&entry.name));
+                    self.copy(&view, entry, of_head, &mut bucket[entry.range.clone()])?;
+                }
                 None if layout.is_adapter(i) => {}
                 None => differences.missing.push(entry.name.clone()),
             }
         }
         differences.left_over = tensors.into_keys().collect();
-        differences.settle(config.strict, &self.url)
+        differences.settle(config.strict, &self.url, head.as_ref())?;
+        if let (Some(head), Some(places)) = (head, places) {
+            head.arrange(&places, bucket, |name| taken.contains(name));
+        }
+        Ok(())
+    }
+
+    /// Where the outputs for the dataset's `classes` are among those of the file; `None` where they are in order, or nothing
+    /// says what they are for.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for outputs of other classes, or of none.
+    fn places(
+        &self,
+        config: &InitConfig,
+        classes: &[String],
+        head: Option<&Head<'_>>,
+    ) -> Result<Option<Vec<usize>>, Error> {
+        if classes.is_empty() {
+            return Ok(None);
+        }
+        let anew = match head {
+            Some(head) => format!(
+                "to begin the output layer `{}` anew, set `train.init.replace = [\"{}\"]`",
+                head.name(),
+                head.pattern()
+            ),
+            None => "to begin the output layer anew, name it in `train.init.replace`".to_owned(),
+        };
+        let found = match (self.classes(), &config.classes) {
+            (FileClasses::Named(own), given) if !given.is_empty() && own != *given => {
+                let reason = format!(
+                    "the file says that its outputs are for {}; remove this key",
+                    head::list(&own)
+                );
+                return Err(wrong("init.classes", reason));
+            }
+            (FileClasses::Named(own), _) => own,
+            (_, given) if !given.is_empty() => given.clone(),
+            (FileClasses::Unnamed, _) => {
+                let reason = format!(
+                    "`{}` is of a run that predicts no classes, or of a release that did not name them; {anew}, or name the \
+                     classes of its outputs in `train.init.classes`",
+                    self.url
+                );
+                return Err(wrong("init.from", reason));
+            }
+            (FileClasses::Foreign, _) => {
+                tracing::warn!(
+                    url = self.url,
+                    classes = head::list(classes),
+                    "the file of weights does not name the classes of its outputs, so these are taken for the dataset's \
+                     classes in the order of their ids; name them in `train.init.classes`"
+                );
+                return Ok(None);
+            }
+        };
+        match (head::match_classes(&found, classes), head) {
+            (Ok(Outputs::InOrder), _) => Ok(None),
+            (Ok(Outputs::Moved(places)), Some(head)) => {
+                tracing::warn!(
+                    url = self.url,
+                    file = head::list(&found),
+                    dataset = head::list(classes),
+                    layer = head.name(),
+                    "the classes of the weights have another order than those of the dataset; the columns of the output layer \
+                     were matched to them by name"
+                );
+                Ok(Some(places))
+            }
+            (Ok(Outputs::Moved(_)), None) => {
+                let reason = format!(
+                    "the outputs of `{}` are for {}, the dataset's classes are {}, and the model has no output layer whose \
+                     columns could be moved; build the dataset with that order in `dataset.classes`",
+                    self.url,
+                    head::list(&found),
+                    head::list(classes)
+                );
+                Err(wrong("init.from", reason))
+            }
+            (Err(differences), _) => {
+                let reason = format!(
+                    "the outputs of `{}` are for other classes than those of the dataset: {differences}; {anew}",
+                    self.url
+                );
+                Err(wrong("init.from", reason))
+            }
+        }
+    }
+
+    /// The classes that the file's outputs are for, as the file says.
+    fn classes(&self) -> FileClasses {
+        let metadata = SafeTensors::read_metadata(&self.bytes).ok();
+        let entries = metadata.and_then(|(_, metadata)| metadata.metadata().clone());
+        let entry = |key: &str| entries.as_ref()?.get(key);
+        let names = |value: Value| serde_json::from_value::<Vec<String>>(value).ok();
+        if let Some(header) = entry(METADATA_KEY) {
+            let header: Value = serde_json::from_str(header).unwrap_or_default();
+            let own = header.get("classes").cloned().and_then(names);
+            return own.map_or(FileClasses::Unnamed, FileClasses::Named);
+        }
+        let own = entry(CLASSES_KEY).and_then(|text| serde_json::from_str(text).ok());
+        own.map_or(FileClasses::Foreign, FileClasses::Named)
     }
 
     fn copy(
         &self,
         view: &TensorView<'_>,
         entry: &Parameter,
+        head: Option<&Head<'_>>,
         values: &mut [f32],
     ) -> Result<(), Error> {
         let name = &entry.name;
         if view.shape() != entry.shape {
             let (found, expected) = (view.shape(), &entry.shape);
+            let anew = match head {
+                Some(head) => format!(
+                    "to begin the output layer anew, set `train.init.replace = [\"{}\"]`",
+                    head.pattern()
+                ),
+                None => "to begin with a new one, name it in `train.init.replace`".to_owned(),
+            };
             return Err(self.damaged(format!(
-                "tensor `{name}` is {found:?}, the model's is {expected:?}; to begin with a new one, name it in \
-                 `train.init.replace`"
+                "tensor `{name}` is {found:?}, the model's is {expected:?}; {anew}"
             )));
         }
         let numbers = numbers(view).ok_or_else(|| {
@@ -179,7 +334,7 @@ pub(crate) fn numbers(view: &TensorView<'_>) -> Option<Vec<f32>> {
 
 impl Differences {
     /// Refuses them or tells of them.
-    fn settle(&self, strict: bool, url: &str) -> Result<(), Error> {
+    fn settle(&self, strict: bool, url: &str, head: Option<&Head<'_>>) -> Result<(), Error> {
         if self.missing.is_empty() && self.left_over.is_empty() {
             return Ok(());
         }
@@ -193,9 +348,12 @@ impl Differences {
             );
             return Ok(());
         }
+        let output = head.map_or_else(String::new, |head| {
+            format!(" (the output layer of this model is `{}`)", head.pattern())
+        });
         let reason = format!(
             "the file lacks {missing} of the model, and the model {left_over} of the file; see `train.init.rename` and \
-             `train.init.replace`, or set `train.init.strict = false`"
+             `train.init.replace`{output}, or set `train.init.strict = false`"
         );
         Err(wrong("init.from", reason))
     }
@@ -219,7 +377,7 @@ fn list(names: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layers::{Builder, Initial};
+    use crate::layers::{Builder, Gain, Initial, Linear};
 
     fn layout() -> Layout {
         let mut b = Builder::new();
@@ -234,13 +392,21 @@ mod tests {
     }
 
     fn file(tensors: &[(&str, Dtype, &[usize], Vec<u8>)]) -> Weights {
+        described_file(tensors, None)
+    }
+
+    fn described_file(
+        tensors: &[(&str, Dtype, &[usize], Vec<u8>)],
+        metadata: Option<(&str, &str)>,
+    ) -> Weights {
+        let metadata = metadata.map(|(key, text)| [(key.to_owned(), text.to_owned())].into());
         let views = tensors.iter().map(|(name, dtype, shape, bytes)| {
             (
                 *name,
                 TensorView::new(*dtype, shape.to_vec(), bytes).unwrap(),
             )
         });
-        let bytes = safetensors::serialize(views, None).unwrap();
+        let bytes = safetensors::serialize(views, metadata).unwrap();
         Weights {
             url: "memory:///w".into(),
             hash: Hash128::of(&bytes),
@@ -258,8 +424,14 @@ mod tests {
             rename: vec![],
             strict: true,
             replace: vec![],
+            classes: vec![],
         }
     }
+
+    const NUMBER: InitTarget<'_> = InitTarget {
+        outputs: 1,
+        classes: &[],
+    };
 
     const ONE_TWO_F16: [u8; 4] = [0x00, 0x3c, 0x00, 0x40];
     const ONE_TWO_BF16: [u8; 4] = [0x80, 0x3f, 0x00, 0x40];
@@ -288,7 +460,8 @@ mod tests {
             ("optimizer.all.first_moment", Dtype::F32, &[1], f32s(&[7.0])),
         ]);
         let mut bucket = vec![0.0; 7];
-        file.put(&config(), &layout(), &mut bucket).unwrap();
+        file.put(&config(), &layout(), &NUMBER, &mut bucket)
+            .unwrap();
         assert_eq!(bucket, [1.0, 2.0, 3.0, 4.0, 1.0, 2.0, 2.0]);
     }
 
@@ -313,7 +486,7 @@ mod tests {
             ..config()
         };
         let mut bucket = vec![8.0; 7];
-        file.put(&config, &layout(), &mut bucket).unwrap();
+        file.put(&config, &layout(), &NUMBER, &mut bucket).unwrap();
         assert_eq!(bucket, [1.0, 2.0, 1.0, 2.0, 8.0, 8.0, 5.0]);
     }
 
@@ -326,7 +499,7 @@ mod tests {
         ]);
         let mut bucket = vec![0.0; 7];
         let error = file
-            .put(&config(), &layout(), &mut bucket)
+            .put(&config(), &layout(), &NUMBER, &mut bucket)
             .unwrap_err()
             .to_string();
         assert!(
@@ -337,7 +510,7 @@ mod tests {
             strict: false,
             ..config()
         };
-        file.put(&config, &layout(), &mut bucket).unwrap();
+        file.put(&config, &layout(), &NUMBER, &mut bucket).unwrap();
         assert_eq!(bucket, [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 1.0]);
     }
 
@@ -350,7 +523,7 @@ mod tests {
                 ..config()
             };
             let mut bucket = vec![0.0; 7];
-            file.put(&config, &layout(), &mut bucket)
+            file.put(&config, &layout(), &NUMBER, &mut bucket)
                 .unwrap_err()
                 .to_string()
         };
@@ -359,5 +532,121 @@ mod tests {
         );
         assert!(refused(Dtype::U8, &[2, 2], vec![0; 4]).contains("F32, F16 or BF16"));
         assert!(refused(Dtype::F32, &[2, 2], f32s(&[0.0, f32::NAN, 0.0, 0.0])).contains("`NaN`"));
+    }
+
+    /// Weights of a classifier of one feature: the columns are 1 and 2, the bias is 3 and 4.
+    fn classifier(metadata: Option<(&str, &str)>) -> Weights {
+        let tensors = [
+            ("last.weight", Dtype::F32, &[1, 2][..], f32s(&[1.0, 2.0])),
+            ("last.bias", Dtype::F32, &[2], f32s(&[3.0, 4.0])),
+        ];
+        described_file(&tensors, metadata)
+    }
+
+    fn put_classes(
+        file: &Weights,
+        config: &InitConfig,
+        classes: &[&str],
+    ) -> Result<Vec<f32>, String> {
+        let mut b = Builder::new();
+        Linear::new(&mut b, "last", &[1], classes.len(), Gain::Glorot);
+        let layout = b.finish();
+        let classes: Vec<String> = classes.iter().map(|class| (*class).to_owned()).collect();
+        let target = InitTarget {
+            outputs: classes.len(),
+            classes: &classes,
+        };
+        let mut bucket = vec![0.0; layout.len()];
+        let put = file.put(config, &layout, &target, &mut bucket);
+        put.map(|()| bucket).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn outputs_of_a_run_or_an_export_follow_the_classes_of_the_dataset_by_name() {
+        for named in [
+            ("feedline", "{\"step\": 7, \"classes\": [\"no\", \"yes\"]}"),
+            ("classes", "[\"no\", \"yes\"]"),
+        ] {
+            let file = classifier(Some(named));
+            let same = put_classes(&file, &config(), &["no", "yes"]);
+            assert_eq!(same, Ok(vec![1.0, 2.0, 3.0, 4.0]), "{named:?}");
+            let moved = put_classes(&file, &config(), &["yes", "no"]);
+            assert_eq!(moved, Ok(vec![2.0, 1.0, 4.0, 3.0]), "{named:?}");
+        }
+    }
+
+    #[test]
+    fn outputs_for_other_classes_are_refused_with_names_unless_they_begin_anew() {
+        let file = classifier(Some(("classes", "[\"no\", \"yes\"]")));
+        for classes in [&["no", "maybe"][..], &["maybe", "no", "yes"]] {
+            let error = put_classes(&file, &config(), classes).unwrap_err();
+            assert!(
+                error.contains("the dataset has `maybe`, the file has not"),
+                "{error}"
+            );
+            assert!(
+                error.contains("`train.init.replace = [\"last.*\"]`"),
+                "{error}"
+            );
+            let anew = InitConfig {
+                replace: vec!["last.*".into()],
+                ..config()
+            };
+            let bucket = put_classes(&file, &anew, classes).unwrap();
+            assert!(
+                bucket.iter().all(|number| number.to_bits() == 0),
+                "{bucket:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_run_without_class_names_is_refused_and_a_foreign_file_is_taken_by_id() {
+        let run = classifier(Some(("feedline", "{\"step\": 7}")));
+        let error = put_classes(&run, &config(), &["no", "yes"]).unwrap_err();
+        assert!(
+            error.contains("a release that did not name them"),
+            "{error}"
+        );
+        assert!(error.contains("`train.init.classes`"), "{error}");
+        let foreign = classifier(None);
+        let by_id = put_classes(&foreign, &config(), &["no", "yes"]);
+        assert_eq!(by_id, Ok(vec![1.0, 2.0, 3.0, 4.0]));
+        let named = InitConfig {
+            classes: vec!["yes".into(), "no".into()],
+            ..config()
+        };
+        for file in [&run, &foreign] {
+            let moved = put_classes(file, &named, &["no", "yes"]);
+            assert_eq!(moved, Ok(vec![2.0, 1.0, 4.0, 3.0]));
+        }
+        let own = classifier(Some(("classes", "[\"no\", \"yes\"]")));
+        let error = put_classes(&own, &named, &["no", "yes"]).unwrap_err();
+        assert!(
+            error.contains("its outputs are for `no`, `yes`; remove this key"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_message_about_the_output_layer_names_that_of_this_model() {
+        let file = described_file(
+            &[
+                ("last.weight", Dtype::F32, &[2, 2], f32s(&[0.0; 4])),
+                ("last.bias", Dtype::F32, &[2], f32s(&[0.0; 2])),
+            ],
+            Some(("classes", "[\"no\", \"yes\"]")),
+        );
+        let error = put_classes(&file, &config(), &["no", "yes"]).unwrap_err();
+        assert!(
+            error.contains("is [2, 2], the model's is [1, 2]; to begin the output layer anew, set `train.init.replace = [\"last.*\"]`"),
+            "{error}"
+        );
+        let file = described_file(&[], Some(("classes", "[\"no\", \"yes\"]")));
+        let error = put_classes(&file, &config(), &["no", "yes"]).unwrap_err();
+        assert!(
+            error.contains("the output layer of this model is `last.*`"),
+            "{error}"
+        );
     }
 }

@@ -44,6 +44,7 @@ mod error;
 mod evaluate;
 mod export;
 mod guard;
+mod head;
 mod init;
 mod input;
 pub mod layers;

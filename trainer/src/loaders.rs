@@ -26,9 +26,23 @@ use crate::{
 /// Most threads that a loader takes.
 const THREADS_MAX: u32 = 1024;
 
+/// Reason to open a split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To train on the training split, and to measure the others.
+    Training,
+    /// To measure weights, on whichever split.
+    Measuring,
+}
+
 /// The loader's settings for a split of the dataset that `config` trains on.
 #[must_use]
 pub fn settings(config: &TrainConfig, split: Split) -> LoaderConfig {
+    settings_for(Purpose::Training, config, split)
+}
+
+/// The same for a purpose: what is measured is not augmented, so that figures of all splits compare.
+fn settings_for(purpose: Purpose, config: &TrainConfig, split: Split) -> LoaderConfig {
     let given = &config.loader;
     let mut settings = LoaderConfig {
         domains: given.domains,
@@ -61,7 +75,8 @@ pub fn settings(config: &TrainConfig, split: Split) -> LoaderConfig {
         augment,
         ..
     } = config.pictures;
-    settings.pictures = Some(if augment && split == Split::Train {
+    let trained_on = purpose == Purpose::Training && split == Split::Train;
+    settings.pictures = Some(if augment && trained_on {
         PictureConfig::training(height, width)
     } else {
         PictureConfig::new(height, width, Crop::Whole)
@@ -134,14 +149,14 @@ pub(crate) struct Loaders {
 }
 
 impl Loaders {
-    /// Opens `splits`, at least one, for the rank's share of batches of the configured size.
+    /// Opens `splits`, at least one, for a purpose and the rank's share of batches of the configured size.
     ///
     /// # Errors
     /// [`Error::Loader`], also for a split without rows: better now than after hours of training.
     pub(crate) async fn open(
         dataset: &Store,
         config: &TrainConfig,
-        splits: &[Split],
+        (purpose, splits): (Purpose, &[Split]),
         group: &Group,
         clock: &Arc<dyn Clock>,
     ) -> Result<Self, Error> {
@@ -152,7 +167,7 @@ impl Loaders {
             let mut settings = LoaderConfig {
                 rank: Rank::new(narrow(place.rank)),
                 world_size: narrow(place.world),
-                ..settings(config, split)
+                ..settings_for(purpose, config, split)
             };
             if settings.threads == 0 && group.has_others() {
                 settings.threads = narrow(group.threads_of(processors)).min(THREADS_MAX);
@@ -266,5 +281,27 @@ impl Batch for feedline_loader::Batch {
 
     fn state(&self) -> &LoaderState {
         self.state()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn augmented_training_images_are_measured_without_augmentation() {
+        let mut config = TrainConfig::default();
+        config.pictures.augment = true;
+        let crop = |purpose, split| {
+            let pictures = settings_for(purpose, &config, split).pictures.unwrap();
+            (pictures.crop, pictures.augment.len())
+        };
+        let (trained_on, flips) = crop(Purpose::Training, Split::Train);
+        assert!(matches!(trained_on, Crop::RandomResized { .. }));
+        assert_eq!(flips, 1);
+        for split in Split::ALL {
+            let found = crop(Purpose::Measuring, split);
+            assert_eq!(found, (Crop::Whole, 0), "{split}");
+        }
     }
 }

@@ -122,7 +122,7 @@ impl Plan {
         {
             self.check_tokens(samples, tokens.vocabulary as usize, keys)?;
         }
-        let (Targets::Classes(ids), Task::Classification { counts }) =
+        let (Targets::Classes(ids), Task::Classification { counts, .. }) =
             (samples.targets, &self.task)
         else {
             return Ok(());
@@ -179,6 +179,7 @@ impl Plan {
             fingerprint: self.fingerprint,
             init: self.init,
             layout: self.layout.clone(),
+            classes: self.task.classes().to_vec(),
             config: self.settings.config().clone(),
             early_stopping: position.early_stopping.clone(),
             plateau: position.plateau.clone(),
@@ -205,6 +206,11 @@ impl Plan {
         }
         if header.layout != self.layout || header.seed != self.settings.config().seed {
             return Err("it belongs to another layout or seed".to_owned());
+        }
+        if header.classes != self.task.classes() {
+            return Err(
+                "its outputs are for other classes, or for the same in another order".to_owned(),
+            );
         }
         if snapshot.average.is_some() != self.settings.config().average.is_some() {
             return Err("the average of the weights is missing, or one too many".to_owned());

@@ -146,7 +146,7 @@ impl Predictor {
                     .map(|y| f64::from(*y) * scale + offset)
                     .collect(),
             ),
-            Task::Classification { counts } => {
+            Task::Classification { counts, .. } => {
                 let mut found = Classes {
                     ids: Vec::with_capacity(rows),
                     probabilities: Vec::with_capacity(rows * counts.len()),

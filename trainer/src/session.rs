@@ -179,6 +179,7 @@ impl<'a, D: Data> Session<'a, D> {
             epochs: self.position.epoch.get(),
             best_epoch: best_epoch.epoch.get(),
             parameters: self.engine.model().layout().trained_len() as u64,
+            classes: self.plan.task.classes().to_vec(),
             test: test.metrics(),
             baseline: test.baseline(),
             validation: best_epoch.metrics,

@@ -20,8 +20,10 @@ pub(crate) enum Task {
     },
     /// Predict a class.
     Classification {
-        /// Training rows of each class; at least one class, and none without rows.
+        /// Training rows of each class; at least one class, and one with rows.
         counts: Vec<u64>,
+        /// Their names.
+        names: Vec<String>,
     },
     /// Predict the next token.
     NextToken {
@@ -87,14 +89,19 @@ impl Task {
             }
             (
                 TargetKind::Classification { classes },
-                Some(FittedTarget::Classification { counts, .. }),
+                Some(FittedTarget::Classification {
+                    counts,
+                    classes: names,
+                    ..
+                }),
             ) => {
                 if counts.len() == *classes as usize
-                    && !counts.is_empty()
-                    && counts.iter().all(|&count| count > 0)
+                    && names.len() == counts.len()
+                    && counts.iter().any(|&count| count > 0)
                 {
                     Ok(Self::Classification {
                         counts: counts.clone(),
+                        names: names.clone(),
                     })
                 } else {
                     Err(format!(
@@ -109,11 +116,19 @@ impl Task {
         }
     }
 
+    /// Names of the classes by id; none where no class is predicted.
+    pub(crate) fn classes(&self) -> &[String] {
+        match self {
+            Self::Classification { names, .. } => names,
+            Self::Regression { .. } | Self::NextToken { .. } | Self::Reconstruction { .. } => &[],
+        }
+    }
+
     /// Numbers the model puts out per row.
     pub(crate) const fn outputs(&self) -> usize {
         match self {
             Self::Regression { .. } => 1,
-            Self::Classification { counts } => counts.len(),
+            Self::Classification { counts, .. } => counts.len(),
             Self::NextToken { vocabulary } => *vocabulary,
             Self::Reconstruction { features } => *features,
         }
@@ -124,7 +139,7 @@ impl Task {
         use LossKind::{BinaryCrossEntropy, CrossEntropy, Huber, Mae, Mse, Quantile};
         match self {
             Self::Regression { .. } => &[Mse, Mae, Huber, Quantile],
-            Self::Classification { counts } if counts.len() == 2 => {
+            Self::Classification { counts, .. } if counts.len() == 2 => {
                 &[CrossEntropy, BinaryCrossEntropy]
             }
             Self::Classification { .. } | Self::NextToken { .. } => &[CrossEntropy],

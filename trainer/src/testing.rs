@@ -365,6 +365,7 @@ pub(crate) fn plan(config: &TrainConfig, toy: &Toy) -> Plan {
                 },
                 Task::Classification {
                     counts: (0..=most).map(count).collect(),
+                    names: (0..=most).map(|class| class.to_string()).collect(),
                 },
             )
         }
@@ -461,6 +462,7 @@ pub(crate) fn record(name: &str) -> RunRecord {
         program: "0.0.0".into(),
         dataset: "memory:dataset".into(),
         fingerprint: FINGERPRINT,
+        classes: Vec::new(),
         config: TrainConfig::default(),
         state: RunState::Finished,
         reason: None,

@@ -15,9 +15,9 @@ use crate::{
     device::Backend,
     engine::Engine,
     error::Error,
-    init::Weights,
+    init::{InitTarget, Weights},
     input::Normalisation,
-    loaders::{Loaders, settled},
+    loaders::{Loaders, Purpose, settled},
     model::{self, Build},
     models, optimizer,
     parallel::Group,
@@ -150,11 +150,24 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Checks the configuration, then opens `splits` of the dataset.
+    /// Checks the configuration, then opens `splits` of the dataset to train.
     ///
     /// # Errors
     /// As [`train`].
     pub(crate) fn open(
+        config: &TrainConfig,
+        context: &Context,
+        splits: &[Split],
+    ) -> Result<Self, Error> {
+        Self::open_for(Purpose::Training, config, context, splits)
+    }
+
+    /// The same for a purpose.
+    ///
+    /// # Errors
+    /// As [`train`].
+    pub(crate) fn open_for(
+        purpose: Purpose,
         config: &TrainConfig,
         context: &Context,
         splits: &[Split],
@@ -165,7 +178,7 @@ impl Opened {
         let loaders = runtime.block_on(Loaders::open(
             &context.dataset,
             config,
-            splits,
+            (purpose, splits),
             &context.group,
             &context.clock,
         ))?;
@@ -227,7 +240,11 @@ impl Opened {
         let config = self.plan.settings.config();
         let mut bucket = engine.model().initial(config.seed);
         if let (Some(init), Some(weights)) = (&config.init, &self.weights) {
-            weights.put(init, engine.model().layout(), &mut bucket)?;
+            let target = InitTarget {
+                outputs: self.plan.outputs(),
+                classes: self.plan.task.classes(),
+            };
+            weights.put(init, engine.model().layout(), &target, &mut bucket)?;
         }
         Ok(bucket)
     }

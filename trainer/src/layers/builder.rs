@@ -293,6 +293,14 @@ impl Layout {
         &self.entries
     }
 
+    /// The fully connected layer that was laid out last: by custom the one whose outputs are the model's. Its name and how
+    /// many numbers it puts out.
+    pub(crate) fn last_linear(&self) -> Option<(&str, usize)> {
+        let weight = &self.entries[*self.linears.last()?];
+        let outputs = *weight.shape.last()?;
+        Some((weight.name.trim_end_matches(".weight"), outputs))
+    }
+
     /// Entries that are parameters: the first so many.
     pub(crate) const fn trained(&self) -> usize {
         self.trained

@@ -1,14 +1,22 @@
 //! `[train.loss]`: which keys each type has, which targets it fits, and the loss it describes.
 
-use feedline_schemas::config::{ClassWeightRule, ClassWeights, LossConfig, LossKind};
+use std::collections::BTreeMap;
+
+use feedline_schemas::config::{
+    ClassWeightRule, ClassWeights, LossConfig, LossKind, PositiveWeight,
+};
 
 use super::Loss;
 use crate::{
     error::{Error, config as wrong},
+    head,
     number::single,
     settings::{above_zero, filled, name_of, share, within},
     task::Task,
 };
+
+const CLASS_WEIGHTS: &str = "loss.class_weights";
+const POSITIVE_WEIGHT: &str = "loss.positive_weight";
 
 /// Checks the values of `config` that need no dataset.
 ///
@@ -28,12 +36,21 @@ pub(crate) fn check(config: &LossConfig) -> Result<(), Error> {
         )
     })?;
     each("label_smoothing", config.label_smoothing, share)?;
-    if let Some(ClassWeights::Each(weights)) = &config.class_weights {
-        weights
-            .iter()
-            .try_for_each(|&weight| above_zero("loss.class_weights", weight))?;
+    let weights: Vec<f64> = match &config.class_weights {
+        Some(ClassWeights::Each(weights)) => weights.clone(),
+        Some(ClassWeights::Named(weights)) => weights.values().copied().collect(),
+        Some(ClassWeights::Rule(_)) | None => Vec::new(),
+    };
+    weights
+        .into_iter()
+        .try_for_each(|weight| above_zero(CLASS_WEIGHTS, weight))?;
+    match &config.positive_weight {
+        Some(PositiveWeight::Weight(weight)) => above_zero(POSITIVE_WEIGHT, *weight),
+        Some(PositiveWeight::Named(weights)) => weights
+            .values()
+            .try_for_each(|weight| above_zero(POSITIVE_WEIGHT, *weight)),
+        None => Ok(()),
     }
-    each("positive_weight", config.positive_weight, above_zero)
 }
 
 /// Checks `config`, chooses the type for `task` where it names none, and fills in every key that the type has.
@@ -75,16 +92,16 @@ pub(crate) fn resolve(config: &LossConfig, task: &Task) -> Result<(LossConfig, L
             classes.then_some(0.0),
         )?,
         class_weights: filled(
-            "loss.class_weights",
+            CLASS_WEIGHTS,
             &kind,
             config.class_weights.clone(),
             config.class_weights.clone().filter(|_| classes),
         )?,
         positive_weight: filled(
-            "loss.positive_weight",
+            POSITIVE_WEIGHT,
             &kind,
-            config.positive_weight,
-            (kind == LossKind::BinaryCrossEntropy).then_some(1.0),
+            config.positive_weight.clone(),
+            (kind == LossKind::BinaryCrossEntropy).then_some(PositiveWeight::Weight(1.0)),
         )?,
     };
     let loss = loss(kind, &filled, task)?;
@@ -95,9 +112,10 @@ pub(crate) fn resolve(config: &LossConfig, task: &Task) -> Result<(LossConfig, L
 #[cfg(test)]
 pub(super) fn plain(kind: LossKind) -> Loss {
     let task = match kind {
-        LossKind::CrossEntropy | LossKind::BinaryCrossEntropy => {
-            Task::Classification { counts: vec![1, 1] }
-        }
+        LossKind::CrossEntropy | LossKind::BinaryCrossEntropy => Task::Classification {
+            counts: vec![1, 1],
+            names: vec!["no".into(), "yes".into()],
+        },
         _ => Task::Regression {
             mean: 0.0,
             offset: 0.0,
@@ -127,7 +145,7 @@ fn loss(kind: LossKind, config: &LossConfig, task: &Task) -> Result<Loss, Error>
             weights: weights(config.class_weights.as_ref(), task)?,
         },
         LossKind::BinaryCrossEntropy => Loss::BinaryCrossEntropy {
-            positive_weight: number(config.positive_weight),
+            positive_weight: positive_weight(config.positive_weight.as_ref(), task)?,
         },
     })
 }
@@ -135,14 +153,11 @@ fn loss(kind: LossKind, config: &LossConfig, task: &Task) -> Result<Loss, Error>
 #[expect(clippy::cast_precision_loss, reason = "row counts are far below 2^53")]
 fn weights(config: Option<&ClassWeights>, task: &Task) -> Result<Option<Vec<f32>>, Error> {
     let counts: &[u64] = match task {
-        Task::Classification { counts } => counts,
+        Task::Classification { counts, .. } => counts,
         Task::Regression { .. } | Task::NextToken { .. } | Task::Reconstruction { .. } => &[],
     };
     if config.is_some() && counts.is_empty() {
-        return Err(wrong(
-            "loss.class_weights",
-            "tokens have no weights; leave it out",
-        ));
+        return Err(wrong(CLASS_WEIGHTS, "tokens have no weights; leave it out"));
     }
     let classes = counts.len();
     match config {
@@ -152,15 +167,75 @@ fn weights(config: Option<&ClassWeights>, task: &Task) -> Result<Option<Vec<f32>
         }
         Some(ClassWeights::Each(weights)) => {
             let found = weights.len();
-            let reason = format!("it has {found} numbers, the dataset {classes} classes");
-            Err(wrong("loss.class_weights", reason))
+            let reason = format!(
+                "it has {found} numbers, the dataset {classes} classes; give weights by name: {}",
+                head::list(task.classes())
+            );
+            Err(wrong(CLASS_WEIGHTS, reason))
+        }
+        Some(ClassWeights::Named(weights)) => {
+            let names = task.classes();
+            check_names(CLASS_WEIGHTS, weights, names)?;
+            let of = |name| single(weights.get(name).copied().unwrap_or(1.0));
+            Ok(Some(names.iter().map(of).collect()))
         }
         Some(ClassWeights::Rule(ClassWeightRule::Balanced)) => {
+            let empty = task.classes().iter().zip(counts);
+            let empty: Vec<&String> = empty.filter(|(_, n)| **n == 0).map(|(c, _)| c).collect();
+            if !empty.is_empty() {
+                let reason = format!(
+                    "`balanced` gives no weight to classes without training rows: {}; give weights by name",
+                    head::list(&empty)
+                );
+                return Err(wrong(CLASS_WEIGHTS, reason));
+            }
             let rows = counts.iter().sum::<u64>() as f64;
             let of = |&count: &u64| single(rows / (classes as f64 * count as f64));
             Ok(Some(counts.iter().map(of).collect()))
         }
     }
+}
+
+/// The weight of class 1.
+fn positive_weight(config: Option<&PositiveWeight>, task: &Task) -> Result<f64, Error> {
+    let weights = match config {
+        None => return Ok(1.0),
+        Some(PositiveWeight::Weight(weight)) => return Ok(*weight),
+        Some(PositiveWeight::Named(weights)) => weights,
+    };
+    check_names(POSITIVE_WEIGHT, weights, task.classes())?;
+    let [other, positive] = task.classes() else {
+        return Err(wrong(POSITIVE_WEIGHT, "only one of two classes has it"));
+    };
+    match weights.get(positive) {
+        Some(weight) if weights.len() == 1 => Ok(*weight),
+        _ => {
+            let reason = format!(
+                "it is the weight of class 1, which is `{positive}`: name that class alone; to make `{other}` class 1, set \
+                 `dataset.classes = [{positive:?}, {other:?}]` and build the dataset again"
+            );
+            Err(wrong(POSITIVE_WEIGHT, reason))
+        }
+    }
+}
+
+/// Refuses weights of classes that the dataset does not have.
+fn check_names(
+    key: &str,
+    weights: &BTreeMap<String, f64>,
+    classes: &[String],
+) -> Result<(), Error> {
+    let unknown = weights.keys().filter(|name| !classes.contains(name));
+    let unknown: Vec<&String> = unknown.collect();
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    let reason = format!(
+        "the dataset has no class {}; its classes are {}",
+        head::list(&unknown),
+        head::list(classes)
+    );
+    Err(wrong(key, reason))
 }
 
 #[cfg(test)]
@@ -176,6 +251,7 @@ mod tests {
     fn classes(counts: &[u64]) -> Task {
         Task::Classification {
             counts: counts.to_vec(),
+            names: (0..counts.len()).map(|id| format!("c{id}")).collect(),
         }
     }
 
@@ -216,6 +292,70 @@ mod tests {
         for (weight, count) in weights.iter().zip([1.0, 3.0, 4.0]) {
             assert!((weight * count - 8.0 / 3.0).abs() < 1e-6, "{weights:?}");
         }
+    }
+
+    #[test]
+    fn weights_by_name_follow_their_classes_and_unknown_names_are_refused() {
+        let named = |weights: &[(&str, f64)]| {
+            let weights = weights
+                .iter()
+                .map(|(name, weight)| ((*name).to_owned(), *weight));
+            weights.collect::<BTreeMap<_, _>>()
+        };
+        let by_name = |weights: &[(&str, f64)]| LossConfig {
+            class_weights: Some(ClassWeights::Named(named(weights))),
+            ..LossConfig::default()
+        };
+        let three = classes(&[1, 3, 4]);
+        let (_, loss) = resolve(&by_name(&[("c2", 5.0), ("c0", 0.5)]), &three).unwrap();
+        let weights = Some(vec![0.5, 1.0, 5.0]);
+        let expected = Loss::CrossEntropy {
+            smoothing: 0.0,
+            weights,
+        };
+        assert_eq!(loss, expected);
+        let error = resolve(&by_name(&[("c1", 5.0), ("d", 2.0)]), &three).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "cannot use `train.loss.class_weights`: the dataset has no class `d`; its classes are `c0`, `c1`, `c2`"
+        );
+        assert!(resolve(&by_name(&[("c1", 0.0)]), &three).is_err());
+
+        let positive = |weights: &[(&str, f64)]| {
+            let config = LossConfig {
+                r#type: Some(LossKind::BinaryCrossEntropy),
+                positive_weight: Some(PositiveWeight::Named(named(weights))),
+                ..LossConfig::default()
+            };
+            resolve(&config, &classes(&[3, 1])).map(|(_, loss)| loss)
+        };
+        let weighted = Loss::BinaryCrossEntropy {
+            positive_weight: 5.0,
+        };
+        assert_eq!(positive(&[("c1", 5.0)]).unwrap(), weighted);
+        let other = positive(&[("c0", 5.0)]).unwrap_err().to_string();
+        assert!(
+            other.contains("which is `c1`") && other.contains("[\"c1\", \"c0\"]"),
+            "{other}"
+        );
+        assert!(positive(&[("c0", 5.0), ("c1", 5.0)]).is_err());
+        let unknown = positive(&[("yes", 5.0)]).unwrap_err().to_string();
+        assert!(
+            unknown.contains("no class `yes`; its classes are `c0`, `c1`"),
+            "{unknown}"
+        );
+    }
+
+    #[test]
+    fn balanced_weights_of_a_class_without_rows_are_refused() {
+        let config = LossConfig {
+            class_weights: Some(ClassWeights::Rule(ClassWeightRule::Balanced)),
+            ..LossConfig::default()
+        };
+        let error = resolve(&config, &classes(&[3, 0, 1]))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("without training rows: `c1`"), "{error}");
     }
 
     #[test]
@@ -296,7 +436,7 @@ mod tests {
             (
                 "positive_weight",
                 LossConfig {
-                    positive_weight: Some(2.0),
+                    positive_weight: Some(PositiveWeight::Weight(2.0)),
                     ..plain()
                 },
                 &two,

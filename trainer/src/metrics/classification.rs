@@ -106,6 +106,11 @@ impl Classification {
         if self.metrics().contains_key("auc") {
             metrics.insert("auc".to_owned(), 0.5);
         }
+        // A class without training rows has the frequency 0, whose logarithm is no number.
+        if !surprise.is_finite() {
+            metrics.remove("cross_entropy");
+            metrics.remove("perplexity");
+        }
         metrics
     }
 
@@ -283,6 +288,19 @@ mod tests {
         assert_eq!((metrics["accuracy"], metrics["top5_accuracy"]), (0.0, 0.0));
         sums.add(&[f32::NAN, 0.0, 1.0, 2.0, 3.0, 4.0], &[5]);
         assert!((sums.metrics()["accuracy"] - 1.0 / 3.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_baseline_has_no_cross_entropy_where_a_class_has_no_training_rows() {
+        let mut sums = Classification::new(&[3, 0]);
+        sums.add(&[1.0, 0.0, 0.0, 1.0], &[0, 1]);
+        let baseline = sums.baseline();
+        assert!((baseline["accuracy"] - 0.5).abs() < 1e-12, "{baseline:?}");
+        assert!(
+            baseline.values().all(|value| value.is_finite()),
+            "{baseline:?}"
+        );
+        assert!(!baseline.contains_key("cross_entropy"), "{baseline:?}");
     }
 
     #[test]

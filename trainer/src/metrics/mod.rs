@@ -82,7 +82,9 @@ impl Evaluation {
                 baseline_squares: 0.0,
                 baseline_absolutes: 0.0,
             },
-            Task::Classification { counts } => Sums::Classification(Classification::new(counts)),
+            Task::Classification { counts, .. } => {
+                Sums::Classification(Classification::new(counts))
+            }
             Task::NextToken { vocabulary } => Sums::NextToken {
                 vocabulary: *vocabulary,
             },

@@ -72,6 +72,7 @@ impl Group {
         let meeting = Meeting {
             place: Place { rank, world },
             address: address.to_owned(),
+            agent_job: None,
             status: Arc::default(),
             secret: None,
         };
@@ -84,6 +85,16 @@ impl Group {
             })),
             local,
         }
+    }
+
+    /// These processes, on whose address the agent of the job `id` listens itself, as torchrun's does: they meet at another
+    /// port of that host, which follows from the address and the id.
+    #[must_use]
+    pub fn under_agent(mut self, id: &str) -> Self {
+        if let Members::Processes(processes) = &mut self.members {
+            processes.meeting.agent_job = Some(id.to_owned());
+        }
+        self
     }
 
     /// Adds a shared secret, so that every connecting rank must prove that it knows it. The secret
@@ -104,6 +115,15 @@ impl Group {
             processes.by_mpirun = true;
         }
         self
+    }
+
+    /// Where these processes may meet.
+    #[cfg(test)]
+    pub(super) fn addresses(&self) -> Vec<String> {
+        match &self.members {
+            Members::Processes(processes) => processes.meeting.addresses(),
+            _ => Vec::new(),
+        }
     }
 
     /// Which rank this is, from 0.

@@ -5,6 +5,10 @@
 //! rank 0 and itself, with the same hello, and is connected to by those above it. Who does not belong is sent away with a
 //! reason.
 //!
+//! Where an agent listens on that address itself, as torchrun's does, rank 0 listens on the first free one of [`CANDIDATES`] ports
+//! that follow from the address's port and the id of the job. The others try them all: what listens there and is no rank of
+//! the job sends no welcome.
+//!
 //! An answer is a byte, 1 for welcome, the length of a text (4 bytes, little-endian), and the text.
 //!
 //! With a secret, a hello says so and the response is 32 random bytes (kind 2), new each time. The
@@ -48,6 +52,15 @@ const HELLO_WITHIN: Duration = Duration::from_secs(5);
 /// Connections whose hellos are read concurrently; more wait in the system's queue.
 const GREETED: usize = 1024;
 
+/// Ports that ranks under an agent may meet at.
+const CANDIDATES: u64 = 16;
+
+/// Those ports are below the ones that systems give to outgoing connections.
+const CANDIDATE_PORTS: std::ops::Range<u64> = 20_000..32_000;
+
+/// Time between two tries of a port that something else listens on.
+const RETRY_OTHER: Duration = Duration::from_secs(1);
+
 /// Kinds of responses: refused, welcome, must prove that it knows the secret.
 const REFUSED: u8 = 0;
 const WELCOME: u8 = 1;
@@ -57,8 +70,10 @@ const PROVE: u8 = 2;
 #[derive(Clone, Debug)]
 pub(super) struct Meeting {
     pub(super) place: Place,
-    /// Host and port of rank 0.
+    /// Host and port of rank 0, or of the agent.
     pub(super) address: String,
+    /// Id of the job, where an agent listens on `address`.
+    pub(super) agent_job: Option<String>,
     /// Where this rank is.
     pub(super) status: Arc<Status>,
     /// Secret that only the ranks share.
@@ -156,11 +171,12 @@ impl Meeting {
         runtime: &Handle,
     ) -> Result<Ranks, Error> {
         let world = self.place.world;
+        let job = self.agent_job.as_deref().unwrap_or_default();
         let hello = Hello {
             place: self.place,
             port: 0,
             has_secret: self.secret.is_some(),
-            identity: xxh3_64(identity.as_bytes()),
+            identity: xxh3_64(format!("{identity}{job}").as_bytes()),
         };
         let mut guests = Guests {
             streams: (0..world).map(|_| None).collect(),
@@ -183,28 +199,24 @@ impl Meeting {
     async fn meet(&self, hello: Hello, guests: &mut Guests) -> Result<(), String> {
         let rank = self.place.rank;
         if rank == 0 {
-            let listener = TcpListener::bind(&self.address).await;
-            let listener = listener.map_err(|error| format!("cannot listen there: {error}"))?;
+            let listener = self.listen().await?;
             guests
                 .receive(&listener, hello, 1, self.secret.as_ref())
                 .await?;
             return guests.welcome().await.map_err(text);
         }
-        let mut first = reach(&self.address).await;
-        let own = SocketAddr::new(first.local_addr().map_err(text)?.ip(), 0);
-        let listener = TcpListener::bind(own).await.map_err(text)?;
-        let port = listener.local_addr().map_err(text)?.port();
-        let hello = Hello { port, ..hello };
-        self.greet(&mut first, hello).await?;
-        let (kind, addresses) = answer(&mut first).await?;
-        if kind != WELCOME {
-            return Err(NO_FEEDLINE.into());
-        }
+        let Entered {
+            first,
+            listener,
+            hello,
+            addresses,
+        } = self.enter_any(hello).await?;
         let addresses = String::from_utf8_lossy(&addresses);
         guests.streams[0] = Some(first);
         for (other, address) in addresses.lines().enumerate().take(rank).skip(1) {
             let mut stream = reach(address).await;
-            self.greet(&mut stream, hello).await?;
+            let greeted = self.greet(&mut stream, hello).await;
+            greeted.map_err(Denial::reason)?;
             guests.streams[other] = Some(stream);
         }
         guests
@@ -212,19 +224,132 @@ impl Meeting {
             .await
     }
 
+    /// Where rank 0 may listen.
+    pub(super) fn addresses(&self) -> Vec<String> {
+        let Some(job) = &self.agent_job else {
+            return vec![self.address.clone()];
+        };
+        let (host, port) = self.address.rsplit_once(':').unwrap_or((&self.address, ""));
+        let width = CANDIDATE_PORTS.end - CANDIDATE_PORTS.start;
+        let candidate = |i: u64| {
+            let hash = xxh3_64(format!("{port} {i} {job}").as_bytes());
+            format!("{host}:{}", CANDIDATE_PORTS.start + hash % width)
+        };
+        (0..CANDIDATES).map(candidate).collect()
+    }
+
+    /// Listens on the first address that is free.
+    async fn listen(&self) -> Result<TcpListener, String> {
+        let mut failed = None;
+        for address in self.addresses() {
+            match TcpListener::bind(&address).await {
+                Ok(listener) => {
+                    if self.agent_job.is_some() {
+                        let agent = &self.address;
+                        tracing::info!(
+                            agent,
+                            address,
+                            "the agent of torchrun holds MASTER_PORT; the ranks meet at another port"
+                        );
+                    }
+                    return Ok(listener);
+                }
+                Err(error) => failed = Some(format!("cannot listen there: {error}")),
+            }
+        }
+        Err(failed.unwrap_or_default())
+    }
+
+    /// Enters at whichever address rank 0 listens on.
+    async fn enter_any(&self, hello: Hello) -> Result<Entered, String> {
+        let addresses = self.addresses();
+        if let [address] = addresses.as_slice() {
+            return self.enter(address, hello).await.map_err(Denial::reason);
+        }
+        let mut tries = JoinSet::new();
+        for address in addresses {
+            let meeting = self.clone();
+            tries.spawn(async move {
+                loop {
+                    match meeting.enter(&address, hello).await {
+                        Ok(entered) => return Ok(entered),
+                        Err(Denial::Refused(reason)) => return Err(reason),
+                        Err(Denial::Foreign(_)) => sleep(RETRY_OTHER).await,
+                    }
+                }
+            });
+        }
+        match tries.join_next().await {
+            Some(Ok(entered)) => entered,
+            _ => Err("no address of rank 0 could be tried".into()),
+        }
+    }
+
+    /// Enters at this address: rank 0 has met all ranks and says where they are.
+    async fn enter(&self, address: &str, hello: Hello) -> Result<Entered, Denial> {
+        let foreign = |error: io::Error| Denial::Foreign(error.to_string());
+        let mut first = reach(address).await;
+        let own = SocketAddr::new(first.local_addr().map_err(foreign)?.ip(), 0);
+        let listener = TcpListener::bind(own).await.map_err(foreign)?;
+        let port = listener.local_addr().map_err(foreign)?.port();
+        let hello = Hello { port, ..hello };
+        self.greet(&mut first, hello).await?;
+        let (kind, addresses) = answer(&mut first).await?;
+        if kind != WELCOME {
+            return Err(Denial::Foreign(NO_FEEDLINE.into()));
+        }
+        Ok(Entered {
+            first,
+            listener,
+            hello,
+            addresses,
+        })
+    }
+
     /// Sends the hello, and proves that this rank knows the secret, if one exists.
-    async fn greet(&self, stream: &mut TcpStream, hello: Hello) -> Result<(), String> {
+    async fn greet(&self, stream: &mut TcpStream, hello: Hello) -> Result<(), Denial> {
+        let foreign = |error: io::Error| Denial::Foreign(error.to_string());
         let hello = hello.to_bytes();
-        stream.write_all(&hello).await.map_err(text)?;
+        stream.write_all(&hello).await.map_err(foreign)?;
         let Some(secret) = &self.secret else {
             return Ok(());
         };
         match answer(stream).await? {
             (PROVE, nonce) => {
                 let proof = secret.prove(&nonce, &hello);
-                stream.write_all(&proof).await.map_err(text)
+                stream.write_all(&proof).await.map_err(foreign)
             }
-            _ => Err("it asks for no secret; give all ranks the same `FEEDLINE_JOB_SECRET`".into()),
+            _ => Err(Denial::Refused(
+                "it asks for no secret; give all ranks the same `FEEDLINE_JOB_SECRET`".into(),
+            )),
+        }
+    }
+}
+
+/// A rank that rank 0 has welcomed.
+#[derive(Debug)]
+struct Entered {
+    /// The connection to rank 0.
+    first: TcpStream,
+    listener: TcpListener,
+    hello: Hello,
+    /// Where the others listen.
+    addresses: Vec<u8>,
+}
+
+/// Why a rank did not enter.
+#[derive(Debug)]
+enum Denial {
+    /// A rank of feedline says that it does not belong.
+    Refused(String),
+    /// Something else listens there, or the connection failed.
+    Foreign(String),
+}
+
+impl Denial {
+    fn reason(self) -> String {
+        match self {
+            Self::Refused(reason) | Self::Foreign(reason) => reason,
         }
     }
 }
@@ -385,18 +510,22 @@ async fn send_answer(stream: &mut TcpStream, kind: u8, text: &[u8]) -> io::Resul
 const NO_FEEDLINE: &str = "whoever listens there is no feedline";
 
 /// Waits for a response, its kind and its text; the text of a refusal is the error.
-async fn answer(stream: &mut TcpStream) -> Result<(u8, Vec<u8>), String> {
-    let ended = |error: io::Error| format!("rank 0 has ended the connection: {error}");
+async fn answer(stream: &mut TcpStream) -> Result<(u8, Vec<u8>), Denial> {
+    let ended =
+        |error: io::Error| Denial::Foreign(format!("rank 0 has ended the connection: {error}"));
     let kind = stream.read_u8().await.map_err(ended)?;
     let len = stream.read_u32_le().await.map_err(ended)?;
     if len > TEXT_MAX {
-        return Err(NO_FEEDLINE.into());
+        return Err(Denial::Foreign(NO_FEEDLINE.into()));
     }
     let mut bytes = vec![0; len as usize];
     stream.read_exact(&mut bytes).await.map_err(ended)?;
     match kind {
         WELCOME | PROVE => Ok((kind, bytes)),
-        _ => Err(String::from_utf8_lossy(&bytes).into_owned()),
+        REFUSED => Err(Denial::Refused(
+            String::from_utf8_lossy(&bytes).into_owned(),
+        )),
+        _ => Err(Denial::Foreign(NO_FEEDLINE.into())),
     }
 }
 

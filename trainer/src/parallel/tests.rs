@@ -98,6 +98,20 @@ fn processes_exchange() {
 }
 
 #[test]
+fn ranks_whose_port_an_agent_holds_meet_at_another_one() {
+    let agent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = agent.local_addr().unwrap().to_string();
+    let group = |rank, job| Group::processes(rank, 3, 3, &address).under_agent(job);
+    let candidates = group(0, "a job").addresses();
+    assert!(!candidates.contains(&address), "{candidates:?}");
+    assert_ne!(candidates, group(0, "another job").addresses());
+    // Something that takes connections and says nothing has the first of them.
+    let _mute = TcpListener::bind(&candidates[0]).unwrap();
+    let groups = (0..3).map(|rank| group(rank, "a job")).collect();
+    on_all(groups, &config(), |ranks| exchange(&ranks, 1000));
+}
+
+#[test]
 fn processes_of_mpirun_exchange_by_tcp_when_told_so() {
     let config = ParallelConfig {
         collective: Collective::Tcp,

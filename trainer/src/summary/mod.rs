@@ -24,7 +24,7 @@ use crate::{
     engine::parts::Cut,
     error::{Error, config as wrong},
     layers::LayerFacts,
-    loaders::{Loaders, settled},
+    loaders::{Loaders, Purpose, settled},
     model::{self, Model, Shape},
     models, optimizer,
     parallel::{Group, Place},
@@ -151,10 +151,16 @@ pub fn summarize(config: &TrainConfig, context: &Context) -> Result<Summary, Err
 fn layout_of(config: &TrainConfig, context: &Context) -> Result<(TrainConfig, Layout), Error> {
     settings::check(config)?;
     let runtime = runtime()?;
-    let (dataset, splits) = (&context.dataset, &[Split::Train]);
+    let (dataset, splits) = (&context.dataset, [Split::Train].as_slice());
     let config = runtime.block_on(settled(config, dataset))?;
     let alone = Group::alone();
-    let opening = Loaders::open(dataset, &config, splits, &alone, &context.clock);
+    let opening = Loaders::open(
+        dataset,
+        &config,
+        (Purpose::Training, splits),
+        &alone,
+        &context.clock,
+    );
     let loaders = runtime.block_on(opening)?;
     let layout = loaders.manifest().layout.clone();
     Ok((config, layout))

@@ -132,6 +132,7 @@ fn new_record(opened: &Opened, now_ms: u64) -> RunRecord {
         program: env!("CARGO_PKG_VERSION").to_owned(),
         dataset: plan.dataset_url.clone(),
         fingerprint: plan.fingerprint,
+        classes: plan.task.classes().to_vec(),
         config: plan.settings.config().clone(),
         state: RunState::Running,
         reason: None,

@@ -6,9 +6,10 @@
 //! of one line as scalars at its step and time. Numbers of a `step` line are called `train/<field>`, those of an `epoch`
 //! line `validation/<metric>`, or `epoch/<field>` when they are not of the validation split.
 //!
-//! A reader keeps the files it has opened, and an object cannot grow, so news comes in further files: a part is written
-//! when it is at least a 32nd of what there is, which bounds the number of parts. A run that goes on writes all that its
-//! checkpoint knows into a new part and removes the others; a reader that has seen later steps drops them then.
+//! A process writes one file of a run. On a local disk it grows at its end, since a reader keeps the file that it has opened. An object
+//! cannot grow: it is written whole, and only once it is an eighth longer, so that all writes together stay below ten times its
+//! length. A run that goes on writes all that its checkpoint knows into a new file and removes the others; a reader that has seen later
+//! steps drops them then.
 
 use serde_json::{Map, Value};
 
@@ -20,39 +21,44 @@ const FOLDER: &str = "events";
 /// What a file's first record says.
 const VERSION: &str = "brain.Event:2";
 
-/// A part is written when it is at least this fraction of what has been.
-const PART_SHARE: usize = 32;
+/// An object is written again when what is new is at least this fraction of what it has.
+const NEW_SHARE: usize = 8;
 
-/// The event files of a run.
+/// The event file of a process.
 #[derive(Debug)]
 pub(crate) struct EventFiles {
-    /// Number of the next part; not known before the first is written.
-    next: Option<u64>,
+    /// Path of the file; not known before it is first written.
+    path: Option<String>,
+    /// Bytes of `file` that are written.
     written: usize,
-    unwritten: Vec<u8>,
+    /// The whole file.
+    file: Vec<u8>,
 }
 
 impl EventFiles {
-    /// Files that will hold the events of `lines` and of those added.
+    /// A file that will hold the events of `lines` and of those added.
     pub(crate) fn new(lines: &str) -> Self {
+        let mut file = version();
+        file.extend(events(lines));
         Self {
-            next: None,
+            path: None,
             written: 0,
-            unwritten: events(lines),
+            file,
         }
     }
 
     /// Adds a line of metrics.
     pub(crate) fn add(&mut self, line: &str) {
-        self.unwritten.extend(events(line));
+        self.file.extend(events(line));
     }
 
-    /// Writes what was added, if it is worth a part.
+    /// Writes what was added, if the file can grow or enough was added.
     ///
     /// # Errors
     /// [`Error::Storage`].
     pub(crate) fn flush(&mut self, folder: &RunFolder) -> Result<(), Error> {
-        if self.next.is_some() && self.unwritten.len() * PART_SHARE < self.written {
+        let new = self.file.len() - self.written;
+        if !folder.is_local() && self.path.is_some() && new * NEW_SHARE < self.written {
             return Ok(());
         }
         self.finish(folder)
@@ -63,31 +69,33 @@ impl EventFiles {
     /// # Errors
     /// [`Error::Storage`].
     pub(crate) fn finish(&mut self, folder: &RunFolder) -> Result<(), Error> {
-        if self.unwritten.is_empty() && self.next.is_some() {
+        let Some(path) = self.path.clone() else {
+            return self.begin(folder);
+        };
+        let new = self.file[self.written..].to_vec();
+        if new.is_empty() {
             return Ok(());
         }
-        let old = match self.next {
-            Some(_) => Vec::new(),
-            None => folder.list(FOLDER)?,
-        };
-        let number = self
-            .next
-            .or_else(|| {
-                old.iter()
-                    .filter_map(|l| number_of(&l.path))
-                    .max()
-                    .map(|n| n + 1)
-            })
-            .unwrap_or_default();
-        let mut part = version();
-        part.extend_from_slice(&self.unwritten);
-        folder.put(&path(number), part)?;
+        let has_grown = folder.put_tail(&path, self.written, new);
+        // A file that somebody removed or truncated is written anew.
+        if !has_grown.unwrap_or(false) {
+            folder.put(&path, self.file.clone())?;
+        }
+        self.written = self.file.len();
+        Ok(())
+    }
+
+    /// Writes the file for the first time, then removes those of earlier processes.
+    fn begin(&mut self, folder: &RunFolder) -> Result<(), Error> {
+        let old = folder.list(FOLDER)?;
+        let numbers = old.iter().filter_map(|listed| number_of(&listed.path));
+        let path = path(numbers.max().map_or(0, |number| number + 1));
+        folder.put(&path, self.file.clone())?;
         for listed in old {
             folder.delete(&listed.path)?;
         }
-        self.next = Some(number + 1);
-        self.written += self.unwritten.len();
-        self.unwritten.clear();
+        self.path = Some(path);
+        self.written = self.file.len();
         Ok(())
     }
 }
@@ -243,34 +251,49 @@ pub(crate) mod tests {
         assert_eq!(event(r#"{"kind":"note"}"#), None);
     }
 
-    #[test]
-    fn parts_grow_with_the_run_and_a_run_that_goes_on_replaces_them() {
+    fn line(step: u64) -> String {
+        format!("{{\"kind\":\"step\",\"step\":{step},\"loss\":0.5}}\n")
+    }
+
+    /// Writes a thousand lines, each flushed, then resumes after 400 of them.
+    fn check_one_file(store: &Store, most_seen: usize) {
         let runtime = runtime().unwrap();
-        let store = Store::memory();
         let folder = RunFolder::new(runtime.handle().clone(), store.clone());
-        let line = |step: u64| format!("{{\"kind\":\"step\",\"step\":{step},\"loss\":0.5}}\n");
         let all: String = (0..1000).map(line).collect();
         let mut files = EventFiles::new("");
+        let mut lengths = Vec::new();
         for step in 0..1000 {
             files.add(&line(step));
             files.flush(&folder).unwrap();
+            let written = contents(store);
+            assert_eq!(written.len(), 1);
+            lengths.push(written.values().next().unwrap().len());
         }
+        lengths.dedup();
+        assert!(
+            lengths.is_sorted() && lengths.len() <= most_seen,
+            "{}",
+            lengths.len()
+        );
         files.finish(&folder).unwrap();
-        let parts = contents(&store);
-        assert!((20..200).contains(&parts.len()), "{} parts", parts.len());
-        let together: Vec<u8> = parts
-            .values()
-            .flat_map(|p| behind_the_version(p))
-            .copied()
-            .collect();
-        assert_eq!(together, events(&all));
+        let written = contents(store);
+        let (first, file) = written.first_key_value().unwrap();
+        assert_eq!(behind_the_version(file), events(&all));
 
-        let last = parts.keys().next_back().unwrap().clone();
         let cut: String = (0..400).map(line).collect();
         EventFiles::new(&cut).finish(&folder).unwrap();
-        let parts = contents(&store);
-        let (path, part) = parts.first_key_value().unwrap();
-        assert_eq!((parts.len(), path > &last), (1, true));
-        assert_eq!(behind_the_version(part), events(&cut));
+        let resumed = contents(store);
+        let (path, file) = resumed.first_key_value().unwrap();
+        assert_eq!((resumed.len(), path > first), (1, true));
+        assert_eq!(behind_the_version(file), events(&cut));
+    }
+
+    #[test]
+    fn a_process_writes_one_file_that_grows_and_a_resumed_run_replaces_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = folder.path().display().to_string();
+        let local = Store::open(&url, &feedline_storage::StoreOptions::default()).unwrap();
+        check_one_file(&local, 1000);
+        check_one_file(&Store::memory(), 60);
     }
 }

@@ -22,8 +22,8 @@ use feedline_schemas::{
     format::{MANIFEST, TRANSFORM},
     ids::{Hash128, Name},
     manifest::{
-        Block, DatasetCounts, Layout, Lengths, Manifest, Shard, Split, SplitShards, TargetKind,
-        TokenType,
+        Block, ClassCounts, DatasetCounts, Layout, Lengths, Manifest, Shard, Split, SplitShards,
+        TargetKind, TokenType,
     },
     transform::{FittedTarget, TransformArtefact, TransformReference},
 };
@@ -162,6 +162,16 @@ pub(crate) async fn publish_made(store: &Store, made: &Made<'_>) {
     let path = format!("transform-{}.json", artefact.hash.short());
     store.put(&path, encode(&artefact).into()).await.unwrap();
 
+    let classes = match &made.fitted {
+        Some(FittedTarget::Classification { classes, .. }) => {
+            let class = |name: &String| ClassCounts {
+                name: name.clone(),
+                ..ClassCounts::default()
+            };
+            classes.iter().map(class).collect()
+        }
+        Some(FittedTarget::Regression { .. }) | None => Vec::new(),
+    };
     let mut manifest = Manifest {
         format: MANIFEST.format.to_owned(),
         version: MANIFEST.version,
@@ -180,6 +190,7 @@ pub(crate) async fn publish_made(store: &Store, made: &Made<'_>) {
         near_dup: None,
         counts: DatasetCounts {
             rejected: BTreeMap::new(),
+            classes,
             ..DatasetCounts::default()
         },
         splits: put_splits(store, made).await,
@@ -191,6 +202,7 @@ pub(crate) async fn publish_made(store: &Store, made: &Made<'_>) {
         additions: Vec::new(),
         dropped_columns: BTreeMap::new(),
         warnings: Vec::new(),
+        naive: Vec::new(),
     };
     manifest.fingerprint = manifest.compute_fingerprint();
     store

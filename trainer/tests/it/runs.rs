@@ -462,6 +462,7 @@ fn all_of(url: &str) -> InitConfig {
         rename: vec![],
         strict: true,
         replace: vec![],
+        classes: vec![],
     }
 }
 

@@ -128,6 +128,12 @@ fn metrics(record: &RunRecord) -> String {
         &["metric", "test", "baseline (test)", "validation"],
         &rows,
     );
+    if let [_, positive] = &record.classes[..] {
+        out += &format!(
+            "<p class=\"quiet\"><code>f1</code> is about class 1, <code>{}</code>.</p>\n",
+            escape(positive)
+        );
+    }
     out
 }
 
