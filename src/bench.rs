@@ -38,6 +38,8 @@ pub(crate) struct BenchReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) headspace_samples_per_second: Option<f64>,
     pub(crate) metrics: LoaderMetrics,
+    /// Decisions about a dataset in another format that its user should know of.
+    pub(crate) warnings: Vec<String>,
 }
 
 /// What consumes the batches: reads every byte once, then takes the rest of the step.
@@ -105,6 +107,7 @@ pub(crate) fn loader(
         peak_memory_bytes: peak_memory_bytes(),
         headspace_samples_per_second,
         metrics,
+        warnings: loader.warnings(),
     })
 }
 
@@ -115,12 +118,14 @@ fn open(
     runtime: &tokio::runtime::Handle,
 ) -> anyhow::Result<Loader> {
     let mut builder = Loader::builder(&options.url)
-        .split(options.split.into())
         .batch_size(options.batch_size)
         .seed(options.seed)
         .threads(options.threads)
         .store_options(store_options)
         .clock(Arc::clone(clock));
+    if let Some(split) = options.split {
+        builder = builder.split(split.into());
+    }
     if let Some(side) = options.picture_size {
         builder = builder.pictures(PictureConfig::training(side, side));
     }

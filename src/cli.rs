@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use feedline_preprocess::{Engine, RowFormat};
 use feedline_schemas::{
-    config::{Override, Precision},
+    config::{FileFormat, Override, Precision},
     edit::EditRule,
     ids::Seed,
     manifest::Split,
@@ -213,9 +213,15 @@ impl Edit {
 pub(crate) struct Predict {
     #[command(flatten)]
     pub(crate) pipeline: Pipeline,
-    /// File of new rows, CSV, NDJSON (both also as `.gz` or `.zst`) or Parquet; `-` is standard input
-    #[arg(value_name = "FILE", default_value = "-")]
-    pub(crate) rows: String,
+    /// File of new rows, CSV, NDJSON (both also as `.gz` or `.zst`) or Parquet; `-` is standard input. Default: standard input;
+    /// where the model reads windows of rows (`dataset.sequence`), a forecast of the next horizon of each entity, from the rows that
+    /// have landed
+    #[arg(value_name = "FILE")]
+    pub(crate) rows: Option<String>,
+    /// File of rows that come before the new ones, in place of those that have landed, where features are made of the rows before
+    /// or the model reads windows of rows
+    #[arg(long, value_name = "FILE")]
+    pub(crate) history: Option<String>,
     /// File of the predictions: CSV, NDJSON or Parquet by its ending; by default NDJSON on standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) to: Option<PathBuf>,
@@ -244,6 +250,16 @@ pub(crate) enum RowsName {
     Csv,
     Ndjson,
     Parquet,
+}
+
+impl From<RowsName> for FileFormat {
+    fn from(name: RowsName) -> Self {
+        match name {
+            RowsName::Csv => Self::Csv,
+            RowsName::Ndjson => Self::Ndjson,
+            RowsName::Parquet => Self::Parquet,
+        }
+    }
 }
 
 impl From<RowsName> for RowFormat {
@@ -285,9 +301,10 @@ pub(crate) struct LoaderBench {
     /// URL or path of the dataset: a folder with `CURRENT`, Parquet files, WebDataset tars, or MDS
     #[arg(value_name = "URL")]
     pub(crate) url: String,
-    /// Split to read
-    #[arg(long, value_enum, default_value_t = SplitName::Train)]
-    pub(crate) split: SplitName,
+    /// Split to read; by default `train`, and of another format than feedline's the only one that file names mention, or all
+    /// files where they mention none
+    #[arg(long, value_enum)]
+    pub(crate) split: Option<SplitName>,
     /// Samples in a batch
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) batch_size: u32,

@@ -3,19 +3,24 @@
 use std::{collections::BTreeMap, fs, num::NonZero, path::Path, sync::Arc, thread};
 
 use anyhow::Context as _;
-use feedline_preprocess::Engine;
+use feedline_preprocess::{Engine, SeriesRequest};
 use feedline_schemas::{
     amendment::AmendReport,
     config::{ConfigError, Loaded, Override, TrainConfig, load},
     ids::Name,
-    manifest::Split,
+    manifest::{Manifest, Split},
     progress::Progress,
-    report::{DatasetReport, EditReport, ExpectReport, IngestReport, RunReport, TrainReport},
+    report::{
+        DatasetReport, EditReport, ExpectReport, IngestReport, PredictReport, RunReport,
+        SourceReport, TrainReport,
+    },
+    transform::TransformArtefact,
 };
 use feedline_storage::{
     PutNew, Store,
     clock::{Clock, SystemClock},
 };
+use feedline_trainer::Predictor;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -34,7 +39,7 @@ use crate::{
     launch::{Order, Voice},
     output::{self, Inspection, PreviewReport, Text},
     plan::{PlanReport, TrainPlan},
-    predict::{self, Predict},
+    predict::{self, Answers, Output, Predict, series},
     progress::{self, Bars},
     serve,
     stop::Stop,
@@ -777,21 +782,13 @@ impl<'a> Work<'a> {
         };
         let dataset = self.dataset()?;
         let manifest = feedline_preprocess::read_manifest(&dataset).await?;
-        anyhow::ensure!(
-            options.transform_only || manifest.counts.sequence.is_none(),
-            "the model reads windows of rows (`dataset.sequence`), and new rows are read one by one; evaluate it with \
-             `feedline eval`"
-        );
         let artefact = feedline_preprocess::read_transform(&dataset, &manifest).await?;
         let dataset = self.loaded.config.dataset.as_ref();
-        for feature in dataset.iter().flat_map(|dataset| &dataset.feature) {
-            let is_made = artefact.inputs.iter().any(|i| i.name == feature.name);
-            anyhow::ensure!(
-                !is_made,
-                "`{}` is a feature of `[[dataset.feature]]`, made of the rows before each, which new rows do not bring: \
-                 drop such features (`dataset.drop`), build and train again to predict",
-                feature.name
-            );
+        let mut features = dataset.iter().flat_map(|dataset| &dataset.feature);
+        let is_of_past = manifest.counts.sequence.is_some()
+            || features.any(|feature| artefact.inputs.iter().any(|i| i.name == feature.name));
+        if is_of_past || options.history.is_some() {
+            return Box::pin(self.predict_series(options, training, &manifest, artefact)).await;
         }
         let landed = match dataset {
             // The rows were those of a query or of files.
@@ -799,7 +796,7 @@ impl<'a> Work<'a> {
             _ => feedline_preprocess::landed_types(&self.root, &manifest).await?,
         };
         let predict = Predict {
-            rows: options.rows.clone(),
+            rows: options.rows.clone().unwrap_or_else(|| "-".to_owned()),
             reading: predict::reading(options, &self.loaded.config, landed),
             to: options.to.clone(),
             escapes_formulas: options.escape_formulas,
@@ -816,6 +813,114 @@ impl<'a> Work<'a> {
             None => output::print_aside(&report, self.json)?,
         }
         Ok(Outcome::of_rejected(report.rejected))
+    }
+
+    /// Predicts rows whose features are made of the rows before, or windows of rows.
+    async fn predict_series(
+        &self,
+        options: &cli::Predict,
+        training: Option<(TrainConfig, feedline_trainer::Context)>,
+        manifest: &Manifest,
+        artefact: TransformArtefact,
+    ) -> anyhow::Result<Outcome> {
+        let context = self.preprocessing(Engine::Local);
+        let folder = series::Folder::create(&context.scratch)?;
+        let landed = feedline_preprocess::landed_types(&self.root, manifest).await?;
+        let mut report = PredictReport::default();
+        let mut request = SeriesRequest {
+            keep: options.keep.clone(),
+            ..SeriesRequest::default()
+        };
+        let files = [
+            ("rows", options.rows.as_deref(), &mut request.rows),
+            ("history", options.history.as_deref(), &mut request.history),
+        ];
+        for (name, file, rows) in files {
+            let Some(file) = file else { continue };
+            let format = match name {
+                "rows" => options.format.map(Into::into),
+                _ => None,
+            };
+            let config = &self.loaded.config;
+            let landing = series::Landing::of(file, name, format, config, &landed, folder.path())?;
+            let found = self.land(&landing).await?;
+            match name {
+                "rows" => series::add_rejects(&mut report, &found),
+                _ => report.rejected_before += found.rejected,
+            }
+            *rows = Some(landing.landed());
+        }
+        let transform = Arc::new(feedline_preprocess::Transform::new(artefact)?);
+        let opened = feedline_preprocess::series_rows(
+            &self.loaded.config,
+            manifest,
+            Arc::clone(&transform),
+            request,
+            &context,
+        );
+        let rows = Box::pin(opened)
+            .await
+            .map_err(|e| self.preprocess_error(e))?;
+        let output = Output::of(options.to.as_deref(), options.escape_formulas)?;
+        report.transform = transform.artefact().hash.to_string();
+        report.to = output.name();
+        let (stop, fingerprint) = (self.tools.stop.clone(), manifest.fingerprint);
+        let runtime = tokio::runtime::Handle::current();
+        let answer = move || -> anyhow::Result<PredictReport> {
+            let predictor = match &training {
+                Some((config, context)) => Some(Predictor::open(config, None, context)?),
+                None => None,
+            };
+            if let Some(predictor) = &predictor {
+                anyhow::ensure!(
+                    predictor.fingerprint() == fingerprint
+                        && predictor.features() == rows.numbers(),
+                    "the dataset was built again while its model was opened; predict again"
+                );
+                report.run = Some(predictor.run().to_owned());
+                report.checkpoint = Some(predictor.checkpoint().to_owned());
+            }
+            let (texts, numbers) = series::further_names(&rows);
+            let answers = Answers {
+                predictor,
+                names: series::window_names(&transform, &rows),
+                transform,
+                kept: rows.kept().into_iter().chain(texts).collect(),
+                numbers,
+            };
+            series::answer(rows, &answers, output, (&stop, &runtime), &mut report)?;
+            Ok(report)
+        };
+        let report = tokio::task::spawn_blocking(answer).await?;
+        let report = report.map_err(|error| self.stage_error(error))?;
+        drop(folder);
+        self.tools.clear_bars();
+        match options.to {
+            Some(_) => output::print(&report, self.json)?,
+            None => output::print_aside(&report, self.json)?,
+        }
+        Ok(Outcome::of_rejected(report.rejected))
+    }
+
+    /// Lands the file of `landing` in its folder.
+    async fn land(&self, landing: &series::Landing) -> anyhow::Result<SourceReport> {
+        let context = feedline_ingest::Context {
+            root: landing.root.clone(),
+            ..self.ingesting()
+        };
+        let ingest = feedline_ingest::ingest_all(&landing.config, None, &context);
+        let end = Box::pin(ingest).await.map_err(anyhow::Error::from);
+        let end = end.with_context(|| format!("cannot read `{}`", landing.file))?;
+        if let Some(error) = end.error {
+            return Err(
+                anyhow::Error::from(error).context(format!("cannot read `{}`", landing.file))
+            );
+        }
+        let found = end.report.sources.into_iter().next().unwrap_or_default();
+        if let Some(error) = &found.error {
+            anyhow::bail!("cannot read `{}`: {error}", landing.file);
+        }
+        Ok(found)
     }
 
     async fn export(

@@ -153,6 +153,11 @@ impl Environment {
         if let Some(secret) = get("FEEDLINE_JOB_SECRET").filter(|secret| !secret.is_empty()) {
             group = group.with_secret(secret);
         }
+        // The agent of torchrun keeps its store there, unless it says that it does not.
+        let has_store = get("TORCHELASTIC_USE_AGENT_STORE");
+        if has_store.is_some_and(|text| text.eq_ignore_ascii_case("true")) {
+            group = group.under_agent(get("TORCHELASTIC_RUN_ID").unwrap_or_default());
+        }
         Ok(if launcher.is_mpirun {
             group.started_by_mpirun()
         } else {
@@ -242,6 +247,23 @@ mod tests {
         ];
         let expected = format!("{:?}", Group::processes(3, 4, 1, "node03:29400"));
         assert_eq!(group(&slurm), expected);
+    }
+
+    #[test]
+    fn ranks_leave_the_port_of_torchrun_to_its_agent() {
+        let job = [
+            ("WORLD_SIZE", "2"),
+            ("RANK", "1"),
+            ("TORCHELASTIC_RUN_ID", "none"),
+            ("TORCHELASTIC_USE_AGENT_STORE", "True"),
+        ];
+        let own = Group::processes(1, 2, 1, "127.0.0.1:29400");
+        assert_eq!(
+            group(&job),
+            format!("{:?}", own.clone().under_agent("none"))
+        );
+        let free = [&job[..3], &[("TORCHELASTIC_USE_AGENT_STORE", "False")]];
+        assert_eq!(group(&free.concat()), format!("{own:?}"));
     }
 
     #[test]

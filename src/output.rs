@@ -12,8 +12,8 @@ use std::{
 
 use feedline_schemas::{
     manifest::{
-        BoxCounts, ConflictCounts, GroupCounts, JoinCounts, Layout, Manifest, NearDupCounts,
-        NearPictureCounts, RedactedCounts, SequenceCounts, TargetKind, TokenType,
+        BoxCounts, ConflictCounts, GroupCounts, JoinCounts, Layout, Manifest, NaiveForecast,
+        NearDupCounts, NearPictureCounts, RedactedCounts, SequenceCounts, TargetKind, TokenType,
     },
     report::{
         AddedReport, DatasetReport, EvalReport, ExpectReport, RunReport, TrainReport, VerifyReport,
@@ -211,13 +211,29 @@ fn write_joins(joins: &[JoinCounts], out: &mut String) -> fmt::Result {
     Ok(())
 }
 
-fn write_windows(windows: Option<&SequenceCounts>, out: &mut String) -> fmt::Result {
+fn write_windows(
+    windows: Option<&SequenceCounts>,
+    naive: &[NaiveForecast],
+    out: &mut String,
+) -> fmt::Result {
     let Some(found) = windows else { return Ok(()) };
     let text = format!(
         "{} of {} rows each; of the other rows {} lack a whole window and {} the stride leaves out",
         found.windows, found.length, found.incomplete, found.skipped
     );
-    line(out, "windows", text)
+    line(out, "windows", text)?;
+    for forecast in naive {
+        let splits = forecast.splits.iter();
+        let splits = splits.map(|(split, metrics)| format!("{split} rmse {:.6}", metrics.rmse));
+        let text = format!(
+            "{}, {} rows before: {}",
+            forecast.method.as_str(),
+            forecast.lag,
+            splits.collect::<Vec<_>>().join(", ")
+        );
+        line(out, "naive", text)?;
+    }
+    Ok(())
 }
 
 fn write_pictures(
@@ -271,7 +287,7 @@ impl Text for DatasetReport {
         write_conflicts(self.conflicts, self.groups, out)?;
         write_joins(&self.joins, out)?;
         write_pictures(self.near_pictures.as_ref(), self.boxes.as_ref(), out)?;
-        write_windows(self.sequence.as_ref(), out)?;
+        write_windows(self.sequence.as_ref(), &self.naive, out)?;
         write_warnings(&self.warnings, out)?;
         line(
             out,
@@ -384,6 +400,7 @@ impl Text for TrainReport {
             line(out, "went back", format!("{} times", self.rollbacks))?;
         }
         write_metrics("test", &self.test, &self.baseline, out)?;
+        dataset::write_positive(&self.classes, out)?;
         line(out, "checkpoint", &self.checkpoint)?;
         line(out, "metrics", &self.metrics)?;
         line(out, "report", &self.report)
@@ -401,6 +418,7 @@ impl Text for EvalReport {
         writeln!(out, "eval")?;
         line(out, "split", format!("{}, {} rows", self.split, self.rows))?;
         write_metrics(&self.split, &self.metrics, &self.baseline, out)?;
+        dataset::write_positive(&self.classes, out)?;
         line(out, "checkpoint", &self.checkpoint)
     }
 }
@@ -539,7 +557,7 @@ impl Text for Inspection {
         write_conflicts(counts.conflicts, counts.groups, out)?;
         write_joins(&counts.joins, out)?;
         write_pictures(counts.near_pictures.as_ref(), counts.boxes.as_ref(), out)?;
-        write_windows(counts.sequence.as_ref(), out)?;
+        write_windows(counts.sequence.as_ref(), &self.manifest.naive, out)?;
         for split in splits {
             let blocks: usize = split.shards.iter().map(|s| s.blocks.len()).sum();
             let bytes = split.shards.iter().map(|s| s.bytes).sum();
@@ -566,7 +584,7 @@ impl Text for Inspection {
         for step in &self.transform.steps {
             write_step(step, out)?;
         }
-        dataset::write_classes(&self.transform, out)?;
+        dataset::write_classes(&self.transform, &counts.classes, out)?;
         dataset::write_dropped(&self.manifest.dropped_columns, out)?;
         write_warnings(&self.manifest.warnings, out)?;
         line(out, "fingerprint", self.manifest.fingerprint.to_string())?;

@@ -3,6 +3,8 @@
 //! Every row that is read is answered, in the order of the file: one that cannot be used has a reason in place of a prediction.
 //! A thread reads and transforms while another asks the model and writes; few batches wait between them.
 
+pub(crate) mod series;
+
 use std::{
     collections::BTreeMap,
     fmt,
@@ -132,11 +134,7 @@ fn is_own(dataset: &DatasetConfig, name: &Name) -> bool {
 impl Predict {
     /// Reads all rows and writes as many. Blocks.
     pub(crate) fn run(self) -> anyhow::Result<PredictReport> {
-        let target = Target::of(self.to.as_deref())?;
-        anyhow::ensure!(
-            !self.escapes_formulas || target.format == RowFormat::Csv,
-            "`--escape-formulas` is for CSV, and the predictions are written in another format; give `--to` a file that ends with `.csv`, or leave it out"
-        );
+        let output = Output::of(self.to.as_deref(), self.escapes_formulas)?;
         let source = match self.rows.as_str() {
             "-" => RowSource::Stream(Box::new(std::io::stdin())),
             url if url.contains("://") => {
@@ -164,31 +162,92 @@ impl Predict {
             checkpoint: predictor
                 .as_ref()
                 .map(|predictor| predictor.checkpoint().to_owned()),
-            to: target.name(),
+            to: output.name(),
             ignored: rows.ignored(),
             ..PredictReport::default()
         };
+        let transform = Arc::new(self.transform);
+        let features = transform.artefact().features.iter();
         let answers = Answers {
             predictor,
-            transform: Arc::new(self.transform),
-            keep: self.reading.keep,
+            names: features
+                .map(|feature| named_feature(&feature.name))
+                .collect(),
+            transform: Arc::clone(&transform),
+            kept: self.reading.keep,
+            numbers: Vec::new(),
         };
-        let mut out = match RowsOut::new(target.open()?, target.format, &answers.names()) {
+        let (batches, reader) = read(rows, transform);
+        let mut ended = None;
+        output.write(&answers.names(), |out| {
+            answers.write(&batches, out, &self.stop, &mut report)?;
+            ended = Some(joined(reader)?);
+            Ok(())
+        })?;
+        // Whoever read the answers has seen enough.
+        let Some(rows) = ended else {
+            return Ok(report);
+        };
+        if report.rows > 0 {
+            report.absent = rows.absent();
+        }
+        if !report.absent.is_empty() {
+            tracing::warn!(
+                columns = report.absent.join(", "),
+                rows = report.rows,
+                "no row has these columns, which the transform was fitted on, so all their cells were read as missing; check \
+                 how they are called"
+            );
+        }
+        Ok(report)
+    }
+}
+
+/// Where answers are written, and how.
+pub(crate) struct Output {
+    target: Target,
+    escapes_formulas: bool,
+}
+
+impl Output {
+    /// Standard output without a path.
+    ///
+    /// # Errors
+    /// A path whose ending tells no format, and formulas to be escaped in one that has none.
+    pub(crate) fn of(path: Option<&Path>, escapes_formulas: bool) -> anyhow::Result<Self> {
+        let target = Target::of(path)?;
+        anyhow::ensure!(
+            !escapes_formulas || target.format == RowFormat::Csv,
+            "`--escape-formulas` is for CSV, and the predictions are written in another format; give `--to` a file that ends with `.csv`, or leave it out"
+        );
+        Ok(Self {
+            target,
+            escapes_formulas,
+        })
+    }
+
+    /// Its name, `-` for standard output.
+    pub(crate) fn name(&self) -> String {
+        self.target.name()
+    }
+
+    /// Writes columns of these names by `write`. A file is there whole or not at all; that a reader of standard output has seen
+    /// enough is no failure.
+    fn write(
+        self,
+        names: &[String],
+        write: impl FnOnce(&mut RowsOut<Box<dyn Write + Send>>) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let target = self.target;
+        let mut out = match RowsOut::new(target.open()?, target.format, names) {
             Ok(out) if self.escapes_formulas => out.escaping_formulas(),
             Ok(out) => out,
-            Err(error) => {
-                target.close(Err(error.into()))?;
-                return Ok(report);
-            }
+            Err(error) => return target.close(Err(error.into())),
         };
-        let written = answers.write(rows, &mut out, &self.stop, &mut report);
-        let written = written.and_then(|()| Ok(out.finish()?));
+        let written = write(&mut out).and_then(|()| Ok(out.finish()?));
         match written {
-            Err(error) if is_closed(&error) && target.path.is_none() => Ok(report),
-            written => {
-                target.close(written)?;
-                Ok(report)
-            }
+            Err(error) if is_closed(&error) && target.path.is_none() => Ok(()),
+            written => target.close(written),
         }
     }
 }
@@ -271,10 +330,48 @@ impl Target {
 }
 
 /// Makes answers of features.
-struct Answers {
-    predictor: Option<Predictor>,
-    transform: Arc<Transform>,
-    keep: Vec<String>,
+pub(crate) struct Answers {
+    /// The model; without it the numbers themselves are the answers.
+    pub(crate) predictor: Option<Predictor>,
+    pub(crate) transform: Arc<Transform>,
+    /// What the numbers of a row are called.
+    pub(crate) names: Vec<String>,
+    /// Names of the columns of text that are carried along.
+    pub(crate) kept: Vec<String>,
+    /// Names of further columns of numbers.
+    pub(crate) numbers: Vec<String>,
+}
+
+/// Some rows to be answered.
+struct Given {
+    /// Number of the first row, from 1.
+    first: u64,
+    rows: usize,
+    /// `[rows, numbers]`, row-major; those of bad rows have no meaning.
+    x: Vec<f32>,
+    bad: BTreeMap<usize, Fault>,
+    kept: Vec<Vec<Option<String>>>,
+    numbers: Vec<Vec<Option<f64>>>,
+}
+
+impl From<Features> for Given {
+    fn from(features: Features) -> Self {
+        let Features {
+            first,
+            rows,
+            x,
+            bad,
+            kept,
+        } = features;
+        Self {
+            first,
+            rows,
+            x,
+            bad,
+            kept,
+            numbers: Vec::new(),
+        }
+    }
 }
 
 impl Answers {
@@ -288,17 +385,15 @@ impl Answers {
 
     /// Names of the columns. What a model that gives rows back says is no prediction of a target.
     fn names(&self) -> Vec<String> {
-        let mut names = self.keep.clone();
+        let mut names = self.kept.clone();
         names.push(OWN[0].into());
+        names.extend(self.numbers.iter().cloned());
         match self
             .predictor
             .as_ref()
             .map(|predictor| predictor.predict(&[]))
         {
-            None => {
-                let features = self.transform.artefact().features.iter();
-                names.extend(features.map(|feature| named_feature(&feature.name)));
-            }
+            None => names.extend(self.names.iter().cloned()),
             Some(Predicted::Differences(_)) => names.push("difference".into()),
             Some(Predicted::Numbers(_)) => names.push("prediction".into()),
             Some(Predicted::Classes { .. }) => {
@@ -314,66 +409,53 @@ impl Answers {
         names
     }
 
-    /// Writes answers to all of `rows`, and counts them.
+    /// Writes answers to all of `batches`, and counts them.
     fn write(
         &self,
-        rows: RowsIn,
+        batches: &Receiver<Given>,
         out: &mut RowsOut<Box<dyn Write + Send>>,
         stop: &Stop,
         report: &mut PredictReport,
     ) -> anyhow::Result<()> {
         // The header, and the types, of a file without rows.
-        let none = Features {
+        let none = Given {
             first: 1,
             rows: 0,
             x: Vec::new(),
             bad: BTreeMap::new(),
-            kept: vec![Vec::new(); self.keep.len()],
+            kept: vec![Vec::new(); self.kept.len()],
+            numbers: vec![Vec::new(); self.numbers.len()],
         };
         out.write(self.columns(none, report))?;
-        let (batches, reader) = read(rows, Arc::clone(&self.transform));
         loop {
             stop.check()?;
             match batches.recv_timeout(LOOK) {
-                Ok(features) => out.write(self.columns(features, report))?,
+                Ok(given) => out.write(self.columns(given, report))?,
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
         }
-        let rows = reader
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        if report.rows > 0 {
-            report.absent = rows.absent();
-        }
-        if !report.absent.is_empty() {
-            tracing::warn!(
-                columns = report.absent.join(", "),
-                rows = report.rows,
-                "no row has these columns, which the transform was fitted on, so all their cells were read as missing; check \
-                 how they are called"
-            );
-        }
-        Ok(())
     }
 
-    fn columns(&self, features: Features, report: &mut PredictReport) -> Vec<Column> {
-        let Features {
+    fn columns(&self, given: Given, report: &mut PredictReport) -> Vec<Column> {
+        let Given {
             first,
             rows,
             x,
             mut bad,
             kept,
-        } = features;
+            numbers,
+        } = given;
         let mut columns: Vec<Column> = kept.into_iter().map(Column::Text).collect();
         columns.push(Column::Counts((first..).take(rows).collect()));
+        columns.extend(numbers.into_iter().map(Column::Long));
         match self
             .predictor
             .as_ref()
             .map(|predictor| predictor.predict(&x))
         {
             None => {
-                let width = self.transform.features();
+                let width = self.names.len();
                 let good = |row: usize| !bad.contains_key(&row);
                 columns.extend((0..width).map(|feature| {
                     Column::Short(
@@ -461,15 +543,21 @@ fn count(bad: &BTreeMap<usize, Fault>, rows: usize, report: &mut PredictReport) 
     }
 }
 
+/// The end of a thread that reads.
+fn joined<T>(reader: JoinHandle<anyhow::Result<T>>) -> anyhow::Result<T> {
+    let ended = reader.join();
+    ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
 /// Reads and transforms on a thread of its own, which ends when nobody waits for its batches any more.
 fn read(
     mut rows: RowsIn,
     transform: Arc<Transform>,
-) -> (Receiver<Features>, JoinHandle<anyhow::Result<RowsIn>>) {
+) -> (Receiver<Given>, JoinHandle<anyhow::Result<RowsIn>>) {
     let (sender, batches) = sync_channel(WAITING);
     let work = move || -> anyhow::Result<RowsIn> {
         while let Some(batch) = rows.next_rows()? {
-            if sender.send(batch.features(&transform)?).is_err() {
+            if sender.send(batch.features(&transform)?.into()).is_err() {
                 break;
             }
         }
@@ -490,6 +578,20 @@ impl Text for PredictReport {
             }
         }
         line(out, "transform", &self.transform)?;
+        if self.copies > 0 {
+            line(
+                out,
+                "copies",
+                format!("{} rows without an answer of their own", self.copies),
+            )?;
+        }
+        if self.rejected_before > 0 {
+            line(
+                out,
+                "past",
+                format!("{} rows rejected, as in a build", self.rejected_before),
+            )?;
+        }
         if let Some(checkpoint) = &self.checkpoint {
             line(out, "model", checkpoint)?;
         }

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use feedline_schemas::transform::{FittedTarget, TransformArtefact};
+use feedline_schemas::{
+    manifest::ClassCounts,
+    transform::{FittedTarget, TransformArtefact},
+};
 
 use super::line;
 
@@ -17,29 +20,42 @@ pub(super) fn write_dropped(dropped: &BTreeMap<String, String>, out: &mut String
     Ok(())
 }
 
-/// Writes the classes of a target by falling count, each with its training rows. Quotes make blanks
-/// at the ends of labels visible.
-pub(super) fn write_classes(transform: &TransformArtefact, out: &mut String) -> fmt::Result {
-    let Some(FittedTarget::Classification {
-        column,
-        classes,
-        counts,
-    }) = &transform.target
-    else {
+/// Writes the classes of a target by id, each with its rows. Quotes make blanks at the ends of labels visible.
+pub(super) fn write_classes(
+    transform: &TransformArtefact,
+    classes: &[ClassCounts],
+    out: &mut String,
+) -> fmt::Result {
+    let Some(FittedTarget::Classification { column, .. }) = &transform.target else {
         return Ok(());
     };
-    let first = classes.iter().zip(counts).take(CLASSES);
-    let first = first.map(|(class, rows)| format!("{class:?} ({rows})"));
-    let first: Vec<String> = first.collect();
-    let more = match classes.len().saturating_sub(CLASSES) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let text = format!(
-        "{column}: {}{more}, with their training rows",
-        first.join(", ")
-    );
-    line(out, "classes", text)
+    line(
+        out,
+        "classes",
+        format!("{column}: {}, by id", classes.len()),
+    )?;
+    for (id, class) in classes.iter().take(CLASSES).enumerate() {
+        let ClassCounts {
+            name,
+            train,
+            validation,
+            test,
+        } = class;
+        let text = format!("{name:?}: {train} train, {validation} validation, {test} test");
+        line(out, &format!("  class {id}"), text)?;
+    }
+    match classes.len().saturating_sub(CLASSES) {
+        0 => Ok(()),
+        more => line(out, "", format!("and {more} more; `--json` lists all")),
+    }
+}
+
+/// Writes which of two classes `f1` is about.
+pub(super) fn write_positive(classes: &[String], out: &mut String) -> fmt::Result {
+    match classes {
+        [_, positive] => line(out, "f1 of", format!("class 1, {positive:?}")),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -66,11 +82,23 @@ mod tests {
             },
         });
         let transform: TransformArtefact = serde_json::from_value(transform).unwrap();
+        let class = |name: &str, train| ClassCounts {
+            name: name.to_owned(),
+            train,
+            validation: 1,
+            test: 0,
+        };
         let mut out = String::new();
-        write_classes(&transform, &mut out).unwrap();
-        assert!(
-            out.contains("status: \"good\" (5), \"good \" (2), with their training rows"),
-            "{out}"
+        write_classes(&transform, &[class("good", 5), class("good ", 2)], &mut out).unwrap();
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let lines: Vec<String> = out.lines().map(words).collect();
+        assert_eq!(
+            lines,
+            [
+                "classes status: 2, by id",
+                "class 0 \"good\": 5 train, 1 validation, 0 test",
+                "class 1 \"good \": 2 train, 1 validation, 0 test",
+            ]
         );
     }
 }

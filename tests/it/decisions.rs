@@ -80,7 +80,7 @@ fn decisions_reach_the_screen_json_inspect_and_the_report() {
         "{inspected}"
     );
     assert!(
-        has("classes status: \"") && has("\"good \" ("),
+        has("classes status: 3, by id") && has("class 1 \"good\": ") && has("class 2 \"good \": "),
         "{inspected}"
     );
 }

@@ -8,6 +8,7 @@
 
 mod additions;
 mod children;
+mod classes;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod decisions;
@@ -17,6 +18,7 @@ mod ends;
 mod evolved;
 mod examples;
 mod fault_table;
+mod forecast;
 mod ingest_stop;
 mod inputs;
 mod kills;

@@ -1,0 +1,142 @@
+//! Forecasts: what has landed of a series to predictions of what comes next.
+
+use std::{fmt::Write as _, fs, path::Path};
+
+use serde_json::Value;
+
+use crate::support::run;
+
+const SERIES: &str = "[pipeline]\nname = \"power\"\nroot = \"out\"\n\
+    [[source]]\nname = \"power\"\ntype = \"files\"\nurl = \"power.csv\"\n\
+    contract.column.at.type = \"text\"\n\
+    [dataset]\ntarget = \"load\"\nfeatures = [\"warmth\", \"before\"]\n\
+    split = { by = \"range\", train = 0.6, validation = 0.2, test = 0.2, embargo = 10 }\n\
+    series = { time = \"at\", entity = [\"plant\"], max_gap = \"1h\" }\n\
+    [[dataset.feature]]\nname = \"before\"\ntype = \"lag\"\nof = \"load\"\nrows = 1\n";
+const WINDOWS: &str = "[dataset.sequence]\nlength = 6\nhorizon = 3\nseason = 24\n";
+const TRAIN: &str =
+    "[train]\nmodel = { type = \"mlp\", hidden = [8] }\nbatch_size = 32\nepochs = 2\n";
+
+/// Hours `hours` of two plants; the load follows the hour of the day.
+fn write_readings(path: &Path, hours: std::ops::Range<u32>, with_load: bool) {
+    let mut csv = "plant,at,warmth,load\n".to_owned();
+    for hour in hours {
+        for plant in ["north", "south"] {
+            let day = 1 + hour / 24;
+            let load = match with_load {
+                true => load(plant, hour).to_string(),
+                false => String::new(),
+            };
+            writeln!(
+                csv,
+                "{plant},2024-01-{day:02} {:02}:00:00,{},{load}",
+                hour % 24,
+                hour % 7
+            )
+            .unwrap();
+        }
+    }
+    fs::write(path, csv).unwrap();
+}
+
+fn load(plant: &str, hour: u32) -> u32 {
+    let of_plant = if plant == "north" { 100 } else { 300 };
+    of_plant + (hour % 24) * 10 + hour % 5
+}
+
+fn answers(folder: &Path, arguments: &[&str]) -> Vec<Value> {
+    let found = run(folder, arguments).expect(0);
+    let lines = found.stdout.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn the_next_horizon_of_each_entity_is_predicted_from_what_has_landed() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_readings(&folder.join("power.csv"), 0..240, true);
+    fs::write(
+        folder.join("power.toml"),
+        format!("{SERIES}{WINDOWS}{TRAIN}"),
+    )
+    .unwrap();
+    run(folder, &["run", "power.toml"]).expect(0);
+    let answers = answers(folder, &["predict", "power.toml"]);
+    assert_eq!(answers.len(), 6);
+    for (row, answer) in answers.iter().enumerate() {
+        let (plant, ahead) = (["north", "south"][row / 3], u32::try_from(row % 3).unwrap());
+        assert_eq!(answer["plant"], plant);
+        // The last reading is that of hour 239, the end of day 10.
+        assert_eq!(answer["at"], format!("2024-01-10 {:02}:00:00", 21 + ahead));
+        assert_eq!(
+            answer["target_time"],
+            format!("2024-01-11T{ahead:02}:00:00Z")
+        );
+        assert_eq!(
+            answer["last_value"].as_f64(),
+            Some(f64::from(load(plant, 237 + ahead)))
+        );
+        let season = f64::from(load(plant, 240 + ahead - 24));
+        assert_eq!(answer["seasonal_value"].as_f64(), Some(season));
+        assert!(
+            answer["prediction"].as_f64().is_some_and(f64::is_finite),
+            "{answer}"
+        );
+        assert_eq!(answer["error"], Value::Null);
+    }
+    // The same rows as a history, and as new rows behind it.
+    write_readings(&folder.join("past.csv"), 0..230, true);
+    write_readings(&folder.join("new.csv"), 230..240, true);
+    let other = ["predict", "power.toml", "new.csv", "--history", "past.csv"];
+    let found = self::answers(folder, &other);
+    assert_eq!(found.len(), 20);
+    for (row, answer) in answers.iter().enumerate() {
+        let same = &found[10 * (row / 3) + 7 + row % 3];
+        assert_eq!(same["prediction"], answer["prediction"], "{answer} {same}");
+        assert_eq!(same["target_time"], answer["target_time"]);
+    }
+}
+
+#[test]
+fn new_rows_get_features_of_the_past_that_has_landed() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_readings(&folder.join("power.csv"), 0..240, true);
+    fs::write(folder.join("power.toml"), format!("{SERIES}{TRAIN}")).unwrap();
+    run(folder, &["run", "power.toml"]).expect(0);
+    write_readings(&folder.join("new.csv"), 240..241, false);
+    let found = answers(
+        folder,
+        &["predict", "power.toml", "new.csv", "--keep", "warmth"],
+    );
+    assert_eq!(found.len(), 2);
+    for (answer, plant) in found.iter().zip(["north", "south"]) {
+        assert_eq!(
+            (&answer["plant"], &answer["warmth"]),
+            (&plant.into(), &"2".into())
+        );
+        assert_eq!(
+            answer["last_value"].as_f64(),
+            Some(f64::from(load(plant, 239)))
+        );
+        assert!(answer["prediction"].is_f64(), "{answer}");
+    }
+    let refused = run(folder, &["predict", "power.toml"]).expect(2);
+    assert!(
+        refused
+            .stderr
+            .contains("give a file of the rows to predict"),
+        "{}",
+        refused.stderr
+    );
+    // Text where numbers landed is no other reading of the same column.
+    fs::write(
+        folder.join("odd.csv"),
+        "plant,at,warmth,load\nnorth,2024-01-11 00:00:00,warm,\n",
+    )
+    .unwrap();
+    let refused = run(folder, &["predict", "power.toml", "odd.csv"]).expect(1);
+    assert!(refused.stderr.contains("`warmth`"), "{}", refused.stderr);
+}
