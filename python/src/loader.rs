@@ -116,10 +116,28 @@ impl Loader {
         self.inner.samples()
     }
 
+    /// Names of the classes by id; `None` where the target is no class, or the format has no names.
+    #[getter]
+    fn classes(&self) -> Option<Vec<String>> {
+        let names = self.inner.classes()?;
+        Some(names.into_iter().map(str::to_owned).collect())
+    }
+
     /// Samples and blocks that were replaced by others, as text.
     fn quarantine(&self) -> Vec<String> {
         let list = self.inner.quarantine();
         list.iter().map(|bad| format!("{bad:?}")).collect()
+    }
+
+    /// Decisions about datasets in other formats than ours that their user should know of.
+    fn warnings(&self) -> Vec<String> {
+        self.inner.warnings()
+    }
+
+    /// How many of them there are.
+    #[getter]
+    fn warning_count(&self) -> usize {
+        self.inner.warning_count()
     }
 
     /// Where the time of all passes went, as JSON.

@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use feedline_loader::{
     BadShards, BadValues, CacheConfig, ClassBalance, ColumnMap, FetchConfig, InputConfig,
-    InputFormat, LastBatch, LoaderConfig, MixtureConfig, SourceEnd, SourceWeight, TokenLayout,
+    InputFormat, LastBatch, LoaderConfig, MixtureConfig, SourceEnd, SourceWeight, SplitChoice,
+    TokenLayout,
     TokensConfig,
     picture::{MixedBy, PictureConfig},
 };
@@ -20,7 +21,7 @@ use crate::errors;
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Settings {
-    split: String,
+    split: Option<String>,
     seed: u64,
     global_batch: u32,
     rank: u32,
@@ -113,7 +114,9 @@ impl Settings {
     /// The loader's settings.
     pub(crate) fn config(&self, py: Python<'_>) -> PyResult<LoaderConfig> {
         let splits = Split::ALL.map(|split| (split.as_str(), split));
-        let split = one_of(py, "split", &self.split, &splits)?;
+        let split = self.split.as_deref();
+        let split = split.map(|split| one_of(py, "split", split, &splits));
+        let split = split.transpose()?.map_or(SplitChoice::Unnamed, SplitChoice::Named);
         let mut config = LoaderConfig::new(split, Seed::new(self.seed), self.global_batch);
         config.rank = Rank::new(self.rank);
         config.world_size = self.world_size;

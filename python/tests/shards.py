@@ -74,6 +74,10 @@ def _write(folder, columns, layout, rows_per_block, *, shards=1, split="train", 
 def publish(folder, layout, splits):
     """Writes the manifest and points `CURRENT` at it."""
     zero = "0" * 32
+    counts = {"rows_in": 0, "duplicates": 0, "rejected": {}, "train": 0, "validation": 0, "test": 0}
+    names = range(layout.get("target", {}).get("classes") or 0)
+    if names:
+        counts["classes"] = [{"name": f"class {id}", "train": 0, "validation": 0, "test": 0} for id in names]
     manifest = {
         "format": "feedline.manifest",
         "version": 1,
@@ -84,7 +88,7 @@ def publish(folder, layout, splits):
         "transform": {"path": "transform-0.json", "hash": zero, "dataset": "numbers"},
         "shuffle_seed": None,
         "sources": [],
-        "counts": {"rows_in": 0, "duplicates": 0, "rejected": {}, "train": 0, "validation": 0, "test": 0},
+        "counts": counts,
         "splits": splits,
         "rejects": [],
     }

@@ -19,6 +19,13 @@ def test_columns_have_the_documented_types_and_belong_together(dataset):
         assert (batch.y == batch.origin).all() and (batch.key == ~batch.origin).all()
 
 
+def test_the_name_of_a_class_is_found_by_its_id(dataset, classes):
+    loader = feedline.Loader(classes, 64)
+    assert loader.classes == [f"class {id}" for id in range(10)] == loader.torch().classes
+    assert {loader.classes[id] for batch in loader for id in batch.y} == set(loader.classes)
+    assert feedline.Loader(dataset, 64).classes is None
+
+
 def test_unpacking_indexing_and_attributes_give_the_same_arrays(dataset):
     batch = next(iter(feedline.Loader(dataset, 64)))
     x, y = batch

@@ -1,5 +1,6 @@
 """Errors are exceptions of one family, with the loader's own words."""
 
+import pickle
 import shutil
 
 import pytest
@@ -66,3 +67,16 @@ def test_an_iteration_ends_with_its_error(dataset, tmp_path):
     with pytest.raises(feedline.DataError):
         next(iterator)
     assert next(iterator, None) is None
+
+
+def test_a_loader_has_no_samples_by_index_and_no_pickle(dataset):
+    for loader in (feedline.Loader(dataset, 8), feedline.Loader(dataset, 8).torch()):
+        with pytest.raises(TypeError, match="iterate over the loader itself"):
+            loader[0]
+        with pytest.raises(TypeError, match="open it in the process that iterates"):
+            pickle.dumps(loader)
+
+
+def test_settings_that_are_no_dicts_are_named(dataset):
+    refused(feedline.ConfigError, "`columns`: it is a list, give a dict such as `{\"x\": ...}`", dataset, 8, columns=["a"])
+    refused(feedline.ConfigError, "`tokens`: it is a int, give a dict", dataset, 8, tokens=7)

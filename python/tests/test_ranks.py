@@ -64,3 +64,27 @@ def test_what_is_given_counts_more_than_the_environment(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert ranks.resolve() == (1, 2)
     assert ranks.resolve(3, 4) == (3, 4)
+
+
+def test_workers_of_a_data_loader_are_ranks_of_their_own(dataset, monkeypatch):
+    seen = []
+    for worker in range(3):
+        monkeypatch.setattr(ranks, "worker_of_torch", lambda worker=worker: (worker, 3))
+        loader = feedline.Loader(dataset, 8)
+        assert (loader.rank, loader.world_size) == (worker, 3)
+        seen += rows_of(loader)
+    assert sorted(seen) == list(range(1_000))
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert ranks.resolve() == (5, 6)
+
+
+def test_ranks_that_do_not_tell_workers_apart_are_refused(monkeypatch):
+    for worker in range(2):
+        monkeypatch.setattr(ranks, "worker_of_torch", lambda worker=worker: (worker, 2))
+        assert ranks.resolve(worker, 2) == (worker, 2)
+        assert ranks.resolve(2 + worker, 4) == (2 + worker, 4)
+    with pytest.raises(feedline.ConfigError, match="every worker would give all samples"):
+        ranks.resolve(0, 2)
+    with pytest.raises(feedline.ConfigError, match="leave both out"):
+        ranks.resolve(0, 1)

@@ -104,3 +104,22 @@ def test_two_processes_of_a_group_share_an_epoch(dataset, tmp_path):
     whole = [rows_of([b]) for b in feedline.Loader(dataset, global_batch_size=100)]
     assert [a + b for (a, _), (b, _) in zip(first, second)] == whole
     assert [total for _, total in first] == [total for _, total in second] == [sum(batch) for batch in whole]
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_workers_share_the_samples_out(dataset, workers, context):
+    import wrapped
+
+    settings = {"multiprocessing_context": context} if workers else {}
+    loader = torch.utils.data.DataLoader(wrapped.Wrapped(dataset), batch_size=None, num_workers=workers, **settings)
+    rows = torch.cat(list(loader)).tolist()
+    assert sorted(rows) == list(range(ROWS))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_as_the_dataset_of_a_data_loader_is_named(dataset, workers):
+    for loader in (feedline.Loader(dataset, 32), feedline.Loader(dataset, 32).torch()):
+        misused = torch.utils.data.DataLoader(loader, num_workers=workers)
+        with pytest.raises(TypeError, match="cannot be the dataset of a DataLoader"):
+            next(iter(misused))

@@ -3,12 +3,22 @@
 import json
 import os
 import warnings
+from collections.abc import Mapping
 
 from . import _feedline, ranks
 from .batch import Batch
 from .errors import ConfigError
 
 __all__ = ["Loader"]
+
+_NO_DATASET = (
+    "a feedline loader gives whole batches in order and has no samples by index, so it cannot be the dataset of a DataLoader: "
+    "iterate over the loader itself, which shuffles, makes batches and reads ahead with threads of its own"
+)
+_NO_PICKLE = (
+    "a feedline loader has threads of its own and cannot be sent to another process: open it in the process that iterates over "
+    "it, for a DataLoader with `num_workers` in `__iter__` of an IterableDataset, where the workers share the samples out"
+)
 
 _STORES = ("AWS_", "GOOGLE_", "AZURE_")
 
@@ -36,7 +46,7 @@ class Loader:
     `lengths` *   `[n]`                  uint32           rows of several parts: token ids of the row, the others are 0
     `segments` *  `[n, length]`          uint32           packed or filled tokens: document in the row, from 1; 0 is padding
     `positions` * `[n, length]`          uint32           packed or filled tokens: position in the document, from 0
-    `y` *         `[n]`                  float32 or int32 target, or class id (int64 as a tensor); not of tokens
+    `y` *         `[n]`                  float32 or int32 target, or class id, see `classes` (int64 as a tensor); not of tokens
     `y_partner`   `[n]`                  as `y`           mixed pictures: target of the picture mixed in
     `lam`         `[n]`                  float32          mixed pictures: share of `y`; that of `y_partner` is 1 - lam
     `key`         `[n]`                  uint64           first 8 bytes of the record's content hash (int64 as a tensor)
@@ -48,11 +58,19 @@ class Loader:
             object stores come from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`). A list of folders is mixed: their
             samples share batches, see `weights`.
         batch_size: samples in a batch of one rank, as for a `DataLoader`. The global batch is this times the world size.
-        split: `"train"`, `"validation"` or `"test"`.
+        split: `"train"`, `"validation"` or `"test"`; by default `"train"`. In formats other than our own, the names of folders
+            or files must say which files belong to the split: `train-00000-of-00001.parquet`, `val/index.json`,
+            `imagenet-test-0007.tar`; the usual words are `train`, `training`, `validation`, `valid`, `val`, `dev`, `test`,
+            `testing`, `eval` and `evaluation`. Where they do not, a split that is given is refused: give the folder of the
+            split as `url`. Without `split`, such a dataset is read whole where no name mentions a split, and its only
+            split, or `train`, where names do; files of two splits are never read together.
         seed: seed of the shuffle.
         shuffle: `False` gives the samples in the order they are stored, for evaluation.
         rank, world_size: which rank of how many; by default those of torch.distributed where it is initialised, else
-            `RANK` and `WORLD_SIZE`, else one rank alone. Every rank gets its own samples of every global batch.
+            `RANK` and `WORLD_SIZE`, else one rank alone. Every rank gets its own samples of every global batch. A loader
+            that is opened in a worker process of a `DataLoader` (`num_workers`) counts each worker as a rank, so that the
+            workers share the samples out; `rank` and `world_size` given there must tell the workers apart. No worker is
+            needed for speed: the loader has threads of its own.
         global_batch_size: samples in a batch over all ranks, instead of `batch_size`. Give this if the number of ranks
             may change between runs that resume each other: it is a part of the order, and ranks get shares that
             differ by one sample at most.
@@ -119,7 +137,7 @@ class Loader:
         url,
         batch_size=None,
         *,
-        split="train",
+        split=None,
         seed=0,
         shuffle=True,
         rank=None,
@@ -190,6 +208,8 @@ class Loader:
         )
         self._shuffle = shuffle
         self._as_torch = as_torch
+        self._warned = set()
+        self._warn(2)
         # The state after the last batch handed out, and whether iterating goes on from there.
         self._state = self._inner.start_state(0)
         self._fresh = True
@@ -202,6 +222,12 @@ class Loader:
         """Batches in a whole epoch; the same on every rank."""
         return self._inner.batches_per_epoch
 
+    def __getitem__(self, index):
+        raise TypeError(_NO_DATASET)
+
+    def __reduce__(self):
+        raise TypeError(_NO_PICKLE)
+
     def torch(self):
         """The same loader, whose batches are torch tensors; position and state are shared with this one."""
         return _Torch(self)
@@ -210,6 +236,15 @@ class Loader:
     def samples(self):
         """Samples of the split, over all ranks."""
         return self._inner.samples
+
+    @property
+    def classes(self):
+        """Names of the classes of the target: the class with id `i` is `classes[i]`.
+
+        Ids follow the labels (numbers by value, then texts by code points), or `dataset.classes` where that lists them.
+        `None` where the target is no class, and for formats other than our own, whose ids are the labels themselves.
+        """
+        return self._inner.classes
 
     @property
     def global_batch_size(self):
@@ -255,6 +290,20 @@ class Loader:
         """The samples and blocks that were replaced by others so far, and why, as text."""
         return self._inner.quarantine()
 
+    def warnings(self):
+        """Decisions about datasets in other formats than our own, as sentences, such as files that
+        belong to no split. Each is also a Python warning of the category `UserWarning` when it comes up."""
+        return self._inner.warnings()
+
+    def _warn(self, frames):
+        """Issues the warnings that came up since the last call, for the caller this many frames above."""
+        if self._inner.warning_count == len(self._warned):
+            return
+        for text in self._inner.warnings():
+            if text not in self._warned:
+                self._warned.add(text)
+                warnings.warn(text, UserWarning, stacklevel=frames + 1)
+
     def _next_state(self):
         """The state that an iteration begun now starts from."""
         state = json.loads(self._state)
@@ -289,6 +338,12 @@ class _Torch:
     def __len__(self):
         return len(self._loader)
 
+    def __getitem__(self, index):
+        raise TypeError(_NO_DATASET)
+
+    def __reduce__(self):
+        raise TypeError(_NO_PICKLE)
+
     def __getattr__(self, name):
         return getattr(self._loader, name)
 
@@ -318,6 +373,7 @@ class _Epoch:
             raise StopIteration
         self._remaining -= 1
         self._loader._finished(raw)
+        self._loader._warn(2)
         if raw.is_copy and self._may_warn:
             self._may_warn = False
             warnings.warn(
@@ -349,6 +405,9 @@ _FETCH = (
 
 def _known(setting, asked, names):
     """Refuses what nobody would look at."""
+    if not isinstance(asked, Mapping):
+        example = "{" + f'"{names[0]}": ...' + "}"
+        raise ConfigError(f"cannot use `{setting}`: it is a {type(asked).__name__}, give a dict such as `{example}`")
     unknown = set(asked) - set(names)
     if unknown:
         known = ", ".join(f"`{name}`" for name in names)

@@ -1,4 +1,4 @@
-"""Which rank of how many this process is."""
+"""Which rank of how many this process is, and which worker process of a `DataLoader`."""
 
 import os
 import sys
@@ -7,12 +7,37 @@ from .errors import ConfigError
 
 
 def resolve(rank=None, world_size=None):
-    """`(rank, world size)`: what was given, else torch.distributed, else `RANK` and `WORLD_SIZE`, else `(0, 1)`."""
+    """`(rank, world size)`: what was given, else torch.distributed, else `RANK` and `WORLD_SIZE`, else `(0, 1)`.
+
+    In a worker process of a `DataLoader` each worker is a rank of its own, so that the workers share the samples out.
+    """
     if (rank is None) != (world_size is None):
         raise ConfigError("cannot use `rank` without `world_size` or the other way round: give both or neither")
+    worker, workers = worker_of_torch()
     if rank is not None:
-        return int(rank), int(world_size)
-    return _from_torch() or _from_environment() or (0, 1)
+        return _checked(int(rank), int(world_size), worker, workers)
+    rank, world_size = _from_torch() or _from_environment() or (0, 1)
+    return rank * workers + worker, world_size * workers
+
+
+def worker_of_torch():
+    """`(worker, workers)` of a `DataLoader` that this process is a worker of, else `(0, 1)`."""
+    # A worker process has imported torch.utils.data; without it the import would only cost time.
+    data = sys.modules.get("torch.utils.data")
+    info = None if data is None else data.get_worker_info()
+    return (0, 1) if info is None else (int(info.id), int(info.num_workers))
+
+
+def _checked(rank, world_size, worker, workers):
+    """What was given, if it tells the workers apart: else each of them would give all samples of its rank."""
+    is_apart = world_size % workers == 0 and (rank % workers == worker or rank // (world_size // workers) == worker)
+    if workers > 1 and not is_apart:
+        raise ConfigError(
+            f"cannot use `rank` {rank} of `world_size` {world_size} in worker {worker} of {workers} of a DataLoader: every "
+            "worker would give all samples of the rank; leave both out, or give `rank * num_workers + worker` of "
+            "`world_size * num_workers`"
+        )
+    return rank, world_size
 
 
 def _from_torch():
