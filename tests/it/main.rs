@@ -43,6 +43,7 @@ mod sigterm;
 mod simulated_days;
 mod support;
 mod tls;
+mod torchrun;
 mod tracking;
 mod trial_table;
 mod trials_shown;

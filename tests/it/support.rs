@@ -224,6 +224,20 @@ pub(crate) fn python(modules: &str) -> Option<Command> {
     None
 }
 
+/// The Python with PyTorch that `FEEDLINE_TORCH_PYTHON` names, or `None` (with a message). It brings several GB, so CI need
+/// not have it.
+pub(crate) fn python_with_torch() -> Option<Command> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the environment says which Python tests use"
+    )]
+    let path = env::var("FEEDLINE_TORCH_PYTHON").ok();
+    if path.is_none() {
+        eprintln!("skipped: `FEEDLINE_TORCH_PYTHON` names no Python with PyTorch");
+    }
+    path.map(Command::new)
+}
+
 /// Writes a pipeline file into `folder` and returns its name.
 pub(crate) fn pipeline(folder: &Path, text: &str) -> &'static str {
     fs::write(folder.join("pipeline.toml"), text).unwrap();
