@@ -57,7 +57,7 @@ use crate::{
 };
 use grown::NotGrown;
 pub use past::{LandedRows, SeriesBatch, SeriesRequest, SeriesRows, series_rows};
-use sources::{chosen, frozen, input_hash, joined, landed};
+use sources::{chosen, columns_hash, frozen, input_hash, joined, landed};
 use tokenizer::TokenizerFile;
 use warnings::Earlier;
 use write::Fitted;
@@ -439,6 +439,7 @@ impl Build<'_> {
             fingerprint: Hash128::new(0),
             dataset: self.name.clone(),
             input_hash: self.input_hash,
+            columns_hash: Some(columns_hash(self.dataset)),
             layout: layout.layout.clone(),
             transform: put_transform(&self.store, artefact, self.name).await?,
             shuffle_seed: sizes.shuffle.then_some(sizes.seed),

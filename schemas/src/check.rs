@@ -238,7 +238,7 @@ mod tests {
             let error = decode::<CommitEntry>("x.json", damaged.as_bytes()).unwrap_err();
             assert!(matches!(error, ContractError::Malformed { .. }), "{error}");
         }
-        let manifest = br#"{"format": "feedline.manifest", "version": 2, "min_reader": 2}"#;
+        let manifest = br#"{"format": "feedline.manifest", "version": 3, "min_reader": 3}"#;
         let error = decode::<Manifest>("m.json", manifest).unwrap_err();
         assert!(
             matches!(error, ContractError::Unsupported { .. }),

@@ -40,10 +40,10 @@ pub const PROFILE: FormatTag = FormatTag {
     format: "feedline.profile",
     version: 1,
 };
-/// Shard manifest.
+/// Shard manifest. From version 2 on its fingerprint is of content and configuration alone.
 pub const MANIFEST: FormatTag = FormatTag {
     format: "feedline.manifest",
-    version: 1,
+    version: 2,
 };
 /// Loader position.
 pub const LOADER_STATE: FormatTag = FormatTag {

@@ -31,7 +31,8 @@
 //! written before the manifest; see [`crate::shard_table`].
 //!
 //! Versions: fields that were added are absent from manifests without them, so that older manifests keep their
-//! fingerprint.
+//! fingerprint. The fingerprint of version 1 covers the hashes of log entries, which contain times and ids of runs; that
+//! of version 2 does not, so equal inputs have equal fingerprints on every machine.
 
 use std::collections::BTreeMap;
 
@@ -63,12 +64,17 @@ pub struct Manifest {
     pub format: String,
     /// Format version.
     pub version: u32,
-    /// xxh3-128 of the document with this field zero and without `dropped_columns` and `warnings`; every resume state carries it.
+    /// xxh3-128 of the document with this field zero and without `dropped_columns`, `warnings` and `naive`, and from version 2
+    /// on with `input_hash` and every `entry_hash` zero; every resume state carries it.
     pub fingerprint: Hash128,
     /// Dataset name.
     pub dataset: Name,
     /// xxh3-128 over the inputs (log positions, configuration); equal inputs need no new build.
     pub input_hash: Hash128,
+    /// xxh3-128 of the settings that decide what the columns of a row mean before the transform: the query, joins, features
+    /// of series, windows, the target and how texts are prepared. Absent from manifests of version 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub columns_hash: Option<Hash128>,
     /// Layout of the shards.
     pub layout: Layout,
     /// The fitted transform.
@@ -701,16 +707,165 @@ impl Manifest {
     }
 
     /// Computes the fingerprint this manifest should carry. It covers the tables through their hashes, and leaves out what is
-    /// said about the data for people.
+    /// said about the data for people. From version 2 on it also leaves out the hashes of log entries and of inputs: they
+    /// contain times, ids of runs and paths, which the data does not depend on.
     #[must_use]
     pub fn compute_fingerprint(&self) -> Hash128 {
-        let zeroed = Self {
-            fingerprint: Hash128::new(0),
+        let zero = Hash128::new(0);
+        let mut zeroed = Self {
+            fingerprint: zero,
             dropped_columns: BTreeMap::new(),
             warnings: Vec::new(),
             naive: Vec::new(),
             ..self.clone()
         };
+        if self.version >= 2 {
+            zeroed.input_hash = zero;
+            let behind = zeroed.additions.iter_mut().flat_map(|a| &mut a.behind);
+            for source in zeroed.sources.iter_mut().chain(behind) {
+                source.entry_hash = zero;
+            }
+        }
         Hash128::of(&crate::encode(&zeroed))
+    }
+
+    /// Rows of a split and the hash of its content.
+    #[must_use]
+    pub fn split_content(&self, split: Split) -> Option<SplitContent> {
+        let split = self.split(split)?;
+        let hash = match &split.table {
+            Some(table) => table.hash,
+            None => split.shards.iter().fold(Hash128::new(0), chained),
+        };
+        Some(SplitContent {
+            rows: split.rows,
+            hash,
+        })
+    }
+
+    /// Returns whether a split has this content, alone or with further shards behind it.
+    #[must_use]
+    pub fn split_continues(&self, split: Split, content: SplitContent) -> bool {
+        let Some(split) = self.split(split) else {
+            return false;
+        };
+        if let Some(table) = &split.table {
+            return table.hash == content.hash;
+        }
+        let mut hash = Hash128::new(0);
+        hash == content.hash
+            || split.shards.iter().any(|shard| {
+                hash = chained(hash, shard);
+                hash == content.hash
+            })
+    }
+}
+
+/// The hash of shards that have `before`, with one more behind them.
+fn chained(before: Hash128, shard: &Shard) -> Hash128 {
+    Hash128::of(format!("{before}{}", shard.hash).as_bytes())
+}
+
+/// Rows and content of a split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SplitContent {
+    /// Rows.
+    pub rows: u64,
+    /// Hash over the hashes of its shards, in order; of a split whose shards lie in a table, the table's.
+    pub hash: Hash128,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transform::TransformReference;
+
+    fn shard(hash: u128) -> Shard {
+        Shard {
+            path: format!("shards/{hash}"),
+            rows: 5,
+            bytes: 10,
+            hash: Hash128::new(hash),
+            blocks: Vec::new(),
+            head_crc32c: None,
+            lengths: None,
+        }
+    }
+
+    fn manifest(version: u32, hash_of_log: u128, shards: &[u128]) -> Manifest {
+        let dataset = Name::new("d").unwrap();
+        let source = SourceReference {
+            name: TableName::from(Name::new("s").unwrap()),
+            sequence: Sequence::new(3),
+            entry_hash: Hash128::new(hash_of_log),
+            licence: None,
+        };
+        Manifest {
+            format: MANIFEST.format.into(),
+            version,
+            fingerprint: Hash128::new(0),
+            dataset: dataset.clone(),
+            input_hash: Hash128::new(hash_of_log),
+            columns_hash: None,
+            layout: Layout::Pictures {
+                target: TargetKind::None,
+            },
+            transform: TransformReference {
+                path: "transform.json".into(),
+                hash: Hash128::new(1),
+                dataset,
+            },
+            shuffle_seed: None,
+            sources: vec![source.clone()],
+            text: None,
+            near_dup: None,
+            counts: DatasetCounts::default(),
+            splits: vec![SplitShards {
+                split: Split::Train,
+                rows: 5 * shards.len() as u64,
+                shards: shards.iter().copied().map(shard).collect(),
+                table: None,
+            }],
+            rejects: Vec::new(),
+            tokens: None,
+            edit: None,
+            kept: Vec::new(),
+            profile: None,
+            additions: vec![Addition {
+                behind: vec![source],
+                rows_in: 1,
+                rows: [1, 0, 0],
+                first_shards: [1, 0, 0],
+            }],
+            dropped_columns: BTreeMap::new(),
+            warnings: Vec::new(),
+            naive: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn logs_of_other_machines_change_the_fingerprint_of_version_1_only() {
+        let of = |version, log, shards| manifest(version, log, shards).compute_fingerprint();
+        assert_ne!(of(1, 7, &[1]), of(1, 8, &[1]));
+        assert_eq!(of(2, 7, &[1]), of(2, 8, &[1]));
+        assert_ne!(of(2, 7, &[1]), of(2, 7, &[2]));
+    }
+
+    #[test]
+    fn a_split_continues_one_that_has_its_first_shards() {
+        let content = |shards: &[u128]| manifest(2, 0, shards).split_content(Split::Train).unwrap();
+        let grown = manifest(2, 0, &[1, 2, 3]);
+        for (shards, expected) in [
+            (&[1, 2][..], true),
+            (&[1, 2, 3], true),
+            (&[2, 1], false),
+            (&[1, 2, 3, 4], false),
+        ] {
+            let continues = grown.split_continues(Split::Train, content(shards));
+            assert_eq!(continues, expected, "{shards:?}");
+        }
+        assert!(!grown.split_continues(Split::Test, content(&[1])));
+        assert_eq!(content(&[1, 2]).rows, 10);
     }
 }

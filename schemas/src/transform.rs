@@ -65,6 +65,38 @@ impl TransformArtefact {
         with
     }
 
+    /// Returns the artefact without its hash and without the counts and figures that only describe the training split. Of a target that is a class it has the names, sorted. Two artefacts whose forms are equal make the
+    /// same features of every row.
+    #[must_use]
+    pub fn applied(&self) -> Self {
+        let mut applied = Self {
+            hash: Hash128::new(0),
+            fitted_rows: 0,
+            ..self.clone()
+        };
+        applied.steps.iter_mut().for_each(forget_counts);
+        match &mut applied.target {
+            Some(FittedTarget::Regression { mean, .. }) => *mean = 0.0,
+            Some(FittedTarget::Classification {
+                classes, counts, ..
+            }) => {
+                classes.sort_unstable();
+                counts.clear();
+            }
+            None => {}
+        }
+        if let Some(characters) = &mut applied.characters {
+            characters.counts.clear();
+        }
+        if let Some(pictures) = &mut applied.pictures {
+            (pictures.pixels, pictures.mean, pictures.deviation) = (0, [0.0; 3], [0.0; 3]);
+        }
+        if let Some(tokens) = &mut applied.tokens {
+            tokens.learnt_bytes = None;
+        }
+        applied
+    }
+
     /// Computes the hash this artefact should carry.
     #[must_use]
     pub fn compute_hash(&self) -> Hash128 {
@@ -73,6 +105,55 @@ impl TransformArtefact {
             ..self.clone()
         };
         Hash128::of(&crate::encode(&zeroed))
+    }
+}
+
+/// Removes from a step what it does not apply.
+fn forget_counts(step: &mut FittedStep) {
+    match step {
+        FittedStep::Impute { columns } => {
+            for column in columns {
+                (column.missing, column.statistic) = (0, ImputeStatistic::Constant);
+            }
+        }
+        FittedStep::Winsorize { columns } => {
+            for column in columns {
+                (column.lower, column.upper) = (0.0, 0.0);
+                (column.clipped_low, column.clipped_high) = (0, 0);
+                if let Some(groups) = &mut column.groups {
+                    groups.min_count = 0;
+                    for caps in groups.caps.values_mut() {
+                        (caps.rows, caps.clipped_low, caps.clipped_high) = (0, 0, 0);
+                    }
+                }
+            }
+        }
+        FittedStep::Standardize { columns } => {
+            for column in columns {
+                column.deviation = 0.0;
+                if let Some(groups) = &mut column.groups {
+                    groups.min_count = 0;
+                    for moments in groups.moments.values_mut() {
+                        (moments.rows, moments.deviation) = (0, 0.0);
+                    }
+                }
+            }
+        }
+        FittedStep::Robust { columns } => {
+            for column in columns {
+                (column.lower, column.upper, column.low, column.high) = (0.0, 0.0, 0.0, 0.0);
+            }
+        }
+        FittedStep::Knn { columns, .. } => columns.iter_mut().for_each(|c| c.missing = 0),
+        FittedStep::Categories { columns } => {
+            for column in columns {
+                column.min_count = None;
+                if column.encoding != CategoryEncoding::Frequency {
+                    column.counts.clear();
+                }
+            }
+        }
+        FittedStep::MinMax { .. } | FittedStep::Log1p { .. } | FittedStep::Power { .. } => {}
     }
 }
 
@@ -587,4 +668,71 @@ pub struct TransformReference {
     pub hash: Hash128,
     /// Dataset name.
     pub dataset: Name,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Versioned;
+
+    fn artefact(mean: f64, fitted_rows: u64, classes: &[&str]) -> TransformArtefact {
+        TransformArtefact {
+            format: TransformArtefact::TAG.format.into(),
+            version: TransformArtefact::TAG.version,
+            hash: Hash128::new(u128::from(fitted_rows)),
+            fitted_rows,
+            null_values: vec![],
+            missing_values: vec![],
+            inputs: vec![],
+            steps: vec![
+                FittedStep::Standardize {
+                    columns: vec![FittedStandardize {
+                        name: "size".into(),
+                        mean,
+                        deviation: 2.0,
+                        scale: 2.0,
+                        constant: false,
+                        groups: None,
+                    }],
+                },
+                FittedStep::Categories {
+                    columns: vec![FittedCategories::new(
+                        "kind".into(),
+                        vec!["a".into()],
+                        vec![fitted_rows],
+                        CategoryEncoding::OneHot,
+                    )],
+                },
+            ],
+            features: vec![],
+            target: Some(FittedTarget::Classification {
+                column: "class".into(),
+                classes: classes.iter().map(|&class| class.into()).collect(),
+                counts: vec![fitted_rows; classes.len()],
+            }),
+            characters: None,
+            pictures: None,
+            tokens: None,
+            signs: None,
+        }
+    }
+
+    #[test]
+    fn transforms_of_other_rows_that_do_the_same_are_told_from_those_that_do_not() {
+        let one = artefact(3.0, 10, &["x", "y"]);
+        let of_more_rows = artefact(3.0, 20, &["y", "x"]);
+        assert_ne!(one, of_more_rows);
+        assert_eq!(one.applied(), of_more_rows.applied());
+        assert_ne!(one.applied(), artefact(3.5, 10, &["x", "y"]).applied());
+        assert_ne!(one.applied(), artefact(3.0, 10, &["x", "z"]).applied());
+        // The share of a value is made of its count.
+        let by_share = |rows| {
+            let mut artefact = artefact(3.0, rows, &["x"]);
+            if let FittedStep::Categories { columns } = &mut artefact.steps[1] {
+                columns[0].encoding = CategoryEncoding::Frequency;
+            }
+            artefact.applied()
+        };
+        assert_ne!(by_share(10), by_share(20));
+    }
 }

@@ -347,6 +347,7 @@ pub(crate) fn empty_manifest(layout: Layout) -> Manifest {
         fingerprint: Hash128::new(0),
         dataset: name.clone(),
         input_hash: Hash128::new(0),
+        columns_hash: None,
         layout,
         transform: TransformReference {
             path: "transform-0.json".into(),

@@ -10,6 +10,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use datafusion::logical_expr::ident;
 use feedline_schemas::{
     config::DedupMode,
+    format::MANIFEST,
     ids::Hash128,
     manifest::{Addition, ClassCounts, DatasetCounts, Manifest, Split, SplitShards},
     report::{AddedReport, DatasetReport, FeatureShift, Warning},
@@ -19,6 +20,7 @@ use feedline_schemas::{
 use super::{
     Build, There,
     grown::Grown,
+    sources::columns_hash,
     write::{Fitted, InfiniteCells},
 };
 use crate::{
@@ -298,8 +300,10 @@ impl Build<'_> {
         });
         let sources = self.sources.iter().map(|source| source.reference.clone());
         Manifest {
+            version: MANIFEST.version,
             fingerprint: Hash128::new(0),
             input_hash: self.input_hash,
+            columns_hash: Some(columns_hash(self.dataset)),
             sources: sources.collect(),
             warnings: self.warnings_with(&before, added),
             counts: together(&before.counts, &added.counts),

@@ -1,7 +1,9 @@
 //! Which sources a dataset is made of, at which log position, and the hash of all that goes into it.
 
 use feedline_schemas::{
-    config::{DatasetConfig, SourceConfig},
+    config::{
+        DatasetConfig, DocumentConfig, FeatureConfig, JoinConfig, SeriesConfig, SourceConfig,
+    },
     ids::{Hash128, Name, TableName},
     manifest::SourceReference,
 };
@@ -245,6 +247,45 @@ pub(super) fn input_hash(
     };
     Hash128::of(
         &serde_json::to_vec(&inputs)
+            .expect("a checked configuration has finite numbers and text keys"),
+    )
+}
+
+/// Hash of the settings that decide what the columns of a row mean before the transform. Other settings change which rows
+/// there are, or how the transform is fitted, which its artefact says.
+pub(super) fn columns_hash(config: &DatasetConfig) -> Hash128 {
+    #[derive(Serialize)]
+    struct Columns<'a> {
+        sql: &'a Option<String>,
+        join: &'a [JoinConfig],
+        target: &'a Option<String>,
+        series: &'a Option<SeriesConfig>,
+        feature: &'a [FeatureConfig],
+        /// Length and horizon of windows.
+        sequence: Option<(u32, Option<u32>)>,
+        text: &'a Option<DocumentConfig>,
+    }
+    let DatasetConfig {
+        sql,
+        join,
+        target,
+        series,
+        feature,
+        sequence,
+        text,
+        ..
+    } = config;
+    let columns = Columns {
+        sql,
+        join,
+        target,
+        series,
+        feature,
+        sequence: sequence.as_ref().map(|s| (s.length, s.horizon)),
+        text,
+    };
+    Hash128::of(
+        &serde_json::to_vec(&columns)
             .expect("a checked configuration has finite numbers and text keys"),
     )
 }

@@ -20,6 +20,7 @@ use feedline_schemas::{
         Bigrams, Documents, EditCounts, EditMeasures, EditReference, EditRule, PriorReference,
         TextFigures,
     },
+    format::MANIFEST,
     ids::Hash128,
     manifest::{Layout, Manifest, Split, SplitShards},
     report::EditReport,
@@ -280,6 +281,7 @@ impl EditSource {
             bigrams,
         };
         let mut manifest = Manifest {
+            version: MANIFEST.version,
             input_hash: self.input_hash(&rule, &prior),
             splits: shards.splits,
             rejects: Vec::new(),

@@ -178,6 +178,7 @@ pub(crate) async fn publish_made(store: &Store, made: &Made<'_>) {
         fingerprint: Hash128::new(0),
         dataset: name.clone(),
         input_hash: Hash128::new(0),
+        columns_hash: None,
         layout: made.layout.clone(),
         transform: TransformReference {
             path,
