@@ -16,6 +16,7 @@ use crate::{
         BoxCounts, ClassCounts, ConflictCounts, CutCounts, GroupCounts, JoinCounts, NaiveForecast,
         NearDupCounts, NearPictureCounts, RedactedCounts, SequenceCounts, TokenCounts,
     },
+    run::{ContinuedFrom, RunState},
 };
 
 /// Report of `run`: sections that did not run are absent.
@@ -497,6 +498,79 @@ pub struct TrainReport {
     /// Page with the curves and everything else about the run (HTML).
     #[serde(default)]
     pub report: String,
+    /// The checkpoint of another run that this one began with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continued_from: Option<ContinuedFrom>,
+    /// Reason why `--resume` found no checkpoint to continue from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_over: Option<String>,
+}
+
+/// The run whose model a command used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UsedRun {
+    /// Name.
+    pub name: String,
+    /// Manner of the choice.
+    pub chosen: ChosenBy,
+    /// Dataset folder that it was trained on.
+    pub dataset: String,
+    /// Fingerprint of that dataset's manifest.
+    pub fingerprint: String,
+    /// Rows of that dataset's training split; absent where the run's record does not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<u64>,
+    /// Relation of that dataset to the one at hand; absent where the command used none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relation: Option<DatasetRelation>,
+    /// Keys of `[train]` whose values in the run differ from the configuration, with those of the run.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub differs: BTreeMap<String, String>,
+    /// Last known state of the run, where it has not finished.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unfinished: Option<RunState>,
+    /// Observations about the choice.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Warning>,
+}
+
+/// Manner in which a run was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ChosenBy {
+    /// It is the run of the configuration and dataset.
+    Configuration,
+    /// There is none of these, and it is the newest finished run that fits.
+    Default,
+    /// `--run newest`.
+    Newest,
+    /// `--run best`.
+    Best,
+    /// `--run` with the beginning of its name.
+    Name,
+}
+
+/// The dataset that a run was trained on, beside another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DatasetRelation {
+    /// They are the same.
+    Same,
+    /// The other is it with rows that were added: those of a split were in the same split.
+    Grown,
+    /// They are two datasets: rows that are measured may have been trained on.
+    Other,
+}
+
+/// Report of `weights export`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ExportReport {
+    /// The run that the weights are of.
+    pub run: UsedRun,
+    /// File that was written.
+    pub to: String,
+    /// Its size in bytes.
+    pub bytes: u64,
 }
 
 /// Report of `eval`.
@@ -518,6 +592,12 @@ pub struct EvalReport {
     pub worst: Vec<WorstSample>,
     /// Checkpoint.
     pub checkpoint: String,
+    /// Dataset that was measured.
+    #[serde(default)]
+    pub dataset: String,
+    /// The run that the weights are of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<UsedRun>,
 }
 
 /// Report of `shards verify`.
@@ -580,6 +660,9 @@ pub struct PredictReport {
     pub transform: String,
     /// Run that the weights are of; absent where only the transform was applied.
     pub run: Option<String>,
+    /// Choice of that run, and its dataset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<UsedRun>,
     /// Where the weights are.
     pub checkpoint: Option<String>,
     /// Where the predictions are; `-` is standard output.

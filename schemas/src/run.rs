@@ -11,6 +11,7 @@ use crate::{
     config::TrainConfig,
     format::{RUN, versioned},
     ids::Hash128,
+    manifest::{Layout, Split, SplitContent},
 };
 
 /// The record of a run. Fields may be added.
@@ -28,6 +29,22 @@ pub struct RunRecord {
     pub dataset: String,
     /// Fingerprint of the dataset's manifest.
     pub fingerprint: Hash128,
+    /// Hash of the transform that made its shards; `transform.json` beside this record is a copy of it. Absent from records
+    /// of older versions, as the next three.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transform: Option<Hash128>,
+    /// Hash of the settings that decide what its columns mean, as in the manifest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub columns_hash: Option<Hash128>,
+    /// Layout of its shards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layout: Option<Layout>,
+    /// Rows and content of its splits.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub splits: BTreeMap<Split, SplitContent>,
+    /// The checkpoint of another run that this one began with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continued_from: Option<ContinuedFrom>,
     /// Names of the classes by id; none where the run predicts no class. Of two, `f1` is about the second.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<String>,
@@ -66,6 +83,23 @@ pub struct RunRecord {
     pub baseline: BTreeMap<String, f64>,
 }
 versioned!(RunRecord, RUN);
+
+/// A checkpoint of another run that a run began with.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ContinuedFrom {
+    /// Name of that run.
+    pub run: String,
+    /// Steps taken by then.
+    pub step: u64,
+    /// Epochs finished by then.
+    pub epoch: u64,
+    /// Keys of `[train]` whose values there were others, with these.
+    pub before: BTreeMap<String, String>,
+    /// `true` if the result has the bits of one run of the whole length. It has not where the learning rates of the steps taken
+    /// depend on a key that has changed.
+    pub equals_one_run: bool,
+}
 
 /// What a run is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -112,6 +112,37 @@ impl Checkpoints {
         }
     }
 
+    /// Checkpoints of the same kind in another folder.
+    pub(crate) fn of_folder(&self, folder: RunFolder) -> Self {
+        Self {
+            folder,
+            ..self.clone()
+        }
+    }
+
+    /// Copies the checkpoint after `step` steps, and the shares of the optimizer's state that belong to it, to another folder; one
+    /// that is not there is left out.
+    ///
+    /// # Errors
+    /// [`Error::Storage`].
+    pub(crate) fn copy(&self, step: Step, to: &RunFolder) -> Result<(), Error> {
+        let mut own: Vec<String> = self
+            .folder
+            .list(FOLDER)?
+            .into_iter()
+            .map(|f| f.path)
+            .collect();
+        own.retain(|path| state::step_of(path) == Some(step));
+        // The checkpoint comes last.
+        own.push(path(step));
+        for path in own {
+            if let Some(bytes) = self.folder.get_opt(&path)? {
+                to.put(&path, bytes.to_vec())?;
+            }
+        }
+        Ok(())
+    }
+
     /// Where the checkpoint after `step` steps is.
     pub(crate) fn url(&self, step: Step) -> String {
         self.folder.url_of(&path(step))

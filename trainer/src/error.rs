@@ -51,6 +51,28 @@ pub enum Error {
         /// What there is instead.
         reason: String,
     },
+    /// There are runs, and the model of none can be used.
+    #[error(
+        "no finished run in `{url}` fits dataset `{dataset}`: {reasons}; train on this dataset, or name a run with `--run`"
+    )]
+    NoFittingRun {
+        /// Folder of runs.
+        url: String,
+        /// Dataset folder.
+        dataset: String,
+        /// The newest runs and why each does not fit.
+        reasons: String,
+    },
+    /// The model of a run would be wrong on a dataset.
+    #[error("the model of run `{run}` cannot be used on dataset `{dataset}`: {reason}")]
+    UnfitRun {
+        /// Name of the run.
+        run: String,
+        /// Dataset folder.
+        dataset: String,
+        /// Reason, and what to do.
+        reason: String,
+    },
     /// A search has nothing to show.
     #[error(
         "none of the {trials} trials of the search in `{url}` finished: their losses were not finite; search lower learning \
@@ -263,6 +285,8 @@ impl Error {
             Self::Config { .. } | Self::RunExists { .. } | Self::NoRun { .. } => ErrorKind::Config,
             Self::Dataset { .. }
             | Self::NoCheckpoint { .. }
+            | Self::NoFittingRun { .. }
+            | Self::UnfitRun { .. }
             | Self::Damaged { .. }
             | Self::AllDamaged { .. }
             | Self::Contract(_)

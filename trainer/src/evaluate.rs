@@ -7,24 +7,26 @@ use crate::{
     checkpoint::{BEST_PATH, Checkpoints, Snapshot},
     engine::Engine,
     error::Error,
-    loaders::Purpose,
+    kept::{self, Choice, ChosenRun, Dataset, Kept, Use},
+    loaders::{Loaders, Purpose},
     model::Build,
     parallel::Ranks,
     plan::Plan,
-    run_folder::RunFolder,
+    run_folder::{RunFolder, runtime},
     session::{self, Watch},
     track::status::Tracker,
     train::Opened,
 };
 
-/// Measures the best weights of the run that `config` and the dataset name on one split.
+/// Measures the best weights of a run on one split: of the run that `config` and the dataset name, or where nothing was
+/// trained by it, of the newest finished one that fits the dataset.
 ///
 /// They are those of `best.safetensors`, or where it is absent or damaged, those the newest checkpoint keeps. Blocks
 /// until done; call it from a thread that may block.
 ///
 /// # Errors
-/// [`Error::NoCheckpoint`] when nothing was trained yet, [`Error::Config`], [`Error::Interrupted`] when the stop flag
-/// was set, or what dataset and storage say.
+/// [`Error::NoCheckpoint`] when nothing was trained yet, [`Error::NoFittingRun`], [`Error::Config`],
+/// [`Error::Interrupted`] when the stop flag was set, or what dataset and storage say.
 pub fn evaluate(
     config: &TrainConfig,
     split: Split,
@@ -43,17 +45,44 @@ pub fn evaluate_with(
     split: Split,
     context: &Context,
 ) -> Result<EvalReport, Error> {
+    let chosen = kept::choose(config, &Choice::Fitting, Use::Shards, context)?;
+    evaluate_run(&chosen, build, split, context)
+}
+
+/// Measures the best weights of a run that was chosen for the shards of the context's dataset.
+///
+/// # Errors
+/// As [`evaluate_with`].
+pub fn evaluate_run(
+    chosen: &ChosenRun,
+    build: Option<&Build<'_>>,
+    split: Split,
+    context: &Context,
+) -> Result<EvalReport, Error> {
     // One rank measures: nobody waits for it.
     let context = &Context {
         group: Group::alone(),
         ..context.clone()
     };
-    let opened = Opened::open_for(Purpose::Measuring, config, context, &[split])?;
-    let _runtime = opened.runtime.enter();
-    let engine = opened.engine(build)?;
-    let (checkpoint, snapshot) = best(&opened, &engine)?;
-    let bucket = snapshot.best.unwrap_or(snapshot.parameters);
-    let at = (snapshot.header.step, snapshot.header.epoch);
+    // It outlives the loaders.
+    let runtime = runtime()?;
+    let loaders = runtime.block_on(Loaders::open(
+        &context.dataset,
+        chosen.config(),
+        (Purpose::Measuring, &[split]),
+        &context.group,
+        &context.clock,
+    ))?;
+    let dataset = runtime.block_on(Dataset::of(loaders.manifest().clone(), context))?;
+    kept::check_unchanged(chosen, &dataset)?;
+    let _runtime = runtime.enter();
+    let Kept {
+        engine,
+        bucket,
+        plan,
+        checkpoint,
+        at,
+    } = Kept::open(chosen, Some(&dataset), build, context, &runtime)?;
     let ranks = Ranks::alone();
     let watch = Watch {
         progress: &*context.progress,
@@ -62,26 +91,20 @@ pub fn evaluate_with(
         tracker: &Tracker::default(),
         ranks: &ranks,
     };
-    let evaluation = session::evaluate(
-        &opened.plan,
-        &engine,
-        &opened.loaders,
-        &bucket,
-        split,
-        at,
-        watch,
-    )?;
+    let evaluation = session::evaluate(&plan, &engine, &loaders, &bucket, split, at, watch)?;
     let Some(evaluation) = evaluation else {
         return Err(Error::Interrupted { checkpoint });
     };
     Ok(EvalReport {
         split: split.to_string(),
         rows: evaluation.rows(),
-        classes: opened.plan.task.classes().to_vec(),
+        classes: plan.task.classes().to_vec(),
         metrics: evaluation.metrics(),
         baseline: evaluation.baseline(),
         worst: evaluation.worst(),
         checkpoint,
+        dataset: plan.dataset_url.clone(),
+        run: Some(chosen.used().clone()),
     })
 }
 
@@ -90,20 +113,25 @@ pub fn evaluate_with(
 /// # Errors
 /// [`Error::NoCheckpoint`], or what storage says.
 pub(crate) fn best(opened: &Opened, engine: &Engine) -> Result<(String, Snapshot), Error> {
-    let config = opened.plan.settings.config();
-    let parameters = engine.model().layout().entries();
-    let state = opened.plan.settings.optimizer_state(&engine.trained());
-    let checkpoints = Checkpoints::new(opened.folder.clone(), parameters, state, config);
-    kept(&opened.plan, &opened.folder, &checkpoints)
+    let usable = |snapshot: &Snapshot| opened.plan.accepts(snapshot);
+    kept(&opened.plan, &opened.folder, engine, &usable)
 }
 
-/// The snapshot that holds the best weights, and where it is.
-fn kept(
+/// The snapshot that holds the best weights of the run in `folder`, of the checkpoints that are `usable`, and where it is.
+///
+/// # Errors
+/// [`Error::NoCheckpoint`], or what storage says.
+pub(crate) fn kept(
     plan: &Plan,
     folder: &RunFolder,
-    checkpoints: &Checkpoints,
+    engine: &Engine,
+    usable: &dyn Fn(&Snapshot) -> Result<(), String>,
 ) -> Result<(String, Snapshot), Error> {
-    let newest = checkpoints.newest(|snapshot| plan.accepts(snapshot));
+    let parameters = engine.model().layout().entries();
+    let state = plan.settings.optimizer_state(&engine.trained());
+    let config = plan.settings.config();
+    let checkpoints = Checkpoints::new(folder.clone(), parameters, state, config);
+    let newest = checkpoints.newest(usable);
     match checkpoints.best() {
         // A process that died between the two writes left a best file that is older than what the newest knows of.
         Ok(Some(snapshot)) if !is_stale(&snapshot, &newest) => {

@@ -3,20 +3,17 @@
 use std::collections::HashMap;
 
 use burn::tensor::{bf16, f16};
-use feedline_schemas::{
-    config::{Precision, TrainConfig},
-    manifest::Split,
-};
+use feedline_schemas::config::{Precision, TrainConfig};
 use safetensors::tensor::{Dtype, TensorView};
 
 use crate::{
     Context,
     error::{Error, config as wrong},
-    evaluate,
     init::CLASSES_KEY,
+    kept::{self, Choice, ChosenRun, Kept, Use},
     layers::Parameter,
     model::Build,
-    train::Opened,
+    run_folder::runtime,
 };
 
 /// How weights are written.
@@ -28,35 +25,48 @@ pub struct ExportOptions {
     pub precision: Precision,
 }
 
-/// The best weights of the run that `config` and the dataset name as the bytes of a safetensors file: a tensor for each
-/// parameter and running statistic of the model, by its name, and for a classifier the metadata entry `classes`, the JSON
-/// list of their names by output. `train.init` reads such files. Blocks.
+/// The best weights of the run that `config` and the dataset name, or where nothing was trained by it, of the newest finished
+/// one that fits the dataset; see [`export_run`]. Blocks.
 ///
 /// # Errors
-/// [`Error::NoCheckpoint`] when nothing was trained yet; [`Error::Config`] for adapters that are not there, or a number
-/// that the type cannot hold; what dataset and storage say.
+/// [`Error::NoCheckpoint`] when nothing was trained yet, [`Error::NoFittingRun`], and as [`export_run`].
 pub fn export(
     config: &TrainConfig,
     build: Option<&Build<'_>>,
     options: ExportOptions,
     context: &Context,
 ) -> Result<Vec<u8>, Error> {
-    if options.merge_lora && config.lora.is_none() {
+    let chosen = kept::choose(config, &Choice::Fitting, Use::Weights, context)?;
+    export_run(&chosen, build, options, context)
+}
+
+/// The best weights of a run as the bytes of a safetensors file: a tensor for each parameter and running statistic of the
+/// model, by its name, and for a classifier the metadata entry `classes`, the JSON list of their names by output.
+/// `train.init` reads such files. Blocks.
+///
+/// # Errors
+/// [`Error::NoCheckpoint`] for a run without weights; [`Error::Config`] for adapters that are not there, or a number that the
+/// type cannot hold; what storage says.
+pub fn export_run(
+    chosen: &ChosenRun,
+    build: Option<&Build<'_>>,
+    options: ExportOptions,
+    context: &Context,
+) -> Result<Vec<u8>, Error> {
+    if options.merge_lora && chosen.config().lora.is_none() {
         let reason = "there is no such section, so there is nothing to merge";
         return Err(wrong("lora", reason));
     }
-    let opened = Opened::open(config, context, &[Split::Train])?;
-    let _runtime = opened.runtime.enter();
-    let engine = opened.engine(build)?;
-    let (_, snapshot) = evaluate::best(&opened, &engine)?;
-    let bucket = snapshot.best.unwrap_or(snapshot.parameters);
-    let layout = engine.model().layout().clone();
+    let runtime = runtime()?;
+    let _runtime = runtime.enter();
+    let kept = Kept::open(chosen, None, build, context, &runtime)?;
+    let layout = kept.engine.model().layout().clone();
     let (layout, bucket) = if options.merge_lora {
-        layout.merged(&bucket)
+        layout.merged(&kept.bucket)
     } else {
-        (layout, bucket)
+        (layout, kept.bucket)
     };
-    let classes = opened.plan.task.classes();
+    let classes = kept.plan.task.classes();
     write(layout.entries(), &bucket, options.precision, classes)
 }
 

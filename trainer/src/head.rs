@@ -83,6 +83,18 @@ impl<'a> Head<'a> {
 /// # Errors
 /// Text that names the classes of which only one side has an output.
 pub(crate) fn match_classes(found: &[String], wanted: &[String]) -> Result<Outputs, String> {
+    match_classes_of("the file", found, wanted)
+}
+
+/// As [`match_classes`], where `owner` has the classes `found`.
+///
+/// # Errors
+/// As [`match_classes`].
+pub(crate) fn match_classes_of(
+    owner: &str,
+    found: &[String],
+    wanted: &[String],
+) -> Result<Outputs, String> {
     if found == wanted {
         return Ok(Outputs::InOrder);
     }
@@ -96,18 +108,18 @@ pub(crate) fn match_classes(found: &[String], wanted: &[String]) -> Result<Outpu
     let mut differences = Vec::new();
     if !missing.is_empty() {
         differences.push(format!(
-            "the dataset has {}, the file has not",
+            "the dataset has {}, {owner} has not",
             list(&missing)
         ));
     }
     if !left_over.is_empty() {
         differences.push(format!(
-            "the file has {}, the dataset has not",
+            "{owner} has {}, the dataset has not",
             list(&left_over)
         ));
     }
     if found.len() != places.len() {
-        differences.push("the file has a class twice".to_owned());
+        differences.push(format!("{owner} has a class twice"));
     }
     if !differences.is_empty() {
         return Err(differences.join("; "));

@@ -47,6 +47,7 @@ mod guard;
 mod head;
 mod init;
 mod input;
+mod kept;
 pub mod layers;
 mod loaders;
 mod log;
@@ -62,6 +63,7 @@ mod parallel;
 mod pattern;
 mod plan;
 mod predict;
+mod prolong;
 mod random;
 mod run_folder;
 pub mod runs;
@@ -87,9 +89,10 @@ pub use burn::tensor;
 pub use crate::{
     edit::Prior,
     error::{Error, ErrorKind},
-    evaluate::{evaluate, evaluate_with},
-    export::{ExportOptions, export},
+    evaluate::{evaluate, evaluate_run, evaluate_with},
+    export::{ExportOptions, export, export_run},
     init::split as weights_file,
+    kept::{Choice, ChosenRun, Use, choose},
     loaders::{settings as loader_settings, settled},
     model::{Build, Input, Model, Objective, Shape, TokenInput},
     parallel::{Group, Phase, Whereabouts},
@@ -125,4 +128,7 @@ pub enum Resume {
     Fresh,
     /// Go on from the newest checkpoint that can be read, or start when there is none.
     Continue,
+    /// As [`Resume::Continue`]; when there is no checkpoint, continue from that of the newest run that differs only in its
+    /// length or learning rate.
+    Prolong,
 }

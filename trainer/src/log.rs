@@ -192,17 +192,17 @@ impl<'a> MetricsLog<'a> {
         Self::with_text(folder, watch, String::new())
     }
 
-    /// The file as it was after `step` steps with `epoch` in progress.
+    /// The file as that in the folder `from` was after so many steps with this epoch in progress.
     ///
     /// # Errors
     /// [`Error::Storage`].
     pub(crate) fn resume(
         folder: RunFolder,
         watch: Watch<'a>,
-        step: Step,
-        epoch: Epoch,
+        from: &RunFolder,
+        (step, epoch): (Step, Epoch),
     ) -> Result<Self, Error> {
-        let bytes = folder.get_opt(PATH)?.unwrap_or_default();
+        let bytes = from.get_opt(PATH)?.unwrap_or_default();
         let text = cut(&String::from_utf8_lossy(&bytes), step, epoch);
         Ok(Self::with_text(folder, watch, text))
     }
@@ -441,7 +441,12 @@ mod tests {
                 assert_eq!(text, *lock(&log.file.text), "after step {step}");
             }
             put(&(String::from_utf8(found().to_vec()).unwrap() + "{\"kind\":\"st"));
-            let resumed = MetricsLog::resume(folder.clone(), watch, Step::new(9), Epoch::new(9));
+            let resumed = MetricsLog::resume(
+                folder.clone(),
+                watch,
+                &folder,
+                (Step::new(9), Epoch::new(9)),
+            );
             let mut resumed = resumed.unwrap();
             resumed.add(&epoch(5, 1), Duration::ZERO);
             resumed.finish().unwrap();

@@ -4,19 +4,19 @@
 //! how it multiplies by the shapes, so one shape for all gives a row the same bits alone, among a million, and on any
 //! number of threads.
 
-use feedline_schemas::{config::TrainConfig, ids::Hash128, manifest::Split};
+use feedline_schemas::{config::TrainConfig, ids::Hash128};
 
 use crate::{
     Context, Group,
     data::{Inputs, Samples, Targets},
     engine::Engine,
     error::Error,
-    evaluate,
+    kept::{self, Choice, ChosenRun, Kept, Use},
     metrics::largest,
     model::{Build, Shape},
     plan::Plan,
+    run_folder::runtime,
     task::Task,
-    train::Opened,
 };
 
 /// Rows that are computed at a time.
@@ -52,13 +52,27 @@ pub enum Predicted {
 }
 
 impl Predictor {
-    /// Opens the best weights of the run that `config` and the dataset name, as [`crate::evaluate`] does. Blocks.
+    /// Opens the best weights of the run that `config` and the dataset name, or where nothing was trained by it, of the newest
+    /// finished one that fits the dataset. Blocks.
     ///
     /// # Errors
-    /// [`Error::NoCheckpoint`] when nothing was trained yet; [`Error::Config`] for a model that does not read rows of numbers; what dataset
-    /// and storage say.
+    /// [`Error::NoCheckpoint`] when nothing was trained yet, [`Error::NoFittingRun`], and as [`of_run`](Self::of_run).
     pub fn open(
         config: &TrainConfig,
+        build: Option<&Build<'_>>,
+        context: &Context,
+    ) -> Result<Self, Error> {
+        let chosen = kept::choose(config, &Choice::Fitting, Use::NewRows, context)?;
+        Self::of_run(&chosen, build, context)
+    }
+
+    /// Opens the best weights of a run, to be used on features that its own transform made. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::NoCheckpoint`] for a run without weights; [`Error::Config`] for a model that does not read rows of numbers;
+    /// what storage says.
+    pub fn of_run(
+        chosen: &ChosenRun,
         build: Option<&Build<'_>>,
         context: &Context,
     ) -> Result<Self, Error> {
@@ -66,22 +80,16 @@ impl Predictor {
             group: Group::alone(),
             ..context.clone()
         };
-        let opened = Opened::open(config, context, &[Split::Train])?;
-        let _runtime = opened.runtime.enter();
-        let Shape::Rows { .. } = opened.plan.shape() else {
+        let runtime = runtime()?;
+        let _runtime = runtime.enter();
+        let kept = Kept::open(chosen, None, build, context, &runtime)?;
+        let Shape::Rows { .. } = kept.plan.shape() else {
             let reason =
                 "it reads pictures or texts; new rows are predicted by models on rows of numbers";
             return Err(crate::error::config("model.type", reason));
         };
-        let engine = opened.engine(build)?;
-        let (checkpoint, snapshot) = evaluate::best(&opened, &engine)?;
-        let bucket = snapshot.best.unwrap_or(snapshot.parameters);
-        Ok(Self::new(
-            engine,
-            bucket,
-            &opened.plan,
-            (opened.name(), checkpoint),
-        ))
+        let named = (chosen.used().name.clone(), kept.checkpoint);
+        Ok(Self::new(kept.engine, kept.bucket, &kept.plan, named))
     }
 
     fn new(

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use feedline_schemas::{
     config::TrainConfig,
-    run::{RunRecord, RunState},
+    manifest::{Split, SplitContent},
+    report::Warning,
+    run::{ContinuedFrom, RunRecord, RunState},
 };
 use feedline_storage::Store;
 use serde::Serialize;
@@ -16,7 +18,7 @@ use crate::{
     track::{
         record::RECORD_PATH,
         report::{
-            chart::{Chart, Series},
+            chart::{Chart, Series, escape},
             curves::{Curves, EpochPoint, Points, StepPoint},
             document, metric, table,
         },
@@ -26,6 +28,12 @@ use crate::{
 
 /// Metrics by which a run is known at a glance; the first that it has.
 const MAIN: [&str; 3] = ["rmse", "accuracy", "perplexity"];
+
+/// Alias of the finished run that was started last.
+pub(crate) const NEWEST: &str = "newest";
+
+/// Alias of the finished run with the lowest validation loss.
+pub(crate) const BEST: &str = "best";
 
 /// A run in a list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -48,6 +56,16 @@ pub struct ListedRun {
     pub test: Option<f64>,
     /// Seed.
     pub seed: u64,
+    /// Dataset folder that it was trained on.
+    pub dataset: String,
+    /// Fingerprint of that dataset's manifest.
+    pub fingerprint: String,
+    /// Rows of that dataset's training split; absent where the run's record does not say it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rows: Option<u64>,
+    /// The checkpoint of another run that it began with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub continued_from: Option<ContinuedFrom>,
     /// Its values of the configuration keys that are not the same in all runs.
     pub differs: BTreeMap<String, String>,
 }
@@ -69,7 +87,7 @@ pub struct RunList {
 pub async fn list(runs: &Store, now_ms: u64) -> Result<RunList, Error> {
     let records = records(runs).await?;
     let configs: Vec<&TrainConfig> = records.iter().map(|r| &r.config).collect();
-    let differing = differences(&configs);
+    let differing = differing(&records.iter().collect::<Vec<_>>(), &configs);
     let of_run = |(i, record): (usize, &RunRecord)| {
         let own = differing
             .iter()
@@ -97,12 +115,32 @@ fn listed(record: &RunRecord, differs: BTreeMap<String, String>, now_ms: u64) ->
         test: metric.and_then(|name| record.test.get(name).copied()),
         metric: metric.map(str::to_owned),
         seed: record.config.seed.get(),
+        dataset: record.dataset.clone(),
+        fingerprint: record.fingerprint.to_string(),
+        rows: record.splits.get(&Split::Train).map(|split| split.rows),
+        continued_from: record.continued_from.clone(),
         differs,
     }
 }
 
+/// The keys of the configuration that are not the same in all runs. Where a dataset lies is none of them if all runs have
+/// the same.
+fn differing(
+    records: &[&RunRecord],
+    configs: &[&TrainConfig],
+) -> BTreeMap<String, Vec<Option<String>>> {
+    let mut differing = differences(configs);
+    if records
+        .windows(2)
+        .all(|pair| pair[0].fingerprint == pair[1].fingerprint)
+    {
+        differing.remove("dataset");
+    }
+    differing
+}
+
 /// The records of all runs of a folder, newest first.
-async fn records(runs: &Store) -> Result<Vec<RunRecord>, Error> {
+pub(crate) async fn records(runs: &Store) -> Result<Vec<RunRecord>, Error> {
     let mut records: Vec<RunRecord> = Vec::new();
     for listed in runs.list("").await? {
         let path = &listed.path;
@@ -129,8 +167,13 @@ pub struct ComparedRun {
     pub name: String,
     /// What it is doing.
     pub state: RunState,
+    /// Dataset folder that it was trained on.
+    pub dataset: String,
     /// Dataset fingerprint, by which to see whether the runs learned from the same data.
     pub fingerprint: String,
+    /// Rows and content of that dataset's splits; none where the run's record does not say it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub splits: BTreeMap<Split, SplitContent>,
     #[serde(skip)]
     curves: Curves,
 }
@@ -144,9 +187,13 @@ pub struct Comparison {
     pub config: BTreeMap<String, Vec<Option<String>>>,
     /// Metrics: `validation_loss`, `validation_<metric>` of the kept weights, `test_<metric>`, and how far they came.
     pub metrics: BTreeMap<String, Vec<Option<f64>>>,
+    /// Reasons why metrics do not compare: they are of different rows.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Warning>,
 }
 
-/// Compares runs, each named by as much of the beginning of its name as is needed.
+/// Compares runs, each named by as much of the beginning of its name as is needed, or as `newest` or `best`: the finished run
+/// that was started last, or that with the lowest validation loss.
 ///
 /// # Errors
 /// [`Error::NoRun`] when a name begins none or several of the runs, [`Error::Storage`].
@@ -163,19 +210,104 @@ pub async fn compare(runs: &Store, names: &[String], now_ms: u64) -> Result<Comp
         compared.push(ComparedRun {
             name: record.name.clone(),
             state: record.state_at(now_ms),
+            dataset: record.dataset.clone(),
             fingerprint: record.fingerprint.to_string(),
+            splits: record.splits.clone(),
             curves: Curves::read(&String::from_utf8_lossy(&lines)),
         });
     }
     let configs: Vec<&TrainConfig> = chosen.iter().map(|r| &r.config).collect();
+    let splits = [(Split::Test, "test"), (Split::Validation, "validation")];
+    let unlike = splits.map(|(split, metrics)| unlike_sets(&chosen, split, metrics));
     Ok(Comparison {
         runs: compared,
-        config: differences(&configs),
+        config: differing(&chosen, &configs),
         metrics: side_by_side(&chosen),
+        warnings: unlike.into_iter().flatten().collect(),
     })
 }
 
-fn find<'a>(all: &'a [RunRecord], begin: &str, runs: &Store) -> Result<&'a RunRecord, Error> {
+/// A warning where the runs were measured on different rows of a split, or may have been.
+fn unlike_sets(records: &[&RunRecord], split: Split, metrics: &str) -> Option<Warning> {
+    let (first, others) = records.split_first()?;
+    let is_same = |record: &&RunRecord| {
+        let contents = first.splits.get(&split).zip(record.splits.get(&split));
+        first.fingerprint == record.fingerprint || contents.is_some_and(|(a, b)| a == b)
+    };
+    if others.iter().all(is_same) {
+        return None;
+    }
+    let of_run = |record: &&RunRecord| match record.splits.get(&split) {
+        Some(content) => format!("`{}`: {} rows", record.name, content.rows),
+        None => format!("`{}`: unknown", record.name),
+    };
+    let sets: Vec<String> = records.iter().map(of_run).collect();
+    let is_known = records
+        .iter()
+        .all(|record| record.splits.contains_key(&split));
+    let (code, are) = match is_known {
+        true => ("different", "are"),
+        false => ("maybe_different", "may be"),
+    };
+    let message = format!(
+        "{metrics} metrics {are} of different {metrics} sets and do not compare: {}; `feedline eval --run RUN` measures each run \
+         on one dataset",
+        sets.join(", ")
+    );
+    Some(Warning::new(&format!("{code}_{metrics}_sets"), message))
+}
+
+/// The run with the lowest validation loss.
+///
+/// # Errors
+/// Text that says why there is none: no run was measured, or their losses are of different kinds.
+pub(crate) fn best<'a>(records: &[&'a RunRecord]) -> Result<&'a RunRecord, String> {
+    let measured = records.iter().filter(|record| record.best.is_some());
+    let measured: Vec<&RunRecord> = measured.copied().collect();
+    if let Some(other) = measured
+        .iter()
+        .find(|r| r.config.loss != measured[0].config.loss)
+    {
+        return Err(format!(
+            "the losses of `{}` and `{}` are of different kinds (`train.loss`), so neither is the lower one; give a name",
+            measured[0].name, other.name
+        ));
+    }
+    let loss = |record: &RunRecord| record.best.as_ref().map_or(f64::INFINITY, |best| best.loss);
+    let lowest = measured
+        .into_iter()
+        .min_by(|a, b| loss(a).total_cmp(&loss(b)));
+    lowest.ok_or_else(|| "no run has a validation loss".to_owned())
+}
+
+/// The run whose name begins so, or that has this alias.
+///
+/// # Errors
+/// [`Error::NoRun`].
+pub(crate) fn find<'a>(
+    all: &'a [RunRecord],
+    begin: &str,
+    runs: &Store,
+) -> Result<&'a RunRecord, Error> {
+    let finished = all.iter().filter(|r| r.state == RunState::Finished);
+    let finished: Vec<&RunRecord> = finished.collect();
+    let by_alias = match begin {
+        NEWEST => Some(
+            finished
+                .first()
+                .copied()
+                .ok_or_else(|| "no run has finished".to_owned()),
+        ),
+        BEST => Some(best(&finished)),
+        _ => None,
+    };
+    if let Some(found) = by_alias {
+        return found.map_err(|reason| Error::NoRun {
+            name: begin.to_owned(),
+            url: runs.url(),
+            reason,
+        });
+    }
     let found: Vec<&RunRecord> = all.iter().filter(|r| r.name.starts_with(begin)).collect();
     let names = |records: &mut dyn Iterator<Item = &RunRecord>| {
         let names: Vec<_> = records.map(|r| format!("`{}`", r.name)).take(5).collect();
@@ -227,6 +359,13 @@ fn side_by_side(records: &[&RunRecord]) -> BTreeMap<String, Vec<Option<f64>>> {
 }
 
 impl Comparison {
+    /// Returns whether the runs were trained on different datasets.
+    #[must_use]
+    pub fn has_several_datasets(&self) -> bool {
+        let mut pairs = self.runs.windows(2);
+        pairs.any(|pair| pair[0].fingerprint != pair[1].fingerprint)
+    }
+
     /// The comparison as a page that needs nothing but itself, with the curves of the runs in the same charts.
     #[must_use]
     pub fn html(&self) -> String {
@@ -235,6 +374,9 @@ impl Comparison {
         let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".into());
         let number = |value: &Option<f64>| value.map_or_else(|| "-".into(), metric);
         let mut body = "<h1>Runs compared</h1>\n<h2>Metrics</h2>\n".to_owned();
+        for warning in &self.warnings {
+            body += &format!("<p><strong>{}</strong></p>\n", escape(&warning.message));
+        }
         let states = std::iter::once("state".to_owned());
         let states = states.chain(self.runs.iter().map(|r| r.state.as_str().to_owned()));
         let mut rows: Vec<Vec<String>> = vec![states.collect()];
@@ -258,10 +400,11 @@ impl Comparison {
             c.of_steps(|p: &StepPoint| p.gradient_norm)
         });
         body += "</div>\n<h2>Configuration</h2>\n";
-        let mut rows: Vec<Vec<String>> = vec![row(
-            "dataset",
-            self.runs.iter().map(|r| r.fingerprint.clone()),
-        )];
+        let mut rows: Vec<Vec<String>> = Vec::new();
+        if self.has_several_datasets() {
+            let fingerprints = self.runs.iter().map(|r| r.fingerprint.clone());
+            rows.push(row("dataset", fingerprints));
+        }
         rows.extend(
             self.config
                 .iter()
@@ -339,6 +482,79 @@ mod tests {
             ["7", "0", "0"].map(|s| Some(s.to_owned()))
         );
         assert_eq!(found.runs[0].differs.len(), 1);
+    }
+
+    fn content(rows: u64) -> BTreeMap<Split, SplitContent> {
+        let hash = feedline_schemas::ids::Hash128::new(u128::from(rows));
+        let content = SplitContent { rows, hash };
+        [Split::Validation, Split::Test]
+            .map(|split| (split, content))
+            .into()
+    }
+
+    #[test]
+    fn metrics_of_different_test_sets_are_said_not_to_compare() {
+        let records = |change: fn(&mut RunRecord)| {
+            let [mut a, mut b] = ["aa11", "bb22"].map(record);
+            (a.splits, b.splits) = (content(147), content(147));
+            a.config.dataset = Some("elsewhere".to_owned());
+            change(&mut b);
+            let store = store(&[a, b]);
+            let names = ["aa11", "bb22"].map(str::to_owned);
+            runtime()
+                .unwrap()
+                .block_on(compare(&store, &names, 1_000_000))
+                .unwrap()
+        };
+        let same = records(|_| {});
+        assert!(
+            same.warnings.is_empty() && same.config.is_empty(),
+            "{same:?}"
+        );
+        assert!(!same.html().contains(">dataset<"));
+        let grown = records(|b| b.fingerprint = feedline_schemas::ids::Hash128::new(2));
+        assert!(grown.warnings.is_empty() && grown.config.contains_key("dataset"));
+        assert!(grown.html().contains(">dataset<"));
+        let unlike = records(|b| {
+            b.fingerprint = feedline_schemas::ids::Hash128::new(2);
+            b.splits = content(286);
+        });
+        let codes: Vec<&str> = unlike.warnings.iter().map(|w| w.code.as_str()).collect();
+        assert_eq!(codes, ["different_test_sets", "different_validation_sets"]);
+        let message = &unlike.warnings[0].message;
+        assert!(
+            message.contains("`aa11`: 147 rows, `bb22`: 286 rows"),
+            "{message}"
+        );
+        assert!(unlike.html().contains("do not compare"));
+        let old = records(|b| {
+            b.fingerprint = feedline_schemas::ids::Hash128::new(2);
+            b.splits.clear();
+        });
+        assert_eq!(old.warnings[0].code, "maybe_different_test_sets");
+    }
+
+    #[test]
+    fn aliases_name_finished_runs_and_losses_of_different_kinds_have_no_lowest() {
+        let [mut a, mut b, c] = ["aa11", "bb22", "cc33"].map(record);
+        (a.started_ms, b.started_ms) = (9, 8);
+        b.best.as_mut().unwrap().loss = 0.1;
+        let running = RunRecord {
+            state: RunState::Running,
+            ..c
+        };
+        let all = [running, a, b];
+        let named = |all: &[RunRecord], name: &str| {
+            find(all, name, &Store::memory()).map(|record| record.name.clone())
+        };
+        assert_eq!(named(&all, "newest").unwrap(), "aa11");
+        assert_eq!(named(&all, "best").unwrap(), "bb22");
+        let mut unlike = all.clone();
+        unlike[2].config.loss.r#type = Some(feedline_schemas::config::LossKind::Mae);
+        let error = named(&unlike, "best").unwrap_err().to_string();
+        assert!(error.contains("of different kinds"), "{error}");
+        let error = named(&all[..1], "newest").unwrap_err().to_string();
+        assert!(error.contains("no run has finished"), "{error}");
     }
 
     #[test]

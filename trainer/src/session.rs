@@ -190,6 +190,8 @@ impl<'a, D: Data> Session<'a, D> {
             checkpoint: self.folder.url_of(BEST_PATH),
             metrics: self.log.url(),
             report: self.folder.url_of(REPORT_PATH),
+            continued_from: None,
+            started_over: None,
         }))
     }
 
@@ -270,9 +272,7 @@ impl<'a, D: Data> Session<'a, D> {
             ..position.loader.clone()
         };
         let config = self.plan.settings.config();
-        let patience = config.patience;
-        let out_of_patience =
-            patience > 0 && position.early_stopping.evaluations_since_best >= patience;
+        let out_of_patience = is_out_of_patience(config.patience, &position.early_stopping);
         position.early_stopping.finished = out_of_patience || position.epoch.get() >= config.epochs;
         self.watch.tracker.at(position.step, position.epoch);
         self.write_line(&line);
@@ -341,6 +341,11 @@ impl<'a, D: Data> Session<'a, D> {
             note: &note,
         });
     }
+}
+
+/// Returns whether too many epochs brought no better validation loss; with a patience of 0 none are too many.
+const fn is_out_of_patience(patience: u32, state: &EarlyStopping) -> bool {
+    patience > 0 && state.evaluations_since_best >= patience
 }
 
 fn mean_of(running: &RunningLoss) -> f64 {

@@ -132,13 +132,24 @@ impl Settings {
     /// place, how fast it is read) has no part in it. When checkpoints are written has, where the weights may go back to
     /// one.
     pub(crate) fn run_name(&self, fingerprint: Hash128, init: Option<Hash128>) -> String {
+        let config = self.named_config();
+        let bytes = match init {
+            None => serde_json::to_vec(&(config, fingerprint)),
+            Some(init) => serde_json::to_vec(&(config, fingerprint, init)),
+        };
+        let bytes = bytes.expect("a configuration has string keys and finite numbers");
+        Hash128::of(&bytes).short()
+    }
+
+    /// The configuration with only those values that have a part in the name of the run; the others are as by default.
+    pub(crate) fn named_config(&self) -> TrainConfig {
         let log_every = TrainConfig::default().log_every;
         let mut checkpoint = CheckpointConfig::default();
         if self.config.guard.spike_factor > 0.0 {
             checkpoint.every_steps = self.config.checkpoint.every_steps;
             checkpoint.keep_every_steps = self.config.checkpoint.keep_every_steps;
         }
-        let config = TrainConfig {
+        TrainConfig {
             dataset: None,
             device: DeviceChoice::default(),
             model: ModelConfig {
@@ -156,13 +167,7 @@ impl Settings {
             }),
             parallel: self.config.parallel.numbers(),
             ..self.config.clone()
-        };
-        let bytes = match init {
-            None => serde_json::to_vec(&(config, fingerprint)),
-            Some(init) => serde_json::to_vec(&(config, fingerprint, init)),
-        };
-        let bytes = bytes.expect("a configuration has string keys and finite numbers");
-        Hash128::of(&bytes).short()
+        }
     }
 }
 

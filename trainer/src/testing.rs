@@ -443,7 +443,7 @@ pub(crate) fn train_on(
     let session = Session::start(&plan, toy, (engine, initial), &folder, watch);
     let session = match resume {
         Resume::Fresh => session.fresh(),
-        Resume::Continue => session.resume(),
+        Resume::Continue | Resume::Prolong => session.resume(),
     };
     let report = session.and_then(|session| session.run(true));
     if let Err(error) = &report {
@@ -462,6 +462,11 @@ pub(crate) fn record(name: &str) -> RunRecord {
         program: "0.0.0".into(),
         dataset: "memory:dataset".into(),
         fingerprint: FINGERPRINT,
+        transform: None,
+        columns_hash: None,
+        layout: None,
+        splits: std::collections::BTreeMap::new(),
+        continued_from: None,
         classes: Vec::new(),
         config: TrainConfig::default(),
         state: RunState::Finished,

@@ -22,6 +22,7 @@ use crate::{
     models, optimizer,
     parallel::Group,
     plan::Plan,
+    prolong::{self, Start},
     run_folder::{RunFolder, runtime},
     session::{Session, Watch},
     settings::{self, Settings},
@@ -35,7 +36,8 @@ use crate::{
 /// Blocks until done; call it from a thread that may block, not from an async task. The run's folder follows from the
 /// configuration and the dataset, so the same call finds its own checkpoints again: with [`Resume::Continue`] a run
 /// that was stopped or killed goes on and ends with the same bits as one that never was; one that had ended is only
-/// measured again.
+/// measured again. With [`Resume::Prolong`] a run without checkpoints continues the newest run that differs only in its
+/// length or learning rate; its record and its report name that run.
 ///
 /// # Errors
 /// [`Error::Config`] before anything is read, when a value is out of range; [`Error::RunExists`] for a fresh start
@@ -109,25 +111,37 @@ pub(crate) fn go(
         tracker,
         ranks: &ranks,
     };
-    let session = Session::start(
-        &opened.plan,
-        &opened.loaders,
-        (engine, initial),
-        &opened.folder,
-        watch,
-    );
-    let session = match resume {
-        Resume::Fresh => session.fresh(),
-        Resume::Continue => session.resume(),
+    let start = match resume {
+        Resume::Prolong => prolong::start(opened, &engine, context, &ranks),
+        Resume::Fresh | Resume::Continue => Ok(Start::Own),
     };
-    let report = session.and_then(|session| {
+    let begun = start.and_then(|start| {
+        let session = Session::start(
+            &opened.plan,
+            &opened.loaders,
+            (engine, initial),
+            &opened.folder,
+            watch,
+        );
+        let session = match (resume, &start) {
+            (Resume::Fresh, _) => session.fresh(),
+            (_, Start::Other(from)) => session.prolong(&opened.folder_of(&from.run, context), from),
+            _ => session.resume(),
+        };
+        Ok((session?, start))
+    });
+    let report = begun.and_then(|(session, start)| {
         // One rank writes the record.
         let recorder = ranks
             .leads()
-            .then(|| Recorder::begin(opened, resume, context, tracker))
+            .then(|| Recorder::begin(opened, resume, context, tracker, &start))
             .transpose()?;
-        let report = session.run(opened.loaders.has(Split::Test));
+        let mut report = session.run(opened.loaders.has(Split::Test));
         if let Some(recorder) = recorder {
+            if let Ok(Some(report)) = &mut report {
+                report.continued_from = recorder.continued_from().cloned();
+                report.started_over = start.nothing();
+            }
             recorder.end(&report);
         }
         report
@@ -142,6 +156,8 @@ pub(crate) fn go(
 pub(crate) struct Opened {
     pub(crate) group: Group,
     pub(crate) plan: Plan,
+    /// The transform of the dataset.
+    pub(crate) transform: TransformArtefact,
     /// Weights to begin with, where there are some.
     weights: Option<Weights>,
     pub(crate) loaders: Loaders,
@@ -211,6 +227,7 @@ impl Opened {
                 init,
                 dataset_url,
             },
+            transform: artefact,
             weights,
             loaders,
             folder,
@@ -249,6 +266,11 @@ impl Opened {
         Ok(bucket)
     }
 
+    /// The folder of another run.
+    pub(crate) fn folder_of(&self, run: &str, context: &Context) -> RunFolder {
+        RunFolder::new(self.runtime.handle().clone(), context.runs.child(run))
+    }
+
     /// Name of the run.
     pub(crate) fn name(&self) -> String {
         self.plan
@@ -272,36 +294,51 @@ impl Opened {
     /// An engine for the model that `build` makes, or the configured one.
     ///
     /// # Errors
-    /// [`Error::Config`] when the model would be too large, or a group of `train.optimizer` names no parameter of it.
+    /// As [`engine_of`].
     pub(crate) fn engine(&self, build: Option<&Build<'_>>) -> Result<Engine, Error> {
-        let (shape, outputs) = (self.plan.shape(), self.plan.outputs());
-        let config = self.plan.settings.config();
-        let model = match build {
-            Some(build) => build(shape, outputs).map_err(|error| *error)?,
-            None => models::build(&config.model, shape, outputs)?,
-        };
-        let model = model::adapted(model, config.lora.as_ref())?;
-        let passes = settings::passes(config, model.layout())?;
-        optimizer::check_groups(&config.optimizer, &passes.trained(model.layout()))?;
-        let processors = thread::available_parallelism().map_or(1, NonZero::get);
-        let threads = self.group.threads_of(processors);
-        let pictures = &config.pictures;
-        let normalisation = Normalisation {
-            channels: pictures.channels as usize,
-            mean: pictures.mean,
-            deviation: pictures.deviation,
-        };
-        let engine = Engine::with_threads(model, self.plan.settings.loss().clone(), threads);
-        Ok(engine
-            .with_normalisation(normalisation)
-            .with_passes(passes)
-            .with_cut(self.plan.settings.cut(self.group.place()))
-            .on(Backend::choose(config.device, self.group.local_rank())?))
+        engine_of(&self.plan, &self.group, build)
     }
 }
 
+/// An engine for the model of a plan that `build` makes, or the configured one.
+///
+/// # Errors
+/// [`Error::Config`] when the model would be too large, or a group of `train.optimizer` names no parameter of it.
+pub(crate) fn engine_of(
+    plan: &Plan,
+    group: &Group,
+    build: Option<&Build<'_>>,
+) -> Result<Engine, Error> {
+    let (shape, outputs) = (plan.shape(), plan.outputs());
+    let config = plan.settings.config();
+    let model = match build {
+        Some(build) => build(shape, outputs).map_err(|error| *error)?,
+        None => models::build(&config.model, shape, outputs)?,
+    };
+    let model = model::adapted(model, config.lora.as_ref())?;
+    let passes = settings::passes(config, model.layout())?;
+    optimizer::check_groups(&config.optimizer, &passes.trained(model.layout()))?;
+    let processors = thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = group.threads_of(processors);
+    let pictures = &config.pictures;
+    let normalisation = Normalisation {
+        channels: pictures.channels as usize,
+        mean: pictures.mean,
+        deviation: pictures.deviation,
+    };
+    let engine = Engine::with_threads(model, plan.settings.loss().clone(), threads);
+    Ok(engine
+        .with_normalisation(normalisation)
+        .with_passes(passes)
+        .with_cut(plan.settings.cut(group.place()))
+        .on(Backend::choose(config.device, group.local_rank())?))
+}
+
 /// Reads the transform artefact that the manifest names.
-async fn read_transform(
+///
+/// # Errors
+/// [`Error::Dataset`] when it is another, or what storage says.
+pub(crate) async fn read_transform(
     context: &Context,
     manifest: &Manifest,
 ) -> Result<TransformArtefact, Error> {

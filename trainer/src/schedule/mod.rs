@@ -90,6 +90,18 @@ impl Schedule {
         self.peak * share
     }
 
+    /// Returns whether the rates of the first `taken` steps are those of `other`, whatever the validation losses.
+    pub(crate) fn agrees_with(&self, other: &Self, taken: u64) -> bool {
+        let is_plateau = |of: &Self| matches!(of.course, Course::Plateau { .. });
+        let by_length = matches!(self.course, Course::Cosine { .. } | Course::Linear { .. });
+        let is_same_after =
+            self.course == other.course && (!by_length || self.total_steps == other.total_steps);
+        let is_warm_up = taken <= self.warmup_steps && !is_plateau(self) && !is_plateau(other);
+        let is_same_rise =
+            self.peak.to_bits() == other.peak.to_bits() && self.warmup_steps == other.warmup_steps;
+        taken == 0 || (is_same_rise && (is_warm_up || is_same_after))
+    }
+
     /// From 0 at the end of the warm-up to 1 at the last step.
     fn progress(&self, taken: u64) -> f64 {
         let falling = self.total_steps.saturating_sub(self.warmup_steps).max(1);
@@ -205,6 +217,23 @@ mod tests {
     #[test]
     fn steps_past_the_end_keep_the_final_rate() {
         check(&cosine(1.0, 0, 3, 0.1), &[(2, 0.1), (3, 0.1), (100, 0.1)]);
+    }
+
+    #[test]
+    fn courses_that_end_with_the_run_agree_only_at_the_same_length_or_in_the_warm_up() {
+        let short = cosine(1.0, 10, 20, 0.1);
+        let long = cosine(1.0, 10, 40, 0.1);
+        assert!(short.agrees_with(&long, 10) && !short.agrees_with(&long, 11));
+        assert!(short.agrees_with(&short, 20));
+        assert!(!short.agrees_with(&cosine(2.0, 10, 20, 0.1), 1));
+        assert!(!short.agrees_with(&cosine(1.0, 11, 20, 0.1), 1));
+        let course = Course::Constant;
+        let constant = |total_steps| Schedule {
+            course: course.clone(),
+            ..cosine(1.0, 10, total_steps, 0.1)
+        };
+        assert!(constant(20).agrees_with(&constant(40), 20));
+        assert!(!constant(20).agrees_with(&short, 20) && constant(20).agrees_with(&short, 10));
     }
 
     #[test]

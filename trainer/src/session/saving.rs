@@ -6,9 +6,10 @@ use feedline_schemas::{
     checkpoint::{CheckpointHeader, EarlyStopping, GuardState, Plateau, RunningLoss},
     ids::{Epoch, Hash128, Step},
     loader_state::LoaderState,
+    run::ContinuedFrom,
 };
 
-use super::{Session, Watch, shares};
+use super::{Session, Watch, is_out_of_patience, shares};
 use crate::{
     average::Average,
     checkpoint::{
@@ -21,6 +22,7 @@ use crate::{
     optimizer::{Optimizer, StateBucket},
     parallel::Phase,
     plan::Position,
+    run_folder::RunFolder,
 };
 
 /// Waits between the tries of a checkpoint that must not be missed: the first, the last, and one before leaving.
@@ -107,6 +109,68 @@ impl<D: Data> Session<'_, D> {
         let Some(snapshot) = newest else {
             return Ok(self);
         };
+        // A process may have died between writing this checkpoint and removing an old one.
+        if self.watch.ranks.leads() {
+            self.saving.checkpoints().tidy(&snapshot.header);
+        }
+        let (step, epoch) = (snapshot.header.step, snapshot.header.epoch);
+        let checkpoints = self.saving.checkpoints().clone();
+        let folder = self.folder;
+        self.take_snapshot(snapshot, &checkpoints, folder)?;
+        self.saving.durable = Some((step, epoch));
+        self.watch.ranks.saved(step.get());
+        tracing::info!(step = step.get(), epoch = epoch.get(), "resumed");
+        Ok(self)
+    }
+
+    /// Goes on from a checkpoint of the run in another folder, with this run's length and learning rate, and writes it as a
+    /// checkpoint of this one.
+    ///
+    /// # Errors
+    /// [`Error::AllDamaged`] or [`Error::Storage`]; [`Error::Damaged`] when the checkpoint is not there any more.
+    pub(crate) fn prolong(
+        mut self,
+        folder: &RunFolder,
+        from: &ContinuedFrom,
+    ) -> Result<Self, Error> {
+        self.sweep();
+        let checkpoints = self.saving.checkpoints().of_folder(folder.clone());
+        let step = Step::new(from.step);
+        let found = self.agreed_of(&checkpoints, |checkpoints, usable| {
+            checkpoints.newest_up_to(step, usable)
+        })?;
+        let snapshot = found.filter(|found| found.header.step == step);
+        let snapshot = snapshot.ok_or_else(|| Error::Damaged {
+            url: checkpoints.url(step),
+            reason: "it was removed or changed while it was being read".into(),
+        })?;
+        let guard = snapshot.header.guard.clone();
+        self.take_snapshot(snapshot, &checkpoints, folder)?;
+        let config = self.plan.settings.config();
+        let epoch = self.position.epoch.get();
+        let state = &mut self.position.early_stopping;
+        state.finished = is_out_of_patience(config.patience, state) || epoch >= config.epochs;
+        if self.writes() {
+            self.freeze_state()?;
+            self.save_now()?;
+        }
+        if self.watch.ranks.leads() {
+            // The weights may have to go back to them.
+            let to = [Some(guard.anchor), guard.candidate];
+            for kept in to.into_iter().flatten().filter(|kept| *kept < step) {
+                checkpoints.copy(kept, self.folder)?;
+            }
+        }
+        Ok(self)
+    }
+
+    /// Takes everything that a checkpoint holds; files that belong to it are in `folder`.
+    fn take_snapshot(
+        &mut self,
+        snapshot: Snapshot,
+        checkpoints: &Checkpoints,
+        folder: &RunFolder,
+    ) -> Result<(), Error> {
         let Snapshot {
             header,
             parameters,
@@ -114,10 +178,6 @@ impl<D: Data> Session<'_, D> {
             average,
             best,
         } = snapshot;
-        // A process may have died between writing this checkpoint and removing an old one.
-        if self.watch.ranks.leads() {
-            self.saving.checkpoints().tidy(&header);
-        }
         let config = self.plan.settings.config().average.clone();
         self.average = config
             .zip(average)
@@ -128,10 +188,10 @@ impl<D: Data> Session<'_, D> {
             .is_some()
             .then(|| Numbers::new(best.unwrap_or_else(|| parameters.clone())));
         self.bucket = parameters;
-        self.take_state(&header, state)?;
+        self.take_state_of(checkpoints, &header, state)?;
         if self.watch.ranks.leads() {
-            self.log =
-                MetricsLog::resume(self.folder.clone(), self.watch, header.step, header.epoch)?;
+            let at = (header.step, header.epoch);
+            self.log = MetricsLog::resume(self.folder.clone(), self.watch, folder, at)?;
         }
         self.position = Position {
             step: header.step,
@@ -139,7 +199,7 @@ impl<D: Data> Session<'_, D> {
             loader: header.loader,
             early_stopping: header.early_stopping,
             plateau: header.plateau,
-            loss_scale: header.loss_scale.or(self.position.loss_scale),
+            loss_scale: header.loss_scale.or(self.position.loss_scale.take()),
             running: header.running,
             guard: header.guard,
         };
@@ -148,14 +208,7 @@ impl<D: Data> Session<'_, D> {
             .tracker
             .at(self.position.step, self.position.epoch);
         self.watch.tracker.change().best = best;
-        self.saving.durable = Some((header.step, header.epoch));
-        self.watch.ranks.saved(header.step.get());
-        tracing::info!(
-            step = header.step.get(),
-            epoch = header.epoch.get(),
-            "resumed"
-        );
-        Ok(self)
+        Ok(())
     }
 
     fn sweep(&self) {
@@ -184,8 +237,16 @@ impl<D: Data> Session<'_, D> {
         &self,
         find: impl FnOnce(&Checkpoints, Usable<'_>) -> Result<Option<Snapshot>, Error>,
     ) -> Result<Option<Snapshot>, Error> {
+        self.agreed_of(self.saving.checkpoints(), find)
+    }
+
+    /// As [`agreed`](Self::agreed), of these checkpoints.
+    fn agreed_of(
+        &self,
+        checkpoints: &Checkpoints,
+        find: impl FnOnce(&Checkpoints, Usable<'_>) -> Result<Option<Snapshot>, Error>,
+    ) -> Result<Option<Snapshot>, Error> {
         let ranks = self.watch.ranks;
-        let checkpoints = self.saving.checkpoints();
         if ranks.leads() {
             let found = find(checkpoints, &|snapshot| self.plan.accepts(snapshot))?;
             if ranks.are_many() {
@@ -283,12 +344,23 @@ impl<D: Data> Session<'_, D> {
         header: &CheckpointHeader,
         state: Vec<StateBucket>,
     ) -> Result<(), Error> {
+        let checkpoints = self.saving.checkpoints().clone();
+        self.take_state_of(&checkpoints, header, state)
+    }
+
+    /// As [`take_state`](Self::take_state), where the checkpoint is one of these.
+    fn take_state_of(
+        &mut self,
+        checkpoints: &Checkpoints,
+        header: &CheckpointHeader,
+        state: Vec<StateBucket>,
+    ) -> Result<(), Error> {
         let settings = &self.plan.settings;
         let ranges = self.sharing.state_ranges(settings);
         let mut own = if header.state_shards.is_empty() {
             self.sharing.cut(state, &ranges)
         } else {
-            self.saving.checkpoints().state_within(header, &ranges)?
+            checkpoints.state_within(header, &ranges)?
         };
         // A rank without parameters has no buckets.
         own.truncate(settings.optimizer_state(self.sharing.own()).len());

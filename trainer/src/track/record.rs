@@ -4,8 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use feedline_schemas::{
     Versioned as _, encode,
+    manifest::Split,
     report::TrainReport,
-    run::{RunRecord, RunState},
+    run::{ContinuedFrom, RunRecord, RunState},
 };
 use feedline_storage::{Store, clock::Clock};
 use tokio::{sync::oneshot, task::JoinHandle};
@@ -15,12 +16,16 @@ use crate::{
     Context, Resume,
     error::{Error, ErrorKind},
     log,
+    prolong::Start,
     run_folder::RunFolder,
     train::Opened,
 };
 
 /// Path of the record in a run's folder.
 pub(crate) const RECORD_PATH: &str = "run.json";
+
+/// Path of the copy of the transform.
+pub(crate) const TRANSFORM_PATH: &str = "transform.json";
 
 /// Path of the page.
 pub(crate) const REPORT_PATH: &str = "report.html";
@@ -32,13 +37,15 @@ pub(crate) struct Recorder {
     folder: RunFolder,
     tracker: Arc<Tracker>,
     clock: Arc<dyn Clock>,
+    continued_from: Option<ContinuedFrom>,
     /// Dropped, it ends the heartbeat.
     stop: oneshot::Sender<()>,
     heartbeat: JoinHandle<RunRecord>,
 }
 
 impl Recorder {
-    /// Writes the record of a run that begins or goes on.
+    /// Writes the record of a run that begins or resumes, and beside it a copy of the transform: its model can be used on new
+    /// rows even if the dataset changes.
     ///
     /// # Errors
     /// [`Error::Storage`].
@@ -47,16 +54,25 @@ impl Recorder {
         resume: Resume,
         context: &Context,
         tracker: &Arc<Tracker>,
+        start: &Start,
     ) -> Result<Self, Error> {
         let folder = opened.folder.clone();
         let clock = Arc::clone(&context.clock);
         let mut record = new_record(opened, now_ms(&*clock));
-        if resume == Resume::Continue
+        if resume != Resume::Fresh
             && let Some(before) = read(&folder)?
         {
             record.started_ms = before.started_ms;
+            record.continued_from = before.continued_from;
             (record.test, record.baseline) = (before.test, before.baseline);
         }
+        match start {
+            Start::Other(from) => record.continued_from = Some(from.clone()),
+            Start::Nothing(_) => record.continued_from = None,
+            Start::Own => {}
+        }
+        folder.put(TRANSFORM_PATH, encode(&opened.transform))?;
+        let continued_from = record.continued_from.clone();
         update(&mut record, tracker, &*clock);
         let runtime = opened.runtime.handle();
         runtime.block_on(write(folder.store(), &record))?;
@@ -72,9 +88,15 @@ impl Recorder {
             folder,
             tracker: Arc::clone(tracker),
             clock,
+            continued_from,
             stop,
             heartbeat,
         })
+    }
+
+    /// The checkpoint of another run that this one began with.
+    pub(crate) const fn continued_from(&self) -> Option<&ContinuedFrom> {
+        self.continued_from.as_ref()
     }
 
     /// Writes how the run ended, and its page. The run's own result stands whether or not this succeeds.
@@ -85,6 +107,7 @@ impl Recorder {
             clock,
             stop,
             heartbeat,
+            ..
         } = self;
         drop(stop);
         let beaten = folder.wait_for(RECORD_PATH, async { Ok(heartbeat.await) });
@@ -125,6 +148,8 @@ impl Recorder {
 
 fn new_record(opened: &Opened, now_ms: u64) -> RunRecord {
     let plan = &opened.plan;
+    let manifest = opened.loaders.manifest();
+    let content = |split| Some((split, manifest.split_content(split)?));
     RunRecord {
         format: RunRecord::TAG.format.to_owned(),
         version: RunRecord::TAG.version,
@@ -132,6 +157,11 @@ fn new_record(opened: &Opened, now_ms: u64) -> RunRecord {
         program: env!("CARGO_PKG_VERSION").to_owned(),
         dataset: plan.dataset_url.clone(),
         fingerprint: plan.fingerprint,
+        transform: Some(opened.transform.hash),
+        columns_hash: manifest.columns_hash,
+        layout: Some(plan.layout.clone()),
+        splits: Split::ALL.into_iter().filter_map(content).collect(),
+        continued_from: None,
         classes: plan.task.classes().to_vec(),
         config: plan.settings.config().clone(),
         state: RunState::Running,
@@ -193,6 +223,7 @@ fn update(record: &mut RunRecord, tracker: &Tracker, clock: &dyn Clock) {
     record.best = status.best;
 }
 
-fn now_ms(clock: &dyn Clock) -> u64 {
+/// Milliseconds since 1970.
+pub(crate) fn now_ms(clock: &dyn Clock) -> u64 {
     u64::try_from(clock.unix().as_millis()).unwrap_or(u64::MAX)
 }

@@ -205,9 +205,10 @@ fn worst(record: &RunRecord) -> String {
 
 fn settings(record: &RunRecord) -> String {
     let mut out = format!(
-        "<h2>Dataset</h2>\n<p><code>{}</code></p>\n<p>Fingerprint <code>{}</code></p>\n<h2>Configuration</h2>\n",
+        "<h2>Dataset</h2>\n<p><code>{}</code></p>\n<p>Fingerprint <code>{}</code></p>\n{}<h2>Configuration</h2>\n",
         escape(&record.dataset),
-        record.fingerprint
+        record.fingerprint,
+        beginning(record)
     );
     let config = flat(&record.config);
     let defaults = flat(&feedline_schemas::config::TrainConfig::default());
@@ -219,6 +220,37 @@ fn settings(record: &RunRecord) -> String {
     out += "<details><summary>All keys, resolved</summary>\n";
     out += &pairs("Resolved configuration", config.iter());
     out + "</details>\n"
+}
+
+/// Rows of the splits, and the run that this one continues.
+fn beginning(record: &RunRecord) -> String {
+    let rows = record.splits.iter();
+    let rows: Vec<String> = rows
+        .map(|(split, content)| format!("{split} {}", content.rows))
+        .collect();
+    let mut out = match rows.is_empty() {
+        true => String::new(),
+        false => format!("<p>Rows: {}</p>\n", rows.join(", ")),
+    };
+    if let Some(from) = &record.continued_from {
+        let before: Vec<String> = from
+            .before
+            .iter()
+            .map(|(key, value)| format!("{key} = {value}"))
+            .collect();
+        let result = match from.equals_one_run {
+            true => "the result is that of one run of this length",
+            false => "the result is not that of one run with this configuration",
+        };
+        out += &format!(
+            "<p>Continues run <code>{}</code> after step {}, epoch {}, where {}; {result}.</p>\n",
+            escape(&from.run),
+            from.step,
+            from.epoch,
+            escape(&before.join(", "))
+        );
+    }
+    out
 }
 
 fn pairs<'a>(caption: &str, pairs: impl Iterator<Item = (&'a String, &'a String)>) -> String {

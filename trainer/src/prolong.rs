@@ -1,0 +1,266 @@
+//! Training that continues another run, which differs only in its length or learning rate.
+//!
+//! The newest such run gives its newest checkpoint: weights, optimizer, position in the data and counters, the best weights
+//! and the state of early stopping. The result has the bits of one run of the whole length where the steps that were taken
+//! had the learning rates that this configuration gives them.
+
+use feedline_schemas::{
+    config::{ScheduleConfig, TrainConfig},
+    run::{ContinuedFrom, RunRecord, RunState},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Context,
+    checkpoint::{Checkpoints, Snapshot},
+    data::Data as _,
+    engine::Engine,
+    error::Error,
+    parallel::Ranks,
+    plan::Plan,
+    runs,
+    settings::Settings,
+    track::{record::now_ms, settings_of::differences},
+    train::Opened,
+};
+
+/// Runs that a message names.
+const NAMED: usize = 3;
+
+/// Start of a run that may continue another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Start {
+    /// At its own newest checkpoint, or its beginning.
+    Own,
+    /// At that of another run.
+    Other(ContinuedFrom),
+    /// At its beginning, since there is no checkpoint to continue from.
+    Nothing(String),
+}
+
+impl Start {
+    /// Reason why there is no checkpoint to continue from, if there is none.
+    pub(crate) fn nothing(&self) -> Option<String> {
+        match self {
+            Self::Nothing(reason) => Some(reason.clone()),
+            Self::Own | Self::Other(_) => None,
+        }
+    }
+}
+
+/// Start of the run, as the first rank finds it, on all ranks.
+///
+/// # Errors
+/// [`Error::Storage`], and errors of the ranks.
+pub(crate) fn start(
+    opened: &Opened,
+    engine: &Engine,
+    context: &Context,
+    ranks: &Ranks,
+) -> Result<Start, Error> {
+    if !ranks.leads() {
+        let bytes = ranks.broadcast(None)?;
+        return serde_json::from_slice(&bytes).map_err(|error| Error::Damaged {
+            url: opened.folder.url(),
+            reason: format!("the first rank said where to begin in other words: {error}"),
+        });
+    }
+    let start = find(opened, engine, context)?;
+    let bytes = serde_json::to_vec(&start).expect("texts and numbers are JSON");
+    ranks.broadcast(Some(bytes))?;
+    match &start {
+        Start::Own => {}
+        Start::Nothing(reason) => tracing::warn!(
+            run = opened.name(),
+            reason,
+            "`--resume` found no checkpoint to continue from: the training starts at its beginning"
+        ),
+        Start::Other(from) if from.equals_one_run => tracing::info!(
+            from = from.run,
+            step = from.step,
+            "continuing another run, with the result of one run of this length"
+        ),
+        Start::Other(from) => tracing::warn!(
+            from = from.run,
+            step = from.step,
+            before = ?from.before,
+            "continuing another run: the result is not that of one run with this configuration, since the learning rates of \
+             the steps that were taken depend on a key that has changed"
+        ),
+    }
+    Ok(start)
+}
+
+fn find(opened: &Opened, engine: &Engine, context: &Context) -> Result<Start, Error> {
+    let of_folder = |name: &str| {
+        let parameters = engine.model().layout().entries();
+        let state = opened.plan.settings.optimizer_state(&engine.trained());
+        let folder = opened.folder_of(name, context);
+        Checkpoints::new(folder, parameters, state, opened.plan.settings.config())
+    };
+    let own = opened.name();
+    if of_folder(&own).any()? {
+        return Ok(Start::Own);
+    }
+    let records = opened
+        .runtime
+        .handle()
+        .block_on(runs::records(&context.runs))?;
+    let now_ms = now_ms(&*context.clock);
+    let mut reasons = Vec::new();
+    for record in records.iter().filter(|record| record.name != own) {
+        let found = match differs(&opened.plan, record, now_ms) {
+            Ok(before) => go_on(opened, record, before, &of_folder(&record.name))?,
+            Err(reason) => Err(reason),
+        };
+        match found {
+            Ok(from) => return Ok(Start::Other(from)),
+            Err(reason) => reasons.push(format!("`{}`: {reason}", record.name)),
+        }
+    }
+    let others = match reasons.len() {
+        0 => "there is no other run".to_owned(),
+        _ => {
+            reasons.truncate(NAMED);
+            format!("of the newest runs, {}", reasons.join("; "))
+        }
+    };
+    Ok(Start::Nothing(format!(
+        "no checkpoint is of this configuration and dataset, and none of a run that differs only in `epochs`, `learning_rate`, \
+         `schedule` or `patience`: {others}"
+    )))
+}
+
+/// The settings of a run that differ from those of the plan, if only its length and learning rate do.
+///
+/// # Errors
+/// Text that says what else differs, or why its checkpoints are of no use yet.
+fn differs(
+    plan: &Plan,
+    record: &RunRecord,
+    now_ms: u64,
+) -> Result<(Settings, Vec<(String, String)>), String> {
+    if record.fingerprint != plan.fingerprint {
+        return Err("it was trained on another dataset".to_owned());
+    }
+    let settings = Settings::resolve(&record.config, &plan.task);
+    let settings =
+        settings.map_err(|error| format!("its configuration is no longer one: {error}"))?;
+    let (own, its) = (plan.settings.named_config(), settings.named_config());
+    let others = differences(&[&without_length(&own), &without_length(&its)]);
+    if !others.is_empty() {
+        let keys: Vec<String> = others.keys().map(|key| format!("`{key}`")).collect();
+        return Err(format!("it differs in {} too", keys.join(", ")));
+    }
+    if record.state_at(now_ms) == RunState::Running {
+        return Err("it is still running".to_owned());
+    }
+    let before = differences(&[&own, &its]).into_iter();
+    let before = before
+        .map(|(key, values)| (key, values[1].clone().unwrap_or_else(|| "-".to_owned())))
+        .collect();
+    Ok((settings, before))
+}
+
+/// A configuration without the keys that may differ.
+fn without_length(config: &TrainConfig) -> TrainConfig {
+    TrainConfig {
+        epochs: 1,
+        learning_rate: 1.0,
+        schedule: ScheduleConfig::default(),
+        patience: 0,
+        ..config.clone()
+    }
+}
+
+/// The newest checkpoint of a run as one to continue from, or the reason why it is not usable.
+///
+/// # Errors
+/// [`Error::Storage`].
+fn go_on(
+    opened: &Opened,
+    record: &RunRecord,
+    (settings, before): (Settings, Vec<(String, String)>),
+    checkpoints: &Checkpoints,
+) -> Result<Result<ContinuedFrom, String>, Error> {
+    let plan = &opened.plan;
+    let snapshot: Snapshot = match checkpoints.newest(|snapshot| plan.accepts(snapshot)) {
+        Ok(Some(snapshot)) => snapshot,
+        Ok(None) => return Ok(Err("it has no checkpoint".to_owned())),
+        Err(Error::AllDamaged { source, .. }) => return Ok(Err(source.to_string())),
+        Err(error) => return Err(error),
+    };
+    let header = &snapshot.header;
+    let (epoch, epochs) = (header.epoch.get(), plan.settings.config().epochs);
+    if epoch >= epochs {
+        return Ok(Err(format!(
+            "it has taken {epoch} epochs already, and `train.epochs` is {epochs}"
+        )));
+    }
+    let per_epoch = opened.loaders.batches_per_epoch();
+    let schedules = [&plan.settings, &settings].map(|settings| settings.schedule(per_epoch));
+    let [own_patience, its_patience] =
+        [&plan.settings, &settings].map(|settings| settings.config().patience);
+    // With more patience nothing would have ended before, with less it may have.
+    let waits_as_long = own_patience == 0 || (its_patience != 0 && own_patience >= its_patience);
+    let its_own = record.continued_from.as_ref();
+    Ok(Ok(ContinuedFrom {
+        run: record.name.clone(),
+        step: header.step.get(),
+        epoch,
+        before: before.into_iter().collect(),
+        equals_one_run: schedules[0].agrees_with(&schedules[1], header.step.get())
+            && waits_as_long
+            && its_own.is_none_or(|from| from.equals_one_run),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::{
+        config::ScheduleKind,
+        ids::{Hash128, Seed},
+    };
+
+    use super::*;
+    use crate::testing::{config, plan, record, regression};
+
+    fn reason(change: impl FnOnce(&mut RunRecord)) -> String {
+        let toy = regression(16);
+        let plan = plan(&config(), &toy);
+        let mut record = RunRecord {
+            fingerprint: plan.fingerprint,
+            config: config(),
+            ..record("aa")
+        };
+        change(&mut record);
+        match differs(&plan, &record, 0) {
+            Ok((_, before)) => format!("{before:?}"),
+            Err(reason) => reason,
+        }
+    }
+
+    #[test]
+    fn only_length_and_learning_rate_may_differ() {
+        let all = reason(|r| {
+            (r.config.epochs, r.config.learning_rate) = (77, 0.5);
+            (r.config.patience, r.config.schedule.r#type) = (9, ScheduleKind::Constant);
+        });
+        for key in ["epochs", "learning_rate", "patience", "schedule.type"] {
+            assert!(all.contains(key), "{all}");
+        }
+        for (reason, expected) in [
+            (
+                reason(|r| r.config.seed = Seed::new(99)),
+                "differs in `seed` too",
+            ),
+            (
+                reason(|r| r.fingerprint = Hash128::new(1)),
+                "another dataset",
+            ),
+            (reason(|r| r.state = RunState::Running), "still running"),
+        ] {
+            assert!(reason.contains(expected), "{reason}");
+        }
+    }
+}
