@@ -10,6 +10,7 @@ use feedline_schemas::{
     ids::Seed,
     manifest::Split,
 };
+use feedline_trainer::Choice;
 
 /// Takes data from the web to the GPU: ingest, preprocess, shards, training.
 #[derive(Debug, Parser)]
@@ -44,7 +45,8 @@ pub(crate) enum Command {
     Train {
         #[command(flatten)]
         pipeline: Pipeline,
-        /// Go on from the newest checkpoint, if there is one
+        /// Continue from the newest checkpoint of this configuration and dataset. If there is none, continue from that of the
+        /// newest run that differs only in `epochs`, `learning_rate`, `schedule` or `patience` of `[train]`
         #[arg(long)]
         resume: bool,
         /// Show the model's layers and the memory that training will take, and train nothing
@@ -61,11 +63,20 @@ pub(crate) enum Command {
         /// Go on from the newest checkpoint, if there is one
         #[arg(long)]
         resume: bool,
+        /// Continue from that of another run, if there is none
+        #[arg(long, requires = "resume")]
+        prolong: bool,
     },
-    /// Evaluate the trained model on a split
+    /// Evaluate a trained model on a split
     Eval {
         #[command(flatten)]
         pipeline: Pipeline,
+        #[command(flatten)]
+        run: RunOption,
+        /// URL or path of another dataset to evaluate on, whose rows were made of the same columns by a transform that does
+        /// the same; as `--set train.dataset=URL`
+        #[arg(long, value_name = "URL")]
+        dataset: Option<String>,
         /// Split to evaluate on
         #[arg(long, value_enum, default_value_t = SplitName::Test)]
         split: SplitName,
@@ -140,7 +151,8 @@ pub(crate) enum Runs {
         /// Pipeline file (TOML)
         #[arg(value_name = "PIPELINE.toml")]
         file: PathBuf,
-        /// Runs, each by as much of the beginning of its name as is needed
+        /// Runs, each by as much of the beginning of its name as is needed, or as `newest` or `best`: the finished run that was
+        /// started last, or that with the lowest validation loss
         #[arg(value_name = "RUN", num_args = 2.., required = true)]
         runs: Vec<String>,
         /// Also write a page with the curves of all of them
@@ -157,6 +169,8 @@ pub(crate) enum Weights {
     Export {
         #[command(flatten)]
         pipeline: Pipeline,
+        #[command(flatten)]
+        run: RunOption,
         /// URL or path of the file
         #[arg(long, value_name = "FILE")]
         to: String,
@@ -213,6 +227,8 @@ impl Edit {
 pub(crate) struct Predict {
     #[command(flatten)]
     pub(crate) pipeline: Pipeline,
+    #[command(flatten)]
+    pub(crate) run: RunOption,
     /// File of new rows, CSV, NDJSON (both also as `.gz` or `.zst`) or Parquet; `-` is standard input. Default: standard input;
     /// where the model reads windows of rows (`dataset.sequence`), a forecast of the next horizon of each entity, from the rows that
     /// have landed
@@ -357,6 +373,24 @@ pub(crate) struct Ranks {
     /// Train by so many processes on this machine, started again from the newest checkpoint when one fails
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) ranks: Option<u16>,
+}
+
+/// The run whose model is used.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RunOption {
+    /// Run whose model is used: the beginning of its name (`feedline runs list`), `newest` (the finished run that fits the
+    /// dataset and was started last) or `best` (that with the lowest validation loss). Default: the run of this configuration
+    /// and dataset, and where there is none, `newest`
+    #[arg(long, value_name = "RUN")]
+    pub(crate) run: Option<String>,
+}
+
+impl RunOption {
+    /// The choice that it makes.
+    pub(crate) fn choice(&self) -> Choice {
+        let named = self.run.clone().map(Choice::Named);
+        named.unwrap_or_default()
+    }
 }
 
 #[derive(Clone, Debug, Args)]

@@ -11,8 +11,8 @@ use feedline_schemas::{
     manifest::{Manifest, Split},
     progress::Progress,
     report::{
-        DatasetReport, EditReport, ExpectReport, IngestReport, PredictReport, RunReport,
-        SourceReport, TrainReport,
+        DatasetReport, EditReport, ExpectReport, ExportReport, IngestReport, PredictReport,
+        RunReport, SourceReport, TrainReport,
     },
     transform::TransformArtefact,
 };
@@ -20,7 +20,7 @@ use feedline_storage::{
     PutNew, Store,
     clock::{Clock, SystemClock},
 };
-use feedline_trainer::Predictor;
+use feedline_trainer::{Choice, ChosenRun, Resume, Use};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -112,14 +112,35 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
             if summary {
                 return work.summary().await;
             }
+            let resume = match resume {
+                true => Resume::Prolong,
+                false => Resume::Fresh,
+            };
             let report = work.train_by(&pipeline, ranks, resume).await?;
             tools.print(&report, work.json)?;
             Ok(Outcome::Done)
         }
-        Command::Rank { pipeline, resume } => run_rank(&pipeline, resume, tools).await,
-        Command::Eval { pipeline, split } => {
+        Command::Rank {
+            pipeline,
+            resume,
+            prolong,
+        } => {
+            let resume = match (resume, prolong) {
+                (true, true) => Resume::Prolong,
+                (true, false) => Resume::Continue,
+                (false, _) => Resume::Fresh,
+            };
+            run_rank(&pipeline, resume, tools).await
+        }
+        Command::Eval {
+            pipeline,
+            run,
+            dataset,
+            split,
+        } => {
             let work = Work::load(&pipeline, tools)?;
-            work.eval(split.into()).await
+            work.eval(&run.choice(), dataset.as_deref(), split.into())
+                .await
         }
         Command::Predict(options) => {
             let work = Work::load(&options.pipeline, tools)?;
@@ -129,6 +150,7 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
         Command::Runs(runs) => run_runs(runs, tools).await,
         Command::Weights(Weights::Export {
             pipeline,
+            run,
             to,
             merge_lora,
             dtype,
@@ -137,7 +159,8 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
                 merge_lora,
                 precision: dtype.into(),
             };
-            Work::load(&pipeline, tools)?.export(&to, options).await
+            let work = Work::load(&pipeline, tools)?;
+            work.export(&run.choice(), &to, options).await
         }
         Command::Edit(edit) => {
             let work = Work::load(&edit.pipeline, tools)?;
@@ -282,7 +305,7 @@ async fn run_serve(options: Serve, tools: &Tools) -> anyhow::Result<Outcome> {
 }
 
 /// One of the processes that `--ranks` starts. The launcher is told how it ends.
-async fn run_rank(pipeline: &Pipeline, resume: bool, tools: &Tools) -> anyhow::Result<Outcome> {
+async fn run_rank(pipeline: &Pipeline, resume: Resume, tools: &Tools) -> anyhow::Result<Outcome> {
     let voice = Voice::begin(tools.environment.group()?, Arc::clone(&tools.stop.flag))?;
     let heard = Tools {
         progress: voice.at_the_first_news(Arc::clone(&tools.progress)),
@@ -458,7 +481,7 @@ impl<'a> Work<'a> {
             report.dataset = Some(self.build(building).await?);
         }
         if config.train.is_some() {
-            report.train = Some(self.train_by(pipeline, ranks, true).await?);
+            report.train = Some(self.train_by(pipeline, ranks, Resume::Continue).await?);
         }
         self.tools.print(&report, self.json)?;
         let rejected =
@@ -705,7 +728,7 @@ impl<'a> Work<'a> {
         &self,
         pipeline: &Pipeline,
         ranks: Ranks,
-        resume: bool,
+        resume: Resume,
     ) -> anyhow::Result<TrainReport> {
         let Some(ranks) = ranks.ranks else {
             return self.train(resume).await;
@@ -717,18 +740,15 @@ impl<'a> Work<'a> {
         );
         self.tools.clear_bars();
         let order = Order::new(usize::from(ranks), pipeline, config.parallel)?;
+        let order = order.prolonging(resume == Resume::Prolong);
         let seed = u64::try_from(self.tools.clock.unix().as_nanos() & u128::from(u64::MAX))?;
         let (stop, clock) = (context.stop, context.clock);
-        let train = move || order.carry_out(resume, seed, &stop, &*clock);
+        let resumes = resume != Resume::Fresh;
+        let train = move || order.carry_out(resumes, seed, &stop, &*clock);
         tokio::task::spawn_blocking(train).await?
     }
 
-    async fn train(&self, resume: bool) -> anyhow::Result<TrainReport> {
-        let resume = if resume {
-            feedline_trainer::Resume::Continue
-        } else {
-            feedline_trainer::Resume::Fresh
-        };
+    async fn train(&self, resume: Resume) -> anyhow::Result<TrainReport> {
         let (config, context) = self.training()?;
         let train = move || feedline_trainer::train(&config, resume, &context).map_err(Box::new);
         let report = tokio::task::spawn_blocking(train).await?;
@@ -765,30 +785,66 @@ impl<'a> Work<'a> {
         Ok(Outcome::Done)
     }
 
-    async fn eval(&self, split: Split) -> anyhow::Result<Outcome> {
-        let (config, context) = self.training()?;
-        let evaluate =
-            move || feedline_trainer::evaluate(&config, split, &context).map_err(Box::new);
+    async fn eval(
+        &self,
+        choice: &Choice,
+        dataset: Option<&str>,
+        split: Split,
+    ) -> anyhow::Result<Outcome> {
+        let (config, mut context) = self.training()?;
+        if let Some(url) = dataset {
+            context.dataset = self.tools.open(url)?;
+        }
+        let chosen = self.choose(choice, Use::Shards, &config, &context).await?;
+        let evaluate = move || {
+            feedline_trainer::evaluate_run(&chosen, None, split, &context).map_err(Box::new)
+        };
         let report = tokio::task::spawn_blocking(evaluate).await?;
         self.tools
             .print(&report.map_err(|e| self.trainer_error(*e))?, self.json)?;
         Ok(Outcome::Done)
     }
 
+    /// Chooses the run whose model is used.
+    async fn choose(
+        &self,
+        choice: &Choice,
+        used_on: Use,
+        config: &TrainConfig,
+        context: &feedline_trainer::Context,
+    ) -> anyhow::Result<ChosenRun> {
+        let (choice, config, context) = (choice.clone(), config.clone(), context.clone());
+        let choose =
+            move || feedline_trainer::choose(&config, &choice, used_on, &context).map_err(Box::new);
+        let chosen = tokio::task::spawn_blocking(choose).await?;
+        chosen.map_err(|error| self.trainer_error(*error))
+    }
+
     async fn predict(&self, options: &cli::Predict) -> anyhow::Result<Outcome> {
-        let training = match options.transform_only {
-            true => None,
-            false => Some(self.training()?),
-        };
         let dataset = self.dataset()?;
         let manifest = feedline_preprocess::read_manifest(&dataset).await?;
-        let artefact = feedline_preprocess::read_transform(&dataset, &manifest).await?;
+        let mut artefact = feedline_preprocess::read_transform(&dataset, &manifest).await?;
         let dataset = self.loaded.config.dataset.as_ref();
         let mut features = dataset.iter().flat_map(|dataset| &dataset.feature);
         let is_of_past = manifest.counts.sequence.is_some()
             || features.any(|feature| artefact.inputs.iter().any(|i| i.name == feature.name));
+        let model = match options.transform_only {
+            true => None,
+            false => {
+                // Rows of the past are those of the dataset, so the run must fit it.
+                let used_on = match is_of_past {
+                    true => Use::Shards,
+                    false => Use::NewRows,
+                };
+                let (config, context) = self.training()?;
+                let choice = options.run.choice();
+                let chosen = self.choose(&choice, used_on, &config, &context).await?;
+                artefact = chosen.transform().clone();
+                Some((chosen, context))
+            }
+        };
         if is_of_past || options.history.is_some() {
-            return Box::pin(self.predict_series(options, training, &manifest, artefact)).await;
+            return Box::pin(self.predict_series(options, model, &manifest, artefact)).await;
         }
         let landed = match dataset {
             // The rows were those of a query or of files.
@@ -801,8 +857,7 @@ impl<'a> Work<'a> {
             to: options.to.clone(),
             escapes_formulas: options.escape_formulas,
             transform: feedline_preprocess::Transform::new(artefact)?,
-            fingerprint: manifest.fingerprint,
-            training,
+            model,
             stop: self.tools.stop.clone(),
         };
         let report = tokio::task::spawn_blocking(move || predict.run()).await?;
@@ -819,7 +874,7 @@ impl<'a> Work<'a> {
     async fn predict_series(
         &self,
         options: &cli::Predict,
-        training: Option<(TrainConfig, feedline_trainer::Context)>,
+        model: Option<(ChosenRun, feedline_trainer::Context)>,
         manifest: &Manifest,
         artefact: TransformArtefact,
     ) -> anyhow::Result<Outcome> {
@@ -864,22 +919,16 @@ impl<'a> Work<'a> {
         let output = Output::of(options.to.as_deref(), options.escape_formulas)?;
         report.transform = transform.artefact().hash.to_string();
         report.to = output.name();
-        let (stop, fingerprint) = (self.tools.stop.clone(), manifest.fingerprint);
+        let stop = self.tools.stop.clone();
         let runtime = tokio::runtime::Handle::current();
         let answer = move || -> anyhow::Result<PredictReport> {
-            let predictor = match &training {
-                Some((config, context)) => Some(Predictor::open(config, None, context)?),
+            let predictor = match &model {
+                Some((chosen, context)) => {
+                    let features = rows.numbers();
+                    Some(predict::open_model(chosen, context, features, &mut report)?)
+                }
                 None => None,
             };
-            if let Some(predictor) = &predictor {
-                anyhow::ensure!(
-                    predictor.fingerprint() == fingerprint
-                        && predictor.features() == rows.numbers(),
-                    "the dataset was built again while its model was opened; predict again"
-                );
-                report.run = Some(predictor.run().to_owned());
-                report.checkpoint = Some(predictor.checkpoint().to_owned());
-            }
             let (texts, numbers) = series::further_names(&rows);
             let answers = Answers {
                 predictor,
@@ -925,16 +974,27 @@ impl<'a> Work<'a> {
 
     async fn export(
         &self,
+        choice: &Choice,
         to: &str,
         options: feedline_trainer::ExportOptions,
     ) -> anyhow::Result<Outcome> {
         let (config, context) = self.training()?;
-        let export =
-            move || feedline_trainer::export(&config, None, options, &context).map_err(Box::new);
+        let chosen = self.choose(choice, Use::Weights, &config, &context).await?;
+        let run = chosen.used().clone();
+        let export = move || {
+            feedline_trainer::export_run(&chosen, None, options, &context).map_err(Box::new)
+        };
         let file = tokio::task::spawn_blocking(export).await?;
         let file = file.map_err(|e| self.trainer_error(*e))?;
         let (folder, name) = feedline_trainer::weights_file(to);
-        self.tools.open(folder)?.put(name, file.into()).await?;
+        let store = self.tools.open(folder)?;
+        let report = ExportReport {
+            run,
+            to: store.url_of(name),
+            bytes: file.len() as u64,
+        };
+        store.put(name, file.into()).await?;
+        self.tools.print(&report, self.json)?;
         Ok(Outcome::Done)
     }
 

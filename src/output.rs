@@ -3,6 +3,7 @@
 mod dataset;
 mod ingest;
 mod preview;
+pub(crate) mod used_run;
 
 use std::{
     collections::BTreeMap,
@@ -399,6 +400,12 @@ impl Text for TrainReport {
         if self.rollbacks > 0 {
             line(out, "went back", format!("{} times", self.rollbacks))?;
         }
+        if let Some(from) = &self.continued_from {
+            used_run::write_continued(from, out)?;
+        }
+        if let Some(reason) = &self.started_over {
+            line(out, "not resumed", reason)?;
+        }
         write_metrics("test", &self.test, &self.baseline, out)?;
         dataset::write_positive(&self.classes, out)?;
         line(out, "checkpoint", &self.checkpoint)?;
@@ -419,6 +426,10 @@ impl Text for EvalReport {
         line(out, "split", format!("{}, {} rows", self.split, self.rows))?;
         write_metrics(&self.split, &self.metrics, &self.baseline, out)?;
         dataset::write_positive(&self.classes, out)?;
+        if let Some(used) = &self.run {
+            used_run::write(used, out)?;
+        }
+        line(out, "dataset", &self.dataset)?;
         line(out, "checkpoint", &self.checkpoint)
     }
 }

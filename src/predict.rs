@@ -25,18 +25,18 @@ use feedline_preprocess::{
     Transform,
 };
 use feedline_schemas::{
-    config::{CsvConfig, DatasetConfig, PipelineConfig, TrainConfig},
+    config::{CsvConfig, DatasetConfig, PipelineConfig},
     csv_cell::CellFormat,
-    ids::{Hash128, Name},
+    ids::Name,
     record::ColumnType,
     report::PredictReport,
     transform::FittedTarget,
 };
-use feedline_trainer::{Predicted, Predictor};
+use feedline_trainer::{ChosenRun, Predicted, Predictor};
 
 use crate::{
     cli,
-    output::{Text, line, write_rejects},
+    output::{Text, line, used_run, write_rejects},
     stop::Stop,
 };
 
@@ -59,10 +59,8 @@ pub(crate) struct Predict {
     /// Escapes strings that a spreadsheet would evaluate.
     pub(crate) escapes_formulas: bool,
     pub(crate) transform: Transform,
-    /// Of the dataset's manifest.
-    pub(crate) fingerprint: Hash128,
-    /// The model; without it only the transform is applied.
-    pub(crate) training: Option<(TrainConfig, feedline_trainer::Context)>,
+    /// The run whose model is used; without it only the transform is applied.
+    pub(crate) model: Option<(ChosenRun, feedline_trainer::Context)>,
     pub(crate) stop: Stop,
 }
 
@@ -143,28 +141,18 @@ impl Predict {
             path => RowSource::File(path.into()),
         };
         let rows = RowsIn::open(source, &self.reading, self.transform.artefact())?;
-        let predictor = match &self.training {
-            Some((config, context)) => Some(Predictor::open(config, None, context)?),
-            None => None,
-        };
-        if let Some(predictor) = &predictor {
-            anyhow::ensure!(
-                predictor.fingerprint() == self.fingerprint
-                    && predictor.features() == self.transform.features(),
-                "the dataset was built again while its model was opened; predict again"
-            );
-        }
         let mut report = PredictReport {
             transform: self.transform.artefact().hash.to_string(),
-            run: predictor
-                .as_ref()
-                .map(|predictor| predictor.run().to_owned()),
-            checkpoint: predictor
-                .as_ref()
-                .map(|predictor| predictor.checkpoint().to_owned()),
             to: output.name(),
             ignored: rows.ignored(),
             ..PredictReport::default()
+        };
+        let predictor = match &self.model {
+            Some((chosen, context)) => {
+                let features = self.transform.features();
+                Some(open_model(chosen, context, features, &mut report)?)
+            }
+            None => None,
         };
         let transform = Arc::new(self.transform);
         let features = transform.artefact().features.iter();
@@ -201,6 +189,29 @@ impl Predict {
         }
         Ok(report)
     }
+}
+
+/// Opens the model of a run for rows of so many numbers, and adds it to the report.
+///
+/// # Errors
+/// Errors of the trainer, and a model that reads rows of another length.
+pub(crate) fn open_model(
+    chosen: &ChosenRun,
+    context: &feedline_trainer::Context,
+    features: usize,
+    report: &mut PredictReport,
+) -> anyhow::Result<Predictor> {
+    let predictor = Predictor::of_run(chosen, None, context)?;
+    anyhow::ensure!(
+        predictor.features() == features,
+        "run `{}` reads rows of {} numbers, and the transform makes {features}; choose another run with `--run`",
+        predictor.run(),
+        predictor.features()
+    );
+    report.run = Some(predictor.run().to_owned());
+    report.checkpoint = Some(predictor.checkpoint().to_owned());
+    report.used = Some(chosen.used().clone());
+    Ok(predictor)
 }
 
 /// Where answers are written, and how.
@@ -591,6 +602,9 @@ impl Text for PredictReport {
                 "past",
                 format!("{} rows rejected, as in a build", self.rejected_before),
             )?;
+        }
+        if let Some(used) = &self.used {
+            used_run::write(used, out)?;
         }
         if let Some(checkpoint) = &self.checkpoint {
             line(out, "model", checkpoint)?;

@@ -34,14 +34,36 @@ impl Text for RunList {
             "seed",
         ];
         write_row(out, &head.map(str::to_owned))?;
+        let first = &self.runs[0];
+        let is_one = self
+            .runs
+            .iter()
+            .all(|run| run.fingerprint == first.fingerprint);
         for run in &self.runs {
             write_row(out, &cells(run))?;
             if !run.differs.is_empty() {
                 write_differences(out, &run.differs)?;
             }
+            if let Some(from) = &run.continued_from {
+                writeln!(out, "    continues {} after epoch {}", from.run, from.epoch)?;
+            }
+            if !is_one {
+                writeln!(out, "    {}", cut(&trained_on(run), WIDTH - 4))?;
+            }
+        }
+        if is_one {
+            writeln!(out, "all on {}", cut(&trained_on(first), WIDTH - 7))?;
         }
         Ok(())
     }
+}
+
+/// The dataset of a run.
+fn trained_on(run: &ListedRun) -> String {
+    let rows = run
+        .rows
+        .map_or_else(String::new, |rows| format!(", {rows} training rows"));
+    format!("dataset {}{rows}, {}", run.fingerprint, run.dataset)
 }
 
 /// Widths of the columns of [`RunList`]; the last needs none.
@@ -95,6 +117,9 @@ fn write_differences(out: &mut String, differs: &BTreeMap<String, String>) -> fm
 
 impl Text for Comparison {
     fn write(&self, out: &mut String) -> fmt::Result {
+        for warning in &self.warnings {
+            writeln!(out, "warning: {}", warning.message)?;
+        }
         for first in (0..self.runs.len()).step_by(BESIDE) {
             let runs = first..(first + BESIDE).min(self.runs.len());
             let beside = &self.runs[runs.clone()];
@@ -107,11 +132,7 @@ impl Text for Comparison {
                 "state",
                 beside.iter().map(|r| r.state.as_str().to_owned()),
             )?;
-            if self
-                .runs
-                .iter()
-                .any(|r| r.fingerprint != self.runs[0].fingerprint)
-            {
+            if self.has_several_datasets() {
                 write_compared(out, "dataset", beside.iter().map(|r| r.fingerprint.clone()))?;
             }
             for (key, values) in &self.config {
@@ -177,6 +198,10 @@ mod tests {
             metric: Some("perplexity".to_owned()),
             test: Some(54_321.987),
             seed: u64::MAX,
+            dataset: "out/dataset".to_owned(),
+            fingerprint: "f".repeat(32),
+            rows: Some(1200),
+            continued_from: None,
             differs: differs.iter().map(owned).collect(),
         }
     }
@@ -206,6 +231,20 @@ mod tests {
                 "    learning_rate = 0.003, model.hidden = [64,64]",
             ]
         );
-        assert_eq!(lines.len(), 6, "{text}");
+        assert_eq!(lines.len(), 7, "{text}");
+        let all = format!(
+            "all on dataset {}, 1200 training rows, out/dataset",
+            "f".repeat(32)
+        );
+        assert_eq!(lines[6], all);
+        let mut grown = list;
+        grown.runs[0].fingerprint = "e".repeat(32);
+        let mut text = String::new();
+        grown.write(&mut text).unwrap();
+        let own = format!(
+            "    dataset {}, 1200 training rows, out/dataset",
+            "e".repeat(32)
+        );
+        assert!(text.contains(&own) && !text.contains("all on"), "{text}");
     }
 }

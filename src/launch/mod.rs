@@ -44,6 +44,8 @@ pub(crate) struct Order {
     pub(crate) ranks: usize,
     arguments: Vec<OsString>,
     parallel: ParallelConfig,
+    /// `true` if a run without checkpoints continues another one.
+    prolongs: bool,
 }
 
 impl Order {
@@ -66,7 +68,13 @@ impl Order {
             ranks,
             arguments,
             parallel,
+            prolongs: false,
         })
+    }
+
+    /// Sets `prolongs`: a run without checkpoints continues another one.
+    pub(crate) fn prolonging(self, prolongs: bool) -> Self {
+        Self { prolongs, ..self }
     }
 
     /// Trains to the end. Ranks that fail are started again from the newest checkpoint, as long as that may help.
@@ -113,6 +121,7 @@ impl Order {
         command
             .args(&self.arguments)
             .args(resume.then_some("--resume"))
+            .args((resume && self.prolongs).then_some("--prolong"))
             .env("RANK", rank.to_string())
             .env("LOCAL_RANK", rank.to_string())
             .env("WORLD_SIZE", self.ranks.to_string())

@@ -89,6 +89,7 @@ fn launch_by(
             silence_seconds: SILENCE_S,
             ..ParallelConfig::default()
         },
+        prolongs: false,
     };
     match order.carry_out(false, 1, stop, clock) {
         Ok(report) => (Ok(report), 0),

@@ -21,6 +21,7 @@ mod fault_table;
 mod forecast;
 mod ingest_stop;
 mod inputs;
+mod kept_models;
 mod kills;
 mod market;
 mod memory;

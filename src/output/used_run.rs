@@ -1,0 +1,78 @@
+//! The run whose model a command used, and where a training began.
+
+use std::fmt;
+
+use feedline_schemas::{
+    report::{ChosenBy, DatasetRelation, ExportReport, UsedRun},
+    run::ContinuedFrom,
+};
+
+use super::{Text, line, write_warnings};
+
+/// Writes which run it is, how it was chosen and what it was trained on.
+pub(crate) fn write(used: &UsedRun, out: &mut String) -> fmt::Result {
+    let by = match used.chosen {
+        ChosenBy::Configuration => "of this configuration and dataset",
+        ChosenBy::Default => {
+            "the newest finished one that fits: this configuration has trained none on this dataset; `--run` chooses another"
+        }
+        ChosenBy::Newest => "the newest finished one that fits",
+        ChosenBy::Best => "of those that fit the one with the lowest validation loss",
+        ChosenBy::Name => "by its name",
+    };
+    let state = used.unfinished.map_or_else(String::new, |state| {
+        format!("; it has not finished, it is {}", state.as_str())
+    });
+    line(out, "run", format!("{} ({by}{state})", used.name))?;
+    if !used.differs.is_empty() {
+        let pairs = used.differs.iter();
+        let pairs: Vec<String> = pairs
+            .map(|(key, value)| format!("train.{key} = {value}"))
+            .collect();
+        line(out, "its settings", pairs.join(", "))?;
+    }
+    let rows = used
+        .rows
+        .map_or_else(String::new, |rows| format!(", {rows} training rows"));
+    let relation = match used.relation {
+        None => "",
+        Some(DatasetRelation::Same) => " (this dataset)",
+        Some(DatasetRelation::Grown) => " (this dataset before rows were added)",
+        Some(DatasetRelation::Other) => " (another dataset)",
+    };
+    let (dataset, fingerprint) = (&used.dataset, &used.fingerprint);
+    line(
+        out,
+        "trained on",
+        format!("{dataset}{rows}, fingerprint {fingerprint}{relation}"),
+    )?;
+    write_warnings(&used.warnings, out)
+}
+
+/// Writes the run that a training continues.
+pub(super) fn write_continued(from: &ContinuedFrom, out: &mut String) -> fmt::Result {
+    let before = from.before.iter();
+    let before: Vec<String> = before
+        .map(|(key, value)| format!("train.{key} = {value}"))
+        .collect();
+    let result = match from.equals_one_run {
+        true => "the result has the bits of one run of this length",
+        false => "the result is not that of one run with this configuration",
+    };
+    let (run, step, epoch) = (&from.run, from.step, from.epoch);
+    let before = before.join(", ");
+    line(
+        out,
+        "continues",
+        format!("run {run} after step {step}, epoch {epoch}, which had {before}; {result}"),
+    )
+}
+
+impl Text for ExportReport {
+    fn write(&self, out: &mut String) -> fmt::Result {
+        use fmt::Write as _;
+        writeln!(out, "export")?;
+        write(&self.run, out)?;
+        line(out, "weights", format!("{}, {} bytes", self.to, self.bytes))
+    }
+}
