@@ -198,7 +198,7 @@ impl Assembler {
                     waited += self.wait_for(window, block)?;
                 }
             }
-            Some(TokenLayout::Packed) => {
+            Some(TokenLayout::Packed | TokenLayout::PackedOverlapping) => {
                 for piece in positions.flat_map(|position| window.bin(position)) {
                     waited += self.wait_for(window, piece.block)?;
                 }

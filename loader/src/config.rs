@@ -127,6 +127,9 @@ pub enum TokenLayout {
     /// Several documents, each whole where it fits, by best fit: every id once, and little padding. Default.
     #[default]
     Packed,
+    /// As `Packed`, but the pieces of a document that is longer than a row overlap by one id, so that each but the
+    /// document's first is once what is to be predicted, as for `Stream`; `length` is at least 2. For measuring.
+    PackedOverlapping,
     /// A piece of all documents one after the other, whatever it begins and ends with. Rows overlap by one id, so that
     /// each but the first is once what is to be predicted; `length` is at least 2. No padding but in the last row.
     Stream,
@@ -143,9 +146,17 @@ impl TokenLayout {
         matches!(self, Self::Stream | Self::Filled)
     }
 
+    /// Ids that pieces of a document share, where it is put together of documents.
+    pub(crate) const fn overlap(self) -> u32 {
+        match self {
+            Self::PackedOverlapping => 1,
+            Self::Packed | Self::Stream | Self::Filled | Self::Documents => 0,
+        }
+    }
+
     /// Whether it is told which document each id belongs to.
     pub(crate) const fn has_segments(self) -> bool {
-        matches!(self, Self::Packed | Self::Filled)
+        matches!(self, Self::Packed | Self::PackedOverlapping | Self::Filled)
     }
 }
 
@@ -167,7 +178,8 @@ impl TokensConfig {
     }
 
     fn check(&self) -> Result<(), Error> {
-        let least = if self.layout.is_stream() { 2 } else { 1 };
+        let shares = self.layout.is_stream() || self.layout.overlap() > 0;
+        let least = if shares { 2 } else { 1 };
         if (least..=1 << 24).contains(&self.length) {
             return Ok(());
         }

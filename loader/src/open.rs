@@ -199,9 +199,10 @@ async fn units_of(source: &SourceInput, config: &LoaderConfig) -> Result<Units, 
     };
     match tokens.layout {
         TokenLayout::Documents => Ok(Units::Rows(Arc::new(blocks))),
-        TokenLayout::Packed => {
+        TokenLayout::Packed | TokenLayout::PackedOverlapping => {
             let lengths = Arc::new(input.lengths(&*source.extents).await?);
-            let packing = Packing::new(&blocks, lengths, tokens.length);
+            let size = (tokens.length, tokens.layout.overlap());
+            let packing = Packing::new(&blocks, lengths, size);
             Ok(Units::Bins(Arc::new(packing)))
         }
         TokenLayout::Stream | TokenLayout::Filled => {
@@ -264,7 +265,7 @@ fn order(
     let unit = match (inputs.first().map(|input| *input.record()), &config.tokens) {
         (Some(Record::Tokens { .. }), Some(tokens)) => match tokens.layout {
             TokenLayout::Documents => SampleUnit::Rows,
-            TokenLayout::Packed => SampleUnit::Bins {
+            TokenLayout::Packed | TokenLayout::PackedOverlapping => SampleUnit::Bins {
                 length: tokens.length,
             },
             TokenLayout::Stream | TokenLayout::Filled => SampleUnit::Tokens {

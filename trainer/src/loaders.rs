@@ -85,6 +85,8 @@ fn settings_for(purpose: Purpose, config: &TrainConfig, split: Split) -> LoaderC
         // One id more than the model reads: the last is only predicted.
         let length = u32::try_from(plan::context(config) + 1).unwrap_or(u32::MAX);
         let layout = match given.pack.unwrap_or_default() {
+            // Every token of a document but its first counts in what is measured.
+            PackMode::BestFit if !trained_on => TokenLayout::PackedOverlapping,
             PackMode::BestFit => TokenLayout::Packed,
             PackMode::Fill => TokenLayout::Filled,
         };

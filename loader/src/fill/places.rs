@@ -55,9 +55,10 @@ pub(super) fn fill(
             match filler.tokens.map(|tokens| tokens.layout) {
                 Some(TokenLayout::Stream) => to.stream(filled),
                 Some(TokenLayout::Documents) => to.documents(filled),
-                Some(TokenLayout::Packed | TokenLayout::Filled) | None => {
-                    Err(bug("these rows have no places"))
-                }
+                Some(
+                    TokenLayout::Packed | TokenLayout::PackedOverlapping | TokenLayout::Filled,
+                )
+                | None => Err(bug("these rows have no places")),
             }
         }
     }

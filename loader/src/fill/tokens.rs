@@ -29,7 +29,7 @@ pub(super) fn fill(
     };
     match config.layout {
         TokenLayout::Documents => rows.documents(filled),
-        TokenLayout::Packed => rows.packed(filled),
+        TokenLayout::Packed | TokenLayout::PackedOverlapping => rows.packed(filled),
         TokenLayout::Stream | TokenLayout::Filled => rows.stream(filled),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A document longer than a bin is cut into whole bins and a rest. The documents and rests of one extent are put into
 //! bins by best fit decreasing: longest first, ties by where they lie, each into the fullest bin that has room, a new
-//! one if none has. So every token is in exactly one place of one bin, and how many bins an extent has does not depend
+//! one if none has. Pieces of a document may overlap by one token, where each but the first is to be predicted. Otherwise every token is in exactly one place of one bin, and how many bins an extent has does not depend
 //! on the epoch: bins are then dealt and shuffled like rows.
 //!
 //! Counting the bins takes about 100 ns a document, once when a loader is opened; afterwards four bytes for each block
@@ -36,6 +36,8 @@ pub(crate) struct Piece {
 #[derive(Debug)]
 pub(crate) struct Packing {
     bin_tokens: u32,
+    /// Tokens that a piece of a document shares with the next, 0 or 1.
+    overlap: u32,
     lengths: Arc<dyn Lengths>,
     /// Bins of each extent, as rows of its first block.
     blocks: Arc<Blocks>,
@@ -51,9 +53,13 @@ pub(crate) struct Bins {
 
 impl Packing {
     /// Packs the documents of the extents of `documents`, whose rows are documents, into bins of `bin_tokens`, at least
-    /// 1 and at most 2^24.
-    pub(crate) fn new(documents: &Blocks, lengths: Arc<dyn Lengths>, bin_tokens: u32) -> Self {
-        let mut packer = Packer::new(bin_tokens);
+    /// 1 and at most 2^24. Pieces of a document share `overlap` tokens, fewer than a bin has.
+    pub(crate) fn new(
+        documents: &Blocks,
+        lengths: Arc<dyn Lengths>,
+        (bin_tokens, overlap): (u32, u32),
+    ) -> Self {
+        let mut packer = Packer::new(bin_tokens, overlap);
         let mut rows = vec![0; index(documents.block_count().into())];
         for unit in 0..documents.unit_count() {
             let blocks = documents.unit(unit);
@@ -61,6 +67,7 @@ impl Packing {
         }
         Self {
             bin_tokens,
+            overlap,
             lengths,
             blocks: Arc::new(documents.with_rows(rows)),
         }
@@ -73,7 +80,7 @@ impl Packing {
 
     /// A packer of bins like these.
     pub(crate) fn packer(&self) -> Packer {
-        Packer::new(self.bin_tokens)
+        Packer::new(self.bin_tokens, self.overlap)
     }
 
     /// The bins of a unit; the first of its blocks is `index` in the window.
@@ -110,6 +117,7 @@ impl Bins {
 #[derive(Debug)]
 pub(crate) struct Packer {
     bin_tokens: u32,
+    overlap: u32,
     lengths: Vec<u32>,
     /// Pieces, and the bin of each.
     pieces: Vec<(Piece, u32)>,
@@ -123,10 +131,11 @@ pub(crate) struct Packer {
 const NO_BIN: u32 = u32::MAX;
 
 impl Packer {
-    fn new(bin_tokens: u32) -> Self {
+    fn new(bin_tokens: u32, overlap: u32) -> Self {
         let spaces = bin_tokens as usize + 1;
         Self {
             bin_tokens,
+            overlap,
             lengths: Vec::new(),
             pieces: Vec::new(),
             first_with: vec![NO_BIN; spaces],
@@ -179,7 +188,11 @@ impl Packer {
                 len,
             };
             self.pieces.push((piece, NO_BIN));
-            start += len;
+            let end = start + len;
+            if end == length {
+                break;
+            }
+            start = end - self.overlap;
         }
     }
 

@@ -373,5 +373,6 @@ pub(crate) fn empty_manifest(layout: Layout) -> Manifest {
         dropped_columns: BTreeMap::new(),
         warnings: Vec::new(),
         naive: Vec::new(),
+        target: None,
     }
 }

@@ -226,6 +226,42 @@ async fn a_stream_of_tokens_predicts_each_but_the_first_once() {
 }
 
 #[tokio::test]
+async fn overlapping_pieces_predict_every_token_of_a_document_but_its_first_once() {
+    let store = tokens(TokenType::U16).await;
+    for length in [2, 9, 50, 700] {
+        let predicted = async |layout| {
+            let loader = open(&store, &with_tokens(length, layout)).await;
+            let mut found = Vec::new();
+            for batch in loader.sequential().unwrap() {
+                let batch = batch.unwrap();
+                let columns = [batch.tokens(), batch.segments(), batch.positions()];
+                let [ids, segments, positions] =
+                    columns.map(|column| column.chunks_exact(length as usize));
+                for ((ids, segments), positions) in ids.zip(segments).zip(positions) {
+                    for at in 1..ids.len() {
+                        if segments[at] != 0 && segments[at] == segments[at - 1] {
+                            // Document `i` counts up from `i`.
+                            assert_eq!(ids[at], ids[at - 1] + 1);
+                            found.push((ids[at] - positions[at], positions[at]));
+                        }
+                    }
+                }
+            }
+            found.sort_unstable();
+            found
+        };
+        let found = predicted(TokenLayout::PackedOverlapping).await;
+        let documents: BTreeSet<u32> = found.iter().map(|(document, _)| *document).collect();
+        let of = |document| (1..document_length(u64::from(document))).map(move |at| (document, at));
+        let expected: Vec<(u32, u32)> = documents.into_iter().flat_map(of).collect();
+        assert_eq!(found, expected, "{length}");
+        // Disjoint pieces leave one out for each piece behind the first.
+        let disjoint = predicted(TokenLayout::Packed).await;
+        assert_eq!(disjoint.len() < found.len(), length < 23, "{length}");
+    }
+}
+
+#[tokio::test]
 async fn filled_rows_are_a_stream_that_tells_documents_apart() {
     let store = tokens(TokenType::U16).await;
     for length in [2, 9, 50, 700] {

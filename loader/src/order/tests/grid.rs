@@ -167,7 +167,7 @@ pub(super) fn packed(source: u32) -> Units {
     Units::Bins(Arc::new(Packing::new(
         &blocks,
         Arc::new(Documents(documents)),
-        40,
+        (40, 0),
     )))
 }
 

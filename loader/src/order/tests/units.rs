@@ -63,7 +63,7 @@ fn packing(documents: &[Vec<u32>], extents: Option<Vec<BlockId>>, bin_tokens: u3
         .collect();
     let blocks = Blocks::new(rows).in_extents(extents);
     let lengths = Arc::new(Documents(documents.to_vec()));
-    Units::Bins(Arc::new(Packing::new(&blocks, lengths, bin_tokens)))
+    Units::Bins(Arc::new(Packing::new(&blocks, lengths, (bin_tokens, 0))))
 }
 
 /// The pieces of each bin as (block, row, start, length).
