@@ -1,6 +1,7 @@
 //! One build, from landing zone to published dataset.
 
 mod addition;
+mod extremes;
 mod grown;
 mod page;
 mod past;
@@ -406,6 +407,8 @@ impl Build<'_> {
             None => self.write(&staged, &fitted, &layout, scratch).await?,
         };
         let classes = written.class_counts(artefact);
+        let target = written.target_summary(artefact);
+        warnings.extend(written.extreme_warnings(artefact));
         rejects.merge(written.rejects);
         self.check_rejects(&session, &rejects, distinct).await?;
         let rows = [0, 1, 2].map(|i: usize| written.splits[i].rows);
@@ -483,6 +486,7 @@ impl Build<'_> {
             dropped_columns,
             warnings,
             naive: written.naive,
+            target,
         };
         settle(&self.store, &mut manifest).await?;
         if let (Some(page), Some(profile)) = (page, &profile) {

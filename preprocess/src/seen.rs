@@ -58,11 +58,14 @@ pub(crate) struct Seen {
     pub(crate) keys: Vec<(u64, u8)>,
     /// Of each feature of the training rows that were measured, then of the target where that is a number.
     moments: Vec<Moments>,
+    /// Of the numeric target of all training rows, as stored.
+    target: Moments,
 }
 
 impl Seen {
     fn merge(&mut self, other: Self) {
         self.keys.extend(other.keys);
+        self.target.merge(other.target);
         let missing = other.moments.len().saturating_sub(self.moments.len());
         let more = self.moments.len() + missing;
         self.moments.resize(more, Moments::default());
@@ -76,6 +79,13 @@ impl Seen {
         let mut keys: Vec<u64> = self.keys.iter().map(|(key, _)| *key).collect();
         keys.dedup();
         keys.into()
+    }
+
+    /// Rows of the training split with a numeric target, and its mean as stored; `None` without any.
+    pub(crate) fn target(&self, other: &Self) -> Option<(f64, f64)> {
+        let mut all = self.target;
+        all.merge(other.target);
+        (all.count > 0.0).then(|| (all.count, all.mean()))
     }
 
     /// Keys that stand in one split here and in another there.
@@ -172,6 +182,7 @@ pub(crate) async fn look(
                 let looking = Looking {
                     split: split.split,
                     measures: split.split == Split::Train && place < measured,
+                    has_number: is_number(&schema),
                     schema: Arc::clone(&schema),
                     wanted: Arc::clone(wanted),
                     url: dataset.url_of(&shard.path),
@@ -194,6 +205,8 @@ struct Looking {
     split: Split,
     /// Whether the features of this one are asked for.
     measures: bool,
+    /// True for a numeric target; it is then behind the features.
+    has_number: bool,
     schema: SchemaRef,
     wanted: Arc<[u64]>,
     url: String,
@@ -231,9 +244,14 @@ impl Looking {
             true => digest.moments.clone(),
             false => Vec::new(),
         };
+        let target = match self.has_number {
+            true => digest.moments.last().copied().unwrap_or_default(),
+            false => Moments::default(),
+        };
         Seen {
             keys: wanted.map(|key| (*key, code(self.split))).collect(),
             moments,
+            target,
         }
     }
 
@@ -294,6 +312,12 @@ impl Looking {
     }
 }
 
+/// Returns true for shards with a numeric target.
+fn is_number(schema: &SchemaRef) -> bool {
+    let target = schema.field_with_name("y");
+    target.is_ok_and(|field| *field.data_type() == DataType::Float32)
+}
+
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
@@ -342,8 +366,8 @@ mod tests {
         let mut moments = Moments::default();
         cells.into_iter().for_each(|cell| moments.add(cell));
         Seen {
-            keys: Vec::new(),
             moments: vec![moments],
+            ..Seen::default()
         }
     }
 
@@ -392,7 +416,7 @@ mod tests {
     fn keys_of_other_splits_are_leaks() {
         let keys = |keys: &[(u64, u8)]| Seen {
             keys: keys.to_vec(),
-            moments: Vec::new(),
+            ..Seen::default()
         };
         let before = keys(&[(1, 0), (2, 1), (3, 2), (3, 2)]);
         assert_eq!(*before.known(), [1, 2, 3]);

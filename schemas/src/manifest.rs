@@ -122,8 +122,22 @@ pub struct Manifest {
     /// Naive forecasts of windows, to compare a model with. No part of the fingerprint.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub naive: Vec<NaiveForecast>,
+    /// The numeric target over the training split as it is, appended rows included; absent where the target is no number, and in
+    /// older manifests. The baseline predicts its mean. No part of the fingerprint: it follows from the rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<TargetSummary>,
 }
 versioned!(Manifest, MANIFEST);
+
+/// A numeric target over the rows of the training split.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TargetSummary {
+    /// Rows.
+    pub rows: u64,
+    /// Their mean, in the target's units.
+    pub mean: f64,
+}
 
 /// Rows that were added to a dataset. Its shards of a split are those from `first_shards` on up to those of the next
 /// addition.
@@ -717,6 +731,7 @@ impl Manifest {
             dropped_columns: BTreeMap::new(),
             warnings: Vec::new(),
             naive: Vec::new(),
+            target: None,
             ..self.clone()
         };
         if self.version >= 2 {

@@ -12,7 +12,7 @@ use feedline_schemas::{
     config::DedupMode,
     format::MANIFEST,
     ids::Hash128,
-    manifest::{Addition, ClassCounts, DatasetCounts, Manifest, Split, SplitShards},
+    manifest::{Addition, ClassCounts, DatasetCounts, Manifest, Split, SplitShards, TargetSummary},
     report::{AddedReport, DatasetReport, FeatureShift, Warning},
     transform::{FittedTarget, TransformArtefact},
 };
@@ -33,7 +33,7 @@ use crate::{
     plan, rejects,
     scalar::RowFunction,
     scratch::Scratch,
-    seen::{IsNew, Seen, keys_of, look, shifts},
+    seen::{IsNew, Measured, Seen, keys_of, look, shift_of, shifts, strongest},
     shard::ShardLayout,
     stage::{Direct, stage},
     transform::reason,
@@ -56,6 +56,8 @@ struct Added {
     infinite: InfiniteCells,
     /// Warnings of text columns that are read as numbers.
     texts: Vec<Warning>,
+    /// The numeric target over all training rows, those before included.
+    target: Option<TargetSummary>,
 }
 
 impl Build<'_> {
@@ -197,7 +199,11 @@ impl Build<'_> {
             .look_at(&written.splits, &known, u64::MAX, &layout)
             .await?;
         check_leaks(&there, &added)?;
-        let shifts = shifts(&names, &there, &added);
+        let artefact = fitted.transform.artefact();
+        let mut shifts = shifts(&names, &there, &added);
+        shifts.extend(class_shifts(artefact, &classes));
+        let shifts = strongest(shifts);
+        let target = target_of_all(artefact, &there, &added);
         for shift in &shifts {
             tracing::warn!(
                 feature = shift.feature,
@@ -227,6 +233,7 @@ impl Build<'_> {
             shifts,
             infinite: written.infinite,
             texts,
+            target,
         })
     }
 
@@ -309,6 +316,7 @@ impl Build<'_> {
             counts: together(&before.counts, &added.counts),
             splits: splits.collect(),
             rejects: [&before.rejects[..], &added.rejects].concat(),
+            target: added.target.or(before.target),
             additions: match self.rows {
                 0 => before.additions.clone(),
                 _ => [&before.additions[..], &[addition]].concat(),
@@ -342,6 +350,53 @@ fn names_of(artefact: &TransformArtefact) -> Vec<String> {
         Some(FittedTarget::Classification { .. }) | None => None,
     };
     features.chain(target).collect()
+}
+
+/// Classes with another share of the appended training rows, `added`, than of those that the transform was fitted on, each by
+/// the name `<column>=<class>`.
+fn class_shifts(artefact: &TransformArtefact, added: &[ClassCounts]) -> Vec<FeatureShift> {
+    let Some(FittedTarget::Classification { column, counts, .. }) = &artefact.target else {
+        return Vec::new();
+    };
+    let fitted: u64 = counts.iter().sum();
+    let appended: u64 = added.iter().map(|class| class.train).sum();
+    let shifts = counts.iter().zip(added).filter_map(|(before, class)| {
+        let name = format!("{column}={}", class.name);
+        shift_of(&name, share(*before, fitted), share(class.train, appended))
+    });
+    shifts.collect()
+}
+
+/// The share of `count` of `rows` rows, as the mean of a feature that is 1 or 0.
+#[expect(clippy::cast_precision_loss, reason = "row counts are far below 2^53")]
+fn share(count: u64, rows: u64) -> Measured {
+    let mean = count as f64 / rows.max(1) as f64;
+    Measured {
+        rows: rows as f64,
+        mean,
+        variance: mean * (1.0 - mean),
+    }
+}
+
+/// The numeric target of `artefact` over the training rows of both.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "it counts rows"
+)]
+fn target_of_all(
+    artefact: &TransformArtefact,
+    there: &Seen,
+    added: &Seen,
+) -> Option<TargetSummary> {
+    let Some(FittedTarget::Regression { scale, offset, .. }) = &artefact.target else {
+        return None;
+    };
+    let (rows, stored) = there.target(added)?;
+    Some(TargetSummary {
+        rows: rows as u64,
+        mean: stored * scale + offset,
+    })
 }
 
 /// Rows of the splits, in the order train, validation, test.

@@ -13,10 +13,12 @@ use feedline_schemas::{
 };
 use futures::TryStreamExt;
 
+use super::extremes::Extremes;
 use crate::{
     Error,
     columns::{DatasetSpec, system},
     content::key_of,
+    exact_sum::ExactMoments,
     kept,
     pictures::box_counts,
     rejects::RejectWriter,
@@ -44,6 +46,9 @@ pub(super) struct RowWriter<'a> {
     pub(super) infinite: BTreeMap<String, u64>,
     /// Count of written rows so far, by class.
     pub(super) classes: Vec<u64>,
+    /// Numeric targets of the written rows so far, as stored.
+    pub(super) targets: ExactMoments,
+    pub(super) extremes: Extremes,
 }
 
 /// What became of documents.
@@ -83,6 +88,8 @@ impl<'a> RowWriter<'a> {
             boxes: has_boxes(spec).then(BoxCounts::default),
             infinite: BTreeMap::new(),
             classes: vec![0; classes_of(layout)],
+            targets: ExactMoments::default(),
+            extremes: Extremes::default(),
         }
     }
 
@@ -100,11 +107,26 @@ impl<'a> RowWriter<'a> {
         for (column, cells) in &applied.infinite {
             *self.infinite.entry(column.clone()).or_default() += cells;
         }
-        if let Some(TargetValues::Classification(ids)) = &applied.y {
-            for (id, _) in ids.iter().zip(&bad).filter(|(_, is_bad)| !**is_bad) {
-                let id = usize::try_from(*id).expect("the transform makes ids from 0");
-                self.classes[id] += 1;
+        match &applied.y {
+            Some(TargetValues::Classification(ids)) => {
+                for (id, _) in ids.iter().zip(&bad).filter(|(_, is_bad)| !**is_bad) {
+                    let id = usize::try_from(*id).expect("the transform makes ids from 0");
+                    self.classes[id] += 1;
+                }
             }
+            Some(TargetValues::Regression(y)) => {
+                let good = y.iter().zip(&bad).filter(|(_, is_bad)| !**is_bad);
+                for (y, _) in good.filter(|(y, _)| y.is_finite()) {
+                    self.targets.add(f64::from(*y));
+                    self.extremes.add_target(*y);
+                }
+            }
+            None => {}
+        }
+        if self.features > 0 {
+            let rows = applied.x.chunks_exact(self.features).zip(&bad);
+            rows.filter(|(_, is_bad)| !**is_bad)
+                .for_each(|(row, _)| self.extremes.add(row));
         }
         let mut written = 0;
         let pictures = self

@@ -31,6 +31,7 @@ use super::{
 use crate::{
     Error, Transform,
     columns::system,
+    exact_sum::ExactMoments,
     kept,
     meter::Meter,
     plan,
@@ -129,6 +130,7 @@ impl Build<'_> {
         let sizes = &self.spec.config.shards;
         let mut splits = Vec::with_capacity(3);
         let mut classes: [Vec<u64>; 3] = Default::default();
+        let mut targets = ExactMoments::default();
         for split in Split::ALL {
             let windows = pass.windows(split).await?;
             let mut each = RowWriter::new(&self.spec, &layout.layout, &mut pass.rejects);
@@ -144,6 +146,9 @@ impl Build<'_> {
                 }
             }
             classes[usize::from(code(split))] = std::mem::take(&mut each.classes);
+            if split == Split::Train {
+                targets = std::mem::take(&mut each.targets);
+            }
             if rows == 0 && staged.rows(split) > 0 {
                 return Err(no_window(split, staged.rows(split), sequence));
             }
@@ -169,6 +174,8 @@ impl Build<'_> {
             naive: pass.naive.into_forecasts(),
             infinite: pass.infinite,
             classes,
+            targets,
+            extremes: Default::default(),
         })
     }
 }

@@ -5,18 +5,23 @@ use std::{collections::BTreeMap, sync::Arc};
 use arrow::array::{AsArray, RecordBatch};
 use datafusion::error::DataFusionError;
 use feedline_schemas::{
-    manifest::{BoxCounts, ClassCounts, NaiveForecast, SequenceCounts, Split, SplitShards},
+    manifest::{
+        BoxCounts, ClassCounts, NaiveForecast, SequenceCounts, Split, SplitShards, TargetSummary,
+    },
+    report::Warning,
     transform::{FittedTarget, TransformArtefact},
 };
 use futures::TryStreamExt;
 
 use super::{
     Build,
+    extremes::{self, Extremes},
     rows::{RowWriter, TextCounts},
     tokenizer::TokenizerFile,
 };
 use crate::{
     Error, Transform,
+    exact_sum::ExactMoments,
     meter::Meter,
     rejects::{RejectWriter, Rejects},
     scratch::Scratch,
@@ -63,6 +68,10 @@ pub(super) struct Written {
     pub(super) infinite: InfiniteCells,
     /// Rows of each split by class id.
     pub(super) classes: [Vec<u64>; 3],
+    /// Numeric targets of the training split, as stored.
+    pub(super) targets: ExactMoments,
+    /// Largest numbers of each split.
+    pub(super) extremes: [Extremes; 3],
 }
 
 impl Written {
@@ -82,6 +91,36 @@ impl Written {
                 test: *test,
             })
             .collect()
+    }
+}
+
+impl Written {
+    /// Warnings of numbers so far out that a column says nothing else.
+    pub(super) fn extreme_warnings(&self, artefact: &TransformArtefact) -> Vec<Warning> {
+        let train = self.splits.iter().find(|split| split.split == Split::Train);
+        let rows = train.map_or(0, |split| split.rows);
+        extremes::warnings(artefact, &self.extremes, &self.targets, rows)
+    }
+
+    /// The numeric target of `artefact` over the training rows.
+    pub(super) fn target_summary(&self, artefact: &TransformArtefact) -> Option<TargetSummary> {
+        let Some(FittedTarget::Regression {
+            mean,
+            scale,
+            offset,
+            ..
+        }) = &artefact.target
+        else {
+            return None;
+        };
+        let stored = self.targets.summary()?;
+        let rows = self.targets.count();
+        // The fitted mean is that of the same rows, and of numbers that 32 bits did not round.
+        let mean = match rows == artefact.fitted_rows {
+            true => *mean,
+            false => stored.mean * scale + offset,
+        };
+        Some(TargetSummary { rows, mean })
     }
 }
 
@@ -111,6 +150,8 @@ impl Build<'_> {
         let mut boxes: Option<BoxCounts> = None;
         let mut infinite = InfiniteCells::new();
         let mut classes: [Vec<u64>; 3] = Default::default();
+        let mut targets = ExactMoments::default();
+        let mut extremes: [Extremes; 3] = Default::default();
         for (split, texts) in Split::ALL.into_iter().zip(&mut texts) {
             let mut rows = RowWriter::new(&self.spec, &layout.layout, &mut rejects);
             let before = self.there.shards[usize::from(code(split))];
@@ -120,6 +161,10 @@ impl Build<'_> {
                 .await?;
             *texts = rows.texts;
             classes[usize::from(code(split))] = std::mem::take(&mut rows.classes);
+            extremes[usize::from(code(split))] = std::mem::take(&mut rows.extremes);
+            if split == Split::Train {
+                targets = std::mem::take(&mut rows.targets);
+            }
             add_infinite(&mut infinite, split, &rows.infinite);
             if let Some(found) = rows.boxes {
                 let all = boxes.get_or_insert_default();
@@ -146,6 +191,8 @@ impl Build<'_> {
             naive: Vec::new(),
             infinite,
             classes,
+            targets,
+            extremes,
         })
     }
 

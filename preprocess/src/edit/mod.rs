@@ -291,6 +291,7 @@ impl EditSource {
             additions: Vec::new(),
             dropped_columns: std::collections::BTreeMap::new(),
             naive: Vec::new(),
+            target: None,
             warnings: Vec::new(),
             edit: Some(EditReference {
                 source: self.manifest.fingerprint,
