@@ -138,6 +138,11 @@ impl Engine {
         Self { passes, ..self }
     }
 
+    /// Returns true where training smooths labels, as validation never does.
+    pub(crate) fn smooths(&self) -> bool {
+        self.loss != self.measured
+    }
+
     /// The parameters that are trained.
     pub(crate) fn trained(&self) -> Vec<Parameter> {
         self.passes.trained(self.model.layout())
@@ -154,11 +159,13 @@ impl Engine {
         &*self.model
     }
 
-    /// Moves the buffers of `bucket` towards what a batch observed, by the share [`MOMENTUM`].
-    pub(crate) fn move_buffers(&self, bucket: &mut [f32], observed: &[f32]) {
+    /// Moves the buffers of `bucket` towards what a batch of `rows` observed: by the share [`MOMENTUM`] for a full batch, and
+    /// in proportion to its rows for a shorter one.
+    pub(crate) fn move_buffers(&self, bucket: &mut [f32], observed: &[f32], rows: usize) {
+        let share = MOMENTUM * self.cut.share_of_full(rows);
         let buffers = &mut bucket[self.model.layout().trained_len()..];
         for (buffer, observed) in buffers.iter_mut().zip(observed) {
-            *buffer += MOMENTUM * (observed - *buffer);
+            *buffer += share * (observed - *buffer);
         }
     }
 

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use feedline_schemas::{
     config::{
-        CheckpointConfig, DeviceChoice, GuardConfig, InitConfig, ModelConfig, ParallelConfig,
-        PicturesConfig, Precision, TrainConfig,
+        BaselinePolicy, CheckpointConfig, DeviceChoice, GuardConfig, InitConfig, ModelConfig,
+        ParallelConfig, PicturesConfig, Precision, TrainConfig,
     },
     ids::{Hash128, Step},
 };
@@ -93,9 +93,14 @@ impl Settings {
         schedule::schedule(&self.config, batches_per_epoch)
     }
 
-    /// How batches are cut into parts on the rank at `place`.
-    pub(crate) fn cut(&self, place: Place) -> Cut {
-        cut(&self.config, place)
+    /// The parts of batches on the rank at `place`, where the training split has `rows`.
+    pub(crate) fn cut(&self, place: Place, rows: u64) -> Cut {
+        let cut = cut(&self.config, place);
+        let rows = usize::try_from(rows).unwrap_or(usize::MAX);
+        Cut {
+            full: cut.full.min(rows),
+            ..cut
+        }
     }
 
     /// How ranks cut the gradient of a model with this layout.
@@ -128,7 +133,7 @@ impl Settings {
     }
 
     /// Name of the run on the dataset with this fingerprint, from weights with the hash `init`: 16 hexadecimal digits. What
-    /// changes neither weights nor metrics (`log_every`, `metrics_listen`, `checkpoint`, `model.checkpoint`, the dataset's
+    /// changes neither weights nor metrics (`log_every`, `metrics_listen`, `require_better_than_baseline`, `checkpoint`, `model.checkpoint`, the dataset's
     /// place, how fast it is read) has no part in it. When checkpoints are written has, where the weights may go back to
     /// one.
     pub(crate) fn run_name(&self, fingerprint: Hash128, init: Option<Hash128>) -> String {
@@ -157,6 +162,7 @@ impl Settings {
                 ..self.config.model.clone()
             },
             log_every,
+            require_better_than_baseline: BaselinePolicy::default(),
             metrics_listen: None,
             checkpoint,
             guard: self.config.guard.of_weights(),
@@ -257,6 +263,8 @@ pub(crate) fn cut(config: &TrainConfig, place: Place) -> Cut {
         least: config.parallel.parts as usize,
         rows_max: config.micro_batch.map_or(usize::MAX, |rows| rows as usize),
         whole: config.batch_size as usize,
+        full: config.batch_size as usize,
+        ghost_rows: models::filled(config).ghost_batch.unwrap_or(0) as usize,
         place,
         ..Cut::BY_SHAPE
     }

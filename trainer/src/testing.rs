@@ -394,7 +394,7 @@ fn engine_at(plan: &Plan, place: Place) -> Engine {
     let passes = settings::passes(plan.settings.config(), model.layout()).unwrap();
     Engine::new(model, plan.settings.loss().clone())
         .with_passes(passes)
-        .with_cut(plan.settings.cut(place))
+        .with_cut(plan.settings.cut(place, u64::MAX))
 }
 
 /// Trains on a toy dataset, with the run's folder at `store`.
@@ -484,6 +484,7 @@ pub(crate) fn record(name: &str) -> RunRecord {
             step: Step::new(4),
             loss: 0.4,
             metrics: metrics(1.9),
+            baseline: metrics(5.0),
             worst: vec![WorstSample {
                 loss: 3.0,
                 key: "00000000000000ff".into(),

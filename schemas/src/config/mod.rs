@@ -94,7 +94,9 @@ pub use self::{
     },
     source_schedule::{Overlap, SourceScheduleConfig},
     split::{Embargo, SplitBy, SplitConfig},
-    train::{BadShardsPolicy, CheckpointConfig, LoaderCache, LoaderSettings, TrainConfig},
+    train::{
+        BadShardsPolicy, BaselinePolicy, CheckpointConfig, LoaderCache, LoaderSettings, TrainConfig,
+    },
     tune::{TuneConfig, TuneParameter, TuneScale, TuneStop, TuneStrategy},
 };
 use crate::ids::Name;

@@ -39,8 +39,9 @@ pub struct TrainConfig {
     /// Samples in a global batch, 1 to 1,048,576. Default 256.
     pub batch_size: u32,
     /// Most samples that one thread computes at a time, 1 to 1,048,576: less memory. The batch stays as it is and its
-    /// gradients are accumulated, but batch norm sees so many samples at a time. Changing it makes another run. Default:
-    /// chosen by the shape of the samples.
+    /// gradients are accumulated: sums are taken in another order, so the last bits of the weights change. A model with batch
+    /// norm normalises over at most so many samples at a time: below `model.ghost_batch` it learns otherwise. Changing it
+    /// makes another run. Default: chosen by the shape of the samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub micro_batch: Option<u32>,
     /// Most epochs, at least 1. Default 20.
@@ -76,6 +77,11 @@ pub struct TrainConfig {
     pub clip_norm: f64,
     /// Epochs without a better validation loss before training ends; 0 runs all epochs. Default 5.
     pub patience: u32,
+    /// Policy for a model that is no better than a baseline that looks at no feature (the mean, or the most frequent class, of
+    /// the training split), on the validation split or else on the test split: `warn` says so, `fail` also ends the command
+    /// with exit code 1 once everything is saved, `ignore` says nothing. Default `warn`.
+    #[serde(skip_serializing_if = "BaselinePolicy::is_warn")]
+    pub require_better_than_baseline: BaselinePolicy,
     /// Steps between lines of metrics. Default 50.
     pub log_every: u64,
     /// Address that serves the running training's numbers to Prometheus, at `/metrics`, such as `"127.0.0.1:9464"`; port 0
@@ -115,6 +121,7 @@ impl Default for TrainConfig {
             average: None,
             clip_norm: 1.0,
             patience: 5,
+            require_better_than_baseline: BaselinePolicy::default(),
             log_every: 50,
             metrics_listen: None,
             checkpoint: CheckpointConfig::default(),
@@ -122,6 +129,29 @@ impl Default for TrainConfig {
             loader: LoaderSettings::default(),
             parallel: ParallelConfig::default(),
         }
+    }
+}
+
+/// Policy for a model that is no better than its baseline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BaselinePolicy {
+    /// A warning in the report.
+    #[default]
+    Warn,
+    /// A warning, and exit code 1 once everything is saved.
+    Fail,
+    /// Nothing.
+    Ignore,
+}
+
+impl BaselinePolicy {
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde hands out references"
+    )]
+    const fn is_warn(&self) -> bool {
+        matches!(self, Self::Warn)
     }
 }
 
@@ -216,6 +246,8 @@ impl LoaderSettings {
             window_blocks: self.window_blocks,
             extent_bytes: self.extent_bytes,
             bad_shards: self.bad_shards,
+            // The default has no part in the names of runs.
+            pack: self.pack.filter(|pack| *pack != PackMode::default()),
             ..Self::default()
         }
     }

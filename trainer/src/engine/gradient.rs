@@ -11,7 +11,7 @@ use super::{
 use crate::{
     data::Samples,
     input,
-    layers::{Harvest, Pass, Training},
+    layers::{Ghosts, Harvest, Pass, Training},
     loss,
     number::{exact_len, single},
     parallel::Tree,
@@ -25,6 +25,8 @@ pub(crate) struct Computed {
     pub(crate) losses: Vec<f32>,
     /// Their sum.
     pub(crate) loss_sum: f64,
+    /// The same sum without label smoothing, as validation measures it.
+    pub(crate) unsmoothed_sum: f64,
     /// What the sum is divided by for their mean; 0 where nothing is predicted.
     pub(crate) weight: f64,
     /// What the gradient was divided by instead, above 0.
@@ -37,6 +39,7 @@ pub(crate) struct Computed {
 #[derive(Debug)]
 struct Sums {
     loss: f64,
+    unsmoothed: f64,
     weight: f64,
     /// Of each part, times its share of the global batch's rows.
     buffers: Vec<f32>,
@@ -45,6 +48,7 @@ struct Sums {
 impl Sums {
     fn add(&mut self, other: Self) {
         self.loss += other.loss;
+        self.unsmoothed += other.unsmoothed;
         self.weight += other.weight;
         add(&mut self.buffers, &other.buffers);
     }
@@ -120,10 +124,12 @@ impl Engine {
     ) -> Computed {
         let weights = self.weights(bucket);
         let nominal = self.nominal(samples);
+        let ghosts = self.cut.ghosts(samples, self.model.layout().len());
         let work = |number: usize, part: Samples<'_>| {
             let harvest = Arc::clone(&gathering).harvest(number);
             let scale = nominal / loss_scale;
-            self.part_step((bucket, &weights), part, scale, dropout, harvest)
+            let drawn = (dropout, ghosts);
+            self.part_step((bucket, &weights), part, scale, drawn, harvest)
         };
         for (number, _) in (0..).zip(parts).filter(|(_, part)| part.is_empty()) {
             gathering.put_nothing(number);
@@ -142,10 +148,12 @@ impl Engine {
         if let Some(sums) = &sums {
             add(&mut buffers, &sums.buffers);
         }
-        let (loss_sum, weight) = sums.map_or((0.0, 0.0), |sums| (sums.loss, sums.weight));
+        let [loss_sum, unsmoothed_sum, weight] =
+            sums.map_or([0.0; 3], |sums| [sums.loss, sums.unsmoothed, sums.weight]);
         Computed {
             losses,
             loss_sum,
+            unsmoothed_sum,
             weight,
             nominal,
             buffers,
@@ -159,12 +167,13 @@ impl Engine {
         (bucket, weights): (&[f32], &[Tensor<1>]),
         part: Samples<'_>,
         nominal: f64,
-        dropout: Stream,
+        (dropout, ghosts): (Stream, Ghosts),
         harvest: Harvest,
     ) -> (Vec<f32>, Sums) {
         let training = Training {
             stream: dropout,
             first_row: part.first_row(),
+            ghosts,
         };
         let layout = self.model.layout();
         let device = self.device.clone().autodiff();
@@ -189,6 +198,11 @@ impl Engine {
         let share = single(exact_len(part.rows()) / exact_len(part.global_rows()));
         let mut buffers = pass.into_observed(bucket);
         buffers.iter_mut().for_each(|value| *value *= share);
+        let unsmoothed = self.smooths().then(|| {
+            let outputs = outputs.clone().inner();
+            let losses = self.losses(&self.measured, outputs, part, &self.device);
+            losses.map_or(0.0, |losses| loss::sum(&numbers(losses)))
+        });
         let mut values = Vec::new();
         if let Some(losses) = self.losses(&self.loss, outputs, part, &device) {
             values = numbers(losses.clone().inner());
@@ -196,8 +210,10 @@ impl Engine {
             drop((losses.sum() / nominal).backward());
         }
         harvest.backward_done();
+        let loss = loss::sum(&values);
         let sums = Sums {
-            loss: loss::sum(&values),
+            loss,
+            unsmoothed: unsmoothed.unwrap_or(loss),
             weight: self.weight(part),
             buffers,
         };

@@ -17,15 +17,17 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use super::sections::InOrder;
 use crate::{
     data::{Inputs, Samples},
-    layers::Layout,
+    layers::{Ghosts, Layout},
     model::Shape,
+    models::{GHOST_PICTURES, GHOST_ROWS},
+    number::{exact_len, single},
     parallel::Place,
 };
 
 /// Fewest rows of numbers in a part.
 pub(super) const PART_ROWS: usize = 128;
 
-/// Fewest pictures in a part; batch norm normalises over them.
+/// Fewest images in a part.
 const PART_PICTURES: usize = 32;
 
 /// Fewest token ids in a part.
@@ -101,6 +103,9 @@ impl Workers {
 /// A global batch has a number of parts that is a power of two and follows from its shape, with borders at
 /// `floor(part * rows / parts)`; the short batch at the end of an epoch has as many as the others. Where the ranks divide the parts, each rank has so many whole ones, since its rows begin at
 /// `floor(rank * rows / ranks)`. Where they do not, each cuts its own rows as if they were a batch.
+///
+/// A model that normalises over rows does so over ghost batches, whose number is a power of two that follows from its
+/// configuration and the rows of a full batch. A part is one of them or several, on every machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
     /// Fewest parts of a global batch, a power of two.
@@ -113,6 +118,12 @@ pub(crate) struct Cut {
     pub(crate) whole: usize,
     /// Whose parts.
     pub(crate) place: Place,
+    /// True for a model that normalises over rows.
+    pub(crate) normalises: bool,
+    /// Rows of a full batch, from which the number of ghost batches follows; 0 where each batch has its own number.
+    pub(crate) full: usize,
+    /// Fewest rows of a ghost batch of a full batch; 0 for those of the shape.
+    pub(crate) ghost_rows: usize,
 }
 
 impl Cut {
@@ -123,14 +134,58 @@ impl Cut {
         rows_max: usize::MAX,
         whole: 0,
         place: Place::ALONE,
+        normalises: false,
+        full: 0,
+        ghost_rows: 0,
     };
 
-    /// The same for a model with this layout. One that normalises over its parts would make noise of a short batch in as
-    /// many of them.
+    /// The same for a model with this layout.
     pub(crate) fn of_model(self, layout: &Layout) -> Self {
         let normalises = layout.len() > layout.trained_len();
-        let whole = if normalises { 0 } else { self.whole };
-        Self { whole, ..self }
+        Self { normalises, ..self }
+    }
+
+    /// The share of a full batch that a batch of `rows` is, at most 1.
+    pub(super) fn share_of_full(self, rows: usize) -> f32 {
+        if rows < self.full {
+            single(exact_len(rows) / exact_len(self.full))
+        } else {
+            1.0
+        }
+    }
+
+    /// Fewest rows of a ghost batch of a full batch, for a model that normalises over rows.
+    pub(crate) fn ghost_rows(self, shape: Shape) -> Option<usize> {
+        let usual = || {
+            let pictures = shape.parts().into_iter();
+            let pictures = pictures.filter(|shape| matches!(shape, Shape::Pictures { .. }));
+            match pictures.count() {
+                0 => GHOST_ROWS as usize,
+                _ => GHOST_PICTURES as usize,
+            }
+        };
+        self.normalises.then(|| match self.ghost_rows {
+            0 => usual(),
+            rows => rows,
+        })
+    }
+
+    /// Ghost batches of a batch of `rows`, a power of two, in `least` parts at least; 1 for a model that normalises over none.
+    fn ghost_count(self, shape: Shape, rows: usize, least: usize) -> usize {
+        let Some(each) = self.ghost_rows(shape) else {
+            return 1;
+        };
+        let count = (rows / each).max(1);
+        (1 << count.ilog2()).max(least)
+    }
+
+    /// The rows that decide how a batch of `rows` is cut.
+    fn deciding(self, rows: usize) -> usize {
+        rows.max(if self.normalises {
+            self.full
+        } else {
+            self.whole
+        })
     }
 
     /// Fewest parts of a batch of `rows`, a power of two.
@@ -141,9 +196,34 @@ impl Cut {
 
     /// Parts of a global batch of `rows`, where the ranks divide them; so many then whatever the ranks, and the same bits.
     pub(crate) fn shared(self, shape: Shape, rows: usize, parameters: usize) -> Option<usize> {
-        let rows = rows.max(self.whole);
+        let rows = self.deciding(rows);
         let parts = self.count(shape, rows, parameters, self.least(rows));
         parts.is_multiple_of(self.place.world).then_some(parts)
+    }
+
+    /// The same for a rank that takes its own rows as a batch.
+    fn alone(self) -> Self {
+        Self {
+            least: 1,
+            whole: 0,
+            full: self.full.div_ceil(self.place.world),
+            ..self
+        }
+    }
+
+    /// The ghost batches of a batch, for a model with so many parameters.
+    pub(super) fn ghosts(self, samples: Samples<'_>, parameters: usize) -> Ghosts {
+        let shape = shape(samples);
+        let (cut, first_row, rows) = match self.shared(shape, samples.global_rows(), parameters) {
+            Some(_) => (self, 0, samples.global_rows()),
+            None => (self.alone(), samples.first_row(), samples.rows()),
+        };
+        let deciding = cut.deciding(rows);
+        Ghosts {
+            first_row,
+            rows,
+            count: cut.ghost_count(shape, deciding, cut.least(deciding)),
+        }
     }
 
     /// Parts of a rank of a global batch of `rows`, and the most rows that one has.
@@ -159,15 +239,21 @@ impl Cut {
 
     /// Parts of a rank's `rows`, cut as if they were a batch.
     fn own(self, shape: Shape, rows: usize, parameters: usize) -> usize {
-        let alone = Self { least: 1, ..self };
-        self.count(shape, rows, parameters, alone.least(rows))
+        let alone = self.alone();
+        let rows = alone.deciding(rows);
+        alone.count(shape, rows, parameters, alone.least(rows))
     }
 
     fn count(self, shape: Shape, rows: usize, parameters: usize, least: usize) -> usize {
-        if self.by_shape {
+        let parts = if self.by_shape {
             part_count(shape, rows, parameters, least)
         } else {
             least
+        };
+        if self.normalises {
+            parts.min(self.ghost_count(shape, rows, least))
+        } else {
+            parts
         }
     }
 
@@ -220,8 +306,7 @@ fn shape(samples: Samples<'_>) -> Shape {
     }
 }
 
-/// Parts of a batch of `rows` samples of a shape, for a model with so many parameters; at least `least`. What batch norm
-/// makes of a part of few rows is noise.
+/// Parts of a batch of `rows` samples of a shape, for a model with so many parameters; at least `least`.
 pub(super) fn part_count(shape: Shape, rows: usize, parameters: usize, least: usize) -> usize {
     let least_rows = |shape: Shape| match shape {
         Shape::Pictures { .. } => PART_PICTURES,
@@ -341,28 +426,96 @@ mod tests {
         assert_eq!([parts(0), parts(228), parts(512)], [1, 1, 4]);
     }
 
-    #[test]
-    fn a_short_batch_of_a_model_that_normalises_keeps_its_own_parts() {
+    /// The cut of a perceptron with this norm, where a full batch has `full` rows.
+    fn with_norm(norm: NormKind, full: usize, ghost_batch: Option<u32>) -> Cut {
+        let config = TrainConfig {
+            model: ModelConfig {
+                norm: Some(norm),
+                ghost_batch,
+                ..ModelConfig::default()
+            },
+            ..TrainConfig::default()
+        };
+        let filled = models::filled(&config);
         let cut = Cut {
-            whole: 512,
+            whole: full,
+            full,
+            ghost_rows: filled.ghost_batch.unwrap_or(0) as usize,
             ..Cut::BY_SHAPE
         };
-        for (norm, whole) in [(NormKind::Layer, 512), (NormKind::Batch, 0)] {
-            let model = ModelConfig {
-                norm: Some(norm),
-                ..ModelConfig::default()
+        cut.of_model(models::build(&filled, ROWS, 1).unwrap().layout())
+    }
+
+    #[test]
+    fn a_batch_of_a_model_that_normalises_has_the_ghost_batches_of_a_full_one() {
+        let x = vec![0.0; 512];
+        let of = |cut: Cut, rows: usize| {
+            let samples = Samples::of_rows(&x[..rows], 1, Targets::Numbers(&x[..rows]));
+            [cut.parts(samples, 10).len(), cut.ghosts(samples, 10).count]
+        };
+        let batch = |ghost| with_norm(NormKind::Batch, 512, ghost);
+        assert_eq!([512, 500, 2].map(|rows| of(batch(None), rows)), [[4, 4]; 3]);
+        // A part may be several ghost batches, and no ghost batch is cut.
+        assert_eq!(of(batch(Some(16)), 512), [4, 32]);
+        assert_eq!(of(batch(Some(512)), 512), [1, 1]);
+        let whole = Cut {
+            by_shape: false,
+            ..batch(None)
+        };
+        assert_eq!(of(whole, 512), [1, 4], "a GPU has the same ones");
+        let small = Cut {
+            rows_max: 64,
+            ..batch(None)
+        };
+        assert_eq!(of(small, 512), [8, 8]);
+        // A split with fewer rows than a batch is a full batch.
+        assert_eq!(of(with_norm(NormKind::Batch, 100, None), 100), [1, 1]);
+        assert_eq!(of(with_norm(NormKind::Layer, 512, None), 2), [4, 1]);
+    }
+
+    #[test]
+    fn ghost_batches_of_ranks_are_those_of_one() {
+        let x = vec![0.0; 515];
+        let ghosts_of_all = |rows: usize, world: usize| {
+            let of_rank = |rank: usize| {
+                let first = rank * rows / world;
+                let len = (rank + 1) * rows / world - first;
+                let samples = Samples::of_rows(&x[..len], 1, Targets::Numbers(&x[..len]));
+                let samples = samples.within(first, rows);
+                let cut = Cut {
+                    place: Place { rank, world },
+                    ..with_norm(NormKind::Batch, 512, Some(32))
+                };
+                let ghosts = cut.ghosts(samples, 10);
+                let of_part = |part: Range<usize>| {
+                    let begin = first + part.start;
+                    let found = ghosts.within(begin, part.len()).into_iter();
+                    let moved = found.map(move |ghost| [begin + ghost.start, ghost.len()]);
+                    moved.collect::<Vec<_>>()
+                };
+                let parts = cut.parts(samples, 10).into_iter();
+                parts.flat_map(of_part).collect::<Vec<_>>()
             };
-            let config = TrainConfig {
-                model,
-                ..TrainConfig::default()
-            };
-            let model = models::build(&models::filled(&config), ROWS, 1);
-            assert_eq!(
-                cut.of_model(model.unwrap().layout()).whole,
-                whole,
-                "{norm:?}"
-            );
+            (0..world).flat_map(of_rank).collect::<Vec<_>>()
+        };
+        for rows in [512, 500, 37] {
+            let alone = ghosts_of_all(rows, 1);
+            assert_eq!(alone.len(), 16, "{rows}");
+            assert_eq!(alone.iter().map(|[_, rows]| rows).sum::<usize>(), rows);
+            for world in [2, 4] {
+                assert_eq!(ghosts_of_all(rows, world), alone, "{rows} on {world}");
+            }
+            let three = ghosts_of_all(rows, 3);
+            assert_eq!(three.iter().map(|[_, rows]| rows).sum::<usize>(), rows);
         }
+    }
+
+    #[test]
+    fn a_short_batch_weighs_as_much_as_it_has_rows() {
+        let cut = with_norm(NormKind::Batch, 256, None);
+        let shares = [2, 128, 256, 300].map(|rows| cut.share_of_full(rows).to_bits());
+        let expected = [1.0 / 128.0, 0.5, 1.0, 1.0].map(f32::to_bits);
+        assert_eq!(shares, expected);
     }
 
     #[test]

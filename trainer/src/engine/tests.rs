@@ -251,7 +251,7 @@ fn running_statistics_move_a_tenth_of_the_way_to_those_of_the_batch() {
         let mut bucket = engine.model().initial(Seed::new(2));
         let mut gradient = vec![0.0; bucket.len()];
         let computed = engine.loss_and_gradient(&bucket, samples, (stream(0), 1.0), &mut gradient);
-        engine.move_buffers(&mut bucket, &computed.buffers);
+        engine.move_buffers(&mut bucket, &computed.buffers, rows);
         bucket
     };
     let bucket = run(1);

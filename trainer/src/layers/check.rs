@@ -8,7 +8,7 @@ use feedline_schemas::{
     ids::{Seed, Step},
 };
 
-use super::{Builder, Harvest, Layout, Pass, PassSettings, Segment, Training};
+use super::{Builder, Ghosts, Harvest, Layout, Pass, PassSettings, Segment, Training};
 use crate::{device::Backend, random::Stream, testing::uniform};
 
 /// Half of the distance of two points of a central difference.
@@ -18,11 +18,12 @@ const SHIFT: f64 = 1e-5;
 /// tensor cores that round the factors of a product to 10 bits would be beyond it.
 const ON_GPU: f64 = 1e-4;
 
-fn training() -> Option<Training> {
+pub(crate) fn training() -> Option<Training> {
     let stream = Stream::dropout(Seed::new(1), Step::new(3));
     Some(Training {
         stream,
         first_row: 0,
+        ghosts: Ghosts::WHOLE,
     })
 }
 

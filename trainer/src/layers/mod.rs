@@ -44,5 +44,5 @@ pub use self::{
 pub(crate) use self::{
     builder::bucket_len,
     harvest::Harvest,
-    pass::{PassSettings, Training},
+    pass::{Ghosts, PassSettings, Training},
 };

@@ -10,7 +10,7 @@ use super::{Buffer, Builder, Initial, Pass, Slot, in_f32, kernel};
 
 const EPSILON: f64 = 1e-5;
 
-/// Share by which running statistics move towards a batch's at each step.
+/// Share by which running statistics move towards those of a full batch at each step.
 pub const MOMENTUM: f32 = 0.1;
 
 /// Scale and shift, `[channels]` each.
@@ -31,11 +31,11 @@ impl Affine {
 
 /// Batch norm (Ioffe and Szegedy 2015, arXiv 1502.03167): mean and variance of each channel over all rows and places.
 ///
-/// In training they are those of the part of the batch that a pass sees: where the engine cuts a batch into parts, this
-/// is ghost batch norm (Hoffer, Hubara, Soudry 2017, arXiv 1705.08741) with the parts as ghost batches. The cut follows
-/// from shapes alone, so it is the same on every machine. Outside training they are the running statistics, buffers
-/// that move at each step by the share [`MOMENTUM`] towards the mean of the parts' statistics, weighted by rows; the
-/// variance among them is the unbiased one.
+/// In training they are those of a ghost batch (Hoffer, Hubara, Soudry 2017, arXiv 1705.08741): a batch has as many
+/// as `train.model.ghost_batch` and the batch size say, on every machine and by any number of ranks that divide them.
+/// Outside training they are the running statistics, buffers that move at each step towards the mean of the ghost batches'
+/// statistics, weighted by rows: by the share [`MOMENTUM`] for a full batch, and in proportion to its rows for a shorter
+/// one, whose few rows say less. The variance among them is the unbiased one. A ghost batch of one number observes nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchNorm {
     affine: Affine,
@@ -74,17 +74,55 @@ impl BatchNorm {
             let (mean, variance) = (pass.buffer(self.mean), pass.buffer(self.variance));
             return module::batch_norm(x, scale, shift, mean, variance, EPSILON).cast(given);
         }
-        let dims = x.dims();
-        let count = dims.iter().product::<usize>() / dims[1];
-        let normed = module::batch_norm_train(x, scale, shift, EPSILON);
-        // One number has no variance.
-        if count > 1 {
-            let unbiased = exact_len(count) / exact_len(count - 1);
-            pass.observe(self.mean, normed.mean);
-            pass.observe(self.variance, normed.variance * unbiased);
+        let rows = x.dims()[0];
+        let ghosts = pass.ghost_batches(rows);
+        if ghosts.len() <= 1 {
+            let (output, observed) = train(x, scale, shift);
+            if let Some([mean, variance]) = observed {
+                pass.observe(self.mean, mean);
+                pass.observe(self.variance, variance);
+            }
+            return output.cast(given);
         }
-        normed.output.cast(given)
+        let mut outputs = Vec::with_capacity(ghosts.len());
+        let mut sums: Option<[Tensor<1>; 2]> = None;
+        for ghost in ghosts {
+            let of_rows = x.clone().narrow(0, ghost.start, ghost.len());
+            let (output, observed) = train(of_rows, scale.clone(), shift.clone());
+            outputs.push(output);
+            let buffers = || [pass.buffer(self.mean), pass.buffer(self.variance)];
+            let share = exact_len(ghost.len()) / exact_len(rows);
+            let weighted = observed.unwrap_or_else(buffers).map(|value| value * share);
+            sums = Some(match sums {
+                None => weighted,
+                Some([mean, variance]) => {
+                    let [more_mean, more_variance] = weighted;
+                    [mean + more_mean, variance + more_variance]
+                }
+            });
+        }
+        if let Some([mean, variance]) = sums {
+            pass.observe(self.mean, mean);
+            pass.observe(self.variance, variance);
+        }
+        Tensor::cat(outputs, 0).cast(given)
     }
+}
+
+/// Normalises a ghost batch by its own statistics. Returns them too, the variance unbiased; one number has none.
+fn train<const D: usize>(
+    x: Tensor<D>,
+    scale: Tensor<1>,
+    shift: Tensor<1>,
+) -> (Tensor<D>, Option<[Tensor<1>; 2]>) {
+    let dims = x.dims();
+    let count = dims.iter().product::<usize>() / dims[1];
+    let normed = module::batch_norm_train(x, scale, shift, EPSILON);
+    let observed = (count > 1).then(|| {
+        let unbiased = exact_len(count) / exact_len(count - 1);
+        [normed.mean, normed.variance * unbiased]
+    });
+    (normed.output, observed)
 }
 
 /// Layer norm (Ba, Kiros, Hinton 2016, arXiv 1607.06450): mean and variance over the last size, for each row and place.
@@ -159,8 +197,13 @@ impl GroupNorm {
 
 #[cfg(test)]
 mod tests {
+    use burn::tensor::TensorData;
+
     use super::*;
-    use crate::layers::check::{self, check};
+    use crate::layers::{
+        Ghosts, Training,
+        check::{self, check},
+    };
 
     #[test]
     fn gradients_equal_finite_differences() {
@@ -233,6 +276,57 @@ mod tests {
             norm.forward(pass, x)
         });
         assert_eq!(observed, [3.0, 7.0]);
+    }
+
+    #[test]
+    fn ghost_batches_of_one_part_are_normalised_as_parts_of_their_own() {
+        let mut builder = Builder::new();
+        let norm = BatchNorm::new(&mut builder, "n", &[2]);
+        let layout = builder.finish();
+        let bucket = [1.5, 0.5, 0.25, -0.5, 0.1, 0.2, 2.0, 3.0];
+        let device = burn::tensor::Device::flex();
+        let rows = [
+            [1.0_f32, 9.0],
+            [2.0, 7.0],
+            [6.0, 8.0],
+            [0.5, 1.0],
+            [4.0, 2.0],
+        ];
+        let forward = |rows: &[[f32; 2]], ghosts| {
+            let entries = layout.entries().iter();
+            let weights: Vec<Tensor<1>> = entries
+                .map(|entry| Tensor::from_floats(&bucket[entry.range.clone()], &device))
+                .collect();
+            let training = Training {
+                ghosts,
+                ..check::training().unwrap()
+            };
+            let mut pass = Pass::new(&layout, &weights, Some(training));
+            let flat: Vec<f32> = rows.iter().flatten().copied().collect();
+            let data = TensorData::new(flat, [rows.len(), 2]);
+            let y = norm.forward(&mut pass, Tensor::<2>::from_data(data, &device));
+            let y: Vec<f32> = y.into_data().try_into_vec().unwrap();
+            (y, pass.into_observed(&bucket))
+        };
+        let two = Ghosts {
+            first_row: 0,
+            rows: 5,
+            count: 2,
+        };
+        let (together, observed) = forward(&rows, two);
+        let (first, of_first) = forward(&rows[..2], Ghosts::WHOLE);
+        let (second, of_second) = forward(&rows[2..], Ghosts::WHOLE);
+        assert_eq!(together, [first, second].concat());
+        for (i, found) in observed.iter().enumerate() {
+            let expected = 0.4 * of_first[i] + 0.6 * of_second[i];
+            assert!((found - expected).abs() < 1e-5, "{found} {expected}");
+        }
+        // Five ghost batches of one number each say nothing.
+        let five = Ghosts { count: 5, ..two };
+        let (_, observed) = forward(&rows, five);
+        for (found, running) in observed.iter().zip(&bucket[4..]) {
+            assert!((found - running).abs() < 1e-6, "{found} {running}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! One forward pass over a part of a batch.
 
-use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
+use std::{cell::RefCell, collections::BTreeMap, ops::Range, sync::Arc};
 
 use burn::tensor::{DType, Tensor, TensorData};
 use feedline_schemas::config::{LoraConfig, Precision};
@@ -21,6 +21,48 @@ pub(crate) struct Training {
     pub(crate) stream: Stream,
     /// Row of the global batch that this part begins with; what is drawn for a row does not depend on how the batch is cut.
     pub(crate) first_row: usize,
+    /// Rows that batch norm normalises over together.
+    pub(crate) ghosts: Ghosts,
+}
+
+/// Ghost batches of a batch: a number of them with bounds at `floor(ghost * rows / count)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ghosts {
+    /// First row in the global batch.
+    pub(crate) first_row: usize,
+    /// Rows of the batch.
+    pub(crate) rows: usize,
+    /// Number of ghost batches.
+    pub(crate) count: usize,
+}
+
+impl Ghosts {
+    /// Every part is a ghost batch of its own.
+    #[cfg(test)]
+    pub(crate) const WHOLE: Self = Self {
+        first_row: 0,
+        rows: 0,
+        count: 1,
+    };
+
+    /// Returns those with rows in a part of `rows` from `first_row` of the global batch on, in rows of the part; none where
+    /// the part is not made of whole ones.
+    pub(crate) fn within(self, first_row: usize, rows: usize) -> Vec<Range<usize>> {
+        if self.count <= 1 || first_row < self.first_row {
+            return Vec::new();
+        }
+        let begin = first_row - self.first_row;
+        let border = |ghost: usize| ghost * self.rows / self.count;
+        let ghosts = (0..self.count).map(|ghost| border(ghost)..border(ghost + 1));
+        let inside = ghosts
+            .filter(|ghost| !ghost.is_empty() && ghost.start >= begin && ghost.end <= begin + rows);
+        let inside = inside.map(|ghost| ghost.start - begin..ghost.end - begin);
+        let inside: Vec<Range<usize>> = inside.collect();
+        match inside.iter().map(|ghost| ghost.len()).sum::<usize>() == rows {
+            true => inside,
+            false => Vec::new(),
+        }
+    }
 }
 
 /// How all passes of a run compute. Cheap to clone.
@@ -225,6 +267,14 @@ impl<'a> Pass<'a> {
         }
     }
 
+    /// The ghost batches of a tensor whose first size is the part's `rows`; none where the part is one.
+    pub(super) fn ghost_batches(&self, rows: usize) -> Vec<Range<usize>> {
+        let ghosts = self
+            .training
+            .map(|training| training.ghosts.within(training.first_row, rows));
+        ghosts.unwrap_or_default()
+    }
+
     /// A buffer, flat.
     #[must_use]
     pub fn buffer(&self, buffer: Buffer) -> Tensor<1> {
@@ -262,7 +312,8 @@ impl<'a> Pass<'a> {
     }
 
     /// Says what the batch's value of a buffer is, in training. After the step the buffer has moved towards the mean of
-    /// its parts' values, weighted by their rows, by the share [`MOMENTUM`](super::MOMENTUM).
+    /// its parts' values, weighted by their rows, by the share [`MOMENTUM`](super::MOMENTUM) for a full batch, and in
+    /// proportion to its rows for a shorter one.
     pub fn observe(&mut self, buffer: Buffer, value: Tensor<1>) {
         self.observed
             .push((self.layout.trained() + buffer.0, value.inner()));

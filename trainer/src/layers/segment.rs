@@ -319,6 +319,7 @@ mod tests {
         let training = Training {
             stream: Stream::dropout(Seed::new(1), Step::new(0)),
             first_row: 0,
+            ghosts: crate::layers::Ghosts::WHOLE,
         };
         let mut pass = Pass::new(&layout, &[], Some(training)).with_settings(&settings);
         let device = Device::flex().autodiff();

@@ -11,6 +11,10 @@ use crate::error::{Error, config as wrong};
 const WIDTH_MAX: u32 = 65_536;
 /// Most layers of anything.
 const LAYERS_MAX: usize = 256;
+/// Rows of numbers that batch norm normalises over together, where none are given.
+pub(crate) const GHOST_ROWS: u32 = 128;
+/// Pictures that batch norm normalises over together, where none are given.
+pub(crate) const GHOST_PICTURES: u32 = 32;
 /// Sides below this count as small.
 const SMALL_SIDE: u32 = 64;
 
@@ -31,14 +35,22 @@ pub(crate) const fn name(kind: ModelKind) -> &'static str {
 /// The keys that a type knows, besides `type` and `dropout`.
 const fn keys(kind: ModelKind) -> &'static [&'static str] {
     match kind {
-        ModelKind::Mlp => &["hidden", "norm", "skip", "activation"],
-        ModelKind::Cnn => &["channels", "kernel", "norm", "pool", "activation", "hidden"],
-        ModelKind::Resnet => &["depth", "small_pictures"],
+        ModelKind::Mlp => &["hidden", "norm", "ghost_batch", "skip", "activation"],
+        ModelKind::Cnn => &[
+            "channels",
+            "kernel",
+            "norm",
+            "ghost_batch",
+            "pool",
+            "activation",
+            "hidden",
+        ],
+        ModelKind::Resnet => &["depth", "small_pictures", "ghost_batch"],
         ModelKind::Lstm => &["layers", "width", "steps", "context"],
         ModelKind::Transformer => &["layers", "width", "heads", "context", "tied"],
         ModelKind::Vit => &["layers", "width", "heads", "patch"],
         ModelKind::Autoencoder => &["hidden", "width", "activation"],
-        ModelKind::Multi => &["branches", "hidden"],
+        ModelKind::Multi => &["branches", "hidden", "ghost_batch"],
     }
 }
 
@@ -56,6 +68,7 @@ fn given(config: &ModelConfig) -> impl Iterator<Item = &'static str> {
     [
         ("hidden", config.hidden.is_some()),
         ("norm", config.norm.is_some()),
+        ("ghost_batch", config.ghost_batch.is_some()),
         ("skip", config.skip.is_some()),
         ("activation", config.activation.is_some()),
         ("channels", config.channels.is_some()),
@@ -103,9 +116,16 @@ pub(crate) fn filled(config: &TrainConfig) -> ModelConfig {
     } else {
         128
     };
+    let norm = default(knows("norm"), model.norm, norm);
+    let normalises = norm == Some(NormKind::Batch) || kind == ModelKind::Resnet;
+    let ghost_batch = match kind {
+        ModelKind::Mlp => GHOST_ROWS,
+        _ => GHOST_PICTURES,
+    };
     ModelConfig {
         hidden: default(knows("hidden"), model.hidden, hidden),
-        norm: default(knows("norm"), model.norm, norm),
+        norm,
+        ghost_batch: default(normalises, model.ghost_batch, ghost_batch),
         skip: default(knows("skip"), model.skip, false),
         activation: default(knows("activation"), model.activation, activation),
         channels: default(knows("channels"), model.channels, vec![32, 64]),
@@ -155,6 +175,16 @@ pub(crate) fn check(config: &ModelConfig) -> Result<(), Error> {
     if let Some(depth) = config.depth.filter(|depth| ![18, 34, 50].contains(depth)) {
         let reason = format!("it is {depth} and must be 18, 34 or 50");
         return Err(wrong("model.depth", reason));
+    }
+    within("ghost_batch", config.ghost_batch, 2, 1 << 20)?;
+    let has_other_norm = match config.r#type {
+        ModelKind::Mlp => config.norm != Some(NormKind::Batch),
+        ModelKind::Cnn => config.norm.is_some_and(|norm| norm != NormKind::Batch),
+        _ => false,
+    };
+    if config.ghost_batch.is_some() && has_other_norm {
+        let reason = "only batch norm has it; set `train.model.norm = \"batch\"`, or take it out";
+        return Err(wrong("model.ghost_batch", reason));
     }
     within("layers", config.layers, 1, 256)?;
     within("width", config.width, 1, WIDTH_MAX)?;

@@ -29,7 +29,7 @@ mod tests;
 
 use feedline_schemas::config::{ModelConfig, ModelKind};
 
-pub(crate) use self::config::{check, filled, name, reads_tokens};
+pub(crate) use self::config::{GHOST_PICTURES, GHOST_ROWS, check, filled, name, reads_tokens};
 use crate::{
     error::{Error, config as wrong},
     model::{Model, PARAMETERS_MAX, Shape},

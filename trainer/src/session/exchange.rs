@@ -141,7 +141,13 @@ impl<D: Data> Session<'_, D> {
         self.at(Phase::Exchanging);
         let start = self.watch.clock.monotonic();
         let stop = if stop { 1.0 } else { 0.0 };
-        let [loss_sum, weight, stops] = ranks.sums([computed.loss_sum, computed.weight, stop])?;
+        let sums = [
+            computed.loss_sum,
+            computed.unsmoothed_sum,
+            computed.weight,
+            stop,
+        ];
+        let [loss_sum, unsmoothed_sum, weight, stops] = ranks.sums(sums)?;
         let mut buffers = computed.buffers;
         if !buffers.is_empty() {
             ranks.all_reduce(&mut buffers, Wire::Full)?;
@@ -151,6 +157,7 @@ impl<D: Data> Session<'_, D> {
         self.meter.exchanged(spent);
         Ok(Computed {
             loss_sum,
+            unsmoothed_sum,
             weight,
             buffers,
             ..computed

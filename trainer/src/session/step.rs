@@ -83,15 +83,20 @@ impl<D: Data> Session<'_, D> {
             Verdict::Alarm(alarm) => self.tell(alarm),
             Verdict::Diverged { mean } => return self.go_back(loss, mean, batch),
         }
-        self.update(&computed, factor, seen)?;
+        self.update(&computed, (factor, samples.global_rows()), seen)?;
         self.pass(batch, &computed);
         self.report(loss);
         self.log_step(seen)?;
         Ok(Taken::Updated)
     }
 
-    /// Moves the weights along the gradient times `factor`.
-    fn update(&mut self, computed: &Computed, factor: f64, seen: Seen) -> Result<(), Error> {
+    /// Moves the weights along the gradient of a batch of `rows`, times `factor`.
+    fn update(
+        &mut self,
+        computed: &Computed,
+        (factor, rows): (f64, usize),
+        seen: Seen,
+    ) -> Result<(), Error> {
         let config = self.plan.settings.config();
         let scale = clip::scale(seen.norm, config.clip_norm) * factor;
         let number = self.position.updates() + 1;
@@ -99,7 +104,7 @@ impl<D: Data> Session<'_, D> {
             .step(&mut self.bucket, &self.gradient, number, seen.rate, scale);
         self.gather_weights()?;
         self.engine
-            .move_buffers(&mut self.bucket, &computed.buffers);
+            .move_buffers(&mut self.bucket, &computed.buffers, rows);
         if let Some(average) = &mut self.average {
             average.update(Step::new(number), &self.bucket);
         }
@@ -113,6 +118,10 @@ impl<D: Data> Session<'_, D> {
     /// The batch is behind, and its loss counts.
     fn pass(&mut self, batch: &D::Batch, computed: &Computed) {
         self.position.running.loss_sum += computed.loss_sum;
+        if self.engine.smooths() {
+            let sum = &mut self.position.running.unsmoothed_sum;
+            *sum.get_or_insert(0.0) += computed.unsmoothed_sum;
+        }
         self.position.running.weight += computed.weight;
         // The other ranks were about as fast.
         let samples = batch.samples();

@@ -95,23 +95,7 @@ pub(crate) fn of(
     Ok(Fit {
         needs,
         advice,
-        ranks: if found.same_bits {
-            of_short_batch(&found, machine)
-        } else {
-            Some(of_ranks(config, machine, describe))
-        },
-    })
-}
-
-/// What ranks do to the short batch at the end of an epoch, of a model that normalises over the parts of a batch.
-fn of_short_batch(found: &Summary, machine: &Machine) -> Option<String> {
-    let ranks = machine.ranks;
-    (found.buffers > 0 && ranks > 1).then(|| {
-        format!(
-            "the model normalises over parts of a batch, and a batch at the end of an epoch with fewer rows may have fewer \
-             parts than the {ranks} ranks: where `train.batch_size` does not divide the rows of the training split, the \
-             weights differ in their last bits from those of other numbers of ranks"
-        )
+        ranks: (!found.same_bits).then(|| of_ranks(config, &found, machine, describe)),
     })
 }
 
@@ -160,7 +144,8 @@ fn advice(
         format!("set {key}: the same weights, and more time for each step")
     }));
     advice.extend(rows.map(|rows| {
-        format!("set `train.micro_batch = {rows}`: sums are taken in another order, so the last bits of the weights change")
+        let effect = effect_of(rows, found.ghost_rows);
+        format!("set `train.micro_batch = {rows}`: {effect}")
     }));
     if advice.is_empty() && !found.blocks.is_empty() {
         let all = with_blocks(config, &["*".to_owned()]);
@@ -171,6 +156,16 @@ fn advice(
         }));
     }
     advice
+}
+
+/// Changes that a micro-batch of `rows` makes, for a model that normalises over `ghost_rows`, if it does.
+fn effect_of(rows: u32, ghost_rows: Option<u64>) -> &'static str {
+    match ghost_rows {
+        Some(ghost) if u64::from(rows) < ghost => {
+            "batch norm then normalises over at most so many rows, so the model learns otherwise"
+        }
+        _ => "sums are taken in another order, so the last bits of the weights change",
+    }
 }
 
 fn with_blocks(config: &TrainConfig, blocks: &[String]) -> TrainConfig {
@@ -215,13 +210,19 @@ fn micro_batch(
 /// What to set so that the ranks divide the parts of a batch.
 fn of_ranks(
     config: &TrainConfig,
+    found: &Summary,
     machine: &Machine,
     describe: &dyn Fn(&TrainConfig) -> Result<Summary, Error>,
 ) -> String {
     let ranks = machine.ranks;
+    let effect = match found.ghost_rows {
+        Some(_) => {
+            "and batch norm normalises over other rows on each, so the model learns otherwise than with another number of ranks"
+        }
+        None => "so the weights differ in their last bits from those of other numbers of ranks",
+    };
     let told = format!(
-        "the {ranks} ranks do not divide the parts of a batch of {} rows, so the weights differ in their last bits from \
-         those of other numbers of ranks",
+        "the {ranks} ranks do not divide the parts of a batch of {} rows, {effect}",
         config.batch_size
     );
     if !ranks.is_power_of_two() {
@@ -322,6 +323,30 @@ mod tests {
     }
 
     #[test]
+    fn a_micro_batch_below_a_ghost_batch_is_said_to_change_what_is_learnt() {
+        let layout = Layout::Dense {
+            features: 4,
+            target: TargetKind::Regression,
+        };
+        let ghost_rows = |norm| {
+            let config = TrainConfig {
+                model: ModelConfig {
+                    norm: Some(norm),
+                    ..ModelConfig::default()
+                },
+                ..TrainConfig::default()
+            };
+            let found = summary(&config, &layout, &Machine::ALONE);
+            found.unwrap().ghost_rows
+        };
+        let [batch, layer] = [NormKind::Batch, NormKind::Layer].map(ghost_rows);
+        assert_eq!([batch, layer], [Some(128), None]);
+        assert!(effect_of(16, layer).contains("last bits"));
+        assert!(effect_of(128, batch).contains("last bits"));
+        assert!(effect_of(64, batch).contains("learns otherwise"));
+    }
+
+    #[test]
     fn both_keys_are_named_where_none_is_enough_and_nothing_where_both_are_not() {
         let mut both = transformer();
         both.model.checkpoint = vec!["*".to_owned()];
@@ -386,8 +411,9 @@ mod tests {
             };
             of_layout(&config, &layout, &machine).unwrap().ranks
         };
-        assert_eq!(normalised(1), None);
-        assert!(normalised(2).unwrap().contains("normalises over parts"));
+        assert_eq!([normalised(1), normalised(2)], [None, None]);
+        let three = normalised(3).unwrap();
+        assert!(three.contains("learns otherwise"), "{three}");
         let four = told(4, 64).unwrap();
         let expected = "`train.parallel.parts = 4` or `train.batch_size = 512`";
         assert!(four.contains(expected), "{four}");

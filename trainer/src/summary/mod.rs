@@ -50,9 +50,11 @@ pub struct Summary {
     pub precision: Precision,
     /// Ranks that share a batch.
     pub ranks: u64,
-    /// Whether the weights of as many ranks have the bits that one rank would give, short batches of a model that normalises
-    /// over them apart.
+    /// Whether the weights of as many ranks have the bits that one rank would give.
     pub same_bits: bool,
+    /// Rows that batch norm normalises over together, of a full batch at least; absent where the model has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ghost_rows: Option<u64>,
     /// Whether it is computed on a GPU.
     pub gpu: bool,
     /// Most rows of a part of a batch.
@@ -119,6 +121,7 @@ pub(crate) fn of_model(
         precision: config.precision,
         ranks: machine.ranks as u64,
         same_bits: cut.shared(shape, rows, layout.len()).is_some(),
+        ghost_rows: cut.ghost_rows(shape).map(|rows| rows as u64),
         gpu: machine.gpu,
         part_rows: work.parts[1] as u64,
         parts: work.at_a_time() as u64,

@@ -22,7 +22,7 @@ use burn::backend::{
 use super::*;
 use crate::{
     engine::sections::Sections,
-    layers::{Builder, Harvest, Initial, Layout, PassSettings, Segment, Slot, Training},
+    layers::{Builder, Ghosts, Harvest, Initial, Layout, PassSettings, Segment, Slot, Training},
     model::Input,
 };
 
@@ -87,6 +87,7 @@ impl Engine {
         let training = Training {
             stream,
             first_row: part.first_row(),
+            ghosts: Ghosts::WHOLE,
         };
         let mut pass = Pass::new(layout, &weights, Some(training));
         if let Some(harvest) = harvest {
