@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use feedline_preprocess::{Engine, SeriesRequest};
 use feedline_schemas::{
     amendment::AmendReport,
-    config::{ConfigError, Loaded, Override, TrainConfig, load},
+    config::{BaselinePolicy, ConfigError, Loaded, Override, TrainConfig, load},
     ids::Name,
     manifest::{Manifest, Split},
     progress::Progress,
@@ -118,7 +118,7 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
             };
             let report = work.train_by(&pipeline, ranks, resume).await?;
             tools.print(&report, work.json)?;
-            Ok(Outcome::Done)
+            Ok(work.judge(&report).unwrap_or(Outcome::Done))
         }
         Command::Rank {
             pipeline,
@@ -486,7 +486,19 @@ impl<'a> Work<'a> {
         self.tools.print(&report, self.json)?;
         let rejected =
             report.ingest.map_or(0, |i| i.rejected) + report.dataset.map_or(0, |d| d.rejected);
-        Ok(Outcome::of_rejected(rejected))
+        let judged = report.train.as_ref().and_then(|train| self.judge(train));
+        Ok(judged.unwrap_or(Outcome::of_rejected(rejected)))
+    }
+
+    /// Returns `Bad` for a model that is no better than its baseline, where it must be.
+    fn judge(&self, report: &TrainReport) -> Option<Outcome> {
+        let train = self.loaded.config.train.as_ref()?;
+        let must = train.require_better_than_baseline == BaselinePolicy::Fail;
+        let is_behind = report
+            .warnings
+            .iter()
+            .any(|w| w.code == "worse_than_baseline");
+        (must && is_behind).then_some(Outcome::Bad)
     }
 
     /// Runs all sources. Returns their report, and the error that ends the run once the report is

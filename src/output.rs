@@ -407,7 +407,9 @@ impl Text for TrainReport {
             line(out, "not resumed", reason)?;
         }
         write_metrics("test", &self.test, &self.baseline, out)?;
+        write_tokens("test tokens", self.test_tokens, out)?;
         dataset::write_positive(&self.classes, out)?;
+        write_warnings(&self.warnings, out)?;
         line(out, "checkpoint", &self.checkpoint)?;
         line(out, "metrics", &self.metrics)?;
         line(out, "report", &self.report)
@@ -423,15 +425,30 @@ impl Text for feedline_trainer::Summary {
 impl Text for EvalReport {
     fn write(&self, out: &mut String) -> fmt::Result {
         writeln!(out, "eval")?;
-        line(out, "split", format!("{}, {} rows", self.split, self.rows))?;
+        match self.tokens {
+            Some(tokens) => line(
+                out,
+                "split",
+                format!("{}, {tokens} tokens predicted", self.split),
+            )?,
+            None => line(out, "split", format!("{}, {} rows", self.split, self.rows))?,
+        }
         write_metrics(&self.split, &self.metrics, &self.baseline, out)?;
         dataset::write_positive(&self.classes, out)?;
         if let Some(used) = &self.run {
             used_run::write(used, out)?;
         }
         line(out, "dataset", &self.dataset)?;
+        write_warnings(&self.warnings, out)?;
         line(out, "checkpoint", &self.checkpoint)
     }
+}
+
+/// Writes how many tokens were predicted, which means of other texts or contexts are not over.
+fn write_tokens(name: &str, tokens: Option<u64>, out: &mut String) -> fmt::Result {
+    tokens.map_or(Ok(()), |tokens| {
+        line(out, name, format!("{tokens} predicted"))
+    })
 }
 
 fn write_metrics(

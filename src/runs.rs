@@ -143,9 +143,9 @@ impl Text for Comparison {
                     values.map(|v| v.unwrap_or_else(|| "-".to_owned())),
                 )?;
             }
-            for (name, values) in &self.metrics {
+            for (name, values) in self.ordered_metrics() {
                 let text = |v: &Option<f64>| v.map_or_else(|| "-".to_owned(), figure);
-                write_compared(out, name, values[runs.clone()].iter().map(text))?;
+                write_compared(out, &name, values[runs.clone()].iter().map(text))?;
             }
         }
         Ok(())

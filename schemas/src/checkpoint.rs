@@ -93,6 +93,9 @@ pub struct BestEpoch {
     pub loss: f64,
     /// Validation metrics.
     pub metrics: BTreeMap<String, f64>,
+    /// The same of a baseline that looks at no feature.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub baseline: BTreeMap<String, f64>,
     /// Validation samples with the largest losses.
     #[serde(default)]
     pub worst: Vec<WorstSample>,
@@ -144,6 +147,9 @@ pub struct LossScale {
 pub struct RunningLoss {
     /// Sum of losses.
     pub loss_sum: f64,
+    /// The same without label smoothing, as validation measures them; absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsmoothed_sum: Option<f64>,
     /// What it is divided by for the mean: the samples, or their weights.
     pub weight: f64,
 }

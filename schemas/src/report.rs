@@ -429,8 +429,8 @@ pub struct AddedReport {
     pub shards: u64,
     /// Shards that stay as they were.
     pub kept_shards: u64,
-    /// Features, and the target of a regression, of which the training rows that were added differ from those that the
-    /// transform was fitted on, the most different first, at most ten.
+    /// Features, the target of a regression and the shares of classes (`<column>=<class>`), of which the training rows that were
+    /// added differ from those that the transform was fitted on, the most different first, at most ten.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shifts: Vec<FeatureShift>,
 }
@@ -480,6 +480,15 @@ pub struct TrainReport {
     pub baseline: BTreeMap<String, f64>,
     /// Metrics on the validation split of the kept weights.
     pub validation: BTreeMap<String, f64>,
+    /// The same metrics of the baseline on the validation split.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub validation_baseline: BTreeMap<String, f64>,
+    /// Tokens of the test split that were predicted, which its metrics are means over; absent where the model predicts none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test_tokens: Option<u64>,
+    /// Warnings about the model, such as `worse_than_baseline`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Warning>,
     /// The 20 validation samples with the largest losses under the kept weights; none for tokens.
     #[serde(default)]
     pub worst: Vec<WorstSample>,
@@ -583,10 +592,16 @@ pub struct EvalReport {
     /// Names of the classes by id; none where the model predicts no class. Of two, `f1` is about the second.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<String>,
+    /// Tokens that were predicted, which the metrics are means over; absent where the model predicts none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
     /// Metrics in the target's units.
     pub metrics: BTreeMap<String, f64>,
     /// Metrics of the baseline.
     pub baseline: BTreeMap<String, f64>,
+    /// Warnings about the figures, such as `worse_than_baseline`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Warning>,
     /// The 20 samples with the largest losses; none for tokens.
     #[serde(default)]
     pub worst: Vec<WorstSample>,

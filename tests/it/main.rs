@@ -42,6 +42,7 @@ mod save_kills;
 mod serve;
 mod sigterm;
 mod simulated_days;
+mod statistics;
 mod support;
 mod tls;
 mod torchrun;

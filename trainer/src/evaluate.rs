@@ -3,7 +3,7 @@
 use feedline_schemas::{config::TrainConfig, manifest::Split, report::EvalReport};
 
 use crate::{
-    Context, Group,
+    Context, Group, baseline,
     checkpoint::{BEST_PATH, Checkpoints, Snapshot},
     engine::Engine,
     error::Error,
@@ -15,7 +15,7 @@ use crate::{
     run_folder::{RunFolder, runtime},
     session::{self, Watch},
     track::status::Tracker,
-    train::Opened,
+    train::encoded_by_target,
 };
 
 /// Measures the best weights of a run on one split: of the run that `config` and the dataset name, or where nothing was
@@ -95,12 +95,18 @@ pub fn evaluate_run(
     let Some(evaluation) = evaluation else {
         return Err(Error::Interrupted { checkpoint });
     };
+    let (metrics, baseline) = (evaluation.metrics(), evaluation.baseline());
+    let config = plan.settings.config();
+    let behind = baseline::of_split(config, split, [&metrics, &baseline]);
+    let encoded = (split == Split::Train).then(|| encoded_by_target(dataset.artefact()));
     Ok(EvalReport {
         split: split.to_string(),
         rows: evaluation.rows(),
         classes: plan.task.classes().to_vec(),
-        metrics: evaluation.metrics(),
-        baseline: evaluation.baseline(),
+        tokens: evaluation.tokens(),
+        metrics,
+        baseline,
+        warnings: behind.into_iter().chain(encoded.flatten()).collect(),
         worst: evaluation.worst(),
         checkpoint,
         dataset: plan.dataset_url.clone(),

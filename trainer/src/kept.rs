@@ -166,6 +166,11 @@ impl Dataset {
         Self::of(manifest, context).await
     }
 
+    /// Its transform.
+    pub(crate) const fn artefact(&self) -> &TransformArtefact {
+        &self.artefact
+    }
+
     /// The context's dataset with this manifest.
     pub(crate) async fn of(manifest: Manifest, context: &Context) -> Result<Self, Error> {
         let artefact = read_transform(context, &manifest).await?;
@@ -498,7 +503,8 @@ impl Kept {
             init: None,
             dataset_url: url.clone(),
         };
-        let engine = engine_of(&plan, &context.group, build)?;
+        // Nothing is trained: no batch depends on the number of training rows.
+        let engine = engine_of(&plan, u64::MAX, &context.group, build)?;
         let folder = context.runs.child(&chosen.used.name);
         let folder = RunFolder::new(runtime.handle().clone(), folder);
         let has_average = chosen.config.average.is_some();

@@ -34,6 +34,7 @@
 //! flat `f32` buckets. A model of one's own ([`Model`]) takes the same library from [`tensor`].
 
 mod average;
+mod baseline;
 mod checkpoint;
 mod clip;
 mod data;

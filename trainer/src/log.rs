@@ -120,6 +120,9 @@ pub(crate) enum Line {
         step: Step,
         /// Mean of the training losses while the weights moved.
         train_loss: f64,
+        /// The same without label smoothing, as validation measures it; absent where there is none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        unsmoothed_train_loss: Option<f64>,
         /// Mean validation loss of the weights after the epoch.
         validation_loss: f64,
         /// Whether it is the lowest so far.
@@ -355,6 +358,7 @@ mod tests {
             epoch: Epoch::new(epoch),
             step: Step::new(step),
             train_loss: 0.5,
+            unsmoothed_train_loss: None,
             validation_loss: 0.25,
             best: true,
             validation: Metrics::from([("validation_rmse".to_owned(), 2.0)]),

@@ -174,6 +174,9 @@ pub struct ComparedRun {
     /// Rows and content of that dataset's splits; none where the run's record does not say it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub splits: BTreeMap<Split, SplitContent>,
+    /// Names of the classes by id; none where the run predicts no class. Of two, `f1` is about the second.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<String>,
     #[serde(skip)]
     curves: Curves,
 }
@@ -213,6 +216,7 @@ pub async fn compare(runs: &Store, names: &[String], now_ms: u64) -> Result<Comp
             dataset: record.dataset.clone(),
             fingerprint: record.fingerprint.to_string(),
             splits: record.splits.clone(),
+            classes: record.classes.clone(),
             curves: Curves::read(&String::from_utf8_lossy(&lines)),
         });
     }
@@ -366,6 +370,38 @@ impl Comparison {
         pairs.any(|pair| pair[0].fingerprint != pair[1].fingerprint)
     }
 
+    /// The metrics in the order to read them: those of the validation split, which choose a run, then how far the runs
+    /// came, and last those of the test split. A metric of one class names it.
+    #[must_use]
+    pub fn ordered_metrics(&self) -> Vec<(String, &[Option<f64>])> {
+        let place = |name: &str| match name {
+            "validation_loss" => 0,
+            _ if name.starts_with("validation_") => 1,
+            _ if name.starts_with("test_") => 3,
+            _ => 2,
+        };
+        let mut metrics: Vec<_> = self.metrics.iter().collect();
+        metrics.sort_by_key(|(name, _)| place(name));
+        let named = metrics.into_iter();
+        named
+            .map(|(name, values)| (self.named(name), values.as_slice()))
+            .collect()
+    }
+
+    /// A metric with the class that it is about.
+    fn named(&self, metric: &str) -> String {
+        let mut positives = self.runs.iter().filter_map(|run| match &run.classes[..] {
+            [_, positive] => Some(positive),
+            _ => None,
+        });
+        match positives.next() {
+            Some(first) if metric.ends_with("_f1") && positives.all(|other| other == first) => {
+                format!("{metric} of {first:?}")
+            }
+            _ => metric.to_owned(),
+        }
+    }
+
     /// The comparison as a page that needs nothing but itself, with the curves of the runs in the same charts.
     #[must_use]
     pub fn html(&self) -> String {
@@ -381,9 +417,9 @@ impl Comparison {
         let states = states.chain(self.runs.iter().map(|r| r.state.as_str().to_owned()));
         let mut rows: Vec<Vec<String>> = vec![states.collect()];
         rows.extend(
-            self.metrics
-                .iter()
-                .map(|(name, values)| row(name, values.iter().map(number))),
+            self.ordered_metrics()
+                .into_iter()
+                .map(|(name, values)| row(&name, values.iter().map(number))),
         );
         body += &table("Of the kept weights, in the target's units", &head, &rows);
         body += "<h2>Curves</h2>\n<div class=\"charts\">\n";
@@ -558,6 +594,24 @@ mod tests {
     }
 
     #[test]
+    fn f1_names_its_class_where_runs_are_compared() {
+        let [mut a, mut b, _] = three();
+        for record in [&mut a, &mut b] {
+            record.classes = vec!["no".into(), "yes".into()];
+            let best = record.best.as_mut().unwrap();
+            best.metrics.insert("f1".into(), 0.5);
+        }
+        let store = store(&[a, b]);
+        let names = ["aa11".to_owned(), "aa22".to_owned()];
+        let found = runtime().unwrap().block_on(compare(&store, &names, 0));
+        let found = found.unwrap();
+        let metrics = found.ordered_metrics();
+        let names: Vec<&str> = metrics.iter().map(|(name, _)| name.as_str()).collect();
+        assert!(names.contains(&"validation_f1 of \"yes\""), "{names:?}");
+        assert!(found.html().contains("validation_f1 of"));
+    }
+
+    #[test]
     fn a_unique_beginning_names_a_run_and_any_other_is_refused() {
         let store = store(&three());
         let compare = |names: &[&str]| {
@@ -574,6 +628,11 @@ mod tests {
         assert!(found.config.is_empty());
         assert_eq!(found.metrics["test_rmse"], [Some(2.0), Some(2.0)]);
         assert_eq!(found.runs[0].curves.epochs.len(), 1);
+        let metrics = found.ordered_metrics();
+        let names: Vec<&str> = metrics.iter().map(|(name, _)| name.as_str()).collect();
+        let (validation, rest) = names.split_at(2);
+        assert_eq!(validation, ["validation_loss", "validation_rmse"]);
+        assert_eq!(rest, ["epochs", "steps", "test_rmse"]);
         let page = found.html();
         assert!(page.contains("aa11") && page.contains("Validation loss") && !page.contains("NaN"));
         let found = compare(&["aa11", "aa22"]).unwrap();

@@ -28,6 +28,7 @@ pub(crate) use self::{measure::evaluate, stragglers::Pace};
 use self::{saving::Saving, sharing::Sharing, step::Taken};
 use crate::{
     average::Average,
+    baseline,
     checkpoint::{BEST_PATH, Checkpoints, Numbers, Saver},
     data::Data,
     engine::{Engine, sections::Sections},
@@ -173,6 +174,9 @@ impl<'a, D: Data> Session<'a, D> {
             .early_stopping
             .best
             .expect("an epoch has been measured");
+        let config = self.plan.settings.config();
+        let (metrics, baseline) = (test.metrics(), test.baseline());
+        let warning = baseline::warning(config, Some(&best_epoch), [&metrics, &baseline]);
         Ok(Some(TrainReport {
             steps: self.position.step.get(),
             seed: self.plan.settings.config().seed.get(),
@@ -180,9 +184,12 @@ impl<'a, D: Data> Session<'a, D> {
             best_epoch: best_epoch.epoch.get(),
             parameters: self.engine.model().layout().trained_len() as u64,
             classes: self.plan.task.classes().to_vec(),
-            test: test.metrics(),
-            baseline: test.baseline(),
+            test: metrics,
+            baseline,
             validation: best_epoch.metrics,
+            validation_baseline: best_epoch.baseline,
+            test_tokens: test.tokens(),
+            warnings: warning.into_iter().collect(),
             worst: best_epoch.worst,
             data_wait_share: self.meter.total_wait_share(),
             skipped_batches: self.position.guard.skipped_in_all,
@@ -260,6 +267,7 @@ impl<'a, D: Data> Session<'a, D> {
             epoch: position.epoch,
             step: position.step,
             train_loss: mean_of(&position.running),
+            unsmoothed_train_loss: unsmoothed_mean_of(&position.running),
             validation_loss: validation.loss(),
             best: improved,
             validation: prefixed(validation.metrics()),
@@ -291,6 +299,7 @@ impl<'a, D: Data> Session<'a, D> {
                 step,
                 loss,
                 metrics: validation.metrics(),
+                baseline: validation.baseline(),
                 worst: validation.worst(),
             });
             state.evaluations_since_best = 0;
@@ -350,6 +359,12 @@ const fn is_out_of_patience(patience: u32, state: &EarlyStopping) -> bool {
 
 fn mean_of(running: &RunningLoss) -> f64 {
     loss::mean(running.loss_sum, running.weight)
+}
+
+/// The mean without label smoothing, where there is some.
+fn unsmoothed_mean_of(running: &RunningLoss) -> Option<f64> {
+    let sum = running.unsmoothed_sum?;
+    Some(loss::mean(sum, running.weight))
 }
 
 fn prefixed(metrics: Metrics) -> Metrics {

@@ -2,7 +2,7 @@
 
 use feedline_schemas::{
     config::{LossKind, ModelKind},
-    manifest::{Layout, TargetKind},
+    manifest::{ClassCounts, Layout, TargetKind, TargetSummary},
     transform::{FittedTarget, TransformArtefact},
 };
 
@@ -11,7 +11,7 @@ use feedline_schemas::{
 pub(crate) enum Task {
     /// Predict a number, stored as `(y - offset) / scale`.
     Regression {
-        /// Mean of the target over the training split, in its units.
+        /// Mean of the target over the training split as it is, in its units.
         mean: f64,
         /// In the target's units.
         offset: f64,
@@ -116,6 +116,32 @@ impl Task {
         }
     }
 
+    /// The same task over the training rows as they are now: a dataset that has grown has other class counts and another mean
+    /// than the rows that its transform was fitted on. Older manifests do not have them.
+    pub(crate) fn of_rows(self, classes: &[ClassCounts], target: Option<&TargetSummary>) -> Self {
+        match self {
+            Self::Regression {
+                mean,
+                offset,
+                scale,
+            } => Self::Regression {
+                mean: target.map_or(mean, |target| target.mean),
+                offset,
+                scale,
+            },
+            Self::Classification { counts, names } => {
+                let is_same = names.iter().eq(classes.iter().map(|class| &class.name));
+                let current: Vec<u64> = classes.iter().map(|class| class.train).collect();
+                let is_known = is_same && current.iter().any(|&count| count > 0);
+                Self::Classification {
+                    counts: if is_known { current } else { counts },
+                    names,
+                }
+            }
+            other => other,
+        }
+    }
+
     /// Names of the classes by id; none where no class is predicted.
     pub(crate) fn classes(&self) -> &[String] {
         match self {
@@ -131,6 +157,14 @@ impl Task {
             Self::Classification { counts, .. } => counts.len(),
             Self::NextToken { vocabulary } => *vocabulary,
             Self::Reconstruction { features } => *features,
+        }
+    }
+
+    /// The metric that models with any loss are compared by.
+    pub(crate) const fn main_metric(&self) -> &'static str {
+        match self {
+            Self::Regression { .. } | Self::Reconstruction { .. } => "rmse",
+            Self::Classification { .. } | Self::NextToken { .. } => "cross_entropy",
         }
     }
 
@@ -224,6 +258,34 @@ pub(crate) mod tests {
                 .unwrap_err()
                 .contains("`3` classes")
         );
+    }
+
+    #[test]
+    fn counts_and_mean_are_those_of_the_training_rows_as_they_are() {
+        let class = |name: &str, train| ClassCounts {
+            name: name.into(),
+            train,
+            ..ClassCounts::default()
+        };
+        let task = |counts: &[u64]| Task::Classification {
+            counts: counts.to_vec(),
+            names: vec!["a".into(), "b".into()],
+        };
+        let fitted = task(&[90, 10]);
+        let grown = [class("a", 190), class("b", 910)];
+        assert_eq!(fitted.clone().of_rows(&grown, None), task(&[190, 910]));
+        let swapped = [class("b", 910), class("a", 190)];
+        for other in [&[][..], &grown[..1], &swapped] {
+            assert_eq!(fitted.clone().of_rows(other, None), fitted);
+        }
+        let number = |mean| Task::Regression {
+            mean,
+            offset: 2.0,
+            scale: 3.0,
+        };
+        let target = TargetSummary { rows: 9, mean: 7.5 };
+        assert_eq!(number(2.0).of_rows(&[], Some(&target)), number(7.5));
+        assert_eq!(number(2.0).of_rows(&[], None), number(2.0));
     }
 
     #[test]

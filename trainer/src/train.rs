@@ -5,8 +5,8 @@ use std::{num::NonZero, sync::Arc, thread};
 use feedline_schemas::{
     config::TrainConfig,
     manifest::{Manifest, Split},
-    report::TrainReport,
-    transform::TransformArtefact,
+    report::{TrainReport, Warning},
+    transform::{FittedStep, TransformArtefact},
 };
 use tokio::runtime::Runtime;
 
@@ -207,6 +207,7 @@ impl Opened {
         };
         let kind = config.model.r#type;
         let task = Task::of(kind, &manifest.layout, &artefact).map_err(refused)?;
+        let task = task.of_rows(&manifest.counts.classes, manifest.target.as_ref());
         let settings = Settings::resolve(config, &task)?;
         let weights = match &config.init {
             Some(init) => Some(runtime.block_on(Weights::read(init, context))?),
@@ -296,16 +297,19 @@ impl Opened {
     /// # Errors
     /// As [`engine_of`].
     pub(crate) fn engine(&self, build: Option<&Build<'_>>) -> Result<Engine, Error> {
-        engine_of(&self.plan, &self.group, build)
+        let train = self.loaders.manifest().split(Split::Train);
+        let rows = train.map_or(u64::MAX, |split| split.rows);
+        engine_of(&self.plan, rows, &self.group, build)
     }
 }
 
-/// An engine for the model of a plan that `build` makes, or the configured one.
+/// An engine for the model of a plan that `build` makes, or the configured one, to train on `rows` training rows.
 ///
 /// # Errors
 /// [`Error::Config`] when the model would be too large, or a group of `train.optimizer` names no parameter of it.
 pub(crate) fn engine_of(
     plan: &Plan,
+    rows: u64,
     group: &Group,
     build: Option<&Build<'_>>,
 ) -> Result<Engine, Error> {
@@ -330,8 +334,30 @@ pub(crate) fn engine_of(
     Ok(engine
         .with_normalisation(normalisation)
         .with_passes(passes)
-        .with_cut(plan.settings.cut(group.place()))
+        .with_cut(plan.settings.cut(group.place(), rows))
         .on(Backend::choose(config.device, group.local_rank())?))
+}
+
+/// The warning of training rows that are measured: what the target says of their categories is taken from other rows than for
+/// the rows of other splits.
+pub(crate) fn encoded_by_target(artefact: &TransformArtefact) -> Option<Warning> {
+    let columns = artefact.steps.iter().flat_map(|step| match step {
+        FittedStep::Categories { columns } => columns.as_slice(),
+        _ => &[],
+    });
+    let encoded = columns.filter(|column| column.outcomes.is_some());
+    let columns: Vec<String> = encoded.map(|column| format!("`{}`", column.name)).collect();
+    if columns.is_empty() {
+        return None;
+    }
+    let message = format!(
+        "categories of {} are encoded by the target: training rows have out-of-fold numbers, rows of other splits those of \
+         all training rows, so metrics of the training split are not the ones that the model would have there with the \
+         numbers it predicts from",
+        columns.join(", ")
+    );
+    let warning = Warning::new("target_encoded_training_rows", message);
+    Some(warning.with_key("dataset.step"))
 }
 
 /// Reads the transform artefact that the manifest names.

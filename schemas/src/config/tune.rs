@@ -18,8 +18,11 @@ pub struct TuneConfig {
     pub trials: u32,
     /// Seed of the search; each training has the seed of `[train]`. Default 0.
     pub seed: Seed,
-    /// What is compared: `loss`, or a metric of the validation split, such as `rmse` or `accuracy`. Default `loss`.
-    pub metric: String,
+    /// Compared value: `loss`, or a metric of the validation split, such as `rmse` or `accuracy`. Losses of different kinds do
+    /// not compare: where a key of `train.loss` is searched, `loss` is refused. Default `loss`; where a key of `train.loss` is
+    /// searched, `rmse` or `cross_entropy`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metric: Option<String>,
     /// Which trainings are ended before their last epoch. Default `median`.
     pub early_stop: TuneStop,
 }
@@ -31,7 +34,7 @@ impl Default for TuneConfig {
             strategy: TuneStrategy::default(),
             trials: 20,
             seed: Seed::new(0),
-            metric: "loss".to_owned(),
+            metric: None,
             early_stop: TuneStop::default(),
         }
     }

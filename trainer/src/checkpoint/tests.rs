@@ -37,6 +37,7 @@ fn header(loss_sum: f64, loss: f64, metric: f64) -> CheckpointHeader {
         step: Step::new(4),
         loss,
         metrics,
+        baseline: BTreeMap::new(),
         worst: vec![],
     };
     plan(&small(), &toy).header(&Position {
@@ -52,6 +53,7 @@ fn header(loss_sum: f64, loss: f64, metric: f64) -> CheckpointHeader {
         loss_scale: None,
         running: RunningLoss {
             loss_sum,
+            unsmoothed_sum: None,
             weight: 3.0,
         },
         guard: Default::default(),

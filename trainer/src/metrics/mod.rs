@@ -166,6 +166,11 @@ impl Evaluation {
         self.rows
     }
 
+    /// Tokens that were predicted, where they are what is predicted.
+    pub(crate) fn tokens(&self) -> Option<u64> {
+        matches!(self.sums, Sums::NextToken { .. }).then_some(self.rows)
+    }
+
     /// Mean loss, in the units of the stored target.
     pub(crate) fn loss(&self) -> f64 {
         loss::mean(self.loss_sum, self.weight)

@@ -193,7 +193,7 @@ mod tests {
             2,
             "more trials continue the search"
         );
-        config.metric = "rmse".into();
+        config.metric = Some("rmse".into());
         assert!(matches!(open(&config), Err(Error::Damaged { .. })));
     }
 }

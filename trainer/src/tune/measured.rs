@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use feedline_schemas::config::{TuneConfig, TuneStop};
+use feedline_schemas::config::TuneStop;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -92,15 +92,15 @@ impl MetricJudge {
     /// # Errors
     /// [`Error::Storage`].
     pub(super) fn new(
-        config: &TuneConfig,
+        (metric, rule): (&str, TuneStop),
         earlier: Vec<History>,
         folder: &RunFolder,
     ) -> Result<Self, Error> {
         Ok(Self {
-            metric: config.metric.clone(),
-            rule: config.early_stop,
+            metric: metric.to_owned(),
+            rule,
             earlier,
-            seen: Mutex::new(measured(folder, &config.metric)?),
+            seen: Mutex::new(measured(folder, metric)?),
         })
     }
 

@@ -33,15 +33,13 @@ use self::{
 };
 use crate::{
     Context, Resume,
+    baseline::HIGHER,
     error::Error,
     run_folder::RunFolder,
     settings,
     track::status::{Judge, Tracker},
     train::{Opened, go, train},
 };
-
-/// Metrics that are better the higher they are.
-const HIGHER: [&str; 6] = ["accuracy", "auc", "f1", "f1_macro", "r2", "top5_accuracy"];
 
 /// Makes the configuration of a trial from the searched keys and their values; what is wrong is told as a key and a
 /// reason.
@@ -87,12 +85,19 @@ pub fn tune(
     let parameters = space::space(config)?;
     check_values(&parameters, make)?;
     let base = made(&parameters, make, &[])?;
+    let metric = metric(config, &parameters)?;
     let opened = Opened::open(&base, context, &SPLITS)?;
+    let metric = metric.unwrap_or_else(|| opened.plan.task.main_metric().to_owned());
+    let config = &TuneConfig {
+        metric: Some(metric.clone()),
+        ..config.clone()
+    };
     let head = Head::new(config, opened.name());
     let folder = folder.child(&head.name());
     let folder = RunFolder::new(opened.runtime.handle().clone(), folder);
     let mut search = Search {
         config,
+        metric,
         parameters,
         make,
         context,
@@ -109,6 +114,39 @@ pub fn tune(
     }
     search.tell(trials, trials);
     search.finish()
+}
+
+/// Sections whose keys change what the loss is.
+const LOSS: &str = "train.loss";
+
+/// The metric that is compared; `None` for the main one of the dataset's task, where losses of trials do not compare.
+///
+/// # Errors
+/// [`Error::Config`] where losses of different kinds are to be compared.
+fn metric(config: &TuneConfig, parameters: &[Parameter]) -> Result<Option<String>, Error> {
+    let is_of_loss = |key: &str| {
+        key.strip_prefix(LOSS)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    let of_loss = parameters
+        .iter()
+        .find(|parameter| is_of_loss(&parameter.key));
+    match (config.metric.as_deref(), of_loss) {
+        (Some("loss"), Some(parameter)) => {
+            let reason = format!(
+                "losses do not compare where `{}` is searched: trials would be ranked by the scale of their loss; compare `rmse`, \
+                 `mae` or `r2` of numbers, `cross_entropy`, `accuracy`, `f1_macro` or `auc` of classes, or leave it out",
+                parameter.key
+            );
+            Err(Error::Config {
+                key: "tune.metric".to_owned(),
+                reason,
+            })
+        }
+        (Some(metric), _) => Ok(Some(metric.to_owned())),
+        (None, None) => Ok(Some("loss".to_owned())),
+        (None, Some(_)) => Ok(None),
+    }
 }
 
 /// The splits that trials may read.
@@ -151,6 +189,8 @@ fn made(
 
 struct Search<'a> {
     config: &'a TuneConfig,
+    /// The metric of the validation split that is compared.
+    metric: String,
     parameters: Vec<Parameter>,
     make: &'a Make<'a>,
     context: &'a Context,
@@ -163,7 +203,7 @@ impl Search<'_> {
             places: &trial.places,
             cost: trial
                 .metric
-                .map_or(f64::INFINITY, |m| cost(&self.config.metric, m)),
+                .map_or(f64::INFINITY, |m| cost(&self.metric, m)),
         });
         let earlier: Vec<Tried<'_>> = earlier.collect();
         let places = suggest::suggest(self.config, &self.parameters, number, &earlier);
@@ -172,7 +212,7 @@ impl Search<'_> {
         let opened = Opened::open(&config, self.context, &SPLITS)?;
         let others = self.journal.trials.iter().map(|t| t.costs.clone());
         let judge = Arc::new(MetricJudge::new(
-            self.config,
+            (&self.metric, self.config.early_stop),
             others.collect(),
             &opened.folder,
         )?);
@@ -181,7 +221,7 @@ impl Search<'_> {
         if seen.costs.is_empty() && !seen.names.is_empty() {
             let reason = format!(
                 "the validation split has no `{}`; it has: loss, {}",
-                self.config.metric,
+                self.metric,
                 seen.names.join(", ")
             );
             return Err(Error::Config {
@@ -195,7 +235,7 @@ impl Search<'_> {
             values: values.into_iter().collect(),
             state,
             epochs: seen.costs.len() as u64,
-            metric: seen.kept(&self.config.metric),
+            metric: seen.kept(&self.metric),
             places,
             costs: seen.costs,
         })
@@ -232,7 +272,7 @@ impl Search<'_> {
             .iter()
             .filter(|t| t.state == TrialState::Finished);
         finished
-            .filter_map(|trial| Some((cost(&self.config.metric, trial.metric?), trial)))
+            .filter_map(|trial| Some((cost(&self.metric, trial.metric?), trial)))
             .min_by(|a, b| a.0.total_cmp(&b.0))
             .map(|(_, trial)| trial)
     }
@@ -266,7 +306,7 @@ impl Search<'_> {
         let toml = toml(&best.values);
         let path = report::PATH;
         let page = report::page(
-            self.config,
+            &self.metric,
             &self.parameters,
             &self.journal.trials,
             best,
@@ -275,7 +315,7 @@ impl Search<'_> {
         );
         folder.put(path, page.into_bytes())?;
         Ok(TuneReport {
-            metric: self.config.metric.clone(),
+            metric: self.metric.clone(),
             best: best.number,
             toml,
             train,

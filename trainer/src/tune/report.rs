@@ -1,12 +1,13 @@
 //! `report.html` of a search.
 
-use feedline_schemas::{config::TuneConfig, report::TrainReport};
+use feedline_schemas::report::TrainReport;
 
 use super::{
-    HIGHER, Trial, TrialState, cost,
+    Trial, TrialState, cost,
     space::{Parameter, Values},
 };
 use crate::{
+    baseline::HIGHER,
     number::exact,
     track::report::{
         chart::{Chart, Series, escape},
@@ -19,17 +20,21 @@ use crate::{
 pub(super) const PATH: &str = "report.html";
 
 pub(super) fn page(
-    config: &TuneConfig,
+    compared: &str,
     parameters: &[Parameter],
     trials: &[Trial],
     best: &Trial,
     train: &TrainReport,
     toml: &str,
 ) -> String {
-    let direction = if HIGHER.contains(&config.metric.as_str()) {
+    let direction = if HIGHER.contains(&compared) {
         "higher"
     } else {
         "lower"
+    };
+    let named = match (compared, &train.classes[..]) {
+        ("f1", [_, positive]) => format!("f1 of {positive:?}"),
+        _ => compared.to_owned(),
     };
     let found = best.metric.map(metric).unwrap_or_default();
     let mut body = format!(
@@ -37,7 +42,7 @@ pub(super) fn page(
          was compared; {direction} is better. Run <code>{}</code>.</p>\n<h2>Best values</h2>\n<pre><code>{}</code></pre>\n",
         best.number,
         trials.len(),
-        escape(&config.metric),
+        escape(&named),
         escape(&best.run),
         escape(toml)
     );
@@ -55,9 +60,9 @@ pub(super) fn page(
     let caption = "Of the best trial. The test split was read once, when the search had ended.";
     body += &table(caption, &["metric", "test", "baseline"], &rows);
     body += "<h2>Course</h2>\n<div class=\"charts\">\n";
-    body += &course(config, trials);
+    body += &course(compared, trials);
     for (i, parameter) in parameters.iter().enumerate() {
-        body += &by_value(config, trials, i, parameter);
+        body += &by_value(compared, trials, i, parameter);
     }
     body += "</div>\n<h2>Trials</h2>\n";
     body += &all(parameters, trials);
@@ -65,19 +70,19 @@ pub(super) fn page(
 }
 
 /// The trials that finished, and the best so far.
-fn course(config: &TuneConfig, trials: &[Trial]) -> String {
+fn course(compared: &str, trials: &[Trial]) -> String {
     let mut lowest = f64::INFINITY;
     let mut best = Points::new();
     for trial in trials.iter().filter(|t| t.state == TrialState::Finished) {
         if let Some(value) = trial.metric {
-            lowest = lowest.min(cost(&config.metric, value));
-            best.push((exact(trial.number), cost(&config.metric, lowest)));
+            lowest = lowest.min(cost(compared, value));
+            best.push((exact(trial.number), cost(compared, lowest)));
         }
     }
     let chart = Chart {
         title: "Best so far",
         x: "trial",
-        y: &config.metric,
+        y: compared,
         lines: vec![Series::new("best so far", best)],
         scatter: false,
         mark: None,
@@ -85,7 +90,7 @@ fn course(config: &TuneConfig, trials: &[Trial]) -> String {
     chart.figure()
 }
 
-fn by_value(config: &TuneConfig, trials: &[Trial], i: usize, parameter: &Parameter) -> String {
+fn by_value(compared: &str, trials: &[Trial], i: usize, parameter: &Parameter) -> String {
     let log = matches!(parameter.values, Values::Between { log: true, .. });
     let of = |state: TrialState| -> Points {
         let of_state = trials.iter().filter(|t| t.state == state);
@@ -105,7 +110,7 @@ fn by_value(config: &TuneConfig, trials: &[Trial], i: usize, parameter: &Paramet
     let chart = Chart {
         title: &parameter.key,
         x,
-        y: &config.metric,
+        y: compared,
         lines: vec![
             Series::new("finished", of(TrialState::Finished)),
             Series::new("stopped early", of(TrialState::Stopped)),

@@ -203,6 +203,7 @@ pub(crate) async fn publish_made(store: &Store, made: &Made<'_>) {
         additions: Vec::new(),
         dropped_columns: BTreeMap::new(),
         warnings: Vec::new(),
+        target: None,
         naive: Vec::new(),
     };
     manifest.fingerprint = manifest.compute_fingerprint();

@@ -27,7 +27,17 @@ pub(crate) struct EpochPoint {
     pub(crate) step: u64,
     pub(crate) epoch: u64,
     pub(crate) train_loss: f64,
+    /// The training loss without label smoothing, where there is some.
+    #[serde(default)]
+    pub(crate) unsmoothed_train_loss: Option<f64>,
     pub(crate) validation_loss: f64,
+}
+
+impl EpochPoint {
+    /// The training loss that compares with the validation loss: both are without label smoothing.
+    pub(crate) fn comparable_train_loss(&self) -> f64 {
+        self.unsmoothed_train_loss.unwrap_or(self.train_loss)
+    }
 }
 
 #[derive(Deserialize)]
@@ -81,6 +91,14 @@ impl Curves {
         self.epochs
             .iter()
             .map(|p| (exact(p.step), value(p)))
+            .collect()
+    }
+
+    /// The training loss of the epochs without label smoothing, where there is some.
+    pub(crate) fn unsmoothed(&self) -> Points {
+        let epochs = self.epochs.iter();
+        epochs
+            .filter_map(|p| Some((exact(p.step), p.unsmoothed_train_loss?)))
             .collect()
     }
 

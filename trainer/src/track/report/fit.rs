@@ -1,12 +1,26 @@
 //! A word on under- and overfitting, from the curves.
 //!
 //! The rules look at the loss of each epoch, on the training split while the weights moved and on the validation split
-//! after it. *Last third*: the last third of the epochs, at least three. *Trend*: the change of the least-squares line
+//! after it, both without label smoothing. The test split has no part in them: advice that follows it would fit it.
+//! *Last third*: the last third of the epochs, at least three. *Trend*: the change of the least-squares line
 //! over the last third, as a share of the mean loss there. *Gap*: how far the validation loss lies above the training
-//! loss, as a share of the training loss. The first rule that holds speaks.
+//! loss, as a share of the training loss. *Spike*: a training loss that rose above the first one, to three times the lowest
+//! before it; of a model that is hardly better than its baseline also one far above its validation loss. The first rule that
+//! holds speaks.
 
-use super::curves::{Curves, EpochPoint};
-use crate::{metrics::Metrics, number::exact_len};
+use feedline_schemas::{
+    checkpoint::BestEpoch,
+    config::{LossConfig, TrainConfig},
+};
+
+use super::{
+    curves::{Curves, EpochPoint},
+    metric,
+};
+use crate::{
+    baseline::{self, HIGHER},
+    number::exact_len,
+};
 
 /// Epochs below which nothing is said.
 const EPOCHS_MIN: usize = 3;
@@ -22,6 +36,16 @@ const WIDE: f64 = 0.25;
 
 /// A metric of errors this close to the baseline's is hardly better.
 const HARDLY: f64 = 0.95;
+
+/// One this many times the baseline's is worse.
+const WORSE: f64 = 1.05;
+
+/// A training loss this many times the lowest before it, or the validation loss of a model that has learnt nothing, is a
+/// spike.
+const SPIKE: f64 = 3.0;
+
+/// The same for the first one that is known: an untrained model may be somewhat worse than one that has learnt nothing.
+const FIRST_SPIKE: f64 = 10.0;
 
 /// What the curves say.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,11 +71,28 @@ struct Figures {
     gap: f64,
     /// Epochs in the last third.
     third: usize,
+    /// Lowest validation loss.
+    lowest: f64,
+    /// The highest training loss, where it rose far above where it began.
+    spike: Option<f64>,
+    dropout: f64,
 }
 
-/// Judges a run by its curves, and by its metrics on the test split beside the baseline's, where there are.
-pub(crate) fn verdict(curves: &Curves, test: &Metrics, baseline: &Metrics) -> Verdict {
-    let Some(figures) = Figures::of(&curves.epochs) else {
+/// The curve of training losses, with what makes them unlike validation losses.
+pub(super) fn training_label(config: &TrainConfig) -> String {
+    let smooths = config.loss.label_smoothing.is_some_and(|share| share > 0.0);
+    let with = match (smooths, config.model.dropout > 0.0) {
+        (false, false) => return "training, per epoch".to_owned(),
+        (true, false) => "smoothing",
+        (false, true) => "dropout",
+        (true, true) => "smoothing, dropout",
+    };
+    format!("training, per epoch, with {with}")
+}
+
+/// Judges a run by its curves, and by its best validation metrics beside the baseline's, where they are known.
+pub(crate) fn verdict(curves: &Curves, best: Option<&BestEpoch>, config: &TrainConfig) -> Verdict {
+    let Some(figures) = Figures::of(curves, config.model.dropout) else {
         let why = format!(
             "{} epochs were measured; three are needed to see a trend.",
             curves.epochs.len()
@@ -61,26 +102,41 @@ pub(crate) fn verdict(curves: &Curves, test: &Metrics, baseline: &Metrics) -> Ve
             why,
         };
     };
-    hardly_better(test, baseline).unwrap_or_else(|| figures.verdict())
+    let behind = best.and_then(|best| figures.hardly_better(curves, best, &config.loss));
+    behind.unwrap_or_else(|| figures.verdict())
 }
 
-/// Errors that are hardly below those of a baseline that looks at no feature.
-fn hardly_better(test: &Metrics, baseline: &Metrics) -> Option<Verdict> {
-    let name = ["rmse", "cross_entropy"]
-        .into_iter()
-        .find(|name| test.contains_key(*name))?;
-    let (found, base) = (test[name], *baseline.get(name)?);
-    (found > HARDLY * base).then(|| Verdict {
-        word: "underfitting",
-        why: format!(
-            "{name} on the test split is {found:.4}, hardly better than {base:.4} of a baseline that looks at no feature. \
-             Try a larger model, a higher learning rate, or better features."
-        ),
-    })
+/// The highest loss of a run whose training loss rose far above where it began.
+fn spike(curves: &Curves) -> Option<f64> {
+    let first = curves.steps.first()?.loss;
+    let mut lowest = first;
+    let mut highest: Option<f64> = None;
+    for point in &curves.steps {
+        if point.loss > first.max(SPIKE * lowest) {
+            highest = Some(highest.map_or(point.loss, |highest| highest.max(point.loss)));
+        }
+        lowest = lowest.min(point.loss);
+    }
+    highest
+}
+
+/// The highest loss of a run that is hardly better than its baseline, where it was far above the validation loss, which is
+/// then about that of a model that has learnt nothing.
+fn excess(curves: &Curves, usual: f64) -> Option<f64> {
+    let steps = curves.steps.iter().map(|p| p.loss);
+    let epochs = curves.epochs.iter().map(EpochPoint::comparable_train_loss);
+    let is_far = |(at, loss): &(usize, f64)| {
+        let factor = if *at == 0 { FIRST_SPIKE } else { SPIKE };
+        *loss > factor * usual
+    };
+    let far = steps.enumerate().filter(is_far);
+    let far = far.chain(epochs.enumerate().filter(is_far));
+    far.map(|(_, loss)| loss).max_by(f64::total_cmp)
 }
 
 impl Figures {
-    fn of(epochs: &[EpochPoint]) -> Option<Self> {
+    fn of(curves: &Curves, dropout: f64) -> Option<Self> {
+        let epochs = &curves.epochs;
         if epochs.len() < EPOCHS_MIN {
             return None;
         }
@@ -95,12 +151,71 @@ impl Figures {
             epochs: epochs.len(),
             best,
             rise: change(lowest.validation_loss, last.validation_loss),
-            train_since_best: change(lowest.train_loss, last.train_loss),
-            train_trend: trend(tail.iter().map(|p| p.train_loss)),
+            train_since_best: change(lowest.comparable_train_loss(), last.comparable_train_loss()),
+            train_trend: trend(tail.iter().map(EpochPoint::comparable_train_loss)),
             validation_trend: trend(tail.iter().map(|p| p.validation_loss)),
-            gap: change(lowest.train_loss, lowest.validation_loss),
+            gap: change(lowest.comparable_train_loss(), lowest.validation_loss),
             third,
+            lowest: lowest.validation_loss,
+            spike: spike(curves),
+            dropout,
         })
+    }
+
+    /// Errors on the validation split that are hardly below those of a baseline that looks at no feature.
+    fn hardly_better(
+        &self,
+        curves: &Curves,
+        best: &BestEpoch,
+        loss: &LossConfig,
+    ) -> Option<Verdict> {
+        let main = baseline::compared(loss).iter();
+        let name = main
+            .copied()
+            .find(|name| best.metrics.contains_key(*name))
+            .filter(|name| !HIGHER.contains(name))?;
+        let (found, base) = (best.metrics[name], *best.baseline.get(name)?);
+        if found <= HARDLY * base {
+            return None;
+        }
+        let spike = self.spike.or_else(|| excess(curves, self.lowest));
+        let try_out = match spike {
+            Some(spike) => format!(
+                "The training loss rose to {}: try a lower learning rate or a longer warm-up.",
+                metric(spike)
+            ),
+            None if found > WORSE * base => {
+                "Try a lower learning rate, a smaller model, or more data.".to_owned()
+            }
+            None => "Try a larger model, a higher learning rate, or better features.".to_owned(),
+        };
+        let (word, how) = if found > WORSE * base {
+            (
+                "worse than the baseline",
+                format!("{:.1} times the", found / base),
+            )
+        } else {
+            ("underfitting", "hardly better than the".to_owned())
+        };
+        Some(Verdict {
+            word,
+            why: format!(
+                "{name} on the validation split is {}, {how} {} of a baseline that looks at no feature. {try_out}",
+                metric(found),
+                metric(base)
+            ),
+        })
+    }
+
+    /// Says that dropout raises the training loss, where a rule looked at the gap.
+    fn beside_dropout(&self) -> String {
+        match self.dropout > 0.0 {
+            true => format!(
+                " The training loss is measured with dropout {}, so the gap is wider than it looks.",
+                self.dropout
+            ),
+            false => String::new(),
+        }
     }
 
     fn verdict(&self) -> Verdict {
@@ -123,11 +238,19 @@ impl Figures {
             };
         }
         if self.validation_trend < -TREND && best + third >= *epochs {
+            let try_out = match self.spike {
+                Some(spike) => format!(
+                    "More epochs should help. The training loss rose to {} on the way: a lower learning rate or a longer \
+                     warm-up may reach the same sooner.",
+                    metric(spike)
+                ),
+                None => "More epochs, or a higher learning rate, should help.".to_owned(),
+            };
             return Verdict {
                 word: "still learning",
                 why: format!(
                     "over the last {third} of {epochs} epochs the validation loss fell by {} and the training loss by {}, and \
-                     the best epoch ({best}) is among them. More epochs, or a higher learning rate, should help.",
+                     the best epoch ({best}) is among them. {try_out}",
                     percent(-self.validation_trend),
                     percent(-self.train_trend),
                 ),
@@ -138,8 +261,9 @@ impl Figures {
                 word: "mild overfitting",
                 why: format!(
                     "the validation loss levelled off (changing by {} over the last {third} of {epochs} epochs) {gap} above the \
-                     training loss at the best epoch ({best}). More data, dropout or weight decay may close the gap.",
+                     training loss at the best epoch ({best}). More data, dropout or weight decay may close the gap.{}",
                     percent(self.validation_trend),
+                    self.beside_dropout(),
                 ),
             };
         }
@@ -147,8 +271,9 @@ impl Figures {
             word: "a good fit",
             why: format!(
                 "over the last {third} of {epochs} epochs the validation loss changed by {}, and at the best epoch ({best}) it is \
-                 {gap} from the training loss. A larger model may still do better.",
+                 {gap} from the training loss. A larger model may still do better.{}",
                 percent(self.validation_trend),
+                self.beside_dropout(),
             ),
         }
     }
@@ -184,24 +309,65 @@ fn percent(share: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::curves::StepPoint;
     use super::*;
+
+    use feedline_schemas::ids::{Epoch, Step};
+
+    fn point(epoch: u32, train_loss: f64, validation_loss: f64) -> EpochPoint {
+        EpochPoint {
+            step: u64::from(epoch) * 10,
+            epoch: epoch.into(),
+            train_loss,
+            unsmoothed_train_loss: None,
+            validation_loss,
+        }
+    }
+
+    fn step(step: u64, loss: f64) -> StepPoint {
+        StepPoint {
+            step,
+            loss,
+            gradient_norm: 1.0,
+            learning_rate: 1.0,
+            samples_per_s: 1.0,
+            data_wait_share: 0.0,
+            slowest_ratio: None,
+        }
+    }
+
+    fn best(metrics: &[(&str, f64)], baseline: &[(&str, f64)]) -> BestEpoch {
+        let named = |values: &[(&str, f64)]| {
+            let named = values
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), *value));
+            named.collect()
+        };
+        BestEpoch {
+            epoch: Epoch::new(0),
+            step: Step::new(1),
+            loss: 1.0,
+            metrics: named(metrics),
+            baseline: named(baseline),
+            worst: Vec::new(),
+        }
+    }
+
+    fn judged(curves: &Curves, best: Option<&BestEpoch>) -> Verdict {
+        verdict(curves, best, &TrainConfig::default())
+    }
 
     /// Epochs with these losses of the training and the validation split.
     fn check(losses: impl Fn(f64) -> (f64, f64), word: &str, figure: &str) {
-        let point = |epoch: u32| {
+        let of = |epoch: u32| {
             let (train_loss, validation_loss) = losses(f64::from(epoch));
-            EpochPoint {
-                step: u64::from(epoch) * 10,
-                epoch: epoch.into(),
-                train_loss,
-                validation_loss,
-            }
+            point(epoch, train_loss, validation_loss)
         };
         let curves = Curves {
-            epochs: (0..30).map(point).collect(),
+            epochs: (0..30).map(of).collect(),
             ..Curves::default()
         };
-        let found = verdict(&curves, &Metrics::new(), &Metrics::new());
+        let found = judged(&curves, None);
         assert_eq!(found.word, word, "{found:?}");
         assert!(found.why.contains(figure), "{found:?}");
     }
@@ -231,30 +397,104 @@ mod tests {
         );
     }
 
+    fn flat(epochs: u32) -> Curves {
+        Curves {
+            epochs: (0..epochs).map(|epoch| point(epoch, 1.0, 1.0)).collect(),
+            ..Curves::default()
+        }
+    }
+
     #[test]
     fn two_epochs_are_too_few_and_a_model_no_better_than_its_baseline_underfits() {
-        let point = EpochPoint {
-            step: 1,
-            epoch: 0,
-            train_loss: 1.0,
-            validation_loss: 1.0,
+        let word = |epochs, found| {
+            let best = best(&[("rmse", found)], &[("rmse", 1.0)]);
+            judged(&flat(epochs), Some(&best)).word
         };
-        let curves = |n| Curves {
-            epochs: vec![point; n],
+        assert_eq!(word(2, 1.0), "too early to say");
+        assert_eq!(word(9, 0.99), "underfitting");
+        assert_eq!(word(9, 0.5), "a good fit");
+    }
+
+    #[test]
+    fn a_model_several_times_worse_than_its_baseline_is_called_worse() {
+        // trial-tables S9: a panel of 34 entities.
+        let panel = best(&[("rmse", 838_432.0)], &[("rmse", 243_204.0)]);
+        let found = judged(&flat(9), Some(&panel));
+        assert_eq!(found.word, "worse than the baseline");
+        assert!(found.why.contains("3.4 times the 243204"), "{found:?}");
+        assert!(
+            !found.why.contains("hardly") && !found.why.contains("test"),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn a_run_that_spiked_is_not_told_to_raise_its_rate() {
+        // trial-training S10: learning rate 1, a loss of 182 beside a mean of 1.0, then as good as the mean.
+        let mut curves = flat(9);
+        curves.steps = vec![step(50, 182.0), step(100, 1.2), step(150, 1.0)];
+        let mean = best(&[("rmse", 0.99)], &[("rmse", 1.0)]);
+        let found = judged(&curves, Some(&mean));
+        assert_eq!(found.word, "underfitting");
+        assert!(found.why.contains("rose to 182"), "{found:?}");
+        assert!(found.why.contains("a lower learning rate"), "{found:?}");
+        assert!(!found.why.contains("higher"), "{found:?}");
+        // A model that begins somewhat above the baseline did not spike.
+        curves.steps = vec![step(50, 2.5), step(100, 1.2), step(150, 1.0)];
+        let found = judged(&curves, Some(&mean));
+        assert!(found.why.contains("a higher learning rate"), "{found:?}");
+
+        // Nor is one that still learns after a spike.
+        let mut curves = Curves {
+            epochs: (0..9)
+                .map(|e| point(e, 1.0 - f64::from(e) / 20.0, 1.0 - f64::from(e) / 20.0))
+                .collect(),
+            steps: vec![
+                step(50, 2.0),
+                step(100, 1.0),
+                step(150, 9.0),
+                step(200, 0.9),
+            ],
+        };
+        let found = judged(&curves, None);
+        assert_eq!(found.word, "still learning");
+        assert!(
+            found.why.contains("rose to 9") && !found.why.contains("higher"),
+            "{found:?}"
+        );
+        curves.steps.remove(2);
+        assert!(judged(&curves, None).why.contains("a higher learning rate"));
+    }
+
+    #[test]
+    fn losses_are_compared_without_label_smoothing() {
+        // Smoothing 0.1 of ten classes puts a floor of about 0.5 under the training loss.
+        let overfit = |epoch: u32, unsmoothed| EpochPoint {
+            unsmoothed_train_loss: unsmoothed,
+            ..point(epoch, 0.55, 0.4)
+        };
+        let curves = |unsmoothed| Curves {
+            epochs: (0..9).map(|epoch| overfit(epoch, unsmoothed)).collect(),
             ..Curves::default()
         };
-        let metrics = |value| Metrics::from([("rmse".to_owned(), value)]);
+        assert_eq!(judged(&curves(None), None).word, "a good fit");
+        let found = judged(&curves(Some(0.05)), None);
+        assert_eq!(found.word, "mild overfitting", "{found:?}");
+        assert!(found.why.contains("700.0 % above"), "{found:?}");
+    }
+
+    #[test]
+    fn dropout_is_said_where_the_gap_is_looked_at() {
+        let mut config = TrainConfig::default();
+        config.model.dropout = 0.5;
+        config.loss.label_smoothing = Some(0.1);
+        let found = verdict(&flat(9), None, &config);
+        assert!(found.why.contains("with dropout 0.5"), "{found:?}");
+        let label = "training, per epoch, with smoothing, dropout";
+        assert_eq!(training_label(&config), label);
         assert_eq!(
-            verdict(&curves(2), &metrics(1.0), &metrics(1.0)).word,
-            "too early to say"
-        );
-        assert_eq!(
-            verdict(&curves(9), &metrics(0.99), &metrics(1.0)).word,
-            "underfitting"
-        );
-        assert_eq!(
-            verdict(&curves(9), &metrics(0.5), &metrics(1.0)).word,
-            "a good fit"
+            training_label(&TrainConfig::default()),
+            "training, per epoch"
         );
     }
 

@@ -6,7 +6,7 @@ mod fit;
 
 use std::collections::BTreeMap;
 
-use feedline_schemas::run::RunRecord;
+use feedline_schemas::{config::TrainConfig, run::RunRecord};
 
 use self::{
     chart::{Chart, Series, escape, number},
@@ -18,14 +18,23 @@ use super::settings_of::flat;
 pub(crate) fn page(record: &RunRecord, lines: &str) -> String {
     let curves = Curves::read(lines);
     let mut body = head(record);
-    let verdict = fit::verdict(&curves, &record.test, &record.baseline);
+    let verdict = fit::verdict(&curves, record.best.as_ref(), &record.config);
     body += &format!(
         "<p class=\"word\"><strong>From the curves: {}.</strong> {}</p>\n",
         escape(verdict.word),
         escape(&sentence(&verdict.why))
     );
+    let test = [&record.test, &record.baseline];
+    if let Some(warning) = crate::baseline::warning(&record.config, record.best.as_ref(), test) {
+        let key = warning.key.unwrap_or_default();
+        body += &format!(
+            "<p class=\"word\"><strong>Worse than the baseline.</strong> {} See <code>{}</code>.</p>\n",
+            escape(&sentence(&warning.message)),
+            escape(&key)
+        );
+    }
     body += &metrics(record);
-    body += &charts(&curves);
+    body += &charts(&curves, &record.config);
     body += &worst(record);
     body += &settings(record);
     document(&format!("Run {}", record.name), &body)
@@ -137,19 +146,23 @@ fn metrics(record: &RunRecord) -> String {
     out
 }
 
-fn charts(curves: &Curves) -> String {
-    let mut losses = Chart::of_steps(
-        "Loss",
-        "mean loss",
-        vec![
-            Series::new("training, per step", curves.of_steps(|p| p.loss)),
-            Series::new("training, per epoch", curves.of_epochs(|p| p.train_loss)),
-            Series::new(
-                "validation, per epoch",
-                curves.of_epochs(|p| p.validation_loss),
-            ),
-        ],
-    );
+fn charts(curves: &Curves, config: &TrainConfig) -> String {
+    let mut lines = vec![
+        Series::new("training, per step", curves.of_steps(|p| p.loss)),
+        Series::new(
+            fit::training_label(config),
+            curves.of_epochs(|p| p.train_loss),
+        ),
+        Series::new(
+            "validation, per epoch",
+            curves.of_epochs(|p| p.validation_loss),
+        ),
+    ];
+    let unsmoothed = curves.unsmoothed();
+    if !unsmoothed.is_empty() {
+        lines.push(Series::new("training, without smoothing", unsmoothed));
+    }
+    let mut losses = Chart::of_steps("Loss", "mean loss", lines);
     if let Some(best) = curves.best() {
         let why = format!(
             "best: {} in epoch {}",
@@ -211,7 +224,7 @@ fn settings(record: &RunRecord) -> String {
         beginning(record)
     );
     let config = flat(&record.config);
-    let defaults = flat(&feedline_schemas::config::TrainConfig::default());
+    let defaults = flat(&TrainConfig::default());
     let other: BTreeMap<_, _> = config
         .iter()
         .filter(|(key, value)| defaults.get(*key) != Some(value))
