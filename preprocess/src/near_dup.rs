@@ -36,7 +36,7 @@ use crate::{
     text::near::{Clusters, Member, Signer},
 };
 use compare::{Comparison, Keep, Kind};
-use judge::{Found, Judgement, LeftOut, SplitOf};
+use judge::{Found, GroupOf, Judgement, LeftOut, SplitOf};
 
 /// Reasons why a row is left out.
 pub(crate) mod reason {
@@ -365,17 +365,13 @@ impl Pass<'_> {
 
     /// `rows` with what the clusters say about them.
     fn judged(&self, rows: DataFrame, clusters: Clusters) -> Result<DataFrame, Error> {
-        let found = Found(Arc::new(Judgement {
+        let frozen = self.frozen.iter().map(|f| f.reference.name.clone());
+        let found = Found(Arc::new(Judgement::new(
             clusters,
-            keep: self.near.config.keep,
-            column: self.near.landed.clone(),
-            names: self.names.to_vec(),
-            frozen: self
-                .frozen
-                .iter()
-                .map(|f| f.reference.name.clone())
-                .collect(),
-        }));
+            self.near.config.keep,
+            self.near.landed.clone(),
+            [self.names.to_vec(), frozen.collect()],
+        )));
         let columns = rows.schema().fields().iter().map(|field| {
             let name = field.name();
             let cell = vec![ident(name), ident(system::ORIGIN)];
@@ -385,7 +381,12 @@ impl Pass<'_> {
                 _ => ident(name),
             }
         });
-        let columns: Vec<Expr> = columns.collect();
+        let mut columns: Vec<Expr> = columns.collect();
+        if self.near.config.keep == NearDupKeep::All {
+            // Rows of a cluster share a split, so they are one group; a split key does not go with that.
+            let cells = vec![ident(system::HASH), ident(system::ORIGIN)];
+            columns.push(GroupOf(found).over(cells).alias(system::GROUP));
+        }
         Ok(rows.select(columns)?)
     }
 }

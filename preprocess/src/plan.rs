@@ -15,11 +15,11 @@ use datafusion::{
         runtime_env::RuntimeEnvBuilder,
     },
     functions_window::expr_fn::row_number,
-    logical_expr::{Expr, ExprFunctionExt, Partitioning, cast, ident, lit},
+    logical_expr::{Expr, ExprFunctionExt, Partitioning, cast, ident, lit, when},
     prelude::{DataFrame, SessionConfig, SessionContext},
 };
 use feedline_schemas::{
-    config::{DedupMode, DocumentConfig, SplitConfig, Task},
+    config::{DedupMode, DocumentConfig, MissingKey, SplitConfig, Task},
     ids::Hash128,
     manifest::{ConflictCounts, NearDupCounts, Split},
     record::{self, ColumnType, DECIMAL_PRECISION, DECIMAL_SCALE, RecordSchema},
@@ -47,7 +47,10 @@ use crate::{
     series::{self, Series},
     shared, signs,
     sparse::Sparse,
-    split::{self, ByName, Rule, Splitter, TimeRule, code},
+    split::{
+        self, ByName, Rule, Splitter, TimeRule, code,
+        missing::{self, HasKey, KeyGroup, MISSING_KEY},
+    },
     stage::{Pieces, Staged},
     typing::{Category, Judge, Judged, Missing, Numeric},
 };
@@ -561,14 +564,14 @@ impl Reading<'_> {
             }
         };
         let hash = content_hash(self.names().filter(content), Cells::Typed);
-        let group = self.group();
-        let judged = self.sparse(self.quality(self.judge()));
+        let group = self.group(&hash);
+        let judged = self.keyed(self.sparse(self.quality(self.judge())))?;
         let (split, reject) = self.split(group.clone().unwrap_or(hash.clone()), judged)?;
         let mut columns = vec![
             origin(source).alias(system::ORIGIN),
             hash.alias(system::HASH),
             split.alias(system::SPLIT),
-            self.timed(self.expected(reject)).alias(system::REJECT),
+            self.timed(self.expected(reject))?.alias(system::REJECT),
         ];
         columns.extend(group.map(|group| group.alias(system::GROUP)));
         if let Rule::Time(time) = &self.spec.rule {
@@ -592,7 +595,7 @@ impl Reading<'_> {
                 .iter()
                 .map(|_| ident(system::REDACTED)),
         );
-        columns.extend(self.series());
+        columns.extend(self.series()?);
         let inputs = self.spec.landed_inputs();
         columns.extend(inputs.map(|c| self.typed(&c.name, c.kind)));
         let target = self.spec.target.as_ref();
@@ -636,11 +639,41 @@ impl Reading<'_> {
         self.schema.columns.iter().map(|c| c.name.as_str())
     }
 
-    /// Hash of the split's key columns; a column this version lacks counts as null.
-    fn group(&self) -> Option<Expr> {
-        let key = &self.spec.config.split.key;
-        let there = self.names().filter(|name| key.iter().any(|k| k == name));
-        (!key.is_empty()).then(|| content_hash(there, Cells::Text))
+    /// The columns among `names` that this version has.
+    fn known<'b>(&'b self, names: &'b [String]) -> Vec<&'b str> {
+        let known = self.names();
+        known
+            .filter(|known| names.iter().any(|name| name == known))
+            .collect()
+    }
+
+    /// Hash of the split's key columns, of a row without a key that of its `content`; a column this version lacks counts as
+    /// null.
+    fn group(&self, content: &Expr) -> Option<Expr> {
+        let split = &self.spec.config.split;
+        let known = self.known(&split.key);
+        let group = content_hash(known.iter().copied(), Cells::Text);
+        Some(match (split.missing_key, &known[..]) {
+            _ if split.key.is_empty() => return None,
+            (MissingKey::One, _) => group,
+            (MissingKey::Own | MissingKey::Reject, []) => content.clone(),
+            (MissingKey::Own | MissingKey::Reject, known) => {
+                let arguments = [group, content.clone()].into_iter();
+                let cells = known.iter().copied().map(ident);
+                KeyGroup(self.missing.clone()).over(arguments.chain(cells).collect())
+            }
+        })
+    }
+
+    /// `judged`, and rows without a key, where such rows are rejected.
+    fn keyed(&self, judged: Expr) -> Result<Expr, Error> {
+        let split = &self.spec.config.split;
+        if split.key.is_empty() || split.missing_key != MissingKey::Reject {
+            return Ok(judged);
+        }
+        let names = (&split.key[..], &self.known(&split.key)[..]);
+        let missing = self.missing.clone();
+        Ok(missing::reject(judged, names, missing, MISSING_KEY)?)
     }
 
     fn landed(&self, name: &str) -> Expr {
@@ -693,15 +726,20 @@ impl Reading<'_> {
     }
 
     /// What series work with.
-    fn series(&self) -> Vec<Expr> {
+    fn series(&self) -> Result<Vec<Expr>, Error> {
         let Some(series) = &self.spec.series else {
-            return Vec::new();
+            return Ok(Vec::new());
         };
-        let names = self.names();
-        let entity = names.filter(|name| series.entity.iter().any(|own| own == name));
+        let entity = self.known(&series.entity);
+        let mut instant = self.instant(series);
+        if !series.entity.is_empty() {
+            // A row of no entity is at no place in a series.
+            let has_entity = HasKey(self.missing.clone()).of(&entity);
+            instant = when(has_entity, instant).end()?;
+        }
         let mut columns = vec![
-            content_hash(entity, Cells::Text).alias(series::ENTITY),
-            self.instant(series).alias(series::TIME),
+            content_hash(entity.into_iter(), Cells::Text).alias(series::ENTITY),
+            instant.alias(series::TIME),
         ];
         let of = series.of.iter().enumerate();
         columns.extend(of.map(|(place, name)| {
@@ -709,7 +747,7 @@ impl Reading<'_> {
             let numbers = typed.over(vec![self.landed(name)]);
             numbers.alias(Series::column_of(place))
         }));
-        columns
+        Ok(columns)
     }
 
     fn instant(&self, series: &Series) -> Expr {
@@ -722,12 +760,20 @@ impl Reading<'_> {
         series.instant(cells.map(cell).collect())
     }
 
-    /// `judged`, and rows that stand nowhere in time.
-    fn timed(&self, judged: Expr) -> Expr {
-        match &self.spec.series {
-            Some(series) => series.timed(judged, self.instant(series), self.written(&series.time)),
-            None => judged,
-        }
+    /// `judged`, and rows of a series that have no entity or no time.
+    fn timed(&self, judged: Expr) -> Result<Expr, Error> {
+        let Some(series) = &self.spec.series else {
+            return Ok(judged);
+        };
+        let judged = match &series.entity[..] {
+            [] => judged,
+            names => {
+                let names = (names, &self.known(names)[..]);
+                let missing = self.missing.clone();
+                missing::reject(judged, names, missing, series::reason::MISSING_ENTITY)?
+            }
+        };
+        Ok(series.timed(judged, self.instant(series), self.written(&series.time)))
     }
 
     /// `judged`, and rows that lack too many of their features.

@@ -184,6 +184,7 @@ fn is_choice(reason: &str) -> bool {
         sparse::TOO_MANY_MISSING,
         series::reason::SAME_TIME,
         split::GROUP_STRADDLES,
+        split::missing::MISSING_KEY,
         split::OF_FROZEN,
         EMBARGO,
     ]

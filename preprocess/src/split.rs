@@ -6,6 +6,7 @@
 
 pub(crate) mod frozen;
 pub(crate) mod integers;
+pub(crate) mod missing;
 pub(crate) mod named;
 mod rule;
 mod shares;

@@ -21,16 +21,18 @@ use arrow::{
     datatypes::{Int64Type, SchemaRef, UInt8Type, UInt64Type},
 };
 use datafusion::{
+    common::ScalarValue,
     error::DataFusionError,
     execution::{SendableRecordBatchStream, object_store::ObjectStoreUrl},
     functions_aggregate::{
         count::count_all,
         expr_fn::{max, min},
     },
-    logical_expr::{SortExpr, ident},
+    logical_expr::{SortExpr, ident, lit},
     prelude::{DataFrame, SessionContext},
 };
 use feedline_schemas::{
+    ids::Hash128,
     manifest::{NearPictureCounts, Split},
     transform::InputKind,
 };
@@ -41,7 +43,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::{
     Error,
     columns::{DatasetSpec, system},
-    content::key_of,
+    content::{HASH_BYTES, key_of},
     meter::Meter,
     pictures::{Converter, Fault},
     rejects::{RejectWriter, Rejects},
@@ -170,6 +172,42 @@ impl Staged {
         Ok(rows.map_ok(ordered).boxed())
     }
 
+    /// At most `most` training rows, which follow from their content alone, with the columns `names` at least.
+    pub(crate) async fn some_train(
+        &self,
+        names: &[&str],
+        most: usize,
+    ) -> Result<Vec<Ordered>, Error> {
+        let mut found: Vec<Ordered> = Vec::new();
+        let mut left = most;
+        if let Some((pieces, _)) = &self.pieces {
+            // The first rows as they are shuffled, of as few buckets as have them.
+            let mut rows = pieces.ordered(Split::Train, 1, false);
+            while left > 0
+                && let Some(Ordered { rows, numbers }) = rows.try_next().await?
+            {
+                let count = rows.num_rows().min(left);
+                left -= count;
+                found.push(Ordered {
+                    rows: rows.slice(0, count),
+                    numbers: numbers.slice(0..count),
+                });
+            }
+            return Ok(found);
+        }
+        let system = [system::HASH, system::ORIGIN];
+        let columns = names.iter().copied().chain(system).map(ident);
+        let rows = self
+            .frame(Split::Train)?
+            .select(columns.collect::<Vec<_>>())?;
+        let rows = rows.sort(order(Some(ShuffleKey::of_reference())))?;
+        for rows in Box::pin(rows.limit(0, Some(most))?.collect()).await? {
+            let numbers = Matrix::default();
+            found.push(Ordered { rows, numbers });
+        }
+        Ok(found)
+    }
+
     /// The groups of the split's key.
     pub(crate) async fn groups(&self) -> Result<Groups, Error> {
         const SAMPLES: usize = 5;
@@ -223,6 +261,24 @@ impl Staged {
             groups.samples.extend(keys);
         }
         Ok(groups)
+    }
+
+    /// Counts the rows that have no key: their group is their content, or `one` group, where there is one.
+    pub(crate) async fn without_key(&self, one: Option<Hash128>) -> Result<u64, Error> {
+        let group = match one {
+            None => ident(system::HASH),
+            Some(hash) => lit(ScalarValue::FixedSizeBinary(
+                HASH_BYTES,
+                Some(hash.get().to_be_bytes().to_vec()),
+            )),
+        };
+        let mut rows = 0;
+        for split in Split::ALL {
+            let found = self.frame(split)?;
+            let found = found.filter(ident(system::GROUP).eq(group.clone()))?;
+            rows += Box::pin(found.count()).await? as u64;
+        }
+        Ok(rows)
     }
 
     /// Text columns that nobody asked for and that hold (nearly) a value per row, such as names, ids and timestamps.

@@ -20,7 +20,10 @@ mod layout;
 mod numbers;
 mod power;
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Range,
+};
 
 use datafusion::arrow::{
     array::{
@@ -30,7 +33,7 @@ use datafusion::arrow::{
     compute::cast,
     datatypes::{DataType, Float64Type},
 };
-use feedline_schemas::transform::{FittedTarget, TransformArtefact};
+use feedline_schemas::transform::{FittedTarget, FoldBy, TransformArtefact};
 
 use category::CategoryPlan;
 pub(crate) use cell::{CellOp, Probe, canonical};
@@ -144,6 +147,15 @@ impl Transform {
         self.artefact.features.len()
     }
 
+    /// Categories that became what the target is like, each with the places of its elements in a row.
+    pub(crate) fn folded(&self) -> impl Iterator<Item = (&str, Range<usize>)> {
+        let folded = self
+            .categories
+            .iter()
+            .filter(|plan| plan.fold_by().is_some());
+        folded.map(|plan| (plan.name.as_str(), plan.folded_places()))
+    }
+
     /// Transforms `batch`, which has the input columns by name (numeric as `Float64`, categories as text, null =
     /// missing) and may have the target and more.
     ///
@@ -160,34 +172,41 @@ impl Transform {
         batch: &RecordBatch,
         numbers: &Matrix,
     ) -> Result<Applied, Error> {
-        self.apply_to(batch, numbers, None)
+        self.apply_to(batch, numbers, &[])
     }
 
-    /// As [`Self::apply_beside`] for rows of the training split, which have their content hash beside them: where a category tells
-    /// what the target is like, each gets what all other folds tell, so that no row is told its own target.
+    /// As [`Self::apply_beside`] for rows of the training split, which have the hashes of their content and group beside them:
+    /// where a category becomes what the target is like, each row gets the numbers of all other folds, so none of them is made
+    /// of its own target.
     ///
     /// # Errors
-    /// As [`Self::apply`]; also when the content hash is absent though it is needed.
+    /// As [`Self::apply`]; also when a hash is absent though it is needed.
     pub(crate) fn apply_train(
         &self,
         batch: &RecordBatch,
         numbers: &Matrix,
     ) -> Result<Applied, Error> {
-        if !self.categories.iter().any(CategoryPlan::is_folded) {
-            return self.apply_to(batch, numbers, None);
-        }
-        let content = column(batch, system::HASH)?;
-        let content = content
-            .as_fixed_size_binary_opt()
-            .ok_or_else(|| wrong_type(system::HASH, content, "a content hash"))?;
-        self.apply_to(batch, numbers, Some(content))
+        let hashes = |plan: &CategoryPlan| {
+            let name = match plan.fold_by()? {
+                FoldBy::Content => system::HASH,
+                FoldBy::Group => system::GROUP,
+            };
+            Some(column(batch, name).and_then(|hashes| {
+                hashes
+                    .as_fixed_size_binary_opt()
+                    .ok_or_else(|| wrong_type(name, hashes, "a hash"))
+            }))
+        };
+        let folds = self.categories.iter().map(|plan| hashes(plan).transpose());
+        let folds = folds.collect::<Result<Vec<_>, Error>>()?;
+        self.apply_to(batch, numbers, &folds)
     }
 
     fn apply_to(
         &self,
         batch: &RecordBatch,
         numbers: &Matrix,
-        content: Option<&FixedSizeBinaryArray>,
+        folds: &[Option<&FixedSizeBinaryArray>],
     ) -> Result<Applied, Error> {
         let features = self.features();
         let mut x = vec![0f32; batch.num_rows() * features];
@@ -227,9 +246,10 @@ impl Transform {
                 }
             }
         })?;
-        for plan in &self.categories {
+        for (at, plan) in self.categories.iter().enumerate() {
             let values = text(batch, &plan.name)?;
-            plan.write(&values, content, &mut x, self.features(), &mut bad);
+            let folds = folds.get(at).copied().flatten();
+            plan.write(&values, folds, &mut x, self.features(), &mut bad);
         }
         let y = self.target(batch, &mut bad)?;
         let mut capped = BTreeMap::new();

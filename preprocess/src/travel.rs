@@ -20,7 +20,7 @@ use crate::{
     scalar::{Adaptor, RowFunction},
     series::instant,
     sparse, split,
-    split::{frozen, integers, named, time},
+    split::{frozen, integers, missing, named, time},
     typing,
 };
 
@@ -30,6 +30,7 @@ macro_rules! first_of_functions {
         first_of_functions!(@ $with($($argument),*);
             asof::Side, conflicts::Conflicting, content::ContentHash, document::Prepared, document::Quality, document::Redactions, expect::Rows,
             frozen::OfFrozen, instant::Instant, instant::Untimed, integers::Exact, key::Key, key::Missed,
+            missing::HasKey, missing::KeyGroup,
             named::ByName, named::NoSplit, payload::Part, payload::Picture, payload::Text, plain::Plain,
             range::ByPlace, range::Embargo, sparse::Sparse, split::ShuffleKey, split::Splitter,
             time::Behind, time::ByTime, time::Timeless,
@@ -162,7 +163,7 @@ mod tests {
     }
 
     /// A value of each function that travels, as it travels.
-    const VALUES: [(&str, &str); 30] = [
+    const VALUES: [(&str, &str); 32] = [
         ("feedline_behind_time", r#"{"starts":[1,2],"embargo":3}"#),
         (
             "feedline_category",
@@ -183,6 +184,10 @@ mod tests {
             r#"[{"column":"a","required":true,"min":1,"max":null,"values":["x"]}]"#,
         ),
         (
+            "feedline_has_key",
+            r#"{"texts":["N/A"],"numbers":[4611686018427387904]}"#,
+        ),
+        (
             "feedline_instant",
             r#"{"format":"%d.%m.%Y","unit":"ms","zone":"Europe/Berlin","is_later":true}"#,
         ),
@@ -193,6 +198,7 @@ mod tests {
             "feedline_judge",
             r#"{"columns":[["a","Number"],["b","Dropped"]],"missing":{"texts":["-"],"numbers":[]},"signs":{"decimal":",","thousands":"."},"classes":["no"]}"#,
         ),
+        ("feedline_key_group", r#"{"texts":[],"numbers":[]}"#),
         ("feedline_no_split", r#"{"at":"kind"}"#),
         (
             "feedline_numeric",
@@ -223,7 +229,8 @@ mod tests {
     ];
 
     /// Functions that read the memory of a build.
-    const STAY: [&str; 3] = [
+    const STAY: [&str; 4] = [
+        "feedline_cluster_group",
         "feedline_cluster_split",
         "feedline_is_new",
         "feedline_near_duplicate",

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use feedline_schemas::{
-    config::Task,
+    config::{MissingKey, Task},
     manifest::Split,
     record::ColumnType,
     report::{FeatureShift, Warning},
@@ -104,6 +104,9 @@ pub(crate) fn duplicates_dropped(dropped: u64, rows: u64, sample: Option<&str>) 
 /// Code of a warning about the cells of one column that are no numbers, in the rows of one build.
 pub(crate) const TEXTS_NOT_NUMBERS: &str = "texts_not_numbers";
 
+/// Code of a warning about rows without a key, in the rows of one build.
+const MISSING_KEYS: &str = "missing_keys";
+
 /// Code of a warning about infinite cells of all columns, in the rows of one build.
 const INFINITE_CAPPED: &str = "infinite_capped";
 
@@ -121,7 +124,10 @@ pub(crate) fn with_appended(before: &[Warning], appended: Vec<Warning>) -> Vec<W
             code => old.code == code,
         };
         match all.iter_mut().find(is_same) {
-            Some(old) if [TEXTS_NOT_NUMBERS, INFINITE_CAPPED].contains(&new.code.as_str()) => {
+            Some(old)
+                if [TEXTS_NOT_NUMBERS, INFINITE_CAPPED, MISSING_KEYS]
+                    .contains(&new.code.as_str()) =>
+            {
                 let first = old.message.split(APPENDED).next().unwrap_or_default();
                 old.message = format!("{first}{APPENDED}{}", new.message);
             }
@@ -579,6 +585,33 @@ pub(crate) fn unlisted_classes(
         typing::reason::UNLISTED_CLASS
     );
     Some(warning("unlisted_classes", KEY_CLASSES, message))
+}
+
+/// Warns of rows that have no value in any column of the split's `key`.
+pub(crate) fn missing_keys(
+    without: u64,
+    rows: u64,
+    key: &[String],
+    how: MissingKey,
+) -> Option<Warning> {
+    let names: Vec<&str> = key.iter().map(String::as_str).collect();
+    let (names, share) = (listed(&names, "`"), percent(without, rows));
+    let what = match how {
+        MissingKey::One => {
+            "they are one group and share a split; make each a group of its own with `dataset.split.missing_key = \"own\"`"
+        }
+        MissingKey::Own | MissingKey::Reject => {
+            "each is a group of its own, so rows of one entity may be in several splits; hold them in one split with \
+             `dataset.split.missing_key = \"one\"`"
+        }
+    };
+    (without > 0).then(|| {
+        let message = format!(
+            "{without} of {rows} rows ({share}) have no value in {names}, the key of the split: {what}, reject them with \
+             `\"reject\"`, or fill in the key in the source"
+        );
+        warning(MISSING_KEYS, "dataset.split.missing_key", message)
+    })
 }
 
 /// Warns of integer features that differ from row to row, as identifiers do.

@@ -528,12 +528,35 @@ impl FittedCategories {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FittedOutcomes {
-    /// Parts of the training split. A row's is `xxh3-64("feedline.fold" | 0 as u64 | content hash) * folds / 2^64`.
+    /// Parts of the training split. A row's is `xxh3-64("feedline.fold" | 0 as u64 | hash) * folds / 2^64`, with the hash that
+    /// `fold_by` names.
     pub folds: u32,
+    /// Rows that share a fold. Absent: those of equal content.
+    #[serde(default, skip_serializing_if = "FoldBy::is_content")]
+    pub fold_by: FoldBy,
     /// Rows of the mean that are added to those of each value.
     pub smoothing: f64,
     /// One for a number to predict; one per class, by bytes, of which the first is left out where there are two.
     pub elements: Vec<FittedOutcome>,
+}
+
+/// Rows of the training split that are in one fold, so that none gets a number made of the targets of the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FoldBy {
+    /// Rows of equal content, by their content hash.
+    #[default]
+    Content,
+    /// Rows of one group of the split, by the hash of `dataset.split.key` or of their cluster of near-duplicates.
+    Group,
+}
+
+impl FoldBy {
+    /// Returns whether rows of equal content share a fold, and no others.
+    #[must_use]
+    pub const fn is_content(&self) -> bool {
+        matches!(self, Self::Content)
+    }
 }
 
 /// One element of a category that became what the target is like.

@@ -2,7 +2,8 @@
 
 use datafusion::prelude::SessionContext;
 use feedline_schemas::{
-    config::{DedupMode, SplitBy},
+    config::{DedupMode, MissingKey, SplitBy},
+    ids::Hash128,
     manifest::{GroupCounts, Split},
     report::Warning,
 };
@@ -13,6 +14,7 @@ use crate::{
     rejects::Rejects,
     split::{self, Rule},
     stage::Staged,
+    warnings,
 };
 
 impl Build<'_> {
@@ -119,12 +121,12 @@ impl Build<'_> {
     }
 
     /// With a split key, rows of one key must share a split; content is audited in the shards. Returns how many groups there
-    /// are, where a tolerance asks for them, and a warning of a split that misses its share.
+    /// are, where a tolerance asks for them, and warnings of rows without a key and of a split that misses its share.
     pub(super) async fn check_groups(
         &self,
         session: &SessionContext,
         staged: &Staged,
-    ) -> Result<(Option<GroupCounts>, Option<Warning>), Error> {
+    ) -> Result<(Option<GroupCounts>, Vec<Warning>), Error> {
         let config = &self.spec.config.split;
         let mut counts = None;
         if !config.key.is_empty() {
@@ -141,13 +143,34 @@ impl Build<'_> {
             });
         }
         // Of documents that are cut each has a part in every split, so rows tell nothing of shares.
-        let mut warning = None;
+        let mut found: Vec<Warning> = self.missing_keys(staged).await?.into_iter().collect();
         if !self.cuts_documents() {
             let rows = Split::ALL.map(|split| staged.rows(split));
             let keeps_copies = self.spec.config.dedup == DedupMode::None;
-            warning = split::check_shares(config, rows, counts, keeps_copies)?;
+            found.extend(split::check_shares(config, rows, counts, keeps_copies)?);
         }
-        Ok((counts.filter(|_| config.tolerance.is_some()), warning))
+        Ok((counts.filter(|_| config.tolerance.is_some()), found))
+    }
+
+    /// Warns of rows that have no key and are in a group all the same.
+    pub(super) async fn missing_keys(&self, staged: &Staged) -> Result<Option<Warning>, Error> {
+        let split = &self.spec.config.split;
+        if split.key.is_empty() || self.cuts_documents() {
+            return Ok(None);
+        }
+        let one = match split.missing_key {
+            MissingKey::Own => None,
+            // The hash of a key without columns.
+            MissingKey::One => Some(Hash128::of(&[])),
+            MissingKey::Reject => return Ok(None),
+        };
+        let rows = Box::pin(staged.without_key(one)).await?;
+        Ok(warnings::missing_keys(
+            rows,
+            staged.total(),
+            &split.key,
+            split.missing_key,
+        ))
     }
 }
 

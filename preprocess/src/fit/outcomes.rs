@@ -15,7 +15,8 @@ use datafusion::{
 use feedline_schemas::{
     config::{StepConfig, Task},
     transform::{
-        FIRST_KNOWN_ID, FittedCategories, FittedOutcome, FittedOutcomes, NULL_ID, UNKNOWN_ID,
+        FIRST_KNOWN_ID, FittedCategories, FittedOutcome, FittedOutcomes, FoldBy, NULL_ID,
+        UNKNOWN_ID,
     },
 };
 use futures::TryStreamExt;
@@ -92,7 +93,8 @@ impl Fit {
             );
             return Err(Error::config(STEP, reason));
         }
-        let sums = self.summed(target, known, classes, folds).await?;
+        let (fold_by, hash) = self.fold_by();
+        let sums = self.summed(target, known, classes, (folds, hash)).await?;
         let mut found: Vec<FittedOutcome> = elements
             .into_iter()
             .map(|class| FittedOutcome {
@@ -103,7 +105,7 @@ impl Fit {
             .collect();
         for left_out in (0..sums.folds).map(Some).chain([None]) {
             let numbers = sums.numbers(left_out, known.values.len(), smoothing, found.len());
-            let numbers = numbers.ok_or_else(|| too_few(&known.name, folds))?;
+            let numbers = numbers.ok_or_else(|| too_few(&known.name, folds, fold_by))?;
             for (element, numbers) in found.iter_mut().zip(numbers) {
                 match left_out {
                     Some(_) => element.others.push(numbers),
@@ -113,9 +115,19 @@ impl Fit {
         }
         Ok(FittedOutcomes {
             folds,
+            fold_by,
             smoothing,
             elements: found,
         })
+    }
+
+    /// The hash that rows of one fold share, and its column. Rows of a group that the split holds together are in one fold:
+    /// a row would get the target of its siblings otherwise, which no row of another split gets.
+    fn fold_by(&self) -> (FoldBy, &'static str) {
+        match self.rows.data_type(system::GROUP) {
+            Ok(_) => (FoldBy::Group, system::GROUP),
+            Err(_) => (FoldBy::Content, system::HASH),
+        }
     }
 
     /// Classes of the training split by bytes: an order that no count changes.
@@ -139,7 +151,7 @@ impl Fit {
         target: &TargetSpec,
         known: &FittedCategories,
         classes: Vec<String>,
-        folds: u32,
+        (folds, hash): (u32, &str),
     ) -> Result<Sums, Error> {
         let ids = (FIRST_KNOWN_ID..).zip(&known.values);
         let ids: HashMap<&str, u32> = ids.map(|(id, value)| (value.as_str(), id)).collect();
@@ -148,7 +160,7 @@ impl Fit {
         let wanted = vec![
             ident(&known.name).alias("value"),
             ident(&target.column).alias("outcome"),
-            ident(system::HASH),
+            ident(hash),
         ];
         let frame = self.rows.frame().select(wanted)?;
         let mut stream = Box::pin(frame.execute_stream()).await?;
@@ -313,12 +325,16 @@ fn of_classes<'a>(counts: impl Iterator<Item = &'a Vec<u64>>, elements: usize) -
     (all, own.collect())
 }
 
-fn too_few(column: &str, folds: u32) -> Error {
+fn too_few(column: &str, folds: u32, by: FoldBy) -> Error {
+    let (why, more) = match by {
+        FoldBy::Content => ("", "rows"),
+        FoldBy::Group => (", as all rows of a group of the split are", "groups"),
+    };
     Error::config(
         STEP,
         format!(
-            "cannot encode column `{column}` by the target: all training rows are in one of {folds} folds, so none of them \
-             has others to learn from; land more rows, or use another encoding"
+            "cannot encode column `{column}` by the target: all training rows are in one of {folds} folds{why}, so none of them \
+             has others to learn from; land more {more}, or use another encoding"
         ),
     )
 }

@@ -7,25 +7,61 @@ use std::{
 };
 
 use arrow::{
-    array::{ArrayRef, AsArray, StringArray, UInt8Array},
+    array::{ArrayRef, AsArray, FixedSizeBinaryArray, StringArray, UInt8Array},
     datatypes::{DataType, UInt8Type, UInt64Type},
 };
 use datafusion::error::Result;
-use feedline_schemas::{config::NearDupKeep, ids::TableName};
+use feedline_schemas::{
+    config::NearDupKeep,
+    ids::{Hash128, TableName},
+};
 
 use super::{named, reason};
-use crate::{scalar::RowFunction, text::near::Clusters, typing::Reason};
+use crate::{content::HASH_BYTES, scalar::RowFunction, text::near::Clusters, typing::Reason};
 
 /// Clusters and what they mean for rows.
 pub(super) struct Judgement {
     pub(super) clusters: Clusters,
-    pub(super) keep: NearDupKeep,
-    pub(super) column: String,
-    pub(super) names: Vec<TableName>,
-    pub(super) frozen: Vec<TableName>,
+    keep: NearDupKeep,
+    column: String,
+    names: Vec<TableName>,
+    frozen: Vec<TableName>,
+    /// The first rows of clusters, in order.
+    firsts: Vec<u64>,
 }
 
 impl Judgement {
+    /// Takes the meaning of `clusters` of a column for the rows of sources `names`, beside those of `frozen` ones.
+    pub(super) fn new(
+        clusters: Clusters,
+        keep: NearDupKeep,
+        column: String,
+        [names, frozen]: [Vec<TableName>; 2],
+    ) -> Self {
+        let members = clusters.members.iter();
+        let firsts = members.filter(|member| !member.first.is_frozen);
+        let mut firsts: Vec<u64> = firsts.map(|member| member.first.id).collect();
+        firsts.sort_unstable();
+        firsts.dedup();
+        Self {
+            clusters,
+            keep,
+            column,
+            names,
+            frozen,
+            firsts,
+        }
+    }
+
+    /// The first row of the cluster that the row of `origin` is in; nothing for one that is near to no other.
+    fn first_of(&self, origin: u64) -> Option<u64> {
+        let first = self.clusters.member(origin).map(|member| member.first);
+        match first {
+            Some(first) => (!first.is_frozen).then_some(first.id),
+            None => self.firsts.binary_search(&origin).ok().map(|_| origin),
+        }
+    }
+
     /// Why the row is left out.
     fn left_out(&self, origin: u64) -> Option<String> {
         let first = self.clusters.member(origin)?.first;
@@ -114,5 +150,25 @@ impl RowFunction for SplitOf {
             })
         });
         Ok(Arc::new(UInt8Array::from_iter_values(splits)))
+    }
+}
+
+/// The group of a row: the hash of its content, of one in a cluster that of the cluster's first row.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct GroupOf(pub(super) Found);
+
+impl RowFunction for GroupOf {
+    const NAME: &'static str = "feedline_cluster_group";
+    const RETURNS: DataType = DataType::FixedSizeBinary(HASH_BYTES);
+
+    fn call(&self, columns: &[ArrayRef], _: usize) -> Result<ArrayRef> {
+        let own = columns[0].as_fixed_size_binary();
+        let origins = columns[1].as_primitive::<UInt64Type>();
+        let rows = own.iter().flatten().zip(origins.values());
+        let groups = rows.map(|(own, origin)| match self.0.0.first_of(*origin) {
+            Some(first) => Hash128::of(&first.to_be_bytes()).get().to_be_bytes(),
+            None => own.try_into().expect("a content hash has 16 bytes"),
+        });
+        Ok(Arc::new(FixedSizeBinaryArray::try_from_iter(groups)?))
     }
 }

@@ -53,6 +53,8 @@ pub(crate) const PLACE: &str = "_series_place";
 pub(crate) mod reason {
     /// Its time is missing or cannot be read.
     pub(crate) const UNREADABLE: &str = "time_unreadable";
+    /// It has no value in any column of the entity.
+    pub(crate) const MISSING_ENTITY: &str = "missing_entity";
     /// Another row of its entity at its time stands for it.
     pub(crate) const SAME_TIME: &str = "same_time";
 }
@@ -70,6 +72,8 @@ pub(crate) struct Series {
     /// Sources by the index in an origin, as errors name them.
     pub(crate) sources: Vec<String>,
     duplicates: SameTime,
+    /// True where the data name the split of a row, so that rows of one instant may be in several.
+    has_splits: bool,
     max_gap: Option<(i64, Gaps)>,
     warm_start: bool,
     /// Columns that features are made of.

@@ -8,7 +8,7 @@ use arrow::{
         Int64Builder, RecordBatch, StringArray,
     },
     compute::{cast, concat_batches},
-    datatypes::{DataType, Float64Type, Int64Type, SchemaRef, UInt64Type},
+    datatypes::{DataType, Float64Type, Int64Type, SchemaRef, UInt8Type, UInt64Type},
 };
 use datafusion::{
     error::{DataFusionError, Result as EngineResult},
@@ -120,13 +120,17 @@ impl Operator {
         if start == 0 {
             return Ok(None);
         }
-        self.features(&averaged(&batch.slice(0, start))?).map(Some)
+        let means = averaged(&batch.slice(0, start), self.series.has_splits)?;
+        self.features(&means).map(Some)
     }
 
     /// The rows that are left.
     pub(super) fn finish(&mut self) -> Result<Option<RecordBatch>, Error> {
         match self.open.take() {
-            Some(open) => self.features(&averaged(&open)?).map(Some),
+            Some(open) => {
+                let means = averaged(&open, self.series.has_splits)?;
+                self.features(&means).map(Some)
+            }
             None => Ok(None),
         }
     }
@@ -363,8 +367,9 @@ impl<'a> Instants<'a> {
     }
 }
 
-/// The numbers of the first row of each instant become the means of all its rows.
-fn averaged(batch: &RecordBatch) -> Result<RecordBatch, Error> {
+/// The numbers of the first row of each instant become the means of all its rows; where the data name splits, of those that are
+/// in its split, so that no split gets numbers of another.
+fn averaged(batch: &RecordBatch, has_splits: bool) -> Result<RecordBatch, Error> {
     let instants = Instants::new(batch);
     let mut groups: Vec<(usize, usize)> = Vec::new();
     for row in 0..batch.num_rows() {
@@ -378,6 +383,10 @@ fn averaged(batch: &RecordBatch) -> Result<RecordBatch, Error> {
         return Ok(batch.clone());
     }
     let (schema, rejects) = (batch.schema(), column(batch, system::REJECT));
+    let splits = has_splits.then(|| column(batch, system::SPLIT).as_primitive::<UInt8Type>());
+    let is_beside = |first: usize, row: usize| {
+        splits.is_none_or(|splits| splits.value(first) == splits.value(row))
+    };
     let columns = schema.fields().iter().zip(batch.columns());
     let columns = columns.map(|(field, cells)| {
         // What is kept stays as it landed.
@@ -389,7 +398,8 @@ fn averaged(batch: &RecordBatch) -> Result<RecordBatch, Error> {
         let mut means: Vec<Option<f64>> = cells.iter().collect();
         for (start, end) in &groups {
             // A reading is one even where its row cannot be used; what such a row has else is of no use.
-            let counts = |row: &usize| of_series || rejects.is_null(*row);
+            let counts =
+                |row: &usize| is_beside(*start, *row) && (of_series || rejects.is_null(*row));
             let readings: Vec<_> = (*start..*end)
                 .filter(counts)
                 .map(|row| means[row])

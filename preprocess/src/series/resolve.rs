@@ -72,6 +72,7 @@ pub(crate) fn resolve(
         entity: series.entity.clone(),
         sources: Vec::new(),
         duplicates: series.duplicates,
+        has_splits: config.split.by.is_named() || config.split.frozen.is_some(),
         max_gap: series
             .max_gap
             .map(|gap| (gap.micros(), series.gaps.unwrap_or_default())),

@@ -1,10 +1,10 @@
 //! What becomes of the text of a category: one element per id, or one that is a number.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, ops::Range};
 
 use datafusion::arrow::array::{FixedSizeBinaryArray, StringArray};
 use feedline_schemas::transform::{
-    CategoryEncoding, FIRST_KNOWN_ID, Feature, FittedCategories, FittedOutcomes, NULL_ID,
+    CategoryEncoding, FIRST_KNOWN_ID, Feature, FittedCategories, FittedOutcomes, FoldBy, NULL_ID,
     UNKNOWN_ID,
 };
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
@@ -43,7 +43,7 @@ enum Elements {
     /// A number for each id.
     Number(Vec<f32>),
     /// For each fold, and last for rows that are in none, of each element the number of each id.
-    Folded(Folds, Vec<Vec<Vec<f32>>>),
+    Folded(Folds, FoldBy, Vec<Vec<Vec<f32>>>),
 }
 
 impl CategoryPlan {
@@ -81,7 +81,7 @@ impl CategoryPlan {
                 let ids = fitted.values.len() + FIRST_KNOWN_ID as usize;
                 let numbers =
                     by_fold(outcomes, ids).ok_or_else(|| lacks("a number for each value"))?;
-                Elements::Folded(Folds::new(outcomes.folds), numbers)
+                Elements::Folded(Folds::new(outcomes.folds), outcomes.fold_by, numbers)
             }
         };
         if let Elements::Number(numbers) = &elements
@@ -98,17 +98,29 @@ impl CategoryPlan {
         })
     }
 
-    /// Whether training rows get other numbers than the rest.
-    pub(super) fn is_folded(&self) -> bool {
-        matches!(self.elements, Elements::Folded(..))
+    /// The hash that rows of a fold share, where training rows get other numbers than the rest.
+    pub(super) const fn fold_by(&self) -> Option<FoldBy> {
+        match &self.elements {
+            Elements::Folded(_, by, _) => Some(*by),
+            Elements::OnePerId | Elements::Id | Elements::Number(_) => None,
+        }
     }
 
-    /// Writes the elements of `values` into `x`, rows of `features` elements that are 0 there. `content` has the content
-    /// hashes of training rows. Rows of unknown values are `bad` where they are to be set aside.
+    /// Places in a row of what is written in folds.
+    pub(super) fn folded_places(&self) -> Range<usize> {
+        let width = match &self.elements {
+            Elements::Folded(_, _, numbers) => numbers.first().map_or(0, Vec::len),
+            Elements::OnePerId | Elements::Id | Elements::Number(_) => 0,
+        };
+        self.place..self.place + width
+    }
+
+    /// Writes the elements of `values` into `x`, rows of `features` elements that are 0 there. `folds` has the hashes that
+    /// training rows are dealt into folds by. Rows of unknown values are `bad` where they are to be rejected.
     pub(super) fn write(
         &self,
         values: &StringArray,
-        content: Option<&FixedSizeBinaryArray>,
+        folds: Option<&FixedSizeBinaryArray>,
         x: &mut [f32],
         features: usize,
         bad: &mut Bad,
@@ -132,9 +144,9 @@ impl CategoryPlan {
                 )]
                 Elements::Id => row[self.place] = id as f32,
                 Elements::Number(numbers) => row[self.place] = numbers[id as usize],
-                Elements::Folded(folds, numbers) => {
+                Elements::Folded(of_hash, _, numbers) => {
                     let none = numbers.len() - 1;
-                    let fold = content.map_or(none, |content| folds.of(content.value(i)));
+                    let fold = folds.map_or(none, |folds| of_hash.of(folds.value(i)));
                     for (cell, numbers) in row[self.place..].iter_mut().zip(&numbers[fold]) {
                         *cell = numbers[id as usize];
                     }

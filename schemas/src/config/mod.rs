@@ -93,7 +93,7 @@ pub use self::{
         TextOrSecret,
     },
     source_schedule::{Overlap, SourceScheduleConfig},
-    split::{Embargo, SplitBy, SplitConfig},
+    split::{Embargo, MissingKey, SplitBy, SplitConfig},
     train::{
         BadShardsPolicy, BaselinePolicy, CheckpointConfig, LoaderCache, LoaderSettings, TrainConfig,
     },

@@ -26,6 +26,10 @@ pub struct SplitConfig {
     /// nothing, but a group that they name in two splits ends the build. Of a source with a `key` name that key, or a row that
     /// is updated is another row by its content and may come into another split.
     pub key: Vec<String>,
+    /// Treatment of rows without a value in any column of `key` (null, NaN, blank, or what `dataset.null_values` and
+    /// `dataset.missing_values` list): `own` (default), `one` or `reject`. A row with some of several columns has a key.
+    #[serde(skip_serializing_if = "MissingKey::is_own")]
+    pub missing_key: MissingKey,
     /// `range`, `rows`: first rows of the validation and of the test split that are set aside, as many as a row looks
     /// back (lags, windows), so that none of them has seen the split before. `time`: the span behind each border whose
     /// rows are set aside, such as `"7d"` (units `w`, `d`, `h`, `m`, `s`, `ms`, `us`); of a column of integers, a number of
@@ -75,6 +79,7 @@ impl Default for SplitConfig {
             validation: 0.1,
             test: 0.1,
             key: Vec::new(),
+            missing_key: MissingKey::default(),
             embargo: Embargo::default(),
             salt: "feedline".into(),
             expression: None,
@@ -84,6 +89,27 @@ impl Default for SplitConfig {
             frozen: None,
             tolerance: None,
         }
+    }
+}
+
+/// Group of a row that has no key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MissingKey {
+    /// A group of its own, by its content.
+    #[default]
+    Own,
+    /// One group of all such rows: they share a split.
+    One,
+    /// None: the row is rejected.
+    Reject,
+}
+
+impl MissingKey {
+    /// Returns whether each row is a group of its own.
+    #[must_use]
+    pub const fn is_own(&self) -> bool {
+        matches!(self, Self::Own)
     }
 }
 
