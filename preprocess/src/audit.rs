@@ -24,7 +24,7 @@ const MEMORY: u64 = 160 << 20;
 const SAMPLES: usize = 5;
 
 /// The keys of some rows of the split with this code.
-type Keys = (u8, Vec<u64>);
+pub(crate) type Keys = (u8, Vec<u64>);
 
 /// What reading every shard found.
 #[derive(Debug, Default)]
@@ -118,7 +118,7 @@ fn range(pass: u64, passes: u64) -> Range<u128> {
 
 /// The keys of the largest split that may be in another, and all those of the others. A key is a hash, so its lower bits say
 /// where in a filter it has its own.
-fn suspects(keys: Vec<Keys>) -> Vec<(u64, u8)> {
+pub(crate) fn suspects(keys: Vec<Keys>) -> Vec<(u64, u8)> {
     const FILTER_BITS: usize = 16;
     let mut rows = [0; Split::ALL.len()];
     for (split, own) in &keys {

@@ -1,8 +1,11 @@
 //! One build, from landing zone to published dataset.
 
 mod addition;
+mod equal_rows;
 mod extremes;
 mod grown;
+mod keys;
+mod leakage;
 mod page;
 mod past;
 mod rows;
@@ -390,7 +393,9 @@ impl Build<'_> {
         let copied = frame.copied.clone();
         let many = Box::pin(self.many_duplicates(&staged, duplicates, copied)).await?;
         let found = Box::pin(self.find_warnings(&staged, artefact, &dropped_columns)).await?;
-        let counted = many.into_iter().chain(self.left_at_landing()).chain(missed);
+        let alike = Box::pin(self.keys_alike(&session)).await?;
+        let counted = many.into_iter().chain(self.left_at_landing());
+        let counted = counted.chain(missed).chain(alike);
         let mut warnings: Vec<Warning> = counted.chain(texts).chain(found).collect();
         self.check_sequence(&fitted.transform)?;
         let sizes = &self.spec.config.shards;
@@ -431,6 +436,7 @@ impl Build<'_> {
         let rejected = rejects.rejected();
         let all = rows.iter().sum();
         warnings.extend(self.written_warnings(&rejected, all, &written.infinite));
+        warnings.extend(written.equal);
         let page = match &profile {
             Some(profile) => Some(Box::pin(self.page(&staged, profile, frame.copied)).await?),
             None => None,
@@ -893,6 +899,8 @@ mod direct_tests;
 mod document_tests;
 #[cfg(test)]
 mod embedding_tests;
+#[cfg(test)]
+mod leak_tests;
 #[cfg(test)]
 mod multi_tests;
 #[cfg(test)]

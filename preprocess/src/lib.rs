@@ -33,6 +33,7 @@ mod join;
 mod kept;
 pub mod knn;
 mod landing;
+mod leakage;
 mod manifest;
 mod meter;
 mod near_dup;

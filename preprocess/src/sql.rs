@@ -6,6 +6,7 @@
 //! gives is staged in scratch as a landed source would be. Its integers are exact or end the build.
 
 mod exact;
+pub(crate) mod other_rows;
 
 use std::{path::Path, sync::Arc};
 
@@ -33,6 +34,7 @@ use feedline_schemas::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 
+use self::other_rows::MadeColumn;
 use crate::{
     Context, Engine, Error,
     columns::{merge, system},
@@ -62,6 +64,8 @@ pub(crate) struct Query {
     sql: String,
     /// Columns of the result.
     pub(crate) schema: RecordSchema,
+    /// The same, with what makes them of other rows.
+    pub(crate) made: Vec<MadeColumn>,
 }
 
 impl Query {
@@ -97,6 +101,7 @@ impl Query {
         }
         Ok(Self {
             sql: sql.to_owned(),
+            made: other_rows::columns(frame.logical_plan()),
             schema: RecordSchema {
                 version: SchemaVersion::new(0),
                 columns,

@@ -14,10 +14,14 @@ use feedline_schemas::{
     transform::{FittedCategories, FittedStep, FittedTarget, TransformArtefact},
 };
 
+use unicode_normalization::UnicodeNormalization;
+
 use crate::{
     columns::{MergedColumn, listed, shown},
+    leakage::{self, Leak},
     profile::outside::FarOutside,
     series::Instant,
+    sql::other_rows::Construct,
     transform::reason,
     typing,
 };
@@ -65,7 +69,7 @@ fn share(part: u64, whole: u64) -> f64 {
 }
 
 /// Quotes a value in backticks, shortened.
-fn quoted(value: &str) -> String {
+pub(crate) fn quoted(value: &str) -> String {
     let short: String = value.chars().take(SHOWN).collect();
     let more = if short.len() < value.len() { "..." } else { "" };
     format!("`{}{more}`", shown(&short))
@@ -286,9 +290,10 @@ pub(crate) fn of_transform(
         let alike = alike(counted);
         if !alike.is_empty() {
             let message = format!(
-                "values of column `{}` differ in blanks or letter case only and are categories of their own: {}; write them \
-                 alike in the source, or with `lower(trim(...))` in `dataset.sql`",
+                "values of column `{}` differ in {} only and are categories of their own: {}; write them alike in the source, or with \
+                 `lower(trim(...))` in `dataset.sql`",
                 shown(&category.name),
+                difference(&alike),
                 first_of(&alike, GROUPS)
             );
             found.push(warning("categories_alike", "dataset.sql", message));
@@ -448,9 +453,10 @@ fn of_classes(artefact: &TransformArtefact) -> Vec<Warning> {
     let alike = alike(classes.iter().zip(counts.iter().copied()));
     if !alike.is_empty() {
         let message = format!(
-            "labels of `{}` differ in blanks or letter case only and are classes of their own: {}; write them alike in the \
-             source, or with `lower(trim(...))` in `dataset.sql`",
+            "labels of `{}` differ in {} only and are classes of their own: {}; write them alike in the source, or with \
+             `lower(trim(...))` in `dataset.sql`",
             shown(column),
+            difference(&alike),
             first_of(&alike, GROUPS)
         );
         found.push(warning("labels_alike", "dataset.sql", message));
@@ -485,15 +491,37 @@ fn of_classes(artefact: &TransformArtefact) -> Vec<Warning> {
     found
 }
 
-/// Groups values that are equal but for blanks and letter case, each group as text with the rows of
-/// each value.
+/// Writes a value without differences of blanks, letter case and Unicode form.
+pub(crate) fn folded(value: &str) -> String {
+    let words: Vec<&str> = value.split_whitespace().collect();
+    let words = words.join(" ");
+    match words.is_ascii() {
+        true => words.to_ascii_lowercase(),
+        // A letter and its accent are one character or two.
+        false => words
+            .nfkc()
+            .collect::<String>()
+            .to_lowercase()
+            .nfkc()
+            .collect(),
+    }
+}
+
+/// Names the differences of values that are [`alike`].
+fn difference(alike: &[String]) -> &'static str {
+    match alike.iter().all(|values| values.is_ascii()) {
+        true => "blanks or letter case",
+        false => "blanks, letter case or Unicode form",
+    }
+}
+
+/// Groups values that are equal but for blanks, letter case and Unicode form, each group as text with
+/// the rows of each value.
 fn alike<'a>(values: impl Iterator<Item = (&'a String, u64)>) -> Vec<String> {
     let mut groups: BTreeMap<String, Vec<(&str, u64)>> = BTreeMap::new();
     for (value, rows) in values {
-        let words: Vec<&str> = value.split_whitespace().collect();
-        let folded = words.join(" ").to_lowercase();
         groups
-            .entry(folded)
+            .entry(folded(value))
             .or_default()
             .push((value.as_str(), rows));
     }
@@ -624,6 +652,188 @@ pub(crate) fn look_like_identifiers(columns: &[&str], rows: u64) -> Option<Warni
         );
         warning("looks_like_identifier", "dataset.drop", message)
     })
+}
+
+/// Warns of features that give the target away in training rows.
+pub(crate) fn target_leakage(target: &str, leaks: &[Leak]) -> Vec<Warning> {
+    let target = shown(target);
+    let alone: Vec<String> = leaks.iter().filter_map(describe_leak).collect();
+    let quoted = |name: &str| format!("\"{}\"", shown(name));
+    let mut found = Vec::new();
+    if !alone.is_empty() {
+        let drop = leakage::columns_of(leaks).into_iter().map(quoted);
+        let message = format!(
+            "each of these features alone gives the target `{target}` away in (nearly) all training rows looked at: {}; where it \
+             is not known before the target is, leave it out with `dataset.drop = [{}]`",
+            first_of(&alone, COLUMNS),
+            first_of(&drop.collect::<Vec<_>>(), COLUMNS)
+        );
+        found.push(warning("target_leakage", "dataset.drop", message));
+    }
+    for leak in leaks {
+        let Leak::Sum { terms, residual } = leak else {
+            continue;
+        };
+        let names = terms.iter().map(|(name, _)| quoted(name));
+        let sum = terms.iter().map(|(name, factor)| {
+            let factor = format!("{factor:.6}");
+            let factor = factor.trim_end_matches('0').trim_end_matches('.');
+            format!("{factor} x `{}`", shown(name))
+        });
+        let message = format!(
+            "the target `{target}` is a sum of features in all training rows looked at: {} and a constant, with {residual:.1e} of \
+             its variance left; where they are not known before the target is, leave them out with `dataset.drop = [{}]`",
+            sum.collect::<Vec<_>>().join(" + "),
+            names.collect::<Vec<_>>().join(", ")
+        );
+        found.push(warning("target_is_sum", "dataset.drop", message));
+    }
+    found
+}
+
+/// Describes a feature that gives the target away by itself.
+fn describe_leak(leak: &Leak) -> Option<String> {
+    Some(match leak {
+        Leak::Line {
+            column,
+            correlation,
+        } => format!("`{}` (correlation {correlation:.6})", shown(column)),
+        Leak::Order {
+            column,
+            correlation,
+        } => format!(
+            "`{}` (correlation of ranks {correlation:.6})",
+            shown(column)
+        ),
+        Leak::Values { column, fraction } => format!(
+            "`{}` (one class for each value in {:.2} % of the rows)",
+            shown(column),
+            fraction * 100.0
+        ),
+        Leak::Groups { column, explained } => format!(
+            "`{}` (its values explain {:.3} % of the variance)",
+            shown(column),
+            explained * 100.0
+        ),
+        Leak::Ranges { column, ranges } => {
+            format!(
+                "`{}` ({ranges} ranges of it have one class each)",
+                shown(column)
+            )
+        }
+        Leak::Sum { .. } => return None,
+    })
+}
+
+/// Warns of rows of other splits that equal a training row in all that a model sees. `equal` has those of each split and the
+/// rows looked at, of validation and test; `columns` are those in which such rows may differ.
+pub(crate) fn equal_rows(
+    equal: [(u64, u64); 2],
+    columns: &[String],
+    (is_sample, keeps_copies): (bool, bool),
+) -> Option<Warning> {
+    let is_much = |(equal, rows): &(u64, u64)| *equal > 1 && are_many(*equal, *rows);
+    if !equal.iter().any(is_much) || columns.is_empty() {
+        return None;
+    }
+    let splits = [Split::Validation, Split::Test].into_iter().zip(equal);
+    let splits = splits.filter(|(_, (_, rows))| *rows > 0);
+    let splits: Vec<String> = splits
+        .map(|(split, (equal, rows))| {
+            format!("{equal} of {rows} {split} rows ({})", percent(equal, rows))
+        })
+        .collect();
+    let names: Vec<&str> = columns.iter().map(String::as_str).collect();
+    let listed_columns: Vec<String> = names.iter().map(|n| format!("\"{}\"", shown(n))).collect();
+    let of_sample = if is_sample {
+        ", in a sample of the rows,"
+    } else {
+        ""
+    };
+    let also = if keeps_copies {
+        " and `dataset.dedup = \"exact\"`"
+    } else {
+        ""
+    };
+    let message = format!(
+        "{} equal a training row in every feature and the target{of_sample} and differ from it in columns that no model sees: {}; \
+         where these are copies under another name, figures of validation and test are too good: leave those columns out of what \
+         makes rows different with `dataset.dedup_ignore = [{}]`{also}, or name in `dataset.split.key` what copies share; where they \
+         are different observations, nothing is wrong",
+        splits.join(" and "),
+        listed(&names, "`"),
+        listed_columns.join(", ")
+    );
+    Some(warning("equal_rows", "dataset.dedup_ignore", message))
+}
+
+/// Warns of values of a `column` of the key that differ in blanks, letter case or Unicode form only.
+pub(crate) fn keys_alike(key: &str, column: &str, alike: &[String], more: bool) -> Option<Warning> {
+    (!alike.is_empty()).then(|| {
+        let count = if more { "at least " } else { "" };
+        let message = format!(
+            "values of column `{}` differ in {} only, and rows of each are a group of their own ({count}{} cases): {}; write them \
+             alike in the source, or with `lower(trim(...))` in `dataset.sql`",
+            shown(column),
+            difference(alike),
+            alike.len(),
+            first_of(alike, GROUPS)
+        );
+        warning("keys_alike", key, message)
+    })
+}
+
+/// Warns of rows that have a value in some of several columns of a key and not in all.
+pub(crate) fn keys_incomplete(
+    key: &str,
+    names: &[String],
+    partly: u64,
+    rows: u64,
+) -> Option<Warning> {
+    (partly > 0).then(|| {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let message = format!(
+            "{partly} of {rows} landed rows ({}) have a value in some of the columns {} and not in all: those that agree in what they \
+             have are one group; fill in the columns in the source, or leave those out that are often missing",
+            percent(partly, rows),
+            listed(&names, "`")
+        );
+        warning("keys_incomplete", key, message)
+    })
+}
+
+/// Warns of columns of `dataset.sql` that are made of other rows, each with what makes it so.
+pub(crate) fn made_of_other_rows(found: &[(&str, &Construct)]) -> Option<Warning> {
+    let columns: Vec<String> = found
+        .iter()
+        .map(|(column, construct)| {
+            let Construct { text, sight, .. } = construct;
+            let text: String = text.chars().take(2 * SHOWN).collect();
+            format!(
+                "`{}` by {} of {}",
+                shown(column),
+                quoted_call(&text),
+                sight.rows()
+            )
+        })
+        .collect();
+    (!columns.is_empty()).then(|| {
+        let message = format!(
+            "the query makes columns of other rows, which no check of the splits sees, so they may hold values of another \
+             split: {}; make such features with `[[dataset.feature]]`, which are checked, or let windows look back along \
+             `dataset.split.time` alone and set a `dataset.split.embargo` as long as they do",
+            first_of(&columns, COLUMNS)
+        );
+        warning("sql_sees_other_rows", "dataset.sql", message)
+    })
+}
+
+/// A call in backticks; words as they are.
+fn quoted_call(text: &str) -> String {
+    match text.contains('(') {
+        true => format!("`{}`", shown(text)),
+        false => shown(text),
+    }
 }
 
 /// Warns of infinite cells of numeric features. Each column has the cells of each split, in the

@@ -1,6 +1,6 @@
 //! Build warnings from the staged rows and the fitted statistics, found before any write.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use arrow::{
     array::{Array, AsArray},
@@ -12,7 +12,7 @@ use datafusion::{
     prelude::DataFrame,
 };
 use feedline_schemas::{
-    config::DedupMode,
+    config::{DedupMode, SplitBy},
     ids::{Origin, TableName},
     manifest::{SourceReference, Split},
     record::ColumnType,
@@ -31,6 +31,7 @@ use crate::{
     manifest,
     profile::{self, categories},
     seen::{Measured, shift_of, strongest},
+    sql::other_rows::Sight,
     stage::Staged,
     transform::op_chain,
     warnings::{self, CutCategories},
@@ -115,10 +116,52 @@ impl Build<'_> {
                 }
             }
         }
+        found.extend(self.made_of_other_rows(artefact));
         found.extend(Box::pin(self.identifiers(staged, artefact)).await?);
+        found.extend(Box::pin(self.target_leakage(staged, artefact)).await?);
         found.extend(Box::pin(self.shifted(staged)).await?);
         found.extend(self.moved_classes(artefact).await?);
         Ok(found)
+    }
+
+    /// Warns of columns that the query makes of other rows: no check of the build sees them. Features that look back along the time
+    /// of the dataset are not named where an embargo keeps the splits apart.
+    fn made_of_other_rows(&self, artefact: &TransformArtefact) -> Option<Warning> {
+        let query = self.query.as_ref()?;
+        let split = &self.spec.config.split;
+        let series = self.spec.series.iter().map(|series| &series.time);
+        let times: BTreeSet<&String> = split.time.iter().chain(series).collect();
+        // The result may call the time by another name than the tables.
+        let of_times = query.made.iter().filter(|made| times.contains(&made.name));
+        let of_times = of_times.flat_map(|made| &made.of);
+        let times: BTreeSet<&String> = of_times.chain(times.iter().copied()).collect();
+        let has_embargo = split.by == SplitBy::Time && !split.embargo.is_none();
+        let target = self.spec.target.as_ref().map(|target| &target.column);
+        let mut found = Vec::new();
+        for made in &query.made {
+            let is_target = target == Some(&made.name);
+            let is_feature = artefact.inputs.iter().any(|input| input.name == made.name);
+            if !is_target && !is_feature {
+                continue;
+            }
+            for construct in &made.constructs {
+                let by_time = construct
+                    .order
+                    .as_ref()
+                    .is_some_and(|order| times.contains(order));
+                let is_apart = has_embargo && by_time;
+                // A target of a later row is a forecast.
+                let is_meant = match construct.sight {
+                    Sight::Behind => is_apart,
+                    Sight::Ahead => is_apart && is_target,
+                    Sight::All => false,
+                };
+                if !is_meant {
+                    found.push((made.name.as_str(), construct));
+                }
+            }
+        }
+        warnings::made_of_other_rows(&found)
     }
 
     /// Warns of classes that had other ids in the dataset that this build replaces.

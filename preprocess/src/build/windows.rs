@@ -176,6 +176,7 @@ impl Build<'_> {
             classes,
             targets,
             extremes: Default::default(),
+            equal: None,
         })
     }
 }

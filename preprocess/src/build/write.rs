@@ -15,6 +15,7 @@ use futures::TryStreamExt;
 
 use super::{
     Build,
+    equal_rows::{EqualRows, hashes_of},
     extremes::{self, Extremes},
     rows::{RowWriter, TextCounts},
     tokenizer::TokenizerFile,
@@ -72,6 +73,8 @@ pub(super) struct Written {
     pub(super) targets: ExactMoments,
     /// Largest numbers of each split.
     pub(super) extremes: [Extremes; 3],
+    /// A warning of rows of validation and test that equal training rows.
+    pub(super) equal: Option<Warning>,
 }
 
 impl Written {
@@ -152,12 +155,21 @@ impl Build<'_> {
         let mut classes: [Vec<u64>; 3] = Default::default();
         let mut targets = ExactMoments::default();
         let mut extremes: [Extremes; 3] = Default::default();
+        let unseen = self.unseen_columns(fitted.transform.artefact(), &layout.layout);
+        let mut equal = EqualRows::new((!unseen.is_empty()).then(|| staged.total()));
         for (split, texts) in Split::ALL.into_iter().zip(&mut texts) {
             let mut rows = RowWriter::new(&self.spec, &layout.layout, &mut rejects);
             let before = self.there.shards[usize::from(code(split))];
             let writer = SplitWriter::new(&self.store, layout, split).behind(before);
             let shards = self
-                .write_split(staged, split, fitted, writer, &mut rows, &meter)
+                .write_split(
+                    staged,
+                    split,
+                    fitted,
+                    writer,
+                    (&mut rows, &mut equal),
+                    &meter,
+                )
                 .await?;
             *texts = rows.texts;
             classes[usize::from(code(split))] = std::mem::take(&mut rows.classes);
@@ -193,6 +205,7 @@ impl Build<'_> {
             classes,
             targets,
             extremes,
+            equal: Box::pin(self.equal_rows(equal, unseen)).await?,
         })
     }
 
@@ -202,7 +215,7 @@ impl Build<'_> {
         split: Split,
         fitted: &Arc<Fitted>,
         mut writer: SplitWriter<'_>,
-        each: &mut RowWriter<'_>,
+        (each, equal): (&mut RowWriter<'_>, &mut EqualRows),
         meter: &Meter,
     ) -> Result<(Split, u64, Leaving), Error> {
         let sizes = &self.spec.config.shards;
@@ -210,6 +223,7 @@ impl Build<'_> {
         // A profile looks at them once more.
         let is_last = !self.spec.config.profile;
         let text = self.spec.document().map(|text| text.column.as_str());
+        let is_hashed = equal.is_asked();
         let applied = staged
             .ordered(split, shuffle, is_last)
             .await?
@@ -225,7 +239,11 @@ impl Build<'_> {
                             _ => fitted.transform.apply_beside(&rows, &numbers)?,
                         };
                         let encoded = fitted.encoded(&rows, text.as_deref())?;
-                        Ok((rows, applied, encoded))
+                        let hashes = match is_hashed {
+                            true => hashes_of(&fitted.transform, &rows, &applied),
+                            false => Vec::new(),
+                        };
+                        Ok((rows, applied, encoded, hashes))
                     };
                     let joined = tokio::task::spawn_blocking(work).await;
                     joined
@@ -236,8 +254,9 @@ impl Build<'_> {
         let ahead = 2 * self.context.partitions.max(1);
         let mut applied = std::pin::pin!(applied.try_buffered(ahead));
         let mut rows = 0;
-        while let Some((batch, values, encoded)) = applied.try_next().await? {
+        while let Some((batch, values, encoded, hashes)) = applied.try_next().await? {
             rows += each.write(&batch, &values, &encoded, &mut writer).await?;
+            equal.add(split, &hashes, &values);
             meter.add(batch.num_rows() as u64);
         }
         Ok((split, rows, writer.end().await?))

@@ -1,0 +1,231 @@
+//! Rows of several splits that are one for a model: equal in every feature and the target, and different in columns that
+//! are no features, such as an id.
+//!
+//! Rows are the same where they are equal in all columns, so a copy under another id is another row, and may be in another split.
+//! Some tables have such rows without a fault, so they are counted and never dropped.
+
+use std::ops::Range;
+
+use arrow::array::{Array, AsArray, RecordBatch};
+use feedline_schemas::{
+    manifest::{Layout, Split},
+    record::ColumnType,
+    report::Warning,
+    transform::TransformArtefact,
+};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::Build;
+use crate::{
+    Error, Transform,
+    audit::suspects,
+    conflicts,
+    split::code,
+    transform::{Applied, TargetValues},
+    warnings,
+};
+
+/// Rows whose hashes are held, about and at most: 32 MiB. Of more rows those with the least hashes are looked at, so that equal
+/// ones are all among them or none.
+const MOST_ROWS: u64 = 4 << 20;
+
+/// Hashes of rows as a model sees them, by split.
+#[derive(Debug, Default)]
+pub(super) struct EqualRows {
+    hashes: [Vec<u64>; 3],
+    /// Upper bits of a hash that must be 0; nothing where no rows are looked at.
+    bits: Option<u32>,
+}
+
+impl EqualRows {
+    /// For `rows` in all; `None` where they need not be looked at.
+    pub(super) fn new(rows: Option<u64>) -> Self {
+        let bits = rows.map(|rows| {
+            let parts = rows.div_ceil(MOST_ROWS).max(1).next_power_of_two();
+            parts.trailing_zeros()
+        });
+        Self {
+            hashes: Default::default(),
+            bits,
+        }
+    }
+
+    /// Returns whether rows are looked at.
+    pub(super) const fn is_asked(&self) -> bool {
+        self.bits.is_some()
+    }
+
+    /// Adds the rows of a batch of `split` that can be used.
+    pub(super) fn add(&mut self, split: Split, hashes: &[u64], applied: &Applied) {
+        let Some(bits) = self.bits else { return };
+        let mut bad = applied.bad.iter().map(|(row, ..)| *row).peekable();
+        let own = &mut self.hashes[usize::from(code(split))];
+        for (row, hash) in hashes.iter().enumerate() {
+            if bad.next_if_eq(&row).is_none() && (bits == 0 || hash >> (64 - bits) == 0) {
+                own.push(*hash);
+            }
+        }
+    }
+
+    /// Rows of validation and test that equal a training row, each with the rows looked at; and whether these are a part of all.
+    pub(super) fn found(self) -> ([(u64, u64); 2], bool) {
+        let rows = [1, 2].map(|split: usize| self.hashes[split].len() as u64);
+        let is_sample = self.bits.is_some_and(|bits| bits > 0);
+        let mut equal = [0; 2];
+        let train = code(Split::Train);
+        let mut keys = suspects((0..).zip(self.hashes).collect());
+        keys.sort_unstable();
+        for same in keys.chunk_by(|a, b| a.0 == b.0) {
+            if same[0].1 == train {
+                for (_, split) in same.iter().filter(|(_, split)| *split != train) {
+                    equal[usize::from(*split) - 1] += 1;
+                }
+            }
+        }
+        ([(equal[0], rows[0]), (equal[1], rows[1])], is_sample)
+    }
+}
+
+/// Hashes of the rows of a batch as a model sees them. A category that became what the target is like counts by its text, since
+/// its numbers are others for training rows.
+pub(super) fn hashes_of(transform: &Transform, rows: &RecordBatch, applied: &Applied) -> Vec<u64> {
+    let features = transform.features().max(1);
+    let folded: Vec<(&str, Range<usize>)> = transform.folded().collect();
+    let texts = folded.iter().map(|(name, _)| {
+        let column = rows.column_by_name(name);
+        column.and_then(|column| column.as_string_opt::<i32>())
+    });
+    let texts: Vec<_> = texts.collect();
+    let mut bytes: Vec<u8> = Vec::new();
+    let hash = |(row, x): (usize, &[f32])| {
+        let target = match &applied.y {
+            None => 0,
+            Some(TargetValues::Regression(y)) => u64::from(y[row].to_bits()),
+            Some(TargetValues::Classification(ids)) => u64::from(ids[row].cast_unsigned()),
+        };
+        let numbers: &[u8] = bytemuck::cast_slice(x);
+        if folded.is_empty() {
+            return xxh3_64_with_seed(numbers, target);
+        }
+        bytes.clear();
+        bytes.extend_from_slice(numbers);
+        for ((_, places), texts) in folded.iter().zip(&texts) {
+            bytes[places.start * 4..places.end * 4].fill(0);
+            let text = texts.filter(|texts| texts.is_valid(row));
+            let text = text.map_or("", |texts| texts.value(row));
+            bytes.extend_from_slice(text.as_bytes());
+            bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
+        }
+        xxh3_64_with_seed(&bytes, target)
+    };
+    applied
+        .x
+        .chunks_exact(features)
+        .enumerate()
+        .map(hash)
+        .collect()
+}
+
+impl Build<'_> {
+    /// Columns that make rows different and that no model sees. None where rows are no rows of numbers alone, or samples are
+    /// windows of them.
+    pub(super) fn unseen_columns(
+        &self,
+        artefact: &TransformArtefact,
+        layout: &Layout,
+    ) -> Vec<String> {
+        let is_plain = matches!(layout, Layout::Dense { .. }) && self.sequence().is_none();
+        if !is_plain {
+            return Vec::new();
+        }
+        let config = &self.spec.config;
+        let is_seen = |name: &str| {
+            let mut inputs = artefact.inputs.iter();
+            config.target.as_deref() == Some(name) || inputs.any(|input| input.name == name)
+        };
+        let columns = self.columns.iter().filter(|column| {
+            column.r#type != ColumnType::Null
+                && conflicts::is_content(config, &column.name)
+                && config.split.column.as_deref() != Some(&column.name)
+                && !is_seen(&column.name)
+        });
+        columns.map(|column| column.name.clone()).collect()
+    }
+
+    /// Warns of rows of validation and test that equal training rows.
+    pub(super) async fn equal_rows(
+        &self,
+        rows: EqualRows,
+        mut columns: Vec<String>,
+    ) -> Result<Option<Warning>, Error> {
+        if !rows.is_asked() {
+            return Ok(None);
+        }
+        let found = tokio::task::spawn_blocking(move || rows.found()).await;
+        let (equal, is_sample) = found.map_err(|e| {
+            Error::Engine(datafusion::error::DataFusionError::ExecutionJoin(Box::new(
+                e,
+            )))
+        })?;
+        // Readings of series differ in these.
+        if let Some(series) = &self.spec.series {
+            columns.retain(|name| !series.is_time(name) && !series.entity.contains(name));
+        }
+        let keeps_copies = self.spec.config.dedup == feedline_schemas::config::DedupMode::None;
+        Ok(warnings::equal_rows(
+            equal,
+            &columns,
+            (is_sample, keeps_copies),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_a_sample_are_equal_to_all_that_they_equal() {
+        let applied = Applied {
+            x: Vec::new(),
+            y: None,
+            bad: Vec::new(),
+            infinite: std::collections::BTreeMap::new(),
+        };
+        let spread = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut rows = EqualRows::new(Some(MOST_ROWS * 3));
+        rows.add(
+            Split::Train,
+            &(0..40_000).map(spread).collect::<Vec<_>>(),
+            &applied,
+        );
+        rows.add(
+            Split::Test,
+            &(36_000..44_000).map(spread).collect::<Vec<_>>(),
+            &applied,
+        );
+        let ([validation, (equal, of)], is_sample) = rows.found();
+        assert_eq!((validation, is_sample), ((0, 0), true));
+        assert!(
+            of.abs_diff(2000) < 100 && equal.abs_diff(1000) < 80,
+            "{equal} of {of}"
+        );
+    }
+
+    #[test]
+    fn rows_that_cannot_be_used_equal_nothing() {
+        let applied = Applied {
+            x: Vec::new(),
+            y: None,
+            bad: vec![(1, "missing_value", String::new())],
+            infinite: std::collections::BTreeMap::new(),
+        };
+        let mut rows = EqualRows::new(Some(10));
+        rows.add(Split::Train, &[1, 2, 3], &applied);
+        rows.add(Split::Validation, &[3, 1, 2, 2], &applied);
+        let (equal, is_sample) = rows.found();
+        // The second row of each batch is rejected.
+        assert_eq!((equal, is_sample), ([(1, 3), (0, 0)], false));
+        assert!(!EqualRows::new(None).is_asked());
+    }
+}

@@ -1,0 +1,453 @@
+//! Features that give the target away: a copy of it, a function of it, or parts that it is the sum of.
+//!
+//! Looked for in some training rows, so a column that is nearly the target is found, and one that is right in a few rows more
+//! than chance is not. The thresholds are high: a strong feature is no fault, a column without error is nearly always the target
+//! itself, written down when it was known.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Rows that are looked at, at most.
+pub(crate) const SAMPLE_ROWS: usize = 8_192;
+
+/// Rows below which nothing is looked for.
+const FEW_ROWS: usize = 50;
+
+/// Correlation, of values or of ranks, from which a feature alone gives the target away.
+const CORRELATION: f64 = 0.9995;
+
+/// Rank correlation that a feature must have beside its correlation: a few huge values make that near one.
+const RANKS: f64 = 0.95;
+
+/// Fraction of the target's variance that a sum of features leaves, at most: it is exact but for rounding.
+const RESIDUAL: f64 = 1e-6;
+
+/// Features that a sum has, at most.
+const MOST_TERMS: usize = 64;
+
+/// Rows for each term of a sum, at least: as many terms as rows give any target.
+const ROWS_A_TERM: usize = 20;
+
+/// Fraction of missing cells of a feature that may be a term of a sum, at most.
+const MISSING: f64 = 0.2;
+
+/// Fraction of rows whose class is that of most rows with their value, at least.
+const PURITY: f64 = 0.999;
+
+/// Errors of the most frequent class that may be left, at most.
+const ERRORS_LEFT: f64 = 0.01;
+
+/// Fraction of the variance of a number that the values of a category explain, at least.
+const EXPLAINED: f64 = 0.9999;
+
+/// Mean rows of a value, at least: a value of its own in each row gives any target.
+const ROWS_A_VALUE: usize = 10;
+
+/// A feature and its cells.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Cells {
+    /// Numbers, NaN where missing.
+    Numbers(Vec<f64>),
+    /// Values of a category.
+    Texts(Vec<Option<String>>),
+}
+
+/// A way in which a feature gives the target away.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Leak {
+    /// A line through its values is the target: the correlation.
+    Line { column: String, correlation: f64 },
+    /// Its order is that of the target: the correlation of ranks.
+    Order { column: String, correlation: f64 },
+    /// Each of its values has one class: the fraction of rows for which that holds.
+    Values { column: String, fraction: f64 },
+    /// Each of its values has one target: the fraction of the variance that they explain.
+    Groups { column: String, explained: f64 },
+    /// Its ranges of values have one class each: their count.
+    Ranges { column: String, ranges: usize },
+    /// A sum of features is the target: their factors and the fraction of the variance that is left.
+    Sum {
+        terms: Vec<(String, f64)>,
+        residual: f64,
+    },
+}
+
+/// Finds the features that give a number away.
+pub(crate) fn of_number(features: &[(String, Cells)], target: &[f64]) -> Vec<Leak> {
+    let known: Vec<usize> = (0..target.len())
+        .filter(|row| target[*row].is_finite())
+        .collect();
+    if known.len() < FEW_ROWS {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for (column, cells) in features {
+        let leak = match cells {
+            Cells::Numbers(cells) => line_or_order(column, cells, target),
+            Cells::Texts(cells) => groups(column, cells, target),
+        };
+        found.extend(leak);
+    }
+    if found.is_empty() {
+        found.extend(sum(features, target, &known));
+    }
+    found
+}
+
+/// Finds the features that give a class away.
+pub(crate) fn of_class(features: &[(String, Cells)], target: &[Option<String>]) -> Vec<Leak> {
+    let mut rows_of: BTreeMap<&str, usize> = BTreeMap::new();
+    for class in target.iter().flatten() {
+        *rows_of.entry(class).or_default() += 1;
+    }
+    let rows: usize = rows_of.values().sum();
+    let most = rows_of.values().max().copied().unwrap_or(0);
+    // Rows that the most frequent class gets wrong: with hardly any, nothing can be found.
+    let others = rows - most;
+    if rows < FEW_ROWS || others < ROWS_A_VALUE {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for (column, cells) in features {
+        let leak = match cells {
+            Cells::Texts(cells) => {
+                let values = cells.iter().map(Option::as_deref);
+                values_of_class(column, values.collect(), target, (rows, others))
+            }
+            Cells::Numbers(cells) => {
+                let keys = cells
+                    .iter()
+                    .map(|cell| (!cell.is_nan()).then(|| bits(*cell)));
+                values_of_class(column, keys.collect(), target, (rows, others))
+                    .or_else(|| ranges(column, cells, target, &rows_of))
+            }
+        };
+        found.extend(leak);
+    }
+    found
+}
+
+/// The bits of a number, zero positive.
+fn bits(cell: f64) -> u64 {
+    (cell + 0.0).to_bits()
+}
+
+fn line_or_order(column: &str, cells: &[f64], target: &[f64]) -> Option<Leak> {
+    let pairs = cells.iter().zip(target);
+    let pairs = pairs.filter(|(x, y)| x.is_finite() && y.is_finite());
+    let (x, y): (Vec<f64>, Vec<f64>) = pairs.map(|(x, y)| (*x, *y)).unzip();
+    let known = target.iter().filter(|y| y.is_finite()).count();
+    if x.len() < FEW_ROWS || x.len() * 2 < known {
+        return None;
+    }
+    let line = correlation(&x, &y)?;
+    // The ranks of two columns without any relation need not be made.
+    if line.abs() < 0.1 {
+        return None;
+    }
+    let order = correlation(&ranks(&x), &ranks(&y))?;
+    let column = column.to_owned();
+    if line.abs() >= CORRELATION && order.abs() >= RANKS {
+        let correlation = line;
+        return Some(Leak::Line {
+            column,
+            correlation,
+        });
+    }
+    (order.abs() >= CORRELATION).then_some(Leak::Order {
+        column,
+        correlation: order,
+    })
+}
+
+/// Pearson's correlation; nothing where one of the two is constant.
+fn correlation(x: &[f64], y: &[f64]) -> Option<f64> {
+    let (x, y) = (centred(x)?, centred(y)?);
+    let product = dot(&x, &y);
+    (product.is_finite()).then(|| product.clamp(-1.0, 1.0))
+}
+
+/// The values less their mean, of length one; nothing where they are constant but for rounding.
+fn centred(values: &[f64]) -> Option<Vec<f64>> {
+    let most = values.iter().fold(0.0_f64, |most, x| most.max(x.abs()));
+    if most == 0.0 || !most.is_finite() {
+        return None;
+    }
+    // Scaled first, so that no square overflows.
+    let scaled: Vec<f64> = values.iter().map(|x| x / most).collect();
+    let mean = scaled.iter().sum::<f64>() / count(scaled.len());
+    let centred: Vec<f64> = scaled.iter().map(|x| x - mean).collect();
+    let length = dot(&centred, &centred).sqrt();
+    let least = 1e-12 * count(values.len()).sqrt();
+    (length > least).then(|| centred.iter().map(|x| x / length).collect())
+}
+
+fn dot(x: &[f64], y: &[f64]) -> f64 {
+    x.iter().zip(y).map(|(x, y)| x * y).sum()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a sample has few rows")]
+fn count(rows: usize) -> f64 {
+    rows as f64
+}
+
+/// Ranks from 0, of equal values their mean.
+fn ranks(values: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_unstable_by(|a, b| values[*a].total_cmp(&values[*b]).then(a.cmp(b)));
+    let mut ranks = vec![0.0; values.len()];
+    let mut start = 0;
+    for same in order.chunk_by(|a, b| bits(values[*a]) == bits(values[*b])) {
+        let mean = count(2 * start + same.len() - 1) / 2.0;
+        same.iter().for_each(|row| ranks[*row] = mean);
+        start += same.len();
+    }
+    ranks
+}
+
+/// The category whose values explain (nearly) all of the variance.
+fn groups(column: &str, cells: &[Option<String>], target: &[f64]) -> Option<Leak> {
+    let mut of_value: BTreeMap<Option<&str>, Vec<f64>> = BTreeMap::new();
+    let mut all = Vec::new();
+    for (cell, y) in cells.iter().zip(target).filter(|(_, y)| y.is_finite()) {
+        of_value.entry(cell.as_deref()).or_default().push(*y);
+        all.push(*y);
+    }
+    if of_value.len() < 2 || of_value.len() * ROWS_A_VALUE > all.len() {
+        return None;
+    }
+    let total = variation(&all);
+    let within: f64 = of_value.values().map(|values| variation(values)).sum();
+    let explained = 1.0 - within / total;
+    (explained >= EXPLAINED).then(|| Leak::Groups {
+        column: column.to_owned(),
+        explained,
+    })
+}
+
+/// Sum of the squares of what values differ from their mean by.
+fn variation(values: &[f64]) -> f64 {
+    let mean = values.iter().sum::<f64>() / count(values.len().max(1));
+    values.iter().map(|x| (x - mean) * (x - mean)).sum()
+}
+
+/// The feature whose values have one class each, nearly always.
+fn values_of_class<T: Ord>(
+    column: &str,
+    values: Vec<Option<T>>,
+    target: &[Option<String>],
+    (rows, others): (usize, usize),
+) -> Option<Leak> {
+    let mut of_value: BTreeMap<Option<T>, BTreeMap<&str, usize>> = BTreeMap::new();
+    for (value, class) in values.into_iter().zip(target) {
+        if let Some(class) = class {
+            let of_class = of_value.entry(value).or_default();
+            *of_class.entry(class).or_default() += 1;
+        }
+    }
+    if of_value.len() < 2 || of_value.len() * ROWS_A_VALUE > rows {
+        return None;
+    }
+    let right = of_value.values().map(|classes| classes.values().max());
+    let right: usize = right.flatten().sum();
+    let wrong = count(rows - right);
+    let fraction = 1.0 - wrong / count(rows);
+    (fraction >= PURITY && wrong <= ERRORS_LEFT * count(others)).then(|| Leak::Values {
+        column: column.to_owned(),
+        fraction,
+    })
+}
+
+/// The number whose ranges have one class each: as many ranges as classes.
+fn ranges(
+    column: &str,
+    cells: &[f64],
+    target: &[Option<String>],
+    rows_of: &BTreeMap<&str, usize>,
+) -> Option<Leak> {
+    let pairs = cells.iter().zip(target);
+    let mut pairs: Vec<(f64, &str)> = pairs
+        .filter_map(|(x, class)| Some((*x, class.as_deref()?)))
+        .collect();
+    // A row without the number has a class that no range gives.
+    if pairs.iter().any(|(x, _)| x.is_nan()) {
+        return None;
+    }
+    pairs.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(b.1)));
+    let mut runs = 0;
+    let mut last: Option<&str> = None;
+    for same in pairs.chunk_by(|a, b| bits(a.0) == bits(b.0)) {
+        let class = same[0].1;
+        if same.iter().any(|(_, other)| *other != class) {
+            return None;
+        }
+        if last != Some(class) {
+            (runs, last) = (runs + 1, Some(class));
+        }
+    }
+    let classes = rows_of.values().filter(|rows| **rows >= ROWS_A_VALUE);
+    let is_told = runs == rows_of.len() && classes.count() == rows_of.len();
+    is_told.then(|| Leak::Ranges {
+        column: column.to_owned(),
+        ranges: runs,
+    })
+}
+
+/// The features whose sum, each times a factor, is the target.
+///
+/// They are found one after the other: that which leaves the least of the target, with those before subtracted from all others
+/// (pivoted Gram-Schmidt). Those without which the target can be had as well are left out afterwards.
+fn sum(features: &[(String, Cells)], target: &[f64], known: &[usize]) -> Option<Leak> {
+    let mut numbers: Vec<(&str, &[f64])> = Vec::new();
+    for (name, cells) in features {
+        if let Cells::Numbers(cells) = cells {
+            let missing = known.iter().filter(|row| !cells[**row].is_finite()).count();
+            if count(missing) <= MISSING * count(known.len()) {
+                numbers.push((name, cells));
+            }
+        }
+    }
+    let is_whole = |row: &&usize| numbers.iter().all(|(_, cells)| cells[**row].is_finite());
+    let rows: Vec<usize> = known.iter().filter(is_whole).copied().collect();
+    let most = MOST_TERMS.min(rows.len() / ROWS_A_TERM);
+    if rows.len() < FEW_ROWS || most < 2 {
+        return None;
+    }
+    let of_rows = |cells: &[f64]| rows.iter().map(|row| cells[*row]).collect::<Vec<f64>>();
+    let target = of_rows(target);
+    let columns: Vec<(&str, Vec<f64>)> = numbers
+        .iter()
+        .map(|(name, cells)| (*name, of_rows(cells)))
+        .collect();
+    let all: Vec<usize> = (0..columns.len()).collect();
+    let cells: Vec<&[f64]> = columns.iter().map(|(_, cells)| &cells[..]).collect();
+    let (mut terms, residual) = select(&cells, &target, &all, most)?;
+    if residual > RESIDUAL {
+        return None;
+    }
+    for term in terms.clone() {
+        let rest: Vec<usize> = terms.iter().copied().filter(|t| *t != term).collect();
+        let without = select(&cells, &target, &rest, rest.len());
+        if without.is_some_and(|(_, residual)| residual <= RESIDUAL) {
+            terms = rest;
+        }
+    }
+    terms.sort_unstable();
+    let factors = factors(&cells, &target, &terms)?;
+    let (_, residual) = select(&cells, &target, &terms, terms.len())?;
+    (terms.len() >= 2).then(|| Leak::Sum {
+        terms: terms
+            .iter()
+            .map(|term| columns[*term].0.to_owned())
+            .zip(factors)
+            .collect(),
+        residual,
+    })
+}
+
+/// The `most` columns among `from` that leave the least of the target, and the fraction of its variance that they leave.
+fn select(
+    columns: &[&[f64]],
+    target: &[f64],
+    from: &[usize],
+    most: usize,
+) -> Option<(Vec<usize>, f64)> {
+    let mut left = centred(target)?;
+    let mut open: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+    for at in from {
+        open.extend(centred(columns[*at]).map(|column| (*at, column)));
+    }
+    let mut chosen = Vec::new();
+    let mut residual = 1.0;
+    while chosen.len() < most && residual > RESIDUAL * 1e-3 {
+        let gain = |column: &Vec<f64>| dot(column, &left).abs();
+        let best = open
+            .iter()
+            .map(|(at, column)| (*at, gain(column)))
+            .max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)));
+        let Some((at, gain)) = best.filter(|(_, gain)| *gain > 0.0) else {
+            break;
+        };
+        let Some(base) = open.remove(&at) else { break };
+        let share = dot(&base, &left);
+        left.iter_mut()
+            .zip(&base)
+            .for_each(|(y, x)| *y -= share * x);
+        let before = residual;
+        residual = dot(&left, &left);
+        if gain * gain < before * 1e-9 {
+            break;
+        }
+        chosen.push(at);
+        open.retain(|_, column| {
+            let share = dot(&base, column);
+            column
+                .iter_mut()
+                .zip(&base)
+                .for_each(|(x, b)| *x -= share * b);
+            let length = dot(column, column).sqrt();
+            column.iter_mut().for_each(|x| *x /= length);
+            // What is left of a column that others make up is rounding.
+            length > 1e-7
+        });
+    }
+    Some((chosen, residual))
+}
+
+/// The factor of each of `terms` in the sum that is nearest to the target: the normal equations of centred columns.
+fn factors(columns: &[&[f64]], target: &[f64], terms: &[usize]) -> Option<Vec<f64>> {
+    let mean = |cells: &[f64]| cells.iter().sum::<f64>() / count(cells.len());
+    let minus_mean = |cells: &[f64]| {
+        let mean = mean(cells);
+        cells.iter().map(|x| x - mean).collect::<Vec<f64>>()
+    };
+    let y = minus_mean(target);
+    let columns: Vec<Vec<f64>> = terms.iter().map(|at| minus_mean(columns[*at])).collect();
+    let size = terms.len();
+    let lengths: Vec<f64> = columns.iter().map(|x| dot(x, x).sqrt()).collect();
+    let mut rows: Vec<Vec<f64>> = Vec::with_capacity(size);
+    for (column, length) in columns.iter().zip(&lengths) {
+        let others = columns.iter().zip(&lengths);
+        let mut row: Vec<f64> = others
+            .map(|(other, of_other)| dot(column, other) / (length * of_other))
+            .collect();
+        row.push(dot(column, &y) / length);
+        rows.push(row);
+    }
+    for at in 0..size {
+        let pivot = (at..size).max_by(|a, b| rows[*a][at].abs().total_cmp(&rows[*b][at].abs()))?;
+        rows.swap(at, pivot);
+        if rows[at][at].abs() < 1e-14 {
+            return None;
+        }
+        let base = rows[at].clone();
+        let others = rows.iter_mut().enumerate();
+        for (_, row) in others.filter(|(other, _)| *other != at) {
+            let share = row[at] / base[at];
+            row.iter_mut().zip(&base).for_each(|(x, b)| *x -= share * b);
+        }
+    }
+    let factors = (0..size).map(|at| rows[at][size] / rows[at][at] / lengths[at]);
+    let factors: Vec<f64> = factors.collect();
+    factors.iter().all(|x| x.is_finite()).then_some(factors)
+}
+
+/// The columns that leaks name, each once.
+pub(crate) fn columns_of(leaks: &[Leak]) -> BTreeSet<&str> {
+    let mut names = BTreeSet::new();
+    for leak in leaks {
+        match leak {
+            Leak::Line { column, .. }
+            | Leak::Order { column, .. }
+            | Leak::Values { column, .. }
+            | Leak::Groups { column, .. }
+            | Leak::Ranges { column, .. } => {
+                names.insert(column.as_str());
+            }
+            Leak::Sum { terms, .. } => names.extend(terms.iter().map(|(name, _)| name.as_str())),
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests;
