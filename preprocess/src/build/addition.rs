@@ -54,7 +54,7 @@ struct Added {
     sample: Option<String>,
     shifts: Vec<FeatureShift>,
     infinite: InfiniteCells,
-    /// Warnings of text columns that are read as numbers.
+    /// Warnings of text columns that are read as numbers, and of rows without a key.
     texts: Vec<Warning>,
     /// The numeric target over all training rows, those before included.
     target: Option<TargetSummary>,
@@ -139,7 +139,7 @@ impl Build<'_> {
         };
         let direct = Direct::of(&self.spec, &self.sources, &context);
         let copies = direct.is_some();
-        let texts = check_texts(&session, &self.sources, &self.spec, true).await?;
+        let mut texts = check_texts(&session, &self.sources, &self.spec, true).await?;
         let frame = plan::frame(&session, &self.sources, &self.spec, None, copies).await?;
         let wanted = keys_of(frame.rows.clone()).await?;
         let fitted_on = before.additions.first();
@@ -168,6 +168,7 @@ impl Build<'_> {
             }
             None => stage(&session, rows, &self.spec, scratch, meter).await?,
         };
+        texts.extend(Box::pin(self.missing_keys(&staged)).await?);
         let distinct = staged.total() + rejects.all();
         self.check_rejects(&session, &rejects, distinct).await?;
         let unexpected = Box::pin(self.unexpected(&session, &staged, &rejects)).await?;

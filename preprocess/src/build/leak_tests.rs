@@ -406,6 +406,29 @@ async fn rows_without_a_key_are_groups_of_their_own_and_counted() {
 }
 
 #[tokio::test]
+async fn appended_rows_without_a_key_are_counted_beside_those_before() {
+    let root = Store::memory();
+    let mut zone = LandingZone::new(&root, "a", &PATIENTS);
+    let (rows, before) = patients(600);
+    zone.batch(&rows).await;
+    let dataset = "sources = [\"a\"]\ntarget = \"y\"\ndrop = [\"t\"]\nnull_values = [\"n/a\"]\nsplit = { key = [\"patient\"] }\n";
+    build_with(&root, dataset, 2).await.unwrap();
+    let new = |i: u64| vec![json!(noise(35, i)), Value::Null, json!(i), json!(0.5)];
+    zone.batch(&(0..25).map(new).collect::<Vec<_>>()).await;
+    let report = build_with(&root, dataset, 2).await.unwrap();
+    assert!(report.added.is_some(), "{report:?}");
+    check_warning(
+        &report,
+        "missing_keys",
+        "dataset.split.missing_key",
+        &[
+            &format!("{before} of 600 rows"),
+            "in the rows appended last: 25 of 25 rows",
+        ],
+    );
+}
+
+#[tokio::test]
 async fn a_group_without_a_key_straddles_no_border_in_time() {
     let (rows, without) = patients(4000);
     let root = landed(&PATIENTS, &rows).await;
