@@ -1,4 +1,4 @@
-//! Landed keys of the split and of series: spellings of one key, and keys of which a part is missing.
+//! Landed keys of the split and of series: spellings of one key, and keys without a part.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -188,7 +188,7 @@ async fn target_encoding_is_out_of_fold_by_the_clusters_that_share_a_split() {
         ("text", Utf8),
         ("y", Float64),
     ];
-    // Texts of 30 words, of which three rows each differ in one.
+    // Texts of 30 words: three rows each differ in one.
     let row = |row: u64| {
         let cluster = row / 3;
         let words = (0..30_u64).map(|word| match word {
@@ -437,7 +437,7 @@ async fn a_group_without_a_key_straddles_no_border_in_time() {
     let straddling = report.filtered.get("group_straddles").copied().unwrap_or(0);
     let kept = report.train + report.validation + report.test;
     assert_eq!(kept + straddling, 4000);
-    // Each patient has rows in all splits, of which those of the last one stay; rows without one all stay.
+    // Each patient has rows in all splits, and those of the last split stay; rows without one all stay.
     assert!(kept > without && straddling <= 4000 - without, "{report:?}");
     check_warning(
         &report,

@@ -53,7 +53,7 @@ impl Build<'_> {
     }
 }
 
-/// The leaks among the columns `names` of some rows, of which the last is the target.
+/// The leaks among the columns `names` of some rows; the last one is the target.
 fn find(names: &[String], rows: &[Ordered], task: Task) -> Result<Vec<Leak>, Error> {
     let mut features = Vec::with_capacity(names.len());
     for name in names {

@@ -89,7 +89,7 @@ fn parts_that_the_target_is_the_sum_of_are_found_with_their_factors() {
     };
     assert_eq!([casual, registered], ["casual", "registered"]);
     assert!((of_casual - 2.0).abs() < 1e-9 && (of_registered + 1.0).abs() < 1e-9);
-    // A part that is not there makes it a matter of learning.
+    // Without a part it is a matter of learning.
     assert_eq!(of_number(&features[..2], &y), []);
     // So does noise of a per cent.
     let noisy = y.iter().zip(&wind).map(|(y, n)| y + 0.02 * n);

@@ -80,7 +80,7 @@ pub(crate) fn columns(plan: &LogicalPlan) -> Vec<MadeColumn> {
 }
 
 impl MadeColumn {
-    /// Goes on with the columns of `plan` at the places `wanted`.
+    /// Follows the columns of `plan` at the places `wanted`.
     fn follow(&mut self, plan: &LogicalPlan, wanted: &BTreeSet<usize>) {
         if wanted.is_empty() {
             return;
@@ -140,7 +140,7 @@ impl MadeColumn {
         });
     }
 
-    /// Goes on with what `expressions` over `input` are made of.
+    /// Follows the columns of `input` that `expressions` read.
     fn expressions(&mut self, expressions: &[&Expr], input: &LogicalPlan) {
         let mut wanted = BTreeSet::new();
         for expression in expressions {
