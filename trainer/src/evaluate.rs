@@ -15,7 +15,7 @@ use crate::{
     run_folder::{RunFolder, runtime},
     session::{self, Watch},
     track::status::Tracker,
-    train::encoded_by_target,
+    train::{Opened, encoded_by_target},
 };
 
 /// Measures the best weights of a run on one split: of the run that `config` and the dataset name, or where nothing was
