@@ -144,8 +144,14 @@ pub(crate) struct Serve {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Runs {
-    /// Show all trainings, newest first
-    List(Pipeline),
+    /// Show the trainings, newest first, without the trials that a search pruned
+    List {
+        #[command(flatten)]
+        pipeline: Pipeline,
+        /// Show pruned trials too
+        #[arg(long)]
+        all: bool,
+    },
     /// Show what differs between trainings, and their metrics side by side
     Compare {
         /// Pipeline file (TOML)

@@ -41,6 +41,7 @@ use crate::{
     plan::{PlanReport, TrainPlan},
     predict::{self, Answers, Output, Predict, series},
     progress::{self, Bars},
+    runs::ShownRuns,
     serve,
     stop::Stop,
     tune,
@@ -321,10 +322,10 @@ async fn run_rank(pipeline: &Pipeline, resume: Resume, tools: &Tools) -> anyhow:
 async fn run_runs(runs: Runs, tools: &Tools) -> anyhow::Result<Outcome> {
     let now_ms = u64::try_from(tools.clock.unix().as_millis())?;
     match runs {
-        Runs::List(pipeline) => {
+        Runs::List { pipeline, all } => {
             let work = Work::load(&pipeline, tools)?;
             let list = feedline_trainer::runs::list(&work.root.child("train"), now_ms).await?;
-            tools.print(&list, work.json)?;
+            tools.print(&ShownRuns::new(list, all), work.json)?;
         }
         Runs::Compare {
             file,

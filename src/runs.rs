@@ -5,7 +5,9 @@ use std::{
     fmt::{self, Write as _},
 };
 
+use feedline_schemas::run::RunState;
 use feedline_trainer::runs::{Comparison, ListedRun, RunList};
+use serde::Serialize;
 
 use crate::output::{Text, number};
 
@@ -17,6 +19,43 @@ const KEY: usize = 32;
 
 /// Runs beside each other in a comparison.
 const BESIDE: usize = 4;
+
+/// A list of runs as it is shown.
+#[derive(Debug, Serialize)]
+pub(crate) struct ShownRuns {
+    #[serde(flatten)]
+    list: RunList,
+    /// Pruned trials that are not listed.
+    pruned: usize,
+}
+
+impl ShownRuns {
+    /// The runs of a list, pruned trials only where `all` are asked for.
+    pub(crate) fn new(mut list: RunList, all: bool) -> Self {
+        let before = list.runs.len();
+        if !all {
+            list.runs.retain(|run| run.state != RunState::Pruned);
+        }
+        Self {
+            pruned: before - list.runs.len(),
+            list,
+        }
+    }
+}
+
+impl Text for ShownRuns {
+    fn write(&self, out: &mut String) -> fmt::Result {
+        self.list.write(out)?;
+        match self.pruned {
+            0 => Ok(()),
+            1 => writeln!(out, "1 pruned trial is not listed; `--all` shows it"),
+            more => writeln!(
+                out,
+                "{more} pruned trials are not listed; `--all` shows them"
+            ),
+        }
+    }
+}
 
 impl Text for RunList {
     fn write(&self, out: &mut String) -> fmt::Result {
@@ -182,8 +221,6 @@ fn cut(text: &str, width: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use feedline_schemas::run::RunState;
-
     use super::*;
 
     fn run(name: &str, differs: &[(&str, &str)]) -> ListedRun {
@@ -204,6 +241,29 @@ mod tests {
             continued_from: None,
             differs: differs.iter().map(owned).collect(),
         }
+    }
+
+    #[test]
+    fn pruned_trials_are_counted_and_listed_only_if_asked_for() {
+        let text = |all: bool| {
+            let mut pruned = run("bb", &[]);
+            pruned.state = RunState::Pruned;
+            let list = RunList {
+                url: "out/train".to_owned(),
+                runs: vec![run("aa", &[]), pruned],
+            };
+            let mut text = String::new();
+            ShownRuns::new(list, all).write(&mut text).unwrap();
+            text
+        };
+        let (some, all) = (text(false), text(true));
+        assert!(!some.contains("bb "), "{some}");
+        assert!(
+            some.ends_with("1 pruned trial is not listed; `--all` shows it\n"),
+            "{some}"
+        );
+        assert!(all.contains("bb               pruned"), "{all}");
+        assert!(!all.contains("not listed"), "{all}");
     }
 
     #[test]

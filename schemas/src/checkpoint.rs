@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    diagnostics::{Diagnostics, TargetValue},
     format::{CHECKPOINT, versioned},
     ids::{Epoch, Hash128, Seed, Sequence, Step},
     loader_state::LoaderState,
@@ -99,6 +100,9 @@ pub struct BestEpoch {
     /// Validation samples with the largest losses.
     #[serde(default)]
     pub worst: Vec<WorstSample>,
+    /// Diagnostics on the validation split; absent where tokens or the features themselves are predicted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diagnostics: Option<Diagnostics>,
 }
 
 /// A sample that a model does badly on.
@@ -115,6 +119,12 @@ pub struct WorstSample {
     pub sequence: Sequence,
     /// Its row in that batch.
     pub row: u64,
+    /// Its target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<TargetValue>,
+    /// Its prediction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prediction: Option<TargetValue>,
 }
 
 /// What the schedule `plateau` remembers; as at the start with every other.

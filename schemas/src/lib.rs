@@ -11,6 +11,7 @@ pub mod checkpoint;
 pub mod commit;
 pub mod config;
 pub mod csv_cell;
+pub mod diagnostics;
 pub mod edit;
 pub mod expect;
 pub mod failures;

@@ -283,6 +283,13 @@ pub struct SourceReference {
     pub licence: Option<String>,
 }
 
+/// Path of the report of the dataset with this fingerprint, relative to the dataset folder. It exists where the dataset has a
+/// profile.
+#[must_use]
+pub fn report_path(fingerprint: Hash128) -> String {
+    format!("report-{}.html", fingerprint.short())
+}
+
 /// What became of the rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

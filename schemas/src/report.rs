@@ -9,6 +9,7 @@ use crate::{
     amendment::SettingsChanged,
     checkpoint::WorstSample,
     commit::{Decisions, Position},
+    diagnostics::Diagnostics,
     edit::EditReference,
     failures::FailedRuns,
     lease::LastRun,
@@ -492,6 +493,12 @@ pub struct TrainReport {
     /// The 20 validation samples with the largest losses under the kept weights; none for tokens.
     #[serde(default)]
     pub worst: Vec<WorstSample>,
+    /// Diagnostics on the test split; absent where tokens or the features themselves are predicted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test_diagnostics: Option<Diagnostics>,
+    /// Diagnostics on the validation split of the kept weights.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub validation_diagnostics: Option<Diagnostics>,
     /// Batches left out, since their loss or gradient was not finite.
     #[serde(default)]
     pub skipped_batches: u64,
@@ -605,6 +612,9 @@ pub struct EvalReport {
     /// The 20 samples with the largest losses; none for tokens.
     #[serde(default)]
     pub worst: Vec<WorstSample>,
+    /// Diagnostics; absent where tokens or the features themselves are predicted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diagnostics: Option<Diagnostics>,
     /// Checkpoint.
     pub checkpoint: String,
     /// Dataset that was measured.

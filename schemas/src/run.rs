@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     checkpoint::BestEpoch,
     config::TrainConfig,
+    diagnostics::Diagnostics,
     format::{RUN, versioned},
     ids::Hash128,
     manifest::{Layout, Split, SplitContent},
@@ -81,6 +82,9 @@ pub struct RunRecord {
     /// The same of a baseline that looks at no feature.
     #[serde(default)]
     pub baseline: BTreeMap<String, f64>,
+    /// Diagnostics on the test split, once the run has finished.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diagnostics: Option<Diagnostics>,
 }
 versioned!(RunRecord, RUN);
 
@@ -111,6 +115,8 @@ pub enum RunState {
     Finished,
     /// It was asked to stop, and saved everything.
     Interrupted,
+    /// A search stopped it early, since its metric was worse than those of other trials.
+    Pruned,
     /// It ended with an error.
     Failed,
     /// It went silent without a word: killed, or its machine is gone. Never written: it is what a reader makes of an old
@@ -126,6 +132,7 @@ impl RunState {
             Self::Running => "running",
             Self::Finished => "finished",
             Self::Interrupted => "interrupted",
+            Self::Pruned => "pruned",
             Self::Failed => "failed",
             Self::Stopped => "stopped",
         }

@@ -23,7 +23,9 @@ fn prepared() -> (tempfile::TempDir, &'static str) {
 
 /// The folder of the only run.
 fn only_run(root: &Path) -> PathBuf {
-    let mut runs = fs::read_dir(root.join("out/train")).unwrap();
+    let runs = fs::read_dir(root.join("out/train")).unwrap();
+    // The list of runs is a file beside them.
+    let mut runs = runs.filter(|entry| entry.as_ref().unwrap().path().is_dir());
     let only = runs.next().unwrap().unwrap().path();
     assert!(runs.next().is_none());
     only

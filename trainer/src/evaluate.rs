@@ -108,6 +108,7 @@ pub fn evaluate_run(
         baseline,
         warnings: behind.into_iter().chain(encoded.flatten()).collect(),
         worst: evaluation.worst(),
+        diagnostics: evaluation.diagnostics(),
         checkpoint,
         dataset: plan.dataset_url.clone(),
         run: Some(chosen.used().clone()),

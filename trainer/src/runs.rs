@@ -12,22 +12,27 @@ use feedline_storage::Store;
 use serde::Serialize;
 
 use crate::{
+    baseline::HIGHER,
     error::Error,
     log,
     metrics::Metrics,
     track::{
         record::RECORD_PATH,
         report::{
-            chart::{Chart, Series, escape},
+            chart::{AxisX, Chart, Series, escape},
             curves::{Curves, EpochPoint, Points, StepPoint},
             document, metric, table,
+            table::{TableRow, table_of},
         },
         settings_of::differences,
     },
 };
 
 /// Metrics by which a run is known at a glance; the first that it has.
-const MAIN: [&str; 3] = ["rmse", "accuracy", "perplexity"];
+pub(crate) const MAIN: [&str; 3] = ["rmse", "accuracy", "perplexity"];
+
+/// Metrics that are better the lower they are, and the loss.
+const LOWER: [&str; 5] = ["cross_entropy", "loss", "mae", "perplexity", "rmse"];
 
 /// Alias of the finished run that was started last.
 pub(crate) const NEWEST: &str = "newest";
@@ -374,6 +379,13 @@ impl Comparison {
     /// came, and last those of the test split. A metric of one class names it.
     #[must_use]
     pub fn ordered_metrics(&self) -> Vec<(String, &[Option<f64>])> {
+        let named = self.in_order().into_iter();
+        named
+            .map(|(name, values)| (self.named(name), values.as_slice()))
+            .collect()
+    }
+
+    fn in_order(&self) -> Vec<(&String, &Vec<Option<f64>>)> {
         let place = |name: &str| match name {
             "validation_loss" => 0,
             _ if name.starts_with("validation_") => 1,
@@ -382,10 +394,7 @@ impl Comparison {
         };
         let mut metrics: Vec<_> = self.metrics.iter().collect();
         metrics.sort_by_key(|(name, _)| place(name));
-        let named = metrics.into_iter();
-        named
-            .map(|(name, values)| (self.named(name), values.as_slice()))
-            .collect()
+        metrics
     }
 
     /// A metric with the class that it is about.
@@ -408,21 +417,37 @@ impl Comparison {
         let names: Vec<&str> = self.runs.iter().map(|run| run.name.as_str()).collect();
         let head: Vec<&str> = std::iter::once("").chain(names.iter().copied()).collect();
         let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".into());
-        let number = |value: &Option<f64>| value.map_or_else(|| "-".into(), metric);
         let mut body = "<h1>Runs compared</h1>\n<h2>Metrics</h2>\n".to_owned();
         for warning in &self.warnings {
             body += &format!("<p><strong>{}</strong></p>\n", escape(&warning.message));
         }
         let states = std::iter::once("state".to_owned());
         let states = states.chain(self.runs.iter().map(|r| r.state.as_str().to_owned()));
-        let mut rows: Vec<Vec<String>> = vec![states.collect()];
-        rows.extend(
-            self.ordered_metrics()
-                .into_iter()
-                .map(|(name, values)| row(&name, values.iter().map(number))),
-        );
-        body += &table("Of the kept weights, in the target's units", &head, &rows);
-        body += "<h2>Curves</h2>\n<div class=\"charts\">\n";
+        let states: Vec<String> = states.collect();
+        let mut rows = vec![TableRow::of_text(&states)];
+        rows.extend(self.in_order().into_iter().map(|(name, values)| {
+            let best = self.best(name);
+            let cell = |(i, value): (usize, &Option<f64>)| {
+                let number = value.map_or_else(|| "-".into(), metric);
+                if best.contains(&i) {
+                    format!("<strong>{number} ★</strong>")
+                } else {
+                    number
+                }
+            };
+            TableRow::new(row(&escape(&self.named(name)), values.iter().enumerate().map(cell)))
+        }));
+        let caption = if self.has_several_datasets() {
+            "Of the kept weights. The datasets differ: the metrics are of different rows, and none is marked as the best."
+        } else {
+            "Of the kept weights. ★ marks the best."
+        };
+        body += &table_of(caption, &head, &rows);
+        body += "<div class=\"charts\">\n";
+        for name in self.charted() {
+            body += &self.final_metric(name);
+        }
+        body += "</div>\n<h2>Curves</h2>\n<div class=\"charts\">\n";
         body += &self.chart("Validation loss", "mean loss", |c| {
             c.of_epochs(|p: &EpochPoint| p.validation_loss)
         });
@@ -446,8 +471,70 @@ impl Comparison {
                 .iter()
                 .map(|(key, values)| row(key, values.iter().map(text))),
         );
-        body += &table("Keys that are not the same in all runs", &head, &rows);
+        body += &if rows.is_empty() {
+            "<p>All keys are the same in all runs.</p>\n".to_owned()
+        } else {
+            table("Keys that are not the same in all runs", &head, &rows)
+        };
         document("Runs compared", &body)
+    }
+
+    /// The runs with the best value of a metric, by index: none where the runs have different data, one value only, or all the
+    /// same.
+    fn best(&self, name: &str) -> Vec<usize> {
+        let short = name.split_once('_').map_or(name, |(_, short)| short);
+        let sign = match short {
+            _ if self.has_several_datasets() => return Vec::new(),
+            short if HIGHER.contains(&short) => -1.0,
+            short if LOWER.contains(&short) => 1.0,
+            _ => return Vec::new(),
+        };
+        let values = self.metrics[name].iter().enumerate();
+        let costs: Vec<(usize, f64)> = values
+            .filter_map(|(i, value)| Some((i, sign * value.filter(|v| v.is_finite())?)))
+            .collect();
+        let lowest = costs
+            .iter()
+            .fold(f64::INFINITY, |low, (_, cost)| low.min(*cost));
+        let best: Vec<usize> = costs
+            .iter()
+            .filter(|(_, cost)| *cost <= lowest)
+            .map(|(i, _)| *i)
+            .collect();
+        if best.len() < costs.len() {
+            best
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// The metrics that have a chart of their own: the validation loss and the main metric.
+    fn charted(&self) -> Vec<&str> {
+        let main = MAIN.into_iter().find_map(|name| {
+            let key = format!("test_{name}");
+            self.metrics
+                .get_key_value(&key)
+                .map(|(key, _)| key.as_str())
+        });
+        let loss = self.metrics.get_key_value("validation_loss");
+        main.into_iter()
+            .chain(loss.map(|(key, _)| key.as_str()))
+            .collect()
+    }
+
+    /// The value of a metric in each run.
+    fn final_metric(&self, name: &str) -> String {
+        let values = self.metrics[name].iter().enumerate();
+        let points = values.filter_map(|(i, value)| Some((crate::number::exact_len(i), (*value)?)));
+        let chart = Chart {
+            title: name,
+            x: "run",
+            y: name,
+            axis: AxisX::Named(self.runs.iter().map(|run| run.name.clone()).collect()),
+            lines: vec![Series::dots(name, points.collect())],
+            mark: None,
+        };
+        chart.figure()
     }
 
     fn chart(&self, title: &str, y: &str, points: fn(&Curves) -> Points) -> String {
@@ -612,6 +699,34 @@ mod tests {
     }
 
     #[test]
+    fn the_best_value_is_marked_and_datasets_are_named_only_where_they_differ() {
+        let [mut a, mut b, c] = three();
+        a.test = Metrics::from([("rmse".into(), 2.0), ("r2".into(), 0.5)]);
+        b.test = Metrics::from([("rmse".into(), 1.0), ("r2".into(), 0.9)]);
+        let page = |a: &RunRecord, b: &RunRecord| {
+            let store = store(&[a.clone(), b.clone(), c.clone()]);
+            let names = ["aa11".to_owned(), "aa22".to_owned()];
+            let found = runtime().unwrap().block_on(compare(&store, &names, 1));
+            found.unwrap().html()
+        };
+        let equal = page(&a, &b);
+        for (name, worse, better) in [("rmse", "2", "1"), ("r2", "0.5000", "0.9000")] {
+            let line = format!(
+                "<th scope=\"row\">test_{name}</th><td class=\"number\">{worse}</td><td \
+                 class=\"number\"><strong>{better} ★</strong></td>"
+            );
+            assert!(equal.contains(&line), "{line}: {equal}");
+        }
+        // Both have the same validation loss.
+        assert_eq!(equal.matches("★</strong>").count(), 2, "{equal}");
+        assert!(!equal.contains("<th scope=\"row\">dataset</th>"), "{equal}");
+        b.fingerprint = feedline_schemas::ids::Hash128::new(9);
+        let other = page(&a, &b);
+        assert!(!other.contains("★</strong>") && other.contains("The datasets differ"));
+        assert!(other.contains("<th scope=\"row\">dataset</th>"), "{other}");
+    }
+
+    #[test]
     fn a_unique_beginning_names_a_run_and_any_other_is_refused() {
         let store = store(&three());
         let compare = |names: &[&str]| {
@@ -634,6 +749,7 @@ mod tests {
         assert_eq!(validation, ["validation_loss", "validation_rmse"]);
         assert_eq!(rest, ["epochs", "steps", "test_rmse"]);
         let page = found.html();
+        assert!(page.contains("All keys are the same") && !page.contains("★</strong>"));
         assert!(page.contains("aa11") && page.contains("Validation loss") && !page.contains("NaN"));
         let found = compare(&["aa11", "aa22"]).unwrap();
         assert_eq!(

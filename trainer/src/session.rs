@@ -191,6 +191,8 @@ impl<'a, D: Data> Session<'a, D> {
             test_tokens: test.tokens(),
             warnings: warning.into_iter().collect(),
             worst: best_epoch.worst,
+            test_diagnostics: test.diagnostics(),
+            validation_diagnostics: best_epoch.diagnostics,
             data_wait_share: self.meter.total_wait_share(),
             skipped_batches: self.position.guard.skipped_in_all,
             rollbacks: self.position.guard.rollbacks.len() as u64,
@@ -301,6 +303,7 @@ impl<'a, D: Data> Session<'a, D> {
                 metrics: validation.metrics(),
                 baseline: validation.baseline(),
                 worst: validation.worst(),
+                diagnostics: validation.diagnostics(),
             });
             state.evaluations_since_best = 0;
             self.best = Some(Numbers::new(self.weights().to_vec()));

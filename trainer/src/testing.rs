@@ -491,10 +491,14 @@ pub(crate) fn record(name: &str) -> RunRecord {
                 source: 0,
                 sequence: Sequence::new(1),
                 row: 7,
+                target: None,
+                prediction: None,
             }],
+            diagnostics: None,
         }),
         test: metrics(2.0),
         baseline: metrics(5.0),
+        diagnostics: None,
     }
 }
 

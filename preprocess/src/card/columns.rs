@@ -1,15 +1,19 @@
-//! What the page says of each column.
+//! The columns on the page: a table of all of them, and a section each.
 
 use feedline_schemas::{
+    manifest::Split,
     profile::{CategoricalProfile, DatasetProfile, MissingCells, NumericCells, NumericProfile},
     transform::TransformArtefact,
 };
 
-use super::html::{bars, escape, histogram, number, percent, table};
+use super::html::{Histogram, bars, escape, link, number, percent, table, table_of};
 use crate::profile::{caps, outside::rate};
 
 /// Columns of each kind that are drawn.
 const DRAWN: usize = 100;
+
+/// Columns in the table of columns that are shown at once.
+const LISTED: usize = 40;
 
 /// Values of a category that are drawn.
 const VALUES: usize = 12;
@@ -81,30 +85,137 @@ fn kinds(profile: &DatasetProfile) -> String {
     )
 }
 
-/// Each column, drawn and in figures.
+/// A column of either kind.
+#[derive(Clone, Copy)]
+enum Column<'a> {
+    Numbers(&'a NumericProfile),
+    Texts(&'a CategoricalProfile),
+}
+
+impl Column<'_> {
+    const fn is_target(&self) -> bool {
+        match self {
+            Self::Numbers(column) => column.target,
+            Self::Texts(column) => column.target,
+        }
+    }
+
+    /// Cells of the column in the table of columns, as HTML; `drawn` is the number of its section, where it has one.
+    fn cells(&self, drawn: Option<usize>) -> Vec<String> {
+        let shown = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), number);
+        let none = || "-".to_owned();
+        let (name, kind, missing, figures) = match self {
+            Self::Numbers(column) => {
+                let train = column.splits.first();
+                let missing = train.map(|cells| percent(cells.missing, cells.cells()));
+                let of = |value: fn(&NumericCells) -> Option<f64>| shown(train.and_then(value));
+                let figures = [
+                    none(),
+                    of(|cells| cells.mean),
+                    of(|cells| cells.deviation),
+                    of(|cells| cells.min),
+                    of(|cells| cells.max),
+                ];
+                (&column.name, "number", missing, figures)
+            }
+            Self::Texts(column) => {
+                let train = column.splits.first();
+                let missing = train.map(|cells| percent(cells.missing, cells.cells()));
+                let distinct = train.map_or_else(none, |cells| cells.distinct.to_string());
+                let figures = [distinct, none(), none(), none(), none()];
+                (&column.name, "text", missing, figures)
+            }
+        };
+        let name = drawn.map_or_else(|| escape(name), |i| link(&format!("#c{i}"), name));
+        let role = if self.is_target() {
+            "target"
+        } else {
+            "feature"
+        };
+        let first = [
+            name,
+            role.to_owned(),
+            kind.to_owned(),
+            missing.unwrap_or_else(none),
+        ];
+        first.into_iter().chain(figures).collect()
+    }
+}
+
+/// All columns in the order of the page: the target, then the numbers and the texts that are drawn, then the others.
+fn ordered(profile: &DatasetProfile) -> (Vec<Column<'_>>, usize) {
+    let numbers: Vec<_> = profile.numeric.iter().map(Column::Numbers).collect();
+    let texts: Vec<_> = profile.categorical.iter().map(Column::Texts).collect();
+    let (first_numbers, more_numbers) = numbers.split_at(numbers.len().min(DRAWN));
+    let (first_texts, more_texts) = texts.split_at(texts.len().min(DRAWN));
+    let mut all = [first_numbers, first_texts, more_numbers, more_texts].concat();
+    let mut drawn = first_numbers.len() + first_texts.len();
+    if let Some(target) = all.iter().position(Column::is_target) {
+        drawn += usize::from(target >= drawn);
+        all[..=target].rotate_right(1);
+    }
+    (all, drawn)
+}
+
+/// A table of all columns.
+pub(super) fn overview(profile: &DatasetProfile) -> String {
+    let (all, drawn) = ordered(profile);
+    if all.is_empty() {
+        return String::new();
+    }
+    let row = |(i, column): (usize, &Column<'_>)| column.cells((i < drawn).then_some(i));
+    let rows: Vec<_> = all.iter().enumerate().map(row).collect();
+    let head = [
+        "column",
+        "role",
+        "type",
+        "missing",
+        "distinct",
+        "mean",
+        "deviation",
+        "min",
+        "max",
+    ];
+    let (first, rest) = rows.split_at(rows.len().min(LISTED));
+    let caption = "Cells of the training split before the first step. Texts have distinct values, numbers the other figures.";
+    let mut out = format!(
+        "<h2>Overview of columns</h2>\n{}",
+        table_of(caption, &head, 3..9, first)
+    );
+    if !rest.is_empty() {
+        out += &format!(
+            "<details><summary>{} more</summary>\n{}</details>\n",
+            rest.len(),
+            table_of("The others.", &head, 3..9, rest)
+        );
+    }
+    out
+}
+
+/// Each column, drawn and in figures, the target first.
 pub(super) fn all(profile: &DatasetProfile, artefact: &TransformArtefact) -> String {
     let mut out = "<h2>Columns</h2>\n".to_owned();
-    for column in profile.numeric.iter().take(DRAWN) {
-        out += &numeric(column, artefact);
+    let (all, drawn) = ordered(profile);
+    for (i, column) in all.iter().take(drawn).enumerate() {
+        out += &match column {
+            Column::Numbers(column) => numeric(i, column, artefact),
+            Column::Texts(column) => categorical(i, column),
+        };
     }
-    for column in profile.categorical.iter().take(DRAWN) {
-        out += &categorical(column);
-    }
-    let left = |count: usize| count.saturating_sub(DRAWN);
-    let left = left(profile.numeric.len()) + left(profile.categorical.len());
+    let left = all.len() - drawn;
     if left > 0 {
         out += &format!("<p class=\"quiet\">{left} more columns are in the profile.</p>\n");
     }
     out
 }
 
-fn heading(name: &str, target: bool) -> String {
+fn heading(i: usize, name: &str, target: bool) -> String {
     let target = if target { " (target)" } else { "" };
-    format!("<h3>{}{target}</h3>\n", escape(name))
+    format!("<h3 id=\"c{i}\">{}{target}</h3>\n", escape(name))
 }
 
-fn numeric(column: &NumericProfile, artefact: &TransformArtefact) -> String {
-    let mut out = heading(&column.name, column.target);
+fn numeric(i: usize, column: &NumericProfile, artefact: &TransformArtefact) -> String {
+    let mut out = heading(i, &column.name, column.target);
     out += "<div class=\"charts\">\n";
     if let (Some(range), Some(train)) = (column.range, column.splits.first()) {
         let marks: Vec<_> = caps(artefact, &column.name)
@@ -113,11 +224,29 @@ fn numeric(column: &NumericProfile, artefact: &TransformArtefact) -> String {
             .map(mark)
             .collect();
         let title = format!("{}, training split as it landed", column.name);
-        out += &histogram(&title, range, &train.histogram, &marks);
+        let test = column
+            .splits
+            .iter()
+            .find(|cells| cells.split == Split::Test);
+        let histogram = Histogram {
+            title: &title,
+            range,
+            counts: &train.histogram,
+            beside: test.map(|test| ("test", &test.histogram[..])),
+            marks: &marks,
+        };
+        out += &histogram.figure();
     }
     if let Some(after) = &column.after {
         let title = format!("{}, training split after all steps", column.name);
-        out += &histogram(&title, after.range, &after.counts, &[]);
+        let histogram = Histogram {
+            title: &title,
+            range: after.range,
+            counts: &after.counts,
+            beside: None,
+            marks: &[],
+        };
+        out += &histogram.figure();
     }
     out += "</div>\n";
     let shown = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), number);
@@ -163,8 +292,8 @@ fn mark((share, at): (f64, f64)) -> (f64, String) {
     (at, word)
 }
 
-fn categorical(column: &CategoricalProfile) -> String {
-    let mut out = heading(&column.name, column.target);
+fn categorical(i: usize, column: &CategoricalProfile) -> String {
+    let mut out = heading(i, &column.name, column.target);
     let Some(train) = column.splits.first() else {
         return out;
     };
@@ -208,4 +337,57 @@ fn categorical(column: &CategoricalProfile) -> String {
         "of values not listed",
     ];
     out + &table("Cells before the first step.", &head, 1..6, &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::Versioned as _;
+
+    use super::*;
+
+    fn numbers(name: &str, target: bool) -> NumericProfile {
+        NumericProfile {
+            name: name.to_owned(),
+            target,
+            edges: Vec::new(),
+            range: None,
+            splits: Vec::new(),
+            after: None,
+        }
+    }
+
+    #[test]
+    fn the_target_is_first_even_where_it_would_not_be_drawn() {
+        let profile = |features: usize, target: bool| {
+            let mut numeric: Vec<_> = (0..features)
+                .map(|i| numbers(&format!("f{i}"), false))
+                .collect();
+            numeric.extend(target.then(|| numbers("<t>", true)));
+            DatasetProfile {
+                format: DatasetProfile::TAG.format.to_owned(),
+                version: DatasetProfile::TAG.version,
+                hash: feedline_schemas::ids::Hash128::new(0),
+                numeric,
+                categorical: Vec::new(),
+                missing: Vec::new(),
+            }
+        };
+        for (features, target, drawn) in [(3, true, 4), (3, false, 3), (DRAWN + 5, true, DRAWN + 1)]
+        {
+            let profile = profile(features, target);
+            assert_eq!(ordered(&profile).1, drawn);
+            let table = overview(&profile);
+            assert_eq!(
+                table.matches("<th scope=\"row\">").count(),
+                features + usize::from(target)
+            );
+            assert_eq!(table.matches("href=\"#c").count(), drawn);
+            let first = "<tr><th scope=\"row\"><a href=\"#c0\">&lt;t&gt;</a></th><td>target</td>";
+            assert_eq!(
+                table.contains(&format!("<tbody>\n{first}")),
+                target,
+                "{table}"
+            );
+        }
+    }
 }

@@ -2,7 +2,8 @@
 
 const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 200.0;
-const LEFT: f64 = 12.0;
+const LEFT: f64 = 56.0;
+const RIGHT: f64 = 12.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 24.0;
 
@@ -13,8 +14,28 @@ const LABEL: f64 = 170.0;
 /// Characters of a text that a drawing shows.
 const SHOWN: usize = 22;
 
+/// A link. The path is relative.
+pub(super) fn link(path: &str, text: &str) -> String {
+    format!("<a href=\"{}\">{}</a>", escape(path), escape(text))
+}
+
+/// `body` with a table of contents before its first section.
+fn with_contents(body: &str) -> String {
+    let mut parts = body.split("<h2>");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    let (mut contents, mut sections) = (String::new(), String::new());
+    for (i, part) in parts.enumerate() {
+        let title = part.split("</h2>").next().unwrap_or_default();
+        contents += &format!("<li><a href=\"#s{i}\">{title}</a></li>");
+        sections += &format!("<h2 id=\"s{i}\">{part}");
+    }
+    out += &format!("<nav aria-label=\"Contents\"><ul>{contents}</ul></nav>\n");
+    out + &sections
+}
+
 /// A page around `body`, which needs nothing but itself.
 pub(super) fn document(title: &str, body: &str) -> String {
+    let body = with_contents(body);
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{}</title>\n<style>\n{}</style>\n\
@@ -26,6 +47,18 @@ pub(super) fn document(title: &str, body: &str) -> String {
 
 /// A table of texts; columns in `numbers` stand on the right.
 pub(super) fn table(
+    caption: &str,
+    head: &[&str],
+    numbers: std::ops::Range<usize>,
+    rows: &[Vec<String>],
+) -> String {
+    let escaped = |row: &Vec<String>| row.iter().map(|cell| escape(cell)).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(escaped).collect();
+    table_of(caption, head, numbers, &rows)
+}
+
+/// The same of cells that are HTML.
+pub(super) fn table_of(
     caption: &str,
     head: &[&str],
     numbers: std::ops::Range<usize>,
@@ -49,7 +82,6 @@ pub(super) fn table(
     for row in rows {
         out += "<tr>";
         for (i, cell) in row.iter().enumerate() {
-            let cell = escape(cell);
             out += &match i {
                 0 => format!("<th scope=\"row\">{cell}</th>"),
                 _ => format!("<td{}>{cell}</td>", class(i)),
@@ -60,48 +92,115 @@ pub(super) fn table(
     out + "</tbody></table></div>\n"
 }
 
-/// A histogram: cells below `range`, in parts of equal width, and above. `marks` are places on its axis, with a word each.
-pub(super) fn histogram(
-    title: &str,
-    range: [f64; 2],
-    counts: &[u64],
-    marks: &[(f64, String)],
-) -> String {
-    let (below, inside, above) = match counts {
-        [below, inside @ .., above] if !inside.is_empty() => (*below, inside, *above),
-        _ => return empty(title),
-    };
-    let [low, high] = range;
-    let most = inside.iter().copied().max().unwrap_or(0).max(1);
-    let mut words = format!(
-        "{title}: {} to {}, at most {most} cells a bar.",
-        number(low),
-        number(high)
-    );
-    let (right, bottom) = (WIDTH - LEFT, HEIGHT - BOTTOM);
-    let width = (right - LEFT) / exact(inside.len() as u64);
-    let mut drawn = String::new();
-    for (i, count) in inside.iter().enumerate().filter(|(_, count)| **count > 0) {
-        let tall = (exact(*count) / exact(most) * (bottom - TOP)).max(0.5);
-        let (x, y) = (LEFT + width * exact(i as u64), bottom - tall);
-        drawn += &format!(
-            "<rect class=\"bar\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{tall:.1}\"/>\n",
-            (width - 1.0).max(0.5)
+/// A histogram of a split: cells below its range, in parts of equal width, and above.
+pub(super) struct Histogram<'a> {
+    pub(super) title: &'a str,
+    pub(super) range: [f64; 2],
+    pub(super) counts: &'a [u64],
+    /// Another split in the same parts, with its name. It is drawn as an outline.
+    pub(super) beside: Option<(&'a str, &'a [u64])>,
+    /// Places on the axis, with a word each.
+    pub(super) marks: &'a [(f64, String)],
+}
+
+impl Histogram<'_> {
+    /// The drawing. Bars are as high as their fraction of all cells.
+    pub(super) fn figure(&self) -> String {
+        let (title, [low, high]) = (self.title, self.range);
+        let Some((below, inside, above)) = parts(self.counts) else {
+            return empty(title);
+        };
+        let all = exact(self.counts.iter().sum::<u64>().max(1));
+        let shares: Vec<f64> = inside.iter().map(|count| exact(*count) / all).collect();
+        let beside = self.beside.and_then(|(name, counts)| {
+            let (_, inside, _) = parts(counts)?;
+            let all = exact(counts.iter().sum());
+            let shares = inside.iter().map(|count| exact(*count) / all);
+            (all > 0.0).then(|| (name, shares.collect::<Vec<f64>>()))
+        });
+        let others = beside.iter().flat_map(|(_, shares)| shares);
+        let most = shares
+            .iter()
+            .chain(others)
+            .fold(0.0, |most: f64, s| most.max(*s));
+        let top = round_up(most);
+        let mut words = format!(
+            "{title}: {} to {}, at most {:.1} % of the cells in a bar.",
+            number(low),
+            number(high),
+            most * 100.0
         );
+        let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
+        let width = (right - LEFT) / exact(inside.len() as u64);
+        let tall = |share: f64| share / top * (bottom - TOP);
+        let mut drawn = String::new();
+        for part in [0.0, 0.5, 1.0] {
+            let y = bottom - tall(top * part);
+            drawn += &format!(
+                "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{right}\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{} %</text>\n",
+                LEFT - 5.0,
+                y + 4.0,
+                plain(top * part * 100.0)
+            );
+        }
+        for (i, share) in shares.iter().enumerate().filter(|(_, share)| **share > 0.0) {
+            let tall = tall(*share).max(0.5);
+            let (x, y) = (LEFT + width * exact(i as u64), bottom - tall);
+            drawn += &format!(
+                "<rect class=\"bar\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{tall:.1}\"/>\n",
+                (width - 1.0).max(0.5)
+            );
+        }
+        if let Some((name, shares)) = &beside {
+            let mut path = format!("M{LEFT} {bottom}");
+            for (i, share) in shares.iter().enumerate() {
+                let end = LEFT + width * exact(i as u64 + 1);
+                path += &format!("V{:.1}H{end:.1}", bottom - tall(*share));
+            }
+            drawn += &format!("<path class=\"beside\" d=\"{path}V{bottom}\"/>\n");
+            words += &format!(" The outline is the {name} split.");
+        }
+        let middle = low / 2.0 + high / 2.0;
+        for (value, x, anchor) in [
+            (low, LEFT, "start"),
+            (middle, f64::midpoint(LEFT, right), "middle"),
+            (high, right, "end"),
+        ] {
+            drawn += &format!(
+                "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>\n",
+                bottom + 17.0,
+                number(value)
+            );
+        }
+        for (i, mark) in self.marks.iter().enumerate() {
+            words += &format!(" Marked: {}.", mark.1);
+            drawn += &self.mark(i, mark);
+        }
+        drawn += &format!("<path class=\"axis\" d=\"M{LEFT} {bottom}H{right}\"/>\n");
+        let mut out = figure(title, &words, HEIGHT, &drawn);
+        let mut notes = Vec::new();
+        if let Some((name, _)) = &beside {
+            notes.push(format!("The outline is the {name} split."));
+        }
+        if below + above > 0 {
+            notes.push(format!(
+                "{below} cells are below what is drawn, {above} above."
+            ));
+        }
+        if !notes.is_empty() {
+            out.truncate(out.len() - "</figure>\n".len());
+            out += &format!(
+                "<p class=\"quiet\">{}</p></figure>\n",
+                escape(&notes.join(" "))
+            );
+        }
+        out
     }
-    let middle = low / 2.0 + high / 2.0;
-    for (value, x, anchor) in [
-        (low, LEFT, "start"),
-        (middle, f64::midpoint(LEFT, right), "middle"),
-        (high, right, "end"),
-    ] {
-        drawn += &format!(
-            "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>\n",
-            bottom + 17.0,
-            number(value)
-        );
-    }
-    for (i, (at, word)) in marks.iter().enumerate() {
+
+    /// A place on the axis, with its word.
+    fn mark(&self, i: usize, (at, word): &(f64, String)) -> String {
+        let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
+        let [low, high] = self.range;
         let share = ((at / 2.0 - low / 2.0) / (high / 2.0 - low / 2.0)).clamp(0.0, 1.0);
         let share = if share.is_finite() { share } else { 0.5 };
         let x = LEFT + share * (right - LEFT);
@@ -111,23 +210,35 @@ pub(super) fn histogram(
         } else {
             ("end", x - 4.0)
         };
-        words += &format!(" Marked: {word}.");
-        drawn += &format!(
+        format!(
             "<path class=\"mark\" d=\"M{x:.1} {:.1}V{bottom}\"/><text class=\"strong\" x=\"{beside:.1}\" y=\"{:.1}\" \
              text-anchor=\"{anchor}\">{}</text>\n",
             TOP - 4.0,
             TOP - 8.0 - if i == 0 { 13.0 } else { 0.0 },
             escape(word)
-        );
+        )
     }
-    drawn += &format!("<path class=\"axis\" d=\"M{LEFT} {bottom}H{right}\"/>\n");
-    let mut out = figure(title, &words, HEIGHT, &drawn);
-    out.truncate(out.len() - "</figure>\n".len());
-    out += &format!("<p class=\"quiet\">The highest bar has {most} cells");
-    if below + above > 0 {
-        out += &format!("; {below} lie below what is drawn, {above} above");
+}
+
+/// Counts below, inside and above; `None` where nothing is inside.
+fn parts(counts: &[u64]) -> Option<(u64, &[u64], u64)> {
+    match counts {
+        [below, inside @ .., above] if !inside.is_empty() => Some((*below, inside, *above)),
+        _ => None,
     }
-    out + ".</p></figure>\n"
+}
+
+/// The end of an axis: a round number that is not below `value`, and above 0.
+fn round_up(value: f64) -> f64 {
+    if value <= 0.0 {
+        return 1.0;
+    }
+    let power = 10_f64.powf(value.log10().floor());
+    [1.0, 1.2, 1.6, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0]
+        .into_iter()
+        .map(|factor| factor * power)
+        .find(|round| *round >= value)
+        .unwrap_or(10.0 * power)
 }
 
 /// Horizontal bars, each with its name, count and a note.
@@ -217,6 +328,12 @@ pub(super) fn number(value: f64) -> String {
     if text == "-0" { "0".to_owned() } else { text }
 }
 
+/// A percentage of an axis, without digits that say nothing.
+fn plain(value: f64) -> String {
+    let text = format!("{value:.4}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 /// A share as a percentage.
 pub(super) fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
@@ -260,14 +377,22 @@ mod tests {
 
     #[test]
     fn words_of_marks_stand_inside_of_the_drawing_wherever_the_marks_are() {
-        let right = WIDTH - LEFT;
+        let right = WIDTH - RIGHT;
+        let at = |share: f64| LEFT + share * (right - LEFT);
         for (lower, upper, expected) in [
-            (1.0, 9.0, [("start", 61.6), ("end", 418.4)]),
+            (1.0, 9.0, [("start", at(0.1) + 4.0), ("end", at(0.9) - 4.0)]),
             (0.0, 0.0, [("start", LEFT + 4.0), ("start", LEFT + 4.0)]),
             (10.0, 10.0, [("end", right - 4.0), ("end", right - 4.0)]),
         ] {
             let marks = [(lower, "low".to_owned()), (upper, "high".to_owned())];
-            let drawn = histogram("a", [0.0, 10.0], &[0, 1, 1, 0], &marks);
+            let histogram = Histogram {
+                title: "a",
+                range: [0.0, 10.0],
+                counts: &[0, 1, 1, 0],
+                beside: None,
+                marks: &marks,
+            };
+            let drawn = histogram.figure();
             let lines: Vec<&str> = drawn.lines().filter(|l| l.contains("\"mark\"")).collect();
             assert_eq!(lines.len(), 2);
             for (line, (anchor, x)) in lines.into_iter().zip(expected) {
@@ -284,6 +409,28 @@ mod tests {
     }
 
     #[test]
+    fn a_histogram_has_an_axis_of_fractions_and_the_other_split_as_an_outline() {
+        let histogram = Histogram {
+            title: "a",
+            range: [0.0, 4.0],
+            counts: &[1, 2, 5, 2, 0, 0],
+            beside: Some(("test", &[0, 1, 0, 0, 4, 0])),
+            marks: &[],
+        };
+        let drawn = histogram.figure();
+        // The highest bar is 4 of 5 cells of the test split.
+        for label in [">0 %<", ">40 %<", ">80 %<"] {
+            assert!(drawn.contains(label), "{label}: {drawn}");
+        }
+        let (bottom, tall) = (HEIGHT - BOTTOM, HEIGHT - BOTTOM - TOP);
+        let bar = format!("height=\"{:.1}\"", 0.5 / 0.8 * tall);
+        assert!(drawn.contains(&bar), "{bar}: {drawn}");
+        let outline = format!("M{LEFT} {bottom}V{:.1}", bottom - 0.2 / 0.8 * tall);
+        assert!(drawn.contains(&outline), "{outline}: {drawn}");
+        assert!(drawn.contains("The outline is the test split. 1 cells are below"));
+    }
+
+    #[test]
     fn drawings_of_odd_counts_have_no_odd_numbers() {
         let caps = [(1.0, "cap".to_owned()), (f64::MAX, "high".to_owned())];
         for (range, counts) in [
@@ -292,7 +439,14 @@ mod tests {
             ([f64::MIN, f64::MAX], vec![0; 34]),
             ([0.0, 0.0], vec![3]),
         ] {
-            let drawn = histogram("a", range, &counts, &caps);
+            let histogram = Histogram {
+                title: "a",
+                range,
+                counts: &counts,
+                beside: Some(("test", &counts)),
+                marks: &caps,
+            };
+            let drawn = histogram.figure();
             assert!(!drawn.contains("NaN") && !drawn.contains("inf"), "{drawn}");
             assert!(drawn.ends_with("</figure>\n"));
         }

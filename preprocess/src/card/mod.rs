@@ -8,6 +8,7 @@ mod html;
 
 use std::collections::BTreeSet;
 
+pub(crate) use feedline_schemas::manifest::report_path as path_of;
 use feedline_schemas::{
     ids::{Hash128, Origin, TableName},
     manifest::Manifest,
@@ -16,7 +17,7 @@ use feedline_schemas::{
     transform::TransformArtefact,
 };
 
-use self::html::{bars, document, escape, percent, table};
+use self::html::{bars, document, escape, link, percent, table};
 use crate::{
     copies::Copies,
     profile::{
@@ -28,10 +29,11 @@ use crate::{
 /// Rows of a table that are shown at once; the rest stands behind a click.
 const AT_ONCE: usize = 20;
 
-/// Where the page of the dataset with this fingerprint lies, relative to its folder.
-pub(crate) fn path_of(fingerprint: Hash128) -> String {
-    format!("report-{}.html", fingerprint.short())
-}
+/// Files of rejects that are linked.
+const REJECTS: usize = 5;
+
+/// The list of runs, seen from the dataset folder: a build writes it beside the folder of runs.
+const RUNS_PATH: &str = "../train/index.html";
 
 /// What the page tells.
 pub(crate) struct Card<'a> {
@@ -63,6 +65,8 @@ impl Card<'_> {
         let name = self.manifest.dataset.as_str();
         let body = [
             self.head(),
+            self.links(),
+            columns::overview(self.profile),
             self.warnings(),
             self.stages(),
             self.rejected(),
@@ -110,6 +114,24 @@ impl Card<'_> {
             escape(dataset.as_str()),
             escape(&word)
         )
+    }
+
+    /// Links to files of the dataset folder, and to the runs beside it.
+    fn links(&self) -> String {
+        let Manifest {
+            transform,
+            profile,
+            rejects,
+            ..
+        } = self.manifest;
+        let mut links = vec![
+            link(RUNS_PATH, "Runs (after the first training)"),
+            link(&transform.path, "Transform"),
+        ];
+        links.extend(profile.iter().map(|profile| link(&profile.path, "Profile")));
+        let rejects = rejects.iter().take(REJECTS).enumerate();
+        links.extend(rejects.map(|(i, path)| link(path, &format!("Rejects {}", i + 1))));
+        format!("<p class=\"links\">{}</p>\n", links.join(" "))
     }
 
     /// Renders the warnings of default decisions and the columns that are no features.

@@ -71,6 +71,8 @@ async fn the_page_is_whole_needs_nothing_else_and_hostile_names_do_no_harm() {
         "cap at 99 %",
         "training split after all steps",
         "Missing cells of the training split",
+        "The outline is the test split",
+        "Overview of columns",
         "Drift",
         "not stated",
         "&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt; &amp; &#39;x&#39;",
@@ -85,10 +87,25 @@ async fn the_page_is_whole_needs_nothing_else_and_hostile_names_do_no_harm() {
         "url(",
         "NaN",
         "src=",
-        "href=",
     ] {
         assert!(!page.contains(foreign), "{foreign}");
     }
+    // Links lead to parts of the page, to files beside it and to the runs.
+    for link in page.split("href=\"").skip(1) {
+        let to = link.split('"').next().unwrap();
+        if let Some(part) = to.strip_prefix('#') {
+            assert!(page.contains(&format!(" id=\"{part}\"")), "{to}");
+        } else if to != "../train/index.html" {
+            let file = root.child("dataset").get_opt(to).await.unwrap();
+            assert!(file.is_some(), "{to}");
+        }
+    }
+    // Of 600 rows one has no target; the target is the first of the columns.
+    let target = page
+        .find(">price</a></th><td>target</td><td>number</td>")
+        .unwrap();
+    assert!(target < page.find("<td>feature</td>").unwrap());
+    assert!(page.find(">price (target)</h3>").unwrap() < page.find("<h3 id=\"c1\">").unwrap());
     for tag in [
         "figure", "svg", "table", "tr", "p", "div", "g", "text", "details",
     ] {
@@ -117,7 +134,7 @@ async fn rows_that_are_kept_and_not_as_expected_stand_on_the_page() {
     assert!(!page_of(&root).await.contains("not as expected"));
     build_with(&root, &dataset, 2).await.unwrap();
     let page = page_of(&root).await;
-    assert!(page.contains("<h2>Rows kept that are not as expected</h2>"));
+    assert!(page.contains(">Rows kept that are not as expected</h2>"));
     // Of 601 rows one lacks its price and is set aside; every seventh lacks a number, every third has the other kind.
     let odd = "&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt; &amp; &#39;x&#39;";
     for (column, key, rows, share) in [

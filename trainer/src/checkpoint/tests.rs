@@ -39,6 +39,7 @@ fn header(loss_sum: f64, loss: f64, metric: f64) -> CheckpointHeader {
         metrics,
         baseline: BTreeMap::new(),
         worst: vec![],
+        diagnostics: None,
     };
     plan(&small(), &toy).header(&Position {
         step: Step::new(7),

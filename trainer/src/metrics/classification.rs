@@ -1,7 +1,9 @@
 //! Counts of a split's classes, and the metrics that follow from them.
 
-use super::{Metrics, named};
-use crate::number::exact;
+use feedline_schemas::diagnostics::{ClassDiagnostics, ROC_POINTS};
+
+use super::{Metrics, confusion::Confusions, named};
+use crate::number::{exact, exact_len};
 
 /// Outputs that the target's class must be among for a hit in `top5_accuracy`.
 const TOP: usize = 5;
@@ -22,6 +24,7 @@ pub(super) struct Classification {
     surprise: f64,
     /// With two classes, how much each row was held for class 1, and whether it is.
     scores: Vec<(f32, bool)>,
+    confusions: Confusions,
 }
 
 impl Classification {
@@ -36,6 +39,7 @@ impl Classification {
             top_hits: 0,
             surprise: 0.0,
             scores: Vec::new(),
+            confusions: Confusions::new(counts.len()),
         }
     }
 
@@ -55,15 +59,18 @@ impl Classification {
 
     fn add_row(&mut self, row: &[f32], y: usize) {
         self.actual[y] += 1;
+        let log_sum = log_sum_exp(row);
         if let Some(class) = largest(row) {
             self.predicted[class] += 1;
             self.hits[y] += u64::from(class == y);
+            let probability = (f64::from(row[class]) - log_sum).exp();
+            self.confusions.add(y, class, probability);
         }
         // Of equal outputs the first comes first; an output that is no number comes last.
         let before = |(i, value): (usize, &f32)| *value > row[y] || (*value >= row[y] && i < y);
         let rank = row.iter().enumerate().filter(|at| before(*at)).count();
         self.top_hits += u64::from(rank < TOP && !row[y].is_nan());
-        self.surprise += log_sum_exp(row) - f64::from(row[y]);
+        self.surprise += log_sum - f64::from(row[y]);
         if let [first, second] = row {
             self.scores.push((second - first, y == 1));
         }
@@ -80,6 +87,16 @@ impl Classification {
             metrics.insert("auc".to_owned(), auc);
         }
         metrics
+    }
+
+    /// Counts behind these metrics.
+    pub(super) fn diagnostics(&self) -> ClassDiagnostics {
+        ClassDiagnostics {
+            roc: roc(&mut self.scores.clone()),
+            ..self
+                .confusions
+                .diagnostics(&self.actual, &self.predicted, &self.hits)
+        }
     }
 
     /// The same metrics of the most frequent training class; its probabilities are the training frequencies.
@@ -138,7 +155,7 @@ impl Classification {
 
 /// Harmonic mean of precision and recall: `2 hits / (predicted + actual)`; `None` for a class that no row has and none
 /// was held for.
-fn f1(hits: u64, predicted: u64, actual: u64) -> Option<f64> {
+pub(super) fn f1(hits: u64, predicted: u64, actual: u64) -> Option<f64> {
     (predicted + actual > 0).then(|| exact(2 * hits) / exact(predicted + actual))
 }
 
@@ -160,6 +177,34 @@ fn auc(scores: &mut [(f32, bool)]) -> Option<f64> {
         positives += of_one;
     }
     (below > 0.0 && positives > 0.0).then(|| pairs / (below * positives))
+}
+
+/// Points of the receiver operating characteristic of class 1, as false and true positive rate, from (0, 0) to (1, 1): that
+/// of each score where there are at most [`ROC_POINTS`], else about equally many scores apart. None where `auc` has no
+/// value.
+fn roc(scores: &mut [(f32, bool)]) -> Vec<[f64; 2]> {
+    let ones = scores.iter().filter(|(_, one)| *one).count();
+    let zeros = scores.len() - ones;
+    if ones == 0 || zeros == 0 || scores.iter().any(|(score, _)| score.is_nan()) {
+        return Vec::new();
+    }
+    scores.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
+    let every = scores.len().div_ceil(ROC_POINTS - 2);
+    let (mut of_ones, mut rows, mut shown) = (0, 0, 0);
+    let mut points = vec![[0.0, 0.0]];
+    for equal in scores.chunk_by(|a, b| a.0 <= b.0) {
+        rows += equal.len();
+        of_ones += equal.iter().filter(|(_, one)| *one).count();
+        if rows - shown >= every || rows == scores.len() {
+            let of_zeros = rows - of_ones;
+            points.push([
+                exact_len(of_zeros) / exact_len(zeros),
+                exact_len(of_ones) / exact_len(ones),
+            ]);
+            shown = rows;
+        }
+    }
+    points
 }
 
 /// Index of the largest element, the first of several; `None` where none is a number.
@@ -270,6 +315,97 @@ mod tests {
         assert!((found - wins / pairs).abs() < 1e-12, "{found}");
         assert!((0.6..0.9).contains(&found), "{found}");
         assert_eq!(auc(&mut [(0.0, true), (-0.0, false)]), Some(0.5));
+    }
+
+    #[test]
+    fn the_area_below_the_roc_points_is_the_auc_and_points_have_a_bound() {
+        for (rows, tolerance) in [(40, 1e-12), (5000, 1e-3)] {
+            let classes = uniform(rows, 115);
+            let scores: Vec<(f32, bool)> = uniform(rows, 114)
+                .iter()
+                .zip(classes)
+                .map(|(score, class)| (*score, class + 0.4 * score > 0.1))
+                .collect();
+            let points = roc(&mut scores.clone());
+            assert!(points.len() <= ROC_POINTS, "{}", points.len());
+            assert_eq!((points[0], points.last()), ([0.0; 2], Some(&[1.0; 2])));
+            let area: f64 = points
+                .windows(2)
+                .map(|p| (p[1][0] - p[0][0]) * f64::midpoint(p[0][1], p[1][1]))
+                .sum();
+            let auc = auc(&mut scores.clone()).unwrap();
+            assert!((area - auc).abs() < tolerance, "{area} {auc}");
+        }
+        assert_eq!(roc(&mut [(0.0, true), (-0.0, false)]), [[0.0; 2], [1.0; 2]]);
+        assert_eq!(roc(&mut [(0.3, true), (f32::NAN, false)]), [[0.0; 2]; 0]);
+        assert_eq!(roc(&mut [(0.3, true)]), [[0.0; 2]; 0]);
+    }
+
+    #[test]
+    fn diagnostics_are_what_counting_the_rows_gives() {
+        // Three classes; the largest of three random outputs is predicted.
+        let outputs = uniform(3 * 700, 112);
+        let y: Vec<i32> = uniform(700, 113)
+            .iter()
+            .map(|u| i32::from(*u > -0.5) + i32::from(*u > 0.6))
+            .collect();
+        let mut sums = Classification::new(&[1, 1, 1]);
+        for (outputs, y) in outputs.chunks(3 * 64).zip(y.chunks(64)) {
+            sums.add(outputs, y);
+        }
+        let found = sums.diagnostics();
+        let mut matrix = vec![vec![0_u64; 3]; 3];
+        let mut sure = [(0_u64, 0.0, 0_u64); 10];
+        for (row, y) in outputs.chunks(3).zip(&y) {
+            let y = usize::try_from(*y).unwrap();
+            let class = (0..3).max_by(|a, b| row[*a].total_cmp(&row[*b])).unwrap();
+            matrix[y][class] += 1;
+            let sum: f64 = row.iter().map(|v| f64::from(*v).exp()).sum();
+            let probability = f64::from(row[class]).exp() / sum;
+            let bin = format!("{}", (probability * 10.0).floor());
+            let bin = &mut sure[bin.parse::<usize>().unwrap()];
+            *bin = (
+                bin.0 + 1,
+                bin.1 + probability,
+                bin.2 + u64::from(y == class),
+            );
+        }
+        assert_eq!(found.matrix, matrix);
+        assert_eq!(found.rows, 700);
+        assert_eq!(found.matrix.iter().flatten().sum::<u64>(), 700);
+        for (class, scores) in found.classes.iter().enumerate() {
+            let column: u64 = matrix.iter().map(|row| row[class]).sum();
+            let row: u64 = matrix[class].iter().sum();
+            let hits = exact(matrix[class][class]);
+            assert_eq!((scores.rows, scores.predicted), (row, column));
+            let (precision, recall) = (hits / exact(column), hits / exact(row));
+            assert!((scores.precision.unwrap() - precision).abs() < 1e-12);
+            assert!((scores.recall.unwrap() - recall).abs() < 1e-12);
+            let f1 = 2.0 * precision * recall / (precision + recall);
+            assert!((scores.f1.unwrap() - f1).abs() < 1e-12);
+        }
+        let f1: f64 = found.classes.iter().filter_map(|class| class.f1).sum();
+        assert!((sums.metrics()["f1_macro"] - f1 / 3.0).abs() < 1e-12);
+        let mut wrong = Vec::new();
+        for (class, row) in matrix.iter().enumerate() {
+            for (predicted, rows) in row.iter().enumerate() {
+                if class != predicted && *rows > 0 {
+                    wrong.push((*rows, class as u64, predicted as u64));
+                }
+            }
+        }
+        wrong
+            .sort_by_key(|(rows, class, predicted)| (std::cmp::Reverse(*rows), *class, *predicted));
+        let confusions = found.confusions.iter();
+        let confusions: Vec<_> = confusions.map(|c| (c.rows, c.class, c.predicted)).collect();
+        assert_eq!(confusions, wrong);
+        let sure = sure.iter().filter(|bin| bin.0 > 0);
+        for ((rows, sum, hits), bin) in sure.zip(&found.confidence) {
+            assert_eq!((bin.rows, bin.hits), (*rows, *hits));
+            assert!((bin.mean - sum / exact(*rows)).abs() < 1e-9);
+        }
+        let in_bins: u64 = found.confidence.iter().map(|bin| bin.rows).sum();
+        assert_eq!(in_bins, 700);
     }
 
     #[test]

@@ -12,15 +12,26 @@
 //! for an autoencoder there is none.
 
 mod classification;
+mod confusion;
+mod sample;
 mod worst;
 
 use std::collections::BTreeMap;
 
-use feedline_schemas::checkpoint::WorstSample;
+use feedline_schemas::{
+    checkpoint::WorstSample,
+    diagnostics::{Diagnostics, NumberDiagnostics, SAMPLED_ROWS, TargetValue},
+};
 
 pub(crate) use self::classification::largest;
-use self::{classification::Classification, worst::Worst};
-use crate::{data::Targets, engine::Prediction, loss, task::Task};
+use self::{classification::Classification, sample::EvenSample, worst::Worst};
+use crate::{
+    data::Targets,
+    engine::Prediction,
+    loss,
+    number::{exact, single},
+    task::Task,
+};
 
 /// Metrics by name.
 pub(crate) type Metrics = BTreeMap<String, f64>;
@@ -49,12 +60,17 @@ enum Sums {
         baseline: f64,
         baseline_squares: f64,
         baseline_absolutes: f64,
+        /// Of the model's errors, with their sign.
+        errors: f64,
+        /// Targets and predictions.
+        sample: EvenSample<[f32; 2]>,
     },
-    Classification(Classification),
+    Classification {
+        counts: Classification,
+        names: Vec<String>,
+    },
     /// Tokens: the loss is all.
-    NextToken {
-        vocabulary: usize,
-    },
+    NextToken { vocabulary: usize },
     /// Rows given back: the loss is all.
     Reconstruction,
 }
@@ -81,10 +97,13 @@ impl Evaluation {
                 baseline: 0.0,
                 baseline_squares: 0.0,
                 baseline_absolutes: 0.0,
+                errors: 0.0,
+                sample: EvenSample::new(SAMPLED_ROWS),
             },
-            Task::Classification { counts, .. } => {
-                Sums::Classification(Classification::new(counts))
-            }
+            Task::Classification { counts, names } => Sums::Classification {
+                counts: Classification::new(counts),
+                names: names.clone(),
+            },
             Task::NextToken { vocabulary } => Sums::NextToken {
                 vocabulary: *vocabulary,
             },
@@ -129,6 +148,8 @@ impl Evaluation {
             baseline,
             baseline_squares,
             baseline_absolutes,
+            errors,
+            sample,
         } = &mut self.sums
         else {
             unreachable!("numbers are the targets of a regression");
@@ -141,19 +162,33 @@ impl Evaluation {
             *baseline += difference;
             *baseline_squares += difference * difference;
             *baseline_absolutes += difference.abs();
+            *errors += error;
+            let target = f64::from(y) * *scale + *offset;
+            sample.add([single(target), single(target + error)]);
         }
     }
 
     fn add_classes(&mut self, outputs: &[f32], y: &[i32]) {
-        let Sums::Classification(classification) = &mut self.sums else {
+        let Sums::Classification { counts, .. } = &mut self.sums else {
             unreachable!("classes are the targets of a classification");
         };
-        classification.add(outputs, y);
+        counts.add(outputs, y);
     }
 
     /// Takes note of which rows have the largest losses.
-    pub(crate) fn add_worst(&mut self, losses: &[f32], keys: &[u64], origins: &[u64]) {
-        self.worst.add(losses, keys, origins);
+    pub(crate) fn add_worst(
+        &mut self,
+        prediction: &Prediction,
+        targets: Targets<'_>,
+        keys: &[u64],
+        origins: &[u64],
+    ) {
+        let Prediction {
+            outputs, losses, ..
+        } = prediction;
+        let sums = &self.sums;
+        let values = |row| sums.values(outputs, targets, row);
+        self.worst.add(losses, keys, origins, values);
     }
 
     /// The rows with the largest losses, largest first.
@@ -193,9 +228,29 @@ impl Evaluation {
                 *absolutes,
                 baseline_squares - baseline * baseline / n,
             ),
-            Sums::Classification(classification) => classification.metrics(),
+            Sums::Classification { counts, .. } => counts.metrics(),
             Sums::NextToken { .. } => tokens(self.loss_sum / n),
             Sums::Reconstruction => named([("rmse", (self.loss_sum / n).sqrt())]),
+        }
+    }
+
+    /// Diagnostics of the model; none where tokens or the features themselves are predicted.
+    pub(crate) fn diagnostics(&self) -> Option<Diagnostics> {
+        match &self.sums {
+            Sums::Regression { errors, sample, .. } => {
+                let (mut sample, stride) = sample.values();
+                sample.retain(|pair| pair.iter().all(|value| value.is_finite()));
+                Some(Diagnostics::Regression(NumberDiagnostics {
+                    rows: self.rows,
+                    bias: errors / exact(self.rows),
+                    sample,
+                    stride,
+                }))
+            }
+            Sums::Classification { counts, .. } => {
+                Some(Diagnostics::Classification(counts.diagnostics()))
+            }
+            Sums::NextToken { .. } | Sums::Reconstruction => None,
         }
     }
 
@@ -215,9 +270,41 @@ impl Evaluation {
                 *baseline_absolutes,
                 baseline_squares - baseline * baseline / n,
             ),
-            Sums::Classification(classification) => classification.baseline(),
+            Sums::Classification { counts, .. } => counts.baseline(),
             Sums::NextToken { vocabulary } => tokens((*vocabulary as f64).ln()),
             Sums::Reconstruction => Metrics::new(),
+        }
+    }
+}
+
+impl Sums {
+    /// Target and prediction of a row.
+    fn values(
+        &self,
+        outputs: &[f32],
+        targets: Targets<'_>,
+        row: usize,
+    ) -> [Option<TargetValue>; 2] {
+        match (self, targets) {
+            (Self::Regression { offset, scale, .. }, Targets::Numbers(y)) => {
+                let number = |stored: Option<&f32>| {
+                    let value = f64::from(*stored?) * scale + offset;
+                    value.is_finite().then_some(TargetValue::Number(value))
+                };
+                [number(y.get(row)), number(outputs.get(row))]
+            }
+            (Self::Classification { names, .. }, Targets::Classes(y)) => {
+                let name = |class: usize| names.get(class).cloned().map(TargetValue::Class);
+                let target = y.get(row).and_then(|y| usize::try_from(*y).ok());
+                let width = outputs.len() / y.len().max(1);
+                let predicted = match outputs.get(row * width..(row + 1) * width) {
+                    Some([one]) if names.len() == 2 => largest(&[0.0, *one]),
+                    Some(row) => largest(row),
+                    None => None,
+                };
+                [target.and_then(name), predicted.and_then(name)]
+            }
+            _ => [None, None],
         }
     }
 }
@@ -293,6 +380,47 @@ mod tests {
         );
         assert_eq!(evaluation.rows(), 3);
         assert!((evaluation.loss() - 1.25 / 3.0).abs() < 1e-12);
+        let Some(Diagnostics::Regression(found)) = evaluation.diagnostics() else {
+            panic!("numbers are predicted")
+        };
+        assert_eq!((found.rows, found.stride), (3, 1));
+        assert!((found.bias - (10.0 + 0.0 - 20.0) / 3.0).abs() < 1e-9);
+        assert_eq!(found.sample, [[10.0, 20.0], [30.0, 30.0], [50.0, 30.0]]);
+    }
+
+    #[test]
+    fn worst_samples_say_target_and_prediction_in_the_targets_units() {
+        let prediction = |outputs: &[f32]| Prediction {
+            outputs: outputs.to_vec(),
+            losses: vec![0.1, 0.9],
+            weight: 2.0,
+        };
+        let values = |evaluation: &Evaluation| {
+            let worst = evaluation.worst().into_iter();
+            worst.map(|s| [s.target, s.prediction]).collect::<Vec<_>>()
+        };
+        let mut numbers = Evaluation::new(&Task::Regression {
+            mean: 0.0,
+            offset: 10.0,
+            scale: 20.0,
+        });
+        let targets = Targets::Numbers(&[0.0, 2.0]);
+        numbers.add_worst(&prediction(&[0.5, 1.0]), targets, &[1, 2], &[0, 0]);
+        let number = |value: f64| Some(TargetValue::Number(value));
+        let expected = [[number(50.0), number(30.0)], [number(10.0), number(20.0)]];
+        assert_eq!(values(&numbers), expected);
+
+        let class = |name: &str| Some(TargetValue::Class(name.to_owned()));
+        let expected = [[class("bad"), class("good")], [class("good"), class("bad")]];
+        for outputs in [&[0.3, -0.3][..], &[0.0, 1.0, 2.0, 0.0]] {
+            let mut classes = Evaluation::new(&Task::Classification {
+                counts: vec![1, 1],
+                names: vec!["good".into(), "bad".into()],
+            });
+            let targets = Targets::Classes(&[0, 1]);
+            classes.add_worst(&prediction(outputs), targets, &[1, 2], &[0, 0]);
+            assert_eq!(values(&classes), expected);
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The samples of a split that a model does worst on, by which to find bad records.
 
-use feedline_schemas::{checkpoint::WorstSample, ids::Origin};
+use feedline_schemas::{checkpoint::WorstSample, diagnostics::TargetValue, ids::Origin};
 
 /// Samples kept.
 const KEPT: usize = 20;
@@ -12,8 +12,15 @@ pub(super) struct Worst {
 }
 
 impl Worst {
-    /// Adds rows. Where losses are not one per row, as of tokens, nothing is kept.
-    pub(super) fn add(&mut self, losses: &[f32], keys: &[u64], origins: &[u64]) {
+    /// Adds rows; `values` gives the target and the prediction of one. Where losses are not one per row, as of tokens, nothing
+    /// is kept.
+    pub(super) fn add(
+        &mut self,
+        losses: &[f32],
+        keys: &[u64],
+        origins: &[u64],
+        values: impl Fn(usize) -> [Option<TargetValue>; 2],
+    ) {
         if losses.len() != keys.len() || losses.len() != origins.len() {
             return;
         }
@@ -22,9 +29,11 @@ impl Worst {
             .iter()
             .map(|&loss| f64::from(loss))
             .zip(keys)
-            .zip(origins);
-        let worse = rows.filter(|((loss, _), _)| least.is_none_or(|least| *loss > least));
-        self.kept.extend(worse.map(|((loss, key), origin)| {
+            .zip(origins)
+            .enumerate();
+        let worse = rows.filter(|(_, ((loss, _), _))| least.is_none_or(|least| *loss > least));
+        self.kept.extend(worse.map(|(row, ((loss, key), origin))| {
+            let [target, prediction] = values(row);
             let origin = Origin::from_packed(*origin);
             WorstSample {
                 loss,
@@ -32,6 +41,8 @@ impl Worst {
                 source: origin.source(),
                 sequence: origin.sequence(),
                 row: origin.row(),
+                target,
+                prediction,
             }
         }));
         self.kept.sort_by(|a, b| b.loss.total_cmp(&a.loss));
@@ -59,7 +70,17 @@ mod tests {
         let mut worst = Worst::default();
         for begin in (0..200).step_by(33) {
             let rows = begin..(begin + 33).min(200);
-            worst.add(&losses[rows.clone()], &keys[rows.clone()], &origins[rows]);
+            let begin = f64::from(u8::try_from(begin).unwrap());
+            let values = |row: usize| {
+                let row = begin + crate::number::exact_len(row);
+                [Some(TargetValue::Number(row)), None]
+            };
+            worst.add(
+                &losses[rows.clone()],
+                &keys[rows.clone()],
+                &origins[rows],
+                values,
+            );
         }
         let mut expected: Vec<u64> = keys.clone();
         expected.sort_by(|&a, &b| {
@@ -71,13 +92,15 @@ mod tests {
         let first = &worst.samples()[0];
         assert_eq!((first.source, first.sequence.get()), (3, 7));
         assert_eq!(first.key, format!("{:016x}", expected[0]));
+        let row = crate::number::exact(expected[0]);
+        assert_eq!(first.target, Some(TargetValue::Number(row)));
         assert!((first.loss - 49.0).abs() < 1e-12);
     }
 
     #[test]
     fn losses_that_are_not_of_rows_are_not_kept() {
         let mut worst = Worst::default();
-        worst.add(&[1.0, 2.0, 3.0], &[1], &[1]);
+        worst.add(&[1.0, 2.0, 3.0], &[1], &[1], |_| [None, None]);
         assert_eq!(worst.samples(), []);
     }
 }

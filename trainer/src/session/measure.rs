@@ -90,7 +90,7 @@ pub(crate) fn evaluate<D: Data>(
             return Err(not_finite(at, "loss", loss, split, losses, keys));
         }
         evaluation.add(prediction, targets);
-        evaluation.add_worst(losses, keys, origins);
+        evaluation.add_worst(prediction, targets, keys, origins);
         watch.progress.report(Event {
             stage: &stage,
             done: evaluation.rows(),

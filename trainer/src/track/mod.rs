@@ -1,5 +1,7 @@
 //! What is told of a run besides its weights: its record, its numbers for other programs, its page.
 
+pub(crate) mod index;
+pub(crate) mod links;
 pub(crate) mod memory;
 pub(crate) mod page;
 pub(crate) mod record;

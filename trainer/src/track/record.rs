@@ -4,14 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use feedline_schemas::{
     Versioned as _, encode,
-    manifest::Split,
+    manifest::{Split, report_path},
     report::TrainReport,
     run::{ContinuedFrom, RunRecord, RunState},
 };
 use feedline_storage::{Store, clock::Clock};
 use tokio::{sync::oneshot, task::JoinHandle};
 
-use super::{report, status::Tracker};
+use super::{index, links::relative, report, status::Tracker};
 use crate::{
     Context, Resume,
     error::{Error, ErrorKind},
@@ -30,6 +30,9 @@ pub(crate) const TRANSFORM_PATH: &str = "transform.json";
 /// Path of the page.
 pub(crate) const REPORT_PATH: &str = "report.html";
 
+/// Time for the list of runs.
+const INDEX_TIME: Duration = Duration::from_secs(20);
+
 /// The record of a run that goes on. A task of its own writes it every
 /// [`HEARTBEAT_MS`](RunRecord::HEARTBEAT_MS), so that a long step looks alive and a killed process does not.
 #[derive(Debug)]
@@ -38,6 +41,9 @@ pub(crate) struct Recorder {
     tracker: Arc<Tracker>,
     clock: Arc<dyn Clock>,
     continued_from: Option<ContinuedFrom>,
+    dataset: Store,
+    /// Folder of all runs.
+    runs: Store,
     /// Dropped, it ends the heartbeat.
     stop: oneshot::Sender<()>,
     heartbeat: JoinHandle<RunRecord>,
@@ -65,6 +71,7 @@ impl Recorder {
             record.started_ms = before.started_ms;
             record.continued_from = before.continued_from;
             (record.test, record.baseline) = (before.test, before.baseline);
+            record.diagnostics = before.diagnostics;
         }
         match start {
             Start::Other(from) => record.continued_from = Some(from.clone()),
@@ -89,6 +96,8 @@ impl Recorder {
             tracker: Arc::clone(tracker),
             clock,
             continued_from,
+            dataset: context.dataset.clone(),
+            runs: context.runs.clone(),
             stop,
             heartbeat,
         })
@@ -105,6 +114,8 @@ impl Recorder {
             folder,
             tracker,
             clock,
+            dataset,
+            runs,
             stop,
             heartbeat,
             ..
@@ -125,10 +136,14 @@ impl Recorder {
                 record.state = RunState::Finished;
                 if let Some(report) = report {
                     (record.test, record.baseline) = (report.test.clone(), report.baseline.clone());
+                    record.diagnostics.clone_from(&report.test_diagnostics);
                 }
             }
+            Err(error) if error.kind() == ErrorKind::Interrupted && tracker.hopeless() => {
+                record.state = RunState::Pruned;
+            }
             Err(error) if error.kind() == ErrorKind::Interrupted => {
-                record.state = RunState::Interrupted
+                record.state = RunState::Interrupted;
             }
             Err(error) => {
                 record.state = RunState::Failed;
@@ -137,11 +152,45 @@ impl Recorder {
         }
         let written = folder.put(RECORD_PATH, encode(&record)).and_then(|()| {
             let lines = folder.get_opt(log::PATH)?.unwrap_or_default();
-            let page = report::page(&record, &String::from_utf8_lossy(&lines));
+            let links = links(&record, &folder, &dataset, &runs);
+            let page = report::page(&record, &String::from_utf8_lossy(&lines), &links);
             folder.put(REPORT_PATH, page.into_bytes())
         });
         if let Err(error) = written {
             tracing::warn!(%error, run = folder.url(), "how the run ended could not be written down");
+        }
+        // A search writes the index once, with its last training.
+        if !tracker.is_trial() {
+            write_index(&folder, &dataset, &runs, now_ms(&*clock));
+        }
+    }
+}
+
+/// Links from the page of a run; to the dataset's only where there is one.
+fn links(record: &RunRecord, folder: &RunFolder, dataset: &Store, runs: &Store) -> report::Links {
+    let path = report_path(record.fingerprint);
+    let exists = folder.wait_for(&path, dataset.size(&path)).is_ok();
+    let to = |url: String| relative(&folder.url(), &url);
+    report::Links {
+        index: to(runs.url_of(index::PATH)),
+        dataset: exists.then(|| to(dataset.url_of(&path))).flatten(),
+    }
+}
+
+/// Writes the list of runs. It is a convenience: a training does not fail or wait long for it.
+fn write_index(folder: &RunFolder, dataset: &Store, runs: &Store, now_ms: u64) {
+    let written =
+        async { Ok(tokio::time::timeout(INDEX_TIME, index::write(runs, dataset, now_ms)).await) };
+    match folder.wait_for(index::PATH, written) {
+        Ok(Ok(Ok(()))) => {}
+        Ok(Err(_)) => {
+            tracing::warn!(
+                runs = runs.url(),
+                "the list of runs took too long; `index.html` stays as it was"
+            );
+        }
+        Ok(Ok(Err(error))) | Err(error) => {
+            tracing::warn!(%error, runs = runs.url(), "the list of runs could not be written");
         }
     }
 }
@@ -177,6 +226,7 @@ fn new_record(opened: &Opened, now_ms: u64) -> RunRecord {
         best: None,
         test: crate::metrics::Metrics::new(),
         baseline: crate::metrics::Metrics::new(),
+        diagnostics: None,
     }
 }
 

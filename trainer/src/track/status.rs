@@ -77,6 +77,11 @@ impl Tracker {
         }
     }
 
+    /// Whether the run is a trial of a search.
+    pub(crate) const fn is_trial(&self) -> bool {
+        self.judge.is_some()
+    }
+
     /// Whether the run should be interrupted, as its judge said.
     pub(crate) fn hopeless(&self) -> bool {
         self.hopeless.load(Ordering::Relaxed)

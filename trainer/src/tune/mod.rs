@@ -37,7 +37,10 @@ use crate::{
     error::Error,
     run_folder::RunFolder,
     settings,
-    track::status::{Judge, Tracker},
+    track::{
+        links::relative,
+        status::{Judge, Tracker},
+    },
     train::{Opened, go, train},
 };
 
@@ -305,14 +308,18 @@ impl Search<'_> {
         let train = train(&config, Resume::Continue, self.context)?;
         let toml = toml(&best.values);
         let path = report::PATH;
-        let page = report::page(
-            &self.metric,
-            &self.parameters,
-            &self.journal.trials,
+        let runs = &self.context.runs;
+        let link = |path: &str| relative(&folder.url(), &runs.url_of(path));
+        let page = report::SearchPage {
+            metric: &self.metric,
+            parameters: &self.parameters,
+            trials: &self.journal.trials,
             best,
-            &train,
-            &toml,
-        );
+            train: &train,
+            toml: &toml,
+            link: &link,
+        };
+        let page = page.html();
         folder.put(path, page.into_bytes())?;
         Ok(TuneReport {
             metric: self.metric.clone(),

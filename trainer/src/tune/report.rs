@@ -8,148 +8,217 @@ use super::{
 };
 use crate::{
     baseline::HIGHER,
-    number::exact,
-    track::report::{
-        chart::{Chart, Series, escape},
-        curves::Points,
-        document, metric, table,
+    number::{exact, exact_len},
+    track::{
+        index,
+        record::REPORT_PATH,
+        report::{
+            chart::{AxisX, Chart, Series, escape, number},
+            curves::Points,
+            document, metric, table,
+            table::{TableRow, link, table_of},
+        },
     },
 };
 
 /// Path in the search's folder.
 pub(super) const PATH: &str = "report.html";
 
-pub(super) fn page(
-    compared: &str,
-    parameters: &[Parameter],
-    trials: &[Trial],
-    best: &Trial,
-    train: &TrainReport,
-    toml: &str,
-) -> String {
-    let direction = if HIGHER.contains(&compared) {
-        "higher"
-    } else {
-        "lower"
-    };
-    let named = match (compared, &train.classes[..]) {
-        ("f1", [_, positive]) => format!("f1 of {positive:?}"),
-        _ => compared.to_owned(),
-    };
-    let found = best.metric.map(metric).unwrap_or_default();
-    let mut body = format!(
-        "<h1>Search</h1>\n<p class=\"word\"><strong>Best: {found} in trial {} of {}.</strong> The {} of the validation split \
-         was compared; {direction} is better. Run <code>{}</code>.</p>\n<h2>Best values</h2>\n<pre><code>{}</code></pre>\n",
-        best.number,
-        trials.len(),
-        escape(&named),
-        escape(&best.run),
-        escape(toml)
-    );
-    let rows: Vec<_> = train
-        .test
-        .iter()
-        .map(|(name, value)| {
-            let baseline = train
-                .baseline
-                .get(name)
-                .map_or_else(|| "-".into(), |v| metric(*v));
-            vec![name.clone(), metric(*value), baseline]
-        })
-        .collect();
-    let caption = "Of the best trial. The test split was read once, when the search had ended.";
-    body += &table(caption, &["metric", "test", "baseline"], &rows);
-    body += "<h2>Course</h2>\n<div class=\"charts\">\n";
-    body += &course(compared, trials);
-    for (i, parameter) in parameters.iter().enumerate() {
-        body += &by_value(compared, trials, i, parameter);
-    }
-    body += "</div>\n<h2>Trials</h2>\n";
-    body += &all(parameters, trials);
-    document("Search", &body)
+/// What the page of a search shows.
+pub(super) struct SearchPage<'a> {
+    /// Metric that the trials are compared by.
+    pub(super) metric: &'a str,
+    pub(super) parameters: &'a [Parameter],
+    pub(super) trials: &'a [Trial],
+    pub(super) best: &'a Trial,
+    /// The best trial, measured on the test split.
+    pub(super) train: &'a TrainReport,
+    /// What to write into `[train]` for it.
+    pub(super) toml: &'a str,
+    /// Link to a path in the folder of runs, where there can be one.
+    pub(super) link: &'a dyn Fn(&str) -> Option<String>,
 }
 
-/// The trials that finished, and the best so far.
-fn course(compared: &str, trials: &[Trial]) -> String {
-    let mut lowest = f64::INFINITY;
-    let mut best = Points::new();
-    for trial in trials.iter().filter(|t| t.state == TrialState::Finished) {
-        if let Some(value) = trial.metric {
-            lowest = lowest.min(cost(compared, value));
-            best.push((exact(trial.number), cost(compared, lowest)));
-        }
-    }
-    let chart = Chart {
-        title: "Best so far",
-        x: "trial",
-        y: compared,
-        lines: vec![Series::new("best so far", best)],
-        scatter: false,
-        mark: None,
-    };
-    chart.figure()
-}
-
-fn by_value(compared: &str, trials: &[Trial], i: usize, parameter: &Parameter) -> String {
-    let log = matches!(parameter.values, Values::Between { log: true, .. });
-    let of = |state: TrialState| -> Points {
-        let of_state = trials.iter().filter(|t| t.state == state);
-        let drawn = |trial: &Trial| {
-            let x = parameter.values.drawn(*trial.places.get(i)?);
-            Some((if log { x.log10() } else { x }, trial.metric?))
+impl SearchPage<'_> {
+    /// The page.
+    pub(super) fn html(&self) -> String {
+        let best = self.best;
+        let direction = if HIGHER.contains(&self.metric) {
+            "higher"
+        } else {
+            "lower"
         };
-        of_state.filter_map(drawn).collect()
-    };
-    let x = match &parameter.values {
-        Values::Listed(values) if !values.iter().all(serde_json::Value::is_number) => {
-            "place in the list of values"
+        let found = best.metric.map(metric).unwrap_or_default();
+        let index = (self.link)(index::PATH);
+        let mut body = index.map_or_else(String::new, |to| {
+            format!("<p class=\"links\">{}</p>\n", link(&to, "All runs"))
+        });
+        body += &format!(
+            "<h1>Search</h1>\n<p class=\"word\"><strong>Best: {found} in trial {} of {}.</strong> The {} of the validation \
+             split was compared; {direction} is better. Run {}.</p>\n<h2>Best values</h2>\n<pre><code>{}</code></pre>\n",
+            best.number,
+            self.trials.len(),
+            escape(&self.named_metric()),
+            self.run(best, &best.run),
+            escape(self.toml)
+        );
+        body += &self.metrics();
+        body += "<h2>Course</h2>\n<div class=\"charts\">\n";
+        body += &self.course();
+        for (i, parameter) in self.parameters.iter().enumerate() {
+            body += &self.by_value(i, parameter);
         }
-        _ if log => "log10 of the value",
-        _ => "value",
-    };
-    let chart = Chart {
-        title: &parameter.key,
-        x,
-        y: compared,
-        lines: vec![
-            Series::new("finished", of(TrialState::Finished)),
-            Series::new("stopped early", of(TrialState::Stopped)),
-        ],
-        scatter: true,
-        mark: None,
-    };
-    chart.figure()
-}
+        body += "</div>\n<h2>Trials</h2>\n";
+        body += &self.all();
+        document("Search", &body)
+    }
 
-fn all(parameters: &[Parameter], trials: &[Trial]) -> String {
-    let keys = parameters
-        .iter()
-        .map(|p| p.key.strip_prefix("train.").unwrap_or(&p.key));
-    let head: Vec<&str> = ["trial", "metric", "epochs", "ended"]
+    /// The metric, of one class with the name of that class.
+    fn named_metric(&self) -> String {
+        match (self.metric, &self.train.classes[..]) {
+            ("f1", [_, positive]) => format!("f1 of {positive:?}"),
+            (metric, _) => metric.to_owned(),
+        }
+    }
+
+    /// The name of a trial's run or its number, with a link to its report.
+    fn run(&self, trial: &Trial, text: &str) -> String {
+        let to = (self.link)(&format!("{}/{REPORT_PATH}", trial.run));
+        to.map_or_else(|| escape(text), |to| link(&to, text))
+    }
+
+    fn metrics(&self) -> String {
+        let cell = |value: Option<&f64>| value.map_or_else(|| "-".into(), |v| metric(*v));
+        let row = |(name, value): (&String, &f64)| {
+            let baseline = self.train.baseline.get(name);
+            vec![name.clone(), metric(*value), cell(baseline)]
+        };
+        let rows: Vec<_> = self.train.test.iter().map(row).collect();
+        let caption = "Of the best trial. The test split was read once, when the search had ended.";
+        table(caption, &["metric", "test", "baseline"], &rows)
+    }
+
+    /// The trials that finished, and the best so far.
+    fn course(&self) -> String {
+        let name = self.metric;
+        let mut lowest = f64::INFINITY;
+        let mut best = Points::new();
+        for trial in self.of(TrialState::Finished) {
+            if let Some(value) = trial.metric {
+                lowest = lowest.min(cost(name, value));
+                best.push((exact(trial.number), cost(name, lowest)));
+            }
+        }
+        let points = |state| -> Points {
+            let found = self.of(state);
+            found
+                .filter_map(|trial| Some((exact(trial.number), trial.metric?)))
+                .collect()
+        };
+        let chart = Chart {
+            title: "Best so far",
+            x: "trial",
+            y: name,
+            axis: AxisX::FromZero,
+            lines: vec![
+                Series::new("best so far", best),
+                Series::dots("finished", points(TrialState::Finished)),
+                Series::dots("stopped early", points(TrialState::Stopped)).clipped(),
+            ],
+            mark: None,
+        };
+        chart.figure()
+    }
+
+    fn of(&self, state: TrialState) -> impl Iterator<Item = &Trial> {
+        self.trials.iter().filter(move |trial| trial.state == state)
+    }
+
+    fn by_value(&self, i: usize, parameter: &Parameter) -> String {
+        let values = &parameter.values;
+        let points = |state| -> Points {
+            let drawn = |trial: &Trial| {
+                let place = *trial.places.get(i)?;
+                let x = match values {
+                    Values::Listed(_) => exact_len(values.index(place)),
+                    Values::Between { .. } => values.drawn(place),
+                };
+                Some((x, trial.metric?))
+            };
+            self.of(state).filter_map(drawn).collect()
+        };
+        let axis = match values {
+            Values::Listed(values) => AxisX::Named(values.iter().map(on_axis).collect()),
+            Values::Between { log: true, .. } => AxisX::Log,
+            Values::Between { log: false, .. } => AxisX::Linear,
+        };
+        let chart = Chart {
+            title: &parameter.key,
+            x: "value",
+            y: self.metric,
+            axis,
+            lines: vec![
+                Series::dots("finished", points(TrialState::Finished)),
+                Series::dots("stopped early", points(TrialState::Stopped)).clipped(),
+            ],
+            mark: None,
+        };
+        chart.figure()
+    }
+
+    fn all(&self) -> String {
+        let keys = self.parameters.iter();
+        let keys = keys.map(|p| p.key.strip_prefix("train.").unwrap_or(&p.key));
+        let head: Vec<&str> = [
+            "trial",
+            "run",
+            self.metric,
+            "epochs",
+            "ended",
+        ]
         .into_iter()
         .chain(keys)
         .collect();
-    let row = |trial: &Trial| {
-        let values = parameters
-            .iter()
-            .map(|p| trial.values.get(&p.key).map(short).unwrap_or_default());
-        let first = [
-            trial.number.to_string(),
-            trial.metric.map_or_else(|| "-".into(), metric),
-            trial.epochs.to_string(),
-            trial.state.as_str().to_owned(),
-        ];
-        first.into_iter().chain(values).collect()
-    };
-    let rows: Vec<Vec<String>> = trials.iter().map(row).collect();
-    table("All trials in order", &head, &rows)
+        let row = |trial: &Trial| {
+            let values = self.parameters.iter().map(|p| {
+                let value = trial.values.get(&p.key);
+                escape(&value.map(short).unwrap_or_default())
+            });
+            let is_best = trial.number == self.best.number;
+            let mark = if is_best { " (best)" } else { "" };
+            let first = [
+                format!("{}{mark}", trial.number),
+                self.run(trial, &trial.run),
+                trial.metric.map_or_else(|| "-".into(), metric),
+                trial.epochs.to_string(),
+                trial.state.as_str().to_owned(),
+            ];
+            TableRow {
+                cells: first.into_iter().chain(values).collect(),
+                class: if is_best { "best" } else { "" },
+            }
+        };
+        let rows: Vec<TableRow> = self.trials.iter().map(row).collect();
+        table_of("All trials in order.", &head, &rows)
+    }
+}
+
+/// A value as an axis names it.
+fn on_axis(value: &serde_json::Value) -> String {
+    match value.as_f64() {
+        Some(value) => number(value),
+        None => short(value),
+    }
 }
 
 /// A value with four significant digits.
 fn short(value: &serde_json::Value) -> String {
-    match value.as_f64() {
-        Some(number) if value.is_f64() => metric_like(number),
-        _ => value.to_string(),
+    match value {
+        serde_json::Value::String(text) => text.clone(),
+        _ => match value.as_f64() {
+            Some(number) if value.is_f64() => metric_like(number),
+            _ => value.to_string(),
+        },
     }
 }
 
@@ -158,5 +227,90 @@ fn metric_like(number: f64) -> String {
         format!("{number:.3e}")
     } else {
         format!("{number:.4}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn trial(number: u64, hidden: Value, rate: f64, state: TrialState, rmse: f64) -> Trial {
+        let place = if hidden == json!([64]) { 0.5 } else { 1.5 };
+        Trial {
+            number,
+            run: format!("run{number}"),
+            values: BTreeMap::from([
+                ("train.model.hidden".to_owned(), hidden),
+                ("train.learning_rate".to_owned(), json!(rate)),
+            ]),
+            state,
+            epochs: 3,
+            metric: Some(rmse),
+            places: vec![place, rate.ln()],
+            costs: Default::default(),
+        }
+    }
+
+    #[test]
+    fn the_page_names_values_marks_the_best_and_stopped_trials_do_not_squash_it() {
+        let parameters = [
+            Parameter {
+                key: "train.model.hidden".into(),
+                values: Values::Listed(vec![json!([64]), json!([64, 64])]),
+            },
+            Parameter {
+                key: "train.learning_rate".into(),
+                values: Values::Between {
+                    low: 1e-5,
+                    high: 0.1,
+                    log: true,
+                    integer: false,
+                    points: 5,
+                },
+            },
+        ];
+        let (finished, stopped) = (TrialState::Finished, TrialState::Stopped);
+        let trials = [
+            trial(0, json!([64]), 1e-5, finished, 20_512.0),
+            trial(1, json!([64, 64]), 0.001, finished, 20_498.0),
+            trial(2, json!([64, 64]), 0.1, stopped, 78_000.0),
+        ];
+        let link = |path: &str| Some(format!("../../train/{path}"));
+        let page = SearchPage {
+            metric: "rmse",
+            parameters: &parameters,
+            trials: &trials,
+            best: &trials[1],
+            train: &TrainReport::default(),
+            toml: "",
+            link: &link,
+        };
+        let html = page.html();
+        for part in [
+            ">[64]</text>",
+            ">[64,64]</text>",
+            ">10⁻⁴</text>",
+            "1 of 1 stopped early: above what is drawn, as far as 78k.",
+            "<tr class=\"best\"><th scope=\"row\">1 (best)</th>",
+            "<a href=\"../../train/run2/report.html\">run2</a>",
+            "<a href=\"../../train/index.html\">All runs</a>",
+        ] {
+            assert!(html.contains(part), "{part}: {html}");
+        }
+        assert_eq!(html.matches("1 of 1 stopped early").count(), 3);
+        // Ticks of y can be told apart.
+        let ticks = html.split("text-anchor=\"end\">").skip(1);
+        let ticks: Vec<&str> = ticks.filter_map(|t| t.split('<').next()).collect();
+        let of_first: Vec<&&str> = ticks.iter().take(4).collect();
+        for pair in of_first.windows(2) {
+            assert!(
+                pair[0] != pair[1] && pair[0].starts_with("20."),
+                "{ticks:?}"
+            );
+        }
     }
 }

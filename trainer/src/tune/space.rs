@@ -221,7 +221,7 @@ impl Values {
         found.unwrap_or_default()
     }
 
-    /// The number of a place in a chart: the value itself, or the place in the list.
+    /// The number of a place in a chart: the value itself, or where it is no number, the place in the list.
     pub(crate) fn drawn(&self, place: f64) -> f64 {
         match self.value(place) {
             Value::Number(number) => number.as_f64().unwrap_or(place),

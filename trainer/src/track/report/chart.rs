@@ -15,6 +15,27 @@ const BOTTOM: f64 = 46.0;
 /// Points drawn of a line; of more, the lowest and the highest of each stretch.
 const POINTS_MAX: usize = 400;
 
+/// Points up to which each point of a line is marked.
+const FEW: usize = 40;
+
+/// Width of a character of a label.
+const CHARACTER: f64 = 7.3;
+
+/// Height of a slanted label, as a fraction of its length.
+const SLANT: f64 = 0.6;
+
+/// Characters of a name on an axis.
+const NAME_MAX: usize = 16;
+
+/// Names on an axis.
+const NAMES_MAX: usize = 20;
+
+/// Powers of ten on an axis.
+const DECADES_MAX: usize = 6;
+
+/// Digits behind the point of a label.
+const DIGITS_MAX: usize = 12;
+
 /// Values that span more than this factor are drawn on a logarithmic scale.
 const LOG_SPAN: f64 = 50.0;
 
@@ -30,21 +51,75 @@ const DASHES: [&str; 8] = [
     "8 2",
 ];
 
-/// A line.
+/// Way to draw points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SeriesKind {
+    /// A line through them.
+    Line,
+    /// Points alone.
+    Dots,
+    /// A line to compare others with.
+    Reference,
+}
+
+/// Points of one kind.
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
     pub(crate) name: String,
     /// In the order of x.
     pub(crate) points: Points,
+    kind: SeriesKind,
+    /// Whether y must have room for all of them. Points that have none are drawn as arrows at the edge and counted below.
+    has_room: bool,
 }
 
 impl Series {
+    /// A line.
     pub(crate) fn new(name: impl Into<String>, points: Points) -> Self {
         Self {
             name: name.into(),
             points,
+            kind: SeriesKind::Line,
+            has_room: true,
         }
     }
+
+    /// Points without a line.
+    pub(crate) fn dots(name: impl Into<String>, points: Points) -> Self {
+        Self {
+            kind: SeriesKind::Dots,
+            ..Self::new(name, points)
+        }
+    }
+
+    /// A line to compare others with.
+    pub(crate) fn reference(name: impl Into<String>, points: Points) -> Self {
+        Self {
+            kind: SeriesKind::Reference,
+            ..Self::new(name, points)
+        }
+    }
+
+    /// The same, without a say in the range of y.
+    pub(crate) fn clipped(self) -> Self {
+        Self {
+            has_room: false,
+            ..self
+        }
+    }
+}
+
+/// Values of x.
+#[derive(Clone, Debug)]
+pub(crate) enum AxisX {
+    /// Numbers, from 0 or what is below it.
+    FromZero,
+    /// Numbers.
+    Linear,
+    /// Positive numbers on a logarithmic scale.
+    Log,
+    /// Values by name; x is the place in the list.
+    Named(Vec<String>),
 }
 
 /// A chart.
@@ -55,9 +130,8 @@ pub(crate) struct Chart<'a> {
     pub(crate) x: &'a str,
     /// What y is, with its unit.
     pub(crate) y: &'a str,
+    pub(crate) axis: AxisX,
     pub(crate) lines: Vec<Series>,
-    /// Whether only the points are drawn.
-    pub(crate) scatter: bool,
     /// A point that matters, and why.
     pub(crate) mark: Option<((f64, f64), String)>,
 }
@@ -69,8 +143,8 @@ impl<'a> Chart<'a> {
             title,
             x: "step",
             y,
+            axis: AxisX::FromZero,
             lines,
-            scatter: false,
             mark: None,
         }
     }
@@ -91,8 +165,9 @@ impl<'a> Chart<'a> {
             "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{label}\"><title>{name}</title>\n"
         );
         frame.axes(self, &mut out);
+        let mut clipped = Vec::new();
         for (i, line) in self.lines.iter().enumerate() {
-            frame.line(i, line, self.scatter, &mut out);
+            clipped.extend(frame.line(i, line, &mut out));
         }
         if let Some((at, why)) = &self.mark {
             frame.mark(*at, why, &mut out);
@@ -101,17 +176,25 @@ impl<'a> Chart<'a> {
         if self.lines.len() > 1 {
             self.legend(&mut out);
         }
+        for note in clipped {
+            out += &format!("<p class=\"quiet\">{}</p>\n", escape(&note));
+        }
         out += "</figure>\n";
         out
     }
 
-    /// What one would say of it.
+    /// The chart in words.
     fn words(&self) -> String {
         let mut text = format!("{}: {} by {}.", self.title, self.y, self.x);
         for line in &self.lines {
-            if let (Some(first), Some(last)) = (line.points.first(), line.points.last()) {
+            let (name, points) = (&line.name, &line.points);
+            if let (Some(first), Some(last)) = (points.first(), points.last()) {
                 let (first, last) = (number(first.1), number(last.1));
-                text += &format!(" {}: from {first} to {last}.", line.name);
+                text += &match line.kind {
+                    SeriesKind::Dots => format!(" {name}: {} points.", points.len()),
+                    SeriesKind::Line => format!(" {name}: from {first} to {last}."),
+                    SeriesKind::Reference => String::new(),
+                };
             }
         }
         if let Some((_, why)) = &self.mark {
@@ -123,10 +206,10 @@ impl<'a> Chart<'a> {
     fn legend(&self, out: &mut String) {
         *out += "<ul class=\"legend\">";
         for (i, line) in self.lines.iter().enumerate() {
-            let sample = if self.scatter {
+            let sample = if line.kind == SeriesKind::Dots {
                 format!("<circle cx=\"14\" cy=\"5\" r=\"4\" class=\"d{}\"/>", i % 8)
             } else {
-                format!("<path d=\"M0 5H28\" {}/>", stroke(i))
+                format!("<path d=\"M0 5H28\" {}/>", stroke(i, line.kind))
             };
             let name = escape(&line.name);
             *out += &format!(
@@ -137,7 +220,10 @@ impl<'a> Chart<'a> {
     }
 }
 
-fn stroke(line: usize) -> String {
+fn stroke(line: usize, kind: SeriesKind) -> String {
+    if kind == SeriesKind::Reference {
+        return "class=\"reference\" stroke-dasharray=\"4 4\"".to_owned();
+    }
     let i = line % DASHES.len();
     format!("class=\"l{i}\" stroke-dasharray=\"{}\"", DASHES[i])
 }
@@ -146,109 +232,202 @@ fn stroke(line: usize) -> String {
 struct Frame {
     x: (f64, f64),
     y: (f64, f64),
-    log: bool,
+    log_x: bool,
+    log_y: bool,
+    left: f64,
+    bottom: f64,
+    /// Labels of x, with their values.
+    ticks_x: Vec<(f64, String)>,
+    /// Whether the labels of x are slanted.
+    slanted: bool,
+    ticks_y: Vec<(f64, String)>,
 }
 
 impl Frame {
-    /// Room for all points; `None` when there are none.
+    /// Room for all points that must have it; `None` when there are no points.
     fn of(chart: &Chart<'_>) -> Option<Self> {
-        let finite = |p: &&(f64, f64)| p.0.is_finite() && p.1.is_finite();
-        let points = || chart.lines.iter().flat_map(|l| &l.points).filter(finite);
+        let log_x = matches!(chart.axis, AxisX::Log);
+        let drawn = |p: &&(f64, f64)| p.0.is_finite() && p.1.is_finite() && (!log_x || p.0 > 0.0);
         let span = |values: &mut dyn Iterator<Item = f64>| {
             values.fold(None, |span: Option<(f64, f64)>, v| {
                 Some(span.map_or((v, v), |(low, high)| (low.min(v), high.max(v))))
             })
         };
+        let points = || chart.lines.iter().flat_map(|l| &l.points).filter(drawn);
+        let with_room = chart.lines.iter().filter(|l| l.has_room);
+        let with_room = with_room.flat_map(|l| &l.points).filter(drawn);
         let x = span(&mut points().map(|p| p.0))?;
-        let y = span(&mut points().map(|p| p.1))?;
-        let log = y.0 > 0.0 && y.1 / y.0 > LOG_SPAN;
-        let y = if log { (y.0.log10(), y.1.log10()) } else { y };
-        let x = if chart.scatter {
-            x
-        } else {
-            (x.0.min(0.0), x.1)
+        let y = span(&mut with_room.map(|p| p.1));
+        let y = y.or_else(|| span(&mut points().map(|p| p.1)))?;
+        let log_y = y.0 > 0.0 && y.1 / y.0 > LOG_SPAN;
+        let y = if log_y { (y.0.log10(), y.1.log10()) } else { y };
+        let y = apart(y, 0.05);
+        let x = match &chart.axis {
+            AxisX::FromZero => apart((x.0.min(0.0), x.1), 0.0),
+            AxisX::Linear => apart(x, 0.03),
+            AxisX::Log => apart((x.0.log10(), x.1.log10()), 0.03),
+            AxisX::Named(names) => (-0.5, exact_len(names.len().max(1)) - 0.5),
         };
+        let ticks_y = if log_y { log_ticks(y) } else { linear_ticks(y) };
+        let longest = ticks_y.iter().map(|(_, label)| label.chars().count()).max();
+        let left = LEFT.max(exact_len(longest.unwrap_or(0)) * CHARACTER + 29.0);
+        let ticks_x = match &chart.axis {
+            AxisX::FromZero | AxisX::Linear => linear_ticks(x),
+            AxisX::Log => log_ticks(x),
+            AxisX::Named(names) => named_ticks(names),
+        };
+        let longest = ticks_x.iter().map(|(_, label)| label.chars().count()).max();
+        let longest = exact_len(longest.unwrap_or(0)) * CHARACTER;
+        let room = (WIDTH - left - RIGHT) / exact_len(ticks_x.len().max(1));
+        let slanted = matches!(chart.axis, AxisX::Named(_)) && longest + 4.0 > room;
+        let bottom = BOTTOM + if slanted { longest * SLANT } else { 0.0 };
         Some(Self {
-            x: apart(x, 0.0),
-            y: apart(y, 0.05),
-            log,
+            x,
+            y,
+            log_x,
+            log_y,
+            left,
+            bottom,
+            ticks_x,
+            slanted,
+            ticks_y,
         })
     }
 
     fn to_x(&self, x: f64) -> f64 {
-        LEFT + (x - self.x.0) / (self.x.1 - self.x.0) * (WIDTH - LEFT - RIGHT)
+        let x = if self.log_x { x.log10() } else { x };
+        self.left + (x - self.x.0) / (self.x.1 - self.x.0) * (WIDTH - self.left - RIGHT)
     }
 
     fn to_y(&self, y: f64) -> f64 {
-        let y = if self.log { y.log10() } else { y };
-        HEIGHT - BOTTOM - (y - self.y.0) / (self.y.1 - self.y.0) * (HEIGHT - TOP - BOTTOM)
+        let y = if self.log_y { y.log10() } else { y };
+        let share = (y - self.y.0) / (self.y.1 - self.y.0);
+        HEIGHT - self.bottom - share * (HEIGHT - TOP - self.bottom)
     }
 
     fn axes(&self, chart: &Chart<'_>, out: &mut String) {
-        let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
-        for value in self.ticks_of_y() {
-            let y = self.to_y(value);
+        let (left, right, bottom) = (self.left, WIDTH - RIGHT, HEIGHT - self.bottom);
+        for (value, label) in &self.ticks_y {
+            let y = self.to_y(*value);
             *out += &format!(
-                "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{right}\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\n",
-                LEFT - 7.0,
+                "<path class=\"grid\" d=\"M{left:.1} {y:.1}H{right}\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>\n",
+                left - 7.0,
                 y + 4.0,
-                number(value)
             );
         }
-        for value in ticks(self.x, 5) {
-            let x = self.to_x(value);
-            *out += &format!(
-                "<path class=\"axis\" d=\"M{x:.1} {bottom}v4\"/><text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>\n",
-                bottom + 18.0,
-                number(value)
-            );
+        for (value, label) in &self.ticks_x {
+            let (x, label) = (self.to_x(*value), escape(label));
+            let below = bottom + 18.0;
+            *out += &format!("<path class=\"axis\" d=\"M{x:.1} {bottom:.1}v4\"/>");
+            *out += &if self.slanted {
+                format!(
+                    "<text transform=\"translate({:.1} {:.1}) rotate(-35)\" text-anchor=\"end\">{label}</text>\n",
+                    x + 4.0,
+                    bottom + 14.0
+                )
+            } else {
+                format!(
+                    "<text x=\"{x:.1}\" y=\"{below:.1}\" text-anchor=\"middle\">{label}</text>\n"
+                )
+            };
         }
-        let scale = if self.log { ", log scale" } else { "" };
-        let (middle_x, middle_y) = (f64::midpoint(LEFT, right), f64::midpoint(TOP, bottom));
+        let scale = |log: bool| if log { ", log scale" } else { "" };
+        let (middle_x, middle_y) = (f64::midpoint(left, right), f64::midpoint(TOP, bottom));
         *out += &format!(
-            "<path class=\"axis\" d=\"M{LEFT} {bottom}H{right}\"/>\n\
-             <text x=\"{middle_x}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n\
-             <text transform=\"translate(14 {middle_y}) rotate(-90)\" text-anchor=\"middle\">{}{scale}</text>\n",
+            "<path class=\"axis\" d=\"M{left:.1} {bottom:.1}H{right}\"/>\n\
+             <text x=\"{middle_x:.1}\" y=\"{}\" text-anchor=\"middle\">{}{}</text>\n\
+             <text transform=\"translate(14 {middle_y:.1}) rotate(-90)\" text-anchor=\"middle\">{}{}</text>\n",
             HEIGHT - 7.0,
             escape(chart.x),
-            escape(chart.y)
+            scale(self.log_x),
+            escape(chart.y),
+            scale(self.log_y)
         );
     }
 
-    fn ticks_of_y(&self) -> Vec<f64> {
-        if !self.log {
-            return ticks(self.y, 5);
-        }
-        let decades = ticks((self.y.0, self.y.1), 4);
-        let whole: Vec<f64> = decades.iter().map(|d| d.round()).collect();
-        let mut found: Vec<f64> = whole
+    /// Draws a line or its points. Returns a note of the points that have no room.
+    fn line(&self, i: usize, line: &Series, out: &mut String) -> Option<String> {
+        let (inside, outside): (Points, Points) = line
+            .points
+            .iter()
+            .filter(|p| p.0.is_finite() && p.1.is_finite())
+            .partition(|p| self.has(p.1));
+        let points = thinned(&inside);
+        let points: Points = points
             .into_iter()
-            .filter(|d| (self.y.0..=self.y.1).contains(d))
+            .map(|(x, y)| (self.to_x(x), self.to_y(y)))
+            .filter(|(x, _)| x.is_finite())
             .collect();
-        found.dedup_by(|a, b| (*a - *b).abs() < 0.5);
-        found.into_iter().map(|d| 10_f64.powf(d)).collect()
+        let is_line = line.kind != SeriesKind::Dots && points.len() > 1;
+        if is_line {
+            let mut path = String::new();
+            for (x, y) in &points {
+                let letter = if path.is_empty() { 'M' } else { 'L' };
+                let written = write!(path, "{letter}{x:.1} {y:.1}");
+                debug_assert!(written.is_ok(), "text can always grow");
+            }
+            *out += &format!("<path d=\"{path}\" {}/>\n", stroke(i, line.kind));
+        }
+        let radius = match points.len() {
+            ..=FEW if is_line && line.kind == SeriesKind::Line => 2.5,
+            _ if is_line => return self.arrows(i, line, &outside, out),
+            ..=100 => 3.5,
+            _ => 2.2,
+        };
+        let class = i % DASHES.len();
+        for (x, y) in &points {
+            *out +=
+                &format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" class=\"d{class}\"/>");
+        }
+        out.push('\n');
+        self.arrows(i, line, &outside, out)
     }
 
-    fn line(&self, i: usize, line: &Series, scatter: bool, out: &mut String) {
-        let points = thinned(&line.points);
-        if scatter || points.len() == 1 {
-            for (x, y) in points {
-                let (x, y) = (self.to_x(x), self.to_y(y));
-                *out += &format!(
-                    "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\" class=\"d{}\"/>",
-                    i % DASHES.len()
-                );
+    /// Whether y has room for a value.
+    fn has(&self, y: f64) -> bool {
+        let place = self.to_y(y);
+        (TOP - 0.1..=HEIGHT - self.bottom + 0.1).contains(&place)
+    }
+
+    /// Draws points that have no room as arrows at the edge, and says how many they are.
+    fn arrows(
+        &self,
+        i: usize,
+        line: &Series,
+        outside: &Points,
+        out: &mut String,
+    ) -> Option<String> {
+        let (mut above, mut below, mut farthest) = (0, 0, 0.0_f64);
+        for (x, y) in outside {
+            let x = self.to_x(*x);
+            // What a logarithmic scale has no place for is below all.
+            let is_above = self.to_y(*y) < TOP;
+            let (edge, away) = if is_above {
+                (TOP, 8.0)
+            } else {
+                (HEIGHT - self.bottom, -8.0)
+            };
+            *out += &format!(
+                "<path class=\"d{}\" d=\"M{x:.1} {edge:.1}l-4.5 {away}h9z\"/>",
+                i % DASHES.len()
+            );
+            *(if is_above { &mut above } else { &mut below }) += 1;
+            if y.abs() > farthest.abs() {
+                farthest = *y;
             }
-            out.push('\n');
-            return;
         }
-        let mut path = String::new();
-        for (x, y) in points {
-            let letter = if path.is_empty() { 'M' } else { 'L' };
-            let written = write!(path, "{letter}{:.1} {:.1}", self.to_x(x), self.to_y(y));
-            debug_assert!(written.is_ok(), "text can always grow");
-        }
-        *out += &format!("<path d=\"{path}\" {}/>\n", stroke(i));
+        let (count, side) = match (above, below) {
+            (0, 0) => return None,
+            (above, 0) => (above, "above"),
+            (0, below) => (below, "below"),
+            (above, below) => (above + below, "above or below"),
+        };
+        let name = &line.name;
+        Some(format!(
+            "{count} of {} {name}: {side} what is drawn, as far as {}.",
+            line.points.len(),
+            number(farthest)
+        ))
     }
 
     fn mark(&self, at: (f64, f64), why: &str, out: &mut String) {
@@ -261,7 +440,7 @@ impl Frame {
         *out += &format!(
             "<path class=\"mark\" d=\"M{x:.1} {TOP}V{:.1}\"/><circle class=\"mark\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\"/>\
              <text class=\"strong\" x=\"{beside:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>\n",
-            HEIGHT - BOTTOM,
+            HEIGHT - self.bottom,
             TOP + 12.0,
             escape(why)
         );
@@ -292,6 +471,129 @@ fn ticks((low, high): (f64, f64), count: usize) -> Vec<f64> {
         .map(|i| (first + exact_len(i)) * step)
         .take_while(|value| *value <= high + step * 1e-9)
         .collect()
+}
+
+/// Round values inside the span with labels by which they can be told apart.
+fn linear_ticks(span: (f64, f64)) -> Vec<(f64, String)> {
+    let values = ticks(span, 5);
+    let labels = labels(&values);
+    values.into_iter().zip(labels).collect()
+}
+
+/// Powers of ten inside a span of logarithms, or with their double and fivefold where there are few.
+fn log_ticks((low, high): (f64, f64)) -> Vec<(f64, String)> {
+    let is_inside = |d: f64| (low - 1e-9..=high + 1e-9).contains(&d);
+    let decades = |every: f64| {
+        let first = (low / every).floor();
+        let places = (0..=DECADES_MAX + 1).map(|i| (first + exact_len(i)) * every);
+        places.filter(|d| is_inside(*d)).collect::<Vec<f64>>()
+    };
+    let span = high - low;
+    let every = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0];
+    let every = every
+        .into_iter()
+        .find(|e| span / e <= exact_len(DECADES_MAX));
+    let whole = decades(every.unwrap_or(100.0));
+    if whole.len() > 2 {
+        let plain = low > -3.5 && high < 5.0;
+        let label = |decade: f64| {
+            if plain {
+                number(10_f64.powf(decade))
+            } else {
+                format!("10{}", superscript(decade))
+            }
+        };
+        let tick = |decade: f64| (10_f64.powf(decade), label(decade));
+        return whole.into_iter().map(tick).collect();
+    }
+    let mut values = Vec::new();
+    let mut decade = low.floor();
+    while decade <= high {
+        values.extend([1.0, 2.0, 5.0].map(|factor| factor * 10_f64.powf(decade)));
+        decade += 1.0;
+    }
+    values.retain(|value| is_inside(value.log10()));
+    if values.len() < 2 {
+        // Narrower than from one to the next: the ends, as exactly as they can be told apart.
+        values = ticks((10_f64.powf(low), 10_f64.powf(high)), 4);
+    }
+    let labels = labels(&values);
+    values.into_iter().zip(labels).collect()
+}
+
+/// Places of a list and their names; of many, some of them.
+fn named_ticks(names: &[String]) -> Vec<(f64, String)> {
+    let every = names.len().div_ceil(NAMES_MAX).max(1);
+    let short = |name: &String| match name.char_indices().nth(NAME_MAX) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.clone(),
+    };
+    let places = names.iter().enumerate().step_by(every);
+    places
+        .map(|(i, name)| (exact_len(i), short(name)))
+        .collect()
+}
+
+/// A whole number in raised digits.
+fn superscript(value: f64) -> String {
+    let raised = |c| match c {
+        '-' => '⁻',
+        '1' => '¹',
+        '2' => '²',
+        '3' => '³',
+        '4' => '⁴',
+        '5' => '⁵',
+        '6' => '⁶',
+        '7' => '⁷',
+        '8' => '⁸',
+        '9' => '⁹',
+        _ => '⁰',
+    };
+    format!("{value:.0}").chars().map(raised).collect()
+}
+
+/// Labels of ticks: as short as [`number`] makes them where that is exact enough, else with one unit and as many digits as
+/// tell them apart.
+fn labels(values: &[f64]) -> Vec<String> {
+    let steps = values.windows(2).map(|pair| (pair[1] - pair[0]).abs());
+    let step = steps.fold(f64::INFINITY, f64::min);
+    let most = values.iter().fold(0.0_f64, |most, v| most.max(v.abs()));
+    let is_exact = |labels: &[String]| {
+        let pairs = labels.iter().zip(values);
+        pairs.into_iter().all(|(label, value)| {
+            let read = value_of(label);
+            read.is_some_and(|read| (read - value).abs() <= step * 0.01)
+        })
+    };
+    let short: Vec<String> = values.iter().map(|value| number(*value)).collect();
+    if is_exact(&short) {
+        return short;
+    }
+    let (unit, sign) = match most {
+        m if !(1e-3..1e9).contains(&m) => (0.0, ""),
+        m if m >= 1e6 => (1e6, "M"),
+        m if m >= 1e4 => (1e3, "k"),
+        _ => (1.0, ""),
+    };
+    let label = |value: f64, digits: usize| {
+        if unit > 0.0 {
+            format!("{:.digits$}{sign}", value / unit)
+        } else {
+            format!("{value:.digits$e}")
+        }
+    };
+    let labels = |digits| values.iter().map(|v| label(*v, digits)).collect::<Vec<_>>();
+    let exact = (0..DIGITS_MAX).map(labels).find(|labels| is_exact(labels));
+    exact.unwrap_or(short)
+}
+
+/// The number that a label stands for.
+fn value_of(label: &str) -> Option<f64> {
+    let (digits, unit) = match label.strip_suffix('M') {
+        Some(digits) => (digits, 1e6),
+        None => label.strip_suffix('k').map_or((label, 1.0), |d| (d, 1e3)),
+    };
+    Some(digits.parse::<f64>().ok()? * unit)
 }
 
 /// At most about [`POINTS_MAX`] points; peaks stay.
@@ -390,6 +692,93 @@ mod tests {
         let kept = thinned(&points);
         assert!(kept.len() <= POINTS_MAX + 2, "{}", kept.len());
         assert!(kept.contains(&(3333.0, 7.0)) && kept.is_sorted_by(|a, b| a.0 < b.0));
+    }
+
+    #[test]
+    fn labels_have_as_many_digits_as_tell_ticks_apart() {
+        for (span, expected) in [
+            ((20_455.0, 20_545.0), "20.46k 20.48k 20.50k 20.52k 20.54k"),
+            ((0.0, 10.0), "0 2 4 6 8 10"),
+            ((0.0, 40_000.0), "0 10k 20k 30k 40k"),
+            (
+                (1_000_001.0, 1_000_009.0),
+                "1.000002M 1.000004M 1.000006M 1.000008M",
+            ),
+            ((0.123_405, 0.123_445), "0.12341 0.12342 0.12343 0.12344"),
+            (
+                (1.996e-5, 2.044e-5),
+                "2.00e-5 2.01e-5 2.02e-5 2.03e-5 2.04e-5",
+            ),
+            ((-0.5, 0.5), "-0.4 -0.2 0 0.2 0.4"),
+        ] {
+            let found: Vec<String> = linear_ticks(span).into_iter().map(|t| t.1).collect();
+            assert_eq!(found.join(" "), expected, "{span:?}");
+        }
+    }
+
+    #[test]
+    fn logarithmic_axes_have_powers_or_round_values() {
+        let found = |low: f64, high: f64| {
+            let ticks = log_ticks((low.log10(), high.log10()));
+            let labels: Vec<String> = ticks.into_iter().map(|t| t.1).collect();
+            labels.join(" ")
+        };
+        assert_eq!(found(1e-6, 1e-1), "10⁻⁶ 10⁻⁵ 10⁻⁴ 10⁻³ 10⁻² 10⁻¹");
+        assert_eq!(found(0.01, 100.0), "0.01 0.1 1 10 100");
+        assert_eq!(found(9e-4, 0.02), "0.001 0.002 0.005 0.01 0.02");
+        assert_eq!(found(2.1, 2.9), "2.2 2.4 2.6 2.8");
+        assert!(found(1e-12, 1e12).split(' ').count() <= 7);
+    }
+
+    #[test]
+    fn a_list_of_values_is_an_axis_of_their_names() {
+        let names = ["[64]", "[64,64]", "<b>"].map(str::to_owned).to_vec();
+        let chart = Chart {
+            axis: AxisX::Named(names),
+            x: "model.hidden",
+            ..Chart::of_steps(
+                "t",
+                "rmse",
+                vec![Series::dots("a", vec![(0.0, 1.0), (2.0, 3.0)])],
+            )
+        };
+        let page = chart.figure();
+        for label in [">[64]<", ">[64,64]<", ">&lt;b&gt;<"] {
+            assert!(page.contains(label), "{label}: {page}");
+        }
+        assert!(!page.contains(">0.5<"), "{page}");
+        assert_eq!(named_ticks(&vec!["a".to_owned(); 90]).len(), 18);
+    }
+
+    #[test]
+    fn points_without_a_say_are_arrows_and_do_not_squash_the_others() {
+        let finished = vec![(0.0, 20.41), (1.0, 20.44), (2.0, 20.47)];
+        let stopped = vec![(3.0, 20.43), (4.0, 65.0), (5.0, 78.0), (6.0, 0.5)];
+        let lines = vec![
+            Series::dots("finished", finished),
+            Series::dots("stopped early", stopped).clipped(),
+        ];
+        let page = Chart::of_steps("t", "rmse", lines).figure();
+        assert!(page.contains(">20.42<") && !page.contains(">60<"), "{page}");
+        assert_eq!(page.matches("h9z").count(), 3, "{page}");
+        let note = "3 of 4 stopped early: above or below what is drawn, as far as 78.";
+        assert!(page.contains(note), "{page}");
+        // Where there are no others, they have their own range.
+        let lines = vec![Series::dots("stopped early", vec![(4.0, 65.0), (5.0, 78.0)]).clipped()];
+        let page = Chart::of_steps("t", "rmse", lines).figure();
+        assert!(
+            page.contains(">70<") && !page.contains("what is drawn"),
+            "{page}"
+        );
+    }
+
+    #[test]
+    fn a_line_of_few_points_marks_them() {
+        let dots = |count: u32| {
+            let points = (0..count).map(|i| (f64::from(i), f64::from(i))).collect();
+            chart(points).matches("<circle").count()
+        };
+        assert_eq!([1, 2, 6, 40, 41].map(dots), [1, 2, 6, 40, 0]);
     }
 
     fn chart(points: Points) -> String {

@@ -2,22 +2,38 @@
 
 pub(crate) mod chart;
 pub(crate) mod curves;
+mod diagnostics;
 mod fit;
+pub(crate) mod table;
 
 use std::collections::BTreeMap;
 
-use feedline_schemas::{config::TrainConfig, run::RunRecord};
+use feedline_schemas::{
+    checkpoint::WorstSample, config::TrainConfig, diagnostics::TargetValue, run::RunRecord,
+};
 
+pub(crate) use self::table::table;
 use self::{
     chart::{Chart, Series, escape, number},
     curves::Curves,
+    table::link,
 };
 use super::settings_of::flat;
 
+/// Other pages, as links from the page of a run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Links {
+    /// The list of runs.
+    pub(crate) index: Option<String>,
+    /// The report of the dataset.
+    pub(crate) dataset: Option<String>,
+}
+
 /// The page of a run: its record and the lines of its metrics.
-pub(crate) fn page(record: &RunRecord, lines: &str) -> String {
+pub(crate) fn page(record: &RunRecord, lines: &str, links: &Links) -> String {
     let curves = Curves::read(lines);
-    let mut body = head(record);
+    let mut body = others(links);
+    body += &head(record);
     let verdict = fit::verdict(&curves, record.best.as_ref(), &record.config);
     body += &format!(
         "<p class=\"word\"><strong>From the curves: {}.</strong> {}</p>\n",
@@ -34,14 +50,53 @@ pub(crate) fn page(record: &RunRecord, lines: &str) -> String {
         );
     }
     body += &metrics(record);
+    let validation = record.best.as_ref();
+    let validation = validation.and_then(|best| best.diagnostics.as_ref());
+    body += &diagnostics::section("test", record.diagnostics.as_ref(), &record.classes);
+    body += &diagnostics::section("validation", validation, &record.classes);
     body += &charts(&curves, &record.config);
     body += &worst(record);
-    body += &settings(record);
+    body += &settings(record, links);
     document(&format!("Run {}", record.name), &body)
+}
+
+/// Links to other pages.
+fn others(links: &Links) -> String {
+    let named = [
+        (&links.index, "All runs"),
+        (&links.dataset, "Dataset report"),
+    ];
+    let found = named
+        .into_iter()
+        .filter_map(|(to, name)| Some(link(to.as_ref()?, name)));
+    let found: Vec<String> = found.collect();
+    if found.is_empty() {
+        return String::new();
+    }
+    format!("<p class=\"links\">{}</p>\n", found.join(" "))
+}
+
+/// `body` with a table of contents before its first section, where it has three or more.
+fn with_contents(body: &str) -> String {
+    const OPEN: &str = "<h2>";
+    let mut parts = body.split(OPEN);
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    let (mut contents, mut sections, mut count) = (String::new(), String::new(), 0);
+    for part in parts {
+        count += 1;
+        let title = part.split("</h2>").next().unwrap_or_default();
+        contents += &format!("<li><a href=\"#s{count}\">{title}</a></li>");
+        sections += &format!("<h2 id=\"s{count}\">{part}");
+    }
+    if count > 2 {
+        out += &format!("<nav aria-label=\"Contents\"><ul>{contents}</ul></nav>\n");
+    }
+    out + &sections
 }
 
 /// A page around `body`.
 pub(crate) fn document(title: &str, body: &str) -> String {
+    let body = with_contents(body);
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{}</title>\n<style>\n{}</style>\n\
@@ -49,32 +104,6 @@ pub(crate) fn document(title: &str, body: &str) -> String {
         escape(title),
         include_str!("page.css")
     )
-}
-
-/// A table whose first column is text and whose others are numbers. Cells are text, not HTML.
-pub(crate) fn table(caption: &str, head: &[&str], rows: &[Vec<String>]) -> String {
-    let mut out = format!(
-        "<div class=\"scroll\"><table><caption>{}</caption>\n<thead><tr>",
-        escape(caption)
-    );
-    for (i, name) in head.iter().enumerate() {
-        let class = if i == 0 { "" } else { " class=\"number\"" };
-        out += &format!("<th scope=\"col\"{class}>{}</th>", escape(name));
-    }
-    out += "</tr></thead>\n<tbody>\n";
-    for row in rows {
-        out += "<tr>";
-        for (i, cell) in row.iter().enumerate() {
-            let cell = escape(cell);
-            out += &if i == 0 {
-                format!("<th scope=\"row\">{cell}</th>")
-            } else {
-                format!("<td class=\"number\">{cell}</td>")
-            };
-        }
-        out += "</tr>\n";
-    }
-    out + "</tbody></table></div>\n"
 }
 
 fn head(record: &RunRecord) -> String {
@@ -124,25 +153,28 @@ fn metrics(record: &RunRecord) -> String {
         .map(|name| {
             let validation = validation.and_then(|metrics| metrics.get(name));
             let (test, baseline) = (record.test.get(name), record.baseline.get(name));
-            vec![name.clone(), cell(test), cell(baseline), cell(validation)]
+            let name = match (name.as_str(), &record.classes[..]) {
+                ("f1", [_, positive]) => format!("f1 of {positive}"),
+                _ => name.clone(),
+            };
+            vec![name, cell(test), cell(baseline), cell(validation)]
         })
         .collect();
-    let caption = if record.test.is_empty() {
-        "Of the kept weights, in the target's units. The test split is read once, at the end."
+    let units = if record.classes.is_empty() {
+        ", in the target's units"
     } else {
-        "Of the kept weights, in the target's units. The baseline looks at no feature."
+        ""
+    };
+    let caption = if record.test.is_empty() {
+        format!("Of the kept weights{units}. The test split is read once, at the end.")
+    } else {
+        format!("Of the kept weights{units}. The baseline looks at no feature.")
     };
     out += &table(
-        caption,
+        &caption,
         &["metric", "test", "baseline (test)", "validation"],
         &rows,
     );
-    if let [_, positive] = &record.classes[..] {
-        out += &format!(
-            "<p class=\"quiet\"><code>f1</code> is about class 1, <code>{}</code>.</p>\n",
-            escape(positive)
-        );
-    }
     out
 }
 
@@ -198,27 +230,42 @@ fn worst(record: &RunRecord) -> String {
     let Some(best) = record.best.as_ref().filter(|best| !best.worst.is_empty()) else {
         return String::new();
     };
-    let rows: Vec<_> = best
-        .worst
-        .iter()
-        .map(|sample| {
-            vec![
-                sample.key.clone(),
-                number(sample.loss),
-                sample.source.to_string(),
-                sample.sequence.to_string(),
-                sample.row.to_string(),
-            ]
-        })
-        .collect();
-    let caption = "Validation samples with the largest losses under the kept weights: look here for bad records.";
-    let head = ["key", "loss", "source", "batch", "row"];
+    let value = |value: &Option<TargetValue>| match value {
+        Some(TargetValue::Number(number)) => metric(*number),
+        Some(TargetValue::Class(name)) => name.clone(),
+        None => "-".to_owned(),
+    };
+    let row = |sample: &WorstSample| {
+        vec![
+            sample.key.clone(),
+            value(&sample.target),
+            value(&sample.prediction),
+            number(sample.loss),
+            sample.source.to_string(),
+            sample.sequence.to_string(),
+            sample.row.to_string(),
+        ]
+    };
+    let rows: Vec<_> = best.worst.iter().map(row).collect();
+    let caption = "Validation samples with the largest losses under the kept weights: look here for bad records. Source, batch \
+                   and row say where a sample landed.";
+    let head = [
+        "key",
+        "target",
+        "prediction",
+        "loss",
+        "source",
+        "batch",
+        "row",
+    ];
     format!("<h2>Worst samples</h2>\n{}", table(caption, &head, &rows))
 }
 
-fn settings(record: &RunRecord) -> String {
+fn settings(record: &RunRecord, links: &Links) -> String {
+    let report = links.dataset.as_ref();
+    let report = report.map_or_else(String::new, |to| format!(" {}", link(to, "Report")));
     let mut out = format!(
-        "<h2>Dataset</h2>\n<p><code>{}</code></p>\n<p>Fingerprint <code>{}</code></p>\n{}<h2>Configuration</h2>\n",
+        "<h2>Dataset</h2>\n<p><code>{}</code></p>\n<p>Fingerprint <code>{}</code>.{report}</p>\n{}<h2>Configuration</h2>\n",
         escape(&record.dataset),
         record.fingerprint,
         beginning(record)
@@ -336,9 +383,9 @@ mod tests {
     #[test]
     fn ranks_that_were_compared_have_a_curve() {
         let record = record("0123456789abcdef");
-        assert!(!page(&record, &lines()).contains("Slowest rank"));
+        assert!(!page(&record, &lines(), &Links::default()).contains("Slowest rank"));
         let compared = lines().replace("\"loss\"", "\"slowest_ratio\":1.5,\"loss\"");
-        let page = page(&record, &compared);
+        let page = page(&record, &compared, &Links::default());
         assert!(page.contains("Slowest rank") && page.contains("times the step of the others"));
     }
 
@@ -346,7 +393,7 @@ mod tests {
     fn the_page_is_whole_and_needs_nothing_else() {
         let mut record = record("0123456789abcdef");
         record.dataset = "s3://bucket/<odd> & \"quoted\"".into();
-        let page = page(&record, &lines());
+        let page = page(&record, &lines(), &Links::default());
         for part in [
             "Loss",
             "Learning rate",
@@ -369,11 +416,46 @@ mod tests {
     }
 
     #[test]
+    fn the_page_links_to_other_pages_and_its_own_sections() {
+        let mut record = record("a");
+        let best = record.best.as_mut().unwrap();
+        best.worst[0].target = Some(TargetValue::Number(7.25));
+        best.worst[0].prediction = Some(TargetValue::Class("<i>".into()));
+        assert!(!page(&record, "", &Links::default()).contains("href=\"."));
+        let links = Links {
+            index: Some("../index.html".into()),
+            dataset: Some("../../dataset/report-1.html".into()),
+        };
+        let page = page(&record, "", &links);
+        for part in [
+            "<a href=\"../index.html\">All runs</a>",
+            "<a href=\"../../dataset/report-1.html\">Dataset report</a>",
+            "<a href=\"#s3\">Worst samples</a>",
+            "<h2 id=\"s3\">Worst samples</h2>",
+            "<td class=\"number\">7.2500</td><td class=\"number\">&lt;i&gt;</td>",
+        ] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+        let sections = page.matches("<h2 id=").count();
+        assert_eq!(page.matches("href=\"#s").count(), sections);
+    }
+
+    #[test]
+    fn f1_names_its_class_and_classes_have_no_units() {
+        let mut record = record("a");
+        record.classes = vec!["good".into(), "<bad>".into()];
+        record.test.insert("f1".into(), 0.5);
+        let page = page(&record, "", &Links::default());
+        assert!(page.contains("f1 of &lt;bad&gt;"), "{page}");
+        assert!(!page.contains("target's units"), "{page}");
+    }
+
+    #[test]
     fn a_run_that_failed_before_its_first_epoch_has_a_page_too() {
         let mut record = record("a");
         (record.best, record.reason) = (None, Some("the disk is full".into()));
         record.test.clear();
-        let page = page(&record, "");
+        let page = page(&record, "", &Links::default());
         assert!(page.contains("The disk is full."));
         assert!(page.contains("No epoch was finished."));
         assert!(page.contains("Nothing was measured."));
