@@ -39,7 +39,7 @@ const DIGITS_MAX: usize = 12;
 /// Values that span more than this factor are drawn on a logarithmic scale.
 const LOG_SPAN: f64 = 50.0;
 
-/// Dashes by which lines are told apart besides their colour.
+/// Dashes of lines, besides their colour.
 const DASHES: [&str; 8] = [
     "none",
     "7 4",
@@ -473,7 +473,7 @@ fn ticks((low, high): (f64, f64), count: usize) -> Vec<f64> {
         .collect()
 }
 
-/// Round values inside the span with labels by which they can be told apart.
+/// Round values inside the span with labels that differ.
 fn linear_ticks(span: (f64, f64)) -> Vec<(f64, String)> {
     let values = ticks(span, 5);
     let labels = labels(&values);
@@ -514,7 +514,7 @@ fn log_ticks((low, high): (f64, f64)) -> Vec<(f64, String)> {
     }
     values.retain(|value| is_inside(value.log10()));
     if values.len() < 2 {
-        // Narrower than from one to the next: the ends, as exactly as they can be told apart.
+        // Narrower than from one to the next: the ends, with as many digits as they need.
         values = ticks((10_f64.powf(low), 10_f64.powf(high)), 4);
     }
     let labels = labels(&values);
