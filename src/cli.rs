@@ -12,6 +12,8 @@ use feedline_schemas::{
 };
 use feedline_trainer::Choice;
 
+use crate::exit::Outcome;
+
 /// Takes data from the web to the GPU: ingest, preprocess, shards, training.
 #[derive(Debug, Parser)]
 #[command(name = "feedline", version, max_term_width = 120, after_help = EXIT_CODES)]
@@ -20,8 +22,8 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 done, 2 wrong usage or configuration, 3 done with quarantined data, \
-4 deferred (a server asked to wait), 1 anything else.";
+const EXIT_CODES: &str = "Exit codes: 0 done, with rejected rows within the configured bounds too, 2 wrong usage or \
+configuration, 3 done with rejected rows under `--fail-on-rejects`, 4 deferred (a server asked to wait), 1 anything else.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -33,6 +35,8 @@ pub(crate) enum Command {
         building: Building,
         #[command(flatten)]
         ranks: Ranks,
+        #[command(flatten)]
+        rejects: RejectRule,
     },
     /// Bring the sources' records into the landing zone
     Ingest(Ingest),
@@ -264,6 +268,27 @@ pub(crate) struct Predict {
     /// Rows that are read, computed and written together; no number depends on it, and 1 answers each line as it comes
     #[arg(long, value_name = "ROWS", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) batch_rows: u32,
+    #[command(flatten)]
+    pub(crate) rejects: RejectRule,
+}
+
+/// Exit code of a command that has rejected rows.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct RejectRule {
+    /// End with exit code 3 when rows were rejected; by default rejected rows within the configured bounds are no failure
+    #[arg(long)]
+    pub(crate) fail_on_rejects: bool,
+}
+
+impl RejectRule {
+    /// Outcome of a command that did its work, with so many rejected rows.
+    pub(crate) const fn outcome(self, rejected: u64) -> Outcome {
+        if self.fail_on_rejects && rejected > 0 {
+            Outcome::Rejected
+        } else {
+            Outcome::Done
+        }
+    }
 }
 
 /// Format of new rows.
@@ -422,6 +447,8 @@ pub(crate) struct Ingest {
     pub(crate) source: Option<String>,
     #[command(flatten)]
     pub(crate) options: Options,
+    #[command(flatten)]
+    pub(crate) rejects: RejectRule,
 }
 
 #[derive(Debug, Subcommand)]
@@ -488,6 +515,8 @@ pub(crate) enum IngestCommand {
         /// Say what would be read again, and change nothing
         #[arg(long)]
         dry_run: bool,
+        #[command(flatten)]
+        rejects: RejectRule,
     },
     /// Read the rejected records of a source again under its contract of now; those that fit land
     RetryRejects {
@@ -499,6 +528,8 @@ pub(crate) enum IngestCommand {
         /// Count what would land, and change nothing
         #[arg(long)]
         dry_run: bool,
+        #[command(flatten)]
+        rejects: RejectRule,
     },
     /// Delete batches of a source: their rows, rejected records and archived responses
     Delete {
@@ -525,6 +556,8 @@ pub(crate) enum IngestCommand {
         /// Only this source; by default all that have an archive
         #[arg(long, value_name = "NAME")]
         source: Option<String>,
+        #[command(flatten)]
+        rejects: RejectRule,
     },
 }
 
@@ -536,6 +569,8 @@ pub(crate) enum Shards {
         pipeline: Pipeline,
         #[command(flatten)]
         building: Building,
+        #[command(flatten)]
+        rejects: RejectRule,
     },
     /// Check every shard of a dataset: sizes, hashes, blocks, rows, and that no key is in two splits
     Verify(Dataset),

@@ -30,7 +30,7 @@ use crate::{
     bench,
     cli::{
         self, Bench, Building, Cli, Command, Dataset, Ingest, IngestCommand, LoaderBench, Options,
-        Pipeline, Ranks, Runs, Serve, Shards, Weights,
+        Pipeline, Ranks, RejectRule, Runs, Serve, Shards, Weights,
     },
     decode_pictures,
     edit::Edit,
@@ -86,17 +86,22 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
             pipeline,
             building,
             ranks,
+            rejects,
         } => {
             let work = Work::load(&pipeline, tools)?;
-            work.run(&pipeline, building, ranks).await
+            work.run(&pipeline, building, ranks, rejects).await
         }
         Command::Ingest(ingest) => run_ingest(ingest, tools).await,
         Command::Serve(options) => run_serve(options, tools).await,
-        Command::Shards(Shards::Build { pipeline, building }) => {
+        Command::Shards(Shards::Build {
+            pipeline,
+            building,
+            rejects,
+        }) => {
             let work = Work::load(&pipeline, tools)?;
             let report = work.build(building).await?;
             tools.print(&report, work.json)?;
-            Ok(Outcome::of_rejected(report.rejected))
+            Ok(rejects.outcome(report.rejected))
         }
         Command::Shards(Shards::Verify(dataset)) => verify(&dataset, tools).await,
         Command::Shards(Shards::Inspect(dataset)) => inspect(&dataset, tools).await,
@@ -222,7 +227,7 @@ async fn run_ingest(ingest: Ingest, tools: &Tools) -> anyhow::Result<Outcome> {
             let work = Work::load(&pipeline, tools)?;
             let (name, context) = (work.source(&source)?, work.ingesting());
             let reset = feedline_ingest::reset(&work.loaded.config, &name, &context, dry_run).await;
-            return work.amended(reset);
+            return work.amended(reset, RejectRule::default());
         }
         Some(IngestCommand::Reread {
             pipeline,
@@ -231,21 +236,23 @@ async fn run_ingest(ingest: Ingest, tools: &Tools) -> anyhow::Result<Outcome> {
             to,
             files,
             dry_run,
+            rejects,
         }) => {
             let work = Work::load(&pipeline, tools)?;
             let what = feedline_ingest::Reread { from, to, files };
-            return work.reread(&source, &what, dry_run).await;
+            return work.reread(&source, &what, dry_run, rejects).await;
         }
         Some(IngestCommand::RetryRejects {
             pipeline,
             source,
             dry_run,
+            rejects,
         }) => {
             let work = Work::load(&pipeline, tools)?;
             let (name, context) = (work.source(&source)?, work.ingesting());
             let retried =
                 feedline_ingest::retry_rejects(&work.loaded.config, &name, &context, dry_run);
-            return work.amended(Box::pin(retried).await);
+            return work.amended(Box::pin(retried).await, rejects);
         }
         Some(IngestCommand::Delete {
             pipeline,
@@ -257,15 +264,16 @@ async fn run_ingest(ingest: Ingest, tools: &Tools) -> anyhow::Result<Outcome> {
             let (name, context) = (work.source(&source)?, work.ingesting());
             let config = &work.loaded.config;
             let deleted = feedline_ingest::delete(config, &name, &batch, &context, dry_run).await;
-            return work.amended(deleted);
+            return work.amended(deleted, RejectRule::default());
         }
         Some(IngestCommand::Replay {
             pipeline,
             from,
             source,
+            rejects,
         }) => {
             let work = Work::load(&pipeline, tools)?;
-            return work.replay(&from, source).await;
+            return work.replay(&from, source, rejects).await;
         }
         None => {}
     }
@@ -277,12 +285,13 @@ async fn run_ingest(ingest: Ingest, tools: &Tools) -> anyhow::Result<Outcome> {
         },
         tools,
     )?;
+    let rejects = ingest.rejects;
     let only = ingest.source.map(|text| work.source(&text)).transpose()?;
     let (report, error) = work.ingest_or_stop(only.as_ref()).await?;
     tools.print(&report, work.json)?;
     match error {
         Some(error) => Err(error),
-        None => Ok(Outcome::of_rejected(report.rejected)),
+        None => Ok(rejects.outcome(report.rejected)),
     }
 }
 
@@ -459,11 +468,13 @@ impl<'a> Work<'a> {
         })
     }
 
+    /// Runs all stages.
     async fn run(
         &self,
         pipeline: &Pipeline,
         building: Building,
         ranks: Ranks,
+        rejects: RejectRule,
     ) -> anyhow::Result<Outcome> {
         let config = &self.loaded.config;
         let mut report = RunReport::default();
@@ -488,7 +499,7 @@ impl<'a> Work<'a> {
         let rejected =
             report.ingest.map_or(0, |i| i.rejected) + report.dataset.map_or(0, |d| d.rejected);
         let judged = report.train.as_ref().and_then(|train| self.judge(train));
-        Ok(judged.unwrap_or(Outcome::of_rejected(rejected)))
+        Ok(judged.unwrap_or(rejects.outcome(rejected)))
     }
 
     /// Returns `Bad` for a model that is no better than its baseline, where it must be.
@@ -587,6 +598,7 @@ impl<'a> Work<'a> {
         source: &str,
         what: &feedline_ingest::Reread,
         dry_run: bool,
+        rejects: RejectRule,
     ) -> anyhow::Result<Outcome> {
         let name = self.source(source)?;
         let (config, context) = (&self.loaded.config, self.ingesting());
@@ -604,28 +616,34 @@ impl<'a> Work<'a> {
                 return Err(error);
             }
         }
-        self.amended(Ok(report))
+        self.amended(Ok(report), rejects)
     }
 
     /// Prints the result of an amendment of a log.
     fn amended(
         &self,
         report: Result<AmendReport, feedline_ingest::Error>,
+        rejects: RejectRule,
     ) -> anyhow::Result<Outcome> {
         let report = report.map_err(|e| self.ingest_error(e))?;
         self.tools.print(&report, self.json)?;
         let read = report.ingest.as_ref().map_or(0, |read| read.rejected);
-        Ok(Outcome::of_rejected(report.still_rejected + read))
+        Ok(rejects.outcome(report.still_rejected + read))
     }
 
-    async fn replay(&self, from: &str, source: Option<String>) -> anyhow::Result<Outcome> {
+    async fn replay(
+        &self,
+        from: &str,
+        source: Option<String>,
+        rejects: RejectRule,
+    ) -> anyhow::Result<Outcome> {
         let only = source.map(|text| self.source(&text)).transpose()?;
         let from = self.tools.open(from)?;
         let (config, context) = (&self.loaded.config, self.ingesting());
         let replay = feedline_ingest::replay(config, only.as_ref(), &from, &context).await;
         let report = replay.map_err(|e| self.ingest_error(e))?;
         self.tools.print(&report, self.json)?;
-        Ok(Outcome::of_rejected(report.rejected))
+        Ok(rejects.outcome(report.rejected))
     }
 
     fn ingesting(&self) -> feedline_ingest::Context {
@@ -880,7 +898,7 @@ impl<'a> Work<'a> {
             Some(_) => output::print(&report, self.json)?,
             None => output::print_aside(&report, self.json)?,
         }
-        Ok(Outcome::of_rejected(report.rejected))
+        Ok(options.rejects.outcome(report.rejected))
     }
 
     /// Predicts rows whose features are made of the rows before, or windows of rows.
@@ -961,7 +979,7 @@ impl<'a> Work<'a> {
             Some(_) => output::print(&report, self.json)?,
             None => output::print_aside(&report, self.json)?,
         }
-        Ok(Outcome::of_rejected(report.rejected))
+        Ok(options.rejects.outcome(report.rejected))
     }
 
     /// Lands the file of `landing` in its folder.

@@ -12,8 +12,8 @@ use crate::launch::RankError;
 pub(crate) enum Outcome {
     /// All is done.
     Done,
-    /// Done, and some data was set aside.
-    Quarantined,
+    /// Done, with rejected rows where none were accepted (`--fail-on-rejects`).
+    Rejected,
     /// Checked, and found bad.
     Bad,
 }
@@ -23,17 +23,8 @@ impl Outcome {
         ExitCode::from(match self {
             Self::Done => 0,
             Self::Bad => 1,
-            Self::Quarantined => 3,
+            Self::Rejected => 3,
         })
-    }
-
-    /// `Quarantined` when `rejected` is above zero.
-    pub(crate) const fn of_rejected(rejected: u64) -> Self {
-        if rejected > 0 {
-            Self::Quarantined
-        } else {
-            Self::Done
-        }
     }
 }
 

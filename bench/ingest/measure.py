@@ -3,7 +3,7 @@
 usage: measure.py WHO RECORDS -- COMMAND...
 
 Memory is the sum of resident pages of the command and its children, looked at every 20 ms. Processor time counts children
-that were waited for. The exit code of feedline for "done with quarantined data" is no failure.
+that were waited for.
 """
 import json
 import os
@@ -54,7 +54,7 @@ def main(who, records, command):
         time.sleep(0.02)
     wall = time.perf_counter() - began
     reader.join()
-    if process.returncode not in (0, 3):
+    if process.returncode != 0:
         sys.exit(f"{who} ended with {process.returncode}: {told[0].decode(errors='replace')[-2000:]}")
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = used.ru_utime + used.ru_stime

@@ -163,8 +163,8 @@ fn a_worker_that_is_killed_while_its_data_are_read_changes_nothing() {
     const TRIES: usize = 8;
     let folder = tempfile::tempdir().unwrap();
     let file = pipeline(folder.path(), INGEST);
-    run(folder.path(), &["ingest", file]).expect(3);
-    run(folder.path(), &["shards", "build", file]).expect(3);
+    run(folder.path(), &["ingest", file]).expect(0);
+    run(folder.path(), &["shards", "build", file]).expect(0);
     let dataset = folder.path().join("out/dataset");
     let expected = files(&dataset);
 
@@ -183,7 +183,7 @@ fn a_worker_that_is_killed_while_its_data_are_read_changes_nothing() {
         refused.stderr.contains("FEEDLINE_CLUSTER_SECRET"),
         "{refused:?}"
     );
-    run_member(folder.path(), &build).expect(3);
+    run_member(folder.path(), &build).expect(0);
     is_expected();
 
     let mut is_tried = false;
@@ -207,7 +207,7 @@ fn a_worker_that_is_killed_while_its_data_are_read_changes_nothing() {
         if let Some(found) = found {
             drop(workers.remove(found));
         }
-        let built = finish(building.wait_with_output().unwrap()).expect(3);
+        let built = finish(building.wait_with_output().unwrap()).expect(0);
         is_expected();
         is_tried = found.is_some() && built.stderr.contains("the query is run again");
         if is_tried {

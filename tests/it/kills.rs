@@ -47,7 +47,7 @@ fn fault_03_ingest_killed_at_random_points_lands_what_an_undisturbed_run_lands()
         undisturbed.path(),
         &["ingest", pipeline(undisturbed.path(), &text), "--json"],
     )
-    .expect(3);
+    .expect(0);
     let expected = landing(&undisturbed.path().join("out/landing/market"));
     let batches: u64 = expected.entries.len().try_into().unwrap();
     assert!(batches >= 4 * KILLS, "{batches}");
@@ -111,7 +111,7 @@ fn killed_fifty_times(text: &str, expected: &Landing, seed: u64) -> Vec<Duration
         starts.extend(first);
     }
     let report = run(killed.path(), &["ingest", file, "--json"])
-        .expect(3)
+        .expect(0)
         .json();
     assert_eq!(report["batches"], batches, "zone {seed}");
     let found = landing(&zone);
@@ -186,9 +186,9 @@ fn a_shard_build_killed_at_fifty_points_leaves_what_an_undisturbed_build_leaves(
             source(KILLS).replace("page_size=10", "page_size=500")
         ),
     );
-    run(folder.path(), &["ingest", file]).expect(3);
+    run(folder.path(), &["ingest", file]).expect(0);
     let dataset = folder.path().join("out/dataset");
-    run(folder.path(), &["shards", "build", file]).expect(3);
+    run(folder.path(), &["shards", "build", file]).expect(0);
     let expected = files(&dataset);
     fs::remove_dir_all(&dataset).unwrap();
 
@@ -209,7 +209,7 @@ fn a_shard_build_killed_at_fifty_points_leaves_what_an_undisturbed_build_leaves(
         }
     }
     let report = run(folder.path(), &["shards", "build", file, "--json"])
-        .expect(3)
+        .expect(0)
         .json();
     assert_eq!(files(&dataset), expected);
     run(folder.path(), &["shards", "verify", "out/dataset"]).expect(0);
@@ -241,8 +241,8 @@ fn training_killed_at_random_points_ends_with_the_weights_of_an_undisturbed_run(
         .replace("page_size=10", "page_size=500")
         .replace("rows=20000", "rows=6000");
     let file = pipeline(folder.path(), &format!("{data}{BUILD}{TRAIN}"));
-    run(folder.path(), &["ingest", file]).expect(3);
-    run(folder.path(), &["shards", "build", file]).expect(3);
+    run(folder.path(), &["ingest", file]).expect(0);
+    run(folder.path(), &["shards", "build", file]).expect(0);
     let train = folder.path().join("out/train");
     let undisturbed = run(folder.path(), &["train", file, "--json"])
         .expect(0)

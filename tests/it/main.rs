@@ -17,6 +17,7 @@ mod edit;
 mod ends;
 mod evolved;
 mod examples;
+mod exit_codes;
 mod fault_table;
 mod forecast;
 mod ingest_stop;

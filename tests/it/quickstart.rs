@@ -15,7 +15,7 @@ fn quickstart_trains_a_model_that_beats_the_mean_and_a_second_run_finds_all_done
         "--set",
         "train.epochs=8",
     ];
-    let first = run(folder.path(), &arguments).expect(3).json();
+    let first = run(folder.path(), &arguments).expect(0).json();
     let (ingest, dataset, train) = (&first["ingest"], &first["dataset"], &first["train"]);
     assert_eq!(dataset["rows_in"], ingest["rows"]);
     assert!(
@@ -42,7 +42,7 @@ fn quickstart_trains_a_model_that_beats_the_mean_and_a_second_run_finds_all_done
         assert!(folder.path().join(url.as_str().unwrap()).exists(), "{url}");
     }
 
-    let second = run(folder.path(), &arguments).expect(3).json();
+    let second = run(folder.path(), &arguments).expect(0).json();
     assert_eq!(second["dataset"]["up_to_date"], true);
     assert_eq!(second["ingest"]["rows"], ingest["rows"]);
     assert_eq!(second["train"]["test"], train["test"]);
@@ -94,7 +94,7 @@ fn a_terminal_shows_bars_and_the_report() {
     script
         .args(["-qec", &command, "/dev/null"])
         .current_dir(folder.path());
-    let shown = finish(script.output().unwrap()).expect(3).stdout;
+    let shown = finish(script.output().unwrap()).expect(0).stdout;
     assert!(
         shown.contains("ingest market") && shown.contains("rows landed"),
         "{shown}"
