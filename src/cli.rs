@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use feedline_preprocess::{Engine, RowFormat};
 use feedline_schemas::{
-    config::{FileFormat, Override, Precision},
+    config::{FileFormat, Override, Precision, WeightLayout},
     edit::EditRule,
     ids::Seed,
     manifest::Split,
@@ -190,6 +190,10 @@ pub(crate) enum Weights {
         /// Type of the numbers
         #[arg(long, value_enum, default_value_t = WeightType::F32)]
         dtype: WeightType,
+        /// Layout and names of the tensors. `feedline`: matrices are [in, out]; `torch`: matrices are [out, in], and norms and LSTM
+        /// layers have PyTorch's names, so that `load_state_dict` takes them
+        #[arg(long, value_enum, default_value_t = LayoutName::Feedline)]
+        layout: LayoutName,
     },
 }
 
@@ -315,6 +319,22 @@ impl From<RowsName> for RowFormat {
             RowsName::Csv => Self::Csv,
             RowsName::Ndjson => Self::Ndjson,
             RowsName::Parquet => Self::Parquet,
+        }
+    }
+}
+
+/// Layout of exported weights.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum LayoutName {
+    Feedline,
+    Torch,
+}
+
+impl From<LayoutName> for WeightLayout {
+    fn from(name: LayoutName) -> Self {
+        match name {
+            LayoutName::Feedline => Self::Feedline,
+            LayoutName::Torch => Self::Torch,
         }
     }
 }

@@ -160,10 +160,12 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
             to,
             merge_lora,
             dtype,
+            layout,
         }) => {
             let options = feedline_trainer::ExportOptions {
                 merge_lora,
                 precision: dtype.into(),
+                layout: layout.into(),
             };
             let work = Work::load(&pipeline, tools)?;
             work.export(&run.choice(), &to, options).await

@@ -53,5 +53,6 @@ mod trials_shown;
 mod tune;
 mod types;
 mod way_out;
+mod weights;
 mod write_kills;
 mod wrong_input;

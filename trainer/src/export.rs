@@ -3,17 +3,17 @@
 use std::collections::HashMap;
 
 use burn::tensor::{bf16, f16};
-use feedline_schemas::config::{Precision, TrainConfig};
+use feedline_schemas::config::{Precision, TrainConfig, WeightLayout};
 use safetensors::tensor::{Dtype, TensorView};
 
 use crate::{
     Context,
     error::{Error, config as wrong},
-    init::CLASSES_KEY,
+    init::{CLASSES_KEY, LAYOUT_KEY},
     kept::{self, Choice, ChosenRun, Kept, Use},
-    layers::Parameter,
     model::Build,
     run_folder::runtime,
+    torch::{self, NamedTensor},
 };
 
 /// How weights are written.
@@ -23,6 +23,8 @@ pub struct ExportOptions {
     pub merge_lora: bool,
     /// Type of the numbers; those of shorter types are rounded to the nearest, ties to even.
     pub precision: Precision,
+    /// Layout and names of the tensors.
+    pub layout: WeightLayout,
 }
 
 /// The best weights of the run that `config` and the dataset name, or where nothing was trained by it, of the newest finished
@@ -41,12 +43,12 @@ pub fn export(
 }
 
 /// The best weights of a run as the bytes of a safetensors file: a tensor for each parameter and running statistic of the
-/// model, by its name, and for a classifier the metadata entry `classes`, the JSON list of their names by output.
-/// `train.init` reads such files. Blocks.
+/// model, by its name or PyTorch's. The metadata entry `feedline.layout` names the layout; that of a classifier's entry
+/// `classes` is the JSON list of their names by output. `train.init` reads such files. Blocks.
 ///
 /// # Errors
-/// [`Error::NoCheckpoint`] for a run without weights; [`Error::Config`] for adapters that are not there, or a number that the
-/// type cannot hold; what storage says.
+/// [`Error::NoCheckpoint`] for a run without weights; [`Error::Config`] for adapters that do not exist or that PyTorch has no
+/// place for, or a number that the type cannot hold; what storage says.
 pub fn export_run(
     chosen: &ChosenRun,
     build: Option<&Build<'_>>,
@@ -66,22 +68,30 @@ pub fn export_run(
     } else {
         (layout, kept.bucket)
     };
+    let tensors = match options.layout {
+        WeightLayout::Feedline => torch::own_tensors(&layout, &bucket),
+        WeightLayout::Torch if layout.has_adapters() => {
+            let reason = "layers of PyTorch have no place for adapters; add them to the weights with `--merge-lora`";
+            return Err(wrong("lora", reason));
+        }
+        WeightLayout::Torch => torch::torch_tensors(&layout, &bucket),
+    };
     let classes = kept.plan.task.classes();
-    write(layout.entries(), &bucket, options.precision, classes)
+    write(tensors, options, classes)
 }
 
-/// The file of a bucket of a model whose outputs are for these classes, if for any.
+/// The file of the tensors of a model whose outputs are for these classes, if for any.
 fn write(
-    entries: &[Parameter],
-    bucket: &[f32],
-    precision: Precision,
+    named: Vec<NamedTensor>,
+    options: ExportOptions,
     classes: &[String],
 ) -> Result<Vec<u8>, Error> {
+    let precision = options.precision;
     let mut tensors = Vec::new();
-    for entry in entries {
-        let bytes = to_bytes(&bucket[entry.range.clone()], precision);
+    for tensor in named {
+        let bytes = to_bytes(&tensor.values, precision);
         let bytes = bytes.ok_or_else(|| {
-            let name = &entry.name;
+            let name = &tensor.name;
             wrong(
                 "precision",
                 format!(
@@ -89,7 +99,7 @@ fn write(
                 ),
             )
         })?;
-        tensors.push((entry.name.clone(), entry.shape.clone(), bytes));
+        tensors.push((tensor.name, tensor.shape, bytes));
     }
     let dtype = match precision {
         Precision::F32 => Dtype::F32,
@@ -100,11 +110,16 @@ fn write(
         let view = TensorView::new(dtype, shape.clone(), bytes);
         (name, view.expect("the bytes are those of the shape"))
     });
-    let metadata = (!classes.is_empty()).then(|| {
+    let mut metadata = HashMap::from([(LAYOUT_KEY.to_owned(), options.layout.name().to_owned())]);
+    if !classes.is_empty() {
         let names = serde_json::to_string(classes).expect("texts are JSON");
-        HashMap::from([(CLASSES_KEY.to_owned(), names)])
-    });
-    Ok(safetensors::serialize(views, metadata)
+        metadata.insert(CLASSES_KEY.to_owned(), names);
+    }
+    if options.layout == WeightLayout::Torch {
+        // Libraries of Hugging Face ask for it.
+        metadata.insert("format".to_owned(), "pt".to_owned());
+    }
+    Ok(safetensors::serialize(views, Some(metadata))
         .expect("a model has fewer tensors than fill a safetensors header"))
 }
 

@@ -1,9 +1,12 @@
 //! Weights to begin with, from a safetensors file.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bytes::Bytes;
-use feedline_schemas::{config::InitConfig, ids::Hash128};
+use feedline_schemas::{
+    config::{InitConfig, WeightLayout},
+    ids::Hash128,
+};
 use safetensors::{
     SafeTensors,
     tensor::{Dtype, TensorView},
@@ -17,6 +20,7 @@ use crate::{
     head::{self, Head, Outputs},
     layers::{Layout, Parameter},
     pattern,
+    torch::{self, FoundTensor},
 };
 
 /// Before the names of weights in the files of runs.
@@ -24,6 +28,12 @@ const PREFIX: &str = "parameter.";
 
 /// Metadata entry of an export: the names of the classes by output, as a JSON list.
 pub(crate) const CLASSES_KEY: &str = "classes";
+
+/// Metadata entry of an export: the layout of its matrices, as in the configuration.
+pub(crate) const LAYOUT_KEY: &str = "feedline.layout";
+
+/// Ending of a counter of PyTorch's batch norm, which computes nothing.
+const BATCH_COUNTER: &str = "num_batches_tracked";
 
 /// Most names in a message.
 const NAMED: usize = 10;
@@ -87,9 +97,9 @@ impl Weights {
     /// columns of the output layer follow the classes of `target`.
     ///
     /// # Errors
-    /// [`Error::Damaged`] when the file cannot be read, or a tensor has another shape or a number that is not finite;
-    /// [`Error::Config`] for differences, where `config` is strict, for a pattern that describes nothing, and for outputs of
-    /// other classes.
+    /// [`Error::Config`] when the file cannot be read, or a tensor has another shape or a number that is not finite; for a
+    /// layout that is unknown or mixed; for differences, where `config` is strict; for a pattern that describes nothing, and
+    /// for outputs of other classes.
     pub(crate) fn put(
         &self,
         config: &InitConfig,
@@ -98,8 +108,9 @@ impl Weights {
         bucket: &mut [f32],
     ) -> Result<(), Error> {
         let file = SafeTensors::deserialize(&self.bytes);
-        let file = file.map_err(|e| self.damaged(format!("it is not a safetensors file: {e}")))?;
-        let mut tensors = renamed(file.iter().collect(), &config.rename)?;
+        let file = file.map_err(|e| self.refused(&format!("it is not a safetensors file: {e}")))?;
+        let tensors = renamed(file.iter().collect(), &config.rename)?;
+        let mut tensors = torch::own_names(tensors, layout);
         let entries = layout.entries();
         let names = entries.iter().map(|entry| entry.name.as_str());
         pattern::check("init.replace", "parameter", &config.replace, names)?;
@@ -118,6 +129,14 @@ impl Weights {
             true => self.places(config, target.classes, head.as_ref())?,
             false => None,
         };
+        let matrices = entries
+            .iter()
+            .enumerate()
+            .filter(|(i, entry)| torch::is_matrix(layout, *i) && taken.contains(&entry.name));
+        let matrices: Vec<(&Parameter, Vec<usize>)> = matrices
+            .map(|(_, entry)| (entry, tensors[&entry.name].shape()))
+            .collect();
+        let file_layout = self.layout(config, &matrices)?;
         let mut differences = Differences::default();
         for (i, entry) in entries.iter().enumerate() {
             let found = tensors.remove(&entry.name);
@@ -125,15 +144,21 @@ impl Weights {
                 continue;
             }
             match found {
-                Some(view) => {
+                Some(tensor) => {
                     let of_head = head.as_ref().filter(|head| head.has(&entry.name));
-                    self.copy(&view, entry, of_head, &mut bucket[entry.range.clone()])?;
+                    let is_transposed =
+                        file_layout == WeightLayout::Torch && torch::is_matrix(layout, i);
+                    let values = self.values(&tensor, entry, of_head, is_transposed)?;
+                    bucket[entry.range.clone()].copy_from_slice(&values);
                 }
                 None if layout.is_adapter(i) => {}
                 None => differences.missing.push(entry.name.clone()),
             }
         }
         differences.left_over = tensors.into_keys().collect();
+        differences
+            .left_over
+            .retain(|name| name.rsplit('.').next() != Some(BATCH_COUNTER));
         differences.settle(config.strict, &self.url, head.as_ref())?;
         if let (Some(head), Some(places)) = (head, places) {
             head.arrange(&places, bucket, |name| taken.contains(name));
@@ -224,10 +249,115 @@ impl Weights {
         }
     }
 
+    /// Layout of the matrices of the file: as it says, as the configuration says, or as the shapes of `matrices` say, which
+    /// are those that the model takes.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for matrices of two layouts, for a square one of unknown layout, and where file and configuration say
+    /// different ones.
+    fn layout(
+        &self,
+        config: &InitConfig,
+        matrices: &[(&Parameter, Vec<usize>)],
+    ) -> Result<WeightLayout, Error> {
+        let of_file = self.stated_layout();
+        if let (Some(own), Some(given)) = (of_file, config.layout)
+            && own != given
+        {
+            let reason = format!(
+                "the file says that its layout is `{}`; remove this key",
+                own.name()
+            );
+            return Err(wrong("init.layout", reason));
+        }
+        // Of a matrix of one row and one column there is one layout.
+        let is_square = |entry: &Parameter| entry.shape[0] == entry.shape[1];
+        let decides = |entry: &Parameter| !is_square(entry) && entry.shape.len() == 2;
+        let is_of = |layout: WeightLayout, entry: &Parameter, shape: &[usize]| match layout {
+            WeightLayout::Feedline => shape == entry.shape,
+            WeightLayout::Torch => shape.iter().rev().eq(&entry.shape),
+        };
+        let first_of = |layout: WeightLayout| {
+            let mut found = matrices.iter();
+            found.find(|(entry, shape)| decides(entry) && is_of(layout, entry, shape))
+        };
+        if let Some(stated) = of_file.or(config.layout) {
+            let Some((entry, shape)) = first_of(stated.other()) else {
+                return Ok(stated);
+            };
+            let by = match of_file {
+                Some(_) => "as the file says",
+                None => "as `train.init.layout` says",
+            };
+            return Err(self.refused(&format!(
+                "tensor `{}` is {shape:?}, which is {} of layout `{}`, and the matrices of the file are of layout `{}`, {}, {by}; \
+                 a file has one layout: transpose this tensor, or correct the layout",
+                entry.name,
+                stated.other().sizes(),
+                stated.other().name(),
+                stated.name(),
+                stated.sizes(),
+            )));
+        }
+        let (own, torch) = (
+            first_of(WeightLayout::Feedline),
+            first_of(WeightLayout::Torch),
+        );
+        if let (Some((own, own_shape)), Some((torch, torch_shape))) = (own, torch) {
+            return Err(self.refused(&format!(
+                "its matrices are of two layouts: tensor `{}` is {own_shape:?}, [in, out], and tensor `{}` is {torch_shape:?}, \
+                 [out, in] as PyTorch has it; a file has one layout: transpose those of one kind",
+                own.name, torch.name
+            )));
+        }
+        let mut squares = matrices.iter();
+        let square = squares
+            .find(|(entry, shape)| is_square(entry) && entry.shape[0] > 1 && *shape == entry.shape);
+        if let Some((entry, shape)) = square {
+            let others = match (own, torch) {
+                (None, None) => String::new(),
+                (_, None) => "; the other matrices have the shapes of `feedline`".to_owned(),
+                _ => "; the other matrices have the shapes of `torch`".to_owned(),
+            };
+            let reason = format!(
+                "tensor `{}` of `{}` is {shape:?}, and a square matrix does not say whether it is [in, out] or [out, in]{others}; \
+                 set it to \"torch\" for weights as `torch.nn.Linear` holds them ([out, in]), or to \"feedline\" for [in, out]",
+                entry.name, self.url
+            );
+            return Err(wrong("init.layout", reason));
+        }
+        if let Some((entry, shape)) = torch {
+            tracing::warn!(
+                url = self.url,
+                tensor = entry.name,
+                ?shape,
+                "by their shapes the matrices of the file are [out, in], as PyTorch holds them, and were transposed; \
+                 `train.init.layout = \"torch\"` says so"
+            );
+            return Ok(WeightLayout::Torch);
+        }
+        Ok(WeightLayout::Feedline)
+    }
+
+    /// The layout that the file names; a run's is the program's own.
+    fn stated_layout(&self) -> Option<WeightLayout> {
+        let entries = self.metadata()?;
+        match entries.get(LAYOUT_KEY).map(String::as_str) {
+            Some("torch") => Some(WeightLayout::Torch),
+            Some("feedline") => Some(WeightLayout::Feedline),
+            _ if entries.contains_key(METADATA_KEY) => Some(WeightLayout::Feedline),
+            _ => None,
+        }
+    }
+
+    fn metadata(&self) -> Option<HashMap<String, String>> {
+        let (_, metadata) = SafeTensors::read_metadata(&self.bytes).ok()?;
+        metadata.metadata().clone()
+    }
+
     /// The classes that the file's outputs are for, as the file says.
     fn classes(&self) -> FileClasses {
-        let metadata = SafeTensors::read_metadata(&self.bytes).ok();
-        let entries = metadata.and_then(|(_, metadata)| metadata.metadata().clone());
+        let entries = self.metadata();
         let entry = |key: &str| entries.as_ref()?.get(key);
         let names = |value: Value| serde_json::from_value::<Vec<String>>(value).ok();
         if let Some(header) = entry(METADATA_KEY) {
@@ -239,16 +369,21 @@ impl Weights {
         own.map_or(FileClasses::Foreign, FileClasses::Named)
     }
 
-    fn copy(
+    /// The numbers of a tensor for `entry`, in its order.
+    fn values(
         &self,
-        view: &TensorView<'_>,
+        tensor: &FoundTensor<'_>,
         entry: &Parameter,
         head: Option<&Head<'_>>,
-        values: &mut [f32],
-    ) -> Result<(), Error> {
+        is_transposed: bool,
+    ) -> Result<Vec<f32>, Error> {
         let name = &entry.name;
-        if view.shape() != entry.shape {
-            let (found, expected) = (view.shape(), &entry.shape);
+        let mut expected = entry.shape.clone();
+        if is_transposed {
+            expected.reverse();
+        }
+        let found = tensor.shape();
+        if found != expected {
             let anew = match head {
                 Some(head) => format!(
                     "to begin the output layer anew, set `train.init.replace = [\"{}\"]`",
@@ -256,28 +391,28 @@ impl Weights {
                 ),
                 None => "to begin with a new one, name it in `train.init.replace`".to_owned(),
             };
-            return Err(self.damaged(format!(
+            return Err(self.refused(&format!(
                 "tensor `{name}` is {found:?}, the model's is {expected:?}; {anew}"
             )));
         }
-        let numbers = numbers(view).ok_or_else(|| {
-            let found = view.dtype();
-            self.damaged(format!(
-                "tensor `{name}` is {found:?} and must be F32, F16 or BF16"
+        let numbers = tensor.numbers().map_err(|found| {
+            self.refused(&format!(
+                "tensor `{name}` is {found:?} and must be F32, F16 or BF16; convert it"
             ))
         })?;
         if let Some(bad) = numbers.iter().find(|number| !number.is_finite()) {
-            return Err(self.damaged(format!("tensor `{name}` holds `{bad}`")));
+            return Err(self.refused(&format!(
+                "tensor `{name}` holds `{bad}`; use weights that are finite"
+            )));
         }
-        values.copy_from_slice(&numbers);
-        Ok(())
+        Ok(match is_transposed {
+            true => torch::transposed(&numbers, [expected[0], expected[1]]),
+            false => numbers,
+        })
     }
 
-    fn damaged(&self, reason: String) -> Error {
-        Error::Damaged {
-            url: self.url.clone(),
-            reason,
-        }
+    fn refused(&self, reason: &str) -> Error {
+        wrong("init.from", format!("cannot use `{}`: {reason}", self.url))
     }
 }
 
@@ -351,11 +486,30 @@ impl Differences {
         let output = head.map_or_else(String::new, |head| {
             format!(" (the output layer of this model is `{}`)", head.pattern())
         });
+        let example = self.example().unwrap_or_default();
         let reason = format!(
-            "the file lacks {missing} of the model, and the model {left_over} of the file; see `train.init.rename` and \
-             `train.init.replace`{output}, or set `train.init.strict = false`"
+            "only in the model: {missing}; only in the file `{url}`: {left_over}; give the file's tensors the model's names with \
+             `train.init.rename`{example}, list those of the model that begin as usual in `train.init.replace`{output}, or set \
+             `train.init.strict = false`"
         );
         Err(wrong("init.from", reason))
+    }
+
+    /// A pair for `train.init.rename`, by the first tensors whose names end alike.
+    fn example(&self) -> Option<String> {
+        let parts = |name: &str| {
+            let (layer, own) = name.rsplit_once('.')?;
+            Some((layer.to_owned(), own.to_owned()))
+        };
+        self.missing.iter().find_map(|missing| {
+            let (to, own) = parts(missing)?;
+            let own_in_torch = torch::torch_ending(&own);
+            let mut left_over = self.left_over.iter().filter_map(|name| parts(name));
+            let (from, _) = left_over.find(|(layer, found)| {
+                *layer != to && (*found == own || Some(found.as_str()) == own_in_torch)
+            })?;
+            Some(format!(", such as `[[\"{from}.*\", \"{to}.*\"]]`"))
+        })
     }
 }
 
@@ -369,6 +523,7 @@ fn list(names: &[String]) -> String {
     let first: Vec<String> = first.into_iter().collect();
     match names.len() {
         0 => "nothing".to_owned(),
+        1 => first.join(", "),
         count if count > NAMED => format!("{count} tensors ({}, ..)", first.join(", ")),
         count => format!("{count} tensors ({})", first.join(", ")),
     }
@@ -422,6 +577,7 @@ mod tests {
         InitConfig {
             from: "memory:///w".into(),
             rename: vec![],
+            layout: None,
             strict: true,
             replace: vec![],
             classes: vec![],
@@ -503,7 +659,9 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(
-            error.contains("lacks 1 tensors (`last.bias`)") && error.contains("(`pooler.weight`)"),
+            error.contains(
+                "only in the model: `last.bias`; only in the file `memory:///w`: `pooler.weight`; "
+            ),
             "{error}"
         );
         let config = InitConfig {
@@ -648,5 +806,151 @@ mod tests {
             error.contains("the output layer of this model is `last.*`"),
             "{error}"
         );
+    }
+
+    /// A model of a layer of 2 inputs and 3 outputs and, where it `has_square`, one of 3 and 3.
+    fn two_layers(has_square: bool) -> Layout {
+        let mut b = Builder::new();
+        Linear::with_bias(&mut b, "a", &[2], 3, Gain::He, false);
+        if has_square {
+            Linear::with_bias(&mut b, "b", &[3], 3, Gain::Glorot, false);
+        }
+        b.finish()
+    }
+
+    /// Weights of the layer `a` in a shape, and of `b` where it exists, each number by its place.
+    fn matrices(a: [usize; 2], has_square: bool, metadata: Option<(&str, &str)>) -> Weights {
+        let (a_numbers, b_numbers): (Vec<f32>, Vec<f32>) = (
+            (1..=6_u8).map(f32::from).collect(),
+            (11..=19_u8).map(f32::from).collect(),
+        );
+        let mut tensors = vec![("a.weight", Dtype::F32, &a[..], f32s(&a_numbers))];
+        if has_square {
+            tensors.push(("b.weight", Dtype::F32, &[3, 3], f32s(&b_numbers)));
+        }
+        described_file(&tensors, metadata)
+    }
+
+    fn put_matrices(
+        file: &Weights,
+        layout: Option<WeightLayout>,
+        has_square: bool,
+    ) -> Result<Vec<f32>, String> {
+        let config = InitConfig { layout, ..config() };
+        let model = two_layers(has_square);
+        let mut bucket = vec![0.0; model.len()];
+        let put = file.put(&config, &model, &NUMBER, &mut bucket);
+        put.map(|()| bucket).map_err(|error| error.to_string())
+    }
+
+    const AS_WRITTEN: [f32; 15] = [
+        1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 11.0, 12.0, 13.0, 14.0, 15.0, 16.0, 17.0, 18.0, 19.0,
+    ];
+    const TRANSPOSED: [f32; 15] = [
+        1.0, 3.0, 5.0, 2.0, 4.0, 6.0, 11.0, 14.0, 17.0, 12.0, 15.0, 18.0, 13.0, 16.0, 19.0,
+    ];
+
+    #[test]
+    fn the_layout_of_a_foreign_file_follows_from_shapes_that_are_not_square() {
+        let own = put_matrices(&matrices([2, 3], false, None), None, false);
+        assert_eq!(own.unwrap(), AS_WRITTEN[..6]);
+        let torch = put_matrices(&matrices([3, 2], false, None), None, false);
+        assert_eq!(torch.unwrap(), TRANSPOSED[..6]);
+    }
+
+    #[test]
+    fn a_square_matrix_of_unknown_layout_is_refused_with_the_key_that_decides() {
+        for (shape, others) in [([2, 3], "`feedline`"), ([3, 2], "`torch`")] {
+            let file = matrices(shape, true, None);
+            let error = put_matrices(&file, None, true).unwrap_err();
+            for part in [
+                "`train.init.layout`",
+                "tensor `b.weight`",
+                "a square matrix does not say whether it is [in, out] or [out, in]",
+                &format!("the other matrices have the shapes of {others}"),
+                "set it to \"torch\"",
+            ] {
+                assert!(error.contains(part), "{part}: {error}");
+            }
+        }
+        let own = put_matrices(
+            &matrices([2, 3], true, None),
+            Some(WeightLayout::Feedline),
+            true,
+        );
+        assert_eq!(own.unwrap(), AS_WRITTEN);
+        let torch = put_matrices(
+            &matrices([3, 2], true, None),
+            Some(WeightLayout::Torch),
+            true,
+        );
+        assert_eq!(torch.unwrap(), TRANSPOSED);
+    }
+
+    #[test]
+    fn a_wrong_layout_and_matrices_of_two_layouts_are_refused() {
+        let wrong = put_matrices(
+            &matrices([2, 3], true, None),
+            Some(WeightLayout::Torch),
+            true,
+        );
+        let error = wrong.unwrap_err();
+        assert!(
+            error.contains("tensor `a.weight` is [2, 3], which is [in, out] of layout `feedline`")
+                && error.contains("as `train.init.layout` says"),
+            "{error}"
+        );
+        let mut b = Builder::new();
+        Linear::with_bias(&mut b, "a", &[2], 3, Gain::He, false);
+        Linear::with_bias(&mut b, "b", &[3], 1, Gain::Glorot, false);
+        let model = b.finish();
+        let file = file(&[
+            ("a.weight", Dtype::F32, &[3, 2], f32s(&[0.0; 6])),
+            ("b.weight", Dtype::F32, &[3, 1], f32s(&[0.0; 3])),
+        ]);
+        let mut bucket = vec![0.0; model.len()];
+        let mixed = file.put(&config(), &model, &NUMBER, &mut bucket);
+        let error = mixed.unwrap_err().to_string();
+        assert!(
+            error.contains("its matrices are of two layouts: tensor `b.weight` is [3, 1]"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_file_that_names_its_layout_is_taken_by_it_and_a_key_that_differs_is_refused() {
+        for (named, shape, expected) in [
+            (("feedline.layout", "torch"), [3, 2], TRANSPOSED),
+            (("feedline.layout", "feedline"), [2, 3], AS_WRITTEN),
+            (("feedline", "{\"step\": 7}"), [2, 3], AS_WRITTEN),
+        ] {
+            let file = matrices(shape, true, Some(named));
+            let found = put_matrices(&file, None, true).unwrap();
+            assert_eq!(found, expected, "{named:?}");
+            let is_torch = named.1 == "torch";
+            let other = match is_torch {
+                true => WeightLayout::Feedline,
+                false => WeightLayout::Torch,
+            };
+            let error = put_matrices(&file, Some(other), true).unwrap_err();
+            assert!(
+                error.contains("the file says that its layout is `")
+                    && error.contains("remove this key"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn names_that_differ_are_listed_by_side_with_a_pair_to_rename_them() {
+        let file = file(&[("fc1.weight", Dtype::F32, &[2, 3], f32s(&[0.0; 6]))]);
+        let error = put_matrices(&file, None, false).unwrap_err();
+        assert!(
+            error.contains(
+                "only in the model: `a.weight`; only in the file `memory:///w`: `fc1.weight`"
+            ) && error.contains("such as `[[\"fc1.*\", \"a.*\"]]`"),
+            "{error}"
+        );
+        assert!(!error.contains("remove it and resume"), "{error}");
     }
 }

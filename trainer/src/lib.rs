@@ -73,6 +73,7 @@ mod session;
 mod settings;
 mod summary;
 mod task;
+mod torch;
 mod track;
 mod train;
 pub mod tune;

@@ -15,6 +15,10 @@ pub struct InitConfig {
     /// `["encoder.layer.*.mlp.*", "block.*.*"]`. Default none.
     #[serde(default)]
     pub rename: Vec<[String; 2]>,
+    /// Layout of the matrices of fully connected and LSTM layers in the file. Runs and exports name theirs. Default: as the file
+    /// says; of other files as the shapes say, where no matrix is square.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layout: Option<WeightLayout>,
     /// Whether it is an error when the model has a tensor that the file has not, or the file one that the model has not;
     /// else they are counted and named in the log, and begin as usual. Default true.
     #[serde(default = "yes")]
@@ -30,6 +34,48 @@ pub struct InitConfig {
     /// in another order than the dataset's are put in its order. Default: as the file says.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<String>,
+}
+
+/// Layout and names of weights in a safetensors file.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum WeightLayout {
+    /// Matrices are `[in, out]`, as in this program, in TensorFlow and JAX, and in `Conv1D` of Hugging Face's GPT-2.
+    #[default]
+    Feedline,
+    /// Matrices are `[out, in]`, as `torch.nn.Linear` and `torch.nn.LSTM` hold them.
+    Torch,
+}
+
+impl WeightLayout {
+    /// Its name in the configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Feedline => "feedline",
+            Self::Torch => "torch",
+        }
+    }
+
+    /// The other one.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Feedline => Self::Torch,
+            Self::Torch => Self::Feedline,
+        }
+    }
+
+    /// Order of the sizes of a matrix.
+    #[must_use]
+    pub const fn sizes(self) -> &'static str {
+        match self {
+            Self::Feedline => "[in, out]",
+            Self::Torch => "[out, in]",
+        }
+    }
 }
 
 const fn yes() -> bool {

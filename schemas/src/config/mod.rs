@@ -60,7 +60,7 @@ pub use self::{
     for_each::{ForEachConfig, MissingValue},
     guard::{GuardConfig, NotFinitePolicy},
     incremental::IncrementalConfig,
-    init::InitConfig,
+    init::{InitConfig, WeightLayout},
     join::{JoinConfig, JoinDuplicates, KeyMatch, TimeColumn, Unmatched},
     limits::{LimitsConfig, ResetUnit},
     load::{ConfigError, Loaded, Override, load},

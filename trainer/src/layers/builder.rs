@@ -358,6 +358,16 @@ impl Layout {
         parts.finish()
     }
 
+    /// True for the weight of a fully connected layer or of its adapter: a matrix `[in, out]`.
+    pub(crate) fn is_linear(&self, entry: usize) -> bool {
+        self.linears.contains(&entry) || self.is_adapter(entry)
+    }
+
+    /// True where there are adapters.
+    pub(crate) fn has_adapters(&self) -> bool {
+        !self.adapters.is_empty()
+    }
+
     /// Whether an entry is an adapter's.
     pub(crate) fn is_adapter(&self, entry: usize) -> bool {
         let mut adapters = self.adapters.iter();

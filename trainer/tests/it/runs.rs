@@ -460,6 +460,7 @@ fn all_of(url: &str) -> InitConfig {
     InitConfig {
         from: url.into(),
         rename: vec![],
+        layout: None,
         strict: true,
         replace: vec![],
         classes: vec![],

@@ -1,0 +1,132 @@
+//! Weights of PyTorch: in by `[train.init]`, out by `weights export`, with the outputs that PyTorch computes.
+
+use std::{env, fmt::Write as _, fs, path::Path, process::Command};
+
+use crate::support::{Finished, Random, finish, pipeline, python, run};
+
+const PIPELINE: &str = r#"
+[pipeline]
+name = "rows"
+root = "out"
+
+[[source]]
+name = "rows"
+type = "files"
+url = "rows.csv"
+
+[dataset]
+target = "y"
+
+[train]
+model = { type = "mlp", hidden = [16, 16] }
+epochs = 1
+learning_rate = 1e-12
+batch_size = 64
+
+[train.init]
+from = "FROM"
+rename = [["0.*", "layer.0.*"], ["2.*", "layer.1.*"], ["4.*", "layer.2.*"]]
+"#;
+
+/// Sixteen features and a target.
+fn write_rows(folder: &Path) {
+    let mut random = Random(11);
+    let names: Vec<String> = (0..16).map(|i| format!("f{i}")).collect();
+    let mut csv = format!("{},y\n", names.join(","));
+    for _ in 0..400 {
+        let cells: Vec<u64> = (0..16).map(|_| random.below(1000)).collect();
+        for cell in &cells {
+            write!(csv, "{cell}.5,").unwrap();
+        }
+        writeln!(csv, "{}.25", cells[0] + 2 * cells[1]).unwrap();
+    }
+    fs::write(folder.join("rows.csv"), csv).unwrap();
+}
+
+/// Python with numpy, and with PyTorch where `FEEDLINE_TORCH_PYTHON` names one that has it.
+fn python_of_weights() -> Option<Command> {
+    match env::var_os("FEEDLINE_TORCH_PYTHON") {
+        Some(path) => Some(Command::new(path)),
+        None => python("numpy"),
+    }
+}
+
+fn script(arguments: &[&str]) -> Option<Finished> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/weights.py");
+    let mut python = python_of_weights()?;
+    Some(finish(python.arg(file).args(arguments).output().unwrap()).expect(0))
+}
+
+/// Predicts all rows, and compares with what the weights in `weights` compute.
+fn check(folder: &Path, pipeline: &[&str], weights: &Path) {
+    let predict = [&["predict"], pipeline, &["--to"]].concat();
+    run(folder, &[&predict[..], &["y.ndjson", "rows.csv"]].concat()).expect(0);
+    let features = [&predict[..], &["x.ndjson", "rows.csv", "--transform-only"]].concat();
+    run(folder, &features).expect(0);
+    let entries = fs::read_dir(folder.join("out/dataset")).unwrap();
+    let names = entries.map(|entry| entry.unwrap().path());
+    let is_transform = |path: &std::path::PathBuf| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        name.starts_with("transform-")
+    };
+    let transform = names.filter(is_transform).next().unwrap();
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let checked = script(&[
+        "check",
+        weights.to_str().unwrap(),
+        &path("x.ndjson"),
+        &path("y.ndjson"),
+        transform.to_str().unwrap(),
+    ]);
+    eprintln!("{}: {}", weights.display(), checked.unwrap().stdout);
+}
+
+#[test]
+fn weights_of_torch_with_square_layers_predict_the_same_in_and_out_and_no_layout_is_guessed() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    if script(&["make", folder.to_str().unwrap()]).is_none() {
+        return;
+    }
+    write_rows(folder);
+    for (name, layout, other) in [("torch", "torch", "feedline"), ("own", "feedline", "torch")] {
+        let weights = folder.join(format!("{name}.safetensors"));
+        let text = PIPELINE.replace("FROM", weights.to_str().unwrap());
+        let file = pipeline(folder, &text);
+        run(folder, &["ingest", file]).expect(0);
+        run(folder, &["shards", "build", file]).expect(0);
+        let refused = run(folder, &["train", file]).expect(2).stderr;
+        assert!(refused.contains("`train.init.layout`"), "{refused}");
+        assert!(
+            refused.contains("a square matrix does not say"),
+            "{refused}"
+        );
+        let set = format!("train.init.layout={other}");
+        let refused = run(folder, &["train", file, "--set", &set])
+            .expect(2)
+            .stderr;
+        assert!(refused.contains("as `train.init.layout` says"), "{refused}");
+        let set = format!("train.init.layout={layout}");
+        let own = [file, "--set", &set];
+        run(folder, &[&["train"], &own[..]].concat()).expect(0);
+        check(folder, &own, &weights);
+
+        // Out in both layouts, and in again without a key.
+        for out in ["torch", "feedline"] {
+            let exported = folder.join(format!("{name}-as-{out}.safetensors"));
+            let to = exported.to_str().unwrap();
+            let export = [
+                &["weights", "export"],
+                &own[..],
+                &["--to", to, "--layout", out],
+            ];
+            run(folder, &export.concat()).expect(0);
+            check(folder, &own, &exported);
+            let from = format!("train.init.from={to}");
+            let again = [file, "--set", &from];
+            // Both files may hold the same bytes, which name the same run.
+            run(folder, &[&["train", "--resume"], &again[..]].concat()).expect(0);
+            check(folder, &again, &exported);
+        }
+    }
+}
