@@ -95,6 +95,19 @@ pub async fn refit(config: &PipelineConfig, context: &Context) -> Result<Dataset
     Box::pin(build_by(config, context, Mode::Anew)).await
 }
 
+/// Checks that `config` is what the dataset of `manifest` was built by.
+///
+/// # Errors
+/// As [`build`], as far as no row is read.
+pub async fn is_built_by(
+    config: &PipelineConfig,
+    manifest: &Manifest,
+    context: &Context,
+) -> Result<bool, Error> {
+    let build = Box::pin(Build::prepared(config, context)).await?;
+    build.is_built_as(manifest).await
+}
+
 /// What becomes of a dataset that is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {

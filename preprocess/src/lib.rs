@@ -32,6 +32,7 @@ mod functions;
 mod join;
 mod kept;
 pub mod knn;
+mod landed_texts;
 mod landing;
 mod leakage;
 mod manifest;
@@ -75,12 +76,15 @@ mod warnings;
 #[cfg(test)]
 mod testing;
 
-pub use build::{LandedRows, SeriesBatch, SeriesRequest, SeriesRows, build, refit, series_rows};
+pub use build::{
+    LandedRows, SeriesBatch, SeriesRequest, SeriesRows, build, is_built_by, refit, series_rows,
+};
 pub use context::Context;
 pub use edit::{EditSource, EditedShards};
 pub use engine::Engine;
 pub use error::{Error, ErrorKind};
 pub use expect::infer_expectations;
+pub use landed_texts::{LandedPlace, RejectedRow, landed_texts, rejected_rows};
 pub use manifest::{read_manifest, read_profile, read_transform};
 pub use plan::TrainSplit;
 pub use rows_in::{

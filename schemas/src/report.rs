@@ -623,6 +623,9 @@ pub struct EvalReport {
     /// The run that the weights are of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<UsedRun>,
+    /// File with the predictions of all rows, where one was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predictions: Option<String>,
 }
 
 /// Report of `shards verify`.

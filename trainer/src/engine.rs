@@ -198,6 +198,20 @@ impl Engine {
         prediction
     }
 
+    /// Outputs for all samples, row-major, computed in the parts in which they are measured.
+    pub(crate) fn all_outputs(&self, bucket: &[f32], samples: Samples<'_>) -> Vec<f32> {
+        let parts = self.cut.parts(samples, self.model.layout().len());
+        let mut outputs = Vec::new();
+        self.outputs(
+            bucket,
+            samples,
+            &parts,
+            |_, part| part,
+            |part: Vec<f32>| outputs.extend(part),
+        );
+        outputs
+    }
+
     /// Computes, without dropout and with running statistics, what the model puts out for each of `parts`, row-major, and
     /// gives `take` what `visit` makes of it and of the part's number, in the order of the parts.
     pub(crate) fn outputs<T: Send>(

@@ -12,8 +12,10 @@ use crate::{
     model::Build,
     parallel::Ranks,
     plan::Plan,
+    predict::MeasuredRows,
     run_folder::{RunFolder, runtime},
-    session::{self, Watch},
+    session::{self, MeasuredBatch, Watch},
+    task::Task,
     track::status::Tracker,
     train::{Opened, encoded_by_target},
 };
@@ -59,6 +61,30 @@ pub fn evaluate_run(
     split: Split,
     context: &Context,
 ) -> Result<EvalReport, Error> {
+    measure(chosen, build, split, context, None)
+}
+
+/// Measures as [`evaluate_run`] does, and gives `each` all rows of the split with their predictions, in the order in which the
+/// dataset stores them. It stops with [`Error::Interrupted`] where `each` returns `false`.
+///
+/// # Errors
+/// As [`evaluate_run`], and [`Error::Config`] for a model that predicts no value per row.
+pub fn evaluate_rows(
+    chosen: &ChosenRun,
+    split: Split,
+    context: &Context,
+    each: &mut dyn FnMut(MeasuredRows) -> bool,
+) -> Result<EvalReport, Error> {
+    measure(chosen, None, split, context, Some(each))
+}
+
+fn measure(
+    chosen: &ChosenRun,
+    build: Option<&Build<'_>>,
+    split: Split,
+    context: &Context,
+    each: Option<&mut dyn FnMut(MeasuredRows) -> bool>,
+) -> Result<EvalReport, Error> {
     // One rank measures: nobody waits for it.
     let context = &Context {
         group: Group::alone(),
@@ -91,7 +117,28 @@ pub fn evaluate_run(
         tracker: &Tracker::default(),
         ranks: &ranks,
     };
-    let evaluation = session::evaluate(&plan, &engine, &loaders, &bucket, split, at, watch)?;
+    let task = &plan.task;
+    if each.is_some() && matches!(task, Task::NextToken { .. }) {
+        let reason = "it predicts the next token of texts that share rows, so a text has no prediction of its own; leave out \
+                      `--predictions`";
+        return Err(crate::error::config("model.type", reason));
+    }
+    let evaluation = {
+        let mut each = each;
+        let mut each_batch = |batch: MeasuredBatch<'_>| match &mut each {
+            Some(each) => each(MeasuredRows::of(task, batch)),
+            None => true,
+        };
+        session::evaluate_each(
+            &plan,
+            &engine,
+            &loaders,
+            (&bucket, split),
+            at,
+            watch,
+            &mut each_batch,
+        )?
+    };
     let Some(evaluation) = evaluation else {
         return Err(Error::Interrupted { checkpoint });
     };
@@ -112,6 +159,7 @@ pub fn evaluate_run(
         checkpoint,
         dataset: plan.dataset_url.clone(),
         run: Some(chosen.used().clone()),
+        predictions: None,
     })
 }
 

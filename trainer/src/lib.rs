@@ -91,14 +91,16 @@ pub use burn::tensor;
 pub use crate::{
     edit::Prior,
     error::{Error, ErrorKind},
-    evaluate::{evaluate, evaluate_run, evaluate_with},
+    evaluate::{evaluate, evaluate_rows, evaluate_run, evaluate_with},
     export::{ExportOptions, export, export_run},
     init::split as weights_file,
     kept::{Choice, ChosenRun, Use, choose},
     loaders::{settings as loader_settings, settled},
     model::{Build, Input, Model, Objective, Shape, TokenInput},
     parallel::{Group, Phase, Whereabouts},
-    predict::{Predicted, Predictor},
+    predict::{
+        ImageModel, MeasuredRows, Predicted, PredictedImages, Predictor, Truths, predict_images,
+    },
     summary::{Fit, Machine, Memory, Need, Summary, available_memory, fit, summarize, summary},
     train::{train, train_with},
 };

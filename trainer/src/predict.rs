@@ -4,18 +4,27 @@
 //! how it multiplies by the shapes, so one shape for all gives a row the same bits alone, among a million, and on any
 //! number of threads.
 
-use feedline_schemas::{config::TrainConfig, ids::Hash128};
+use std::sync::atomic::Ordering;
+
+use feedline_schemas::{
+    config::TrainConfig,
+    ids::{Hash128, Origin},
+    manifest::Split,
+};
+use feedline_storage::Store;
 
 use crate::{
     Context, Group,
-    data::{Inputs, Samples, Targets},
+    data::{Batch, Data, Inputs, Samples, Targets},
     engine::Engine,
     error::Error,
     kept::{self, Choice, ChosenRun, Kept, Use},
+    loaders::{Loaders, Purpose},
     metrics::largest,
     model::{Build, Shape},
     plan::Plan,
     run_folder::runtime,
+    session::MeasuredBatch,
     task::Task,
 };
 
@@ -49,6 +58,81 @@ pub enum Predicted {
     /// Of a model that gives rows back, the mean squared difference of the features, as stored, in each: how unlike the rows it
     /// was trained on.
     Differences(Vec<f64>),
+}
+
+/// Model that has predicted images.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageModel {
+    /// Name of the run.
+    pub run: String,
+    /// URL of the weights.
+    pub checkpoint: String,
+}
+
+/// Predictions of some images.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PredictedImages {
+    /// Origins of the images.
+    pub origins: Vec<Origin>,
+    /// Predictions of the model.
+    pub predicted: Predicted,
+}
+
+/// Predicts all images of the training split of the dataset `images` by the best weights of a run, and gives `each` the
+/// predictions in the order in which `images` stores them. The images are read as those of a split that is measured: without
+/// augmentation, with the normalisation of the training. Blocks.
+///
+/// # Errors
+/// [`Error::NoCheckpoint`] for a run without weights; [`Error::Config`] for a model that does not read images;
+/// [`Error::Interrupted`] when the stop flag was set or `each` returned `false`; what datasets and storage say.
+pub fn predict_images(
+    chosen: &ChosenRun,
+    images: &Store,
+    context: &Context,
+    each: &mut dyn FnMut(PredictedImages) -> bool,
+) -> Result<ImageModel, Error> {
+    let context = &Context {
+        group: Group::alone(),
+        ..context.clone()
+    };
+    // It outlives the loaders.
+    let runtime = runtime()?;
+    let _runtime = runtime.enter();
+    let Kept {
+        engine,
+        bucket,
+        plan,
+        checkpoint,
+        ..
+    } = Kept::open(chosen, None, None, context, &runtime)?;
+    let Shape::Pictures { .. } = plan.shape() else {
+        let reason = "it does not read images alone, which the dataset to predict consists of";
+        return Err(crate::error::config("model.type", reason));
+    };
+    let loaders = runtime.block_on(Loaders::open(
+        images,
+        plan.settings.config(),
+        (Purpose::Measuring, &[Split::Train]),
+        &context.group,
+        &context.clock,
+    ))?;
+    for batch in loaders.sequential(Split::Train)? {
+        let batch = batch?;
+        let samples = batch.samples();
+        let outputs = engine.all_outputs(&bucket, samples);
+        let origins = Batch::origins(&batch).iter();
+        let goes_on = each(PredictedImages {
+            origins: origins.map(|origin| Origin::from_packed(*origin)).collect(),
+            predicted: Predicted::of(&plan.task, &outputs, samples.rows(), &[]),
+        });
+        if !goes_on || context.stop.load(Ordering::Relaxed) {
+            return Err(Error::Interrupted { checkpoint });
+        }
+    }
+    Ok(ImageModel {
+        run: chosen.used().name.clone(),
+        checkpoint,
+    })
 }
 
 impl Predictor {
@@ -145,38 +229,7 @@ impl Predictor {
     pub fn predict(&self, x: &[f32]) -> Predicted {
         let rows = x.len() / self.features.max(1);
         assert_eq!(rows * self.features, x.len(), "rows are whole");
-        let outputs = self.outputs(x, rows);
-        let width = outputs.len() / rows.max(1);
-        match &self.task {
-            Task::Regression { offset, scale, .. } => Predicted::Numbers(
-                outputs
-                    .iter()
-                    .map(|y| f64::from(*y) * scale + offset)
-                    .collect(),
-            ),
-            Task::Classification { counts, .. } => {
-                let mut found = Classes {
-                    ids: Vec::with_capacity(rows),
-                    probabilities: Vec::with_capacity(rows * counts.len()),
-                };
-                for row in outputs.chunks_exact(width.max(1)) {
-                    // One output for two classes is the second's logit above the first's.
-                    match row {
-                        [second] if counts.len() == 2 => found.add(&[0.0, *second]),
-                        row => found.add(row),
-                    }
-                }
-                Predicted::Classes {
-                    ids: found.ids,
-                    probabilities: found.probabilities,
-                }
-            }
-            Task::Reconstruction { .. } | Task::NextToken { .. } => {
-                let rows = x.chunks_exact(self.features.max(1));
-                let given = outputs.chunks_exact(width.max(1));
-                Predicted::Differences(rows.zip(given).map(|(x, y)| difference(x, y)).collect())
-            }
-        }
+        Predicted::of(&self.task, &self.outputs(x, rows), rows, x)
     }
 
     /// `[rows, outputs]`.
@@ -205,6 +258,98 @@ impl Predictor {
         );
         outputs.truncate(outputs.len() / whole.max(1) * rows);
         outputs
+    }
+}
+
+impl Predicted {
+    /// Predictions by `outputs`, `[rows, outputs]`, for rows whose numbers are `x`.
+    fn of(task: &Task, outputs: &[f32], rows: usize, x: &[f32]) -> Self {
+        let width = (outputs.len() / rows.max(1)).max(1);
+        match task {
+            Task::Regression { offset, scale, .. } => {
+                let numbers = outputs.iter().map(|y| f64::from(*y) * scale + offset);
+                Self::Numbers(numbers.collect())
+            }
+            Task::Classification { counts, .. } => {
+                let mut found = Classes {
+                    ids: Vec::with_capacity(rows),
+                    probabilities: Vec::with_capacity(rows * counts.len()),
+                };
+                for row in outputs.chunks_exact(width) {
+                    // One output for two classes is the second's logit above the first's.
+                    match row {
+                        [second] if counts.len() == 2 => found.add(&[0.0, *second]),
+                        row => found.add(row),
+                    }
+                }
+                Self::Classes {
+                    ids: found.ids,
+                    probabilities: found.probabilities,
+                }
+            }
+            Task::Reconstruction { .. } | Task::NextToken { .. } => {
+                let features = (x.len() / rows.max(1)).max(1);
+                let given = outputs.chunks_exact(width);
+                let pairs = x.chunks_exact(features).zip(given);
+                Self::Differences(pairs.map(|(x, y)| difference(x, y)).collect())
+            }
+        }
+    }
+}
+
+/// Targets of rows, in the target's units.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Truths {
+    /// The rows have none.
+    None,
+    /// Numbers, as the dataset stores them in f32.
+    Numbers(Vec<f64>),
+    /// Classes by id.
+    Classes(Vec<usize>),
+}
+
+/// Rows of a split that a model was measured on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MeasuredRows {
+    /// Keys of the samples.
+    pub keys: Vec<u64>,
+    /// Origins of the samples.
+    pub origins: Vec<Origin>,
+    /// Their targets.
+    pub truths: Truths,
+    /// Predictions of the model.
+    pub predicted: Predicted,
+}
+
+impl MeasuredRows {
+    /// The rows of a batch.
+    pub(crate) fn of(task: &Task, batch: MeasuredBatch<'_>) -> Self {
+        let rows = batch.samples.rows();
+        let truths = match (batch.samples.targets, task) {
+            (Targets::Numbers(y), Task::Regression { offset, scale, .. }) => {
+                let numbers = y.iter().map(|y| f64::from(*y) * scale + offset);
+                Truths::Numbers(numbers.collect())
+            }
+            (Targets::Classes(y), Task::Classification { .. }) => {
+                let ids = y
+                    .iter()
+                    .map(|id| usize::try_from(*id).unwrap_or(usize::MAX));
+                Truths::Classes(ids.collect())
+            }
+            _ => Truths::None,
+        };
+        let origins = batch.origins.iter();
+        Self {
+            keys: batch.keys.to_vec(),
+            origins: origins.map(|origin| Origin::from_packed(*origin)).collect(),
+            truths,
+            predicted: match task {
+                Task::Reconstruction { .. } => Predicted::Differences(
+                    batch.losses.iter().map(|loss| f64::from(*loss)).collect(),
+                ),
+                _ => Predicted::of(task, batch.outputs, rows, batch.samples.inputs.x),
+            },
+        }
     }
 }
 

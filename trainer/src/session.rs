@@ -24,7 +24,12 @@ use feedline_schemas::{
 };
 use feedline_storage::clock::Clock;
 
-pub(crate) use self::{measure::evaluate, stragglers::Pace};
+#[cfg(test)]
+use self::measure::evaluate;
+pub(crate) use self::{
+    measure::{MeasuredBatch, evaluate_each},
+    stragglers::Pace,
+};
 use self::{saving::Saving, sharing::Sharing, step::Taken};
 use crate::{
     average::Average,

@@ -10,7 +10,7 @@ use feedline_schemas::{
 
 use super::{Session, Watch, shares::Shares, step::not_finite};
 use crate::{
-    data::{Batch, Data},
+    data::{Batch, Data, Samples},
     engine::Engine,
     error::Error,
     loss,
@@ -40,6 +40,24 @@ impl<D: Data> Session<'_, D> {
     }
 }
 
+/// Rows that were measured, and the outputs of the model.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MeasuredBatch<'a> {
+    /// The rows with their targets.
+    pub(crate) samples: Samples<'a>,
+    /// `[rows, outputs]`, row-major; empty where the target is the sample itself.
+    pub(crate) outputs: &'a [f32],
+    /// Loss of each row.
+    pub(crate) losses: &'a [f32],
+    /// Keys of the rows.
+    pub(crate) keys: &'a [u64],
+    /// Packed origins of the rows.
+    pub(crate) origins: &'a [u64],
+}
+
+/// Receives the rows of a split in stored order; `false` stops the measuring.
+pub(crate) type EachBatch<'e> = dyn FnMut(MeasuredBatch<'_>) -> bool + 'e;
+
 /// Measures weights on all rows of a split. Ranks share the rows, and each measures all that they found. `None` when the
 /// stop flag of one of them was set.
 ///
@@ -55,6 +73,24 @@ pub(crate) fn evaluate<D: Data>(
     at: (Step, Epoch),
     watch: Watch<'_>,
 ) -> Result<Option<Evaluation>, Error> {
+    evaluate_each(plan, engine, data, (bucket, split), at, watch, &mut |_| {
+        true
+    })
+}
+
+/// The same, which also gives `each` the rows of this rank.
+///
+/// # Errors
+/// As [`evaluate`].
+pub(crate) fn evaluate_each<D: Data>(
+    plan: &Plan,
+    engine: &Engine,
+    data: &D,
+    (bucket, split): (&[f32], Split),
+    at: (Step, Epoch),
+    watch: Watch<'_>,
+    each: &mut EachBatch<'_>,
+) -> Result<Option<Evaluation>, Error> {
     let stage = format!("evaluate {split}");
     let mut evaluation = Evaluation::new(&plan.task);
     for batch in data.sequential(split)? {
@@ -62,7 +98,14 @@ pub(crate) fn evaluate<D: Data>(
         let samples = batch.samples();
         plan.check_targets(samples, batch.keys())?;
         let prediction = engine.predict(bucket, samples);
-        let stop = watch.stop.load(Ordering::Relaxed);
+        let goes_on = each(MeasuredBatch {
+            samples,
+            outputs: &prediction.outputs,
+            losses: &prediction.losses,
+            keys: batch.keys(),
+            origins: batch.origins(),
+        });
+        let stop = !goes_on || watch.stop.load(Ordering::Relaxed);
         let gathered = watch
             .ranks
             .are_many()
