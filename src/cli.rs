@@ -84,6 +84,10 @@ pub(crate) enum Command {
         /// Split to evaluate on
         #[arg(long, value_enum, default_value_t = SplitName::Test)]
         split: SplitName,
+        /// Also write the prediction of every row of the split to this file: CSV, NDJSON or Parquet by its ending, in the order in
+        /// which the dataset stores the rows
+        #[arg(long, value_name = "FILE")]
+        predictions: Option<PathBuf>,
     },
     /// Predict for new rows, from a file or standard input, with the very transform that the shards were made with
     Predict(Predict),
@@ -245,7 +249,7 @@ pub(crate) struct Predict {
     pub(crate) run: RunOption,
     /// File of new rows, CSV, NDJSON (both also as `.gz` or `.zst`) or Parquet; `-` is standard input. Default: standard input;
     /// where the model reads windows of rows (`dataset.sequence`), a forecast of the next horizon of each entity, from the rows that
-    /// have landed
+    /// have landed. For a model of images a folder, an image file or an archive of them
     #[arg(value_name = "FILE")]
     pub(crate) rows: Option<String>,
     /// File of rows that come before the new ones, in place of those that have landed, where features are made of the rows before

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use feedline_preprocess::{Engine, SeriesRequest};
 use feedline_schemas::{
     amendment::AmendReport,
-    config::{BaselinePolicy, ConfigError, Loaded, Override, TrainConfig, load},
+    config::{BaselinePolicy, ConfigError, DatasetKind, Loaded, Override, TrainConfig, load},
     ids::Name,
     manifest::{Manifest, Split},
     progress::Progress,
@@ -14,13 +14,13 @@ use feedline_schemas::{
         DatasetReport, EditReport, ExpectReport, ExportReport, IngestReport, PredictReport,
         RunReport, SourceReport, TrainReport,
     },
-    transform::TransformArtefact,
+    transform::{FittedTarget, TransformArtefact},
 };
 use feedline_storage::{
     PutNew, Store,
     clock::{Clock, SystemClock},
 };
-use feedline_trainer::{Choice, ChosenRun, Resume, Use};
+use feedline_trainer::{Choice, ChosenRun, Predicted, Resume, Use};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -39,7 +39,7 @@ use crate::{
     launch::{Order, Voice},
     output::{self, Inspection, PreviewReport, Text},
     plan::{PlanReport, TrainPlan},
-    predict::{self, Answers, Output, Predict, series},
+    predict::{self, Answers, Output, Predict, images, series, split::SplitColumns},
     progress::{self, Bars},
     runs::ShownRuns,
     serve,
@@ -143,10 +143,12 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
             run,
             dataset,
             split,
+            predictions,
         } => {
             let work = Work::load(&pipeline, tools)?;
-            work.eval(&run.choice(), dataset.as_deref(), split.into())
-                .await
+            let predictions = predictions.as_deref();
+            let (choice, dataset) = (run.choice(), dataset.as_deref());
+            work.eval(&choice, dataset, split.into(), predictions).await
         }
         Command::Predict(options) => {
             let work = Work::load(&options.pipeline, tools)?;
@@ -818,23 +820,38 @@ impl<'a> Work<'a> {
         Ok(Outcome::Done)
     }
 
+    /// Evaluates, and writes the predictions of all rows to the file `predictions`, where one is given.
     async fn eval(
         &self,
         choice: &Choice,
         dataset: Option<&str>,
         split: Split,
+        predictions: Option<&Path>,
     ) -> anyhow::Result<Outcome> {
         let (config, mut context) = self.training()?;
         if let Some(url) = dataset {
             context.dataset = self.tools.open(url)?;
         }
         let chosen = self.choose(choice, Use::Shards, &config, &context).await?;
-        let evaluate = move || {
-            feedline_trainer::evaluate_run(&chosen, None, split, &context).map_err(Box::new)
+        let written = match predictions {
+            Some(file) => {
+                let manifest = feedline_preprocess::read_manifest(&context.dataset).await?;
+                let artefact =
+                    feedline_preprocess::read_transform(&context.dataset, &manifest).await?;
+                let columns = SplitColumns::new(&manifest, &artefact);
+                Some((columns, Output::of(Some(file), false)?))
+            }
+            None => None,
+        };
+        let evaluate = move || match written {
+            Some((columns, output)) => columns.evaluate(&chosen, split, &context, output),
+            None => Ok(feedline_trainer::evaluate_run(
+                &chosen, None, split, &context,
+            )?),
         };
         let report = tokio::task::spawn_blocking(evaluate).await?;
-        self.tools
-            .print(&report.map_err(|e| self.trainer_error(*e))?, self.json)?;
+        let report = report.map_err(|error| self.stage_error(error))?;
+        self.tools.print(&report, self.json)?;
         Ok(Outcome::Done)
     }
 
@@ -858,6 +875,12 @@ impl<'a> Work<'a> {
         let manifest = feedline_preprocess::read_manifest(&dataset).await?;
         let mut artefact = feedline_preprocess::read_transform(&dataset, &manifest).await?;
         let dataset = self.loaded.config.dataset.as_ref();
+        if !options.transform_only
+            && dataset.is_some_and(|dataset| dataset.kind == DatasetKind::Pictures)
+        {
+            let images = self.predict_images(options, &manifest, artefact);
+            return Box::pin(images).await;
+        }
         let mut features = dataset.iter().flat_map(|dataset| &dataset.feature);
         let is_of_past = manifest.counts.sequence.is_some()
             || features.any(|feature| artefact.inputs.iter().any(|i| i.name == feature.name));
@@ -895,6 +918,93 @@ impl<'a> Work<'a> {
         };
         let report = tokio::task::spawn_blocking(move || predict.run()).await?;
         let report = report.map_err(|error| self.stage_error(error))?;
+        self.tools.clear_bars();
+        match options.to {
+            Some(_) => output::print(&report, self.json)?,
+            None => output::print_aside(&report, self.json)?,
+        }
+        Ok(options.rejects.outcome(report.rejected))
+    }
+
+    /// Predicts image files, which are decoded and resized as those of the dataset were.
+    async fn predict_images(
+        &self,
+        options: &cli::Predict,
+        manifest: &Manifest,
+        artefact: TransformArtefact,
+    ) -> anyhow::Result<Outcome> {
+        let Some(place) = &options.rows else {
+            anyhow::bail!(
+                "the model reads images; give a folder, an image file or an archive of them"
+            );
+        };
+        anyhow::ensure!(
+            options.history.is_none() && options.keep.is_empty(),
+            "`--history` and `--keep` are for rows of a table, and the model reads images; leave them out"
+        );
+        let (config, training) = self.training()?;
+        let choice = options.run.choice();
+        let chosen = self
+            .choose(&choice, Use::Shards, &config, &training)
+            .await?;
+        let model = (chosen, training);
+        let context = self.preprocessing(Engine::Local);
+        let built = feedline_preprocess::is_built_by(&self.loaded.config, manifest, &context).await;
+        if !built.map_err(|e| self.preprocess_error(e))? {
+            let reason = "it is not what the dataset was built by, so images could be decoded in another way than those that the \
+                          model knows; build the dataset again (`feedline shards build`), or use the configuration that it was \
+                          built by";
+            return Err(self.loaded.error("dataset", reason).into());
+        }
+        let folder = series::Folder::create(&context.scratch)?;
+        let format = options.format.map(Into::into);
+        let landing = images::landing(place, format, &self.loaded.config, folder.path())?;
+        let found = self.land(&landing).await?;
+        let context = feedline_preprocess::Context {
+            root: landing.root.clone(),
+            ..context
+        };
+        let build = Box::pin(feedline_preprocess::refit(&landing.config, &context));
+        let built = self.tools.stop.unless_stopped(build).await?;
+        built.with_context(|| format!("cannot predict the images of `{place}`"))?;
+        let dataset = landing.root.child("dataset");
+        let built = feedline_preprocess::read_manifest(&dataset).await?;
+        let landed = landing.landed();
+        let landed_images = images::LandedImages {
+            paths: feedline_preprocess::landed_texts(&landed.root, &landed.source, images::PATH)
+                .await?,
+            rejected: feedline_preprocess::rejected_rows(&dataset, &built).await?,
+            dataset,
+        };
+        let output = Output::of(options.to.as_deref(), options.escape_formulas)?;
+        let mut report = PredictReport {
+            transform: artefact.hash.to_string(),
+            to: output.name(),
+            ..PredictReport::default()
+        };
+        let is_class = matches!(artefact.target, Some(FittedTarget::Classification { .. }));
+        let answers = Answers {
+            predictor: None,
+            names: Vec::new(),
+            transform: Arc::new(feedline_preprocess::Transform::new(artefact)?),
+            kept: vec![images::PATH.to_owned()],
+            numbers: Vec::new(),
+            predicted: Some(match is_class {
+                true => Predicted::Classes {
+                    ids: Vec::new(),
+                    probabilities: Vec::new(),
+                },
+                false => Predicted::Numbers(Vec::new()),
+            }),
+        };
+        let answer = move || -> anyhow::Result<PredictReport> {
+            landed_images.answer(&answers, &model, output, &mut report)?;
+            series::add_rejects(&mut report, &found);
+            Ok(report)
+        };
+        let report = tokio::task::spawn_blocking(answer).await?;
+        let report = report.map_err(|error| self.stage_error(error))?;
+        drop(folder);
         self.tools.clear_bars();
         match options.to {
             Some(_) => output::print(&report, self.json)?,
@@ -969,6 +1079,7 @@ impl<'a> Work<'a> {
                 transform,
                 kept: rows.kept().into_iter().chain(texts).collect(),
                 numbers,
+                predicted: None,
             };
             series::answer(rows, &answers, output, (&stop, &runtime), &mut report)?;
             Ok(report)

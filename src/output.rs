@@ -440,6 +440,9 @@ impl Text for EvalReport {
         }
         line(out, "dataset", &self.dataset)?;
         write_warnings(&self.warnings, out)?;
+        if let Some(predictions) = &self.predictions {
+            line(out, "predictions", predictions)?;
+        }
         line(out, "checkpoint", &self.checkpoint)
     }
 }

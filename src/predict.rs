@@ -3,7 +3,9 @@
 //! Every row that is read is answered, in the order of the file: one that cannot be used has a reason in place of a prediction.
 //! A thread reads and transforms while another asks the model and writes; few batches wait between them.
 
+pub(crate) mod images;
 pub(crate) mod series;
+pub(crate) mod split;
 
 use std::{
     collections::BTreeMap,
@@ -164,6 +166,7 @@ impl Predict {
             transform: Arc::clone(&transform),
             kept: self.reading.keep,
             numbers: Vec::new(),
+            predicted: None,
         };
         let (batches, reader) = read(rows, transform);
         let mut ended = None;
@@ -351,6 +354,8 @@ pub(crate) struct Answers {
     pub(crate) kept: Vec<String>,
     /// Names of further columns of numbers.
     pub(crate) numbers: Vec<String>,
+    /// Kind of the predictions, without rows, where they are made elsewhere.
+    pub(crate) predicted: Option<Predicted>,
 }
 
 /// Some rows to be answered.
@@ -363,6 +368,8 @@ struct Given {
     bad: BTreeMap<usize, Fault>,
     kept: Vec<Vec<Option<String>>>,
     numbers: Vec<Vec<Option<f64>>>,
+    /// Predictions that were made elsewhere; those of bad rows have no meaning.
+    predicted: Option<Predicted>,
 }
 
 impl From<Features> for Given {
@@ -381,6 +388,7 @@ impl From<Features> for Given {
             bad,
             kept,
             numbers: Vec::new(),
+            predicted: None,
         }
     }
 }
@@ -399,11 +407,7 @@ impl Answers {
         let mut names = self.kept.clone();
         names.push(OWN[0].into());
         names.extend(self.numbers.iter().cloned());
-        match self
-            .predictor
-            .as_ref()
-            .map(|predictor| predictor.predict(&[]))
-        {
+        match self.predicted.clone().or_else(|| self.predict(&[])) {
             None => names.extend(self.names.iter().cloned()),
             Some(Predicted::Differences(_)) => names.push("difference".into()),
             Some(Predicted::Numbers(_)) => names.push("prediction".into()),
@@ -420,6 +424,25 @@ impl Answers {
         names
     }
 
+    /// Predictions of the features `x`; none where only the transform is applied.
+    fn predict(&self, x: &[f32]) -> Option<Predicted> {
+        let predictor = self.predictor.as_ref();
+        predictor.map(|predictor| predictor.predict(x))
+    }
+
+    /// A batch without rows: the header, and the types, of a file.
+    fn no_rows(&self) -> Given {
+        Given {
+            first: 1,
+            rows: 0,
+            x: Vec::new(),
+            bad: BTreeMap::new(),
+            kept: vec![Vec::new(); self.kept.len()],
+            numbers: vec![Vec::new(); self.numbers.len()],
+            predicted: self.predicted.clone(),
+        }
+    }
+
     /// Writes answers to all of `batches`, and counts them.
     fn write(
         &self,
@@ -428,16 +451,7 @@ impl Answers {
         stop: &Stop,
         report: &mut PredictReport,
     ) -> anyhow::Result<()> {
-        // The header, and the types, of a file without rows.
-        let none = Given {
-            first: 1,
-            rows: 0,
-            x: Vec::new(),
-            bad: BTreeMap::new(),
-            kept: vec![Vec::new(); self.kept.len()],
-            numbers: vec![Vec::new(); self.numbers.len()],
-        };
-        out.write(self.columns(none, report))?;
+        out.write(self.columns(self.no_rows(), report))?;
         loop {
             stop.check()?;
             match batches.recv_timeout(LOOK) {
@@ -456,15 +470,12 @@ impl Answers {
             mut bad,
             kept,
             numbers,
+            predicted,
         } = given;
         let mut columns: Vec<Column> = kept.into_iter().map(Column::Text).collect();
         columns.push(Column::Counts((first..).take(rows).collect()));
         columns.extend(numbers.into_iter().map(Column::Long));
-        match self
-            .predictor
-            .as_ref()
-            .map(|predictor| predictor.predict(&x))
-        {
+        match predicted.or_else(|| self.predict(&x)) {
             None => {
                 let width = self.names.len();
                 let good = |row: usize| !bad.contains_key(&row);

@@ -279,6 +279,7 @@ fn given(batch: SeriesBatch, first: u64, is_window: bool, naive: [bool; 2]) -> G
         bad,
         kept,
         numbers: numbers.map(|(cells, _)| cells).collect(),
+        predicted: None,
     }
 }
 

@@ -136,3 +136,92 @@ fn pictures_decoded_in_processes_of_their_own_make_the_same_shards() {
     );
     assert_eq!(build(true), here);
 }
+
+/// An image of 12 x 12 pixels, red or blue with noise.
+fn ppm(i: u32) -> Vec<u8> {
+    let mut state = u64::from(i) + 1;
+    let mut noise = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        u8::try_from(state >> 58).unwrap()
+    };
+    let mut file = b"P6\n12 12\n255\n".to_vec();
+    for _ in 0..144 {
+        let pixel = match i % 2 {
+            0 => [150 + noise(), noise(), noise()],
+            _ => [noise(), noise(), 150 + noise()],
+        };
+        file.extend(pixel);
+    }
+    file
+}
+
+#[test]
+fn predictions_of_image_files_are_those_that_eval_makes_and_a_broken_file_keeps_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for class in ["red", "blue"] {
+        fs::create_dir_all(folder.join("album").join(class)).unwrap();
+    }
+    for i in 0..120 {
+        let class = ["red", "blue"][usize::from(i % 2 == 1)];
+        fs::write(folder.join(format!("album/{class}/{i}.ppm")), ppm(i)).unwrap();
+    }
+    fs::write(folder.join("album/red/broken.png"), b"\x89PNG\r\n\x1a\n").unwrap();
+    let text = "[pipeline]\nname = \"album\"\nroot = \"out\"\n\
+         [[source]]\nname = \"album\"\ntype = \"files\"\nformat = \"picture\"\nurl = \"album\"\n\
+         [dataset]\nkind = \"pictures\"\ntarget = \"folder\"\ntask = \"classification\"\n\
+         picture = { store = \"png\", resize = \"exact\", size = 8 }\n\
+         split = { train = 0.6, validation = 0.2, test = 0.2 }\n\
+         [train]\nmodel = { type = \"cnn\", channels = [4], hidden = [8] }\nbatch_size = 16\nepochs = 4\n\
+         learning_rate = 0.01\npictures = { height = 8, width = 8, augment = true }\n";
+    let file = pipeline(folder, text);
+    run(folder, &["run", file]).expect(0);
+    run(folder, &["eval", file, "--predictions", "test.ndjson"]).expect(0);
+    let lines = |name: &str| -> Vec<serde_json::Value> {
+        let text = fs::read_to_string(folder.join(name)).unwrap();
+        let lines = text.lines();
+        lines
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    };
+    let predict = ["predict", file, "album", "--to", "all.ndjson", "--json"];
+    let report = run(folder, &predict).expect(0).json();
+    assert_eq!(
+        (&report["rows"], &report["rejected"]),
+        (&121.into(), &1.into()),
+        "{report}"
+    );
+    // The folder is read in the same order both times.
+    let (measured, predicted) = (lines("test.ndjson"), lines("all.ndjson"));
+    assert_eq!(predicted.len(), 121);
+    assert!(measured.len() > 10);
+    for line in &measured {
+        let row = usize::try_from(line["row"].as_u64().unwrap()).unwrap();
+        let own = &predicted[row];
+        let path = own["path"].as_str().unwrap();
+        assert!(
+            path.starts_with(line["truth"].as_str().unwrap()),
+            "{line} {own}"
+        );
+        for column in ["prediction", "probability=blue", "probability=red"] {
+            assert_eq!(own[column], line[column], "{line} {own}");
+        }
+    }
+    let broken = predicted
+        .iter()
+        .find(|line| line["path"] == "red/broken.png");
+    let broken = broken.unwrap();
+    assert_eq!(broken["error"], "row_rejected", "{broken}");
+    assert!(
+        broken["detail"].as_str().unwrap().contains("picture_"),
+        "{broken}"
+    );
+    // One file alone, and another way of decoding than the dataset's.
+    let one = run(folder, &["predict", file, "album/blue/7.ppm"]).expect(0);
+    assert!(one.stdout.contains("\"prediction\":\"blue\""), "{one:?}");
+    let other = ["predict", file, "album", "--set", "dataset.picture.size=9"];
+    let refused = run(folder, &other).expect(2).stderr;
+    assert!(refused.contains("`dataset`"), "{refused}");
+}

@@ -206,6 +206,90 @@ fn classes_have_probabilities_by_name_and_bad_rows_keep_their_place() {
     assert_eq!(answers.len(), 4);
 }
 
+/// Predictions of a split as `eval` writes them, by the row of the file that each is about.
+fn predictions_of_split(folder: &Path, file: &str) -> (Value, Vec<(usize, Value)>) {
+    let to = "split.ndjson";
+    let arguments = [
+        "eval",
+        file,
+        "--split",
+        "validation",
+        "--predictions",
+        to,
+        "--json",
+    ];
+    let report = run(folder, &arguments).expect(0).json();
+    assert_eq!(report["predictions"], to);
+    let text = fs::read_to_string(folder.join(to)).unwrap();
+    let lines = text.lines().map(|line| {
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(line["source"], "homes");
+        assert_eq!(line["key"].as_str().unwrap().len(), 16);
+        let row = line["row"].as_u64().unwrap();
+        (usize::try_from(row).unwrap(), line)
+    });
+    (report, lines.collect())
+}
+
+#[test]
+fn predictions_of_a_split_have_the_truth_and_the_bits_of_predict() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_homes(folder);
+    let homes = fs::read_to_string(folder.join("homes.csv")).unwrap();
+    let homes: Vec<Vec<&str>> = homes
+        .lines()
+        .skip(1)
+        .map(|line| line.split(',').collect())
+        .collect();
+
+    let file = pipeline(folder, &text("price", "dear", "regression"));
+    run(folder, &["run", file]).expect(0);
+    let (report, rows) = predictions_of_split(folder, file);
+    assert_eq!(rows.len(), validation(&homes).len());
+    let answers = lines(&run(folder, &["predict", file, "homes.csv"]).expect(0));
+    let mut squares = 0.0;
+    for (row, line) in &rows {
+        let price: f64 = homes[*row][4].parse().unwrap();
+        let truth = line["truth"].as_f64().unwrap();
+        assert!((truth - price).abs() < 1e-4, "{line} of {price}");
+        assert_eq!(line["prediction"], answers[*row]["prediction"], "{line}");
+        squares += (line["prediction"].as_f64().unwrap() - truth).powi(2);
+    }
+    let rmse = (squares / f64::from(u32::try_from(rows.len()).unwrap())).sqrt();
+    let measured = report["metrics"]["rmse"].as_f64().unwrap();
+    assert!((rmse / measured - 1.0).abs() < 1e-9, "{rmse} {measured}");
+
+    let file = pipeline(folder, &text("dear", "price", "classification"));
+    run(folder, &["run", file]).expect(0);
+    let (report, rows) = predictions_of_split(folder, file);
+    let answers = lines(&run(folder, &["predict", file, "homes.csv"]).expect(0));
+    let mut hits = 0.0;
+    for (row, line) in &rows {
+        assert_eq!(line["truth"], homes[*row][5], "{line}");
+        for column in ["prediction", "probability=no", "probability=yes"] {
+            assert_eq!(line[column], answers[*row][column], "{line}");
+        }
+        hits += f64::from(u8::from(line["truth"] == line["prediction"]));
+    }
+    let accuracy = hits / f64::from(u32::try_from(rows.len()).unwrap());
+    let measured = report["metrics"]["accuracy"].as_f64().unwrap();
+    assert!((accuracy - measured).abs() < 1e-12, "{accuracy} {measured}");
+
+    for to in ["split.csv", "split.parquet"] {
+        run(folder, &["eval", file, "--predictions", to]).expect(0);
+        assert!(folder.join(to).metadata().unwrap().len() > 0);
+    }
+    let header = fs::read_to_string(folder.join("split.csv")).unwrap();
+    let header = header.lines().next().unwrap();
+    assert_eq!(
+        header,
+        "key,source,sequence,row,truth,prediction,probability=no,probability=yes"
+    );
+    let refused = run(folder, &["eval", file, "--predictions", "split.txt"]).expect(1);
+    assert!(refused.stderr.contains("`.parquet`"), "{refused:?}");
+}
+
 /// Orders of which `paid` lands as booleans, `amount` as floats, `n` as integers and `code` as text, which a step reads as numbers.
 fn write_orders(folder: &Path) {
     let mut lines = String::new();

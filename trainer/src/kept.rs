@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use feedline_schemas::{
     checkpoint::CheckpointHeader,
-    config::{LoaderSettings, TrainConfig},
+    config::{LoaderSettings, ModelKind, TrainConfig},
     ids::{Epoch, Hash128, Step},
     manifest::{Layout, Manifest, Split},
     report::{ChosenBy, DatasetRelation, UsedRun, Warning},
@@ -91,6 +91,12 @@ impl ChosenRun {
     #[must_use]
     pub fn transform(&self) -> &TransformArtefact {
         &self.transform
+    }
+
+    /// Returns whether its model gives the features back rather than predicting a target.
+    #[must_use]
+    pub fn reconstructs(&self) -> bool {
+        self.config.model.r#type == ModelKind::Autoencoder
     }
 
     /// Its configuration.

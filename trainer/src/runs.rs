@@ -435,7 +435,10 @@ impl Comparison {
                     number
                 }
             };
-            TableRow::new(row(&escape(&self.named(name)), values.iter().enumerate().map(cell)))
+            TableRow::new(row(
+                &escape(&self.named(name)),
+                values.iter().enumerate().map(cell),
+            ))
         }));
         let caption = if self.has_several_datasets() {
             "Of the kept weights. The datasets differ: the metrics are of different rows, and none is marked as the best."

@@ -169,16 +169,10 @@ impl SearchPage<'_> {
     fn all(&self) -> String {
         let keys = self.parameters.iter();
         let keys = keys.map(|p| p.key.strip_prefix("train.").unwrap_or(&p.key));
-        let head: Vec<&str> = [
-            "trial",
-            "run",
-            self.metric,
-            "epochs",
-            "ended",
-        ]
-        .into_iter()
-        .chain(keys)
-        .collect();
+        let head: Vec<&str> = ["trial", "run", self.metric, "epochs", "ended"]
+            .into_iter()
+            .chain(keys)
+            .collect();
         let row = |trial: &Trial| {
             let values = self.parameters.iter().map(|p| {
                 let value = trial.values.get(&p.key);

@@ -1,0 +1,274 @@
+//! `feedline predict` for images.
+//!
+//! The files land in a folder of their own, and a dataset is built of them there as the pipeline's is: with the same decoder,
+//! limits, resizing and format, without targets, deduplication and splits. The model then reads it as it reads a split that
+//! is measured, so the pixels are those of the pipeline's own dataset.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use anyhow::Context as _;
+use feedline_preprocess::{Fault, LandedPlace, RejectedRow};
+use feedline_schemas::{
+    config::{
+        ContractConfig, DatasetConfig, DedupMode, FileFormat, PictureDuplicates, PipelineConfig,
+        ShardConfig, SourceConfig, SplitConfig,
+    },
+    ids::Origin,
+    report::PredictReport,
+};
+use feedline_storage::{Store, StoreOptions};
+use feedline_trainer::{ChosenRun, Predicted, PredictedImages};
+
+use super::{Answers, Given, Output, is_own, series::Landing};
+
+/// Column of the landed files' paths.
+pub(crate) const PATH: &str = "path";
+
+/// Endings of files that hold one image or an archive of them, whatever the pipeline's source reads.
+const IMAGE_ENDINGS: [&str; 13] = [
+    "jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff", "pgm", "ppm", "zip", "tar", "tgz",
+];
+
+/// Reason of a file that the build rejects.
+const ROW_REJECTED: &str = "row_rejected";
+
+/// The pipeline that lands `place`, a folder or a file, and builds a dataset of it, both below `folder`.
+pub(crate) fn landing(
+    place: &str,
+    format: Option<FileFormat>,
+    config: &PipelineConfig,
+    folder: &Path,
+) -> anyhow::Result<Landing> {
+    anyhow::ensure!(
+        place != "-" && !place.contains("://"),
+        "images are read from a folder, an image file or an archive on this machine, not from `{place}`"
+    );
+    let path = fs::canonicalize(place).with_context(|| format!("cannot read `{place}`"))?;
+    let url = path
+        .to_str()
+        .with_context(|| format!("`{place}` is no UTF-8 path"))?;
+    anyhow::ensure!(
+        !url.contains(['*', '?', '[', ']', '{', '}']),
+        "`{url}` has a character of patterns (`*?[]{{}}`); rename it, or give a folder above it"
+    );
+    let dataset = config.dataset.as_ref();
+    let mut own = config.source.iter();
+    let own = own.find(|source| dataset.is_none_or(|dataset| is_own(dataset, &source.name)));
+    let ending = path.extension().unwrap_or_default().to_string_lossy();
+    let ending = ending.to_lowercase();
+    let is_image = path.is_dir() || IMAGE_ENDINGS.contains(&ending.as_str());
+    let format = format.or(match (is_image, own) {
+        (true, _) | (_, None) => Some(FileFormat::Picture),
+        (false, Some(own)) => Some(own.format),
+    });
+    let plain = serde_json::json!({ "name": "images", "type": "files", "url": url });
+    let plain: SourceConfig = serde_json::from_value(plain).context("a plain source is one")?;
+    let source = SourceConfig {
+        format: format.unwrap_or_default(),
+        archive: own.map_or_else(|| plain.archive.clone(), |own| own.archive.clone()),
+        contract: ContractConfig {
+            max_reject_share: 1.0,
+            ..ContractConfig::default()
+        },
+        ..plain
+    };
+    let root = folder.join("landed-images");
+    let root = root
+        .to_str()
+        .context("the scratch folder is no UTF-8 path")?;
+    let mut pipeline = config.pipeline.clone();
+    pipeline.root = Some(root.to_owned());
+    Ok(Landing {
+        config: PipelineConfig {
+            pipeline,
+            source: vec![source],
+            dataset: dataset.map(without_target),
+            train: None,
+            tune: None,
+        },
+        root: Store::open(root, &StoreOptions::default())?,
+        file: place.to_owned(),
+    })
+}
+
+/// The dataset as it treats images, of all of them in their order, without targets.
+fn without_target(dataset: &DatasetConfig) -> DatasetConfig {
+    let mut picture = dataset.picture.clone();
+    if let Some(picture) = &mut picture {
+        picture.duplicates = PictureDuplicates::Bytes;
+        picture.embeddings = None;
+        picture.embedding_cosine = None;
+        picture.boxes = None;
+        picture.boxes_on = None;
+    }
+    DatasetConfig {
+        kind: dataset.kind,
+        content: dataset.content.clone(),
+        picture_column: dataset.picture_column.clone(),
+        picture,
+        dedup: DedupMode::None,
+        split: SplitConfig {
+            train: 1.0,
+            validation: 0.0,
+            test: 0.0,
+            ..SplitConfig::default()
+        },
+        shards: ShardConfig {
+            shuffle: false,
+            ..dataset.shards.clone()
+        },
+        max_reject_share: Some(1.0),
+        ..DatasetConfig::default()
+    }
+}
+
+/// Files that landed, and those of them that the build rejected.
+pub(crate) struct LandedImages {
+    /// Their paths, by place.
+    pub(crate) paths: BTreeMap<LandedPlace, Option<String>>,
+    pub(crate) rejected: BTreeMap<LandedPlace, RejectedRow>,
+    /// The dataset of the others.
+    pub(crate) dataset: Store,
+}
+
+impl LandedImages {
+    /// Predicts all of them, and writes the predictions in the order in which the files landed. Blocks.
+    pub(crate) fn answer(
+        mut self,
+        answers: &Answers,
+        (chosen, context): &(ChosenRun, feedline_trainer::Context),
+        output: Output,
+        report: &mut PredictReport,
+    ) -> anyhow::Result<()> {
+        let dataset = self.dataset.clone();
+        output.write(&answers.names(), |out| {
+            out.write(answers.columns(answers.no_rows(), report))?;
+            let mut written = Ok(());
+            let mut each = |images: PredictedImages| {
+                let given = self.given(&images, report.rows + 1);
+                written = out.write(answers.columns(given, report));
+                written.is_ok()
+            };
+            let model = feedline_trainer::predict_images(chosen, &dataset, context, &mut each);
+            written?;
+            let model = model?;
+            let rest = self.rest(answers, report.rows + 1);
+            out.write(answers.columns(rest, report))?;
+            report.run = Some(model.run);
+            report.used = Some(chosen.used().clone());
+            report.checkpoint = Some(model.checkpoint);
+            Ok(())
+        })
+    }
+
+    /// The rows up to the last of `images`, rejected ones among them.
+    fn given(&mut self, images: &PredictedImages, first: u64) -> Given {
+        let mut rows = Rows::new(first, &images.predicted);
+        for (i, origin) in images.origins.iter().enumerate() {
+            let place = place_of(*origin);
+            let later = self.rejected.split_off(&place);
+            for (place, row) in std::mem::replace(&mut self.rejected, later) {
+                let path = self.paths.remove(&place).flatten();
+                rows.add_rejected(path, row);
+            }
+            let path = self.paths.remove(&place).flatten();
+            rows.add(path, &images.predicted, i);
+        }
+        rows.given
+    }
+
+    /// The rejected rows behind all others.
+    fn rest(&mut self, answers: &Answers, first: u64) -> Given {
+        let none = answers.predicted.clone();
+        let mut rows = Rows::new(first, &none.unwrap_or(Predicted::Numbers(Vec::new())));
+        for (place, row) in std::mem::take(&mut self.rejected) {
+            let path = self.paths.remove(&place).flatten();
+            rows.add_rejected(path, row);
+        }
+        rows.given
+    }
+}
+
+const fn place_of(origin: Origin) -> LandedPlace {
+    (origin.sequence().get(), origin.row())
+}
+
+/// Rows that are put together for writing.
+struct Rows {
+    given: Given,
+    /// Probabilities of a row.
+    classes: usize,
+}
+
+impl Rows {
+    fn new(first: u64, like: &Predicted) -> Self {
+        let (empty, classes) = match like {
+            Predicted::Numbers(_) => (Predicted::Numbers(Vec::new()), 0),
+            Predicted::Differences(_) => (Predicted::Differences(Vec::new()), 0),
+            Predicted::Classes { ids, probabilities } => {
+                let none = Predicted::Classes {
+                    ids: Vec::new(),
+                    probabilities: Vec::new(),
+                };
+                (none, probabilities.len() / ids.len().max(1))
+            }
+        };
+        Self {
+            given: Given {
+                first,
+                rows: 0,
+                x: Vec::new(),
+                bad: BTreeMap::new(),
+                kept: vec![Vec::new()],
+                numbers: Vec::new(),
+                predicted: Some(empty),
+            },
+            classes,
+        }
+    }
+
+    fn add(&mut self, path: Option<String>, predicted: &Predicted, row: usize) {
+        let classes = self.classes;
+        match (&mut self.given.predicted, predicted) {
+            (Some(Predicted::Numbers(all)), Predicted::Numbers(own))
+            | (Some(Predicted::Differences(all)), Predicted::Differences(own)) => {
+                all.push(own.get(row).copied().unwrap_or(f64::NAN));
+            }
+            (
+                Some(Predicted::Classes { ids, probabilities }),
+                Predicted::Classes {
+                    ids: own_ids,
+                    probabilities: own,
+                },
+            ) => {
+                ids.push(own_ids.get(row).copied().flatten());
+                probabilities.extend_from_slice(&own[row * classes..(row + 1) * classes]);
+            }
+            _ => {}
+        }
+        self.given.kept[0].push(path);
+        self.given.rows += 1;
+    }
+
+    fn add_rejected(&mut self, path: Option<String>, row: RejectedRow) {
+        match &mut self.given.predicted {
+            Some(Predicted::Numbers(all) | Predicted::Differences(all)) => all.push(f64::NAN),
+            Some(Predicted::Classes { ids, probabilities }) => {
+                ids.push(None);
+                probabilities.extend(std::iter::repeat_n(f64::NAN, self.classes));
+            }
+            None => {}
+        }
+        let of = match row.column.is_empty() {
+            true => String::new(),
+            false => format!("column `{}`: ", row.column),
+        };
+        let fault = Fault {
+            reason: ROW_REJECTED,
+            detail: format!("`{}`: {of}{}", row.reason, row.value),
+        };
+        self.given.bad.insert(self.given.rows, fault);
+        self.given.kept[0].push(path);
+        self.given.rows += 1;
+    }
+}

@@ -1,0 +1,126 @@
+//! Predictions of all rows of a split, for `feedline eval --predictions`.
+//!
+//! One row for each sample, in the order in which the dataset stores them: its key, its origin, its target (`truth`) and the
+//! prediction, in the target's units or as names of classes, with the probability of each class.
+
+use feedline_preprocess::Column;
+use feedline_schemas::{
+    manifest::{Manifest, Split},
+    report::EvalReport,
+    transform::{FittedTarget, TransformArtefact},
+};
+use feedline_trainer::{ChosenRun, Context, MeasuredRows, Predicted, Truths};
+
+use super::Output;
+
+/// Columns that say which sample a row is about.
+const SAMPLE: [&str; 4] = ["key", "source", "sequence", "row"];
+
+/// Columns of the file.
+#[derive(Debug)]
+pub(crate) struct SplitColumns {
+    /// Names of the sources by their numbers.
+    sources: Vec<String>,
+    /// Names of the classes by id; none where a number is predicted.
+    classes: Vec<String>,
+    has_target: bool,
+}
+
+impl SplitColumns {
+    pub(crate) fn new(manifest: &Manifest, artefact: &TransformArtefact) -> Self {
+        let sources = manifest.sources.iter();
+        Self {
+            sources: sources.map(|source| source.name.to_string()).collect(),
+            classes: match &artefact.target {
+                Some(FittedTarget::Classification { classes, .. }) => classes.clone(),
+                _ => Vec::new(),
+            },
+            has_target: artefact.target.is_some(),
+        }
+    }
+
+    /// Measures the model on `split`, and writes what it predicts to `output`. Blocks.
+    pub(crate) fn evaluate(
+        &self,
+        chosen: &ChosenRun,
+        split: Split,
+        context: &Context,
+        output: Output,
+    ) -> anyhow::Result<EvalReport> {
+        let to = output.name();
+        let mut report = None;
+        let gives_rows_back = chosen.reconstructs();
+        output.write(&self.names(gives_rows_back), |out| {
+            let mut written = Ok(());
+            let mut each = |rows: MeasuredRows| {
+                written = out.write(self.columns(rows));
+                written.is_ok()
+            };
+            let measured = feedline_trainer::evaluate_rows(chosen, split, context, &mut each);
+            written?;
+            report = Some(measured?);
+            Ok(())
+        })?;
+        let report = report.expect("a file that is written has a report");
+        Ok(EvalReport {
+            predictions: Some(to),
+            ..report
+        })
+    }
+
+    fn names(&self, gives_rows_back: bool) -> Vec<String> {
+        let mut names = SAMPLE.map(str::to_owned).to_vec();
+        if gives_rows_back || !self.has_target {
+            names.push("difference".to_owned());
+            return names;
+        }
+        names.extend(["truth", "prediction"].map(str::to_owned));
+        let classes = self.classes.iter();
+        names.extend(classes.map(|class| format!("probability={class}")));
+        names
+    }
+
+    fn columns(&self, rows: MeasuredRows) -> Vec<Column> {
+        let count = rows.keys.len();
+        let origins = || rows.origins.iter();
+        let source = |number: u64| {
+            let known = usize::try_from(number).ok();
+            let known = known.and_then(|number| self.sources.get(number));
+            known.cloned().unwrap_or_else(|| number.to_string())
+        };
+        let keys = rows.keys.iter().map(|key| Some(format!("{key:016x}")));
+        let mut columns = vec![
+            Column::Text(keys.collect()),
+            Column::Text(origins().map(|o| Some(source(o.source()))).collect()),
+            Column::Counts(origins().map(|o| o.sequence().get()).collect()),
+            Column::Counts(origins().map(|o| o.row()).collect()),
+        ];
+        let name = |id: Option<usize>| self.classes.get(id?).cloned();
+        let finite = |numbers: Vec<f64>| {
+            let numbers = numbers.into_iter();
+            Column::Long(numbers.map(|n| Some(n).filter(|n| n.is_finite())).collect())
+        };
+        match rows.truths {
+            Truths::None => {}
+            Truths::Numbers(numbers) => columns.push(finite(numbers)),
+            Truths::Classes(ids) => {
+                let names = ids.into_iter().map(|id| name(Some(id)));
+                columns.push(Column::Text(names.collect()));
+            }
+        }
+        match rows.predicted {
+            Predicted::Numbers(numbers) | Predicted::Differences(numbers) => {
+                columns.push(finite(numbers));
+            }
+            Predicted::Classes { ids, probabilities } => {
+                columns.push(Column::Text(ids.into_iter().map(name).collect()));
+                let classes = self.classes.len();
+                columns.extend((0..classes).map(|class| {
+                    let cell = |row: usize| probabilities.get(row * classes + class).copied();
+                    Column::Long((0..count).map(cell).collect())
+                }));
+            }
+        }
+        columns
+    }
+}
