@@ -143,7 +143,7 @@ fn packing(full: usize) {
         let extents = (0..count).step_by(extent).chain([count]).collect();
         let blocks = Blocks::new(vec![1000; count as usize]).in_extents(Some(extents));
         let lengths: Arc<dyn Lengths> = Arc::clone(&documents) as _;
-        let (time, packing) = timed(|| Packing::new(&blocks, lengths, 4096));
+        let (time, packing) = timed(|| Packing::new(&blocks, lengths, (4096, 0)));
         let full = tokens as f64 / (packing.blocks().samples() * 4096) as f64;
         report(
             &format!("packing, extents of {extent} blocks"),

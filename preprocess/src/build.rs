@@ -329,7 +329,7 @@ impl Build<'_> {
             self.rows = made.rows();
             self.made = vec![made];
         }
-        let built = self.built(&scratch, started).await;
+        let built = Box::pin(self.built(&scratch, started)).await;
         let context = self.context;
         context
             .engine

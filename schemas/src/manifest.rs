@@ -863,6 +863,7 @@ mod tests {
             dropped_columns: BTreeMap::new(),
             warnings: Vec::new(),
             naive: Vec::new(),
+            target: None,
         }
     }
 

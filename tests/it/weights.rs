@@ -64,12 +64,12 @@ fn check(folder: &Path, pipeline: &[&str], weights: &Path) {
     let features = [&predict[..], &["x.ndjson", "rows.csv", "--transform-only"]].concat();
     run(folder, &features).expect(0);
     let entries = fs::read_dir(folder.join("out/dataset")).unwrap();
-    let names = entries.map(|entry| entry.unwrap().path());
+    let mut names = entries.map(|entry| entry.unwrap().path());
     let is_transform = |path: &std::path::PathBuf| {
         let name = path.file_name().unwrap().to_str().unwrap();
         name.starts_with("transform-")
     };
-    let transform = names.filter(is_transform).next().unwrap();
+    let transform = names.find(is_transform).unwrap();
     let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
     let checked = script(&[
         "check",

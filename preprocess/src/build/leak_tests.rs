@@ -153,6 +153,11 @@ const CUSTOMERS: [(&str, ColumnType); 4] = [
 const OF_TARGET: &str = "target = \"y\"\nsplit = { key = [\"customer\"], train = 0.6, validation = 0.2, test = 0.2 }\n\
     step = [{ type = \"categories\", encoding = \"target\", columns = [\"city\"], max_values = 1000, smoothing = 1.0 }]\n";
 
+#[expect(clippy::cast_possible_truncation, reason = "a small number")]
+const fn integer(value: f64) -> i64 {
+    value as i64
+}
+
 #[tokio::test]
 async fn target_encoding_is_out_of_fold_by_the_key_of_the_split() {
     let (rows, targets) = customers();
@@ -475,12 +480,12 @@ async fn a_frozen_row_without_a_key_takes_no_other_row_out() {
 async fn a_key_of_several_columns_holds_rows_together_by_those_that_are_known() {
     let columns = [("x", Float64), ("site", Utf8), ("patient", Int64)];
     let row = |i: u64| {
-        let patient = if i % 2 == 0 {
+        let patient = if i.is_multiple_of(2) {
             Value::Null
         } else {
             json!(i % 40)
         };
-        let site = if i % 10 == 0 {
+        let site = if i.is_multiple_of(10) {
             Value::Null
         } else {
             json!(format!("s{}", i % 7))
@@ -670,9 +675,9 @@ async fn features_that_the_target_is_the_sum_of_are_named() {
             [(81, 200.0), (82, 600.0)].map(|(seed, most)| (most * (noise(seed, i) + 0.5)).round());
         vec![
             json!(i % 24),
-            json!(casual as i64),
-            json!(registered as i64),
-            json!((casual + registered) as i64),
+            json!(integer(casual)),
+            json!(integer(registered)),
+            json!(integer(casual + registered)),
         ]
     };
     let root = landed(&columns, &(0..2000).map(row).collect::<Vec<_>>()).await;
@@ -724,7 +729,7 @@ async fn counts() -> Store {
         vec![
             json!(t),
             json!(format!("s{}", t % 3)),
-            json!((100.0 * (noise(95, t) + 0.5)) as i64),
+            json!(integer(100.0 * (noise(95, t) + 0.5))),
             json!(noise(96, t)),
         ]
     };

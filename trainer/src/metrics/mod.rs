@@ -66,7 +66,7 @@ enum Sums {
         sample: EvenSample<[f32; 2]>,
     },
     Classification {
-        counts: Classification,
+        counts: Box<Classification>,
         names: Vec<String>,
     },
     /// Tokens: the loss is all.
@@ -101,7 +101,7 @@ impl Evaluation {
                 sample: EvenSample::new(SAMPLED_ROWS),
             },
             Task::Classification { counts, names } => Sums::Classification {
-                counts: Classification::new(counts),
+                counts: Box::new(Classification::new(counts)),
                 names: names.clone(),
             },
             Task::NextToken { vocabulary } => Sums::NextToken {

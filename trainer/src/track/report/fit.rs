@@ -349,6 +349,7 @@ mod tests {
             loss: 1.0,
             metrics: named(metrics),
             baseline: named(baseline),
+            diagnostics: None,
             worst: Vec::new(),
         }
     }
