@@ -95,6 +95,8 @@ pub struct Store {
     has_faults: bool,
     /// Set once the store has refused to create an existing object.
     creates: Arc<OnceCell<()>>,
+    /// Options that it was opened with.
+    options: Arc<StoreOptions>,
 }
 
 #[derive(Clone, Debug)]
@@ -114,9 +116,10 @@ impl Store {
             reason,
         };
         let Some((scheme, rest)) = url.split_once("://") else {
-            return Self::local(PathBuf::from(url)).map_err(|e| location(e.to_string()));
+            let local = Self::local(PathBuf::from(url)).map_err(|e| location(e.to_string()))?;
+            return Ok(local.reached_with(options));
         };
-        match scheme {
+        let opened = match scheme {
             "file" => {
                 let path = Url::parse(url).ok().and_then(|u| u.to_file_path().ok());
                 let path = path.ok_or_else(|| {
@@ -149,6 +152,22 @@ impl Store {
                 ))
             }
             _ => Err(location(format!("unknown scheme `{scheme}`"))),
+        };
+        Ok(opened?.reached_with(options))
+    }
+
+    /// Opens another folder by URL or path, reached as this one is. Nothing is created or requested yet.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open_another(&self, url: &str) -> Result<Self, Error> {
+        Self::open(url, &self.options)
+    }
+
+    fn reached_with(self, options: &StoreOptions) -> Self {
+        Self {
+            options: Arc::new(options.clone()),
+            ..self
         }
     }
 
@@ -172,6 +191,7 @@ impl Store {
             folder: String::new(),
             has_faults: false,
             creates: Arc::default(),
+            options: Arc::default(),
         })
     }
 
@@ -184,6 +204,7 @@ impl Store {
             folder: String::new(),
             has_faults: false,
             creates: Arc::default(),
+            options: Arc::default(),
         }
     }
 
