@@ -105,7 +105,7 @@ pub use input::{
 };
 pub use iterator::EpochBatches;
 pub use kind::BatchKind;
-pub use loader::Loader;
+pub use loader::{Loader, LoaderSource};
 pub use metrics::{CacheMetrics, LoaderMetrics, StageMetrics};
 pub use order::{ClassBalance, MixtureConfig, ShuffleQuality, SourceEnd, SourceWeight};
 pub use preview::LoaderPlan;

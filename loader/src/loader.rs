@@ -40,6 +40,17 @@ pub struct Loader {
     position: Arc<Mutex<LoaderState>>,
 }
 
+/// One of the datasets that a loader reads.
+#[derive(Clone, Copy, Debug)]
+pub struct LoaderSource<'a> {
+    /// A hash that changes when the dataset does.
+    pub fingerprint: Hash128,
+    /// Samples of the split.
+    pub samples: u64,
+    /// The manifest in use; none for a dataset in another format than ours.
+    pub manifest: Option<&'a Manifest>,
+}
+
 impl Loader {
     /// Begins to describe a loader of the dataset at `url`: a path, or `file://`, `s3://`, `gs://`, `az://`,
     /// `http(s)://`.
@@ -267,6 +278,28 @@ impl Loader {
     #[must_use]
     pub fn manifest(&self) -> Option<&Manifest> {
         self.inputs[0].manifest()
+    }
+
+    /// The datasets it reads, in the order in which they were given to [`Loader::open_mixture`].
+    pub fn sources(&self) -> impl Iterator<Item = LoaderSource<'_>> {
+        self.inputs
+            .iter()
+            .zip(&self.units)
+            .map(|(input, units)| LoaderSource {
+                fingerprint: input.fingerprint(),
+                samples: units.blocks().samples(),
+                manifest: input.manifest(),
+            })
+    }
+
+    /// Samples that each dataset gave before `state`, in all epochs and over all ranks. Of a mixture, rows that came again
+    /// are counted again.
+    ///
+    /// # Errors
+    /// As [`Loader::epoch`].
+    pub fn given(&self, state: LoaderState) -> Result<Vec<u64>, Error> {
+        let (state, order) = self.identity.resume(state, &self.orders)?;
+        Ok(order.given(state.batch.get()))
     }
 
     /// Names of the classes of the target, index = id; those of a mixture are the same in all datasets. `None` where the

@@ -338,6 +338,11 @@ impl Order {
         &self.0.sources[source as usize]
     }
 
+    /// Samples of each source before `batch`, in all passes.
+    pub(crate) fn given(&self, batch: u64) -> Vec<u64> {
+        self.0.schedule.before(batch)
+    }
+
     /// The samples each source gives to a batch, counted through its epochs.
     fn samples(&self, batch: u64) -> Vec<Range<u64>> {
         let before = self.0.schedule.before(batch);

@@ -4,6 +4,7 @@ mod affine;
 mod colour;
 mod flip;
 mod randaugment;
+mod shift;
 
 use feedline_picture::rounding::{narrow, whole};
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,14 @@ const FIRST_OPERATION: u32 = 16;
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Augment {
+    /// Moved by up to `padding` pixels each way: `RandomCrop` of torchvision to the size that the picture has.
+    RandomCrop {
+        /// Pixels on each side, 1 to 8,192.
+        padding: u32,
+        /// Colour of what nothing is moved into. Default black.
+        #[serde(default)]
+        fill: [u8; 3],
+    },
     /// Left and right change places.
     HorizontalFlip {
         /// How often, 0 to 1.
@@ -95,6 +104,9 @@ impl Augment {
         let often =
             |probability| config::range("picture.augment.probability", [probability; 2], 0.0, 1.0);
         match *self {
+            Self::RandomCrop { padding, .. } => {
+                config::within("picture.augment.padding", padding.into(), 1, 8192)
+            }
             Self::HorizontalFlip { probability } | Self::VerticalFlip { probability } => {
                 often(probability)
             }
@@ -141,6 +153,13 @@ impl Augment {
         random: &mut SampleRandom,
     ) {
         match *self {
+            Self::RandomCrop { padding, fill } => {
+                let mut first = || random.below(2 * padding + 1) as usize;
+                let at = [first(), first()];
+                other.clear();
+                other.extend_from_slice(pixels);
+                shift::padded(other, pixels, width, (at, padding as usize), fill);
+            }
             Self::HorizontalFlip { probability } => {
                 if random.happens(probability) {
                     flip::horizontal(pixels, width);
