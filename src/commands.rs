@@ -1157,7 +1157,8 @@ impl<'a> Work<'a> {
         let sources = status.map_err(|e| self.ingest_error(e))?.sources;
         let train = if config.train.is_some() {
             let (config, context) = self.training()?;
-            let mut plan = TrainPlan::new(&config, &context).await?;
+            let plan = TrainPlan::new(&config, &context).await;
+            let mut plan = plan.map_err(|e| self.trainer_error(e))?;
             if plan.loader.is_some() {
                 let fit = move || feedline_trainer::fit(&config, &context).map_err(Box::new);
                 let fit = tokio::task::spawn_blocking(fit).await?;

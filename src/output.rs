@@ -17,8 +17,8 @@ use feedline_schemas::{
         NearDupCounts, NearPictureCounts, RedactedCounts, SequenceCounts, TargetKind, TokenType,
     },
     report::{
-        AddedReport, DatasetReport, EvalReport, ExpectReport, RunReport, TrainReport, VerifyReport,
-        Warning,
+        AddedReport, DatasetReport, EvalReport, ExpectReport, MixedSource, NormalisedBy,
+        PicturesReport, RunReport, TrainReport, VerifyReport, Warning,
     },
     transform::{FittedCategories, FittedStep, TransformArtefact},
     units::ByteSize,
@@ -394,6 +394,12 @@ impl Text for TrainReport {
             "data wait",
             format!("{:.1} % of the training time", self.data_wait_share * 100.0),
         )?;
+        if let Some(pictures) = &self.pictures {
+            write_training_pictures(pictures, out)?;
+        }
+        for source in &self.mixture {
+            write_mixed(source, &self.mixture, out)?;
+        }
         if self.skipped_batches > 0 {
             line(out, "left out", format!("{} batches", self.skipped_batches))?;
         }
@@ -414,6 +420,59 @@ impl Text for TrainReport {
         line(out, "metrics", &self.metrics)?;
         line(out, "report", &self.report)
     }
+}
+
+fn write_training_pictures(pictures: &PicturesReport, out: &mut String) -> fmt::Result {
+    let from = match pictures.normalised_by {
+        NormalisedBy::Dataset => {
+            "of the training split; `train.pictures.normalise = \"imagenet\"` takes those of ImageNet"
+        }
+        NormalisedBy::Imagenet => {
+            "of ImageNet; `train.pictures.normalise = \"dataset\"` takes those of a dataset that has them"
+        }
+        NormalisedBy::Init => {
+            "of the weights of `train.init`; `train.pictures.normalise` takes others"
+        }
+        NormalisedBy::Given => "of `train.pictures`",
+    };
+    let (mean, deviation) = (pictures.mean, pictures.deviation);
+    line(
+        out,
+        "pictures",
+        format!("normalised by mean {mean:.4?} and deviation {deviation:.4?} {from}"),
+    )?;
+    let changes = match (pictures.augmented, pictures.mixed) {
+        (false, false) => return Ok(()),
+        (true, false) => "augmented",
+        (false, true) => "mixed in pairs, and so are their targets",
+        (true, true) => "augmented and mixed in pairs, and so are their targets",
+    };
+    line(
+        out,
+        "in training",
+        format!(
+            "pictures are {changes}: the training loss is of these, validation and test of pictures as they are"
+        ),
+    )
+}
+
+/// A dataset of a mixture.
+fn write_mixed(source: &MixedSource, all: &[MixedSource], out: &mut String) -> fmt::Result {
+    let sum: u64 = all.iter().map(|source| source.given).sum();
+    #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
+    let part = source.given as f64 / sum.max(1) as f64;
+    line(
+        out,
+        "mixed",
+        format!(
+            "{}: {} samples, {:.2} % of all at a weight of {:.2} %; it has {}",
+            source.dataset,
+            source.given,
+            part * 100.0,
+            source.share * 100.0,
+            source.samples
+        ),
+    )
 }
 
 impl Text for feedline_trainer::Summary {

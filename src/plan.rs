@@ -2,7 +2,7 @@
 
 use feedline_ingest::Suggestion;
 use feedline_loader::{Loader, LoaderPlan};
-use feedline_schemas::{manifest::Split, report::SourceReport};
+use feedline_schemas::report::SourceReport;
 use feedline_trainer::Fit;
 use serde::Serialize;
 
@@ -42,17 +42,14 @@ impl TrainPlan {
     pub(crate) async fn new(
         config: &feedline_schemas::config::TrainConfig,
         context: &feedline_trainer::Context,
-    ) -> Result<Self, feedline_loader::Error> {
-        let config = &feedline_trainer::settled(config, &context.dataset).await?;
-        let settings = feedline_trainer::loader_settings(config, Split::Train);
-        let opened = Loader::open(
-            &context.dataset,
-            &settings,
-            std::sync::Arc::clone(&context.clock),
-        );
-        let loader = match opened.await {
+    ) -> Result<Self, feedline_trainer::Error> {
+        use feedline_trainer::{Error, open_training, settled};
+
+        let config = &settled(config, &context.dataset).await?;
+        let clock = std::sync::Arc::clone(&context.clock);
+        let loader = match open_training(config, &context.dataset, clock).await {
             Ok(loader) => Some(loader),
-            Err(feedline_loader::Error::NoDataset { .. }) => None,
+            Err(Error::Loader(feedline_loader::Error::NoDataset { .. })) => None,
             Err(error) => return Err(error),
         };
         let batches = loader.as_ref().map_or(0, Loader::batches_per_epoch);

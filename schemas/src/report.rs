@@ -12,6 +12,7 @@ use crate::{
     diagnostics::Diagnostics,
     edit::EditReference,
     failures::FailedRuns,
+    ids::Hash128,
     lease::LastRun,
     manifest::{
         BoxCounts, ClassCounts, ConflictCounts, CutCounts, GroupCounts, JoinCounts, NaiveForecast,
@@ -505,6 +506,12 @@ pub struct TrainReport {
     /// Times that the weights went back, since the loss had diverged.
     #[serde(default)]
     pub rollbacks: u64,
+    /// Treatment of pictures; absent where the dataset has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pictures: Option<PicturesReport>,
+    /// Samples that each dataset of a mixture gave, in the order of the loader: the one that is trained on, then the others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mixture: Vec<MixedSource>,
     /// Share of the training time the trainer waited for batches, 0 to 1.
     pub data_wait_share: f64,
     /// Checkpoint with the kept weights.
@@ -587,6 +594,50 @@ pub struct ExportReport {
     pub to: String,
     /// Its size in bytes.
     pub bytes: u64,
+}
+
+/// Treatment of pictures by a training.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PicturesReport {
+    /// Mean of red, green and blue that is subtracted, as shares of 255; of one channel, the first.
+    pub mean: [f32; 3],
+    /// Standard deviation that is divided by, as a share of 255; of one channel, the first.
+    pub deviation: [f32; 3],
+    /// Origin of both.
+    pub normalised_by: NormalisedBy,
+    /// True where training pictures change at random (`train.pictures.augment`).
+    pub augmented: bool,
+    /// True where training pictures are mixed in pairs (`train.pictures.mix`): the training loss is then that of mixed targets.
+    pub mixed: bool,
+}
+
+/// Origin of the mean and the standard deviation that pictures are normalised by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NormalisedBy {
+    /// The training split of the dataset.
+    Dataset,
+    /// ImageNet.
+    Imagenet,
+    /// The run that the weights of `train.init` are of.
+    Init,
+    /// `train.pictures.mean` and `train.pictures.deviation`.
+    Given,
+}
+
+/// Dataset of a mixture, and the samples that it gave to a training.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MixedSource {
+    /// Its folder.
+    pub dataset: String,
+    /// Fingerprint of its manifest.
+    pub fingerprint: Hash128,
+    /// Share of the samples that its weight asks for, 0 to 1.
+    pub share: f64,
+    /// Samples of its training split.
+    pub samples: u64,
+    /// Samples that it gave in all epochs, rows that came again included.
+    pub given: u64,
 }
 
 /// Report of `eval`.

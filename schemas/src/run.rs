@@ -13,6 +13,7 @@ use crate::{
     format::{RUN, versioned},
     ids::Hash128,
     manifest::{Layout, Split, SplitContent},
+    report::{MixedSource, PicturesReport},
 };
 
 /// The record of a run. Fields may be added.
@@ -76,6 +77,12 @@ pub struct RunRecord {
     /// The best epoch so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub best: Option<BestEpoch>,
+    /// Treatment of pictures; absent where the dataset has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pictures: Option<PicturesReport>,
+    /// Samples that each dataset of a mixture gave, once the run has finished.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mixture: Vec<MixedSource>,
     /// Metrics on the test split, once the run has finished.
     #[serde(default)]
     pub test: BTreeMap<String, f64>,

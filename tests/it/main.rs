@@ -7,6 +7,7 @@
 )]
 
 mod additions;
+mod augment;
 mod children;
 mod classes;
 #[cfg(feature = "cluster")]

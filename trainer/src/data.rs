@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use feedline_schemas::{loader_state::LoaderState, manifest::Split};
+use feedline_schemas::{loader_state::LoaderState, manifest::Split, report::MixedSource};
 
 use crate::error::Error;
 
@@ -19,6 +19,18 @@ pub(crate) struct Samples<'a> {
     pub(crate) inputs: Inputs<'a>,
     /// Targets, one per row.
     pub(crate) targets: Targets<'a>,
+    /// The other targets of rows that are mixed of two samples.
+    pub(crate) mixed: Option<MixedTargets<'a>>,
+}
+
+/// Targets of the samples that rows are mixed with: the loss of a row is `lambda` times that of its own target and
+/// `1 - lambda` times that of its partner's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MixedTargets<'a> {
+    /// Share of each row's own target, 0 to 1.
+    pub(crate) lambda: &'a [f32],
+    /// Targets of the partners; a row that is not mixed has its own.
+    pub(crate) partners: Targets<'a>,
 }
 
 /// What a model computes from; a part that the samples do not have is empty.
@@ -43,6 +55,9 @@ pub(crate) struct Inputs<'a> {
     pub(crate) positions: &'a [u32],
     /// Ids in a row.
     pub(crate) length: usize,
+    /// True where the documents of a row are one stream: a position sees all before it, and the first id of a document is
+    /// predicted as well.
+    pub(crate) is_stream: bool,
 }
 
 /// Targets of some rows.
@@ -85,7 +100,15 @@ impl<'a> Samples<'a> {
             global_rows: count,
             inputs,
             targets,
+            mixed: None,
         }
+    }
+
+    /// The same samples as mixtures: `lambda` of each row's own, and the rest of a partner with such a target. Without any
+    /// `lambda` they are not mixed.
+    pub(crate) fn mixed_with(self, lambda: &'a [f32], partners: Targets<'a>) -> Self {
+        let mixed = (!lambda.is_empty()).then_some(MixedTargets { lambda, partners });
+        Self { mixed, ..self }
     }
 
     /// Rows of numbers, one per target.
@@ -146,6 +169,10 @@ impl<'a> Samples<'a> {
             first_row: self.first_row + rows.start,
             global_rows: self.global_rows,
             inputs,
+            mixed: self.mixed.map(|mixed| MixedTargets {
+                lambda: &mixed.lambda[rows.clone()],
+                partners: mixed.partners.slice(rows.clone()),
+            }),
             targets: self.targets.slice(rows),
         }
     }
@@ -185,4 +212,8 @@ pub(crate) trait Data {
     fn epoch(&self, from: LoaderState) -> Result<Batches<'_, Self::Batch>, Error>;
     /// All rows of `split` once, in stored order.
     fn sequential(&self, split: Split) -> Result<Batches<'_, Self::Batch>, Error>;
+    /// Samples that each dataset of a mixture gave to training before `state`; empty for one dataset.
+    fn given(&self, _state: &LoaderState) -> Vec<MixedSource> {
+        Vec::new()
+    }
 }

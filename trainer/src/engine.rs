@@ -243,8 +243,10 @@ impl Engine {
 
     /// What the sum of the samples' losses is divided by for their mean.
     fn weight(&self, samples: Samples<'_>) -> f64 {
-        self.weight_of(samples.targets)
-            .unwrap_or_else(|| exact_len(input::losses(self.model.objective(), samples)))
+        if self.model.objective() == Objective::Target {
+            return self.loss.mixed_weight(samples.targets, samples.mixed);
+        }
+        exact_len(input::losses(self.model.objective(), samples))
     }
 
     /// Losses of the global batch if none is left out, at least 1.
@@ -266,7 +268,9 @@ impl Engine {
     ) -> Option<Tensor<1>> {
         let outputs = in_f32(outputs);
         match self.model.objective() {
-            Objective::Target => Some(loss.per_sample(outputs, part.targets, device)),
+            Objective::Target => {
+                Some(loss.per_mixed_sample(outputs, (part.targets, part.mixed), device))
+            }
             Objective::Input => {
                 let data = TensorData::new(part.inputs.x.to_vec(), outputs.dims());
                 let difference = outputs - Tensor::from_data(data, device);

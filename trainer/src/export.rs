@@ -1,17 +1,22 @@
 //! The best weights of a run as a plain safetensors file.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use burn::tensor::{bf16, f16};
-use feedline_schemas::config::{Precision, TrainConfig, WeightLayout};
+use feedline_schemas::{
+    config::{Precision, TrainConfig, WeightLayout},
+    report::PicturesReport,
+};
 use safetensors::tensor::{Dtype, TensorView};
+use serde::Serialize;
 
 use crate::{
     Context,
     error::{Error, config as wrong},
-    init::{CLASSES_KEY, LAYOUT_KEY},
+    init::{CLASSES_KEY, LAYOUT_KEY, STATISTICS_KEY},
     kept::{self, Choice, ChosenRun, Kept, Use},
     model::Build,
+    pictures::Statistics,
     run_folder::runtime,
     torch::{self, NamedTensor},
 };
@@ -76,15 +81,47 @@ pub fn export_run(
         }
         WeightLayout::Torch => torch::torch_tensors(&layout, &bucket),
     };
-    let classes = kept.plan.task.classes();
-    write(tensors, options, classes)
+    let metadata = metadata(
+        options.layout,
+        kept.plan.task.classes(),
+        kept.plan.pictures.as_ref(),
+    );
+    write(tensors, options, metadata)
 }
 
-/// The file of the tensors of a model whose outputs are for these classes, if for any.
+/// The metadata of a file in this layout, of a model whose outputs are for these classes, if for any, and that sees pictures
+/// normalised like this.
+fn metadata(
+    layout: WeightLayout,
+    classes: &[String],
+    pictures: Option<&PicturesReport>,
+) -> HashMap<String, String> {
+    let mut entries = HashMap::from([(LAYOUT_KEY.to_owned(), layout.name().to_owned())]);
+    if !classes.is_empty() {
+        let names = serde_json::to_string(classes).expect("texts are JSON");
+        entries.insert(CLASSES_KEY.to_owned(), names);
+    }
+    if let Some(pictures) = pictures {
+        let statistics: Statistics = [pictures.mean, pictures.deviation];
+        let text = serde_json::to_string(&statistics).expect("numbers are JSON");
+        entries.insert(STATISTICS_KEY.to_owned(), text);
+    }
+    if layout == WeightLayout::Torch {
+        // Libraries of Hugging Face ask for it.
+        entries.insert("format".to_owned(), "pt".to_owned());
+    }
+    entries
+}
+
+fn json(entries: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(entries).expect("texts are JSON")
+}
+
+/// The file of the tensors of a model.
 fn write(
     named: Vec<NamedTensor>,
     options: ExportOptions,
-    classes: &[String],
+    metadata: HashMap<String, String>,
 ) -> Result<Vec<u8>, Error> {
     let precision = options.precision;
     let mut tensors = Vec::new();
@@ -110,17 +147,15 @@ fn write(
         let view = TensorView::new(dtype, shape.clone(), bytes);
         (name, view.expect("the bytes are those of the shape"))
     });
-    let mut metadata = HashMap::from([(LAYOUT_KEY.to_owned(), options.layout.name().to_owned())]);
-    if !classes.is_empty() {
-        let names = serde_json::to_string(classes).expect("texts are JSON");
-        metadata.insert(CLASSES_KEY.to_owned(), names);
+    let found = json(&metadata);
+    let sorted = json(&BTreeMap::from_iter(metadata.clone()));
+    let mut file = safetensors::serialize(views, Some(metadata))
+        .expect("a model has fewer tensors than fill a safetensors header");
+    // A hash map has another order in each process, and equal weights make equal files.
+    if let Some(at) = file.windows(found.len()).position(|part| part == found) {
+        file[at..at + found.len()].copy_from_slice(&sorted);
     }
-    if options.layout == WeightLayout::Torch {
-        // Libraries of Hugging Face ask for it.
-        metadata.insert("format".to_owned(), "pt".to_owned());
-    }
-    Ok(safetensors::serialize(views, Some(metadata))
-        .expect("a model has fewer tensors than fill a safetensors header"))
+    Ok(file)
 }
 
 /// `None` when a number is beyond the type's range.

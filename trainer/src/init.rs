@@ -20,11 +20,15 @@ use crate::{
     head::{self, Head, Outputs},
     layers::{Layout, Parameter},
     pattern,
+    pictures::Statistics,
     torch::{self, FoundTensor},
 };
 
 /// Before the names of weights in the files of runs.
 const PREFIX: &str = "parameter.";
+
+/// Metadata entry of an export: mean and deviation that pictures were normalised by, as two JSON lists in one.
+pub(crate) const STATISTICS_KEY: &str = "pictures";
 
 /// Metadata entry of an export: the names of the classes by output, as a JSON list.
 pub(crate) const CLASSES_KEY: &str = "classes";
@@ -341,7 +345,7 @@ impl Weights {
 
     /// The layout that the file names; a run's is the program's own.
     fn stated_layout(&self) -> Option<WeightLayout> {
-        let entries = self.metadata()?;
+        let entries = self.metadata();
         match entries.get(LAYOUT_KEY).map(String::as_str) {
             Some("torch") => Some(WeightLayout::Torch),
             Some("feedline") => Some(WeightLayout::Feedline),
@@ -350,15 +354,33 @@ impl Weights {
         }
     }
 
-    fn metadata(&self) -> Option<HashMap<String, String>> {
-        let (_, metadata) = SafeTensors::read_metadata(&self.bytes).ok()?;
-        metadata.metadata().clone()
+    fn metadata(&self) -> HashMap<String, String> {
+        let metadata = SafeTensors::read_metadata(&self.bytes).ok();
+        let entries = metadata.and_then(|(_, metadata)| metadata.metadata().clone());
+        entries.unwrap_or_default()
+    }
+
+    /// Mean and deviation that the pictures of the run were normalised by that the weights are of; `None` where the file
+    /// does not say them.
+    pub(crate) fn statistics(&self) -> Option<Statistics> {
+        let entries = self.metadata();
+        if let Some(text) = entries.get(STATISTICS_KEY) {
+            return serde_json::from_str(text).ok();
+        }
+        let header: Value = serde_json::from_str(entries.get(METADATA_KEY)?).ok()?;
+        let pictures = header.get("config")?.get("pictures")?;
+        let of = |key: &str| serde_json::from_value(pictures.get(key)?.clone()).ok();
+        let found: Statistics = [of("mean")?, of("deviation")?];
+        let [mean, deviation] = &found;
+        let usable = mean.iter().all(|m| m.is_finite())
+            && deviation.iter().all(|d| d.is_finite() && *d > 0.0);
+        usable.then_some(found)
     }
 
     /// The classes that the file's outputs are for, as the file says.
     fn classes(&self) -> FileClasses {
         let entries = self.metadata();
-        let entry = |key: &str| entries.as_ref()?.get(key);
+        let entry = |key: &str| entries.get(key);
         let names = |value: Value| serde_json::from_value::<Vec<String>>(value).ok();
         if let Some(header) = entry(METADATA_KEY) {
             let header: Value = serde_json::from_str(header).unwrap_or_default();

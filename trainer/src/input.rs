@@ -103,7 +103,7 @@ fn tokens(inputs: Inputs<'_>, rows: usize, device: &Device) -> TokenInput {
         Tensor::from_data(TensorData::new(values, [rows, length]), device)
     };
     // Rows of one piece each, with padding behind it: no place looks ahead, so none sees the padding.
-    let plain = inputs.segments.iter().all(|segment| *segment <= 1);
+    let plain = inputs.is_stream || inputs.segments.iter().all(|segment| *segment <= 1);
     let positions = if plain {
         (0..rows).flat_map(|_| (0..length).map(narrow)).collect()
     } else {
@@ -169,12 +169,13 @@ pub(crate) struct NextTokens {
     pub(crate) places: Option<Vec<i32>>,
 }
 
-/// The token after each place, where it belongs to the same document.
+/// The token after each place, where it belongs to the same document or stream.
 pub(crate) fn next_tokens(samples: Samples<'_>) -> NextTokens {
     let Inputs {
         tokens,
         segments,
         length,
+        is_stream,
         ..
     } = samples.inputs;
     let places = || {
@@ -188,7 +189,7 @@ pub(crate) fn next_tokens(samples: Samples<'_>) -> NextTokens {
     }
     let belongs = |row: usize, at: usize| {
         let [this, next] = [0, 1].map(|i| segments[row * length + at + i]);
-        this != 0 && this == next
+        this != 0 && next != 0 && (is_stream || this == next)
     };
     let valid = places().filter(|&(row, at)| belongs(row, at));
     let (places, ids): (Vec<i32>, Vec<i32>) = valid
@@ -344,6 +345,27 @@ mod tests {
         assert_eq!(
             ints(input.tokens().positions.clone()),
             [0, 1, 0, 1, 0, 1, 2, 0]
+        );
+    }
+
+    #[test]
+    fn in_a_stream_the_first_id_of_a_document_is_predicted_and_padding_is_not() {
+        let inputs = Inputs {
+            tokens: &[10, 11, 30, 31, 32, 40, 41, 42, 0, 0],
+            segments: &[1, 1, 2, 2, 2, 1, 1, 2, 0, 0],
+            positions: &[7, 8, 0, 1, 2, 3, 4, 0, 0, 0],
+            length: 5,
+            is_stream: true,
+            ..Inputs::default()
+        };
+        let samples = Samples::new(2, inputs, Targets::None);
+        let next = next_tokens(samples);
+        assert_eq!(next.ids, [11, 30, 31, 32, 41, 42]);
+        assert_eq!(next.places.unwrap(), [0, 1, 2, 3, 4, 5]);
+        let input = tensors(samples, &Normalisation::default(), &Device::flex());
+        assert_eq!(
+            ints(input.tokens().positions.clone()),
+            [0, 1, 2, 3, 0, 1, 2, 3]
         );
     }
 

@@ -13,7 +13,7 @@ use feedline_schemas::{
     config::{LoaderSettings, ModelKind, TrainConfig},
     ids::{Epoch, Hash128, Step},
     manifest::{Layout, Manifest, Split},
-    report::{ChosenBy, DatasetRelation, UsedRun, Warning},
+    report::{ChosenBy, DatasetRelation, NormalisedBy, UsedRun, Warning},
     run::{RunRecord, RunState},
     transform::TransformArtefact,
 };
@@ -30,6 +30,7 @@ use crate::{
     init::Weights,
     loaders::settled,
     model::Build,
+    pictures,
     plan::Plan,
     run_folder::{RunFolder, runtime},
     runs,
@@ -179,7 +180,7 @@ impl Dataset {
 
     /// The context's dataset with this manifest.
     pub(crate) async fn of(manifest: Manifest, context: &Context) -> Result<Self, Error> {
-        let artefact = read_transform(context, &manifest).await?;
+        let artefact = read_transform(&context.dataset, &manifest).await?;
         Ok(Self {
             manifest,
             artefact,
@@ -204,10 +205,13 @@ impl Own {
             reason,
         })?;
         let settings = Settings::resolve(config, &task)?;
-        let init = match &config.init {
-            Some(init) => Some(Weights::read(init, context).await?.hash),
+        let weights = match &config.init {
+            Some(init) => Some(Weights::read(init, context).await?),
             None => None,
         };
+        let (statistics, _) = pictures::statistics(config, &dataset.artefact, weights.as_ref())?;
+        let settings = settings.normalising(statistics);
+        let init = weights.map(|weights| weights.hash);
         Ok(Self {
             name: settings.run_name(dataset.manifest.fingerprint, init),
             settings,
@@ -501,13 +505,21 @@ impl Kept {
                 (task.map_err(refused(&dataset.url))?, layout, &dataset.url)
             }
         };
+        let settings = Settings::resolve(&chosen.config, &task)?;
+        // The configuration of a run has the statistics that its pictures were normalised by.
+        let pictures = pictures::report(
+            &settings.config().pictures,
+            NormalisedBy::Given,
+            &chosen.layout,
+        );
         let plan = Plan {
-            settings: Settings::resolve(&chosen.config, &task)?,
+            settings,
             task,
             layout: layout.clone(),
             fingerprint: chosen.fingerprint,
             init: None,
             dataset_url: url.clone(),
+            pictures,
         };
         // Nothing is trained: no batch depends on the number of training rows.
         let engine = engine_of(&plan, u64::MAX, &context.group, build)?;

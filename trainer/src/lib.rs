@@ -56,12 +56,14 @@ mod loss;
 mod loss_scale;
 mod meter;
 mod metrics;
+mod mixture;
 mod model;
 mod models;
 mod number;
 mod optimizer;
 mod parallel;
 mod pattern;
+mod pictures;
 mod plan;
 mod predict;
 mod prolong;
@@ -95,7 +97,7 @@ pub use crate::{
     export::{ExportOptions, export, export_run},
     init::split as weights_file,
     kept::{Choice, ChosenRun, Use, choose},
-    loaders::{settings as loader_settings, settled},
+    loaders::{open_training, settled},
     model::{Build, Input, Model, Objective, Shape, TokenInput},
     parallel::{Group, Phase, Whereabouts},
     predict::{

@@ -3,24 +3,27 @@
 use std::{collections::BTreeMap, num::NonZero, sync::Arc, thread, time::Duration};
 
 use feedline_loader::{
-    BadShards, BatchKind, CacheConfig, FetchConfig, InputFormat, Loader, LoaderConfig, Target,
-    TokenLayout, TokensConfig,
-    picture::{Crop, PictureConfig},
+    BadShards, BatchKind, CacheConfig, ClassBalance, FetchConfig, InputFormat, Loader,
+    LoaderConfig, Target, TokenLayout, TokensConfig,
 };
 use feedline_schemas::{
-    config::{BadShardsPolicy, ModelKind, PackMode, PicturesConfig, TrainConfig},
+    config::{
+        BadShardsPolicy, BalanceRule, ClassBalanceConfig, ModelKind, PackMode, TrainConfig,
+        TrainMixture,
+    },
     ids::Rank,
     loader_state::LoaderState,
     manifest::{Manifest, Split},
+    report::MixedSource,
 };
 use feedline_storage::{Store, clock::Clock};
 
 use crate::{
     data::{Batch, Batches, Data, Inputs, Samples, Targets},
     error::Error,
-    models,
+    head, mixture, models,
     parallel::{Group, narrow},
-    plan,
+    pictures, plan,
 };
 
 /// Most threads that a loader takes.
@@ -35,13 +38,67 @@ pub(crate) enum Purpose {
     Measuring,
 }
 
-/// The loader's settings for a split of the dataset that `config` trains on.
-#[must_use]
-pub fn settings(config: &TrainConfig, split: Split) -> LoaderConfig {
-    settings_for(Purpose::Training, config, split)
+/// Opens what `config` trains on, as the only rank: the training split of `dataset`, or those of a mixture.
+///
+/// # Errors
+/// [`Error::Config`] for what the datasets do not allow, [`Error::Loader`].
+pub async fn open_training(
+    config: &TrainConfig,
+    dataset: &Store,
+    clock: Arc<dyn Clock>,
+) -> Result<Loader, Error> {
+    let settings = settings_for(Purpose::Training, config, Split::Train);
+    open_train(config, dataset, settings, clock).await
 }
 
-/// The same for a purpose: what is measured is not augmented, so that figures of all splits compare.
+/// Opens the training split of `dataset`, or those of a mixture, to train on.
+async fn open_train(
+    config: &TrainConfig,
+    dataset: &Store,
+    mut settings: LoaderConfig,
+    clock: Arc<dyn Clock>,
+) -> Result<Loader, Error> {
+    if let Some(balance) = &config.loader.balance {
+        settings.class_balance = Some(class_balance(balance, dataset).await?);
+    }
+    match &config.mixture {
+        Some(mixture) => mixture::open(dataset, mixture, &settings, clock).await,
+        None => Loader::open(dataset, &settings, clock)
+            .await
+            .map_err(in_section),
+    }
+}
+
+/// The shares of classes by id.
+async fn class_balance(
+    balance: &ClassBalanceConfig,
+    dataset: &Store,
+) -> Result<ClassBalance, Error> {
+    let shares = match balance {
+        ClassBalanceConfig::Rule(BalanceRule::Equal) => return Ok(ClassBalance::Equal),
+        ClassBalanceConfig::Named(shares) => shares,
+    };
+    let manifest = feedline_loader::read_manifest(dataset).await?;
+    let names: Vec<&String> = manifest.counts.classes.iter().map(|c| &c.name).collect();
+    let unknown: Vec<&String> = shares.keys().filter(|name| !names.contains(name)).collect();
+    if !unknown.is_empty() {
+        let reason = if names.is_empty() {
+            "the dataset has no classes as targets; leave it out".to_owned()
+        } else {
+            format!(
+                "the dataset has no class {}; it has {}",
+                head::list(&unknown),
+                head::list(&names)
+            )
+        };
+        return Err(crate::error::config("loader.balance", reason));
+    }
+    let of = |name: &&String| shares.get(*name).copied().unwrap_or(1.0);
+    Ok(ClassBalance::Weighted(names.iter().map(of).collect()))
+}
+
+/// The loader's settings for a split and a purpose: what is measured is neither augmented nor mixed, so that figures of all
+/// splits compare.
 fn settings_for(purpose: Purpose, config: &TrainConfig, split: Split) -> LoaderConfig {
     let given = &config.loader;
     let mut settings = LoaderConfig {
@@ -69,18 +126,8 @@ fn settings_for(purpose: Purpose, config: &TrainConfig, split: Split) -> LoaderC
         ..LoaderConfig::new(split, config.seed, config.batch_size)
     };
     settings.input.format = InputFormat::Shards;
-    let PicturesConfig {
-        height,
-        width,
-        augment,
-        ..
-    } = config.pictures;
     let trained_on = purpose == Purpose::Training && split == Split::Train;
-    settings.pictures = Some(if augment && trained_on {
-        PictureConfig::training(height, width)
-    } else {
-        PictureConfig::new(height, width, Crop::Whole)
-    });
+    settings.pictures = Some(pictures::for_loader(&config.pictures, trained_on));
     if models::reads_tokens(&config.model) {
         // One id more than the model reads: the last is only predicted.
         let length = u32::try_from(plan::context(config) + 1).unwrap_or(u32::MAX);
@@ -88,7 +135,7 @@ fn settings_for(purpose: Purpose, config: &TrainConfig, split: Split) -> LoaderC
             // Every token of a document but its first counts in what is measured.
             PackMode::BestFit if !trained_on => TokenLayout::PackedOverlapping,
             PackMode::BestFit => TokenLayout::Packed,
-            PackMode::Fill => TokenLayout::Filled,
+            PackMode::Fill | PackMode::Stream => TokenLayout::Filled,
         };
         settings.tokens = Some(TokensConfig::new(length).with_layout(layout));
     }
@@ -96,15 +143,16 @@ fn settings_for(purpose: Purpose, config: &TrainConfig, split: Split) -> LoaderC
 }
 
 /// `config` with what it leaves to the dataset, where that says it: how many ids a model reads of a row, how documents become
-/// rows, and how many steps a window has. Reads the manifest, if there is one.
+/// rows, how many steps a window has, and the fingerprints of the datasets that it is mixed with. Reads the manifests that
+/// it needs for that, if there are any.
 ///
 /// # Errors
-/// What is wrong with the manifest; that there is no dataset is no error.
-pub async fn settled(
-    config: &TrainConfig,
-    dataset: &Store,
-) -> Result<TrainConfig, feedline_loader::Error> {
+/// An error of a manifest; a dataset that is absent is no error, but for those that it is mixed with.
+pub async fn settled(config: &TrainConfig, dataset: &Store) -> Result<TrainConfig, Error> {
     let mut config = config.clone();
+    if let Some(mixture) = &config.mixture {
+        config.mixture = Some(mixture::settled(mixture, dataset).await?);
+    }
     let reads_tokens = models::reads_tokens(&config.model);
     let is_lstm = config.model.r#type == ModelKind::Lstm;
     let reads_steps = is_lstm && !reads_tokens && config.model.steps.is_none();
@@ -127,7 +175,7 @@ pub async fn settled(
 }
 
 /// The loader's word on a setting of its own, as one on a key of `[train.loader]`.
-fn in_section(error: feedline_loader::Error) -> Error {
+pub(crate) fn in_section(error: feedline_loader::Error) -> Error {
     match error {
         feedline_loader::Error::Config { key, reason } => {
             let key = match key {
@@ -135,6 +183,8 @@ fn in_section(error: feedline_loader::Error) -> Error {
                 "tokens" => return crate::error::config("model.type", models::ON_TOKENS),
                 "tokens.length" => "model.context".to_owned(),
                 "tokens.layout" => "loader.pack".to_owned(),
+                "class_balance" => "loader.balance".to_owned(),
+                "mixture" => key.to_owned(),
                 key if key.starts_with("pictures") => key.to_owned(),
                 key => format!("loader.{key}"),
             };
@@ -148,6 +198,11 @@ fn in_section(error: feedline_loader::Error) -> Error {
 #[derive(Debug)]
 pub(crate) struct Loaders {
     by_split: BTreeMap<Split, Loader>,
+    dataset_url: String,
+    /// Datasets that the training split is mixed with.
+    mixture: Option<TrainMixture>,
+    /// True where a row of tokens is one stream, whose documents see each other.
+    is_stream: bool,
 }
 
 impl Loaders {
@@ -174,10 +229,21 @@ impl Loaders {
             if settings.threads == 0 && group.has_others() {
                 settings.threads = narrow(group.threads_of(processors)).min(THREADS_MAX);
             }
-            let opened = Loader::open(dataset, &settings, Arc::clone(clock)).await;
-            by_split.insert(split, opened.map_err(in_section)?);
+            let clock = Arc::clone(clock);
+            let loader = if purpose == Purpose::Training && split == Split::Train {
+                open_train(config, dataset, settings, clock).await?
+            } else {
+                let opened = Loader::open(dataset, &settings, clock).await;
+                opened.map_err(in_section)?
+            };
+            by_split.insert(split, loader);
         }
-        let loaders = Self { by_split };
+        let loaders = Self {
+            by_split,
+            dataset_url: dataset.url(),
+            mixture: config.mixture.clone(),
+            is_stream: config.loader.pack == Some(PackMode::Stream),
+        };
         // Each loader reads `CURRENT`: a build that is published in between must not mix two datasets.
         let fingerprint = loaders.manifest().fingerprint;
         if loaders
@@ -212,10 +278,24 @@ impl Loaders {
             .get(&split)
             .expect("the caller opened the splits it uses")
     }
+
+    fn loaded(&self, batch: feedline_loader::Batch) -> Loaded {
+        Loaded {
+            batch,
+            is_stream: self.is_stream,
+        }
+    }
+}
+
+/// A batch of a loader, with the settings that it does not know.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    batch: feedline_loader::Batch,
+    is_stream: bool,
 }
 
 impl Data for Loaders {
-    type Batch = feedline_loader::Batch;
+    type Batch = Loaded;
 
     fn start(&self) -> LoaderState {
         self.of(Split::Train).start_state()
@@ -226,35 +306,40 @@ impl Data for Loaders {
     }
 
     fn epoch(&self, from: LoaderState) -> Result<Batches<'_, Self::Batch>, Error> {
-        Ok(Box::new(
-            self.of(Split::Train).epoch(from)?.map(|batch| Ok(batch?)),
-        ))
+        let batches = self.of(Split::Train).epoch(from)?;
+        Ok(Box::new(batches.map(|batch| Ok(self.loaded(batch?)))))
     }
 
     fn sequential(&self, split: Split) -> Result<Batches<'_, Self::Batch>, Error> {
-        Ok(Box::new(
-            self.of(split).sequential()?.map(|batch| Ok(batch?)),
-        ))
+        let batches = self.of(split).sequential()?;
+        Ok(Box::new(batches.map(|batch| Ok(self.loaded(batch?)))))
+    }
+
+    fn given(&self, state: &LoaderState) -> Vec<MixedSource> {
+        let mixture = self.mixture.as_ref();
+        mixture::given(self.of(Split::Train), mixture, &self.dataset_url, state)
     }
 }
 
-impl Batch for feedline_loader::Batch {
+impl Batch for Loaded {
     fn samples(&self) -> Samples<'_> {
-        let targets = match self.y() {
+        let batch = &self.batch;
+        let targets = |target| match target {
             Target::Regression(y) => Targets::Numbers(y),
             Target::Classification(y) => Targets::Classes(y),
             Target::None => Targets::None,
         };
         let mut inputs = Inputs {
-            x: self.x(),
-            features: self.features(),
-            pixels: self.pixels(),
-            tokens: self.tokens(),
-            segments: self.segments(),
-            positions: self.positions(),
+            x: batch.x(),
+            features: batch.features(),
+            pixels: batch.pixels(),
+            tokens: batch.tokens(),
+            segments: batch.segments(),
+            positions: batch.positions(),
+            is_stream: self.is_stream,
             ..Inputs::default()
         };
-        match self.kind() {
+        match batch.kind() {
             BatchKind::Rows { .. } => {}
             BatchKind::Pictures { height, width } => inputs.sides = [height, width],
             BatchKind::Tokens { length, .. } => inputs.length = length,
@@ -266,44 +351,58 @@ impl Batch for feedline_loader::Batch {
             } => {
                 inputs.sides = [height, width];
                 inputs.length = length;
-                inputs.lengths = (length > 0).then(|| self.lengths());
+                inputs.lengths = (length > 0).then(|| batch.lengths());
             }
         }
-        let place = self.place();
-        Samples::new(self.rows(), inputs, targets).within(place.first_row, place.global_rows)
+        let place = batch.place();
+        let samples = Samples::new(batch.rows(), inputs, targets(batch.y()));
+        samples
+            .mixed_with(batch.lambda(), targets(batch.y_partner()))
+            .within(place.first_row, place.global_rows)
     }
 
     fn keys(&self) -> &[u64] {
-        self.keys()
+        self.batch.keys()
     }
 
     fn origins(&self) -> &[u64] {
-        self.origins()
+        self.batch.origins()
     }
 
     fn state(&self) -> &LoaderState {
-        self.state()
+        self.batch.state()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use feedline_loader::picture::Crop;
+    use feedline_schemas::config::{Augmentation, PictureMixConfig};
+
     use super::*;
 
     #[test]
     fn augmented_training_images_are_measured_without_augmentation() {
         let mut config = TrainConfig::default();
-        config.pictures.augment = true;
+        config.pictures.augment = Augmentation::Usual(true);
+        config.pictures.mix = Some(PictureMixConfig {
+            mixup: 1.0,
+            ..PictureMixConfig::default()
+        });
         let crop = |purpose, split| {
             let pictures = settings_for(purpose, &config, split).pictures.unwrap();
-            (pictures.crop, pictures.augment.len())
+            (
+                pictures.crop,
+                pictures.augment.len(),
+                pictures.mix.is_some(),
+            )
         };
-        let (trained_on, flips) = crop(Purpose::Training, Split::Train);
+        let (trained_on, flips, mixed) = crop(Purpose::Training, Split::Train);
         assert!(matches!(trained_on, Crop::RandomResized { .. }));
-        assert_eq!(flips, 1);
+        assert_eq!((flips, mixed), (1, true));
         for split in Split::ALL {
             let found = crop(Purpose::Measuring, split);
-            assert_eq!(found, (Crop::Whole, 0), "{split}");
+            assert_eq!(found, (Crop::Whole, 0, false), "{split}");
         }
     }
 }

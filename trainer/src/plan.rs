@@ -7,6 +7,7 @@ use feedline_schemas::{
     ids::{Epoch, Hash128, Step},
     loader_state::LoaderState,
     manifest::Layout,
+    report::PicturesReport,
 };
 
 use crate::{
@@ -34,6 +35,8 @@ pub(crate) struct Plan {
     pub(crate) init: Option<Hash128>,
     /// Dataset folder, for messages.
     pub(crate) dataset_url: String,
+    /// Treatment of pictures, where there are some.
+    pub(crate) pictures: Option<PicturesReport>,
 }
 
 /// What samples of this layout look like to a model.
@@ -122,16 +125,23 @@ impl Plan {
         {
             self.check_tokens(samples, tokens.vocabulary as usize, keys)?;
         }
-        let (Targets::Classes(ids), Task::Classification { counts, .. }) =
-            (samples.targets, &self.task)
-        else {
+        let Task::Classification { counts, .. } = &self.task else {
             return Ok(());
         };
         let bad = |id: i32| usize::try_from(id).map_or(true, |id| id >= counts.len());
-        let Some(row) = ids.iter().position(|&id| bad(id)) else {
+        let found = |targets: Targets<'_>| match targets {
+            Targets::Classes(ids) => ids
+                .iter()
+                .position(|&id| bad(id))
+                .map(|row| (ids[row], row)),
+            Targets::None | Targets::Numbers(_) => None,
+        };
+        // A partner may be a sample of another rank.
+        let partners = samples.mixed.and_then(|mixed| found(mixed.partners));
+        let Some((id, row)) = found(samples.targets).or(partners) else {
             return Ok(());
         };
-        let (id, key, classes) = (ids[row], keys[row], counts.len());
+        let (key, classes) = (keys[row], counts.len());
         Err(self.dataset_error(format!("the sample with key `{key:016x}` has class id {id}, ids are below {classes}; build it again")))
     }
 

@@ -201,6 +201,8 @@ impl<'a, D: Data> Session<'a, D> {
             data_wait_share: self.meter.total_wait_share(),
             skipped_batches: self.position.guard.skipped_in_all,
             rollbacks: self.position.guard.rollbacks.len() as u64,
+            pictures: self.plan.pictures.clone(),
+            mixture: self.data.given(&self.position.loader),
             checkpoint: self.folder.url_of(BEST_PATH),
             metrics: self.log.url(),
             report: self.folder.url_of(REPORT_PATH),

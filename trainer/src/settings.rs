@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 
 use feedline_schemas::{
     config::{
-        BaselinePolicy, CheckpointConfig, DeviceChoice, GuardConfig, InitConfig, ModelConfig,
-        ParallelConfig, PicturesConfig, Precision, TrainConfig,
+        BaselinePolicy, CheckpointConfig, ClassBalanceConfig, DeviceChoice, GuardConfig,
+        InitConfig, ModelConfig, ParallelConfig, PicturesConfig, Precision, TrainConfig,
+        TrainMixture, TrainSource,
     },
     ids::{Hash128, Step},
 };
@@ -16,11 +17,12 @@ use crate::{
     error::{Error, config as wrong},
     layers::{Layout, PassSettings},
     loss::{self, Loss},
-    loss_scale,
+    loss_scale, mixture,
     model::Parameter,
     models,
     optimizer::{self, Optimizer, StateBucket, StateLayout},
     parallel::Place,
+    pictures,
     schedule::{self, Schedule},
     task::Task,
 };
@@ -57,6 +59,16 @@ impl Settings {
             },
             loss,
         })
+    }
+
+    /// The same, with these mean and deviation where the configuration gives none.
+    pub(crate) fn normalising(mut self, [mean, deviation]: pictures::Statistics) -> Self {
+        let pictures = &mut self.config.pictures;
+        pictures.mean.get_or_insert(mean);
+        pictures.deviation.get_or_insert(deviation);
+        // The numbers say all: a resolved configuration can be resolved again.
+        pictures.normalise = None;
+        self
     }
 
     /// The configuration with everything filled in.
@@ -149,13 +161,29 @@ impl Settings {
     /// The configuration with only those values that have a part in the name of the run; the others are as by default.
     pub(crate) fn named_config(&self) -> TrainConfig {
         let log_every = TrainConfig::default().log_every;
-        let mut checkpoint = CheckpointConfig::default();
+        // Before statistics of a dataset were used, these were the defaults.
+        let [mean, deviation] = PicturesConfig::IMAGENET;
+        let mut pictures = self.config.pictures.clone();
+        pictures.mean.get_or_insert(mean);
+        pictures.deviation.get_or_insert(deviation);
+        pictures.normalise = None;
+        let mut checkpoint = CheckpointConfig {
+            every_steps: 0,
+            ..CheckpointConfig::default()
+        };
         if self.config.guard.spike_factor > 0.0 {
-            checkpoint.every_steps = self.config.checkpoint.every_steps;
+            // Names began when no checkpoints within epochs were the default, and a default keeps its name.
+            checkpoint.every_steps = match self.config.checkpoint.every_steps {
+                CheckpointConfig::EVERY_STEPS => 0,
+                0 => CheckpointConfig::EVERY_STEPS,
+                other => other,
+            };
             checkpoint.keep_every_steps = self.config.checkpoint.keep_every_steps;
         }
         TrainConfig {
             dataset: None,
+            mixture: self.config.mixture.as_ref().map(without_places),
+            pictures,
             device: DeviceChoice::default(),
             model: ModelConfig {
                 checkpoint: Vec::new(),
@@ -177,13 +205,28 @@ impl Settings {
     }
 }
 
+/// A mixture by the fingerprints of its datasets, wherever they are.
+fn without_places(mixture: &TrainMixture) -> TrainMixture {
+    let sources = mixture.sources.iter();
+    let sources = sources.map(|source| TrainSource {
+        dataset: None,
+        ..source.clone()
+    });
+    TrainMixture {
+        sources: sources.collect(),
+        ..mixture.clone()
+    }
+}
+
 /// Checks every value of `config` that needs no dataset.
 ///
 /// # Errors
 /// [`Error::Config`] for the first value that is out of range.
 pub(crate) fn check(config: &TrainConfig) -> Result<(), Error> {
     models::check(&config.model)?;
-    check_pictures(&config.pictures)?;
+    pictures::check(&config.pictures)?;
+    config.mixture.as_ref().map_or(Ok(()), mixture::check)?;
+    check_balance(config)?;
     whole(
         "batch_size",
         u64::from(config.batch_size),
@@ -312,16 +355,12 @@ pub(crate) fn metrics_listen(config: &TrainConfig) -> Result<Option<SocketAddr>,
     })
 }
 
-/// The loader checks the sides.
-fn check_pictures(pictures: &PicturesConfig) -> Result<(), Error> {
-    if !matches!(pictures.channels, 1 | 3) {
-        let reason = format!("it is {} and must be 1 or 3", pictures.channels);
-        return Err(wrong("pictures.channels", reason));
-    }
-    for (mean, deviation) in pictures.mean.into_iter().zip(pictures.deviation) {
-        let mean = f64::from(mean);
-        within("pictures.mean", mean.abs(), true, "finite")?;
-        above_zero("pictures.deviation", f64::from(deviation))?;
+fn check_balance(config: &TrainConfig) -> Result<(), Error> {
+    let Some(ClassBalanceConfig::Named(shares)) = &config.loader.balance else {
+        return Ok(());
+    };
+    for (class, share) in shares {
+        at_least_zero(&format!("loader.balance.{class}"), *share)?;
     }
     Ok(())
 }
@@ -391,7 +430,8 @@ mod tests {
     use super::*;
     use crate::ErrorKind;
     use feedline_schemas::config::{
-        AverageConfig, Collective, LoraConfig, LossKind, LossScaleConfig, NotFinitePolicy,
+        AverageConfig, BalanceRule, Collective, LoraConfig, LossKind, LossScaleConfig,
+        NotFinitePolicy, PackMode,
     };
     use feedline_schemas::ids::Seed;
 
@@ -584,6 +624,23 @@ mod tests {
             (c.precision, c.loss_scale) = (Precision::F16, Some(LossScaleConfig::default()));
         };
         assert_eq!(name(half, 1), name(scaled, 1));
+        // The default of today has the name of the default before it, and that another one.
+        assert_eq!(plain, name(|c| c.checkpoint.every_steps = 1_000, 1));
+        assert_ne!(plain, name(|c| c.checkpoint.every_steps = 0, 1));
+        let imagenet = |c: &mut TrainConfig| {
+            let [mean, deviation] = PicturesConfig::IMAGENET;
+            (c.pictures.mean, c.pictures.deviation) = (Some(mean), Some(deviation));
+        };
+        assert_eq!(plain, name(imagenet, 1));
+        let others = |c: &mut TrainConfig| {
+            (c.pictures.mean, c.pictures.deviation) = (Some([0.5; 3]), Some([0.5; 3]));
+        };
+        assert_ne!(plain, name(others, 1));
+        let balanced = |c: &mut TrainConfig| {
+            c.loader.balance = Some(ClassBalanceConfig::Rule(BalanceRule::Equal));
+        };
+        assert_ne!(plain, name(balanced, 1));
+        assert_ne!(plain, name(|c| c.loader.pack = Some(PackMode::Stream), 1));
         assert_ne!(plain, name(|c| c.seed = Seed::new(1), 1));
         assert_ne!(plain, name(|c| c.epochs = 21, 1));
         assert_ne!(plain, name(|_| (), 2));

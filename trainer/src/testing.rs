@@ -377,6 +377,7 @@ pub(crate) fn plan(config: &TrainConfig, toy: &Toy) -> Plan {
         fingerprint: FINGERPRINT,
         init: None,
         dataset_url: "memory:toy".into(),
+        pictures: None,
     }
 }
 
@@ -496,6 +497,8 @@ pub(crate) fn record(name: &str) -> RunRecord {
             }],
             diagnostics: None,
         }),
+        pictures: None,
+        mixture: Vec::new(),
         test: metrics(2.0),
         baseline: metrics(5.0),
         diagnostics: None,

@@ -3,11 +3,12 @@
 use std::{num::NonZero, sync::Arc, thread};
 
 use feedline_schemas::{
-    config::TrainConfig,
+    config::{PicturesConfig, TrainConfig},
     manifest::{Manifest, Split},
     report::{TrainReport, Warning},
     transform::{FittedStep, TransformArtefact},
 };
+use feedline_storage::Store;
 use tokio::runtime::Runtime;
 
 use crate::{
@@ -21,6 +22,7 @@ use crate::{
     model::{self, Build},
     models, optimizer,
     parallel::Group,
+    pictures,
     plan::Plan,
     prolong::{self, Start},
     run_folder::{RunFolder, runtime},
@@ -199,7 +201,8 @@ impl Opened {
             &context.clock,
         ))?;
         let manifest = loaders.manifest();
-        let artefact = runtime.block_on(read_transform(context, manifest))?;
+        pictures::check_layout(&config.pictures, &manifest.layout)?;
+        let artefact = runtime.block_on(read_transform(&context.dataset, manifest))?;
         let dataset_url = context.dataset.url();
         let refused = |reason| Error::Dataset {
             url: dataset_url.clone(),
@@ -213,6 +216,9 @@ impl Opened {
             Some(init) => Some(runtime.block_on(Weights::read(init, context))?),
             None => None,
         };
+        let (statistics, by) = pictures::statistics(config, &artefact, weights.as_ref())?;
+        let settings = settings.normalising(statistics);
+        let pictures = pictures::report(&settings.config().pictures, by, &manifest.layout);
         let init = weights.as_ref().map(|weights| weights.hash);
         let name = settings.run_name(manifest.fingerprint, init);
         let store = context.runs.child(&name);
@@ -227,6 +233,7 @@ impl Opened {
                 fingerprint,
                 init,
                 dataset_url,
+                pictures,
             },
             transform: artefact,
             weights,
@@ -325,10 +332,11 @@ pub(crate) fn engine_of(
     let processors = thread::available_parallelism().map_or(1, NonZero::get);
     let threads = group.threads_of(processors);
     let pictures = &config.pictures;
+    let [mean, deviation] = PicturesConfig::IMAGENET;
     let normalisation = Normalisation {
         channels: pictures.channels as usize,
-        mean: pictures.mean,
-        deviation: pictures.deviation,
+        mean: pictures.mean.unwrap_or(mean),
+        deviation: pictures.deviation.unwrap_or(deviation),
     };
     let engine = Engine::with_threads(model, plan.settings.loss().clone(), threads);
     Ok(engine
@@ -365,13 +373,12 @@ pub(crate) fn encoded_by_target(artefact: &TransformArtefact) -> Option<Warning>
 /// # Errors
 /// [`Error::Dataset`] when it is another, or what storage says.
 pub(crate) async fn read_transform(
-    context: &Context,
+    dataset: &Store,
     manifest: &Manifest,
 ) -> Result<TransformArtefact, Error> {
     let path = &manifest.transform.path;
-    let bytes = context.dataset.get(path).await?;
-    let artefact: TransformArtefact =
-        feedline_schemas::decode(&context.dataset.url_of(path), &bytes)?;
+    let bytes = dataset.get(path).await?;
+    let artefact: TransformArtefact = feedline_schemas::decode(&dataset.url_of(path), &bytes)?;
     if artefact.compute_hash() != manifest.transform.hash {
         let reason = format!(
             "its transform `{path}` has hash `{}`, its manifest says `{}`; build it again",
@@ -379,7 +386,7 @@ pub(crate) async fn read_transform(
             manifest.transform.hash
         );
         return Err(Error::Dataset {
-            url: context.dataset.url(),
+            url: dataset.url(),
             reason,
         });
     }

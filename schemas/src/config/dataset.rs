@@ -229,6 +229,9 @@ pub enum PackMode {
     BestFit,
     /// All documents end to end, cut wherever a row is full. No padding but in the last row.
     Fill,
+    /// As `fill`, and a model sees all of a row, also what other documents have before its place, and predicts the first id
+    /// of a document as well: one stream of tokens.
+    Stream,
 }
 
 /// What is predicted.

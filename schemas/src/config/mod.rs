@@ -3,6 +3,7 @@
 //! [`load`] is the first layer, what the user typed; each stage resolves its section into checked values of its own.
 //! Unknown keys are refused with the nearest known one, and errors name file, line and key.
 
+mod augment;
 mod auth;
 mod average;
 mod contract;
@@ -20,6 +21,7 @@ mod limits;
 mod load;
 mod lora;
 mod loss;
+mod mixture;
 mod model;
 mod near_dup;
 mod optimizer;
@@ -42,6 +44,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
+    augment::{AugmentStep, Augmentation, NormaliseBy, PictureMixConfig},
     auth::{AuthConfig, AuthKind, CredentialsIn, LoginBody},
     average::AverageConfig,
     contract::{
@@ -66,6 +69,7 @@ pub use self::{
     load::{ConfigError, Loaded, Override, load},
     lora::LoraConfig,
     loss::{ClassWeightRule, ClassWeights, LossConfig, LossKind, PositiveWeight},
+    mixture::{SourceAtEnd, TrainMixture, TrainSource},
     model::{
         ActivationKind, BranchConfig, BranchKind, ModelConfig, ModelKind, NormKind, PicturesConfig,
         PoolKind,
@@ -95,7 +99,8 @@ pub use self::{
     source_schedule::{Overlap, SourceScheduleConfig},
     split::{Embargo, MissingKey, SplitBy, SplitConfig},
     train::{
-        BadShardsPolicy, BaselinePolicy, CheckpointConfig, LoaderCache, LoaderSettings, TrainConfig,
+        BadShardsPolicy, BalanceRule, BaselinePolicy, CheckpointConfig, ClassBalanceConfig,
+        LoaderCache, LoaderSettings, TrainConfig,
     },
     tune::{TuneConfig, TuneParameter, TuneScale, TuneStop, TuneStrategy},
 };

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::augment::{Augmentation, NormaliseBy, PictureMixConfig};
+
 /// `[train.model]`. A key that the chosen type does not know is refused; a key left out has the type's default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -205,15 +207,30 @@ pub struct PicturesConfig {
     /// is the value itself and makes the first layer three times cheaper. Default 3.
     #[serde(skip_serializing_if = "is_colour")]
     pub channels: u32,
-    /// In training, whether a random part is cut out and mirrored half of the time, as is usual for photographs; else,
-    /// and always in evaluation, also of the training split, the whole picture is resized. Default false.
-    pub augment: bool,
-    /// Mean of red, green and blue, as shares of 255, that is subtracted; of one channel, the first. Default
-    /// `[0.485, 0.456, 0.406]`, of ImageNet.
-    pub mean: [f32; 3],
-    /// Standard deviation that is divided by, above 0; of one channel, the first. Default `[0.229, 0.224, 0.225]`, of
-    /// ImageNet.
-    pub deviation: [f32; 3],
+    /// Random changes of training pictures: `true` for the usual ones of photographs (a random part is cut out, and mirrored
+    /// half of the time), or a list of steps such as `[{ type = "rotate", degrees = [-15, 15] }]`, applied in its order.
+    /// Evaluation never augments, also of the training split: the whole picture is resized. Default false.
+    pub augment: Augmentation,
+    /// Mixing of training pictures in pairs: mixup and CutMix. Evaluation never mixes. Default not at all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mix: Option<PictureMixConfig>,
+    /// Statistics that pictures are normalised by: `"dataset"` or `"imagenet"`; left out where `mean` and `deviation` are
+    /// given. Default: those that the weights of `train.init` were trained with, where they are of a run; for other weights
+    /// of `train.init` `"imagenet"`; else `"dataset"`, where that has them, and `"imagenet"` where it has not. The report
+    /// says which it were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub normalise: Option<NormaliseBy>,
+    /// Mean of red, green and blue, as shares of 255, that is subtracted; of one channel, the first. Default: as `normalise`
+    /// says.
+    pub mean: Option<[f32; 3]>,
+    /// Standard deviation that is divided by, as a share of 255, above 0; of one channel, the first. Default: as `normalise`
+    /// says.
+    pub deviation: Option<[f32; 3]>,
+}
+
+impl PicturesConfig {
+    /// Mean and standard deviation of red, green and blue of ImageNet's training split, as shares of 255.
+    pub const IMAGENET: [[f32; 3]; 2] = [[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]];
 }
 
 /// Red, green and blue.
@@ -233,9 +250,11 @@ impl Default for PicturesConfig {
             height: 224,
             width: 224,
             channels: COLOURS,
-            augment: false,
-            mean: [0.485, 0.456, 0.406],
-            deviation: [0.229, 0.224, 0.225],
+            augment: Augmentation::default(),
+            mix: None,
+            normalise: None,
+            mean: None,
+            deviation: None,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! `[train]`.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +13,7 @@ use super::{
     init::InitConfig,
     lora::LoraConfig,
     loss::LossConfig,
+    mixture::TrainMixture,
     model::{ModelConfig, PicturesConfig},
     optimizer::OptimizerConfig,
     parallel::ParallelConfig,
@@ -25,6 +28,9 @@ use crate::{ids::Seed, units::ByteSize};
 pub struct TrainConfig {
     /// URL of the dataset folder to train on. Default: the pipeline's own, `<root>/dataset`.
     pub dataset: Option<String>,
+    /// Datasets whose training splits are mixed by weight. Absent: the one dataset.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mixture: Option<TrainMixture>,
     /// Where the model is computed: `"auto"`, `"cpu"`, `"cuda"`, or one GPU of several by its number, `"cuda:1"`. Numbers
     /// of different devices differ in their last bits; a run may go on on another. Default `"auto"`: a GPU where this
     /// program was built for them and the machine has one, else the processor.
@@ -102,6 +108,7 @@ impl Default for TrainConfig {
     fn default() -> Self {
         Self {
             dataset: None,
+            mixture: None,
             device: DeviceChoice::default(),
             model: ModelConfig::default(),
             pictures: PicturesConfig::default(),
@@ -159,7 +166,9 @@ impl BaselinePolicy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CheckpointConfig {
-    /// Steps between checkpoints; one is also written after each epoch. 0: only after epochs. Default 0.
+    /// Steps between checkpoints; one is also written after each epoch. 0: only after epochs. Saving goes on while the next
+    /// steps compute, so 1,000 steps take less than a hundredth longer; lower it where 1,000 steps take longer than you can
+    /// afford to lose. Weights that go back (`train.guard`) go back to one of these checkpoints. Default 1,000.
     pub every_steps: u64,
     /// Newest checkpoints kept besides the best, at least 1; one or two more are kept where the weights may have to go
     /// back to them (`train.guard`). Default 3.
@@ -168,10 +177,15 @@ pub struct CheckpointConfig {
     pub keep_every_steps: u64,
 }
 
+impl CheckpointConfig {
+    /// Steps between checkpoints where none are given.
+    pub const EVERY_STEPS: u64 = 1_000;
+}
+
 impl Default for CheckpointConfig {
     fn default() -> Self {
         Self {
-            every_steps: 0,
+            every_steps: Self::EVERY_STEPS,
             keep: 3,
             keep_every_steps: 0,
         }
@@ -215,6 +229,30 @@ pub struct LoaderSettings {
     /// Order: how documents of tokens become rows. Default: as the dataset says, or `best_fit`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pack: Option<PackMode>,
+    /// Order: how often each class comes in an epoch of training, for targets that are classes: `"equal"`, or a table of
+    /// shares by class name, such as `{ fraud = 1, other = 3 }`, at least 0, where a class that is not named has 1. An
+    /// epoch stays as long as it is: rows of a class with a larger share than that of its rows come several times, others
+    /// not in every epoch. Of a mixture, in each dataset. Evaluation takes each row once. Default: each row once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub balance: Option<ClassBalanceConfig>,
+}
+
+/// Shares of the classes in an epoch of training.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "`equal`, or a table of shares by class name")]
+pub enum ClassBalanceConfig {
+    /// By a rule.
+    Rule(BalanceRule),
+    /// By class name; the others have 1.
+    Named(BTreeMap<String, f64>),
+}
+
+/// Rule for the shares of classes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BalanceRule {
+    /// All classes equally often.
+    Equal,
 }
 
 impl Default for LoaderSettings {
@@ -233,6 +271,7 @@ impl Default for LoaderSettings {
             deadline_seconds: 300,
             cache: None,
             pack: None,
+            balance: None,
         }
     }
 }
@@ -248,6 +287,7 @@ impl LoaderSettings {
             bad_shards: self.bad_shards,
             // The default has no part in the names of runs.
             pack: self.pack.filter(|pack| *pack != PackMode::default()),
+            balance: self.balance.clone(),
             ..Self::default()
         }
     }

@@ -13,6 +13,9 @@
 //! | cross-entropy | minus the logarithm of the softmax at the target's class, times the class's weight |
 //! | binary cross-entropy | `-positive_weight * ln σ(x)` for class 1, `-ln σ(-x)` for class 0; one output `x` |
 //!
+//! The loss of a row that is mixed of two samples (mixup, CutMix) is `lambda` times that of its own target and `1 - lambda`
+//! times that of its partner's, and its weight likewise.
+//!
 //! In training, label smoothing (Szegedy et al. 2016, arXiv 1512.00567, section 7) takes `1 - smoothing` of the cross-entropy and
 //! `smoothing / classes` of that of every class, each with the weight of its class.
 
@@ -22,7 +25,7 @@ use crate::number::{exact_len, single};
 use burn::tensor::{Device, Int, Tensor, TensorData, activation};
 
 pub(crate) use self::settings::{check, resolve};
-use crate::data::Targets;
+use crate::data::{MixedTargets, Targets};
 
 /// A loss.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,6 +83,58 @@ impl Loss {
             }
         };
         losses.reshape([rows])
+    }
+
+    /// The loss of each row, of those that are mixed with others too.
+    ///
+    /// # Panics
+    /// As [`Loss::per_sample`].
+    pub(crate) fn per_mixed_sample(
+        &self,
+        outputs: Tensor<2>,
+        (targets, mixed): (Targets<'_>, Option<MixedTargets<'_>>),
+        device: &Device,
+    ) -> Tensor<1> {
+        let Some(MixedTargets { lambda, partners }) = mixed else {
+            return self.per_sample(outputs, targets, device);
+        };
+        let shares = |values: Vec<f32>| {
+            let rows = values.len();
+            Tensor::<1>::from_data(TensorData::new(values, [rows]), device)
+        };
+        let own = self.per_sample(outputs.clone(), targets, device);
+        let other = self.per_sample(outputs, partners, device);
+        let rest = lambda.iter().map(|lambda| 1.0 - lambda).collect();
+        own * shares(lambda.to_vec()) + other * shares(rest)
+    }
+
+    /// The same as [`Loss::weight`] of rows that may be mixed with others.
+    pub(crate) fn mixed_weight(
+        &self,
+        targets: Targets<'_>,
+        mixed: Option<MixedTargets<'_>>,
+    ) -> f64 {
+        let (
+            Self::CrossEntropy {
+                weights: Some(weights),
+                ..
+            },
+            Targets::Classes(own),
+            Some(MixedTargets {
+                lambda,
+                partners: Targets::Classes(partners),
+            }),
+        ) = (self, targets, mixed)
+        else {
+            return self.weight(targets);
+        };
+        let of = |id: i32| f64::from(of_class(weights, id));
+        let rows = own.iter().zip(partners).zip(lambda);
+        rows.map(|((own, partner), &lambda)| {
+            let lambda = f64::from(lambda);
+            lambda * of(*own) + (1.0 - lambda) * of(*partner)
+        })
+        .sum()
     }
 
     fn of_difference(&self, d: Tensor<2>) -> Tensor<2> {

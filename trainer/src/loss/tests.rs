@@ -28,6 +28,54 @@ struct Expected {
     gradient: Vec<f64>,
 }
 
+#[test]
+fn the_loss_of_a_mixed_row_is_that_of_both_targets_by_their_shares() {
+    let device = Device::flex();
+    let outputs = || {
+        let data = TensorData::new(LOGITS.concat(), [LOGITS.len(), 4]);
+        Tensor::<2>::from_data(data, &device)
+    };
+    let partners = Targets::Classes(&[3, 2, 0, 0, 1, 3]);
+    let lambda = [0.0, 1.0, 0.25, 0.5, 0.9, 0.3];
+    let mixed = MixedTargets {
+        lambda: &lambda,
+        partners,
+    };
+    for weights in [None, Some(WEIGHTS.to_vec())] {
+        let loss = Loss::CrossEntropy {
+            smoothing: 0.1,
+            weights: weights.clone(),
+        };
+        let values = |tensor: Tensor<1>| tensor.into_data().try_into_vec::<f32>().unwrap();
+        let found = values(loss.per_mixed_sample(outputs(), (CLASSES, Some(mixed)), &device));
+        let own = values(loss.per_sample(outputs(), CLASSES, &device));
+        let other = values(loss.per_sample(outputs(), partners, &device));
+        for (row, found) in found.iter().enumerate() {
+            let expected = lambda[row] * own[row] + (1.0 - lambda[row]) * other[row];
+            assert!(
+                (found - expected).abs() <= 1e-6 * expected.max(1.0),
+                "row {row}"
+            );
+        }
+        let weight = loss.mixed_weight(CLASSES, Some(mixed));
+        // Of classes 0, 2, 1, 3, 2, 2 and their partners.
+        let expected = match weights {
+            None => 6.0,
+            Some(_) => {
+                3.0 + 1.25
+                    + (0.25 * 2.0 + 0.75 * 0.5)
+                    + (0.5 * 3.0 + 0.5 * 0.5)
+                    + (0.9 * 1.25 + 0.1 * 2.0)
+                    + (0.3 * 1.25 + 0.7 * 3.0)
+            }
+        };
+        assert!(
+            (weight - expected).abs() < 1e-6,
+            "{weight}, expected {expected}"
+        );
+    }
+}
+
 /// Losses of all rows, and the gradient of their mean.
 fn compute(loss: &Loss, outputs: &[f32], targets: Targets<'_>) -> (Vec<f32>, Vec<f32>) {
     let device = Device::flex().autodiff();

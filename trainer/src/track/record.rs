@@ -72,6 +72,7 @@ impl Recorder {
             record.continued_from = before.continued_from;
             (record.test, record.baseline) = (before.test, before.baseline);
             record.diagnostics = before.diagnostics;
+            record.mixture = before.mixture;
         }
         match start {
             Start::Other(from) => record.continued_from = Some(from.clone()),
@@ -137,6 +138,7 @@ impl Recorder {
                 if let Some(report) = report {
                     (record.test, record.baseline) = (report.test.clone(), report.baseline.clone());
                     record.diagnostics.clone_from(&report.test_diagnostics);
+                    record.mixture.clone_from(&report.mixture);
                 }
             }
             Err(error) if error.kind() == ErrorKind::Interrupted && tracker.hopeless() => {
@@ -224,6 +226,8 @@ fn new_record(opened: &Opened, now_ms: u64) -> RunRecord {
         parameters: 0,
         data_wait_share: 0.0,
         best: None,
+        pictures: plan.pictures.clone(),
+        mixture: Vec::new(),
         test: crate::metrics::Metrics::new(),
         baseline: crate::metrics::Metrics::new(),
         diagnostics: None,

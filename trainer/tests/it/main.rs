@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod augment;
 mod dataset;
 mod edit;
 mod memory;

@@ -6,7 +6,9 @@ use std::sync::{
 };
 
 use feedline_schemas::{
-    config::{ModelConfig, ModelKind, NormKind, PicturesConfig, ScheduleConfig, TrainConfig},
+    config::{
+        Augmentation, ModelConfig, ModelKind, NormKind, PicturesConfig, ScheduleConfig, TrainConfig,
+    },
     decode, encode,
     manifest::{Manifest, SequenceCounts},
 };
@@ -82,7 +84,15 @@ fn models_of_tokens_learn_to_count() {
 /// Trains with a stop after each of some steps, resuming after each, and compares the best weights with those of a run
 /// that is never stopped.
 fn check_resumed(config: &TrainConfig, kind: Kind) {
-    let undisturbed = context(kind);
+    check_resumed_in(config, &context(kind));
+}
+
+/// The same on a dataset.
+pub(crate) fn check_resumed_in(config: &TrainConfig, context: &Context) {
+    let undisturbed = Context {
+        runs: Store::memory(),
+        ..context.clone()
+    };
     let expected = train(config, Resume::Fresh, &undisturbed).unwrap();
     let runs = Store::memory();
     let again = |steps: &[u64]| {
@@ -108,6 +118,7 @@ fn check_resumed(config: &TrainConfig, kind: Kind) {
     }
     let report = again(&[]).unwrap();
     assert_eq!(report.test, expected.test);
+    assert_eq!(report.mixture, expected.mixture);
     let best = |store: &Store| {
         let mut files = contents(store).into_iter();
         files.find(|(path, _)| path.ends_with("best.safetensors"))
@@ -124,7 +135,7 @@ fn stopped_runs_on_pictures_and_tokens_end_with_the_same_bits() {
     };
     let mut config = config(pictures);
     config.epochs = 2;
-    config.pictures.augment = true;
+    config.pictures.augment = Augmentation::Usual(true);
     check_resumed(&config, Kind::Pictures);
     config.batch_size = 8;
     config.model = ModelConfig {

@@ -43,7 +43,7 @@ fn config() -> TrainConfig {
 }
 
 /// Runs what a store needs on a runtime of its own: the trainer blocks and must not be called from one.
-fn block_on<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     Runtime::new().unwrap().block_on(future)
 }
 

@@ -9,7 +9,11 @@ pub(crate) mod table;
 use std::collections::BTreeMap;
 
 use feedline_schemas::{
-    checkpoint::WorstSample, config::TrainConfig, diagnostics::TargetValue, run::RunRecord,
+    checkpoint::WorstSample,
+    config::TrainConfig,
+    diagnostics::TargetValue,
+    report::{NormalisedBy, PicturesReport},
+    run::RunRecord,
 };
 
 pub(crate) use self::table::table;
@@ -133,7 +137,52 @@ fn head(record: &RunRecord) -> String {
         escape(&record.program),
         record.data_wait_share * 100.0
     );
+    if let Some(pictures) = &record.pictures {
+        out += &of_pictures(pictures);
+    }
+    if !record.mixture.is_empty() {
+        let rows: Vec<_> = record
+            .mixture
+            .iter()
+            .map(|source| {
+                let share = format!("{:.2} %", source.share * 100.0);
+                let counts = [source.given.to_string(), source.samples.to_string()];
+                [source.dataset.clone(), share]
+                    .into_iter()
+                    .chain(counts)
+                    .collect()
+            })
+            .collect();
+        out += &table(
+            "Datasets whose training splits were mixed.",
+            &["dataset", "weight", "samples given", "samples it has"],
+            &rows,
+        );
+    }
     out
+}
+
+/// Sentence on the normalisation and the changes of pictures.
+fn of_pictures(pictures: &PicturesReport) -> String {
+    let by = match pictures.normalised_by {
+        NormalisedBy::Dataset => "the training split",
+        NormalisedBy::Imagenet => "ImageNet",
+        NormalisedBy::Init => "the run that the first weights are of",
+        NormalisedBy::Given => "the configuration",
+    };
+    let changes = match (pictures.augmented, pictures.mixed) {
+        (false, false) => "",
+        (true, false) => " Those of training were augmented, and the training loss is of these.",
+        (_, true) => {
+            " Those of training were mixed in pairs, and the training loss is of mixed targets: it is not comparable with the \
+             validation loss."
+        }
+    };
+    format!(
+        "<p class=\"quiet\">Pictures were normalised by mean {:.4?} and deviation {:.4?} of {by} \
+         (<code>train.pictures.normalise</code>).{changes}</p>\n",
+        pictures.mean, pictures.deviation
+    )
 }
 
 /// The test split beside its baseline and the validation split of the kept weights.

@@ -1,0 +1,415 @@
+//! `[train.pictures]`: the loader's settings for pictures, and the statistics that they are normalised by.
+
+use feedline_loader::picture::{Augment, Crop, MixConfig, MixedBy, PictureConfig};
+use feedline_schemas::{
+    config::{AugmentStep, Augmentation, NormaliseBy, PicturesConfig, TrainConfig},
+    manifest::Layout,
+    report::{NormalisedBy, PicturesReport},
+    transform::{FittedPictures, TransformArtefact},
+};
+
+use crate::{
+    error::{Error, config as wrong},
+    init::Weights,
+    number::single,
+    settings::{above_zero, within},
+};
+
+/// Mean and standard deviation of red, green and blue.
+pub(crate) type Statistics = [[f32; 3]; 2];
+
+/// Checks every value of `config` that needs no dataset.
+///
+/// # Errors
+/// [`Error::Config`] for the first value that is out of range, or does not fit the others.
+pub(crate) fn check(config: &PicturesConfig) -> Result<(), Error> {
+    if !matches!(config.channels, 1 | 3) {
+        let reason = format!("it is {} and must be 1 or 3", config.channels);
+        return Err(wrong("pictures.channels", reason));
+    }
+    let (mean, deviation) = (config.mean, config.deviation);
+    for mean in mean.into_iter().flatten() {
+        within("pictures.mean", f64::from(mean).abs(), true, "finite")?;
+    }
+    for deviation in deviation.into_iter().flatten() {
+        above_zero("pictures.deviation", f64::from(deviation))?;
+    }
+    if mean.is_some() != deviation.is_some() {
+        let (given, other) = match mean {
+            Some(_) => ("mean", "deviation"),
+            None => ("deviation", "mean"),
+        };
+        let reason = format!("it is given without `train.pictures.{other}`; give both or none");
+        return Err(wrong(&format!("pictures.{given}"), reason));
+    }
+    if config.normalise.is_some() && mean.is_some() {
+        let reason = "`mean` and `deviation` are given as well; leave out one or the other";
+        return Err(wrong("pictures.normalise", reason));
+    }
+    if let Augmentation::Steps(steps) = &config.augment {
+        check_steps(steps)?;
+    }
+    let mixing = PictureConfig {
+        mix: mix(config),
+        ..whole(1, 1)
+    };
+    mixing.check().map_err(|error| of_loader(error, None))
+}
+
+fn check_steps(steps: &[AugmentStep]) -> Result<(), Error> {
+    for (i, step) in steps.iter().enumerate() {
+        if i > 0 && matches!(step, AugmentStep::RandomResizedCrop { .. }) {
+            let reason = "only the first step can be a `random_resized_crop`: it cuts the picture out of the file as it is \
+                          decoded; move it to the front";
+            return Err(wrong(&format!("pictures.augment.{i}"), reason));
+        }
+        let config = with_steps(whole(1, 1), std::slice::from_ref(step));
+        config.check().map_err(|error| of_loader(error, Some(i)))?;
+    }
+    Ok(())
+}
+
+/// An error of the loader about a key of its own, as one about the key of step `step`.
+fn of_loader(error: feedline_loader::Error, step: Option<usize>) -> Error {
+    let feedline_loader::Error::Config { key, reason } = error else {
+        return error.into();
+    };
+    let field = key.rsplit('.').next().unwrap_or(key);
+    let key = match step {
+        Some(i) => format!("pictures.augment.{i}.{field}"),
+        None => format!("pictures.mix.{}", field.trim_end_matches("_probability")),
+    };
+    wrong(&key, reason)
+}
+
+/// The whole picture, nothing random.
+const fn whole(height: u32, width: u32) -> PictureConfig {
+    PictureConfig::new(height, width, Crop::Whole)
+}
+
+/// The loader's settings for pictures, of a split that is trained on or one that is measured.
+pub(crate) fn for_loader(config: &PicturesConfig, trained_on: bool) -> PictureConfig {
+    let (height, width) = (config.height, config.width);
+    if !trained_on {
+        return whole(height, width);
+    }
+    let augmented = match &config.augment {
+        Augmentation::Usual(true) => PictureConfig::training(height, width),
+        Augmentation::Usual(false) => whole(height, width),
+        Augmentation::Steps(steps) => with_steps(whole(height, width), steps),
+    };
+    PictureConfig {
+        mix: mix(config),
+        ..augmented
+    }
+}
+
+fn with_steps(mut config: PictureConfig, steps: &[AugmentStep]) -> PictureConfig {
+    for step in steps {
+        config.augment.push(match *step {
+            AugmentStep::RandomResizedCrop { scale, ratio } => {
+                config.crop = Crop::RandomResized { scale, ratio };
+                continue;
+            }
+            AugmentStep::RandomCrop { padding, fill } => Augment::RandomCrop { padding, fill },
+            AugmentStep::HorizontalFlip { probability } => Augment::HorizontalFlip { probability },
+            AugmentStep::VerticalFlip { probability } => Augment::VerticalFlip { probability },
+            AugmentStep::Rotate { degrees, fill } => Augment::Rotate { degrees, fill },
+            AugmentStep::ColourJitter {
+                brightness,
+                contrast,
+                saturation,
+                hue,
+            } => Augment::ColourJitter {
+                brightness,
+                contrast,
+                saturation,
+                hue,
+            },
+            AugmentStep::RandAugment {
+                operations,
+                magnitude,
+                bins,
+                fill,
+            } => Augment::RandAugment {
+                operations,
+                magnitude,
+                bins,
+                fill,
+            },
+            AugmentStep::Cutout {
+                probability,
+                side,
+                fill,
+            } => Augment::Cutout {
+                probability,
+                side,
+                fill,
+            },
+        });
+    }
+    config
+}
+
+fn mix(config: &PicturesConfig) -> Option<MixConfig> {
+    config.mix.map(|mix| MixConfig {
+        mixup_probability: mix.mixup,
+        mixup_alpha: mix.mixup_alpha,
+        cutmix_probability: mix.cutmix,
+        cutmix_alpha: mix.cutmix_alpha,
+        mixed_by: MixedBy::Loader,
+    })
+}
+
+/// Refuses what pictures are asked for of a dataset that has none, or that its rows cannot have.
+///
+/// # Errors
+/// [`Error::Config`].
+pub(crate) fn check_layout(config: &PicturesConfig, layout: &Layout) -> Result<(), Error> {
+    let has_pictures = has_pictures(layout);
+    if matches!(&config.augment, Augmentation::Steps(steps) if !steps.is_empty()) && !has_pictures {
+        let reason = "the dataset has no pictures; leave it out";
+        return Err(wrong("pictures.augment", reason));
+    }
+    match (config.mix, layout) {
+        (None, _) | (Some(_), Layout::Pictures { .. }) => Ok(()),
+        (Some(_), Layout::Multi { pictures: true, .. }) => {
+            let reason = "the other parts of a row cannot be mixed; leave it out";
+            Err(wrong("pictures.mix", reason))
+        }
+        (Some(_), _) => Err(wrong(
+            "pictures.mix",
+            "the dataset has no pictures; leave it out",
+        )),
+    }
+}
+
+fn has_pictures(layout: &Layout) -> bool {
+    matches!(
+        layout,
+        Layout::Pictures { .. } | Layout::Multi { pictures: true, .. }
+    )
+}
+
+/// The statistics that pictures are normalised by, and where they come from.
+///
+/// # Errors
+/// [`Error::Config`] where the dataset is asked for those that it does not have.
+pub(crate) fn statistics(
+    config: &TrainConfig,
+    artefact: &TransformArtefact,
+    weights: Option<&Weights>,
+) -> Result<(Statistics, NormalisedBy), Error> {
+    let pictures = &config.pictures;
+    if let (Some(mean), Some(deviation)) = (pictures.mean, pictures.deviation) {
+        return Ok(([mean, deviation], NormalisedBy::Given));
+    }
+    let imagenet = (PicturesConfig::IMAGENET, NormalisedBy::Imagenet);
+    let fitted = artefact.pictures.as_ref().filter(|f| f.pixels > 0);
+    let of_dataset = |fitted| {
+        (
+            of_training_split(fitted, pictures.channels),
+            NormalisedBy::Dataset,
+        )
+    };
+    match (pictures.normalise, weights) {
+        (Some(NormaliseBy::Imagenet), _) => Ok(imagenet),
+        (Some(NormaliseBy::Dataset), _) => fitted.map(of_dataset).ok_or_else(|| {
+            let reason = "the dataset has no statistics of its pictures; add `[dataset.picture]` and build it again, or set \
+                          `\"imagenet\"`";
+            wrong("pictures.normalise", reason)
+        }),
+        (None, Some(weights)) => Ok(weights
+            .statistics()
+            .map_or(imagenet, |found| (found, NormalisedBy::Init))),
+        (None, None) => Ok(fitted.map_or(imagenet, of_dataset)),
+    }
+}
+
+/// Mean and deviation as the dataset's transform has them; of one channel, those of the brightness. The deviation of a
+/// colour that never changes is taken for 1. The brightness of pictures in colour is taken to change as if their colours
+/// changed together; of grey ones these are its exact figures.
+fn of_training_split(fitted: &FittedPictures, channels: u32) -> Statistics {
+    let of_colours = [fitted.mean, fitted.deviation];
+    let of_model = if channels == 1 {
+        of_colours.map(|[red, green, blue]| [0.299 * red + 0.587 * green + 0.114 * blue; 3])
+    } else {
+        of_colours
+    };
+    let [mean, deviation] = of_model.map(|colours| colours.map(single));
+    let deviation = deviation.map(|value| if value > 0.0 { value } else { 1.0 });
+    [mean, deviation]
+}
+
+/// Treatment of pictures by a training; `None` where the dataset has none.
+pub(crate) fn report(
+    config: &PicturesConfig,
+    normalised_by: NormalisedBy,
+    layout: &Layout,
+) -> Option<PicturesReport> {
+    let [mean, deviation] = PicturesConfig::IMAGENET;
+    has_pictures(layout).then(|| PicturesReport {
+        mean: config.mean.unwrap_or(mean),
+        deviation: config.deviation.unwrap_or(deviation),
+        normalised_by,
+        augmented: config.augment.is_on(),
+        mixed: config.mix.is_some(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::config::PictureMixConfig;
+
+    use super::*;
+    use crate::task::tests::artefact;
+
+    fn refused(change: impl FnOnce(&mut PicturesConfig)) -> String {
+        let mut config = PicturesConfig::default();
+        change(&mut config);
+        check(&config).unwrap_err().to_string()
+    }
+
+    fn steps(json: &str) -> Augmentation {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn a_step_out_of_range_is_named_by_its_place() {
+        let error = refused(|c| {
+            c.augment = steps(
+                r#"[{"type": "horizontal_flip"}, {"type": "vertical_flip", "probability": 1.5}]"#,
+            );
+        });
+        assert!(
+            error.starts_with(
+                "cannot use `train.pictures.augment.1.probability`: it is `[1.5, 1.5]`"
+            ),
+            "{error}"
+        );
+        let error = refused(|c| {
+            c.augment = steps(r#"[{"type": "random_resized_crop", "scale": [0.5, 0.1]}]"#)
+        });
+        assert!(
+            error.contains("`train.pictures.augment.0.scale`"),
+            "{error}"
+        );
+        let error = refused(|c| {
+            c.augment =
+                steps(r#"[{"type": "cutout", "side": 2}, {"type": "random_resized_crop"}]"#);
+        });
+        assert!(
+            error.contains("`train.pictures.augment.1`: only the first"),
+            "{error}"
+        );
+        let error = refused(|c| {
+            c.mix = Some(PictureMixConfig {
+                mixup: 0.75,
+                cutmix: 0.5,
+                ..PictureMixConfig::default()
+            });
+        });
+        assert!(error.contains("`train.pictures.mix.cutmix`"), "{error}");
+    }
+
+    #[test]
+    fn half_of_the_statistics_and_two_words_on_them_are_refused() {
+        let error = refused(|c| c.mean = Some([0.5; 3]));
+        assert!(
+            error.contains("`train.pictures.mean`: it is given without"),
+            "{error}"
+        );
+        let error = refused(|c| {
+            (c.mean, c.deviation) = (Some([0.5; 3]), Some([0.5; 3]));
+            c.normalise = Some(NormaliseBy::Imagenet);
+        });
+        assert!(error.contains("`train.pictures.normalise`"), "{error}");
+    }
+
+    #[test]
+    fn what_is_written_reaches_the_loader_in_its_order_and_only_for_training() {
+        let config = PicturesConfig {
+            augment: steps(
+                r#"[{"type": "random_resized_crop"}, {"type": "rotate", "degrees": [-9, 9]}, {"type": "rand_augment"}]"#,
+            ),
+            mix: Some(PictureMixConfig {
+                cutmix: 1.0,
+                ..PictureMixConfig::default()
+            }),
+            ..PicturesConfig::default()
+        };
+        let trained = for_loader(&config, true);
+        assert_eq!(trained.crop, PictureConfig::training(1, 1).crop);
+        let [
+            Augment::Rotate { degrees, .. },
+            Augment::RandAugment { magnitude, .. },
+        ] = trained.augment[..]
+        else {
+            panic!("{:?}", trained.augment)
+        };
+        assert_eq!((degrees, magnitude), ([-9.0, 9.0], 9));
+        assert_eq!(trained.mix, Some(MixConfig::new(0.0, 1.0)));
+        assert_eq!(for_loader(&config, false), whole(224, 224));
+        let usual = PicturesConfig {
+            augment: Augmentation::Usual(true),
+            ..PicturesConfig::default()
+        };
+        assert_eq!(for_loader(&usual, true), PictureConfig::training(224, 224));
+    }
+
+    #[test]
+    fn statistics_are_the_datasets_unless_something_else_is_said() {
+        let plain = TrainConfig::default();
+        let of = |config: &TrainConfig, fitted: Option<FittedPictures>| {
+            let mut artefact = artefact(None);
+            artefact.pictures = fitted;
+            statistics(config, &artefact, None)
+        };
+        let fitted = || {
+            Some(FittedPictures {
+                column: "p".into(),
+                prepared: feedline_schemas::config::StoredPictureConfig::default(),
+                pixels: 9,
+                mean: [0.1, 0.2, 0.3],
+                deviation: [0.0, 0.5, 0.25],
+            })
+        };
+        let (found, by) = of(&plain, fitted()).unwrap();
+        assert_eq!(
+            (found, by),
+            ([[0.1, 0.2, 0.3], [1.0, 0.5, 0.25]], NormalisedBy::Dataset)
+        );
+        let imagenet = (PicturesConfig::IMAGENET, NormalisedBy::Imagenet);
+        assert_eq!(of(&plain, None).unwrap(), imagenet);
+        let asking = |by| {
+            let mut config = TrainConfig::default();
+            config.pictures.normalise = Some(by);
+            config
+        };
+        assert_eq!(
+            of(&asking(NormaliseBy::Imagenet), fitted()).unwrap(),
+            imagenet
+        );
+        let error = of(&asking(NormaliseBy::Dataset), None).unwrap_err();
+        assert!(error.to_string().contains("no statistics of its pictures"));
+        let mut given = TrainConfig::default();
+        (given.pictures.mean, given.pictures.deviation) = (Some([0.5; 3]), Some([0.5; 3]));
+        assert_eq!(
+            of(&given, fitted()).unwrap(),
+            ([[0.5; 3]; 2], NormalisedBy::Given)
+        );
+    }
+
+    #[test]
+    fn brightness_of_grey_pictures_has_their_statistics() {
+        let fitted = FittedPictures {
+            column: "p".into(),
+            prepared: feedline_schemas::config::StoredPictureConfig::default(),
+            pixels: 9,
+            mean: [0.2860; 3],
+            deviation: [0.3530; 3],
+        };
+        let [mean, deviation] = of_training_split(&fitted, 1);
+        assert!((mean[0] - 0.2860).abs() < 1e-7 && (deviation[0] - 0.3530).abs() < 1e-7);
+    }
+}
