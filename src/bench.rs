@@ -69,10 +69,14 @@ pub(crate) fn loader(
     let cpu_before = cpu_seconds();
     let start = clock.monotonic();
     let mut last = None;
-    for _ in 0..options.epochs {
-        for batch in loader.batches()? {
+    for epoch in 1..=options.epochs {
+        let mut batches = loader.batches()?;
+        while let Some(batch) = batches.next() {
             drop(last.take());
             let batch = batch?;
+            if batches.remaining() == 0 && epoch < options.epochs {
+                loader.prepare(loader.next_epoch(batch.state()))?;
+            }
             consumer.consume(&batch);
             last = Some(batch);
             stop.check()?;

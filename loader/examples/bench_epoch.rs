@@ -2,6 +2,8 @@
 //!
 //! - `bench_epoch rows URL BATCH EPOCHS`: `x[:, 0]` is the row number, and is kept;
 //! - `bench_epoch pictures URL BATCH EPOCHS`: random resized crops of 224 x 224;
+//! - `bench_epoch wait URL BATCH EPOCHS STEP_US BUSY`: how long each batch is waited for by a consumer that computes for
+//!   `STEP_US` microseconds per batch, on so many threads as `BUSY` says;
 //! - `bench_epoch gather THREADS`: the floor that memory sets: 1,000,000 rows of 32 f32 copied in random order from one
 //!   array into batches of 4,096, by so many threads.
 #![expect(clippy::print_stdout, reason = "results are for a program")]
@@ -20,6 +22,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     match arguments.as_slice() {
         ["rows", url, batch, epochs] => rows(url, batch.parse()?, epochs.parse()?),
         ["pictures", url, batch, epochs] => pictures(url, batch.parse()?, epochs.parse()?),
+        ["wait", url, batch, epochs, step, busy] => waits(
+            url,
+            batch.parse()?,
+            epochs.parse()?,
+            Duration::from_micros(step.parse()?),
+            busy.parse()?,
+        ),
         ["gather", threads] => {
             gather(threads.parse()?);
             Ok(())
@@ -93,6 +102,132 @@ fn pictures(url: &str, batch: u32, epochs: u32) -> Result<(), Box<dyn Error>> {
         epoch.report(delivered, first, &format!("\"exactly_once\":{once}"));
     }
     report_metrics(&loader)
+}
+
+/// Measures the wait of a trainer with short steps, as `feedline train` counts it: from asking for a batch to having it.
+fn waits(
+    url: &str,
+    batch: u32,
+    epochs: u32,
+    step: Duration,
+    busy: usize,
+) -> Result<(), Box<dyn Error>> {
+    let loader = Loader::builder(url)
+        .batch_size(batch)
+        .seed(1)
+        .open_blocking()?;
+    let mut workers = Workers::new(busy.max(1) - 1);
+    let (mut firsts, mut others) = (Vec::new(), Vec::new());
+    let start = now();
+    for epoch in 0..epochs {
+        let mut batches = loader.batches()?;
+        let mut waited = &mut firsts;
+        loop {
+            let since = now();
+            let Some(batch) = batches.next() else { break };
+            waited.push(now() - since);
+            waited = &mut others;
+            let batch = batch?;
+            black_box(batch.x().iter().sum::<f32>());
+            if batches.remaining() == 0 && epoch + 1 < epochs {
+                loader.prepare(loader.next_epoch(batch.state()))?;
+            }
+            workers.step(step);
+        }
+    }
+    let seconds = (now() - start).as_secs_f64();
+    let batches = firsts.len() + others.len();
+    let waited: Duration = firsts.iter().chain(&others).sum();
+    // The first of all reads the dataset.
+    let cold = firsts.remove(0);
+    let figures = |times: &mut Vec<Duration>| {
+        times.sort_unstable();
+        let at = |share: f64| {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a share of a length"
+            )]
+            let index = ((times.len() - 1) as f64 * share) as usize;
+            times
+                .get(index)
+                .map_or(0.0, |time| time.as_secs_f64() * 1e6)
+        };
+        let mean = times.iter().sum::<Duration>().as_secs_f64() / times.len().max(1) as f64;
+        format!(
+            "{{\"count\":{},\"mean_us\":{:.1},\"median_us\":{:.1},\"p90_us\":{:.1},\"p99_us\":{:.1},\"most_us\":{:.1}}}",
+            times.len(),
+            mean * 1e6,
+            at(0.5),
+            at(0.9),
+            at(0.99),
+            at(1.0)
+        )
+    };
+    println!(
+        "{{\"batches\":{batches},\"seconds\":{seconds:.3},\"step_us\":{:.1},\"wait_share\":{:.4},\"cold_us\":{:.1},\"first_of_epoch\":{},\"others\":{}}}",
+        seconds * 1e6 / batches as f64,
+        waited.as_secs_f64() / seconds,
+        cold.as_secs_f64() * 1e6,
+        figures(&mut firsts),
+        figures(&mut others)
+    );
+    report_metrics(&loader)
+}
+
+/// Threads that compute beside the caller, as those of a trainer.
+struct Workers {
+    start: Vec<std::sync::mpsc::Sender<Duration>>,
+    done: std::sync::mpsc::Receiver<()>,
+}
+
+impl Workers {
+    fn new(count: usize) -> Self {
+        let (done_in, done) = std::sync::mpsc::channel();
+        let start = (0..count).map(|_| {
+            let (start, started) = std::sync::mpsc::channel();
+            let done = done_in.clone();
+            std::thread::spawn(move || {
+                while let Ok(step) = started.recv() {
+                    compute(step);
+                    if done.send(()).is_err() {
+                        return;
+                    }
+                }
+            });
+            start
+        });
+        Self {
+            start: start.collect(),
+            done,
+        }
+    }
+
+    fn step(&mut self, step: Duration) {
+        let started = self.start.iter().filter(|start| start.send(step).is_ok());
+        let count = started.count();
+        compute(step);
+        self.done.iter().take(count).for_each(drop);
+    }
+}
+
+/// Work of about `step` on an idle processor: a number of rounds, so that what takes the processor away prolongs it.
+fn compute(step: Duration) {
+    static ROUNDS: std::sync::OnceLock<f64> = std::sync::OnceLock::new();
+    let work =
+        |rounds: u64| (0..rounds).fold(1.0f64, |value, i| black_box(value * 0.999 + i as f64));
+    let per_second = *ROUNDS.get_or_init(|| {
+        let rounds = 2_000_000;
+        let since = now();
+        black_box(work(rounds));
+        rounds as f64 / (now() - since).as_secs_f64()
+    });
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a number of rounds"
+    )]
+    black_box(work((per_second * step.as_secs_f64()) as u64));
 }
 
 /// What was seen of each batch of an epoch, and when.

@@ -32,6 +32,7 @@ use crate::{
     progress::{Progress, Waiting},
     resident::{Resident, SourceBlock},
     ring::{Lease, Ring},
+    turns::{Turn, Turns},
 };
 
 /// Name of the stage in errors.
@@ -52,8 +53,8 @@ pub(crate) struct Assembler {
     pub(crate) filler: Arc<Filler>,
     pub(crate) arrived: Receiver<Result<Arrival, Error>>,
     pub(crate) done: Outbox,
-    /// A word for every batch that the caller took.
-    pub(crate) taken: Receiver<()>,
+    /// Batches under way, which the caller counts down.
+    pub(crate) turns: Arc<Turns>,
     /// Ends the thread when its other end is dropped.
     pub(crate) stop: Receiver<Infallible>,
     /// Dropped with the assembler, which ends the fetch thread.
@@ -82,9 +83,8 @@ impl Assembler {
     pub(crate) fn run(mut self) {
         let mut cursor = self.order.cursor();
         let mut runs = Vec::new();
-        let mut under_way = 0;
         for batch in self.start..self.order.batch_count() {
-            match self.assemble(&mut cursor, batch, &mut runs, &mut under_way) {
+            match self.assemble(&mut cursor, batch, &mut runs) {
                 Ok(()) => {}
                 Err(Halt::Stopped) => return,
                 Err(Halt::Failed(error)) => return self.done.send((batch, Err(error))),
@@ -97,7 +97,6 @@ impl Assembler {
         cursor: &mut Cursor,
         batch: u64,
         runs: &mut Vec<Run>,
-        under_way: &mut u32,
     ) -> Result<(), Halt> {
         let since = self.meters.now();
         self.budget.demand(batch);
@@ -123,7 +122,7 @@ impl Assembler {
         let mut waited = Duration::ZERO;
         let loaded = self.load(runs, &mut waited)?;
         self.resident.planned(batch);
-        waited += self.wait_for_turn(under_way)?;
+        waited += self.wait_for_turn()?;
         let (lease, blocked) = self.free_slab()?;
         waited += blocked;
         let task_rows = match &mixing {
@@ -144,7 +143,6 @@ impl Assembler {
             progress: Arc::clone(&self.progress),
         }
         .submit(&self.pool, self.ring.shape(), loaded, task_rows);
-        *under_way += 1;
         self.resident.release(batch);
         self.meters
             .assemble_busy
@@ -246,19 +244,21 @@ impl Assembler {
     }
 
     /// Waits until no more batches are under way than may be.
-    fn wait_for_turn(&self, under_way: &mut u32) -> Result<Duration, Halt> {
-        *under_way -= u32::try_from(self.taken.try_iter().count()).unwrap_or(u32::MAX);
-        if *under_way < self.ahead.load(Relaxed) {
-            return Ok(Duration::ZERO);
-        }
+    fn wait_for_turn(&self) -> Result<Duration, Halt> {
+        // One slab is for the batch that the caller holds.
+        let room = self.ring.slabs().saturating_sub(1);
+        let most = self.ahead.load(Relaxed).min(room).max(1);
+        let at_once = self.turns.try_take(most);
         let since = self.meters.now();
-        let _waiting = self.progress.wait(Waiting::Caller);
-        while *under_way >= self.ahead.load(Relaxed) {
-            select! {
-                recv(self.taken) -> taken => taken.map_err(|_| Halt::Stopped)?,
-                recv(self.stop) -> _ => return Err(Halt::Stopped),
-            }
-            *under_way -= 1;
+        let turn = at_once.unwrap_or_else(|| {
+            let _waiting = self.progress.wait(Waiting::Caller);
+            self.turns.take(most)
+        });
+        if turn == Turn::Over {
+            return Err(Halt::Stopped);
+        }
+        if at_once.is_some() {
+            return Ok(Duration::ZERO);
         }
         let time = self.meters.since(since);
         self.meters.assemble_blocked.add(time);

@@ -32,6 +32,19 @@ fn first_ahead(shape: SlabShape) -> u32 {
     u32::try_from((4 << 20) / bytes.max(1)).map_or(3, |count| count.max(3))
 }
 
+/// Bytes that the slabs of small batches take together, and the most that they are.
+const SMALL_RING: u64 = 4 << 20;
+const MOST_SMALL: u32 = 64;
+
+/// Slabs of a ring: as many as are configured, or more of small batches, so that the assemble thread is seldom woken. They
+/// are few enough that the blocks of all batches ahead are a small part of those that may be held.
+fn ring_slabs(config: &LoaderConfig, shape: SlabShape) -> u32 {
+    let bytes = shape.rows * shape.row_bytes.iter().sum::<usize>();
+    let room = SMALL_RING.min(config.prefetch_bytes / 64);
+    let small = u32::try_from(room / (bytes as u64).max(1)).unwrap_or(u32::MAX);
+    small.min(MOST_SMALL).max(config.slabs)
+}
+
 /// Shared by the passes of a loader, one after the other or side by side.
 #[derive(Debug)]
 pub(crate) struct Engine {
@@ -52,7 +65,10 @@ pub(crate) struct Engine {
     /// One past the last epoch that the caches were told of.
     foreseen: Mutex<u64>,
     shape: SlabShape,
-    slabs: u32,
+    /// Batches that can be filled, ready or in use, as configured.
+    pub(crate) slabs: u32,
+    /// Slabs of a ring: more than `slabs` where batches are small.
+    ring_slabs: u32,
     /// Page-locks slabs.
     lock: OnceLock<Arc<dyn HostLock>>,
     /// How much of the newest ring is page-locked.
@@ -72,14 +88,15 @@ impl Engine {
         kept: Kept,
     ) -> Self {
         let meters = Arc::clone(&sources.meters);
-        let most = Knobs {
-            reads: config.reads,
-            threads: u32::try_from(config.most_threads()).unwrap_or(u32::MAX),
-            ahead: (config.slabs - 1).max(1),
-        };
         let shape = SlabShape {
             rows,
             row_bytes: filler.row_bytes(),
+        };
+        let ring_slabs = ring_slabs(config, shape);
+        let most = Knobs {
+            reads: config.reads,
+            threads: u32::try_from(config.most_threads()).unwrap_or(u32::MAX),
+            ahead: (ring_slabs - 1).max(1),
         };
         let knobs = Knobs {
             reads: FIRST_READS.min(most.reads),
@@ -102,6 +119,7 @@ impl Engine {
             meters,
             controller: Mutex::new(Controller::new(knobs, most)),
             slabs: config.slabs,
+            ring_slabs,
             foreseen: Mutex::default(),
             lock: OnceLock::new(),
             pinning: Mutex::default(),
@@ -113,7 +131,12 @@ impl Engine {
     pub(crate) fn take_ring(&self) -> Ring {
         let spare = self.spare().take();
         spare.unwrap_or_else(|| {
-            let ring = Ring::new(self.shape, self.slabs, self.host_lock());
+            let slabs = match self.host_lock() {
+                // Memory that can be page-locked is scarce.
+                Some(_) => self.slabs,
+                None => self.ring_slabs,
+            };
+            let ring = Ring::new(self.shape, slabs, self.host_lock());
             *self.pinning.lock().unwrap_or_else(PoisonError::into_inner) = ring.pinning();
             ring
         })

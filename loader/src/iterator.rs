@@ -29,6 +29,7 @@ use crate::{
     resident::Resident,
     ring::Ring,
     slab::SlabShape,
+    turns::Turns,
 };
 
 /// How often a waiting caller looks at the clock.
@@ -57,6 +58,8 @@ pub struct EpochBatches {
     process: u32,
     waited: Duration,
     is_first: bool,
+    /// The ring was kept for the next pass: this one takes no more slabs.
+    gave_ring: bool,
 }
 
 /// What a pass is made of.
@@ -75,7 +78,7 @@ pub(crate) struct Parts {
 struct Workers {
     done: Receiver<Outcome>,
     waker: Arc<AtomicWaker>,
-    taken: Sender<()>,
+    turns: Arc<Turns>,
     /// Nothing is ever sent: dropping it is the signal.
     stop: Sender<Infallible>,
     threads: Vec<JoinHandle<()>>,
@@ -99,6 +102,7 @@ impl EpochBatches {
             process: std::process::id(),
             waited: Duration::ZERO,
             is_first: true,
+            gave_ring: false,
         };
         if batches.remaining() > 0 {
             batches.start_workers(parts)?;
@@ -115,7 +119,7 @@ impl EpochBatches {
         };
         let budget = Arc::new(Budget::new(engine.prefetch_bytes, parts.start));
         let (arrived_in, arrived) = unbounded();
-        let (taken_in, taken) = unbounded();
+        let turns = Arc::new(Turns::default());
         let (stop, stopped) = bounded(0);
         let (fetch_stop, fetch_stopped) = oneshot::channel();
         let (outbox, done, waker) = outbox();
@@ -144,7 +148,7 @@ impl EpochBatches {
             filler,
             arrived,
             done: outbox,
-            taken,
+            turns: Arc::clone(&turns),
             stop: stopped,
             _fetch: fetch_stop,
             progress: Arc::clone(&self.progress),
@@ -154,7 +158,7 @@ impl EpochBatches {
         let workers = self.workers.insert(Workers {
             done,
             waker,
-            taken: taken_in,
+            turns,
             stop,
             threads: Vec::new(),
         });
@@ -178,7 +182,25 @@ impl EpochBatches {
             self.early.insert(number, outcome);
         }
         self.remaining() == 0
-            || self.ring.in_use() < self.ring.slabs() && self.early.contains_key(&self.next)
+            || self.ring.in_use() < self.holdable() && self.early.contains_key(&self.next)
+    }
+
+    /// Batches that the caller may not hold all of. The ring has more where batches are small.
+    fn holdable(&self) -> u32 {
+        self.engine.slabs.min(self.ring.slabs())
+    }
+
+    /// Moves the loader's position along with this pass.
+    pub(crate) fn with_position(mut self, position: Arc<Mutex<LoaderState>>) -> Self {
+        self.position = Some(position);
+        self
+    }
+
+    /// Keeps the ring for the next pass.
+    fn give_ring(&mut self) {
+        if !std::mem::replace(&mut self.gave_ring, true) {
+            self.engine.return_ring(self.ring.clone());
+        }
     }
 
     /// What the slabs have room for.
@@ -204,9 +226,9 @@ impl EpochBatches {
                 used_in,
             })));
         }
-        if self.ring.in_use() >= self.ring.slabs() {
+        if self.ring.in_use() >= self.holdable() {
             return Some(Some(Err(Error::BatchesHeld {
-                slabs: self.ring.slabs(),
+                slabs: self.holdable(),
             })));
         }
         None
@@ -293,12 +315,12 @@ impl EpochBatches {
             Ok(mut batch) => {
                 batch.hand_out(&self.ring);
                 if let Some(workers) = &self.workers {
-                    // An assembler that has nothing left to do does not listen.
-                    workers.taken.send(()).ok();
+                    workers.turns.give_back();
                 }
                 self.next += 1;
                 meters.count(batch.rows() as u64, batch.bytes() as u64);
                 self.last = Some(if self.remaining() == 0 {
+                    self.give_ring();
                     self.engine.next_epoch(batch.state())
                 } else {
                     batch.state().clone()
@@ -377,10 +399,12 @@ impl EpochBatches {
             done,
             stop,
             threads,
+            turns,
             ..
         }) = self.workers.take()
         {
             drop(stop);
+            turns.end();
             // After a fork the threads are those of another process, and waiting for them would never end.
             for thread in threads.into_iter().filter(|_| here) {
                 // Its panics are caught inside, and there is nobody left to tell.
@@ -409,7 +433,7 @@ impl Iterator for EpochBatches {
 impl Drop for EpochBatches {
     fn drop(&mut self) {
         self.finish();
-        self.engine.return_ring(self.ring.clone());
+        self.give_ring();
     }
 }
 

@@ -70,6 +70,7 @@ mod sources;
 mod state;
 mod stream;
 mod sync;
+mod turns;
 
 #[cfg(test)]
 mod pool_tests;

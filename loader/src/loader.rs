@@ -38,6 +38,16 @@ pub struct Loader {
     engine: Arc<Engine>,
     /// Where [`Loader::batches`] goes on.
     position: Arc<Mutex<LoaderState>>,
+    /// A pass that was begun before it is asked for.
+    prepared: Mutex<Option<Prepared>>,
+}
+
+/// A pass that was begun before it is asked for, and which one it is.
+#[derive(Debug)]
+struct Prepared {
+    /// State that an epoch begins with; `None` for a sequential pass.
+    start: Option<LoaderState>,
+    batches: EpochBatches,
 }
 
 /// One of the datasets that a loader reads.
@@ -110,6 +120,7 @@ impl Loader {
             units,
             inputs,
             engine: Arc::new(engine),
+            prepared: Mutex::default(),
         })
     }
 
@@ -128,8 +139,54 @@ impl Loader {
     /// # Errors
     /// As [`Loader::epoch`].
     pub fn batches(&self) -> Result<EpochBatches, Error> {
-        let position = Some(self.shared_position());
-        EpochBatches::start(self.parts(self.upcoming(), position)?)
+        let (start, position) = (self.upcoming(), self.shared_position());
+        if let Some(batches) = self.take_prepared(Some(&start)) {
+            return Ok(batches.with_position(position));
+        }
+        EpochBatches::start(self.parts(start, Some(position))?)
+    }
+
+    /// Begins the epoch that [`Loader::epoch`] or [`Loader::batches`] will be asked for from `start`: its first batches are
+    /// then ready when it is. To be called when the last batch of a pass was handed out and before it is used, with its
+    /// [`next_epoch`](Loader::next_epoch): no block of that pass is held any more, and its memory for batches is used again,
+    /// so the bounds of memory are those of one pass. The order is the same as without; a pass that is asked for from
+    /// another state, or that is never asked for, ends what was begun.
+    ///
+    /// # Errors
+    /// As [`Loader::epoch`].
+    pub fn prepare(&self, start: LoaderState) -> Result<(), Error> {
+        // The one before ends first, and gives back what it holds.
+        drop(self.prepared().take());
+        let batches = EpochBatches::start(self.parts(start.clone(), None)?)?;
+        *self.prepared() = Some(Prepared {
+            start: Some(start),
+            batches,
+        });
+        Ok(())
+    }
+
+    /// As [`Loader::prepare`], for [`Loader::sequential`].
+    ///
+    /// # Errors
+    /// As [`Loader::sequential`].
+    pub fn prepare_sequential(&self) -> Result<(), Error> {
+        drop(self.prepared().take());
+        let batches = self.sequential()?;
+        *self.prepared() = Some(Prepared {
+            start: None,
+            batches,
+        });
+        Ok(())
+    }
+
+    /// The pass that was begun, if it is this one; another one ends.
+    fn take_prepared(&self, start: Option<&LoaderState>) -> Option<EpochBatches> {
+        let prepared = self.prepared().take()?;
+        (prepared.start.as_ref() == start).then_some(prepared.batches)
+    }
+
+    fn prepared(&self) -> std::sync::MutexGuard<'_, Option<Prepared>> {
+        self.prepared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// As [`Loader::batches`], for async callers.
@@ -163,6 +220,9 @@ impl Loader {
     /// # Errors
     /// [`Error::StateMismatch`], which lists what differs; [`Error::Thread`].
     pub fn epoch(&self, start: LoaderState) -> Result<EpochBatches, Error> {
+        if let Some(batches) = self.take_prepared(Some(&start)) {
+            return Ok(batches);
+        }
         EpochBatches::start(self.parts(start, None)?)
     }
 
@@ -215,6 +275,9 @@ impl Loader {
     /// # Errors
     /// [`Error::Thread`]; [`Error::Config`] for a mixture, whose datasets are to be opened one by one for this.
     pub fn sequential(&self) -> Result<EpochBatches, Error> {
+        if let Some(batches) = self.take_prepared(None) {
+            return Ok(batches);
+        }
         let [units] = &self.units[..] else {
             return Err(Error::Config {
                 key: "mixture",

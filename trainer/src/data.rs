@@ -210,6 +210,14 @@ pub(crate) trait Data {
     fn batches_per_epoch(&self) -> u64;
     /// The batches of the training split that are left of the epoch that `from` is in.
     fn epoch(&self, from: LoaderState) -> Result<Batches<'_, Self::Batch>, Error>;
+    /// Begins the epoch after `last`, the state of the last batch of one, so that its first batches are ready in time.
+    fn prepare_epoch(&self, _last: &LoaderState) -> Result<(), Error> {
+        Ok(())
+    }
+    /// The same for [`Data::sequential`].
+    fn prepare_sequential(&self, _split: Split) -> Result<(), Error> {
+        Ok(())
+    }
     /// All rows of `split` once, in stored order.
     fn sequential(&self, split: Split) -> Result<Batches<'_, Self::Batch>, Error>;
     /// Samples that each dataset of a mixture gave to training before `state`; empty for one dataset.

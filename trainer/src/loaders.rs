@@ -310,6 +310,15 @@ impl Data for Loaders {
         Ok(Box::new(batches.map(|batch| Ok(self.loaded(batch?)))))
     }
 
+    fn prepare_epoch(&self, last: &LoaderState) -> Result<(), Error> {
+        let loader = self.of(Split::Train);
+        Ok(loader.prepare(loader.next_epoch(last))?)
+    }
+
+    fn prepare_sequential(&self, split: Split) -> Result<(), Error> {
+        Ok(self.of(split).prepare_sequential()?)
+    }
+
     fn sequential(&self, split: Split) -> Result<Batches<'_, Self::Batch>, Error> {
         let batches = self.of(split).sequential()?;
         Ok(Box::new(batches.map(|batch| Ok(self.loaded(batch?)))))

@@ -58,6 +58,15 @@ impl Meter {
         self.last = now;
     }
 
+    /// Time until now was spent on what follows a step: lines of metrics, progress, comparisons.
+    pub(crate) fn noted(&mut self, now: Duration) {
+        let spent = now.saturating_sub(self.last);
+        self.window.computing += spent;
+        self.total.computing += spent;
+        self.own.spent += spent;
+        self.last = now;
+    }
+
     /// Time until now was spent waiting for a batch.
     pub(crate) fn waited(&mut self, now: Duration) {
         let spent = now.saturating_sub(self.last);
@@ -179,6 +188,18 @@ mod tests {
         meter.computed(at(204), 8);
         assert_eq!(meter.take_window(), window(2.0, 0.0, 0.0));
         assert_eq!(meter.total_wait_share().to_bits(), 0.125_f64.to_bits());
+    }
+
+    #[test]
+    fn time_after_a_step_is_no_waiting_for_the_next_batch() {
+        let at = Duration::from_secs;
+        let mut meter = Meter::new(at(0));
+        meter.waited(at(1));
+        meter.computed(at(3), 8);
+        meter.noted(at(4));
+        meter.waited(at(4));
+        meter.computed(at(8), 8);
+        assert_eq!(meter.take_window(), window(2.0, 0.125, 0.0));
     }
 
     #[test]

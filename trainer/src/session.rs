@@ -35,7 +35,7 @@ use crate::{
     average::Average,
     baseline,
     checkpoint::{BEST_PATH, Checkpoints, Numbers, Saver},
-    data::Data,
+    data::{Batch, Data},
     engine::{Engine, sections::Sections},
     error::Error,
     log::{Line, MetricsLog},
@@ -240,6 +240,8 @@ impl<'a, D: Data> Session<'a, D> {
         self.meter.begin(self.watch.clock.monotonic());
         for batch_number in done + 1..=per_epoch {
             self.at(Phase::Loading);
+            // Lines of metrics, progress and comparisons are no waiting.
+            self.meter.noted(self.watch.clock.monotonic());
             let next = batches.next();
             self.meter.waited(self.watch.clock.monotonic());
             let batch = next.ok_or_else(|| self.plan.dataset_error(format!(
@@ -247,6 +249,9 @@ impl<'a, D: Data> Session<'a, D> {
                 self.position.epoch,
                 batch_number - 1,
             )))??;
+            if batch_number == per_epoch {
+                self.prepare_what_follows(batch.state())?;
+            }
             let taken = self.step(&batch)?;
             let due =
                 taken == Taken::WentBack || self.plan.settings.checkpoint_due(self.position.step);
@@ -257,6 +262,15 @@ impl<'a, D: Data> Session<'a, D> {
             if self.stopping() {
                 return Err(self.interrupt()?);
             }
+        }
+        Ok(())
+    }
+
+    /// Begins to load what follows the epoch's last batch: the validation split and the next epoch.
+    fn prepare_what_follows(&self, last: &LoaderState) -> Result<(), Error> {
+        self.data.prepare_sequential(Split::Validation)?;
+        if self.position.epoch.next().get() < self.plan.settings.config().epochs {
+            self.data.prepare_epoch(last)?;
         }
         Ok(())
     }

@@ -342,3 +342,57 @@ async fn a_plan_tells_what_an_epoch_reads_and_holds() {
     let json = serde_json::to_value(shared).unwrap();
     assert_eq!(json["shuffle"]["classes"], 1000);
 }
+
+#[tokio::test]
+async fn an_epoch_that_was_prepared_gives_the_batches_it_gives_otherwise() {
+    let store = Store::memory();
+    publish_train(&store, SHARDS).await;
+    let plain = open(&store, &config(40)).await;
+    let second = plain.next_epoch(&plain.start_state());
+    let expected = collect(plain.epoch(second.clone()).unwrap());
+
+    let loader = open(&store, &config(40)).await;
+    let mut batches = loader.batches().unwrap();
+    while let Some(batch) = batches.next() {
+        let batch = batch.unwrap();
+        if batches.remaining() == 0 {
+            loader.prepare(loader.next_epoch(batch.state())).unwrap();
+        }
+    }
+    drop(batches);
+    // The one that was begun is ready: nothing is read any more, and it moves the position as another would.
+    let mut prepared = loader.batches().unwrap();
+    let first = prepared.next().unwrap().unwrap();
+    assert_eq!(crate::samples(&first), expected[0]);
+    drop(first);
+    let rest: Vec<_> = prepared
+        .by_ref()
+        .map(|batch| crate::samples(&batch.unwrap()))
+        .collect();
+    assert_eq!(rest, expected[1..]);
+    assert_eq!(loader.state().epoch.get(), 2);
+
+    // From another state it is not used.
+    loader.prepare(second).unwrap();
+    let start = loader.start_state();
+    assert_eq!(
+        collect(loader.epoch(start.clone()).unwrap()),
+        collect(plain.epoch(start).unwrap())
+    );
+    loader.prepare_sequential().unwrap();
+    assert_eq!(
+        collect(loader.sequential().unwrap()),
+        collect(plain.sequential().unwrap())
+    );
+}
+
+#[tokio::test]
+async fn a_loader_that_is_dropped_with_a_prepared_epoch_ends_its_threads() {
+    let store = Store::memory();
+    publish_train(&store, SHARDS).await;
+    let loader = open(&store, &config(40)).await;
+    loader.prepare(loader.start_state()).unwrap();
+    loader.prepare(loader.start_state()).unwrap();
+    // Or this hangs.
+    drop(loader);
+}

@@ -29,6 +29,8 @@ mod ring;
 mod slab;
 mod stubs;
 mod sync;
+#[path = "../../src/turns.rs"]
+mod turns;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -57,6 +59,7 @@ use crate::{
     progress::Progress,
     ring::Ring,
     slab::{Slab, SlabShape},
+    turns::{Turn, Turns},
 };
 
 const ROWS: usize = 5;
@@ -357,4 +360,37 @@ fn threads_that_rest_leave_no_task_behind() {
         }
         drop(pass.finish());
     });
+}
+
+#[test]
+fn turns_are_granted_until_the_caller_is_gone_and_the_thread_always_ends() {
+    for (most, taken, ends) in [(1, 5, true), (2, 5, false), (9, 12, true), (8, 3, true)] {
+        every_order(move || {
+            let turns = Arc::new(Turns::default());
+            let (ready, batches) = bounded(usize::MAX);
+            let maker = {
+                let turns = Arc::clone(&turns);
+                thread::spawn(move || {
+                    let mut made = 0;
+                    // A caller that does not end the pass takes all.
+                    while (ends || made < taken)
+                        && turns.try_take(most).unwrap_or_else(|| turns.take(most)) == Turn::Granted
+                    {
+                        made += 1;
+                        ready.send(()).unwrap();
+                    }
+                    made
+                })
+            };
+            for _ in 0..taken {
+                batches.recv().expect("every batch comes");
+                turns.give_back();
+            }
+            if ends {
+                turns.end();
+            }
+            let made = maker.join().unwrap();
+            assert!((taken..=taken + most).contains(&made), "{made}");
+        });
+    }
 }
