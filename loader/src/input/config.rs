@@ -66,7 +66,8 @@ pub struct ColumnMap {
     /// columns but the target and the key, in the dataset's order.
     pub x: Vec<String>,
     /// Target. Default: the first of `y`, `label`, `target` and `cls` that exists. In WebDataset, the extension of the
-    /// member (default `cls`), or the key in its `json` member.
+    /// member, or the key in its `json` member, also as `json.KEY`; default the member `cls`, or the first of these keys
+    /// that is a number in the `json` member.
     pub y: Option<String>,
     /// Encoded pictures: bytes, or a struct whose field `bytes` has them. In WebDataset, the extension of the member
     /// (default: `jpg`, `jpeg`, `png` or `webp`).
@@ -76,6 +77,33 @@ pub struct ColumnMap {
     /// Key of a row: an unsigned or signed integer, or text or bytes that are hashed. Default: a hash of the file's name
     /// and the row.
     pub key: Option<String>,
+}
+
+impl ColumnMap {
+    /// Checks that no more is named than a row of a format other than ours can hold.
+    ///
+    /// # Errors
+    /// The two names.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let named = [
+            ("x", !self.x.is_empty()),
+            ("image", self.image.is_some()),
+            ("tokens", self.tokens.is_some()),
+        ];
+        let named: Vec<_> = named.iter().filter(|(_, is)| *is).collect();
+        if let [(first, _), (second, _), ..] = named[..] {
+            return Err(format!(
+                "`columns.{first}` and `columns.{second}` are both named, and a row of this format gives numbers, an image or \
+                 tokens; leave one out, or build a dataset of `kind = \"multi\"` with both"
+            ));
+        }
+        if self.tokens.is_some() && self.y.is_some() {
+            return Err(
+                "`columns.tokens` and `columns.y` are both named, and documents have no target; leave one out".into(),
+            );
+        }
+        Ok(())
+    }
 }
 
 /// What happens to rows with values that no model should see.

@@ -49,6 +49,29 @@ pub(super) struct File {
     name_hash: u64,
 }
 
+/// Reason not to use bytes that were read.
+#[derive(Clone, Debug)]
+pub(super) enum Refused {
+    /// It makes no sense.
+    Damaged(String),
+    /// It is as it was written, and no model can use it.
+    Content(String),
+}
+
+impl From<String> for Refused {
+    fn from(reason: String) -> Self {
+        Self::Damaged(reason)
+    }
+}
+
+impl Refused {
+    fn reason(&self) -> &str {
+        match self {
+            Self::Damaged(reason) | Self::Content(reason) => reason,
+        }
+    }
+}
+
 /// A block to be: rows, and bytes it takes in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BlockSize {
@@ -119,19 +142,19 @@ impl Foreign {
         place: (u32, u32),
         ranges: &[Range<u64>],
         first: u64,
-        accept: impl Fn(Vec<Bytes>) -> Result<T, String> + Clone + Send + 'static,
+        accept: impl Fn(Vec<Bytes>) -> Result<T, Refused> + Clone + Send + 'static,
     ) -> Result<T, Error>
     where
         T: Send + 'static,
     {
         let (file, block) = place;
-        let mut refused = None;
+        let mut refused: Option<Refused> = None;
         for _ in 0..2 {
             if let Some(reason) = &refused {
                 tracing::warn!(
                     file = self.url(file),
                     block,
-                    reason,
+                    reason = reason.reason(),
                     "reading a block again"
                 );
                 self.rereads.fetch_add(1, Relaxed);
@@ -144,7 +167,7 @@ impl Foreign {
             let sums = self.sums(file, ranges, &parts);
             let accept = accept.clone();
             let accepted = tokio::task::spawn_blocking(move || accept(parts)).await;
-            match accepted.unwrap_or_else(|panic| Err(panic.to_string())) {
+            match accepted.unwrap_or_else(|panic| Err(panic.to_string().into())) {
                 Ok(value) => {
                     self.remember(file, sums);
                     return Ok(value);
@@ -152,11 +175,16 @@ impl Foreign {
                 Err(reason) => refused = Some(reason),
             }
         }
-        Err(Error::Corrupt {
-            shard: self.url(file),
-            block,
-            reason: refused.unwrap_or_default(),
-        })
+        match refused {
+            Some(Refused::Content(reason)) => {
+                Err(self.refuse(file, format!("in block `{block}`, {reason}")))
+            }
+            refused => Err(Error::Corrupt {
+                shard: self.url(file),
+                block,
+                reason: refused.map_or_else(String::new, |refused| refused.reason().to_owned()),
+            }),
+        }
     }
 
     /// Reads part of a file without remembering it.

@@ -24,6 +24,7 @@ use super::{
     Opened, Record,
     config::InputConfig,
     foreign::{BlockSize, Foreign, origins},
+    warnings::Warnings,
 };
 use crate::{
     Error,
@@ -65,6 +66,7 @@ impl Mds {
         store: &Store,
         (split, folder): (Split, &str),
         config: &InputConfig,
+        warnings: &Arc<Warnings>,
     ) -> Result<Opened<Self>, Error> {
         let path = join(folder, "index.json");
         let url = store.url_of(&path);
@@ -84,7 +86,7 @@ impl Mds {
             bytes: shard.stored().bytes,
         });
         let foreign = Foreign::new(store, folder, listed.collect());
-        let (wanted, record) = Wanted::find(&index, config).map_err(refuse)?;
+        let (wanted, record) = Wanted::find(&index, config, warnings).map_err(refuse)?;
         if let Some(shard) = index.unchecked_hashes() {
             tracing::warn!(
                 index = url,
@@ -143,7 +145,7 @@ impl Mds {
             let decode = move |parts: Vec<Bytes>| {
                 let raw = unpack(&parts[0], &entry)?;
                 let bounds = bounds(&raw, &entry, entry.samples)?;
-                wanted.rows(&raw.slice(at(bounds[0])..), rows)
+                Ok(wanted.rows(&raw.slice(at(bounds[0])..), rows)?)
             };
             self.foreign
                 .read(extents, (file, number), &[range], first, decode)
@@ -151,7 +153,7 @@ impl Mds {
         } else {
             let bounds = self.bounds(file, number, first, extents).await?;
             let range = bounds[number as usize]..bounds[number as usize + 1];
-            let decode = move |parts: Vec<Bytes>| wanted.rows(&parts[0], rows);
+            let decode = move |parts: Vec<Bytes>| Ok(wanted.rows(&parts[0], rows)?);
             self.foreign
                 .read(extents, (file, number), &[range], first, decode)
                 .await?
@@ -175,7 +177,7 @@ impl Mds {
             self.check_hash(file, block, first, extents).await?;
             let head = 0..index::head_bytes(shard.entry.samples);
             let (entry, rows) = (shard.entry.clone(), shard.block_rows);
-            let decode = move |parts: Vec<Bytes>| bounds(&parts[0], &entry, rows);
+            let decode = move |parts: Vec<Bytes>| Ok(bounds(&parts[0], &entry, rows)?);
             self.foreign
                 .read(extents, (file, block), &[head], first, decode)
                 .await

@@ -186,15 +186,15 @@ impl Input {
         let place = (split, folder.as_str());
         Ok(match format {
             ForeignFormat::Parquet => {
-                let opened = Parquet::open(store, place, files, config).await?;
+                let opened = Parquet::open(store, place, files, config, &warnings).await?;
                 opened.into_input(bad, warnings, |parquet| Format::Parquet(Box::new(parquet)))
             }
             ForeignFormat::WebDataset => {
-                let opened = WebDataset::open(store, place, files, config).await?;
+                let opened = WebDataset::open(store, place, files, config, &warnings).await?;
                 opened.into_input(bad, warnings, |tar| Format::WebDataset(Box::new(tar)))
             }
             ForeignFormat::Mds => {
-                let opened = Mds::open(store, place, config).await?;
+                let opened = Mds::open(store, place, config, &warnings).await?;
                 opened.into_input(bad, warnings, |mds| Format::Mds(Box::new(mds)))
             }
         })

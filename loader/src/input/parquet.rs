@@ -28,7 +28,8 @@ use parquet::{
 use super::{
     Opened, Record,
     config::InputConfig,
-    foreign::{BlockSize, Foreign, OPEN_READS, origins},
+    foreign::{BlockSize, Foreign, OPEN_READS, Refused, origins},
+    warnings::Warnings,
 };
 use crate::{
     Error,
@@ -73,6 +74,7 @@ impl Parquet {
         (split, folder): (Split, &str),
         listed: Vec<Listed>,
         config: &InputConfig,
+        warnings: &Arc<Warnings>,
     ) -> Result<Opened<Self>, Error> {
         let foreign = Foreign::new(store, folder, listed);
         let count = u32::try_from(foreign.files().len()).unwrap_or(u32::MAX);
@@ -87,13 +89,11 @@ impl Parquet {
                 reason: "none of its files has a row".into(),
             });
         };
-        let (wanted, record) =
-            Wanted::find(first, read.iter().map(|(m, _)| m), config).map_err(|reason| {
-                Error::File {
-                    url: store.url_of(folder),
-                    reason,
-                }
-            })?;
+        let (wanted, record) = Wanted::find(first, read.iter().map(|(m, _)| m), config, warnings)
+            .map_err(|reason| Error::File {
+            url: store.url_of(folder),
+            reason,
+        })?;
         let mut footers = Vec::with_capacity(read.len());
         let mut blocks = Vec::with_capacity(read.len());
         for (file, (metadata, hash)) in (0..).zip(read) {
@@ -179,7 +179,7 @@ struct Task {
 }
 
 impl Task {
-    fn decode(&self, parts: Vec<Bytes>) -> Result<(BlockRows, bool), String> {
+    fn decode(&self, parts: Vec<Bytes>) -> Result<(BlockRows, bool), Refused> {
         let parts = Parts {
             parts: self.starts.iter().copied().zip(parts).collect(),
             bytes: self.bytes,
@@ -188,20 +188,21 @@ impl Task {
         for leaf in self.footer.leaves.iter() {
             let chunk = chunk(row_group, *leaf);
             let bytes = parts.slice(chunk.start, chunk.end - chunk.start);
-            pages::check(&bytes.ok_or("a column lies outside the file")?).map_err(|reason| {
-                let column = row_group.column(*leaf).column_path();
-                format!("column `{column}`: {reason}")
-            })?;
+            pages::check(&bytes.ok_or_else(|| "a column lies outside the file".to_owned())?)
+                .map_err(|reason| {
+                    let column = row_group.column(*leaf).column_path();
+                    format!("column `{column}`: {reason}")
+                })?;
         }
         let batch = self.batch(parts).map_err(|e| e.to_string())?;
         if batch.num_rows() != self.rows {
             let found = batch.num_rows();
-            return Err(format!(
-                "it has `{found}` rows and the footer says `{}`",
-                self.rows
-            ));
+            return Err(
+                format!("it has `{found}` rows and the footer says `{}`", self.rows).into(),
+            );
         }
-        self.wanted.rows(&batch)
+        self.wanted.check_nulls(&batch).map_err(Refused::Content)?;
+        Ok(self.wanted.rows(&batch)?)
     }
 
     fn batch(&self, parts: Parts) -> Result<RecordBatch, ParquetError> {

@@ -24,6 +24,27 @@ impl Warnings {
         self.lock().push(format!("dataset `{}`: {text}", self.url));
     }
 
+    /// Adds a sentence, unless there is one of that beginning.
+    pub(super) fn add_once(&self, beginning: &str, rest: &str) {
+        let start = format!("dataset `{}`: {beginning}", self.url);
+        if !self.lock().iter().any(|text| text.starts_with(&start)) {
+            self.add(&format!("{beginning}{rest}"));
+        }
+    }
+
+    /// Adds that integers of a column were rounded, once for each column.
+    pub(super) fn add_rounded(&self, column: &str, count: u64) {
+        if count > 0 {
+            self.add_once(
+                &format!("integers of column `{column}` are rounded"),
+                &format!(
+                    ": `x` is float32, which holds every integer only up to 2^24; `{count}` in the first block that has such; \
+                     leave the column out with `columns.x`, or use it as the key with `columns.key`"
+                ),
+            );
+        }
+    }
+
     /// All of them so far.
     pub(crate) fn list(&self) -> Vec<String> {
         self.lock().clone()

@@ -9,7 +9,11 @@
 //! Opening walks all headers, which reads small members whole; a block is about 1 MiB of consecutive samples, and its
 //! headers are walked again when it is read. So the index has three numbers a block.
 
-use std::{collections::HashSet, ops::Range, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashSet},
+    ops::Range,
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use feedline_schemas::{
@@ -25,9 +29,11 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_64_with_seed};
 
 use super::{
     Opened, Record,
-    config::InputConfig,
+    config::{ColumnMap, InputConfig},
     foreign::{BlockSize, Foreign, OPEN_READS, origins},
-    names::UNKNOWN_CLASSES,
+    names::{TARGETS, UNKNOWN_CLASSES},
+    splits::list,
+    warnings::Warnings,
 };
 use crate::{
     Error,
@@ -42,6 +48,8 @@ const BLOCK_BYTES: u64 = 1 << 20;
 const SCAN_BYTES: u64 = 1 << 20;
 /// Longest label.
 const MOST_LABEL: u64 = 1 << 20;
+/// Extensions that are remembered, to name them.
+const MOST_EXTENSIONS: usize = 100;
 /// Extensions of pictures.
 const IMAGES: &[&str] = &["jpg", "jpeg", "png", "webp"];
 
@@ -61,8 +69,8 @@ pub(super) struct WebDataset {
 struct Members {
     /// Extension of pictures, if one is asked for.
     image: Option<String>,
-    /// Extension of labels, or key in a `json` member.
-    label: String,
+    /// Extension of labels, or key in a `json` member, if one is asked for.
+    label: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +84,8 @@ struct TarBlock {
 struct Index {
     blocks: Vec<TarBlock>,
     labels: Labels,
+    /// Extensions of members.
+    extensions: BTreeSet<String>,
     hash: u128,
 }
 
@@ -83,6 +93,8 @@ struct Index {
 struct Labels {
     samples: u64,
     labelled: u64,
+    /// Of those, labels that are in a `json` member, though none is asked for.
+    in_json: u64,
     is_fraction: bool,
     most: i64,
 }
@@ -94,11 +106,17 @@ impl WebDataset {
         (split, folder): (Split, &str),
         listed: Vec<Listed>,
         config: &InputConfig,
+        warnings: &Warnings,
     ) -> Result<Opened<Self>, Error> {
         let foreign = Foreign::new(store, folder, listed);
+        let refuse = |reason| Error::File {
+            url: store.url_of(folder),
+            reason,
+        };
+        check(&config.columns).map_err(refuse)?;
         let wanted = Members {
             image: config.columns.image.clone(),
-            label: config.columns.y.clone().unwrap_or_else(|| "cls".into()),
+            label: config.columns.y.clone(),
         };
         let count = u32::try_from(foreign.files().len()).unwrap_or(u32::MAX);
         let scans = (0..count).map(|file| scan(&foreign, file, &wanted));
@@ -106,10 +124,8 @@ impl WebDataset {
             .buffered(OPEN_READS)
             .try_collect()
             .await?;
-        let target = target(&indices, config.target).map_err(|reason| Error::File {
-            url: store.url_of(folder),
-            reason,
-        })?;
+        let target = target(&indices, config.target, wanted.label.as_deref()).map_err(refuse)?;
+        say(&indices, target, &wanted, warnings);
         let size = |block: &TarBlock| BlockSize {
             rows: block.rows,
             bytes: block.bytes.end - block.bytes.start,
@@ -164,7 +180,7 @@ impl WebDataset {
         let seed = xxh3_64(self.foreign.file(file).path.as_bytes());
         let decode = move |parts: Vec<Bytes>| {
             let bytes = parts.into_iter().next().unwrap_or_default();
-            pictures(&bytes, start, rows, &wanted, target, seed)
+            Ok(pictures(&bytes, start, rows, &wanted, target, seed)?)
         };
         let mut read = self
             .foreign
@@ -176,7 +192,11 @@ impl WebDataset {
 }
 
 /// Decides what the target is.
-fn target(indices: &[Index], asked: Option<TargetKind>) -> Result<TargetKind, String> {
+fn target(
+    indices: &[Index],
+    asked: Option<TargetKind>,
+    named: Option<&str>,
+) -> Result<TargetKind, String> {
     let sum = |count: fn(&Labels) -> u64| indices.iter().map(|i| count(&i.labels)).sum::<u64>();
     let (samples, labelled) = (sum(|l| l.samples), sum(|l| l.labelled));
     let is_fraction = indices.iter().any(|index| index.labels.is_fraction);
@@ -187,6 +207,22 @@ fn target(indices: &[Index], asked: Option<TargetKind>) -> Result<TargetKind, St
         .unwrap_or(0);
     if asked == Some(TargetKind::None) {
         return Ok(TargetKind::None);
+    }
+    let in_json = sum(|l| l.in_json);
+    if in_json > 0 && in_json < labelled {
+        return Err(format!(
+            "`{in_json}` of its `{samples}` samples have their label in `json` and others in `cls`; name one in `columns.y`"
+        ));
+    }
+    if let (0, Some(name)) = (labelled, named) {
+        return Err(format!(
+            "no sample has a member or a key in `json` called `{name}`, which `columns.y` names; its members are {}",
+            members(indices)
+                .into_iter()
+                .map(|name| format!("`{name}`"))
+                .collect::<Vec<_>>()
+                .join(", ")
+        ));
     }
     match (labelled, asked) {
         (0, None) => Ok(TargetKind::None),
@@ -207,6 +243,50 @@ fn target(indices: &[Index], asked: Option<TargetKind>) -> Result<TargetKind, St
     }
 }
 
+/// Refuses names of columns that samples cannot have.
+fn check(columns: &ColumnMap) -> Result<(), String> {
+    let unknown = [
+        ("x", !columns.x.is_empty()),
+        ("tokens", columns.tokens.is_some()),
+        ("key", columns.key.is_some()),
+    ];
+    match unknown.iter().find(|(_, is_named)| *is_named) {
+        None => Ok(()),
+        Some((name, _)) => Err(format!(
+            "`columns.{name}` is named, and of WebDataset an image and a label are read; leave it out"
+        )),
+    }
+}
+
+/// Extensions of all members.
+fn members(indices: &[Index]) -> BTreeSet<&str> {
+    let all = indices.iter().flat_map(|index| &index.extensions);
+    all.map(String::as_str).collect()
+}
+
+/// Says what was decided about members that are not named.
+fn say(indices: &[Index], target: TargetKind, wanted: &Members, warnings: &Warnings) {
+    if target != TargetKind::None && indices.iter().any(|index| index.labels.in_json > 0) {
+        warnings.add(
+            "labels are read from the `json` members; name the key in `columns.y`, or set `target` to none",
+        );
+    }
+    if wanted.image.is_some() {
+        return;
+    }
+    let is_image = |name: &&str| {
+        let last = name.rsplit('.').next().unwrap_or(name);
+        IMAGES.contains(&last) && !IMAGES.contains(name)
+    };
+    let others: Vec<&str> = members(indices).into_iter().filter(is_image).collect();
+    if !others.is_empty() {
+        warnings.add(&format!(
+            "one image of a sample is read, and {} are not; name the extension of another in `columns.image`",
+            list(others.into_iter())
+        ));
+    }
+}
+
 /// A label as it was written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Label {
@@ -222,6 +302,8 @@ struct Sample {
     bytes: Range<u64>,
     image: Option<Range<u64>>,
     label: Option<Label>,
+    /// One found in a `json` member by a usual name.
+    json_label: Option<Label>,
     extensions: Vec<String>,
 }
 
@@ -330,6 +412,7 @@ async fn walk(
                         bytes: first_header..at,
                         image: None,
                         label: None,
+                        json_label: None,
                         extensions: Vec::new(),
                     });
                     sample.bytes.end = at;
@@ -376,7 +459,7 @@ async fn member(
             )));
         }
         sample.image = Some(data);
-    } else if extension == wanted.label || (extension == "json" && wanted.label != "cls") {
+    } else if let Some(key) = label_key(wanted, extension) {
         if data.end - data.start > MOST_LABEL {
             return Err(Problem::Content(format!(
                 "the label of sample `{}` is too long",
@@ -384,15 +467,45 @@ async fn member(
             )));
         }
         let text = window.get(data).await?;
-        let label = if extension == "json" && wanted.label != "json" {
-            label_in_json(&text, &wanted.label)
-        } else {
-            label_in_text(&text)
+        let label = match key {
+            LabelKey::Text => label_in_text(&text),
+            LabelKey::Json(key) => label_in_json(&text, key),
+            LabelKey::Usual => {
+                let mut keys = TARGETS.iter();
+                sample.json_label = keys.find_map(|key| label_in_json(&text, key).ok().flatten());
+                Ok(None)
+            }
         };
         let label = label.map_err(|reason| format!("sample `{}`: {reason}", sample.key))?;
         sample.label = sample.label.or(label);
     }
     Ok(())
+}
+
+/// Place of a label in a member.
+#[derive(Clone, Copy, Debug)]
+enum LabelKey<'a> {
+    /// All of it.
+    Text,
+    /// At a key.
+    Json(&'a str),
+    /// At the first usual name that has a number.
+    Usual,
+}
+
+/// Place of the label in a member with this extension, if it may have it.
+fn label_key<'a>(wanted: &'a Members, extension: &str) -> Option<LabelKey<'a>> {
+    match wanted.label.as_deref() {
+        None => match extension {
+            "cls" => Some(LabelKey::Text),
+            "json" => Some(LabelKey::Usual),
+            _ => None,
+        },
+        Some(label) if extension == label => Some(LabelKey::Text),
+        Some("cls") => None,
+        Some(label) => (extension == "json")
+            .then(|| LabelKey::Json(label.strip_prefix("json.").unwrap_or(label))),
+    }
 }
 
 fn finish(
@@ -447,6 +560,7 @@ async fn scan(foreign: &Foreign, file: u32, wanted: &Members) -> Result<Index, E
     let mut hash = Xxh3::new();
     let labels = &mut index.labels;
     let blocks = &mut index.blocks;
+    let extensions = &mut index.extensions;
     let walked = walk(&mut window, wanted, &mut hash, |sample| {
         if !keys.insert(xxh3_64(sample.key.as_bytes())) {
             return Err(format!(
@@ -454,7 +568,12 @@ async fn scan(foreign: &Foreign, file: u32, wanted: &Members) -> Result<Index, E
                 sample.key
             ));
         }
-        labels.take(sample.label);
+        labels.take(sample.label, sample.json_label);
+        for extension in &sample.extensions {
+            if extensions.len() < MOST_EXTENSIONS && !extensions.contains(extension) {
+                extensions.insert(extension.clone());
+            }
+        }
         match blocks.last_mut() {
             Some(block) if block.bytes.end - block.bytes.start < BLOCK_BYTES => {
                 block.bytes.end = sample.bytes.end;
@@ -482,8 +601,10 @@ async fn scan(foreign: &Foreign, file: u32, wanted: &Members) -> Result<Index, E
 }
 
 impl Labels {
-    fn take(&mut self, label: Option<Label>) {
+    fn take(&mut self, label: Option<Label>, json: Option<Label>) {
         self.samples += 1;
+        self.in_json += u64::from(label.is_none() && json.is_some());
+        let label = label.or(json);
         self.labelled += u64::from(label.is_some());
         match label {
             Some(Label::Integer(class)) => self.most = self.most.max(class),
@@ -517,7 +638,7 @@ fn pictures(
         let at = |offset: u64| usize::try_from(offset - start).unwrap_or(usize::MAX);
         spans.push((at(image.start), at(image.end)));
         keys.push(xxh3_64_with_seed(sample.key.as_bytes(), seed));
-        match (target, sample.label) {
+        match (target, sample.label.or(sample.json_label)) {
             (TargetKind::None, _) => {}
             (TargetKind::Regression, Some(label)) => numbers.push(label.as_number()),
             (TargetKind::Classification { .. }, Some(Label::Integer(class))) => {

@@ -1,5 +1,7 @@
 //! Which columns of an MDS dataset are wanted, and how its samples become rows.
 
+use std::{collections::BTreeMap, sync::Arc};
+
 use bytes::Bytes;
 use feedline_schemas::manifest::{TargetKind, TokenType};
 use xxhash_rust::xxh3::xxh3_64;
@@ -9,6 +11,8 @@ use super::{
         Record,
         config::{ColumnMap, InputConfig},
         names::{IMAGES, TARGETS, TOKENS, UNKNOWN_CLASSES},
+        splits::list,
+        warnings::Warnings,
     },
     index::Index,
 };
@@ -55,6 +59,7 @@ pub(super) struct Wanted {
     y: Option<(usize, Number)>,
     target: TargetKind,
     key: Option<(usize, Encoding)>,
+    warnings: Arc<Warnings>,
 }
 
 #[derive(Debug)]
@@ -195,7 +200,11 @@ fn half(bits: u16) -> f32 {
 
 impl Wanted {
     /// Finds the columns.
-    pub(super) fn find(index: &Index, config: &InputConfig) -> Result<(Self, Record), String> {
+    pub(super) fn find(
+        index: &Index,
+        config: &InputConfig,
+        warnings: &Arc<Warnings>,
+    ) -> Result<(Self, Record), String> {
         let Some(first) = index.shards.first() else {
             return Err("it names no shards".into());
         };
@@ -209,6 +218,7 @@ impl Wanted {
             encodings: &encodings,
         };
         let map = &config.columns;
+        map.check()?;
         let y = columns.target(map, config.target)?;
         let key = map
             .key
@@ -243,8 +253,33 @@ impl Wanted {
             target,
             payload,
             key,
+            warnings: Arc::clone(warnings),
         };
+        if map.x.is_empty() && map.image.is_none() && map.tokens.is_none() {
+            wanted.name_unread();
+        }
         Ok((wanted, record))
+    }
+
+    /// Says which columns are not read, where the settings do not say which are.
+    fn name_unread(&self) {
+        let taken: Vec<usize> = match &self.payload {
+            Payload::Dense(columns, _) => columns.iter().map(|(column, ..)| *column).collect(),
+            Payload::Pictures(column) | Payload::Tokens(column, ..) => vec![*column],
+        };
+        let others = [self.y.map(|y| y.0), self.key.as_ref().map(|key| key.0)];
+        let is_read = |column: &usize| taken.contains(column) || others.contains(&Some(*column));
+        let (read, unread): (Vec<_>, Vec<_>) =
+            (0..self.names.len()).partition(|column| is_read(column));
+        if unread.is_empty() {
+            return;
+        }
+        let names = |columns: &[usize]| list(columns.iter().map(|c| self.names[*c].as_str()));
+        self.warnings.add(&format!(
+            "columns {} are read, and {} are not; name those to read in `columns`",
+            names(&read),
+            names(&unread)
+        ));
     }
 
     /// The `rows` samples that fill the beginning of `bytes`, with keys if there is a key column; then the second value
@@ -266,6 +301,9 @@ impl Wanted {
         }
         if at != bytes.len() {
             return Err("its samples do not fill it".into());
+        }
+        for (column, count) in &taken.rounded {
+            self.warnings.add_rounded(&self.names[*column], *count);
         }
         Ok(taken.finish(bytes, self))
     }
@@ -303,7 +341,11 @@ impl Wanted {
         match &self.payload {
             Payload::Dense(columns, _) => {
                 for (column, number, width) in columns {
-                    numbers(value(*column), *number, *width, &mut taken.x).ok_or(*column)?;
+                    let rounded =
+                        numbers(value(*column), *number, *width, &mut taken.x).ok_or(*column)?;
+                    if rounded > 0 {
+                        *taken.rounded.entry(*column).or_default() += rounded;
+                    }
                 }
             }
             Payload::Pictures(column) => taken.spans.push(spans[*column]),
@@ -335,6 +377,8 @@ impl Wanted {
 /// What has been taken from the samples of a block.
 struct Taken {
     x: Vec<f32>,
+    /// Integers of each column that float32 cannot hold.
+    rounded: BTreeMap<usize, u64>,
     spans: Vec<(usize, usize)>,
     ids16: Vec<u16>,
     ids32: Vec<u32>,
@@ -353,6 +397,7 @@ impl Taken {
         };
         Self {
             x: Vec::with_capacity(rows * features),
+            rounded: BTreeMap::new(),
             spans: Vec::new(),
             ids16: Vec::new(),
             ids32: Vec::new(),
@@ -419,19 +464,30 @@ impl Taken {
     }
 }
 
-fn numbers(value: &[u8], number: Number, width: usize, to: &mut Vec<f32>) -> Option<()> {
+/// Appends the numbers of a value; returns how many of them float32 cannot hold.
+fn numbers(value: &[u8], number: Number, width: usize, to: &mut Vec<f32>) -> Option<u64> {
     if value.len() != width * number.bytes() {
         return None;
     }
     if number == Number::F32 {
         let values = value.chunks_exact(4);
         to.extend(values.map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])));
-        return Some(());
+        return Some(0);
     }
+    let mut rounded = 0;
     for value in value.chunks_exact(number.bytes()) {
-        to.push(number.float(value)?);
+        let float = number.float(value)?;
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the float is a rounded integer of 64 bits"
+        )]
+        let differs = number
+            .integer(value)
+            .is_some_and(|integer| integer != float as i128);
+        rounded += u64::from(differs);
+        to.push(float);
     }
-    Some(())
+    Some(rounded)
 }
 
 /// Type and values of an array of any shape.
@@ -672,7 +728,8 @@ mod tests {
                 ColumnMap { x: vec!["label".into()], ..ColumnMap::default() },
             ] {
                 let config = InputConfig { columns, ..InputConfig::default() };
-                let (wanted, _) = Wanted::find(&index, &config).unwrap();
+                let warnings = Arc::new(Warnings::new("memory".into()));
+                let (wanted, _) = Wanted::find(&index, &config, &warnings).unwrap();
                 wanted.rows(&Bytes::from(bytes.clone()), rows).ok();
             }
         }

@@ -1,5 +1,7 @@
 //! Which columns of a Parquet dataset are wanted, and how they become rows.
 
+use std::sync::Arc;
+
 use arrow::{
     array::{Array, ArrayRef, AsArray, RecordBatch, StructArray},
     buffer::ScalarBuffer,
@@ -17,6 +19,7 @@ use super::super::{
     Record,
     config::{ColumnMap, InputConfig},
     names::{IMAGES, TARGETS, TOKENS, UNKNOWN_CLASSES},
+    warnings::Warnings,
 };
 use crate::block::{BlockRows, BlockTarget, DenseRows, PictureRows, Spans, TokenIds, TokenRows};
 
@@ -30,6 +33,7 @@ pub(super) struct Wanted {
     y: Option<Field>,
     target: TargetKind,
     key: Option<Field>,
+    warnings: Arc<Warnings>,
 }
 
 #[derive(Debug)]
@@ -46,8 +50,10 @@ impl Wanted {
         first: &ArrowReaderMetadata,
         all: impl Iterator<Item = &'a ArrowReaderMetadata>,
         config: &InputConfig,
+        warnings: &Arc<Warnings>,
     ) -> Result<(Self, Record), String> {
         let map = &config.columns;
+        map.check()?;
         let schema = first.schema();
         let key = map
             .key
@@ -89,6 +95,7 @@ impl Wanted {
             y,
             target,
             key,
+            warnings: Arc::clone(warnings),
         };
         Ok((wanted, record))
     }
@@ -134,6 +141,19 @@ impl Wanted {
             })
     }
 
+    /// Checks that no wanted column has nulls.
+    ///
+    /// # Errors
+    /// The column, and the row of its first null.
+    pub(super) fn check_nulls(&self, batch: &RecordBatch) -> Result<(), String> {
+        for field in self.fields() {
+            if let Some(column) = batch.column_by_name(field.name()) {
+                without_nulls(column, field.name())?;
+            }
+        }
+        Ok(())
+    }
+
     /// The rows of a row group, with keys if there is a key column; then the second value is true.
     pub(super) fn rows(&self, batch: &RecordBatch) -> Result<(BlockRows, bool), String> {
         let rows = batch.num_rows();
@@ -145,7 +165,7 @@ impl Wanted {
         let bad = Vec::new();
         let rows = match &self.payload {
             Payload::Dense(columns) => BlockRows::Dense(DenseRows {
-                x: dense(batch, columns, rows)?,
+                x: self.dense(batch, columns, rows)?,
                 y,
                 keys,
                 origins,
@@ -174,6 +194,17 @@ impl Wanted {
             }
         };
         Ok((rows, keyed))
+    }
+
+    /// `[rows, elements]`, row-major. Says which columns were rounded.
+    fn dense(
+        &self,
+        batch: &RecordBatch,
+        columns: &[(Field, usize)],
+        rows: usize,
+    ) -> Result<ScalarBuffer<f32>, String> {
+        let rounded = |name: &str, count| self.warnings.add_rounded(name, count);
+        dense(batch, columns, rows, rounded)
     }
 
     fn target_of(&self, batch: &RecordBatch) -> Result<BlockTarget, String> {
@@ -428,18 +459,42 @@ fn cast(column: &ArrayRef, to: &DataType, name: &str) -> Result<ArrayRef, String
     cast_with_options(column, to, &options).map_err(|e| format!("column `{name}`: {e}"))
 }
 
-/// `[rows, elements]`, row-major.
+/// Integers that are another number as float32.
+fn inexact(integers: &ArrayRef, floats: &[f32]) -> u64 {
+    fn count<T: Copy + Into<i128>>(integers: &[T], floats: &[f32]) -> u64 {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the float is a rounded integer of 64 bits"
+        )]
+        let differs = |(integer, float): (&T, &f32)| (*integer).into() != *float as i128;
+        integers
+            .iter()
+            .zip(floats)
+            .filter(|pair| differs(*pair))
+            .count() as u64
+    }
+    match integers.data_type() {
+        DataType::Int32 => count(integers.as_primitive::<Int32Type>().values(), floats),
+        DataType::UInt32 => count(integers.as_primitive::<UInt32Type>().values(), floats),
+        DataType::Int64 => count(integers.as_primitive::<Int64Type>().values(), floats),
+        DataType::UInt64 => count(integers.as_primitive::<UInt64Type>().values(), floats),
+        _ => 0,
+    }
+}
+
+/// `[rows, elements]`, row-major. `rounded` gets the number of integers of each column that float32 cannot hold.
 fn dense(
     batch: &RecordBatch,
     columns: &[(Field, usize)],
     rows: usize,
+    rounded: impl Fn(&str, u64),
 ) -> Result<ScalarBuffer<f32>, String> {
     let mut parts = Vec::with_capacity(columns.len());
     for (field, width) in columns {
-        parts.push((
-            numbers(&get(batch, field)?, field.name(), *width, rows)?,
-            *width,
-        ));
+        let column = get(batch, field)?;
+        let (values, inexact) = numbers(&column, field.name(), *width, rows)?;
+        rounded(field.name(), inexact);
+        parts.push((values, *width));
     }
     if let [(only, _)] = parts.as_slice() {
         return Ok(only.clone());
@@ -467,7 +522,7 @@ fn numbers(
     name: &str,
     width: usize,
     rows: usize,
-) -> Result<ScalarBuffer<f32>, String> {
+) -> Result<(ScalarBuffer<f32>, u64), String> {
     let values = match column.data_type() {
         DataType::FixedSizeList(..) => ArrayRef::clone(column.as_fixed_size_list().values()),
         DataType::List(_) => {
@@ -483,7 +538,8 @@ fn numbers(
         _ => ArrayRef::clone(column),
     };
     without_nulls(&values, name)?;
-    let values = cast(&values, &DataType::Float32, name)?;
+    let given = values;
+    let values = cast(&given, &DataType::Float32, name)?;
     let values = values.as_primitive::<Float32Type>().values();
     if values.len() != rows * width {
         let found = values.len();
@@ -491,7 +547,7 @@ fn numbers(
             "column `{name}` has `{found}` numbers for `{rows}` rows of `{width}`"
         ));
     }
-    Ok(values.clone())
+    Ok((values.clone(), inexact(&given, values)))
 }
 
 fn equal_lengths<T: TryInto<usize>>(

@@ -201,3 +201,82 @@ async fn fault_27_an_index_without_samples_is_named() {
     let input = open(&store, &InputConfig::default()).await;
     assert_eq!(read_all(&input, &store).await.unwrap().len(), 1);
 }
+
+#[tokio::test]
+async fn columns_that_are_not_read_are_named_and_two_parts_are_refused() {
+    let columns: &[MdsColumn<'_>] = &[
+        ("image", "jpeg", None),
+        ("other", "png", None),
+        ("caption", "str", None),
+        ("tokens", "ndarray:uint16", None),
+        ("y", "int64", Some(8)),
+    ];
+    let sample = |i: u64| {
+        vec![
+            large_picture(i),
+            large_picture(i + 1),
+            b"a caption".to_vec(),
+            vec![1 << 2, 1, 7, 0],
+            i.to_le_bytes().to_vec(),
+        ]
+    };
+    let store = Store::memory();
+    let mut mds = Mds::new(columns, false);
+    mds.shard(&(0..3).map(sample).collect::<Vec<_>>());
+    mds.put(&store).await;
+    let input = open(&store, &InputConfig::default()).await;
+    let warnings = input.warnings().join("\n");
+    assert!(
+        warnings.contains(
+            "columns `image`, `y` are read, and `other`, `caption`, `tokens` are not; name those to read in `columns`"
+        ),
+        "{warnings}"
+    );
+    let both = InputConfig {
+        columns: ColumnMap {
+            image: Some("image".into()),
+            tokens: Some("tokens".into()),
+            ..ColumnMap::default()
+        },
+        ..InputConfig::default()
+    };
+    let error = refused(&store, &both).await;
+    assert!(
+        error.contains("`columns.image` and `columns.tokens` are both named"),
+        "{error}"
+    );
+    let named = InputConfig {
+        columns: ColumnMap {
+            image: Some("other".into()),
+            ..ColumnMap::default()
+        },
+        ..InputConfig::default()
+    };
+    assert_eq!(open(&store, &named).await.warnings(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn integers_that_float32_cannot_hold_are_counted() {
+    let columns: &[MdsColumn<'_>] = &[("id", "int64", Some(8)), ("a", "int64", Some(8))];
+    let sample = |i: i64| {
+        vec![
+            ((1 << 24) + i).to_le_bytes().to_vec(),
+            i.to_le_bytes().to_vec(),
+        ]
+    };
+    let store = Store::memory();
+    let mut mds = Mds::new(columns, false);
+    mds.shard(&(0..9).map(sample).collect::<Vec<_>>());
+    mds.put(&store).await;
+    let input = open(&store, &InputConfig::default()).await;
+    for _ in 0..2 {
+        read_all(&input, &store).await.unwrap();
+    }
+    let warnings = input.warnings();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(
+        warnings[0].contains("integers of column `id` are rounded")
+            && warnings[0].contains("`4` in"),
+        "{warnings:?}"
+    );
+}

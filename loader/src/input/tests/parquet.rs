@@ -374,3 +374,46 @@ async fn no_cut_and_no_flipped_bit_is_a_panic() {
         attempt(flipped).await;
     }
 }
+
+#[tokio::test]
+async fn integers_that_float32_cannot_hold_are_counted_and_the_column_is_named() {
+    let store = Store::memory();
+    let ids = Int64Array::from(vec![1 << 24, (1 << 24) + 1, 1_000_000_000_000, 4]);
+    let small = Int64Array::from(vec![1, 2, 3, -(1 << 24)]);
+    let file = parquet(vec![("id", column(ids)), ("a", column(small))], 4);
+    store.put("x.parquet", file).await.unwrap();
+    let input = open(&store, &InputConfig::default()).await;
+    for _ in 0..2 {
+        read_all(&input, &store).await.unwrap();
+    }
+    let warnings = input.warnings();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(
+        warnings[0].contains("integers of column `id` are rounded")
+            && warnings[0].contains("`2` in"),
+        "{warnings:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_null_is_no_damage_and_two_parts_are_refused() {
+    let store = Store::memory();
+    let values = Float32Array::from(vec![Some(1.0), None]);
+    let file = parquet(vec![("a", column(values))], 4);
+    store.put("x.parquet", file).await.unwrap();
+    let error = failure(&open(&store, &InputConfig::default()).await, &store).await;
+    assert!(
+        !error.contains("damaged") && !error.contains("restore") && error.contains("x.parquet"),
+        "{error}"
+    );
+    let both = with(ColumnMap {
+        x: vec!["a".into()],
+        image: Some("a".into()),
+        ..ColumnMap::default()
+    });
+    let error = refused(&store, &both).await;
+    assert!(
+        error.contains("`columns.x` and `columns.image` are both named"),
+        "{error}"
+    );
+}

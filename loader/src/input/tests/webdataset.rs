@@ -210,3 +210,76 @@ async fn an_archive_that_changes_during_the_run_is_refused() {
     let error = failure(&input, &store).await;
     assert!(error.contains("when it was first read"), "{error}");
 }
+
+fn with(columns: ColumnMap) -> InputConfig {
+    InputConfig {
+        columns,
+        ..InputConfig::default()
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_no_sample_has_is_refused_with_those_they_have() {
+    let store = archives().await;
+    let named = |y: &str| {
+        with(ColumnMap {
+            y: Some(y.into()),
+            ..ColumnMap::default()
+        })
+    };
+    for name in ["labl", "json.labl"] {
+        let error = refused(&store, &named(name)).await;
+        assert!(
+            error.contains(&format!("called `{name}`, which `columns.y` names"))
+                && error.contains("`cls`, `jpg`, `json`, `seg.png`"),
+            "{error}"
+        );
+    }
+    for columns in [
+        ColumnMap {
+            x: vec!["a".into()],
+            ..ColumnMap::default()
+        },
+        ColumnMap {
+            key: Some("a".into()),
+            ..ColumnMap::default()
+        },
+        ColumnMap {
+            tokens: Some("a".into()),
+            ..ColumnMap::default()
+        },
+    ] {
+        let error = refused(&store, &with(columns)).await;
+        assert!(error.contains("an image and a label are read"), "{error}");
+    }
+    let input = open(&store, &named("json.score")).await;
+    let target = TargetKind::Regression;
+    assert_eq!(*input.record(), Record::Pictures { target });
+}
+
+#[tokio::test]
+async fn a_label_in_json_is_found_by_its_usual_names_and_said() {
+    let store = Store::memory();
+    let members: Vec<(String, Vec<u8>)> = (0..6)
+        .flat_map(|i: u64| {
+            let json = format!(r#"{{"caption": "c", "label": {}}}"#, i % 3);
+            [
+                (format!("{i}.jpg"), picture(i)),
+                (format!("{i}.json"), json.into_bytes()),
+                (format!("{i}.mask.png"), picture(i)),
+            ]
+        })
+        .collect();
+    store.put("x.tar", archive(&members)).await.unwrap();
+    let input = open(&store, &InputConfig::default()).await;
+    let target = TargetKind::Classification { classes: 3 };
+    assert_eq!(*input.record(), Record::Pictures { target });
+    let blocks = read_all(&input, &store).await.unwrap();
+    assert_eq!(classes(&blocks), [0, 1, 2, 0, 1, 2]);
+    let warnings = input.warnings().join("\n");
+    assert!(
+        warnings.contains("labels are read from the `json` members"),
+        "{warnings}"
+    );
+    assert!(warnings.contains("`mask.png` are not"), "{warnings}");
+}
