@@ -218,7 +218,10 @@ fn pictures_are_normalised_by_the_training_split_unless_something_else_is_said()
     let report = train(&config, Resume::Fresh, &context).unwrap();
     let found = report.pictures.unwrap();
     assert_eq!(found.normalised_by, NormalisedBy::Init);
-    assert_eq!(found.mean, [0.485, 0.456, 0.406]);
+    assert_eq!(
+        found.mean.map(f32::to_bits),
+        [0.485_f32, 0.456, 0.406].map(f32::to_bits)
+    );
 }
 
 const ON_ROWS: &str = "model = { hidden = [8] }\nbatch_size = 60\nepochs = 2\nlearning_rate = 0.01\n\

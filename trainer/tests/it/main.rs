@@ -1,6 +1,6 @@
 //! Training and evaluation through the public interface, on shards read by the real loader.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod augment;
 mod dataset;
