@@ -89,7 +89,7 @@ pub(crate) enum Command {
         #[arg(long, value_name = "FILE")]
         predictions: Option<PathBuf>,
     },
-    /// Predict for new rows, from a file or standard input, with the very transform that the shards were made with
+    /// Predict for new rows, from a file or standard input, with the very transform that the model was trained with
     Predict(Predict),
     /// Search for the best values of keys of `[train]`, as `[tune]` says; goes on where it was
     Tune(Pipeline),
@@ -249,7 +249,7 @@ pub(crate) struct Predict {
     pub(crate) run: RunOption,
     /// File of new rows, CSV, NDJSON (both also as `.gz` or `.zst`) or Parquet; `-` is standard input. Default: standard input;
     /// where the model reads windows of rows (`dataset.sequence`), a forecast of the next horizon of each entity, from the rows that
-    /// have landed. For a model of images a folder, an image file or an archive of them
+    /// have landed. Predictions of series come by entity and time. For a model of images a folder, an image file or an archive of them
     #[arg(value_name = "FILE")]
     pub(crate) rows: Option<String>,
     /// File of rows that come before the new ones, in place of those that have landed, where features are made of the rows before

@@ -12,7 +12,7 @@ use feedline_schemas::{
     progress::Progress,
     report::{
         DatasetReport, EditReport, ExpectReport, ExportReport, IngestReport, PredictReport,
-        RunReport, SourceReport, TrainReport,
+        RunReport, SourceReport, TrainReport, Warning,
     },
     transform::{FittedTarget, TransformArtefact},
 };
@@ -122,9 +122,11 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
                 true => Resume::Prolong,
                 false => Resume::Fresh,
             };
-            let report = work.train_by(&pipeline, ranks, resume).await?;
+            let changed = work.dataset_warning().await;
+            let mut report = work.train_by(&pipeline, ranks, resume).await?;
+            report.warnings.extend(changed);
             tools.print(&report, work.json)?;
-            Ok(work.judge(&report).unwrap_or(Outcome::Done))
+            Ok(work.judge(&report.warnings).unwrap_or(Outcome::Done))
         }
         Command::Rank {
             pipeline,
@@ -502,19 +504,45 @@ impl<'a> Work<'a> {
         self.tools.print(&report, self.json)?;
         let rejected =
             report.ingest.map_or(0, |i| i.rejected) + report.dataset.map_or(0, |d| d.rejected);
-        let judged = report.train.as_ref().and_then(|train| self.judge(train));
+        let train = report.train.as_ref();
+        let judged = train.and_then(|train| self.judge(&train.warnings));
         Ok(judged.unwrap_or(rejects.outcome(rejected)))
     }
 
     /// Returns `Bad` for a model that is no better than its baseline, where it must be.
-    fn judge(&self, report: &TrainReport) -> Option<Outcome> {
+    fn judge(&self, warnings: &[Warning]) -> Option<Outcome> {
         let train = self.loaded.config.train.as_ref()?;
         let must = train.require_better_than_baseline == BaselinePolicy::Fail;
-        let is_behind = report
-            .warnings
-            .iter()
-            .any(|w| w.code == "worse_than_baseline");
-        (must && is_behind).then_some(Outcome::Bad)
+        let is_behind = warnings.iter().any(|w| w.code == "worse_than_baseline");
+        if !must || !is_behind {
+            return None;
+        }
+        tracing::error!(
+            key = "train.require_better_than_baseline",
+            "the model is worse than its baseline, which this key makes a failure; everything is saved"
+        );
+        Some(Outcome::Bad)
+    }
+
+    /// A warning of a dataset that was built by other settings than `[dataset]` has now, or of other files. It is about the
+    /// pipeline's own dataset; rows that have landed since are no difference.
+    async fn dataset_warning(&self) -> Option<Warning> {
+        let config = &self.loaded.config;
+        let train = config.train.as_ref();
+        if config.dataset.is_none() || train.is_some_and(|train| train.dataset.is_some()) {
+            return None;
+        }
+        let manifest = feedline_preprocess::read_manifest(&self.root.child("dataset")).await;
+        let (manifest, context) = (manifest.ok()?, self.preprocessing(Engine::Local));
+        let built = feedline_preprocess::is_built_by(config, &manifest, &context).await;
+        // Where the landing zone cannot be read nothing can be compared.
+        if built.ok()? {
+            return None;
+        }
+        let message = "the dataset was built by other settings than `[dataset]` has now, or of other files: the model is of the \
+                       dataset as it was built; run `feedline shards build` for one by these settings";
+        tracing::warn!(key = "dataset", "{message}");
+        Some(Warning::new("dataset_settings_changed", message).with_key("dataset"))
     }
 
     /// Runs all sources. Returns their report, and the error that ends the run once the report is
@@ -849,10 +877,15 @@ impl<'a> Work<'a> {
                 &chosen, None, split, &context,
             )?),
         };
+        let changed = match dataset {
+            None => self.dataset_warning().await,
+            Some(_) => None,
+        };
         let report = tokio::task::spawn_blocking(evaluate).await?;
-        let report = report.map_err(|error| self.stage_error(error))?;
+        let mut report = report.map_err(|error| self.stage_error(error))?;
+        report.warnings.extend(changed);
         self.tools.print(&report, self.json)?;
-        Ok(Outcome::Done)
+        Ok(self.judge(&report.warnings).unwrap_or(Outcome::Done))
     }
 
     /// Chooses the run whose model is used.
@@ -872,6 +905,8 @@ impl<'a> Work<'a> {
 
     async fn predict(&self, options: &cli::Predict) -> anyhow::Result<Outcome> {
         let dataset = self.dataset()?;
+        // It is logged.
+        let _changed = self.dataset_warning().await;
         let manifest = feedline_preprocess::read_manifest(&dataset).await?;
         let mut artefact = feedline_preprocess::read_transform(&dataset, &manifest).await?;
         let dataset = self.loaded.config.dataset.as_ref();
@@ -1072,6 +1107,7 @@ impl<'a> Work<'a> {
                 }
                 None => None,
             };
+            report.ordered_by = rows.order().to_vec();
             let (texts, numbers) = series::further_names(&rows);
             let answers = Answers {
                 predictor,

@@ -599,6 +599,14 @@ impl Text for PredictReport {
                 line(out, name, format!("columns `{}`", columns.join("`, `")))?;
             }
         }
+        if !self.ordered_by.is_empty() {
+            let order = self.ordered_by.join("`, `");
+            line(
+                out,
+                "order",
+                format!("by `{order}`, not as in the file; `row` counts in this order"),
+            )?;
+        }
         line(out, "transform", &self.transform)?;
         if self.copies > 0 {
             line(

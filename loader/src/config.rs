@@ -37,7 +37,8 @@ pub struct LoaderConfig {
     /// all the same, with a warning, and nothing is read ahead. Default 1 GiB.
     pub prefetch_bytes: u64,
     /// Batches that can be filled, ready or in use at one time, 2 to 64; their memory is allocated once. How many of
-    /// them are filled ahead is set while running. Default 4.
+    /// them are filled ahead is set while running. Of small batches there are more, up to 64 that take 4 MiB together.
+    /// Default 4.
     pub slabs: u32,
     /// Most threads that fill batches, up to 1,024; 0 means one for each processor. How many of them work is set while
     /// running, to the fewest that keep up. Default 0.

@@ -756,10 +756,10 @@ pub(crate) fn equal_rows(
         ""
     };
     let message = format!(
-        "{} equal a training row in every feature and the target{of_sample} and differ from it in columns that no model sees: {}; \
-         where these are copies under another name, figures of validation and test are too good: leave those columns out of what \
-         makes rows different with `dataset.dedup_ignore = [{}]`{also}, or name in `dataset.split.key` what copies share; where they \
-         are different observations, nothing is wrong",
+        "{} equal a training row in every feature as the model sees it (imputed, capped) and in the target{of_sample}, and differ \
+         from it in columns that no model sees: {}; where these are copies under another name, figures of validation and test are too \
+         good: leave those columns out of what makes rows different with `dataset.dedup_ignore = [{}]`{also}, or name in \
+         `dataset.split.key` what copies share; where they are different observations, nothing is wrong",
         splits.join(" and "),
         listed(&names, "`"),
         listed_columns.join(", ")

@@ -48,8 +48,9 @@ def test_arrays_are_views_of_the_batch_and_may_be_written_to(dataset):
 
 
 def test_the_same_memory_comes_round_again(dataset):
-    addresses = {batch.x.ctypes.data for batch in feedline.Loader(dataset, 10, slabs=3)}
-    assert len(addresses) == 3
+    # Of small batches there are 64 slabs, however few were asked for.
+    batches = [batch.x.ctypes.data for batch in feedline.Loader(dataset, 10, slabs=3)]
+    assert len(batches) > 64 == len(set(batches))
 
 
 def test_a_view_keeps_its_rows_when_the_batch_is_gone(dataset):

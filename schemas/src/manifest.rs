@@ -64,8 +64,8 @@ pub struct Manifest {
     pub format: String,
     /// Format version.
     pub version: u32,
-    /// xxh3-128 of the document with this field zero and without `dropped_columns`, `warnings` and `naive`, and from version 2
-    /// on with `input_hash` and every `entry_hash` zero; every resume state carries it.
+    /// xxh3-128 of the document with this field zero and without `dropped_columns`, `warnings`, `naive` and `target`, and from
+    /// version 2 on with `input_hash` and every `entry_hash` zero; every resume state carries it.
     pub fingerprint: Hash128,
     /// Dataset name.
     pub dataset: Name,

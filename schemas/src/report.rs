@@ -732,9 +732,12 @@ pub struct PredictReport {
     /// New rows of a series without an answer of their own: copies of rows that have landed, or of one another.
     #[serde(default)]
     pub copies: u64,
-    /// Rows of the past of a series that were rejected, as in a build.
+    /// Rows of the past of a series that were rejected, as in a build, or when the history was read.
     #[serde(default)]
     pub rejected_before: u64,
+    /// Columns that the predictions are ordered by, entity first, then time; none where they are in the order of the rows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ordered_by: Vec<String>,
     /// Hash of the transform artefact.
     pub transform: String,
     /// Run that the weights are of; absent where only the transform was applied.

@@ -234,7 +234,7 @@ pub(crate) fn answer(
     })?;
     let Some(rows) = ended else { return Ok(()) };
     report.copies = rows.copies();
-    report.rejected_before = rows.rejected_before();
+    report.rejected_before += rows.rejected_before();
     if report.copies > 0 {
         tracing::warn!(
             rows = report.copies,

@@ -115,6 +115,76 @@ fn the_baseline_of_a_grown_regression_predicts_the_mean_of_all_training_rows() {
     let trained = json_of(at, &["train", file]);
     let r2 = number(&trained["baseline"]["r2"]);
     assert!(r2.abs() < 0.05, "{trained}");
+    let measured = json_of(at, &["eval", file]);
+    assert_eq!(measured["baseline"], trained["baseline"]);
+}
+
+#[test]
+fn a_dataset_of_other_settings_is_said_to_be_where_it_is_trained_on_or_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let file = write_pipeline(at, "", "epochs = 1");
+    write_rows(at, "rows-1.csv", 300, 3, |random| {
+        random.below(1000).to_string()
+    });
+    run(at, &["run", file]).expect(0);
+    let codes = |arguments: &[&str]| {
+        let report = json_of(at, arguments);
+        let warnings = report["warnings"].as_array().cloned().unwrap_or_default();
+        warnings
+            .iter()
+            .any(|w| w["code"] == "dataset_settings_changed")
+    };
+    // Rows that have landed since are no other settings.
+    write_rows(at, "rows-2.csv", 50, 4, |random| {
+        random.below(1000).to_string()
+    });
+    run(at, &["ingest", file]).expect(0);
+    assert!(!codes(&["eval", file]));
+    assert!(!codes(&["eval", file, "--set", "train.epochs=2"]));
+    let changed = [
+        "--set",
+        "dataset.split.train=0.7",
+        "--set",
+        "dataset.split.test=0.2",
+    ];
+    assert!(codes(&[&["eval", file][..], &changed].concat()));
+    assert!(codes(
+        &[&["train", file, "--resume"][..], &changed].concat()
+    ));
+}
+
+#[test]
+fn a_mixture_of_datasets_of_one_source_is_said_to_leak() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let file = write_pipeline(at, "", "epochs = 1");
+    write_rows(at, "rows-1.csv", 300, 3, |random| {
+        random.below(1000).to_string()
+    });
+    run(at, &["ingest", file]).expect(0);
+    // Nothing is fitted, so that a number means the same in both.
+    let plain = [
+        "--set",
+        "dataset.step=[]",
+        "--set",
+        "dataset.scale_target=false",
+    ];
+    run(at, &[&["shards", "build", file][..], &plain].concat()).expect(0);
+    fs::rename(at.join("out/dataset"), at.join("other")).unwrap();
+    let salt = [&plain[..], &["--set", "dataset.split.salt=x"]].concat();
+    run(at, &[&["shards", "build", file][..], &salt].concat()).expect(0);
+    let sources = format!(
+        "train.mixture.sources=[{{weight=0.7}},{{dataset={:?},weight=0.3}}]",
+        at.join("other")
+    );
+    let mixed = [&["train", file, "--set", &sources][..], &salt].concat();
+    let report = json_of(at, &mixed);
+    let warnings = report["warnings"].as_array().unwrap();
+    let leak = warnings
+        .iter()
+        .find(|w| w["code"] == "mixture_shares_sources");
+    assert!(leak.is_some(), "{report}");
 }
 
 #[test]

@@ -502,7 +502,11 @@ impl Kept {
             Some(dataset) => {
                 let layout = &dataset.manifest.layout;
                 let task = Task::of(kind, layout, &dataset.artefact);
-                (task.map_err(refused(&dataset.url))?, layout, &dataset.url)
+                let task = task.map_err(refused(&dataset.url))?;
+                // The baseline is that of the training rows as they are now.
+                let manifest = &dataset.manifest;
+                let task = task.of_rows(&manifest.counts.classes, manifest.target.as_ref());
+                (task, layout, &dataset.url)
             }
         };
         let settings = Settings::resolve(&chosen.config, &task)?;

@@ -12,7 +12,7 @@ use feedline_schemas::{
     ids::Hash128,
     loader_state::LoaderState,
     manifest::Manifest,
-    report::MixedSource,
+    report::{MixedSource, Warning},
     transform::{FittedTarget, TransformArtefact},
 };
 use feedline_storage::{Store, clock::Clock};
@@ -120,6 +120,44 @@ pub(crate) async fn settled(
         }
     }
     Ok(mixture)
+}
+
+/// A warning of datasets that were made of sources that the dataset which is measured has, too: their training rows may be rows
+/// of its validation or test split.
+///
+/// # Errors
+/// As [`settled`].
+pub(crate) async fn leak_warning(
+    mixture: &TrainMixture,
+    dataset: &Store,
+    manifest: &Manifest,
+) -> Result<Option<Warning>, Error> {
+    let mut found = Vec::new();
+    for source in &mixture.sources {
+        let Some(url) = &source.dataset else { continue };
+        let other = feedline_loader::read_manifest(&dataset.open_another(url)?).await?;
+        let own = |name| manifest.sources.iter().any(|source| source.name == name);
+        let shared = other.sources.into_iter().map(|source| source.name);
+        let shared: Vec<String> = shared
+            .filter(|name| own(name.clone()))
+            .map(|name| format!("`{name}`"))
+            .collect();
+        if !shared.is_empty() {
+            found.push(format!("`{url}` ({})", shared.join(", ")));
+        }
+    }
+    if found.is_empty() {
+        return Ok(None);
+    }
+    let message = format!(
+        "datasets of the mixture have sources of the same name as the dataset whose validation and test splits measure: {}; their \
+         splits are not compared, so their training rows may be rows of these splits, and the figures too good. Build both with the \
+         same `dataset.split`, or as one dataset",
+        found.join(", ")
+    );
+    tracing::warn!(key = "train.mixture.sources", "{message}");
+    let warning = Warning::new("mixture_shares_sources", message);
+    Ok(Some(warning.with_key("train.mixture.sources")))
 }
 
 /// Opens the training splits of all datasets as one, the settings being those of a split.

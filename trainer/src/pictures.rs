@@ -12,7 +12,7 @@ use crate::{
     error::{Error, config as wrong},
     init::Weights,
     number::single,
-    settings::{above_zero, within},
+    settings::above_zero,
 };
 
 /// Mean and standard deviation of red, green and blue.
@@ -29,10 +29,29 @@ pub(crate) fn check(config: &PicturesConfig) -> Result<(), Error> {
     }
     let (mean, deviation) = (config.mean, config.deviation);
     for mean in mean.into_iter().flatten() {
-        within("pictures.mean", f64::from(mean).abs(), true, "finite")?;
+        // Shares of 255: means of bytes would make all images alike.
+        if !(0.0..=1.0).contains(&mean) {
+            let reason = format!(
+                "it is a share of 255, 0 to 1, and `{mean}` is none; divide means of bytes by 255"
+            );
+            return Err(wrong("pictures.mean", reason));
+        }
     }
     for deviation in deviation.into_iter().flatten() {
         above_zero("pictures.deviation", f64::from(deviation))?;
+        if deviation > 1.0 {
+            let reason = format!(
+                "it is a share of 255, up to 1, and `{deviation}` is none; divide deviations of bytes by 255"
+            );
+            return Err(wrong("pictures.deviation", reason));
+        }
+    }
+    if let Some(mix) = &config.mix
+        && mix.mixup <= 0.0
+        && mix.cutmix <= 0.0
+    {
+        let reason = "`mixup` and `cutmix` are both 0, so no image is mixed; give one of them a probability, or leave the table out";
+        return Err(wrong("pictures.mix", reason));
     }
     if mean.is_some() != deviation.is_some() {
         let (given, other) = match mean {
@@ -167,7 +186,7 @@ fn mix(config: &PicturesConfig) -> Option<MixConfig> {
 /// [`Error::Config`].
 pub(crate) fn check_layout(config: &PicturesConfig, layout: &Layout) -> Result<(), Error> {
     let has_pictures = has_pictures(layout);
-    if matches!(&config.augment, Augmentation::Steps(steps) if !steps.is_empty()) && !has_pictures {
+    if config.augment.is_on() && !has_pictures {
         let reason = "the dataset has no pictures; leave it out";
         return Err(wrong("pictures.augment", reason));
     }

@@ -19,6 +19,7 @@ use crate::{
     init::{InitTarget, Weights},
     input::Normalisation,
     loaders::{Loaders, Purpose, settled},
+    mixture,
     model::{self, Build},
     models, optimizer,
     parallel::Group,
@@ -139,6 +140,9 @@ pub(crate) fn go(
             .then(|| Recorder::begin(opened, resume, context, tracker, &start))
             .transpose()?;
         let mut report = session.run(opened.loaders.has(Split::Test));
+        if let Ok(Some(report)) = &mut report {
+            report.warnings.extend(opened.leak.clone());
+        }
         if let Some(recorder) = recorder {
             if let Ok(Some(report)) = &mut report {
                 report.continued_from = recorder.continued_from().cloned();
@@ -160,6 +164,8 @@ pub(crate) struct Opened {
     pub(crate) plan: Plan,
     /// The transform of the dataset.
     pub(crate) transform: TransformArtefact,
+    /// A warning of a mixture that may hold rows which are measured.
+    leak: Option<Warning>,
     /// Weights to begin with, where there are some.
     weights: Option<Weights>,
     pub(crate) loaders: Loaders,
@@ -216,6 +222,13 @@ impl Opened {
             Some(init) => Some(runtime.block_on(Weights::read(init, context))?),
             None => None,
         };
+        let leak = match &config.mixture {
+            Some(mixture) if purpose == Purpose::Training => {
+                let found = mixture::leak_warning(mixture, &context.dataset, manifest);
+                runtime.block_on(found)?
+            }
+            _ => None,
+        };
         let (statistics, by) = pictures::statistics(config, &artefact, weights.as_ref())?;
         let settings = settings.normalising(statistics);
         let pictures = pictures::report(&settings.config().pictures, by, &manifest.layout);
@@ -236,6 +249,7 @@ impl Opened {
                 pictures,
             },
             transform: artefact,
+            leak,
             weights,
             loaders,
             folder,

@@ -111,6 +111,8 @@ pub struct SeriesRows {
     /// The targets before, where they are numbers.
     known: Option<KnownTargets>,
     columns: Vec<KeptColumn>,
+    /// Columns of entity and time.
+    order: Vec<String>,
     /// The batch at hand, and the row to look at next.
     open: Option<(RowsAtHand, usize)>,
     pace: Pace,
@@ -288,6 +290,9 @@ impl Build<'_> {
             let (_, store, _) = root.object_store();
             session.register_object_store(shared::url_of(&root)?.as_ref(), store);
         }
+        let series = self.spec.series.iter();
+        let order = series.flat_map(|series| series.entity.iter().chain([&series.time]));
+        let order = order.cloned().collect();
         let rows = in_order_of_time(&session, &tables, &spec).await?;
         let target = spec.target.as_ref();
         let is_number = target.is_some_and(|target| target.task == Task::Regression);
@@ -303,6 +308,7 @@ impl Build<'_> {
             target: target.map(|target| target.column.clone()),
             known: is_number.then(|| KnownTargets::new(lags)),
             columns: kept,
+            order,
             open: None,
             pace: Pace::default(),
             last: VecDeque::new(),
@@ -446,6 +452,12 @@ impl SeriesRows {
             .iter()
             .map(|column| column.name.clone())
             .collect()
+    }
+
+    /// Columns that the rows are ordered by: those of the entity, then the time.
+    #[must_use]
+    pub fn order(&self) -> &[String] {
+        &self.order
     }
 
     /// Rows of a window, and rows from its last one to that of its target; none where rows are answered.

@@ -116,8 +116,8 @@ class Loader:
         domains, window_blocks: shape of the shuffle: samples are mixed among `domains * window_blocks` blocks (of
             about 1 MiB) at a time. Default 64 and 8.
         prefetch_bytes: most bytes of blocks in memory or on their way. Default 1 GiB.
-        slabs: batches that can be filled, ready or in use at one time, 2 to 64. Default 4. All but one may be held by
-            the program; what is held beyond that is copied, once with a warning.
+        slabs: batches that can be filled, ready or in use at one time, 2 to 64. Default 4; of small batches there are
+            more, up to 64 that take 4 MiB together. All but one may be held by the program; what is held beyond that is copied, once with a warning.
         threads: most threads that fill batches, one for each processor by default.
         reads: most reads under way at one time.
         stall_timeout_s: seconds after which waiting for a batch raises `StalledError`; `math.inf` for no limit. Default

@@ -29,8 +29,8 @@ pub struct ModelConfig {
     pub norm: Option<NormKind>,
     /// `mlp` and `cnn` with `norm = "batch"`, `resnet`, `multi`: rows that batch norm normalises over together in training (a
     /// ghost batch), 2 to 1,048,576. A full batch consists of the largest power of two of ghost batches with at least so
-    /// many rows, and a shorter batch of as many. It is part of the model: processors, GPUs and ranks compute the same ones. Default
-    /// 32 where the model reads images, else 128.
+    /// many rows, and a shorter batch of as many. It is part of the model: processors, GPUs and
+    /// ranks whose number divides the ghost batches compute the same ones; the program says where it does not. Default 32 where the model reads images, else 128.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ghost_batch: Option<u32>,
     /// `mlp`: whether a hidden layer as wide as the one before adds that one's output to its own. Default false.

@@ -207,7 +207,8 @@ pub struct LoaderSettings {
     pub extent_bytes: ByteSize,
     /// Most bytes of blocks in memory or on their way. Default 1 GiB.
     pub prefetch_bytes: ByteSize,
-    /// Batches that can be filled, ready or in use at one time, 2 to 64. Default 4.
+    /// Batches that can be filled, ready or in use at one time, 2 to 64. Of small batches there are more, up to 64 that take
+    /// 4 MiB together. Default 4.
     pub slabs: u32,
     /// Most threads that fill batches, up to 1,024; 0 means one for each processor. Default 0.
     pub threads: u32,

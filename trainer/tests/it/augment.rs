@@ -7,7 +7,7 @@ use feedline_schemas::{
     config::{StoredPictureConfig, TrainConfig, load},
     decode, encode,
     manifest::{Manifest, Split},
-    report::{NormalisedBy, TrainReport},
+    report::{ChosenBy, NormalisedBy, TrainReport},
     transform::{FittedPictures, TransformArtefact},
 };
 use feedline_storage::{Store, StoreOptions, clock::SystemClock};
@@ -355,11 +355,12 @@ fn a_mixture_is_named_by_what_its_datasets_hold_and_not_by_their_places() {
     let moved = trained_by(&format!(
         "{ON_ROWS}[train.mixture]\nsources = [{{ dataset = {text}, weight = 0.3 }}, {{ weight = 0.7 }}]"
     ));
-    assert!(evaluate(&moved, Split::Test, &context).is_ok());
+    let same = evaluate(&moved, Split::Test, &context).unwrap();
+    assert_eq!(same.run.unwrap().chosen, ChosenBy::Configuration);
     let other = folder(&path.path().join("moved"));
     block_on(publish_rows(&other, Kind::Regression, [130, 10, 10]));
-    let error = evaluate(&moved, Split::Test, &context).unwrap_err();
-    assert!(error.to_string().contains("no checkpoint"), "{error}");
+    let other = evaluate(&moved, Split::Test, &context).unwrap();
+    assert_eq!(other.run.unwrap().chosen, ChosenBy::Default);
 }
 
 #[test]

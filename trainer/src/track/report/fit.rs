@@ -65,12 +65,15 @@ struct Figures {
     rise: f64,
     /// Change of the training loss from the best epoch to the last, as a share.
     train_since_best: f64,
-    train_trend: f64,
     validation_trend: f64,
     /// At the best epoch.
     gap: f64,
     /// Epochs in the last third.
     third: usize,
+    /// Training and validation loss where the last third begins, and at its end.
+    course: [[f64; 2]; 2],
+    /// Whether training and validation loss are of other rows or targets, so that the gap says nothing.
+    is_unlike: bool,
     /// Lowest validation loss.
     lowest: f64,
     /// The highest training loss, where it rose far above where it began.
@@ -92,7 +95,7 @@ pub(super) fn training_label(config: &TrainConfig) -> String {
 
 /// Judges a run by its curves, and by its best validation metrics beside the baseline's, where they are known.
 pub(crate) fn verdict(curves: &Curves, best: Option<&BestEpoch>, config: &TrainConfig) -> Verdict {
-    let Some(figures) = Figures::of(curves, config.model.dropout) else {
+    let Some(figures) = Figures::of(curves, config) else {
         let why = format!(
             "{} epochs were measured; three are needed to see a trend.",
             curves.epochs.len()
@@ -135,7 +138,7 @@ fn excess(curves: &Curves, usual: f64) -> Option<f64> {
 }
 
 impl Figures {
-    fn of(curves: &Curves, dropout: f64) -> Option<Self> {
+    fn of(curves: &Curves, config: &TrainConfig) -> Option<Self> {
         let epochs = &curves.epochs;
         if epochs.len() < EPOCHS_MIN {
             return None;
@@ -152,13 +155,14 @@ impl Figures {
             best,
             rise: change(lowest.validation_loss, last.validation_loss),
             train_since_best: change(lowest.comparable_train_loss(), last.comparable_train_loss()),
-            train_trend: trend(tail.iter().map(EpochPoint::comparable_train_loss)),
             validation_trend: trend(tail.iter().map(|p| p.validation_loss)),
             gap: change(lowest.comparable_train_loss(), lowest.validation_loss),
             third,
+            course: [tail.first()?, last].map(|p| [p.comparable_train_loss(), p.validation_loss]),
+            is_unlike: config.pictures.mix.is_some() || config.loader.balance.is_some(),
             lowest: lowest.validation_loss,
             spike: spike(curves),
-            dropout,
+            dropout: config.model.dropout,
         })
     }
 
@@ -249,10 +253,22 @@ impl Figures {
             return Verdict {
                 word: "still learning",
                 why: format!(
-                    "over the last {third} of {epochs} epochs the validation loss fell by {} and the training loss by {}, and \
-                     the best epoch ({best}) is among them. {try_out}",
-                    percent(-self.validation_trend),
-                    percent(-self.train_trend),
+                    "over the last {third} of {epochs} epochs the validation loss went from {} to {} and the training loss from {} \
+                     to {}, and the best epoch ({best}) is among them. {try_out}",
+                    metric(self.course[0][1]),
+                    metric(self.course[1][1]),
+                    metric(self.course[0][0]),
+                    metric(self.course[1][0]),
+                ),
+            };
+        }
+        if self.is_unlike {
+            return Verdict {
+                word: "levelled off",
+                why: format!(
+                    "over the last {third} of {epochs} epochs the validation loss changed by {}. The training loss is of mixed \
+                     images or of balanced classes, so the two losses say nothing about overfitting.",
+                    percent(self.validation_trend),
                 ),
             };
         }
