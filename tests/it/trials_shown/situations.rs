@@ -12,7 +12,7 @@ use crate::{
 pub(super) type Situation = fn(&Path) -> Option<String>;
 
 /// The findings that were silent, in the order of `tests/trials.md`.
-pub(super) const SITUATIONS: [(&str, Situation); 24] = [
+pub(super) const SITUATIONS: [(&str, Situation); 33] = [
     ("ingest 8", write_numbers),
     ("ingest 10", write_numbers),
     ("ingest 13", |_| None),
@@ -38,11 +38,20 @@ pub(super) const SITUATIONS: [(&str, Situation); 24] = [
     ("tables S4", write_small_integers),
     ("tables S5", write_applicants_and_richer_ones),
     ("tables S6", write_decisions),
-    ("tables S8", write_identified),
+    ("tables S7", write_days),
+    ("tables S8", write_rides),
+    ("tables S9", write_noise),
     ("tables S10", write_decisions),
+    ("tables S11", write_growing),
+    ("tables B1", write_growing),
     ("tables B3", write_hours),
     ("tables B5", write_flowers_without_a_header),
     ("tables B12", write_prices),
+    ("training S1", write_digits),
+    ("training S2", write_numbers),
+    ("training S4", write_growing),
+    ("statistics 3", write_copies),
+    ("statistics 4", write_visits),
 ];
 
 /// Writes `rows.csv`.
@@ -97,19 +106,6 @@ fn write_applicants_and_richer_ones(folder: &Path) -> Option<String> {
 }
 
 /// Writes an identifier that counts down beside numbers that occur several times.
-fn write_identified(folder: &Path) -> Option<String> {
-    let line = |i: u32| {
-        format!(
-            "{},{},{}.5,{}",
-            9_000 - i,
-            i % 80,
-            i * 37 % 101,
-            i * 29 % 97
-        )
-    };
-    write_table(folder, "id,age,x,y", (0..300).map(line))
-}
-
 fn write_hours(folder: &Path) -> Option<String> {
     let line = |i: u32| format!("{},{}", i % 24, i * 37 % 101);
     write_table(folder, "hour,n", (0..48).map(line))
@@ -141,6 +137,93 @@ fn ten(page: u64) -> String {
     let records = (page * 10..page * 10 + 10).map(|id| format!("{{\"id\":{id}}}"));
     let records: Vec<String> = records.collect();
     format!("{{\"items\": [{}]}}", records.join(","))
+}
+
+/// A number from -50 to 50 that looks random.
+fn noise(seed: u64, i: u64) -> i64 {
+    let mut random = crate::support::Random(seed << 32 | i);
+    i64::try_from(random.below(101)).unwrap() - 50
+}
+
+/// Sales of 400 days.
+fn write_days(folder: &Path) -> Option<String> {
+    let line = |i: u64| {
+        let (month, day) = (1 + i / 28 % 12, 1 + i % 28);
+        let year = 2022 + i / 336;
+        format!(
+            "{year}-{month:02}-{day:02},{},{}",
+            noise(1, i),
+            noise(2, i) + 100
+        )
+    };
+    write_table(folder, "day,warmth,sales", (0..400).map(line))
+}
+
+/// Rides of 400 hours by guests and members, their sum, and the price that follows from it.
+fn write_rides(folder: &Path) -> Option<String> {
+    let line = |i: u64| {
+        let (guests, members) = (noise(3, i) + 60, noise(4, i) + 200);
+        let rides = guests + members;
+        format!(
+            "{i},{},{guests},{members},{},{rides}",
+            noise(5, i),
+            2 * rides + 1
+        )
+    };
+    let header = "id,wind,guests,members,income,rides";
+    write_table(folder, header, (0..400).map(line))
+}
+
+/// 60 rows of noise.
+fn write_noise(folder: &Path) -> Option<String> {
+    let line = |i: u64| format!("{},{},{}", noise(6, i), noise(7, i), noise(8, i));
+    write_table(folder, "a,b,y", (0..60).map(line))
+}
+
+/// 400 rows, and 100 more in a folder of their own.
+fn write_growing(folder: &Path) -> Option<String> {
+    let line = |i: u64| {
+        let (a, b) = (noise(9, i), noise(10, i));
+        format!("{a},{b},{}\n", 2 * a - b)
+    };
+    let table =
+        |rows: std::ops::Range<u64>| format!("a,b,y\n{}", rows.map(line).collect::<String>());
+    fs::create_dir(folder.join("rows")).unwrap();
+    fs::write(folder.join("rows/1.csv"), table(0..400)).unwrap();
+    fs::write(folder.join("later.csv"), table(400..500)).unwrap();
+    None
+}
+
+/// Rows of ten digits, the higher the more.
+fn write_digits(folder: &Path) -> Option<String> {
+    let line = |i: u64| format!("{},{}", noise(11, i), ((i % 55 * 8 + 1).isqrt() - 1) / 2);
+    write_table(folder, "x,digit", (0..550).map(line))
+}
+
+/// 200 rows of noise, each five times under another id.
+fn write_copies(folder: &Path) -> Option<String> {
+    let line = |i: u64| {
+        let row = i % 200;
+        format!(
+            "{i},{},{},{}",
+            noise(12, row),
+            noise(13, row),
+            noise(14, row)
+        )
+    };
+    write_table(folder, "id,a,b,y", (0..1000).map(line))
+}
+
+/// Visits of 40 patients; of three in ten the patient is not known.
+fn write_visits(folder: &Path) -> Option<String> {
+    let line = |i: u64| {
+        let patient = match i % 10 {
+            0..=2 => String::new(),
+            _ => format!("p{}", i % 40),
+        };
+        format!("{patient},{},{}", noise(15, i), noise(16, i))
+    };
+    write_table(folder, "patient,x,y", (0..1000).map(line))
 }
 
 /// Serves three pages of ten records below each path, and the next one in a `Link` header as the path says.
