@@ -7,14 +7,14 @@ use feedline_schemas::{
     config::{FileFormat, SourceConfig},
 };
 use feedline_storage::{Listed, Store, StoreOptions};
-use tracing::{info, warn};
+use tracing::warn;
 
 use crate::{
     download::{Download, Downloaded},
     error::Error,
     file_format::{self, Packing},
     glob,
-    notices::Notices,
+    notices::{LeftOut, Notices},
     rows::Layout,
 };
 
@@ -221,9 +221,14 @@ impl FileList {
             );
             return Err(Error::config("url", reason));
         }
-        if !others.is_empty() {
-            info!(source = %self.config.name, folder, files = others.len(), "files of no known format are left alone");
-        }
+        let mut left_out = LeftOut::default();
+        let is_hidden = |path: &str| path.split('/').any(|part| part.starts_with('.'));
+        let others = others.iter().map(|(listed, _)| listed.path.as_str());
+        others
+            .filter(|path| !is_hidden(path))
+            .for_each(|path| left_out.add(path));
+        let advice = "a pattern in `url`, such as `folder/**/*.ending`, chooses them";
+        left_out.push(&self.notices, folder, "url", advice);
         self.found(folder, known)
     }
 

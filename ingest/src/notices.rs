@@ -7,6 +7,8 @@ use std::{
 
 use feedline_schemas::report::Warning;
 
+use crate::value::shorten;
+
 /// Notices of a source; clones share them. The report has the first notice of each kind and the
 /// count of the others.
 #[derive(Clone, Debug, Default)]
@@ -59,6 +61,44 @@ impl Notices {
             }
         };
         all.iter().map(warning).collect()
+    }
+}
+
+/// Files or members of an archive that are not read, because of the ending of their names.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LeftOut {
+    count: u64,
+    /// The first names.
+    names: Vec<String>,
+}
+
+impl LeftOut {
+    /// Most names that are kept.
+    const NAMED: usize = 5;
+
+    /// Counts one.
+    pub(crate) fn add(&mut self, name: &str) {
+        self.count += 1;
+        if self.names.len() < Self::NAMED {
+            self.names.push(shorten(name, 100).into_owned());
+        }
+    }
+
+    /// Pushes a notice of the files that are left out in `place`, with the `key` and the advice that change it.
+    pub(crate) fn push(&self, notices: &Notices, place: &str, key: &'static str, advice: &str) {
+        if self.count == 0 {
+            return;
+        }
+        let names = self.names.join("`, `");
+        let more = match self.count - self.names.len() as u64 {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let message = format!(
+            "{} files of `{place}` are left out because of the endings of their names: `{names}`{more}; {advice}",
+            self.count
+        );
+        notices.push("files_left_out", key, message);
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) fn zip(file: &FileBytes, layout: &Layout) -> Result<Box<dyn Rows>, St
 
 fn rows(members: impl Members + 'static, file: &FileBytes, layout: &Layout) -> Box<dyn Rows> {
     if layout.format == FileFormat::Picture {
-        Box::new(PictureMembers::new(members, file.path(), &layout.archive))
+        Box::new(PictureMembers::new(members, file.path(), layout))
     } else {
         Box::new(TableMembers::new(members, layout))
     }
