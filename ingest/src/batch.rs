@@ -43,7 +43,7 @@ use self::{
     plain::Plain,
 };
 use crate::{
-    contract::{Before, Contract, Reading, Rejection},
+    contract::{self, Before, Contract, Reading, Rejection},
     dedup::Window,
     error::Error,
     frontier::{self, Discovery},
@@ -214,6 +214,10 @@ impl Batch {
         let nulled = deciding.nulled.into_iter();
         let mut decisions = closed.decisions;
         decisions.extend(deciding.repaired);
+        let mut warnings = self.warnings;
+        for warning in contract::image_warnings(&decisions) {
+            replace_warning(&mut warnings, warning);
+        }
         Ok(Decided {
             nulled: nulled
                 .map(|(column, count)| (name(column), count))
@@ -230,7 +234,7 @@ impl Batch {
             skipped: self.skipped,
             frontier: self.frontier,
             validators: self.validators,
-            warnings: self.warnings,
+            warnings,
         })
     }
 }

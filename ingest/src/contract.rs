@@ -60,6 +60,7 @@ pub(crate) use self::{
     dates::{Dates, is_format, iso_micros},
     drift::ALARMS,
     fit::{Reading, boolean, bytes, decimal, float, integer, is_coerced, text},
+    foreign::{IMAGE_WARNINGS, image_warnings},
 };
 use self::{drift::Met, width::Width};
 use crate::{
@@ -246,7 +247,11 @@ impl<'a> Contract<'a> {
                 continue;
             };
             let have = column.r#type;
-            if have != ColumnType::Null && have.widest(declared) != declared {
+            let is_wider = have.widest(declared) == declared;
+            // What has landed as text is no column of bytes.
+            let is_bytes = declared == ColumnType::Binary;
+            let follows = have == declared || (is_wider && !is_bytes);
+            if have != ColumnType::Null && !follows {
                 return Err(Error::config(
                     format!("contract.column.{:?}.type", column.name),
                     format!(

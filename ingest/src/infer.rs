@@ -29,7 +29,7 @@ use crate::{
     contract::Dates,
     flatten::flatten,
     source::Record,
-    value::{Value, shorten},
+    value::{Value, hex, shorten},
 };
 
 /// Most columns that are looked at.
@@ -236,7 +236,7 @@ pub(crate) fn of_first(
     found
 }
 
-/// Infers the columns of a later batch of CSV records that are not `known`, if there are any.
+/// Infers the columns of a later batch of CSV or Parquet records that are not `known`, if there are any.
 pub(crate) fn of_new_columns(
     records: &[Record],
     config: &SourceConfig,
@@ -254,9 +254,9 @@ pub(crate) fn of_new_columns(
         if names.eq(before.iter().map(|(key, _)| key)) {
             continue;
         }
-        let cells = entries
-            .iter()
-            .filter(|(_, value)| matches!(value, Value::Cell(_) | Value::Null));
+        let cells = entries.iter().filter(|(_, value)| {
+            matches!(value, Value::Cell(_) | Value::ByteCell(_) | Value::Null)
+        });
         let names = cells.map(|(key, _)| join_path([key.as_str()]));
         new.extend(names.filter(|name| !known.contains(name.as_str())));
     }
@@ -325,6 +325,11 @@ impl Seen {
             // Other values are many and alike: one of each kind is enough.
             _ if self.samples.contains_key(&kind) && self.counts[kind as usize] > 1_000 => return,
             Value::Bytes(_) => return,
+            Value::ByteCell(_) if kind == Kind::Image => return,
+            Value::ByteCell(bytes) => {
+                let shown = bytes.len().min(SHOWN);
+                return self.keep(kind, &hex(&bytes[..shown]));
+            }
             other => return self.keep(kind, &other.canonical()),
         };
         self.keep(kind, text);
@@ -371,6 +376,9 @@ impl Seen {
         let is_column_of = |count: u64| {
             count == values || (count > 0 && share(values - count, values) <= rules.max_odd_share)
         };
+        if self.count(Kind::Image) > 0 && self.count(Kind::Image) * 10 >= values * 9 {
+            return Some(ColumnType::Binary);
+        }
         if self.count(Kind::Bool) == values {
             return Some(self.told(ColumnType::Bool, |_| true, told));
         }
@@ -586,6 +594,7 @@ const ALL: [Kind; KINDS] = [
     Kind::Missing,
     Kind::NumberText,
     Kind::Text,
+    Kind::Image,
     Kind::Whole,
 ];
 

@@ -33,6 +33,7 @@ mod hosts;
 mod html;
 mod http;
 mod idx_rows;
+mod image_signature;
 mod infer;
 mod json;
 mod known;

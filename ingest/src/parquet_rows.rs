@@ -28,7 +28,7 @@ use crate::{
     parquet_limits::{LimitedPages, ROW, batch_rows, check_items, row_bytes, with_views},
     rows::Rows,
     source::Record,
-    value::Value,
+    value::{Value, hex},
 };
 
 /// The zone that points in time are written in.
@@ -173,17 +173,23 @@ fn records(batch: &RecordBatch) -> Result<Vec<Record>, ArrowError> {
         .iter()
         .map(|field| field.name().as_str())
         .collect();
-    Ok(objects(&names, batch.columns(), batch.num_rows())?
+    let rows = batch.num_rows();
+    Ok(objects(&names, batch.columns(), rows, BytesAs::Cells)?
         .into_iter()
         .map(Record::Value)
         .collect())
 }
 
-fn objects(names: &[&str], columns: &[ArrayRef], rows: usize) -> Result<Vec<Value>, ArrowError> {
+fn objects(
+    names: &[&str],
+    columns: &[ArrayRef],
+    rows: usize,
+    bytes: BytesAs,
+) -> Result<Vec<Value>, ArrowError> {
     let mut objects: Vec<Vec<(String, Value)>> =
         (0..rows).map(|_| Vec::with_capacity(names.len())).collect();
     for (name, column) in names.iter().zip(columns) {
-        for (object, value) in objects.iter_mut().zip(values(column)?) {
+        for (object, value) in objects.iter_mut().zip(values(column, bytes)?) {
             object.push(((*name).to_owned(), value));
         }
     }
@@ -196,8 +202,17 @@ const FLOAT_DIGITS: u8 = 15;
 /// Digits that every integer of 64 bits can have.
 const INTEGER_DIGITS: u8 = 18;
 
-/// A column as values. Whatever JSON has no type for (dates, bytes) is its text; a number stays one, and is never rounded.
-fn values(array: &ArrayRef) -> Result<Vec<Value>, ArrowError> {
+/// Values that bytes become.
+#[derive(Clone, Copy, Debug)]
+enum BytesAs {
+    /// Cells of a column of their own, whose type decides.
+    Cells,
+    /// Text of hexadecimal digits: items of lists have no column.
+    Text,
+}
+
+/// A column as values. Dates are text, and so are bytes in lists; a number stays one, and is never rounded.
+fn values(array: &ArrayRef, bytes: BytesAs) -> Result<Vec<Value>, ArrowError> {
     macro_rules! primitive {
         ($type:ty, $value:expr) => {
             array
@@ -246,14 +261,24 @@ fn values(array: &ArrayRef) -> Result<Vec<Value>, ArrowError> {
         DataType::Utf8 => array.as_string::<i32>().iter().map(text).collect(),
         DataType::LargeUtf8 => array.as_string::<i64>().iter().map(text).collect(),
         DataType::Utf8View => array.as_string_view().iter().map(text).collect(),
-        DataType::Dictionary(_, inner) => values(&cast(array, inner)?)?,
+        DataType::BinaryView => {
+            let cell = |cell: &[u8]| match bytes {
+                BytesAs::Cells => Value::ByteCell(cell.to_vec()),
+                BytesAs::Text => Value::Text(hex(cell)),
+            };
+            let cells = array.as_binary_view().iter();
+            cells.map(|bytes| bytes.map_or(Value::Null, cell)).collect()
+        }
+        DataType::Dictionary(_, inner) => values(&cast(array, inner)?, bytes)?,
         // An instant is one text, in whatever zone it was written.
         DataType::Timestamp(unit, Some(zone)) if **zone != *UTC => {
-            values(&cast(array, &DataType::Timestamp(*unit, Some(UTC.into())))?)?
+            let array = cast(array, &DataType::Timestamp(*unit, Some(UTC.into())))?;
+            values(&array, bytes)?
         }
         DataType::Struct(fields) => {
             let names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
-            let objects = objects(&names, array.as_struct().columns(), array.len())?;
+            let columns = array.as_struct().columns();
+            let objects = objects(&names, columns, array.len(), bytes)?;
             objects
                 .into_iter()
                 .enumerate()
@@ -269,7 +294,7 @@ fn values(array: &ArrayRef) -> Result<Vec<Value>, ArrowError> {
                 if array.is_null(i) {
                     Ok(Value::Null)
                 } else {
-                    values(&entries).map(Value::List)
+                    values(&entries, BytesAs::Text).map(Value::List)
                 }
             };
             (0..array.len()).map(entry).collect::<Result<_, _>>()?
@@ -290,7 +315,10 @@ fn texts(array: &ArrayRef, value: impl Fn(String) -> Value) -> Result<Vec<Value>
 
 fn lists(lists: impl Iterator<Item = Option<ArrayRef>>) -> Result<Vec<Value>, ArrowError> {
     lists
-        .map(|list| list.map_or(Ok(Value::Null), |items| values(&items).map(Value::List)))
+        .map(|list| match list {
+            Some(items) => values(&items, BytesAs::Text).map(Value::List),
+            None => Ok(Value::Null),
+        })
         .collect()
 }
 
@@ -308,7 +336,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    fn file(columns: Vec<(&str, ArrayRef)>) -> Vec<u8> {
+    pub(crate) fn file(columns: Vec<(&str, ArrayRef)>) -> Vec<u8> {
         let batch = RecordBatch::try_from_iter(columns).unwrap();
         let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
         writer.write(&batch).unwrap();
@@ -415,8 +443,39 @@ pub(crate) mod tests {
                 vec![digits("18446744073709551615"), Value::Int(7)],
             ),
         ] {
-            assert_eq!(values(&array).unwrap(), expected, "{}", array.data_type());
+            assert_eq!(
+                values(&array, BytesAs::Cells).unwrap(),
+                expected,
+                "{}",
+                array.data_type()
+            );
         }
+    }
+
+    #[test]
+    fn bytes_are_cells_in_a_column_and_a_struct_and_text_in_a_list() {
+        let bytes: ArrayRef = Arc::new(BinaryArray::from(vec![&b"\xff\xd8"[..]]));
+        let field = |name| Arc::new(arrow::datatypes::Field::new(name, DataType::Binary, true));
+        let inside = StructArray::from(vec![(field("bytes"), Arc::clone(&bytes))]);
+        let mut list = arrow::array::ListBuilder::new(arrow::array::BinaryBuilder::new());
+        list.append_value([Some(b"\xff\xd8")]);
+        let columns: Vec<(&str, ArrayRef)> = vec![
+            ("a", bytes),
+            ("b", Arc::new(inside)),
+            ("c", Arc::new(list.finish())),
+        ];
+        let file = bytes::Bytes::from(file(columns));
+        let mut rows = ParquetRows::boxed(file, 0, 200).unwrap();
+        let Some(Record::Value(row)) = rows.next().unwrap() else {
+            panic!("no row")
+        };
+        let cell = Value::ByteCell(vec![0xff, 0xd8]);
+        assert_eq!(row.at("a"), Some(&cell));
+        assert_eq!(row.at("b.bytes"), Some(&cell));
+        assert_eq!(
+            row.at("c"),
+            Some(&Value::List(vec![Value::Text("ffd8".into())]))
+        );
     }
 
     #[test]

@@ -618,7 +618,8 @@ impl<'a> Run<'a> {
         let is_files = self.config.r#type == SourceKind::Files;
         let mut known = last.state.warnings.clone();
         if is_files && last.run_id != self.context.run_id {
-            known.retain(|warning| infer::TYPE_WARNINGS.contains(&warning.code.as_str()));
+            let codes = [&infer::TYPE_WARNINGS[..], &contract::IMAGE_WARNINGS].concat();
+            known.retain(|warning| codes.contains(&warning.code.as_str()));
         }
         known
     }

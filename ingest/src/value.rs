@@ -32,6 +32,9 @@ pub(crate) enum Value {
     Cell(String),
     /// Bytes, such as a picture file.
     Bytes(Vec<u8>),
+    /// Bytes that land as their column says (a binary cell of a Parquet file): as bytes, or as the text of their
+    /// hexadecimal digits.
+    ByteCell(Vec<u8>),
     /// A list.
     List(Vec<Self>),
     /// An object; keys are distinct and in the order of the source.
@@ -96,7 +99,7 @@ impl Value {
             Self::Float(_) => "a float",
             Self::Digits(_) => "a number beyond 64 bits",
             Self::Text(_) | Self::Cell(_) => "text",
-            Self::Bytes(_) => "bytes",
+            Self::Bytes(_) | Self::ByteCell(_) => "bytes",
             Self::List(_) => "a list",
             Self::Object(_) => "an object",
             Self::Fault(_) => "no clear value",
@@ -164,7 +167,7 @@ impl Value {
         match self {
             Self::Null | Self::Bool(_) | Self::Int(_) | Self::Float(_) => SCALAR,
             Self::Text(text) | Self::Cell(text) | Self::Digits(text) => SCALAR + text.len() as u64,
-            Self::Bytes(bytes) => SCALAR + bytes.len() as u64,
+            Self::Bytes(bytes) | Self::ByteCell(bytes) => SCALAR + bytes.len() as u64,
             Self::List(items) => items.iter().map(Self::size).sum(),
             Self::Object(entries) => entries.iter().map(|(_, value)| value.size()).sum(),
             Self::Fault(fault) => {
@@ -206,11 +209,9 @@ impl Value {
                 *has_faults = true;
                 fault.kept.write_canonical(out, has_faults);
             }
-            Self::Bytes(bytes) => {
-                const DIGITS: &[u8; 16] = b"0123456789abcdef";
-                let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+            Self::Bytes(bytes) | Self::ByteCell(bytes) => {
                 out.push('"');
-                out.extend(digits.map(|digit| char::from(DIGITS[usize::from(digit)])));
+                out.extend(hex_digits(bytes));
                 out.push('"');
             }
             Self::List(items) => {
@@ -247,6 +248,17 @@ impl Value {
             }
         }
     }
+}
+
+/// The hexadecimal digits of `bytes`.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    hex_digits(bytes).collect()
+}
+
+fn hex_digits(bytes: &[u8]) -> impl Iterator<Item = char> {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.map(|digit| char::from(DIGITS[usize::from(digit)]))
 }
 
 /// `text` cut to about `chars` characters, for messages.

@@ -144,14 +144,27 @@ fn payload(
     columns: &[MergedColumn],
     (kind, column, r#type): (PayloadKind, &str, ColumnType),
 ) -> Result<Payload, Error> {
-    if find(key, column, columns)?.r#type != r#type {
+    let inside = format!("{column}.bytes");
+    let column = match kind {
+        PayloadKind::Picture if holds_files_inside(column, &inside, columns) => inside.as_str(),
+        _ => column,
+    };
+    let found = find(key, column, columns)?.r#type;
+    if found != r#type {
         let what = match kind {
             PayloadKind::Picture => "picture files (bytes)",
             PayloadKind::Text => "text",
         };
+        let landed = match (kind, found) {
+            (PayloadKind::Picture, ColumnType::Utf8) => {
+                "; where it is a Parquet column whose bytes landed as text of hexadecimal digits, declare it with \
+                 `contract.column.<name>.type = \"bytes\"` and run `feedline ingest reset PIPELINE.toml SOURCE`"
+            }
+            _ => "",
+        };
         return Err(Error::config(
             key,
-            format!("column `{column}` does not hold {what}; name the one that does"),
+            format!("column `{column}` does not hold {what}; name the one that does{landed}"),
         ));
     }
     check_reserved(key, column)?;
@@ -163,6 +176,12 @@ fn payload(
             PayloadKind::Text => None,
         },
     })
+}
+
+/// True if `column` is an object with the bytes of a file, as image columns of Hugging Face are: `inside` holds them.
+fn holds_files_inside(column: &str, inside: &str, columns: &[MergedColumn]) -> bool {
+    let is_bytes = |c: &MergedColumn| c.name == inside && c.r#type == ColumnType::Binary;
+    columns.iter().all(|c| c.name != column) && columns.iter().any(is_bytes)
 }
 
 /// Keys of rows of several parts.

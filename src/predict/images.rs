@@ -24,6 +24,9 @@ use super::{Answers, Given, Output, is_own, series::Landing};
 /// Column of the landed files' paths.
 pub(crate) const PATH: &str = "path";
 
+/// Column of the landed files.
+const IMAGE: &str = "image";
+
 /// Endings of files that hold one image or an archive of them, whatever the pipeline's source reads.
 const IMAGE_ENDINGS: [&str; 13] = [
     "jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff", "pgm", "ppm", "zip", "tar", "tgz",
@@ -82,7 +85,7 @@ pub(crate) fn landing(
         config: PipelineConfig {
             pipeline,
             source: vec![source],
-            dataset: dataset.map(without_target),
+            dataset: dataset.map(|dataset| without_target(dataset, format)),
             train: None,
             tune: None,
         },
@@ -92,7 +95,12 @@ pub(crate) fn landing(
 }
 
 /// The dataset as it treats images, of all of them in their order, without targets.
-fn without_target(dataset: &DatasetConfig) -> DatasetConfig {
+fn without_target(dataset: &DatasetConfig, format: Option<FileFormat>) -> DatasetConfig {
+    // Image files land in a column of their own name, whatever the column of the pipeline's source is.
+    let column = |own: &Option<String>| match format {
+        Some(FileFormat::Picture) => own.as_ref().map(|_| IMAGE.to_owned()),
+        _ => own.clone(),
+    };
     let mut picture = dataset.picture.clone();
     if let Some(picture) = &mut picture {
         picture.duplicates = PictureDuplicates::Bytes;
@@ -103,8 +111,8 @@ fn without_target(dataset: &DatasetConfig) -> DatasetConfig {
     }
     DatasetConfig {
         kind: dataset.kind,
-        content: dataset.content.clone(),
-        picture_column: dataset.picture_column.clone(),
+        content: column(&dataset.content),
+        picture_column: column(&dataset.picture_column),
         picture,
         dedup: DedupMode::None,
         split: SplitConfig {

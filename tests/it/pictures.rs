@@ -8,7 +8,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::support::{pipeline, run, shared_data};
+use crate::support::{pipeline, python, run, shared_data};
 
 /// Copies the pictures of a shared folder. False where it is absent.
 fn copied(name: &str, to: &Path) -> bool {
@@ -224,4 +224,69 @@ fn predictions_of_image_files_are_those_that_eval_makes_and_a_broken_file_keeps_
     let other = ["predict", file, "album", "--set", "dataset.picture.size=9"];
     let refused = run(folder, &other).expect(2).stderr;
     assert!(refused.contains("`dataset`"), "{refused}");
+}
+
+/// Writes 90 images of 8 x 8 pixels, red or blue, into a column of bytes and into one as Hugging Face's datasets have it.
+const IMAGE_TABLE: &str = r"
+import random, struct, sys, zlib
+import pyarrow as pa, pyarrow.parquet as pq
+random.seed(1)
+def chunk(kind, data):
+    body = kind + data
+    return struct.pack('>I', len(data)) + body + struct.pack('>I', zlib.crc32(body))
+def png(label):
+    def pixel():
+        noise = [random.randrange(80) for _ in range(3)]
+        noise[0 if label == 'red' else 2] += 150
+        return bytes(noise)
+    rows = b''.join(b'\0' + b''.join(pixel() for _ in range(8)) for _ in range(8))
+    head = struct.pack('>IIBBBBB', 8, 8, 8, 2, 0, 0, 0)
+    parts = (chunk(b'IHDR', head), chunk(b'IDAT', zlib.compress(rows)), chunk(b'IEND', b''))
+    return b'\x89PNG\r\n\x1a\n' + b''.join(parts)
+labels = ['red' if i % 2 else 'blue' for i in range(90)]
+images = [png(label) for label in labels]
+plain = pa.table({'image': pa.array(images, pa.binary()), 'label': labels})
+pq.write_table(plain, sys.argv[1] + '/plain.parquet')
+inside = [{'bytes': image, 'path': None} for image in images]
+of = pa.struct([('bytes', pa.binary()), ('path', pa.string())])
+pq.write_table(pa.table({'image': pa.array(inside, of), 'label': labels}), sys.argv[1] + '/inside.parquet')
+";
+
+#[test]
+fn a_parquet_column_of_images_is_built_and_trained_from_bytes_and_from_a_struct() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let Some(mut python) = python("pyarrow.parquet") else {
+        return;
+    };
+    let written = python.args(["-c", IMAGE_TABLE]).arg(folder).status();
+    assert!(written.unwrap().success());
+    for (name, column) in [("plain", "image"), ("inside", "image.bytes")] {
+        let text = format!(
+            "[pipeline]\nname = \"table\"\nroot = \"{name}\"\n\
+             [[source]]\nname = \"table\"\ntype = \"files\"\nurl = \"{name}.parquet\"\n\
+             [dataset]\nkind = \"pictures\"\ncontent = \"image\"\ntarget = \"label\"\n\
+             task = \"classification\"\npicture = {{ store = \"png\", resize = \"exact\", size = 8 }}\n\
+             split = {{ train = 0.6, validation = 0.2, test = 0.2 }}\n\
+             [train]\nmodel = {{ type = \"cnn\", channels = [4], hidden = [8] }}\nbatch_size = 8\nepochs = 1\n\
+             learning_rate = 0.02\npictures = {{ height = 8, width = 8 }}\n"
+        );
+        let file = pipeline(folder, &text);
+        let landed = run(folder, &["ingest", file, "--json"]).expect(0).json();
+        let warning = &landed["sources"][0]["warnings"][0];
+        assert_eq!(warning["code"], "image_as_bytes", "{landed}");
+        assert_eq!(warning["key"], "contract.column.<name>.type");
+        let message = warning["message"].as_str().unwrap();
+        assert!(message.starts_with(&format!("`{column}`:")), "{message}");
+        let built = run(folder, &["shards", "build", file, "--json"]).expect(0);
+        let built = built.json();
+        assert_eq!(
+            (&built["rows_in"], &built["rejected"]),
+            (&90.into(), &0.into()),
+            "{built}"
+        );
+        let trained = run(folder, &["train", file, "--json"]).expect(0).json();
+        let accuracy = trained["test"]["accuracy"].as_f64().unwrap();
+        assert!(accuracy > 0.8, "{name}: {accuracy}");
+    }
 }

@@ -128,7 +128,9 @@ pub(super) fn infer(value: &Value) -> ColumnType {
         Value::Int(_) => ColumnType::Int64,
         Value::Float(_) => ColumnType::Float64,
         Value::Digits(text) if number::decimal(text).is_some() => ColumnType::Decimal,
-        Value::Text(_) | Value::Digits(_) | Value::Fault(_) => ColumnType::Utf8,
+        Value::Text(_) | Value::Digits(_) | Value::ByteCell(_) | Value::Fault(_) => {
+            ColumnType::Utf8
+        }
         Value::List(_) | Value::Object(_) => ColumnType::Json,
         Value::Bytes(_) => ColumnType::Binary,
         Value::Cell(text) => infer(&read_cell(text)),

@@ -1,15 +1,47 @@
-//! CSV cells as their columns read them: numbers written with other signs, and missing values that are spelled out.
+//! Cells as their columns read them: numbers written with other signs, missing values that are spelled out, and bytes.
 
-use feedline_schemas::{config::TypeContract, record::ColumnType};
+use std::mem;
+
+use feedline_schemas::{
+    commit::Decisions, config::TypeContract, record::ColumnType, report::Warning,
+};
 
 use super::{
     Contract, declared,
     fit::{self, Fit},
 };
-use crate::{flatten::Leaf, value::Value};
+use crate::{
+    flatten::Leaf,
+    image_signature::image_format,
+    value::{Value, hex},
+};
 
 /// Kind of decision: a spelling of a missing value that is read as missing.
 const READ_AS_MISSING: &str = "read_as_missing";
+/// Kind of decision: a cell of bytes that begins as an image file and lands as bytes.
+const IMAGE_BYTES: &str = "image_as_bytes";
+/// Kind of decision: one that lands as text of hexadecimal digits.
+const IMAGE_TEXT: &str = "image_as_text";
+/// Codes of the warnings about them. A column keeps its type, so they hold until a reset.
+pub(crate) const IMAGE_WARNINGS: [&str; 2] = [IMAGE_BYTES, IMAGE_TEXT];
+
+/// Warnings about columns of bytes with images.
+pub(crate) fn image_warnings(decisions: &Decisions) -> Vec<Warning> {
+    let whats = [
+        "cells that begin as image files land as bytes; declare the column `text` to land hexadecimal digits",
+        "cells that begin as image files land as text of hexadecimal digits, since the column is text already or most of \
+         its cells are no images; to land bytes declare the column `bytes`, and where rows have landed run `feedline \
+         ingest reset PIPELINE.toml SOURCE`, which reads everything again",
+    ];
+    let codes = IMAGE_WARNINGS.iter().zip(whats);
+    let told = codes.filter_map(|(code, what)| {
+        let columns = decisions.get(*code)?;
+        let names: Vec<&str> = columns.keys().map(String::as_str).collect();
+        let message = format!("`{}`: {what}", names.join("`, `"));
+        Some(Warning::new(code, message).with_key("contract.column.<name>.type"))
+    });
+    told.collect()
+}
 
 impl Contract<'_> {
     /// Converts cells for their columns. Returns the indices of the cells whose notation is invalid
@@ -17,15 +49,15 @@ impl Contract<'_> {
     pub(super) fn translate(&mut self, leaves: &mut [Leaf], places: &[usize]) -> Vec<usize> {
         let mut unreadable = Vec::new();
         for (i, (leaf, place)) in leaves.iter_mut().zip(places).enumerate() {
+            if let Value::ByteCell(bytes) = &mut leaf.value {
+                let bytes = mem::take(bytes);
+                leaf.value = self.bytes_or_text(&leaf.name, *place, bytes);
+                continue;
+            }
             let Value::Cell(text) = &leaf.value else {
                 continue;
             };
-            let column = match self.columns.get(*place).map(|column| column.r#type) {
-                None | Some(ColumnType::Null) => declared(self.config, &leaf.name)
-                    .or(self.planned.get(&leaf.name).copied())
-                    .unwrap_or(ColumnType::Null),
-                Some(have) => have,
-            };
+            let column = self.type_at(&leaf.name, *place);
             let is_open = column == ColumnType::Null;
             if is_open || column.is_number() {
                 match self.format.number(text) {
@@ -51,6 +83,35 @@ impl Contract<'_> {
             }
         }
         unreadable
+    }
+
+    /// The type of the column at `place`, called `name`, or the type that it will begin with.
+    fn type_at(&self, name: &str, place: usize) -> ColumnType {
+        match self.columns.get(place).map(|column| column.r#type) {
+            None | Some(ColumnType::Null) => declared(self.config, name)
+                .or(self.planned.get(name).copied())
+                .unwrap_or(ColumnType::Null),
+            Some(have) => have,
+        }
+    }
+
+    /// A cell of bytes as its column holds it. Where the column has no type yet, an image file stays bytes.
+    fn bytes_or_text(&mut self, name: &str, place: usize, bytes: Vec<u8>) -> Value {
+        let image = image_format(&bytes);
+        let is_bytes = match self.type_at(name, place) {
+            ColumnType::Binary => true,
+            ColumnType::Null => image.is_some(),
+            _ => false,
+        };
+        if let (Some(format), None) = (image, declared(self.config, name)) {
+            let kind = if is_bytes { IMAGE_BYTES } else { IMAGE_TEXT };
+            let sample = format!("a {format} of {} bytes", bytes.len());
+            self.pending.push((kind, name.to_owned(), sample));
+        }
+        match is_bytes {
+            true => Value::Bytes(bytes),
+            false => Value::Text(hex(&bytes)),
+        }
     }
 
     /// The type that a column called `name`, which has none yet, gets from `value`.

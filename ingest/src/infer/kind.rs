@@ -7,6 +7,7 @@ use feedline_schemas::{
 
 use crate::{
     contract::{Dates, iso_micros},
+    image_signature::image_format,
     json,
     value::Value,
 };
@@ -58,6 +59,8 @@ pub(crate) enum Kind {
     NumberText,
     /// Any other text.
     Text,
+    /// A cell of bytes that begins as an image file.
+    Image,
     /// A list, an object or bytes.
     Whole,
 }
@@ -82,6 +85,8 @@ impl Kind {
                 None => Self::Text,
             },
             Value::Cell(text) => Self::of_cell(text, format, declared),
+            Value::ByteCell(bytes) if image_format(bytes).is_some() => Self::Image,
+            Value::ByteCell(_) => Self::Text,
             Value::Bytes(_) | Value::List(_) | Value::Object(_) => Self::Whole,
         })
     }
@@ -184,6 +189,7 @@ impl Kind {
             Self::Missing => "spellings of a missing value",
             Self::NumberText => "numbers as text",
             Self::Text => "texts",
+            Self::Image => "images",
             Self::Whole => "lists or objects",
         }
     }

@@ -5,6 +5,7 @@ mod children;
 mod clocks;
 mod ends;
 mod for_each;
+mod images;
 mod replay;
 mod rounds;
 mod several;

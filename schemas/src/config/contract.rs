@@ -192,6 +192,8 @@ pub enum DeclaredType {
     Text,
     /// Lists and objects as JSON text; an object gives no columns of its own.
     Json,
+    /// Bytes, such as image files in a column of Parquet; text is none.
+    Bytes,
 }
 
 impl DeclaredType {
@@ -206,6 +208,7 @@ impl DeclaredType {
             Self::Timestamp => ColumnType::Timestamp,
             Self::Text => ColumnType::Utf8,
             Self::Json => ColumnType::Json,
+            Self::Bytes => ColumnType::Binary,
         }
     }
 }
