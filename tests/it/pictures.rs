@@ -250,6 +250,8 @@ pq.write_table(plain, sys.argv[1] + '/plain.parquet')
 inside = [{'bytes': image, 'path': None} for image in images]
 of = pa.struct([('bytes', pa.binary()), ('path', pa.string())])
 pq.write_table(pa.table({'image': pa.array(inside, of), 'label': labels}), sys.argv[1] + '/inside.parquet')
+for i in range(4):
+    open(f'{sys.argv[1]}/new/{i}.png', 'wb').write(images[i])
 ";
 
 #[test]
@@ -259,16 +261,21 @@ fn a_parquet_column_of_images_is_built_and_trained_from_bytes_and_from_a_struct(
     let Some(mut python) = python("pyarrow.parquet") else {
         return;
     };
+    fs::create_dir(folder.join("new")).unwrap();
     let written = python.args(["-c", IMAGE_TABLE]).arg(folder).status();
     assert!(written.unwrap().success());
-    for (name, column) in [("plain", "image"), ("inside", "image.bytes")] {
+    for (name, column, content) in [
+        ("plain", "image", "image"),
+        ("inside", "image.bytes", "image"),
+        ("inside", "image.bytes", "image.bytes"),
+    ] {
         let text = format!(
-            "[pipeline]\nname = \"table\"\nroot = \"{name}\"\n\
+            "[pipeline]\nname = \"table\"\nroot = \"{name}-{content}\"\n\
              [[source]]\nname = \"table\"\ntype = \"files\"\nurl = \"{name}.parquet\"\n\
-             [dataset]\nkind = \"pictures\"\ncontent = \"image\"\ntarget = \"label\"\n\
+             [dataset]\nkind = \"pictures\"\ncontent = \"{content}\"\ntarget = \"label\"\n\
              task = \"classification\"\npicture = {{ store = \"png\", resize = \"exact\", size = 8 }}\n\
              split = {{ train = 0.6, validation = 0.2, test = 0.2 }}\n\
-             [train]\nmodel = {{ type = \"cnn\", channels = [4], hidden = [8] }}\nbatch_size = 8\nepochs = 1\n\
+             [train]\nmodel = {{ type = \"cnn\", channels = [4], hidden = [8] }}\nbatch_size = 8\nepochs = 8\n\
              learning_rate = 0.02\npictures = {{ height = 8, width = 8 }}\n"
         );
         let file = pipeline(folder, &text);
@@ -288,5 +295,13 @@ fn a_parquet_column_of_images_is_built_and_trained_from_bytes_and_from_a_struct(
         let trained = run(folder, &["train", file, "--json"]).expect(0).json();
         let accuracy = trained["test"]["accuracy"].as_f64().unwrap();
         assert!(accuracy > 0.8, "{name}: {accuracy}");
+        // Image files are in no column of Parquet, and the model takes them.
+        let predict = ["predict", file, "new", "--to", "new.ndjson", "--json"];
+        let predicted = run(folder, &predict).expect(0).json();
+        assert_eq!(
+            (&predicted["rows"], &predicted["rejected"]),
+            (&4.into(), &0.into()),
+            "{predicted}"
+        );
     }
 }

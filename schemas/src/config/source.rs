@@ -491,7 +491,8 @@ pub struct TextConfig {
 pub struct ArchiveConfig {
     /// Pattern of the members that are read, such as `*.csv` or `**/API_*.csv`: `*` stays inside a folder, `**` does not. An
     /// archive without such a member is refused. Default: those whose names tell a format, or are pictures; none is read that
-    /// is hidden by a dot, nor in a folder that is.
+    /// is hidden by a dot, nor in a folder that is. With `format = "picture"`, members with another ending than images have
+    /// are read if the pattern has it, as `**/*.pbm` does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub member: Option<String>,
     /// Most members of an archive, at least 1; one with more is refused. Default 10,000,000.

@@ -49,7 +49,7 @@ async fn images_land_as_bytes_and_other_bytes_as_text() {
         (field("bytes", DataType::Binary), binary(&images)),
         (field("path", DataType::Utf8), paths),
     ]);
-    // One image is damaged: what is wrong with it the build tells.
+    // One image is damaged: the build finds the fault.
     let mut damaged = images.clone();
     damaged[3] = Vec::new();
     let others: Vec<Vec<u8>> = (0..20).map(|i| vec![i, 0xff]).collect();
@@ -168,25 +168,25 @@ async fn files_that_are_no_images_by_their_ending_are_counted_and_named() {
         config.source[0].archive.member = member.map(str::to_owned);
         let report = ingest(&config, None, &context(&Store::memory())).await;
         let source = report.unwrap().sources.remove(0);
-        let told = source.warnings.into_iter();
-        let told = told.filter(|warning| warning.code == "files_left_out");
-        (source.rows, told.collect::<Vec<_>>())
+        let warnings = source.warnings.into_iter();
+        let warnings = warnings.filter(|warning| warning.code == "files_left_out");
+        (source.rows, warnings.collect::<Vec<_>>())
     };
     let place = album.display().to_string();
-    let (rows, told) = land(place.clone(), None).await;
-    assert_eq!((rows, told.len()), (2, 1));
-    assert_eq!(told[0].key.as_deref(), Some("url"));
-    let message = &told[0].message;
+    let (rows, warnings) = land(place.clone(), None).await;
+    assert_eq!((rows, warnings.len()), (2, 1));
+    assert_eq!(warnings[0].key.as_deref(), Some("url"));
+    let message = &warnings[0].message;
     assert!(message.starts_with("2 files of"), "{message}");
     assert!(message.contains("`2.pbm`, `3.fli`;"), "{message}");
     // A pattern chooses them.
-    let (rows, told) = land(format!("{place}/*.pbm"), None).await;
-    assert_eq!((rows, told.len()), (1, 0));
+    let (rows, warnings) = land(format!("{place}/*.pbm"), None).await;
+    assert_eq!((rows, warnings.len()), (1, 0));
     // So does one of members.
-    let (rows, told) = land(format!("{place}/4.tar"), None).await;
-    assert_eq!((rows, told.len()), (1, 1));
-    assert_eq!(told[0].key.as_deref(), Some("archive.member"));
-    assert!(told[0].message.contains("`d/6.pbm`"), "{told:?}");
-    let (rows, told) = land(format!("{place}/4.tar"), Some("**/*.pbm")).await;
-    assert_eq!((rows, told.len()), (1, 0));
+    let (rows, warnings) = land(format!("{place}/4.tar"), None).await;
+    assert_eq!((rows, warnings.len()), (1, 1));
+    assert_eq!(warnings[0].key.as_deref(), Some("archive.member"));
+    assert!(warnings[0].message.contains("`d/6.pbm`"), "{warnings:?}");
+    let (rows, warnings) = land(format!("{place}/4.tar"), Some("**/*.pbm")).await;
+    assert_eq!((rows, warnings.len()), (1, 0));
 }
