@@ -283,7 +283,7 @@ async fn copies_under_another_id_are_counted_and_the_key_that_drops_them_is_name
         "dataset.dedup_ignore",
         &[
             &format!("{test} of {} test rows", report.test),
-            "equal a training row in every feature and the target",
+            "equal a training row in every feature as the model sees it (imputed, capped) and in the target",
             "`dataset.dedup_ignore = [\"id\"]`",
             "where they are different observations, nothing is wrong",
         ],

@@ -137,6 +137,7 @@ fn stopped_runs_on_pictures_and_tokens_end_with_the_same_bits() {
     config.epochs = 2;
     config.pictures.augment = Augmentation::Usual(true);
     check_resumed(&config, Kind::Pictures);
+    config.pictures.augment = Augmentation::Usual(false);
     config.batch_size = 8;
     config.model = ModelConfig {
         context: Some(24),
