@@ -913,7 +913,7 @@ impl<'a> Work<'a> {
         if !options.transform_only
             && dataset.is_some_and(|dataset| dataset.kind == DatasetKind::Pictures)
         {
-            let images = self.predict_images(options, &manifest, artefact);
+            let images = self.predict_images(options, &manifest);
             return Box::pin(images).await;
         }
         let mut features = dataset.iter().flat_map(|dataset| &dataset.feature);
@@ -966,7 +966,6 @@ impl<'a> Work<'a> {
         &self,
         options: &cli::Predict,
         manifest: &Manifest,
-        artefact: TransformArtefact,
     ) -> anyhow::Result<Outcome> {
         let Some(place) = &options.rows else {
             anyhow::bail!(
@@ -982,6 +981,8 @@ impl<'a> Work<'a> {
         let chosen = self
             .choose(&choice, Use::Shards, &config, &training)
             .await?;
+        // Outputs follow the classes that the run was trained on, whatever ids the dataset gives them now.
+        let artefact = chosen.transform().clone();
         let model = (chosen, training);
         let context = self.preprocessing(Engine::Local);
         let built = feedline_preprocess::is_built_by(&self.loaded.config, manifest, &context).await;
