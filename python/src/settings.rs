@@ -5,8 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use feedline_loader::{
     BadShards, BadValues, CacheConfig, ClassBalance, ColumnMap, FetchConfig, InputConfig,
     InputFormat, LastBatch, LoaderConfig, MixtureConfig, SourceEnd, SourceWeight, SplitChoice,
-    TokenLayout,
-    TokensConfig,
+    TokenLayout, TokensConfig,
     picture::{MixedBy, PictureConfig},
 };
 use feedline_schemas::{
@@ -116,7 +115,9 @@ impl Settings {
         let splits = Split::ALL.map(|split| (split.as_str(), split));
         let split = self.split.as_deref();
         let split = split.map(|split| one_of(py, "split", split, &splits));
-        let split = split.transpose()?.map_or(SplitChoice::Unnamed, SplitChoice::Named);
+        let split = split
+            .transpose()?
+            .map_or(SplitChoice::Unnamed, SplitChoice::Named);
         let mut config = LoaderConfig::new(split, Seed::new(self.seed), self.global_batch);
         config.rank = Rank::new(self.rank);
         config.world_size = self.world_size;
