@@ -65,6 +65,14 @@ fn state_name(bucket: &str) -> String {
     format!("optimizer.all.{bucket}")
 }
 
+/// Whether a run's folder has checkpoints.
+///
+/// # Errors
+/// [`Error::Storage`].
+pub(crate) fn exist_in(folder: &RunFolder) -> Result<bool, Error> {
+    Ok(!folder.list(FOLDER)?.is_empty())
+}
+
 /// The checkpoints of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Checkpoints {

@@ -210,6 +210,10 @@ pub(crate) trait Data {
     fn batches_per_epoch(&self) -> u64;
     /// The batches of the training split that are left of the epoch that `from` is in.
     fn epoch(&self, from: LoaderState) -> Result<Batches<'_, Self::Batch>, Error>;
+    /// Begins to load the batches of [`Data::epoch`] from `from`, so that the first ones are ready in time.
+    fn prepare_from(&self, _from: &LoaderState) -> Result<(), Error> {
+        Ok(())
+    }
     /// Begins the epoch after `last`, the state of the last batch of one, so that its first batches are ready in time.
     fn prepare_epoch(&self, _last: &LoaderState) -> Result<(), Error> {
         Ok(())

@@ -310,6 +310,10 @@ impl Data for Loaders {
         Ok(Box::new(batches.map(|batch| Ok(self.loaded(batch?)))))
     }
 
+    fn prepare_from(&self, from: &LoaderState) -> Result<(), Error> {
+        Ok(self.of(Split::Train).prepare(from.clone())?)
+    }
+
     fn prepare_epoch(&self, last: &LoaderState) -> Result<(), Error> {
         let loader = self.of(Split::Train);
         Ok(loader.prepare(loader.next_epoch(last))?)

@@ -153,6 +153,22 @@ impl<'a, D: Data> Session<'a, D> {
         }
     }
 
+    /// Begins to load the first batches of a run that resumes, while the rest of it is set up. Those of one that begins are
+    /// loaded already.
+    ///
+    /// # Errors
+    /// An error of the loader.
+    pub(crate) fn prepare(&self) -> Result<(), Error> {
+        let Position { loader, epoch, .. } = &self.position;
+        let is_between =
+            loader.epoch > *epoch || loader.batch.get() >= self.data.batches_per_epoch();
+        let is_start = *loader == self.data.start();
+        if is_start || is_between || self.position.early_stopping.finished {
+            return Ok(());
+        }
+        self.data.prepare_from(loader)
+    }
+
     /// Trains to the end, then measures the best weights on the test split, if `measured` asks for it.
     ///
     /// # Errors

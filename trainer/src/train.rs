@@ -12,7 +12,8 @@ use feedline_storage::Store;
 use tokio::runtime::Runtime;
 
 use crate::{
-    Context, Resume,
+    Context, Resume, checkpoint,
+    data::Data as _,
     device::Backend,
     engine::Engine,
     error::Error,
@@ -91,6 +92,11 @@ pub(crate) fn go(
 ) -> Result<Option<TrainReport>, Error> {
     let _runtime = opened.runtime.enter();
     let config = opened.plan.settings.config();
+    // A training that begins needs the blocks of a whole shuffle window before its first batch: they are read while the
+    // model is made. One that resumes may need others.
+    if resume == Resume::Fresh || !checkpoint::exist_in(&opened.folder)? {
+        opened.loaders.prepare_from(&opened.loaders.start())?;
+    }
     let engine = opened.engine(build)?;
     if context.group.local_rank() == 0 {
         opened.warn(&engine, context)?;
@@ -131,7 +137,9 @@ pub(crate) fn go(
             (_, Start::Other(from)) => session.prolong(&opened.folder_of(&from.run, context), from),
             _ => session.resume(),
         };
-        Ok((session?, start))
+        let session = session?;
+        session.prepare()?;
+        Ok((session, start))
     });
     let report = begun.and_then(|(session, start)| {
         // One rank writes the record.
