@@ -16,9 +16,10 @@ use std::{
 };
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch},
+    array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array, RecordBatch},
     compute::{filter_record_batch, is_null},
     datatypes::{Int64Type, SchemaRef, UInt8Type, UInt64Type},
+    util::display::array_value_to_string,
 };
 use datafusion::{
     common::ScalarValue,
@@ -57,6 +58,7 @@ use crate::{
 pub(crate) use direct::Direct;
 pub(crate) use matrix::Matrix;
 pub(crate) use pieces::{Asked, Pieces};
+pub(crate) use tuples::Repeated;
 
 /// A text column with more distinct values than this names rows rather than sorting them.
 const MANY_VALUES: usize = 1000;
@@ -77,6 +79,8 @@ pub(crate) struct Staged {
     distinct: BTreeMap<String, Distinct>,
     /// Pictures whose embeddings are near, where they are looked for.
     pub(crate) near_pictures: Option<NearPictureCounts>,
+    /// Content of the most rows, with split and bucket of the first of them, where staging found copies by their hashes.
+    repeated: Option<(Repeated, Option<(Split, usize)>)>,
 }
 
 /// Groups of the split's key among staged rows.
@@ -206,6 +210,55 @@ impl Staged {
             found.push(Ordered { rows, numbers });
         }
         Ok(found)
+    }
+
+    /// Content of the most rows, where copies were found by their hashes.
+    pub(crate) fn repeated(&self) -> Option<Repeated> {
+        self.repeated.map(|(repeated, _)| repeated)
+    }
+
+    /// Cells of the columns `names` in the first row of [`Self::repeated`], if it was staged: `None` for a missing cell.
+    pub(crate) async fn repeated_cells(
+        &self,
+        names: &[&str],
+    ) -> Result<Option<Vec<Option<String>>>, Error> {
+        let Some((repeated, Some((split, bucket)))) = self.repeated else {
+            return Ok(None);
+        };
+        let Some((pieces, _)) = &self.pieces else {
+            return Ok(None);
+        };
+        let pieces = Arc::clone(pieces);
+        let work = move || pieces.bucket(split, bucket, false);
+        let read = tokio::task::spawn_blocking(work).await;
+        let Ordered { rows, numbers } =
+            read.map_err(|e| Error::Engine(DataFusionError::ExecutionJoin(Box::new(e))))??;
+        let origins = rows.column_by_name(system::ORIGIN);
+        let origins = origins.and_then(|column| column.as_primitive_opt::<UInt64Type>());
+        let mut origins = origins
+            .into_iter()
+            .flat_map(|column| column.values().iter());
+        let Some(row) = origins.position(|origin| *origin == repeated.first) else {
+            return Ok(None);
+        };
+        let mut cells = Vec::with_capacity(names.len());
+        for name in names {
+            let mut numbers_of_row = Vec::new();
+            let column: ArrayRef = match (numbers.place(name), rows.column_by_name(name)) {
+                (Some(place), _) => {
+                    numbers.fill(place, row..row + 1, &mut numbers_of_row);
+                    let cells = numbers_of_row.iter().map(|x| (!x.is_nan()).then_some(*x));
+                    Arc::new(cells.collect::<Float64Array>())
+                }
+                (None, Some(column)) => column.slice(row, 1),
+                (None, None) => return Ok(None),
+            };
+            let text = column
+                .is_valid(0)
+                .then(|| array_value_to_string(&column, 0));
+            cells.push(text.transpose()?);
+        }
+        Ok(Some(cells))
     }
 
     /// The groups of the split's key.
@@ -357,6 +410,7 @@ pub(crate) async fn stage(
         schema,
         splits: Default::default(),
         pieces: None,
+        repeated: None,
         distinct: counted
             .into_iter()
             .map(|name| (name, Distinct::default()))

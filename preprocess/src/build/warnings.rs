@@ -32,7 +32,7 @@ use crate::{
     profile::{self, categories},
     seen::{Measured, shift_of, strongest},
     sql::other_rows::Sight,
-    stage::Staged,
+    stage::{Repeated, Staged},
     transform::op_chain,
     warnings::{self, CutCategories},
 };
@@ -200,9 +200,20 @@ impl Build<'_> {
         if !self.drops_copies() || !warnings::are_many(duplicates, self.rows) {
             return Ok(None);
         }
-        let sample = match copied {
-            Some(rows) => Box::pin(self.copied_sample(rows, staged)).await?,
-            None => None,
+        let sample = match (staged.repeated(), copied) {
+            (Some(Repeated { rows, first }), _) => {
+                let first = Origin::from_packed(first);
+                Some(self.copied_sample(rows, first, staged).await?)
+            }
+            // The engine has to count the rows of each content again.
+            (None, Some(copied)) => {
+                let copies = Box::pin(copies::samples(copied)).await?;
+                match copies.samples.first() {
+                    Some(most) => Some(self.copied_sample(most.rows, most.first, staged).await?),
+                    None => None,
+                }
+            }
+            (None, None) => None,
         };
         Ok(warnings::duplicates_dropped(
             duplicates,
@@ -220,33 +231,46 @@ impl Build<'_> {
             && !self.tables().iter().any(has_key)
     }
 
-    /// Describes the most frequent row.
+    /// Describes the most frequent row, which occurs `rows` times, first at `first`.
     async fn copied_sample(
         &self,
-        copied: DataFrame,
+        rows: u64,
+        first: Origin,
         staged: &Staged,
-    ) -> Result<Option<String>, Error> {
-        let copies = copies::samples(copied).await?;
-        let Some(most) = copies.samples.first() else {
-            return Ok(None);
+    ) -> Result<String, Error> {
+        let inputs = self.spec.landed_inputs().map(|column| column.name.as_str());
+        let target = self.spec.target.iter().map(|target| target.column.as_str());
+        let names: Vec<&str> = inputs.chain(target).take(SHOWN_CELLS).collect();
+        let cells = match staged.repeated() {
+            Some(_) => staged.repeated_cells(&names).await?,
+            None => self.cells_of(&names, staged, first).await?,
         };
-        let cells = self.cells_of(staged, most.first).await?;
+        let cells = cells.into_iter().flat_map(|cells| names.iter().zip(cells));
+        let cells: Vec<String> = cells
+            .map(|(name, value)| {
+                let value = value.unwrap_or_else(|| "missing".to_owned());
+                let value: String = value.chars().take(SHOWN_CELLS * 4).collect();
+                format!("{} = {}", shown(name), shown(&value))
+            })
+            .collect();
         let at = match self.query {
             Some(_) => "the row".to_owned(),
-            None => place(&self.names, most.first),
+            None => place(&self.names, first),
         };
-        let cells = cells.map_or_else(String::new, |cells| format!(" ({cells})"));
-        Ok(Some(format!(
-            "{at}{cells}, which occurs {} times",
-            most.rows
-        )))
+        let cells = match cells.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", cells.join(", ")),
+        };
+        Ok(format!("{at}{cells}, which occurs {rows} times"))
     }
 
-    /// Returns the first cells of the row of `origin`, if the dataset keeps it.
-    async fn cells_of(&self, staged: &Staged, origin: Origin) -> Result<Option<String>, Error> {
-        let inputs = self.spec.landed_inputs().map(|column| &column.name);
-        let target = self.spec.target.iter().map(|target| &target.column);
-        let names: Vec<&String> = inputs.chain(target).take(SHOWN_CELLS).collect();
+    /// Cells of the columns `names` in the row of `origin`, if the dataset keeps it: `None` for a missing cell.
+    async fn cells_of(
+        &self,
+        names: &[&str],
+        staged: &Staged,
+        origin: Origin,
+    ) -> Result<Option<Vec<Option<String>>>, Error> {
         if names.is_empty() {
             return Ok(None);
         }
@@ -259,16 +283,11 @@ impl Build<'_> {
                 if batch.num_rows() == 0 {
                     continue;
                 }
-                let mut cells = Vec::with_capacity(names.len());
-                for (name, column) in names.iter().zip(batch.columns()) {
-                    let value = match column.is_valid(0) {
-                        true => array_value_to_string(column, 0)?,
-                        false => "missing".to_owned(),
-                    };
-                    let value: String = value.chars().take(SHOWN_CELLS * 4).collect();
-                    cells.push(format!("{} = {}", shown(name), shown(&value)));
-                }
-                return Ok(Some(cells.join(", ")));
+                let cells = batch.columns().iter().map(|column| {
+                    let text = column.is_valid(0).then(|| array_value_to_string(column, 0));
+                    text.transpose()
+                });
+                return Ok(Some(cells.collect::<Result<_, _>>()?));
             }
         }
         Ok(None)

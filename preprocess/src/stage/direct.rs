@@ -200,10 +200,12 @@ impl Direct {
         let threads = self.threads;
         let work = move || {
             let copies = copies(all, threads);
+            let repeated = copies.repeated.map(|most| (most, pieces.find(most.first)));
             let rows = pieces.without(&copies);
-            (copies, pieces, rows)
+            (copies, repeated, pieces, rows)
         };
-        let (copies, pieces, rows) = tokio::task::spawn_blocking(work).await.map_err(joined)?;
+        let (copies, repeated, pieces, rows) =
+            tokio::task::spawn_blocking(work).await.map_err(joined)?;
         tracing::debug!(copies = copies.len(), "copies were found");
         let mut rejects = RejectWriter::new(scratch.path("rejects.parquet"));
         for file in bad {
@@ -235,6 +237,7 @@ impl Direct {
             pieces: Some((Arc::new(pieces), threads)),
             distinct: counts,
             near_pictures: None,
+            repeated,
         };
         for (part, rows) in staged.splits.iter_mut().zip(rows) {
             part.rows = rows;

@@ -132,6 +132,16 @@ impl Pieces {
         }
     }
 
+    /// Split and bucket of the row from `origin`, before copies are left out.
+    pub(super) fn find(&self, origin: u64) -> Option<(Split, usize)> {
+        let splits = Split::ALL.into_iter();
+        splits.zip(&self.splits).find_map(|(split, pieces)| {
+            let mut pieces = pieces.iter();
+            let piece = pieces.find(|piece| piece.origins.contains(&origin))?;
+            Some((split, piece.bucket))
+        })
+    }
+
     /// Leaves out the rows that are copies; returns how many rows are left of each split.
     pub(super) fn without(&mut self, copies: &Copies) -> [u64; 3] {
         let mut rows = [0; 3];
@@ -387,7 +397,12 @@ impl Pieces {
     }
 
     /// A bucket in order.
-    fn bucket(&self, split: Split, bucket: usize, last: bool) -> Result<Ordered, DataFusionError> {
+    pub(super) fn bucket(
+        &self,
+        split: Split,
+        bucket: usize,
+        last: bool,
+    ) -> Result<Ordered, DataFusionError> {
         let (form, width) = (&self.form, self.form.numbers.len());
         let pieces = &self.splits[usize::from(code(split))];
         let mut reader = Reader::new(form).given_up(last);

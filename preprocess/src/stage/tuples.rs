@@ -102,18 +102,48 @@ pub(super) fn copies(workers: Vec<Tuples>, threads: usize) -> Copies {
     }
     let share = PARTS.div_ceil(threads.clamp(1, PARTS));
     let mut origins: Vec<u64> = Vec::new();
+    let mut repeated: Option<Repeated> = None;
     thread::scope(|scope| {
         let shares: Vec<_> = parts
             .chunks_mut(share)
             .map(|parts| {
-                scope.spawn(move || parts.iter_mut().flat_map(Part::copies).collect::<Vec<_>>())
+                scope.spawn(move || {
+                    let (mut origins, mut repeated) = (Vec::new(), None);
+                    for part in parts {
+                        part.copies(&mut origins, &mut repeated);
+                    }
+                    (origins, repeated)
+                })
             })
             .collect();
         for share in shares {
-            origins.extend(share.join().expect("sorting numbers cannot fail"));
+            let (found, most) = share.join().expect("sorting numbers cannot fail");
+            origins.extend(found);
+            repeated = Repeated::more_of(repeated, most);
         }
     });
-    Copies::new(origins)
+    Copies {
+        repeated,
+        ..Copies::new(origins)
+    }
+}
+
+/// Content of the most rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Repeated {
+    /// Rows with it.
+    pub(crate) rows: u64,
+    /// Smallest packed origin of them.
+    pub(crate) first: u64,
+}
+
+impl Repeated {
+    /// That of more rows; of as many, that which landed first.
+    fn more_of(a: Option<Self>, b: Option<Self>) -> Option<Self> {
+        a.into_iter()
+            .chain(b)
+            .max_by_key(|repeated| (repeated.rows, std::cmp::Reverse(repeated.first)))
+    }
 }
 
 /// Tuples of all workers that begin alike.
@@ -124,20 +154,43 @@ struct Part {
 }
 
 impl Part {
-    /// Origins of the copies; the tuples are given up.
-    fn copies(&mut self) -> Vec<u64> {
+    /// Adds the origins of the copies, and replaces `repeated` by a content of more rows. The tuples are given up.
+    fn copies(&mut self, copies: &mut Vec<u64>, repeated: &mut Option<Repeated>) {
         let (good, bad) = (sorted(&mut self.good), sorted(&mut self.bad));
-        let mut copies: Vec<u64> = Vec::new();
+        let mut count = |rows: usize, first: u64| {
+            let rows = rows as u64;
+            if rows > 1 {
+                *repeated = Repeated::more_of(*repeated, Some(Repeated { rows, first }));
+            }
+        };
         for same in good.chunk_by(|a, b| a[..2] == b[..2]) {
             copies.extend(same[1..].iter().map(|tuple| tuple[2]));
+            let others = run_of(&bad, same[0]);
+            let first = others
+                .first()
+                .map_or(same[0][2], |other| other[2].min(same[0][2]));
+            count(same.len() + others.len(), first);
         }
         for same in bad.chunk_by(|a, b| a[..2] == b[..2]) {
             let kept = good.binary_search_by(|tuple| tuple[..2].cmp(&same[0][..2]));
             let from = usize::from(kept.is_err());
             copies.extend(same[from..].iter().map(|tuple| tuple[2]));
+            if kept.is_err() {
+                count(same.len(), same[0][2]);
+            }
         }
-        copies
     }
+}
+
+/// The tuples with the content of `tuple` among sorted ones.
+fn run_of(sorted: &[Tuple], tuple: Tuple) -> &[Tuple] {
+    let start = sorted.partition_point(|other| other[..2] < tuple[..2]);
+    let rest = &sorted[start..];
+    let count = rest
+        .iter()
+        .take_while(|other| other[..2] == tuple[..2])
+        .count();
+    &rest[..count]
 }
 
 fn sorted(lists: &mut Vec<List>) -> Vec<Tuple> {
@@ -154,6 +207,8 @@ pub(super) struct Copies {
     origins: Vec<u64>,
     /// A bit for each of many places: most origins that are not in the set are told by theirs.
     filter: Vec<u64>,
+    /// Content of the most rows, if any has several.
+    pub(super) repeated: Option<Repeated>,
 }
 
 impl Copies {
@@ -165,6 +220,7 @@ impl Copies {
         let mut copies = Self {
             filter: vec![0; words],
             origins,
+            repeated: None,
         };
         for i in 0..copies.origins.len() {
             let (word, bit) = copies.place(copies.origins[i]);
@@ -215,7 +271,25 @@ mod tests {
             .filter(|origin| copies.contains(*origin))
             .collect();
         assert_eq!(origins.len(), copies.len());
+        assert_eq!(copies.repeated, most_repeated(rows));
         origins
+    }
+
+    /// Plain reference: the content of the most rows, of as many that which came first.
+    fn most_repeated(rows: &[Row]) -> Option<Repeated> {
+        let mut contents: BTreeMap<u8, Vec<u64>> = BTreeMap::new();
+        for (origin, (content, ..)) in (0..).zip(rows) {
+            contents.entry(*content).or_default().push(origin);
+        }
+        let repeated = contents.into_values().filter(|origins| origins.len() > 1);
+        let mut repeated: Vec<Repeated> = repeated
+            .map(|origins| Repeated {
+                rows: origins.len() as u64,
+                first: origins[0],
+            })
+            .collect();
+        repeated.sort_unstable_by_key(|one| (std::cmp::Reverse(one.rows), one.first));
+        repeated.first().copied()
     }
 
     /// Plain reference: the rows of a content in the order in which they are preferred.
