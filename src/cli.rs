@@ -27,6 +27,16 @@ configuration, 3 done with rejected rows under `--fail-on-rejects`, 4 deferred (
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Write a pipeline for a URL, a file or a folder, after a look at it
+    Init(Init),
+    /// Check a pipeline: settings, secrets, and one page or sample of each source; nothing is landed or written
+    Check {
+        #[command(flatten)]
+        pipeline: Pipeline,
+        /// Send no requests and read no data
+        #[arg(long)]
+        offline: bool,
+    },
     /// Ingest, build shards and train: whatever sections the pipeline has
     Run {
         #[command(flatten)]
@@ -118,6 +128,32 @@ pub(crate) enum Command {
         /// Only this source
         #[arg(long, value_name = "NAME")]
         source: Option<String>,
+        /// Also show this many rows as records of JSON, at most 1,000
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+        rows: Option<u16>,
+    },
+    /// Explain a key of the pipeline file; without one, list the sections
+    Explain {
+        /// Path such as `dataset.split.key`, or the last part of one
+        #[arg(value_name = "KEY")]
+        key: Option<String>,
+        /// Print it as one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the JSON Schema of pipeline files, for editors and validators
+    Schema,
+    /// Print a script that completes commands in a shell
+    Completions {
+        /// Shell
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages of all commands to a folder
+    Man {
+        /// Folder
+        #[arg(value_name = "FOLDER")]
+        to: PathBuf,
     },
     /// Measure a part of the program
     #[command(subcommand)]
@@ -129,6 +165,25 @@ pub(crate) enum Command {
     /// One of the processes that decode foreign pictures for a build
     #[command(hide = true)]
     DecodePictures,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Init {
+    /// URL of an API or a file, a file (CSV, JSON, NDJSON, Parquet, text, image, archive), or a folder of such files
+    #[arg(value_name = "URL|FILE|FOLDER")]
+    pub(crate) location: String,
+    /// Pipeline file to write; by default NAME.toml, after the URL or file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) to: Option<PathBuf>,
+    /// Column that a model predicts; by default one with a telling name, else the last one
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) target: Option<String>,
+    /// Replace the file if it exists
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Print the report as one JSON object, on the last line of standard output
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

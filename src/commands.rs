@@ -3,10 +3,14 @@
 use std::{collections::BTreeMap, fs, num::NonZero, path::Path, sync::Arc, thread};
 
 use anyhow::Context as _;
+use clap::CommandFactory as _;
 use feedline_preprocess::{Engine, SeriesRequest};
 use feedline_schemas::{
     amendment::AmendReport,
-    config::{BaselinePolicy, ConfigError, DatasetKind, Loaded, Override, TrainConfig, load},
+    config::{
+        BaselinePolicy, ConfigError, DatasetKind, Loaded, Override, PIPELINE_SCHEMA, TrainConfig,
+        load,
+    },
     ids::Name,
     manifest::{Manifest, Split},
     progress::Progress,
@@ -28,14 +32,17 @@ use serde_json::Value;
 use crate::cluster;
 use crate::{
     bench,
+    check::{self, CheckReport},
     cli::{
-        self, Bench, Building, Cli, Command, Dataset, Ingest, IngestCommand, LoaderBench, Options,
-        Pipeline, Ranks, RejectRule, Runs, Serve, Shards, Weights,
+        self, Bench, Building, Cli, Command, Dataset, Ingest, IngestCommand, Init, LoaderBench,
+        Options, Pipeline, Ranks, RejectRule, Runs, Serve, Shards, Weights,
     },
     decode_pictures,
     edit::Edit,
     environment::Environment,
     exit::Outcome,
+    explain,
+    init::{self, Columns, Content, Hints, InitReport, Location},
     launch::{Order, Voice},
     output::{self, Inspection, PreviewReport, Text},
     plan::{PlanReport, TrainPlan},
@@ -181,13 +188,43 @@ async fn dispatch(command: Command, tools: &Tools) -> anyhow::Result<Outcome> {
             Ok(Outcome::Done)
         }
         Command::Plan { pipeline, ask } => Work::load(&pipeline, tools)?.plan(ask).await,
-        Command::Preview { pipeline, source } => {
+        Command::Init(options) => run_init(&options, tools).await,
+        Command::Check { pipeline, offline } => {
+            let work = Work::load(&pipeline, tools)?;
+            let report = work.check(&pipeline, offline).await?;
+            tools.print(&report, work.json)?;
+            Ok(report.outcome())
+        }
+        Command::Explain { key, json } => {
+            tools.print(&explain::explain(key.as_deref())?, json)?;
+            Ok(Outcome::Done)
+        }
+        Command::Schema => {
+            output::print_text(PIPELINE_SCHEMA)?;
+            Ok(Outcome::Done)
+        }
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "feedline", &mut script);
+            output::print_text(&String::from_utf8_lossy(&script))?;
+            Ok(Outcome::Done)
+        }
+        Command::Man { to } => {
+            fs::create_dir_all(&to)?;
+            clap_mangen::generate_to(Cli::command(), &to)?;
+            Ok(Outcome::Done)
+        }
+        Command::Preview {
+            pipeline,
+            source,
+            rows,
+        } => {
             let is_pipeline = pipeline.file.extension().is_some_and(|end| end == "toml");
             let work = match is_pipeline {
                 true => Work::load(&pipeline, tools)?,
                 false => Work::of_table(&pipeline, tools)?,
             };
-            work.preview(source).await
+            work.preview(source, rows.map_or(0, usize::from)).await
         }
         Command::Bench(Bench::Loader(options)) => bench_loader(options, tools).await,
         Command::DecodePictures => decode_pictures::run(),
@@ -299,6 +336,84 @@ async fn run_ingest(ingest: Ingest, tools: &Tools) -> anyhow::Result<Outcome> {
         Some(error) => Err(error),
         None => Ok(rejects.outcome(report.rejected)),
     }
+}
+
+/// Looks at the data and writes a pipeline for it.
+async fn run_init(options: &Init, tools: &Tools) -> anyhow::Result<Outcome> {
+    let mut location = Location::new(&options.location)?;
+    let file = options.to.clone();
+    let file = file.unwrap_or_else(|| format!("{}.toml", location.name).into());
+    if file.exists() && !options.force {
+        anyhow::bail!(
+            "`{}` exists; choose another file by `--to`, or replace it by `--force`",
+            file.display()
+        );
+    }
+    let shown_file = file.display().to_string();
+    let mut hints = Hints::default();
+    let work_of = |location: &Location, pagination: &init::Pagination| {
+        let pipeline = Pipeline {
+            file: file.clone(),
+            options: Options {
+                set: Vec::new(),
+                json: options.json,
+            },
+        };
+        Work::of_text(&init::source_text(location, pagination), &pipeline, tools)
+    };
+    if location.content == Content::Api {
+        let work = work_of(&location, &hints.pagination)?;
+        let suggested = feedline_ingest::suggest(&work.loaded.config, &work.ingesting()).await;
+        for suggestion in suggested.map_err(|e| work.ingest_error(e))? {
+            if let Some(error) = suggestion.error {
+                anyhow::bail!(
+                    "`{}` cannot be read as an API of JSON: {error}",
+                    location.url
+                );
+            }
+            hints.pagination = init::Pagination {
+                pagination: suggestion.pagination,
+                records: suggestion.records,
+                reason: suggestion.reason,
+            };
+        }
+    }
+    let mut previewed = None;
+    if matches!(location.content, Content::Table | Content::Api) {
+        let work = work_of(&location, &hints.pagination)?;
+        let (config, context) = (&work.loaded.config, work.ingesting());
+        let previews = feedline_ingest::preview(config, None, 0, &context).await;
+        let mut previews = previews.map_err(|e| work.ingest_error(e))?;
+        let preview = previews.remove(0);
+        match &preview.error {
+            Some(_) if location.is_archive() => {
+                location.content = Content::Images { has_classes: true };
+            }
+            Some(error) => anyhow::bail!("`{}` cannot be read: {error}", location.url),
+            None if preview.columns.is_empty() => anyhow::bail!(
+                "`{}` has no record with columns, so there is nothing to write a pipeline for",
+                location.url
+            ),
+            None => previewed = Some(preview),
+        }
+    }
+    let columns = match (&previewed, &location.content) {
+        (Some(preview), Content::Table) => {
+            Some(Columns::decide(preview, options.target.as_deref())?)
+        }
+        // What a model of records would predict is not known, unless it is said.
+        (Some(preview), Content::Api) => match &options.target {
+            Some(target) => Some(Columns::decide(preview, Some(target))?),
+            None => None,
+        },
+        _ => None,
+    };
+    hints.rows = previewed.as_ref().map_or(0, |preview| preview.rows);
+    let text = init::text(&location, &shown_file, &hints, columns.as_ref());
+    fs::write(&file, text).with_context(|| format!("cannot write `{shown_file}`"))?;
+    let report = InitReport::new(shown_file, &location.content, previewed.as_ref(), columns);
+    tools.print(&report, options.json)?;
+    Ok(Outcome::Done)
 }
 
 async fn run_serve(options: Serve, tools: &Tools) -> anyhow::Result<Outcome> {
@@ -482,6 +597,7 @@ impl<'a> Work<'a> {
         ranks: Ranks,
         rejects: RejectRule,
     ) -> anyhow::Result<Outcome> {
+        self.check_settings()?;
         let config = &self.loaded.config;
         let mut report = RunReport::default();
         if !config.source.is_empty() {
@@ -613,15 +729,35 @@ impl<'a> Work<'a> {
     }
 
     /// Previews sources; one that cannot be read makes the outcome bad.
-    async fn preview(&self, source: Option<String>) -> anyhow::Result<Outcome> {
+    async fn preview(&self, source: Option<String>, rows: usize) -> anyhow::Result<Outcome> {
         self.has_sources()?;
         let only = source.map(|text| self.source(&text)).transpose()?;
         let (config, context) = (&self.loaded.config, self.ingesting());
-        let previews = feedline_ingest::preview(config, only.as_ref(), &context).await;
+        let previews = feedline_ingest::preview(config, only.as_ref(), rows, &context).await;
         let sources = previews.map_err(|e| self.ingest_error(e))?;
         let is_bad = sources.iter().any(|source| source.error.is_some());
         self.tools.print(&PreviewReport { sources }, self.json)?;
         Ok(if is_bad { Outcome::Bad } else { Outcome::Done })
+    }
+
+    /// Checks settings, secrets and sources.
+    async fn check(&self, pipeline: &Pipeline, is_offline: bool) -> anyhow::Result<CheckReport> {
+        let file = pipeline.file.display().to_string();
+        let (ingest, preprocess) = (self.ingesting(), self.preprocessing(Engine::Local));
+        check::check(&self.loaded, file, &ingest, &preprocess, is_offline).await
+    }
+
+    /// Checks the settings of all stages that need no data, so that a later stage does not fail after an
+    /// earlier one has worked for hours.
+    fn check_settings(&self) -> anyhow::Result<()> {
+        let config = &self.loaded.config;
+        if config.dataset.is_some() {
+            feedline_preprocess::check(config).map_err(|e| self.preprocess_error(e))?;
+        }
+        match &config.train {
+            Some(train) => feedline_trainer::check(train).map_err(|e| self.trainer_error(e)),
+            None => Ok(()),
+        }
     }
 
     /// Withdraws a part of a source and reads it again.

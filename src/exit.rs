@@ -16,6 +16,8 @@ pub(crate) enum Outcome {
     Rejected,
     /// Checked, and found bad.
     Bad,
+    /// Checked, and the configuration is wrong.
+    Invalid,
 }
 
 impl Outcome {
@@ -23,6 +25,7 @@ impl Outcome {
         ExitCode::from(match self {
             Self::Done => 0,
             Self::Bad => 1,
+            Self::Invalid => 2,
             Self::Rejected => 3,
         })
     }

@@ -1,6 +1,7 @@
 //! `feedline`: takes data from the web to the GPU.
 
 mod bench;
+mod check;
 mod cli;
 #[cfg(feature = "cluster")]
 mod cluster;
@@ -9,6 +10,8 @@ mod decode_pictures;
 mod edit;
 mod environment;
 mod exit;
+mod explain;
+mod init;
 mod launch;
 mod output;
 mod plan;

@@ -61,7 +61,12 @@ pub(crate) fn start_logs(environment: &Environment) {
 
 /// Prints a report: as one line of JSON, or as text for a person.
 pub(crate) fn print<R: Serialize + Text>(report: &R, json: bool) -> anyhow::Result<()> {
-    match std::io::stdout().write_all(text_of(report, json)?.as_bytes()) {
+    print_text(&text_of(report, json)?)
+}
+
+/// Prints text as it is.
+pub(crate) fn print_text(text: &str) -> anyhow::Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
         // Whoever read our output has seen enough.
         Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         other => Ok(other?),
@@ -329,7 +334,7 @@ impl Text for DatasetReport {
 }
 
 /// Writes warnings, each with the key that changes the decision.
-fn write_warnings(warnings: &[Warning], out: &mut String) -> fmt::Result {
+pub(crate) fn write_warnings(warnings: &[Warning], out: &mut String) -> fmt::Result {
     for Warning { code, message, key } in warnings {
         let key = key.as_ref().map(|key| format!("; see `{key}`"));
         let text = format!(

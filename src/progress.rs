@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    fmt,
     io::IsTerminal as _,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -9,7 +10,7 @@ use std::{
 
 use feedline_schemas::progress::{Event, Progress, Silent};
 use feedline_storage::clock::{Clock, SystemClock};
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressState, ProgressStyle};
 
 const LOG_EVERY: Duration = Duration::from_secs(5);
 
@@ -70,12 +71,33 @@ impl Progress for Bars {
 fn style(known: bool, unit: &str) -> ProgressStyle {
     let template = if known {
         format!(
-            "{{prefix:<24}} {{wide_bar:.cyan/dim}} {{human_pos}}/{{human_len}} {unit} {{per_sec}} {{eta}} {{msg}}"
+            "{{prefix:<24}} {{wide_bar:.cyan/dim}} {{human_pos}}/{{human_len}} {unit} {{rate}} {{eta}} {{msg}}"
         )
     } else {
-        format!("{{prefix:<24}} {{spinner}} {{human_pos}} {unit} {{per_sec}} {{elapsed}} {{msg}}")
+        format!("{{prefix:<24}} {{spinner}} {{human_pos}} {unit} {{rate}} {{elapsed}} {{msg}}")
     };
-    ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar())
+    let style = ProgressStyle::with_template(&template);
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+    style.with_key("rate", |state: &ProgressState, out: &mut dyn fmt::Write| {
+        // A terminal that is gone is noticed by who prints the report.
+        write!(out, "{}/s", three_digits(state.per_sec())).ok();
+    })
+}
+
+/// `value` with three significant digits and `k`, `M` or `G`, such as `1.73k`.
+pub(crate) fn three_digits(value: f64) -> String {
+    let scales = [(1e9, "G"), (1e6, "M"), (1e3, "k")];
+    // What rounds up to a thousand belongs to the next scale.
+    let scale = scales
+        .into_iter()
+        .find(|(scale, _)| value.abs() >= 0.9995 * scale);
+    let (value, unit) = scale.map_or((value, ""), |(scale, unit)| (value / scale, unit));
+    match value.abs() {
+        large if large >= 99.95 => format!("{value:.0}{unit}"),
+        medium if medium >= 9.995 => format!("{value:.1}{unit}"),
+        0.0 => "0".to_owned(),
+        _ => format!("{value:.2}{unit}"),
+    }
 }
 
 #[derive(Debug, Default)]
@@ -113,5 +135,23 @@ impl Progress for Lines {
             target: "feedline::progress",
             stage = event.stage, done = event.done, total = event.total, unit = event.unit, note = event.note,
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_have_three_digits() {
+        let shown = [
+            0.0, 0.1234, 1.725, 9.996, 12.34, 123.4, 999.4, 999.6, 1_725.57, 99_960.0, 1.0e6,
+            2.345e9,
+        ];
+        let expected = [
+            "0", "0.12", "1.73", "10.0", "12.3", "123", "999", "1.00k", "1.73k", "100k", "1.00M",
+            "2.35G",
+        ];
+        assert_eq!(shown.map(three_digits), expected.map(ToOwned::to_owned));
     }
 }

@@ -10,6 +10,7 @@ mod archive;
 mod batch;
 mod blocking;
 mod cell;
+mod check;
 mod children;
 mod commit_log;
 mod context;
@@ -75,6 +76,7 @@ mod watermark;
 
 pub use self::{
     amend::{Reread, delete, reread, reset, retry_rejects},
+    check::check,
     commit_log::{Landed, landed},
     context::{Context, Secrets},
     error::{Error, ErrorKind},

@@ -1,17 +1,26 @@
 //! The columns of sources as they would land, before anything does.
 
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashSet},
+};
+
 use feedline_schemas::{
     commit::Position,
-    config::{PipelineConfig, SourceConfig},
-    ids::Name,
+    config::{DeclaredType, PipelineConfig, SourceConfig},
+    ids::{Hash128, Name},
     record::ColumnType,
     report::Warning,
 };
 use serde::Serialize;
 
 use crate::{
-    blocking::computing, context::Context, error::Error, infer::Survey, run::open, settings::choose,
+    blocking::computing, context::Context, error::Error, flatten::flatten, infer::Survey,
+    run::open, settings::choose, source::Record, value::Value,
 };
+
+/// Most rows whose values are compared to count distinct ones.
+const MOST_COMPARED: usize = 10_000;
 
 /// The columns of a source as the records that were looked at have them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -29,6 +38,9 @@ pub struct SourcePreview {
     pub bad_sample: Option<String>,
     /// Columns in the order of their first appearance.
     pub columns: Vec<ColumnPreview>,
+    /// First records as JSON, keys in byte order, at most as many as asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub records: Vec<String>,
     /// Warnings about decisions that a person should know of.
     pub warnings: Vec<Warning>,
     /// Reason that no preview is available.
@@ -47,10 +59,17 @@ pub struct ColumnPreview {
     pub missing: u64,
     /// A few of its values.
     pub samples: Vec<String>,
+    /// Values that are not missing among the rows of the first page, at most 10,000 of them.
+    pub compared: u64,
+    /// Count of distinct values among the `compared` ones.
+    pub distinct: u64,
+    /// Type of the column in the landing zone; none if no value shows it.
+    #[serde(skip)]
+    pub column_type: Option<ColumnType>,
 }
 
-/// Previews the sources, or only the source `only`; lands and writes nothing. For `files` it reads
-/// the sample for type inference, for other sources their first page.
+/// Previews the sources, or only the source `only`, with their first `rows` records; lands and writes
+/// nothing. For `files` it reads the sample for type inference, for other sources their first page.
 ///
 /// # Errors
 /// [`Error::Config`] for a source that cannot be read as configured, [`Error::Storage`],
@@ -58,12 +77,13 @@ pub struct ColumnPreview {
 pub async fn preview(
     config: &PipelineConfig,
     only: Option<&Name>,
+    rows: usize,
     context: &Context,
 ) -> Result<Vec<SourcePreview>, Error> {
     let mut all = Vec::new();
     for (index, source) in choose(config, only)? {
         // Boxed: the future of a source is large.
-        match Box::pin(look(source, context)).await {
+        match Box::pin(look(source, rows, context)).await {
             Ok(preview) => all.push(preview),
             Err(error @ Error::Config { .. }) => {
                 return Err(error.under(&format!("source.{index}")));
@@ -79,7 +99,11 @@ pub async fn preview(
     Ok(all)
 }
 
-async fn look(config: &SourceConfig, context: &Context) -> Result<SourcePreview, Error> {
+async fn look(
+    config: &SourceConfig,
+    rows: usize,
+    context: &Context,
+) -> Result<SourcePreview, Error> {
     let mut source = open(config, context).await?;
     let page = source.next_page(&Position::Start).await?;
     let is_first_all = matches!(page.next, Position::Done { .. });
@@ -90,23 +114,86 @@ async fn look(config: &SourceConfig, context: &Context) -> Result<SourcePreview,
     let config = config.clone();
     computing(move || {
         let is_sample_all = sample.as_ref().is_some_and(Survey::is_all);
+        let distinct = distinct(&config, &page.records);
+        let records = page
+            .records
+            .iter()
+            .filter(|record| record.value().is_some());
+        let records: Vec<String> = records.take(rows).map(Record::canonical).collect();
+        // Files without columns to infer, such as texts, have no sample.
+        let sample = sample.filter(|survey| survey.rows() > 0 || page.records.is_empty());
         let survey = sample.unwrap_or_else(|| {
             let mut survey = Survey::new(&config);
             page.records.iter().for_each(|record| survey.add(record));
             survey
         });
-        Ok(told(&config, &survey, is_first_all || is_sample_all))
+        let is_all = is_first_all || is_sample_all;
+        Ok(SourcePreview {
+            records,
+            ..preview_of(&config, &survey, &distinct, is_all)
+        })
     })
     .await
 }
 
-fn told(config: &SourceConfig, survey: &Survey, is_all: bool) -> SourcePreview {
+/// Values of a column, and the hashes of the distinct ones.
+#[derive(Debug, Default)]
+struct Distinct {
+    compared: u64,
+    hashes: HashSet<Hash128>,
+    /// Type of values that inference leaves to the landing: bytes, lists and objects.
+    whole: Option<ColumnType>,
+}
+
+/// Counts the distinct values of each column in the first records.
+fn distinct(config: &SourceConfig, records: &[Record]) -> BTreeMap<String, Distinct> {
+    let contract = &config.contract;
+    let columns = contract.column.iter();
+    let whole = columns.filter(|(_, column)| column.r#type == Some(DeclaredType::Json));
+    let whole: HashSet<String> = whole.map(|(name, _)| name.clone()).collect();
+    let mut found: BTreeMap<String, Distinct> = BTreeMap::new();
+    for record in records.iter().take(MOST_COMPARED) {
+        let Some(Value::Object(entries)) = record.value().map(Cow::into_owned) else {
+            continue;
+        };
+        for leaf in flatten(entries, contract.max_depth, &whole) {
+            let text = match &leaf.value {
+                Value::Null | Value::Fault(_) => continue,
+                Value::Text(text) | Value::Cell(text) if text.trim().is_empty() => continue,
+                value => value.canonical(),
+            };
+            let column = found.entry(leaf.name).or_default();
+            column.whole = match &leaf.value {
+                Value::Bytes(_) => Some(ColumnType::Binary),
+                Value::List(_) | Value::Object(_) => Some(ColumnType::Json),
+                _ => column.whole,
+            };
+            column.compared += 1;
+            column.hashes.insert(Hash128::of(text.as_bytes()));
+        }
+    }
+    found
+}
+
+fn preview_of(
+    config: &SourceConfig,
+    survey: &Survey,
+    distinct: &BTreeMap<String, Distinct>,
+    is_all: bool,
+) -> SourcePreview {
     let inferred = survey.infer(config);
-    let columns = inferred.columns.into_iter().map(|found| ColumnPreview {
-        name: found.name,
-        r#type: type_name(found.r#type),
-        missing: found.missing,
-        samples: found.samples,
+    let columns = inferred.columns.into_iter().map(|found| {
+        let values = distinct.get(&found.name);
+        let column_type = found.r#type.or(values.and_then(|values| values.whole));
+        ColumnPreview {
+            r#type: type_name(column_type),
+            missing: found.missing,
+            samples: found.samples,
+            compared: values.map_or(0, |values| values.compared),
+            distinct: values.map_or(0, |values| values.hashes.len() as u64),
+            column_type,
+            name: found.name,
+        }
     });
     let (bad, bad_sample) = survey.bad();
     SourcePreview {
@@ -116,6 +203,7 @@ fn told(config: &SourceConfig, survey: &Survey, is_all: bool) -> SourcePreview {
         bad,
         bad_sample: bad_sample.map(ToOwned::to_owned),
         columns: columns.collect(),
+        records: Vec::new(),
         warnings: inferred.warnings,
         error: None,
     }

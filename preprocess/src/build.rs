@@ -1,6 +1,7 @@
 //! One build, from landing zone to published dataset.
 
 mod addition;
+mod check;
 mod equal_rows;
 mod extremes;
 mod grown;
@@ -59,6 +60,7 @@ use crate::{
     transform::Characters,
     typing::reason,
 };
+pub use check::{CheckedDataset, check, check_columns};
 use grown::NotGrown;
 pub use past::{LandedRows, SeriesBatch, SeriesRequest, SeriesRows, series_rows};
 use sources::{chosen, columns_hash, frozen, input_hash, joined, landed};

@@ -268,7 +268,8 @@ fn with_made(columns: &[MergedColumn], series: Option<&Series>) -> Vec<MergedCol
     columns.iter().cloned().chain(made).collect()
 }
 
-fn check_numbers(config: &DatasetConfig) -> Result<(), Error> {
+/// Checks the values that need no columns.
+pub(crate) fn check_numbers(config: &DatasetConfig) -> Result<(), Error> {
     check_shares(&config.split)?;
     check_shards(&config.shards)?;
     signs::check(config)?;

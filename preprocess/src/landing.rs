@@ -395,6 +395,12 @@ fn put_replaced(all: &mut [Named], replaced: &[Replaced], table: Option<&Name>) 
     }
 }
 
+/// Returns true if `source` has a commit log.
+pub(crate) async fn has_landed(root: &Store, source: &Name) -> Result<bool, Error> {
+    let store = root.child(&format!("landing/{source}"));
+    Ok(!log_paths(&store, source).await?.is_empty())
+}
+
 async fn log_paths(store: &Store, name: &Name) -> Result<Vec<String>, Error> {
     let listed = store.list("log").await?;
     let mut paths = Vec::with_capacity(listed.len());

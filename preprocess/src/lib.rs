@@ -77,7 +77,8 @@ mod warnings;
 mod testing;
 
 pub use build::{
-    LandedRows, SeriesBatch, SeriesRequest, SeriesRows, build, is_built_by, refit, series_rows,
+    CheckedDataset, LandedRows, SeriesBatch, SeriesRequest, SeriesRows, build, check,
+    check_columns, is_built_by, refit, series_rows,
 };
 pub use context::Context;
 pub use edit::{EditSource, EditedShards};

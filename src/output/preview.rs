@@ -30,6 +30,7 @@ fn write_preview(preview: &SourcePreview, out: &mut String) -> fmt::Result {
         bad,
         bad_sample,
         columns,
+        records,
         warnings,
         error,
     } = preview;
@@ -50,6 +51,9 @@ fn write_preview(preview: &SourcePreview, out: &mut String) -> fmt::Result {
     for column in columns {
         write_column(column, *rows, width, out)?;
     }
+    for record in records {
+        writeln!(out, "    {record}")?;
+    }
     if *bad > 0 {
         let sample = bad_sample.as_deref().unwrap_or_default();
         line(
@@ -67,6 +71,7 @@ fn write_column(column: &ColumnPreview, rows: u64, width: usize, out: &mut Strin
         r#type,
         missing,
         samples,
+        ..
     } = column;
     let lacking = match *missing {
         0 => String::new(),
@@ -89,6 +94,7 @@ mod tests {
             r#type,
             missing,
             samples: samples.iter().map(|text| (*text).to_owned()).collect(),
+            ..ColumnPreview::default()
         };
         let report = PreviewReport {
             sources: vec![

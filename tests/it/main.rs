@@ -21,6 +21,7 @@ mod examples;
 mod exit_codes;
 mod fault_table;
 mod forecast;
+mod front_door;
 mod ingest_stop;
 mod inputs;
 mod kept_models;

@@ -103,6 +103,7 @@ pub use crate::{
     predict::{
         ImageModel, MeasuredRows, Predicted, PredictedImages, Predictor, Truths, predict_images,
     },
+    settings::check,
     summary::{Fit, Machine, Memory, Need, Summary, available_memory, fit, summarize, summary},
     train::{train, train_with},
 };

@@ -222,7 +222,7 @@ fn without_places(mixture: &TrainMixture) -> TrainMixture {
 ///
 /// # Errors
 /// [`Error::Config`] for the first value that is out of range.
-pub(crate) fn check(config: &TrainConfig) -> Result<(), Error> {
+pub fn check(config: &TrainConfig) -> Result<(), Error> {
     models::check(&config.model)?;
     pictures::check(&config.pictures)?;
     config.mixture.as_ref().map_or(Ok(()), mixture::check)?;

@@ -168,6 +168,17 @@ const PAGES: [&str; 6] = [
     "pageindex",
     "pagenum",
 ];
+/// Names of the count of all pages.
+const PAGE_COUNTS: [&str; 8] = [
+    "totalpages",
+    "totalpagecount",
+    "pagecount",
+    "pagestotal",
+    "numpages",
+    "numberofpages",
+    "lastpage",
+    "pages",
+];
 /// Names of an offset.
 const OFFSETS: [&str; 6] = ["offset", "skip", "startat", "startindex", "start", "from"];
 /// Names of the number of records of a page.
@@ -207,6 +218,11 @@ impl Answer<'_> {
                 total.place
             );
             return (Some(line.with_total(more)), reason);
+        }
+        if let Some(field) = self.page_count() {
+            let (line, reason) = self.numbered();
+            let reason = format!("`{}` says that there are more pages; {reason}", field.path);
+            return (Some(line), reason);
         }
         if let Some(total) = &total
             && total.number == count
@@ -382,6 +398,17 @@ impl Answer<'_> {
             })
         };
         header.or_else(in_body)
+    }
+
+    /// A count of pages above one.
+    fn page_count(&self) -> Option<&Field<'_>> {
+        let is_more = |field: &&Field<'_>| match field.value {
+            Value::Int(number) => *number > 1,
+            Value::Text(text) => text.parse::<u64>().is_ok_and(|number| number > 1),
+            _ => false,
+        };
+        let mut fields = self.fields.iter().filter(|field| field.is_of(&PAGE_COUNTS));
+        fields.find(is_more)
     }
 
     /// By number of the page or by offset, whichever is named.

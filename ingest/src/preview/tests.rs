@@ -38,7 +38,7 @@ async fn a_preview_shows_what_lands_and_writes_nothing() {
         ..context()
     };
     let before = tree(root.path());
-    let found = preview(&config, None, &context).await.unwrap().remove(0);
+    let found = preview(&config, None, 0, &context).await.unwrap().remove(0);
     assert_eq!(tree(root.path()), before);
     assert_eq!((found.rows, found.is_all, found.bad), (3, true, 1));
     assert!(found.bad_sample.unwrap().contains("line 5"));
@@ -79,10 +79,13 @@ async fn a_preview_shows_what_lands_and_writes_nothing() {
 async fn a_preview_of_what_cannot_be_read_says_why() {
     let folder = Folder::new(&[("a.csv", b"a,a\n1,2\n")]);
     let config = pipeline(&folder.path("a.csv"), "");
-    let found = preview(&config, None, &context()).await.unwrap().remove(0);
+    let found = preview(&config, None, 0, &context())
+        .await
+        .unwrap()
+        .remove(0);
     assert!(found.error.unwrap().contains("`a` twice"));
     let none = pipeline(&folder.path("b.csv"), "");
-    let error = preview(&none, None, &context())
+    let error = preview(&none, None, 0, &context())
         .await
         .unwrap_err()
         .to_string();

@@ -104,6 +104,9 @@ pub use self::{
     },
     tune::{TuneConfig, TuneParameter, TuneScale, TuneStop, TuneStrategy},
 };
+
+/// JSON Schema of a pipeline file.
+pub const PIPELINE_SCHEMA: &str = include_str!("../../json/pipeline.schema.json");
 use crate::ids::Name;
 
 /// A whole pipeline.

@@ -242,6 +242,20 @@ fn a_total_above_what_came_asks_for_pages_or_offsets() {
 }
 
 #[test]
+fn a_count_of_pages_above_one_asks_for_pages() {
+    let body = format!("{{\"data\":[{}],\"page\":1,\"total_pages\":3}}", items(10));
+    check(
+        "?page=1",
+        &[],
+        &body,
+        "pagination = { type = \"page\", page_param = \"page\" }",
+        "`total_pages` says that there are more pages",
+    );
+    let one = body.replace("\"total_pages\":3", "\"total_pages\":1");
+    assert!(!found("?page=1", &[], &one).reason.contains("more pages"));
+}
+
+#[test]
 fn ascending_records_may_be_asked_for_by_their_id_or_time() {
     let list = |record: &dyn Fn(u32) -> String| {
         let records: Vec<String> = (0..20).map(record).collect();

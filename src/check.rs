@@ -1,0 +1,240 @@
+//! `feedline check`: a pipeline's settings, secrets and sources, before anything runs.
+
+use std::{collections::BTreeMap, fmt};
+
+use feedline_ingest::SourcePreview;
+use feedline_preprocess::CheckedDataset;
+use feedline_schemas::{
+    config::Loaded,
+    ids::Name,
+    record::{Column, ColumnType},
+    report::Warning,
+};
+use serde::Serialize;
+
+use crate::{
+    exit::Outcome,
+    output::{Text, line, write_warnings},
+};
+
+/// Result of a check. Nothing has landed and nothing is written.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct CheckReport {
+    /// Pipeline file.
+    pub(crate) file: String,
+    /// Sources in the order of the file.
+    pub(crate) sources: Vec<CheckedSource>,
+    /// Columns of the dataset and their use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) dataset: Option<CheckedDataset>,
+    /// Settings of the training.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) train: Option<CheckedTraining>,
+    /// Problems of the configuration, each with file, line and key.
+    pub(crate) problems: Vec<String>,
+}
+
+/// A source as the check found it.
+#[derive(Debug, Serialize)]
+pub(crate) struct CheckedSource {
+    pub(crate) name: String,
+    /// False under `--offline`, and for a source whose settings are wrong.
+    pub(crate) asked: bool,
+    /// Rows that were read to see the columns.
+    pub(crate) rows: u64,
+    /// Count of its columns.
+    pub(crate) columns: usize,
+    pub(crate) warnings: Vec<Warning>,
+    /// Reason that it cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<String>,
+}
+
+/// Settings of a training that need no dataset.
+#[derive(Debug, Serialize)]
+pub(crate) struct CheckedTraining {
+    pub(crate) batch_size: u32,
+    /// Most epochs.
+    pub(crate) epochs: u64,
+}
+
+impl CheckReport {
+    /// Exit code: 0 if the pipeline can run, 2 for wrong configuration, 1 for a source that cannot be read.
+    pub(crate) fn outcome(&self) -> Outcome {
+        match self {
+            Self { problems, .. } if !problems.is_empty() => Outcome::Invalid,
+            Self { sources, .. } if sources.iter().any(|source| source.error.is_some()) => {
+                Outcome::Bad
+            }
+            _ => Outcome::Done,
+        }
+    }
+}
+
+/// Checks a pipeline. Reads the first page or a sample of each source, unless `is_offline`.
+///
+/// # Errors
+/// Errors of the store, and a stop. The report has what is wrong with the pipeline.
+pub(crate) async fn check(
+    loaded: &Loaded,
+    file: String,
+    ingest: &feedline_ingest::Context,
+    preprocess: &feedline_preprocess::Context,
+    is_offline: bool,
+) -> anyhow::Result<CheckReport> {
+    let config = &loaded.config;
+    let mut problems: Vec<String> = Vec::new();
+    let mut add = |key: &str, reason: String| {
+        let problem = loaded.error(key, reason).to_string();
+        if !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    };
+    let mut columns = BTreeMap::new();
+    match feedline_ingest::check(config, ingest).await {
+        Ok(()) => {}
+        Err(feedline_ingest::Error::Config { key, reason }) => add(&key, reason),
+        Err(error) => return Err(error.into()),
+    }
+    let mut sources = Vec::new();
+    for source in &config.source {
+        let mut found = CheckedSource {
+            name: source.name.to_string(),
+            asked: !is_offline,
+            rows: 0,
+            columns: 0,
+            warnings: Vec::new(),
+            error: None,
+        };
+        if !is_offline {
+            match Box::pin(feedline_ingest::preview(
+                config,
+                Some(&source.name),
+                0,
+                ingest,
+            ))
+            .await
+            {
+                Ok(previews) => {
+                    for preview in previews {
+                        found.take(preview, &source.name, &mut columns);
+                    }
+                }
+                Err(feedline_ingest::Error::Config { key, reason }) => {
+                    found.asked = false;
+                    add(&key, reason);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        sources.push(found);
+    }
+    let dataset = match feedline_preprocess::check_columns(config, preprocess, &columns).await {
+        Ok(dataset) => dataset,
+        Err(feedline_preprocess::Error::Config { key, reason }) => {
+            add(&key, reason);
+            None
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let mut checked = None;
+    if let Some(train) = &config.train {
+        match feedline_trainer::check(train) {
+            Ok(()) => {
+                checked = Some(CheckedTraining {
+                    batch_size: train.batch_size,
+                    epochs: train.epochs,
+                });
+            }
+            Err(feedline_trainer::Error::Config { key, reason }) => add(&key, reason),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(CheckReport {
+        file,
+        sources,
+        dataset,
+        train: checked,
+        problems,
+    })
+}
+
+impl CheckedSource {
+    fn take(
+        &mut self,
+        preview: SourcePreview,
+        name: &Name,
+        columns: &mut BTreeMap<Name, Vec<Column>>,
+    ) {
+        self.rows += preview.rows;
+        self.columns += preview.columns.len();
+        self.error = preview.error;
+        self.warnings = preview.warnings;
+        if self.error.is_some() {
+            return;
+        }
+        let found = (1..).zip(preview.columns).map(|(field_id, column)| Column {
+            field_id,
+            name: column.name,
+            r#type: column.column_type.unwrap_or(ColumnType::Null),
+            whole: false,
+        });
+        columns.insert(name.clone(), found.collect());
+    }
+}
+
+impl Text for CheckReport {
+    fn write(&self, out: &mut String) -> fmt::Result {
+        use fmt::Write as _;
+
+        writeln!(out, "check: nothing is landed or written")?;
+        for source in &self.sources {
+            let text = match source {
+                CheckedSource {
+                    error: Some(error), ..
+                } => format!("cannot be read: {error}"),
+                CheckedSource { asked: false, .. } => "not asked".to_owned(),
+                CheckedSource { rows, columns, .. } => {
+                    format!("can be read: {columns} columns in {rows} rows looked at")
+                }
+            };
+            line(out, &source.name, text)?;
+            write_warnings(&source.warnings, out)?;
+        }
+        if let Some(dataset) = &self.dataset {
+            line(out, "dataset", dataset_text(dataset))?;
+        }
+        if let Some(CheckedTraining { batch_size, epochs }) = &self.train {
+            let text =
+                format!("settings are valid: batches of {batch_size}, at most {epochs} epochs");
+            line(out, "train", text)?;
+        }
+        for problem in &self.problems {
+            line(out, "problem", problem)?;
+        }
+        let unread = self.sources.iter().filter(|source| source.error.is_some());
+        let problems = self.problems.len() + unread.count();
+        let result = match problems {
+            0 => format!("no problem found; next: feedline run {}", self.file),
+            1 => "1 problem".to_owned(),
+            many => format!("{many} problems"),
+        };
+        line(out, "result", result)
+    }
+}
+
+fn dataset_text(dataset: &CheckedDataset) -> String {
+    if let Some(reason) = &dataset.unchecked {
+        return reason.clone();
+    }
+    let features = match (dataset.numeric.len(), dataset.categorical.len()) {
+        (0, 0) => "no features of numbers or categories".to_owned(),
+        (numeric, categorical) => {
+            format!("{numeric} numeric and {categorical} categorical features")
+        }
+    };
+    match &dataset.target {
+        Some(target) => format!("target `{target}`, {features}"),
+        None => format!("no target, {features}"),
+    }
+}

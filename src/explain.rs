@@ -1,0 +1,459 @@
+//! `feedline explain`: a key of the pipeline file, from its JSON Schema.
+
+use std::fmt;
+
+use feedline_schemas::config::PIPELINE_SCHEMA;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::output::Text;
+
+/// Most nested tables that a search goes through.
+const MAX_DEPTH: usize = 8;
+/// Most keys that are listed as alternatives.
+const MAX_LISTED: usize = 20;
+/// Columns of a line.
+const WIDTH: usize = 100;
+
+/// A key, as the schema describes it.
+#[derive(Debug, Serialize)]
+pub(crate) struct KeyReport {
+    /// Path, such as `dataset.split.key`.
+    pub(crate) key: String,
+    /// Types of its value, such as `text or list of text`.
+    pub(crate) r#type: String,
+    /// Default, as TOML.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) default: Option<String>,
+    /// Values that it takes, where they are words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) values: Vec<String>,
+    /// Description.
+    pub(crate) description: String,
+    /// Keys below it, each with the first sentence of its description.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) keys: Vec<(String, String)>,
+}
+
+/// Looks up `key`, a path or the last part of one. Numbers of list items may be left out: `source.url` is `source.0.url`.
+///
+/// # Errors
+/// A message that names the keys meant, where no key or several keys fit.
+pub(crate) fn explain(key: Option<&str>) -> anyhow::Result<KeyReport> {
+    let schema = Schema::read()?;
+    let Some(key) = key.map(|key| key.trim_matches(['.', '[', ']'])) else {
+        return Ok(schema.report("", &schema.root()));
+    };
+    let key = without_indexes(key);
+    if let Some(found) = schema.find(&key) {
+        return Ok(schema.report(&key, &found));
+    }
+    let mut all = Vec::new();
+    schema.walk("", &schema.root(), 0, &mut all);
+    let last = |path: &String| path.rsplit('.').next().map(ToOwned::to_owned);
+    let named: Vec<&String> = all
+        .iter()
+        .filter(|path| last(path) == Some(key.clone()))
+        .collect();
+    match named.as_slice() {
+        [] => {}
+        [path] => {
+            let found = schema.find(path);
+            return found
+                .map(|found| schema.report(path, &found))
+                .ok_or_else(|| anyhow::anyhow!("`{path}` is not in the schema"));
+        }
+        many => {
+            let more = many.len().saturating_sub(MAX_LISTED);
+            let mut listed: Vec<String> = many.iter().map(|path| format!("  {path}")).collect();
+            listed.truncate(MAX_LISTED);
+            if more > 0 {
+                listed.push(format!("  and {more} more"));
+            }
+            return Err(unknown(format!(
+                "`{key}` is the name of {} keys, write one of them:\n{}",
+                many.len(),
+                listed.join("\n")
+            )));
+        }
+    }
+    let nearest = all.iter().map(|path| {
+        let own = strsim::jaro_winkler(path, &key);
+        let by_name = last(path).map_or(0.0, |name| strsim::jaro_winkler(&name, &key));
+        (own.max(by_name), path)
+    });
+    let mut nearest: Vec<(f64, &String)> = nearest.collect();
+    nearest.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let nearest = nearest.iter().take(3).map(|(_, path)| format!("`{path}`"));
+    let nearest: Vec<String> = nearest.collect();
+    Err(unknown(format!(
+        "no key is called `{key}`; the nearest are {}",
+        nearest.join(", ")
+    )))
+}
+
+fn unknown(reason: String) -> anyhow::Error {
+    feedline_schemas::config::ConfigError {
+        file: "explain".to_owned(),
+        line: None,
+        key: String::new(),
+        reason,
+    }
+    .into()
+}
+
+fn without_indexes(key: &str) -> String {
+    let parts = key.split('.').filter(|part| part.parse::<usize>().is_err());
+    parts.collect::<Vec<_>>().join(".")
+}
+
+/// The JSON Schema of a pipeline file.
+struct Schema(Value);
+
+/// Shapes of a value that the schema allows, references resolved.
+type Shapes<'a> = Vec<&'a Value>;
+
+/// A key found: its own entry, for description and default, and the shapes of its value.
+struct Found<'a> {
+    entry: &'a Value,
+    shapes: Shapes<'a>,
+}
+
+impl Schema {
+    fn read() -> anyhow::Result<Self> {
+        Ok(Self(serde_json::from_str(PIPELINE_SCHEMA)?))
+    }
+
+    fn root(&self) -> Found<'_> {
+        Found {
+            entry: &self.0,
+            shapes: vec![&self.0],
+        }
+    }
+
+    /// The shapes of an entry: through references and alternatives, without `null`.
+    fn shapes<'a>(&'a self, entry: &'a Value, shapes: &mut Shapes<'a>) {
+        if let Some(name) = entry["$ref"]
+            .as_str()
+            .and_then(|path| path.rsplit('/').next())
+        {
+            return self.shapes(&self.0["$defs"][name], shapes);
+        }
+        let alternatives = ["anyOf", "oneOf", "allOf"];
+        let alternatives = alternatives.iter().filter_map(|key| entry[*key].as_array());
+        let before = shapes.len();
+        for alternative in alternatives.flatten() {
+            self.shapes(alternative, shapes);
+        }
+        let is_null = entry["type"] == "null";
+        if shapes.len() == before && !is_null {
+            shapes.push(entry);
+        } else if entry["properties"].is_object() {
+            shapes.push(entry);
+        }
+    }
+
+    fn found<'a>(&'a self, entry: &'a Value) -> Found<'a> {
+        let mut shapes = Vec::new();
+        self.shapes(entry, &mut shapes);
+        Found { entry, shapes }
+    }
+
+    /// The keys below, each with its entry. Items of lists are looked into; `<name>` is a name that the user chooses.
+    /// Alternatives of a tagged table have their keys together.
+    fn below<'a>(&'a self, found: &Found<'a>) -> Vec<(String, Found<'a>)> {
+        let mut keys: Vec<(String, Found<'a>)> = Vec::new();
+        for shape in &found.shapes {
+            if let Some(properties) = shape["properties"].as_object() {
+                for (name, entry) in properties {
+                    match keys.iter_mut().find(|(known, _)| known == name) {
+                        Some((_, found)) => self.shapes(entry, &mut found.shapes),
+                        None => keys.push((name.clone(), self.found(entry))),
+                    }
+                }
+            }
+            let own = shape["patternProperties"].as_object();
+            let own = own.into_iter().flat_map(|patterns| patterns.values());
+            let own = own.chain(Some(&shape["additionalProperties"]));
+            for entry in own.filter(|entry| entry.is_object()) {
+                if !entry["$ref"].is_null() || entry["properties"].is_object() {
+                    keys.push(("<name>".to_owned(), self.found(entry)));
+                }
+            }
+            if shape["items"].is_object() {
+                keys.extend(self.below(&self.found(&shape["items"])));
+            }
+        }
+        keys
+    }
+
+    fn find(&self, key: &str) -> Option<Found<'_>> {
+        let mut at = self.root();
+        for part in key.split('.') {
+            let mut below = self.below(&at);
+            let exact = below.iter().position(|(name, _)| name == part);
+            let own = || below.iter().position(|(name, _)| name == "<name>");
+            let position = exact.or_else(own)?;
+            at = below.swap_remove(position).1;
+        }
+        Some(at)
+    }
+
+    /// Adds all paths below.
+    fn walk(&self, prefix: &str, found: &Found<'_>, depth: usize, all: &mut Vec<String>) {
+        if depth > MAX_DEPTH {
+            return;
+        }
+        for (name, found) in self.below(found) {
+            let path = match prefix {
+                "" => name,
+                prefix => format!("{prefix}.{name}"),
+            };
+            self.walk(&path, &found, depth + 1, all);
+            all.push(path);
+        }
+    }
+
+    fn report(&self, key: &str, found: &Found<'_>) -> KeyReport {
+        let keys = self.below(found).into_iter().map(|(name, found)| {
+            let text = description(&found);
+            (name, first_sentence(&text))
+        });
+        let keys = keys.collect();
+        let mut types: Vec<String> = Vec::new();
+        for shape in &found.shapes {
+            for name in self.types(shape) {
+                if !types.contains(&name) {
+                    types.push(name);
+                }
+            }
+        }
+        let default = &found.entry["default"];
+        KeyReport {
+            key: key.to_owned(),
+            r#type: types.join(" or "),
+            default: (!default.is_null() && !default.is_object()).then(|| default.to_string()),
+            values: values(&found.shapes),
+            description: description(found),
+            keys,
+        }
+    }
+
+    fn types(&self, shape: &Value) -> Vec<String> {
+        if shape["const"].is_string() || shape["enum"].is_array() {
+            return vec!["text".to_owned()];
+        }
+        let names: Vec<&str> = match &shape["type"] {
+            Value::String(name) => vec![name],
+            Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
+            _ => Vec::new(),
+        };
+        let named = names.into_iter().filter(|name| *name != "null");
+        named
+            .map(|name| match name {
+                "array" => match shape["items"].is_object() {
+                    true => {
+                        let mut items: Vec<String> = Vec::new();
+                        for shape in &self.found(&shape["items"]).shapes {
+                            for name in self.types(shape) {
+                                if !items.contains(&name) {
+                                    items.push(name);
+                                }
+                            }
+                        }
+                        format!("list of {}", items.join(" or "))
+                    }
+                    false => "list".to_owned(),
+                },
+                "string" => "text".to_owned(),
+                "object" => "table".to_owned(),
+                "number" => "number".to_owned(),
+                "boolean" => "true or false".to_owned(),
+                other => other.to_owned(),
+            })
+            .map(
+                |name| match (shape["minimum"].as_f64(), shape["maximum"].as_f64()) {
+                    (Some(low), Some(high)) => format!("{name} from {low} to {high}"),
+                    (Some(low), None) if low > 0.0 => format!("{name} from {low}"),
+                    _ => name,
+                },
+            )
+            .collect()
+    }
+}
+
+/// The entry's own description, else that of its shape.
+fn description(found: &Found<'_>) -> String {
+    let own = found.entry["description"].as_str();
+    let of_shape = || {
+        found
+            .shapes
+            .iter()
+            .find_map(|shape| shape["description"].as_str())
+    };
+    let is_tag =
+        found.shapes.len() > 1 && found.shapes.iter().all(|shape| shape["const"].is_string());
+    let text = own.or_else(of_shape);
+    text.unwrap_or(if is_tag {
+        "Kind of the table, on which its other keys depend."
+    } else {
+        ""
+    })
+    .replace('\n', " ")
+}
+
+/// Words that a value may be.
+fn values(shapes: &[&Value]) -> Vec<String> {
+    let mut words = Vec::new();
+    for shape in shapes {
+        words.extend(shape["const"].as_str().map(ToOwned::to_owned));
+        let listed = shape["enum"].as_array().into_iter().flatten();
+        words.extend(listed.filter_map(Value::as_str).map(ToOwned::to_owned));
+    }
+    words
+}
+
+fn first_sentence(text: &str) -> String {
+    match text.split_once(". ") {
+        Some((first, _)) => format!("{first}."),
+        None => text.to_owned(),
+    }
+}
+
+/// Breaks `text` into lines of at most `width` columns, each after `indent` spaces.
+fn wrapped(text: &str, indent: usize, out: &mut String) {
+    let mut used = 0;
+    for word in text.split_whitespace() {
+        let width = word.chars().count();
+        if used > 0 && indent + used + 1 + width > WIDTH {
+            out.push('\n');
+            used = 0;
+        }
+        if used == 0 {
+            out.extend(std::iter::repeat_n(' ', indent));
+        } else {
+            out.push(' ');
+            used += 1;
+        }
+        out.push_str(word);
+        used += width;
+    }
+    out.push('\n');
+}
+
+impl Text for KeyReport {
+    fn write(&self, out: &mut String) -> fmt::Result {
+        use fmt::Write as _;
+
+        let Self {
+            key,
+            r#type,
+            default,
+            values,
+            description,
+            keys,
+        } = self;
+        if key.is_empty() {
+            writeln!(
+                out,
+                "sections of a pipeline file; `feedline explain KEY` explains a key"
+            )?;
+        } else {
+            write!(out, "{key}: {type}")?;
+            if let Some(default) = default {
+                write!(out, ", default {default}")?;
+            }
+            writeln!(out)?;
+            wrapped(description, 2, out);
+        }
+        if !values.is_empty() {
+            wrapped(&format!("Values: {}", values.join(", ")), 2, out);
+        }
+        let width = keys.iter().map(|(name, _)| name.chars().count());
+        let width = width.max().unwrap_or_default();
+        for (name, text) in keys {
+            let mut wrapped_text = String::new();
+            wrapped(text, width + 4, &mut wrapped_text);
+            let rest = wrapped_text.trim_start();
+            if rest.trim().is_empty() {
+                writeln!(out, "  {name}")?;
+            } else {
+                write!(out, "  {name:<width$}  {rest}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_explained_by_path_by_name_and_through_lists() {
+        let key = explain(Some("dataset.split.key")).unwrap();
+        assert_eq!(
+            (key.key.as_str(), key.r#type.as_str()),
+            ("dataset.split.key", "list of text")
+        );
+        assert!(
+            key.description.contains("decide the split"),
+            "{}",
+            key.description
+        );
+        let url = explain(Some("source.0.url")).unwrap();
+        assert_eq!(url.key, "source.url");
+        assert_eq!(
+            explain(Some("[dataset.split]")).unwrap().key,
+            "dataset.split"
+        );
+        assert_eq!(explain(Some("max_reject_rows")).map(|k| k.key).ok(), None);
+        assert_eq!(
+            explain(Some("embargo")).unwrap().key,
+            "dataset.split.embargo"
+        );
+    }
+
+    #[test]
+    fn words_and_keys_below_are_listed() {
+        let by = explain(Some("dataset.split.by")).unwrap();
+        assert!(by.values.contains(&"time".to_owned()), "{:?}", by.values);
+        let train = explain(Some("train")).unwrap();
+        assert!(
+            train
+                .keys
+                .iter()
+                .any(|(name, text)| name == "epochs" && !text.is_empty())
+        );
+        let column = explain(Some("source.contract.column.price.type")).unwrap();
+        assert!(
+            column.values.contains(&"timestamp".to_owned()),
+            "{:?}",
+            column.values
+        );
+    }
+
+    #[test]
+    fn a_name_of_several_keys_lists_them_and_an_unknown_one_the_nearest() {
+        let many = explain(Some("columns")).unwrap_err().to_string();
+        assert!(many.contains("dataset.step.columns"), "{many}");
+        let none = explain(Some("train.epoch")).unwrap_err().to_string();
+        assert!(none.contains("`train.epochs`"), "{none}");
+    }
+
+    #[test]
+    fn every_key_has_a_description_and_a_type() {
+        let schema = Schema::read().unwrap();
+        let mut all = Vec::new();
+        schema.walk("", &schema.root(), 0, &mut all);
+        assert!(all.len() > 400, "{}", all.len());
+        let bare: Vec<&String> = all
+            .iter()
+            .filter(|path| {
+                let report = schema.report(path, &schema.find(path).unwrap());
+                report.description.is_empty() || report.r#type.is_empty()
+            })
+            .collect();
+        assert!(bare.is_empty(), "{bare:?}");
+    }
+}

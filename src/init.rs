@@ -1,0 +1,97 @@
+//! `feedline init`: looks at a URL, a file or a folder and writes a pipeline for it.
+
+mod location;
+mod pipeline;
+mod table;
+
+use std::fmt;
+
+use feedline_ingest::SourcePreview;
+use serde::Serialize;
+
+pub(crate) use self::{
+    location::{Content, Location},
+    pipeline::{Hints, Pagination, source_text, text},
+    table::{Columns, Dropped},
+};
+use crate::output::{Text, line};
+
+/// Pipeline that was written, and what was decided for it.
+#[derive(Debug, Serialize)]
+pub(crate) struct InitReport {
+    /// File that was written.
+    pub(crate) file: String,
+    /// Kind of the data, such as `a table`.
+    pub(crate) content: String,
+    /// Rows looked at.
+    pub(crate) rows: u64,
+    /// Columns found.
+    pub(crate) columns: usize,
+    /// Column that a model predicts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) target: Option<String>,
+    /// Columns that are no features, with the reason.
+    pub(crate) dropped: Vec<Dropped>,
+    /// Decisions to look at, each with its key.
+    pub(crate) decisions: Vec<String>,
+    /// Commands to go on with.
+    pub(crate) next: Vec<String>,
+}
+
+impl InitReport {
+    /// Report on a pipeline that is written to `file`.
+    pub(crate) fn new(
+        file: String,
+        content: &Content,
+        preview: Option<&SourcePreview>,
+        columns: Option<Columns>,
+    ) -> Self {
+        let trains = content.trains(columns.as_ref());
+        let next = if trains {
+            ["check", "run"]
+                .map(|command| format!("feedline {command} {file}"))
+                .to_vec()
+        } else {
+            ["check", "preview", "ingest"]
+                .map(|command| format!("feedline {command} {file}"))
+                .to_vec()
+        };
+        let columns = columns.unwrap_or_default();
+        Self {
+            file,
+            content: content.to_string(),
+            rows: preview.map_or(0, |preview| preview.rows),
+            columns: preview.map_or(0, |preview| preview.columns.len()),
+            target: columns.target,
+            dropped: columns.dropped,
+            decisions: columns.decisions,
+            next,
+        }
+    }
+}
+
+impl Text for InitReport {
+    fn write(&self, out: &mut String) -> fmt::Result {
+        use fmt::Write as _;
+
+        writeln!(out, "init: wrote {}", self.file)?;
+        line(out, "found", &self.content)?;
+        if self.columns > 0 {
+            let text = format!("{} in {} rows looked at", self.columns, self.rows);
+            line(out, "columns", text)?;
+        }
+        if let Some(target) = &self.target {
+            line(out, "target", target)?;
+        }
+        for Dropped { column, reason } in &self.dropped {
+            line(out, "no feature", format!("{column}: {reason}"))?;
+        }
+        for decision in &self.decisions {
+            line(out, "look at", decision)?;
+        }
+        for command in &self.next {
+            line(out, "next", command)?;
+        }
+        Ok(())
+    }
+}

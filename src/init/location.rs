@@ -1,0 +1,349 @@
+//! The kind of data behind a URL or a path.
+
+use std::{
+    fmt, fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::bail;
+
+use super::Columns;
+
+/// Endings of tables, before `.gz` and `.zst`.
+const TABLES: [&str; 6] = ["csv", "tsv", "json", "ndjson", "jsonl", "parquet"];
+/// Endings of images.
+const IMAGES: [&str; 10] = [
+    "jpg", "jpeg", "png", "gif", "bmp", "webp", "tif", "tiff", "ppm", "pgm",
+];
+/// Endings of texts.
+const TEXTS: [&str; 2] = ["txt", "md"];
+/// Endings of archives of images.
+const ARCHIVES: [&str; 5] = ["zip", "tar", "tgz", "tar.gz", "tar.zst"];
+/// Most entries of a folder that are looked at.
+const MAX_ENTRIES: usize = 10_000;
+
+/// Kind of the data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// Rows of files: CSV, JSON, NDJSON, Parquet.
+    Table,
+    /// Images in a folder for each class, or without classes.
+    Images {
+        /// True if the images are in folders below the given one.
+        has_classes: bool,
+    },
+    /// Text files, each one document, or one long text.
+    Texts {
+        /// True for a single file.
+        is_single: bool,
+    },
+    /// Pages of an API with JSON.
+    Api,
+}
+
+impl fmt::Display for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Table => "a table",
+            Self::Images { has_classes: true } => "images in a folder for each class",
+            Self::Images { has_classes: false } => "images",
+            Self::Texts { is_single: true } => "a text",
+            Self::Texts { is_single: false } => "texts, a document in each file",
+            Self::Api => "an API that returns JSON",
+        })
+    }
+}
+
+impl Content {
+    /// Whether the pipeline trains a model: tables and APIs need a target for that.
+    pub(crate) fn trains(&self, columns: Option<&Columns>) -> bool {
+        match self {
+            Self::Table | Self::Api => columns.is_some_and(|columns| columns.target.is_some()),
+            Self::Images { has_classes } => *has_classes,
+            Self::Texts { .. } => true,
+        }
+    }
+}
+
+/// Data as a user named it, and as a source reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Location {
+    /// `source.url`.
+    pub(crate) url: String,
+    pub(crate) content: Content,
+    /// Name of pipeline and source.
+    pub(crate) name: String,
+}
+
+impl Location {
+    /// Whether it is an archive, whose members may be tables or images.
+    pub(crate) fn is_archive(&self) -> bool {
+        class_of(&self.url) == Some(Class::Archive)
+    }
+
+    /// Finds out the kind of data by the name, and of a folder by the names in it.
+    ///
+    /// # Errors
+    /// A message for a path that does not exist, and for a folder without files of a known kind.
+    pub(crate) fn new(given: &str) -> anyhow::Result<Self> {
+        let is_url = given.contains("://");
+        if is_url {
+            let path = given.split(['?', '#']).next().unwrap_or(given);
+            let content = match class_of(path) {
+                // A path such as `/items.json` may be a page of an API as well as a file; a query speaks for the former.
+                Some(Class::Table) if !path.ends_with(".json") || !given.contains('?') => {
+                    Content::Table
+                }
+                _ => Content::Api,
+            };
+            let host = url::Url::parse(given).ok();
+            let host = host
+                .as_ref()
+                .and_then(url::Url::host_str)
+                .unwrap_or_default();
+            let last = path.trim_end_matches('/').rsplit('/').next();
+            let last = last.filter(|last| !last.is_empty() && *last != host);
+            return Ok(Self {
+                url: given.to_owned(),
+                content,
+                name: name_of(last.unwrap_or(host)),
+            });
+        }
+        let path = Path::new(given);
+        let Ok(metadata) = fs::metadata(path) else {
+            bail!(
+                "there is no file or folder `{given}`; check the path, and begin a URL with `https://`"
+            );
+        };
+        let name = path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned());
+        let name = name_of(&name.unwrap_or_else(|| "data".to_owned()));
+        if metadata.is_file() {
+            let content = match class_of(given) {
+                Some(Class::Image) => Content::Images { has_classes: false },
+                // Its members tell; `init` reads it as tables first.
+                Some(Class::Archive) => Content::Table,
+                Some(Class::Text) => Content::Texts { is_single: true },
+                Some(Class::Table) => Content::Table,
+                None => bail!(
+                    "the ending of `{given}` is of no known format; known are {}, each also with `.gz` or `.zst`, {} and {}",
+                    TABLES.join(", "),
+                    IMAGES.join(", "),
+                    TEXTS.join(", ")
+                ),
+            };
+            return Ok(Self {
+                url: given.to_owned(),
+                content,
+                name,
+            });
+        }
+        let (url, content) = of_folder(path, given)?;
+        Ok(Self { url, content, name })
+    }
+}
+
+/// Class of a file by its ending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    Table,
+    Image,
+    Text,
+    Archive,
+}
+
+fn class_of(name: &str) -> Option<Class> {
+    let name = name.to_lowercase();
+    let has = |endings: &[&str]| endings.iter().any(|end| name.ends_with(&format!(".{end}")));
+    if has(&ARCHIVES) {
+        return Some(Class::Archive);
+    }
+    let plain = name
+        .strip_suffix(".gz")
+        .or_else(|| name.strip_suffix(".zst"));
+    let plain = plain.unwrap_or(&name);
+    let has = |endings: &[&str]| {
+        endings
+            .iter()
+            .any(|end| plain.ends_with(&format!(".{end}")))
+    };
+    match () {
+        () if has(&TABLES) => Some(Class::Table),
+        () if has(&IMAGES) => Some(Class::Image),
+        () if has(&TEXTS) => Some(Class::Text),
+        () => None,
+    }
+}
+
+/// The pattern and the kind of the files that a folder has most of.
+fn of_folder(folder: &Path, given: &str) -> anyhow::Result<(String, Content)> {
+    let mut files = Vec::new();
+    collect(folder, &mut files);
+    let of_class = |class: Class| {
+        let found = files
+            .iter()
+            .filter(move |path| class_of(&path.to_string_lossy()) == Some(class));
+        found.collect::<Vec<_>>()
+    };
+    let (tables, images, texts) = (
+        of_class(Class::Table),
+        of_class(Class::Image),
+        of_class(Class::Text),
+    );
+    let base = given.trim_end_matches('/');
+    if images.len() >= tables.len().max(texts.len()) && !images.is_empty() {
+        let has_classes = images.iter().all(|path| path.parent() != Some(folder));
+        return Ok((base.to_owned(), Content::Images { has_classes }));
+    }
+    // Files of one ending are one table or one set of documents.
+    let most = if tables.len() >= texts.len() {
+        &tables
+    } else {
+        &texts
+    };
+    let Some(ending) = commonest_ending(most) else {
+        bail!(
+            "no file below `{given}` has an ending of a known format ({} files looked at); name a file, or write the pipeline by hand",
+            files.len()
+        );
+    };
+    let is_flat = most.iter().all(|path| path.parent() == Some(folder));
+    let pattern = match is_flat {
+        true => format!("{base}/*{ending}"),
+        false => format!("{base}/**/*{ending}"),
+    };
+    let content = match tables.len() >= texts.len() {
+        true => Content::Table,
+        false => Content::Texts { is_single: false },
+    };
+    Ok((pattern, content))
+}
+
+fn commonest_ending(files: &[&PathBuf]) -> Option<String> {
+    let mut counts: std::collections::BTreeMap<String, usize> = std::collections::BTreeMap::new();
+    for file in files {
+        let name = file.file_name()?.to_string_lossy().into_owned();
+        let packed = [".gz", ".zst"]
+            .into_iter()
+            .find(|end| name.ends_with(end))
+            .unwrap_or("");
+        let plain = name.strip_suffix(packed).unwrap_or(&name);
+        let ending = plain.rfind('.').map_or("", |at| &plain[at..]);
+        *counts.entry(format!("{ending}{packed}")).or_default() += 1;
+    }
+    let most = counts.into_iter().max_by_key(|(_, count)| *count);
+    most.map(|(ending, _)| ending)
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return;
+    };
+    let mut entries: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    entries.sort();
+    for path in entries {
+        let is_hidden = path
+            .file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with('.'));
+        if files.len() >= MAX_ENTRIES || is_hidden {
+            continue;
+        }
+        if path.is_dir() {
+            collect(&path, files);
+        } else {
+            files.push(path);
+        }
+    }
+}
+
+/// A name for a pipeline and a source: lower case, digits, `-` and `_`, 40 characters at most.
+fn name_of(text: &str) -> String {
+    let text = text.to_lowercase();
+    let stem = text.split('.').next().unwrap_or_default();
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let name: String = stem
+        .chars()
+        .map(|c| if fits(c) || c == '_' { c } else { '-' })
+        .collect();
+    let name: String = name.trim_matches(['-', '_']).chars().take(40).collect();
+    match name.is_empty() {
+        true => "data".to_owned(),
+        false => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_tables_by_their_ending_and_apis_otherwise() {
+        let of = |url: &str| {
+            let found = Location::new(url).unwrap();
+            (found.content, found.name)
+        };
+        assert_eq!(
+            of("https://a.org/x/Houses%20.csv.gz"),
+            (Content::Table, "houses-20".into())
+        );
+        assert_eq!(
+            of("https://a.org/v1/items?page=1"),
+            (Content::Api, "items".into())
+        );
+        assert_eq!(
+            of("https://a.org/v1/items.json?page=1"),
+            (Content::Api, "items".into())
+        );
+        assert_eq!(of("https://api.a.org/"), (Content::Api, "api".into()));
+    }
+
+    #[test]
+    fn folders_are_what_most_of_their_files_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |path: &str| {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "x").unwrap();
+        };
+        let given = folder.path().display().to_string();
+        let of =
+            || Location::new(&given).map(|found| (found.url.replace(&given, ""), found.content));
+        put("README");
+        let error = of().unwrap_err().to_string();
+        assert!(error.contains("1 files looked at"), "{error}");
+        put("a/1.csv");
+        put("a/2.csv");
+        put("notes.parquet");
+        assert_eq!(of().unwrap(), ("/**/*.csv".into(), Content::Table));
+        (0..4).for_each(|n| put(&format!("t{n}.txt")));
+        assert_eq!(
+            of().unwrap(),
+            ("/*.txt".into(), Content::Texts { is_single: false })
+        );
+        (0..5).for_each(|n| put(&format!("cats/{n}.jpg")));
+        assert_eq!(
+            of().unwrap(),
+            (String::new(), Content::Images { has_classes: true })
+        );
+        put("6.jpg");
+        assert_eq!(
+            of().unwrap(),
+            (String::new(), Content::Images { has_classes: false })
+        );
+    }
+
+    #[test]
+    fn what_is_not_there_or_of_no_known_format_is_refused() {
+        let error = Location::new("no/such").unwrap_err().to_string();
+        assert!(
+            error.contains("there is no file or folder `no/such`"),
+            "{error}"
+        );
+        let file = tempfile::Builder::new().suffix(".xyz").tempfile().unwrap();
+        let error = Location::new(&file.path().display().to_string())
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("is of no known format"), "{error}");
+    }
+}

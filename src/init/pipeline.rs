@@ -1,0 +1,274 @@
+//! The text of a pipeline file.
+
+use super::{
+    Columns, Dropped,
+    location::{Content, Location},
+};
+
+/// Rows up to which a training takes small batches and more epochs.
+const FEW_ROWS: u64 = 5_000;
+
+/// Lines of `[[source]]` that the first response of an API speaks for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pagination {
+    /// `pagination = {...}`.
+    pub(crate) pagination: Option<String>,
+    /// `records = "..."`.
+    pub(crate) records: Option<String>,
+    /// Reason for them.
+    pub(crate) reason: Option<String>,
+}
+
+/// Facts for the comments and for the size of the training.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Hints {
+    /// Rows looked at.
+    pub(crate) rows: u64,
+    pub(crate) pagination: Pagination,
+}
+
+/// `[pipeline]` and `[[source]]`: enough to preview the source.
+pub(crate) fn source_text(location: &Location, pagination: &Pagination) -> String {
+    let Location { url, content, name } = location;
+    let (kind, format) = match content {
+        Content::Api => ("rest", None),
+        Content::Table => ("files", None),
+        Content::Images { .. } => ("files", Some("picture")),
+        Content::Texts { .. } => ("files", Some("text")),
+    };
+    let mut lines = vec![
+        "[pipeline]".to_owned(),
+        format!("name = {}", quoted(name)),
+        String::new(),
+        "[[source]]".to_owned(),
+        format!("name = {}", quoted(name)),
+        format!("type = {}", quoted(kind)),
+    ];
+    lines.extend(format.map(|format| format!("format = {}", quoted(format))));
+    lines.push(format!("url = {}", quoted(url)));
+    lines.extend(pagination.records.clone());
+    if let Some(reason) = &pagination.reason {
+        lines.push(format!("# {}", one_line(reason)));
+    }
+    lines.extend(pagination.pagination.clone());
+    lines.join("\n") + "\n"
+}
+
+/// The whole file, with comments.
+pub(crate) fn text(
+    location: &Location,
+    file: &str,
+    hints: &Hints,
+    columns: Option<&Columns>,
+) -> String {
+    let next = match location.content.trains(columns) {
+        true => "run",
+        false => "ingest",
+    };
+    let mut out = format!(
+        "# Written by `feedline init`. `feedline explain KEY` explains a key. For completion in an editor:\n\
+         # feedline schema > pipeline.schema.json, with `#:schema ./pipeline.schema.json` as the first line here.\n\
+         #\n\
+         #     feedline check {file}\n\
+         #     feedline {next} {file}\n\n"
+    );
+    out += &source_text(location, &hints.pagination);
+    if location.content == Content::Api {
+        out += "# Send credentials from the environment, and ask again every hour under `feedline serve`:\n\
+                # auth = { type = \"bearer\", secret = { env = \"API_TOKEN\" } }\n\
+                # schedule = { every_s = 3600 }\n\
+                # Rows with the same key are one record, of which the newest version is used:\n\
+                # key = [\"id\"]\n";
+    }
+    match (&location.content, columns) {
+        (Content::Table | Content::Api, Some(columns)) => out += &table_text(hints, columns),
+        (Content::Images { has_classes: true }, _) => out += IMAGES,
+        (Content::Images { has_classes: false }, _) => out += IMAGES_WITHOUT_CLASSES,
+        (Content::Texts { is_single: true }, _) => out += ONE_TEXT,
+        (Content::Texts { is_single: false }, _) => out += TEXTS,
+        (Content::Table | Content::Api, None) => {}
+    }
+    out
+}
+
+fn table_text(hints: &Hints, columns: &Columns) -> String {
+    let Columns {
+        target,
+        is_class,
+        dropped,
+        time,
+        entity,
+        ..
+    } = columns;
+    let Some(target) = target else {
+        return "\n# To train a model, name the column that it predicts:\n\
+                # [dataset]\n# target = \"COLUMN\"\n#\n# [train]\n# model = { type = \"mlp\" }\n"
+            .to_owned();
+    };
+    let mut out = format!("\n[dataset]\ntarget = {}\n", quoted(target));
+    if *is_class {
+        out += "task = \"classification\"\n";
+    }
+    // The key of the split is no feature by itself.
+    let is_key = |dropped: &&Dropped| entity.as_ref() == Some(&dropped.column);
+    let mut listed = dropped.iter().filter(|dropped| !is_key(dropped)).peekable();
+    if listed.peek().is_some() {
+        out += "# No features:\ndrop = [\n";
+        for dropped in listed {
+            out += &format!("    {},  # {}\n", quoted(&dropped.column), dropped.reason);
+        }
+        out += "]\n";
+    }
+    out += "# Everything fitted (imputation, caps, means, categories) is fitted on the training split alone.\n";
+    match entity {
+        Some(entity) => {
+            out += &format!(
+                "# Rows of one {entity} share a split.\nsplit = {{ train = 0.8, validation = 0.1, test = 0.1, key = [{}] }}\n",
+                quoted(entity)
+            );
+        }
+        None => out += "split = { train = 0.8, validation = 0.1, test = 0.1 }\n",
+    }
+    if let Some(time) = time {
+        out += &format!(
+            "# To validate and test on the newest rows instead:\n\
+             # split = {{ by = \"time\", time = {}, train = 0.8, validation = 0.1, test = 0.1 }}\n",
+            quoted(time)
+        );
+    }
+    let (batch, epochs) = match hints.rows {
+        0..FEW_ROWS => (32, 60),
+        _ => (256, 30),
+    };
+    out += &format!(
+        "\n[train]\nmodel = {{ type = \"mlp\", hidden = [128, 64], dropout = 0.05 }}\nbatch_size = {batch}\n\
+         # At most; it ends when the validation loss has not improved for `patience` epochs.\n\
+         epochs = {epochs}\npatience = 10\nlearning_rate = 0.003\n"
+    );
+    out
+}
+
+const IMAGES: &str = "
+[dataset]
+kind = \"pictures\"
+# The name of the folder above an image is its class.
+target = \"folder\"
+task = \"classification\"
+# Images are turned upright, made smaller and stored as JPEG; an image and its resized copies share a split.
+picture = { store = \"jpeg\", resize = \"shorter_side\", size = 72, duplicates = \"look_alikes\" }
+
+[train]
+model = { type = \"cnn\", channels = [32, 64, 128], hidden = [128], dropout = 0.3 }
+pictures = { height = 64, width = 64, augment = true }
+batch_size = 32
+# At most; it ends when the validation loss has not improved for `patience` epochs.
+epochs = 20
+patience = 5
+learning_rate = 0.002
+";
+
+const IMAGES_WITHOUT_CLASSES: &str = "
+[dataset]
+kind = \"pictures\"
+# Images are turned upright, made smaller and stored as JPEG; an image and its resized copies share a split.
+picture = { store = \"jpeg\", resize = \"shorter_side\", size = 224, duplicates = \"look_alikes\" }
+# To train a classifier, put the images in a folder for each class and add
+# target = \"folder\"
+# task = \"classification\"
+# or join a table of labels: see examples/labelled-photos.toml.
+";
+
+const ONE_TEXT: &str = "
+[dataset]
+# A model of characters; their ids are fitted on the training part alone.
+kind = \"characters\"
+# One long text: the first nine tenths are for training.
+split = { by = \"range\", train = 0.9, validation = 0.05, test = 0.05 }
+
+[train]
+model = { type = \"transformer\", layers = 2, width = 64, heads = 4, context = 64 }
+batch_size = 16
+# At most; it ends when the validation loss has not improved for `patience` epochs.
+epochs = 10
+patience = 3
+learning_rate = 0.003
+schedule = { warmup_steps = 100 }
+optimizer = { type = \"adamw\", beta2 = 0.99, weight_decay = 0.1 }
+";
+
+const TEXTS: &str = "
+[dataset]
+# Tokens of a tokenizer that is trained on the training split alone.
+kind = \"tokens\"
+# Documents that share four fifths of their runs of five words are duplicates; the first is kept.
+near_dup = { threshold = 0.8 }
+tokens = { vocabulary = 1024, window = 64 }
+
+[train]
+model = { type = \"transformer\", layers = 2, width = 64, heads = 4 }
+batch_size = 16
+# At most; it ends when the validation loss has not improved for `patience` epochs.
+epochs = 10
+patience = 3
+learning_rate = 0.003
+schedule = { warmup_steps = 50 }
+optimizer = { type = \"adamw\", beta2 = 0.99, weight_decay = 0.1 }
+";
+
+/// A TOML string.
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use feedline_schemas::config::load;
+
+    use super::*;
+
+    #[test]
+    fn every_kind_of_pipeline_loads() {
+        let columns = Columns {
+            target: Some("y \"quoted\"".into()),
+            is_class: true,
+            dropped: vec![Dropped {
+                column: "a\tb".into(),
+                reason: "bytes".into(),
+            }],
+            time: Some("when".into()),
+            entity: Some("who".into()),
+            decisions: Vec::new(),
+        };
+        let contents = [
+            Content::Table,
+            Content::Api,
+            Content::Images { has_classes: true },
+            Content::Images { has_classes: false },
+            Content::Texts { is_single: true },
+            Content::Texts { is_single: false },
+        ];
+        for content in contents {
+            let location = Location {
+                url: "https://a.org/it's \"x\"".into(),
+                content: content.clone(),
+                name: "data".into(),
+            };
+            for columns in [None, Some(&columns)] {
+                let text = text(&location, "p.toml", &Hints::default(), columns);
+                let loaded = load("p.toml", &text, &[]);
+                let loaded = loaded.unwrap_or_else(|e| panic!("{content:?}: {e}\n{text}"));
+                assert_eq!(loaded.config.source[0].url, location.url);
+                feedline_preprocess::check(&loaded.config).unwrap();
+                if let Some(train) = &loaded.config.train {
+                    feedline_trainer::check(train).unwrap();
+                }
+                let is_trained = loaded.config.train.is_some();
+                assert_eq!(is_trained, content.trains(columns), "{content:?}");
+            }
+        }
+    }
+}

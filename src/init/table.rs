@@ -1,0 +1,309 @@
+//! Target, features and keys of a table, from a preview of its columns.
+
+use feedline_ingest::{ColumnPreview, SourcePreview};
+use feedline_schemas::record::ColumnType;
+use serde::Serialize;
+
+/// Names of columns that a model usually predicts.
+const TARGETS: [&str; 10] = [
+    "target",
+    "label",
+    "class",
+    "y",
+    "outcome",
+    "response",
+    "churn",
+    "survived",
+    "quality",
+    "diagnosis",
+];
+/// Most distinct values of a column of integers or text that is predicted as a class.
+const MAX_CLASSES: u64 = 20;
+/// Most distinct values of text that is read as a category, and most of the values in it.
+const MAX_CATEGORIES: u64 = 200;
+/// Least rows that show whether the values of a column differ in each row.
+const MIN_ROWS: u64 = 20;
+
+/// A column that is no feature, and the reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Dropped {
+    pub(crate) column: String,
+    pub(crate) reason: String,
+}
+
+/// The use of the columns of a table.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Columns {
+    pub(crate) target: Option<String>,
+    /// Whether the target is a class.
+    pub(crate) is_class: bool,
+    pub(crate) dropped: Vec<Dropped>,
+    /// Column of timestamps.
+    pub(crate) time: Option<String>,
+    /// Column whose values name an entity that has several rows.
+    pub(crate) entity: Option<String>,
+    /// Decisions to look at, each with its key.
+    pub(crate) decisions: Vec<String>,
+}
+
+impl Columns {
+    /// Decides the use of the previewed columns; `target` is the one that the user named.
+    ///
+    /// # Errors
+    /// A message that lists the columns, where none is called `target`.
+    pub(crate) fn decide(preview: &SourcePreview, target: Option<&str>) -> anyhow::Result<Self> {
+        let columns = &preview.columns;
+        let mut found = Self::default();
+        if let Some(target) = target {
+            let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+            if !names.contains(&target) {
+                anyhow::bail!(
+                    "there is no column `{target}`; the columns are {}",
+                    names.join(", ")
+                );
+            }
+            found.target = Some(target.to_owned());
+        }
+        for column in columns
+            .iter()
+            .filter(|column| Some(column.name.as_str()) != target)
+        {
+            if let Some(reason) = no_feature(column) {
+                found.dropped.push(Dropped {
+                    column: column.name.clone(),
+                    reason: reason.to_owned(),
+                });
+            }
+        }
+        let is_free = |column: &&ColumnPreview| {
+            found
+                .dropped
+                .iter()
+                .all(|dropped| dropped.column != column.name)
+        };
+        if found.target.is_none() {
+            let mut free = columns.iter().filter(is_free);
+            let by_name = free
+                .clone()
+                .find(|column| TARGETS.contains(&column.name.to_lowercase().as_str()));
+            let last = free.rfind(|column| may_be_target(column, preview.rows));
+            if let Some(column) = by_name.or(last) {
+                let reason = match by_name {
+                    Some(_) => "of its name",
+                    None => "it is the last column that can be one",
+                };
+                found.decisions.push(format!(
+                    "`{}` is taken for the target because {reason}; another one by `--target COLUMN` or `dataset.target`",
+                    column.name
+                ));
+                found.target = Some(column.name.clone());
+            }
+        }
+        let target = columns
+            .iter()
+            .find(|column| found.target.as_ref() == Some(&column.name));
+        if let Some(target) = target {
+            found.is_class = is_class(target);
+            let (task, other) = match found.is_class {
+                true => ("classification", "regression"),
+                false => ("regression", "classification"),
+            };
+            found.decisions.push(format!(
+                "`{}` has {} distinct values in {} rows, so the task is {task}; `dataset.task = \"{other}\"` changes it",
+                target.name, target.distinct, target.compared
+            ));
+        }
+        let is_time = |column: &&ColumnPreview| column.column_type == Some(ColumnType::Timestamp);
+        found.time = columns
+            .iter()
+            .find(is_time)
+            .map(|column| column.name.clone());
+        let is_entity = |column: &&ColumnPreview| {
+            names_entity(&column.name)
+                && column.compared >= MIN_ROWS
+                && column.distinct > 1
+                && column.distinct < column.compared
+        };
+        found.entity = columns
+            .iter()
+            .find(is_entity)
+            .map(|column| column.name.clone());
+        if let Some(entity) = &found.entity {
+            found.decisions.push(format!(
+                "rows of one `{entity}` share a split, so that none is in training and test; `dataset.split.key` changes it"
+            ));
+        }
+        if let Some(time) = &found.time {
+            found.decisions.push(format!(
+                "rows are split by a hash, not by `{time}`; to test on the newest rows, use the commented lines with `by = \"time\"`"
+            ));
+        }
+        Ok(found)
+    }
+}
+
+/// Reason that a column is no feature.
+fn no_feature(column: &ColumnPreview) -> Option<&'static str> {
+    let ColumnPreview {
+        name,
+        compared,
+        distinct,
+        column_type,
+        ..
+    } = column;
+    let is_unique = *compared >= MIN_ROWS && distinct == compared;
+    match column_type {
+        None | Some(ColumnType::Null) => Some("no value in the rows looked at"),
+        Some(ColumnType::Timestamp) => Some("a timestamp"),
+        Some(ColumnType::Binary) => Some("bytes"),
+        Some(ColumnType::Json) => Some("lists or objects"),
+        Some(list) if list.is_list() => Some("lists or objects"),
+        Some(ColumnType::Utf8) if *distinct > MAX_CATEGORIES && distinct * 2 > *compared => {
+            Some("text with too many distinct values for a category")
+        }
+        Some(ColumnType::Utf8) if is_unique => Some("text that differs in each row"),
+        Some(ColumnType::Int64 | ColumnType::Utf8) if names_entity(name) => {
+            Some("an identifier by its name")
+        }
+        Some(ColumnType::Int64) if is_unique && is_index_name(name) => {
+            Some("a row number by its name")
+        }
+        Some(_) if *compared >= MIN_ROWS && *distinct == 1 => {
+            Some("one value in all rows looked at")
+        }
+        Some(_) => None,
+    }
+}
+
+/// `id`, `customer_id`, `customerId`, `uuid`.
+fn names_entity(name: &str) -> bool {
+    let lower = name.to_lowercase();
+    let is_camel = name.ends_with("Id") || name.ends_with("ID");
+    matches!(lower.as_str(), "id" | "uuid" | "guid" | "_id")
+        || ["_id", "-id", " id", ".id", "_uuid"]
+            .iter()
+            .any(|end| lower.ends_with(end))
+        || is_camel && name.len() > 2
+}
+
+fn is_index_name(name: &str) -> bool {
+    let lower = name.to_lowercase();
+    [
+        "",
+        "index",
+        "row",
+        "no",
+        "nr",
+        "number",
+        "unnamed: 0",
+        "rownames",
+        "rank",
+        "#",
+    ]
+    .contains(&lower.as_str())
+}
+
+/// A column of `rows` rows that is missing in less than half of them and has few enough texts.
+fn may_be_target(column: &ColumnPreview, rows: u64) -> bool {
+    if column.missing * 2 > rows {
+        return false;
+    }
+    match column.column_type {
+        Some(ColumnType::Utf8) => column.distinct > 1 && column.distinct <= MAX_CLASSES,
+        Some(ColumnType::Bool | ColumnType::Int64 | ColumnType::Float64 | ColumnType::Decimal) => {
+            true
+        }
+        _ => false,
+    }
+}
+
+fn is_class(column: &ColumnPreview) -> bool {
+    match column.column_type {
+        Some(ColumnType::Utf8 | ColumnType::Bool) => true,
+        Some(ColumnType::Int64) => column.compared >= MIN_ROWS && column.distinct <= MAX_CLASSES,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(name: &str, kind: ColumnType, compared: u64, distinct: u64) -> ColumnPreview {
+        ColumnPreview {
+            name: name.into(),
+            compared,
+            distinct,
+            column_type: Some(kind),
+            ..ColumnPreview::default()
+        }
+    }
+
+    fn preview(columns: Vec<ColumnPreview>) -> SourcePreview {
+        SourcePreview {
+            columns,
+            rows: 100,
+            ..SourcePreview::default()
+        }
+    }
+
+    #[test]
+    fn identifiers_timestamps_and_free_text_are_no_features_and_an_entity_is_the_key() {
+        let table = preview(vec![
+            column("id", ColumnType::Int64, 100, 100),
+            column("customer_id", ColumnType::Int64, 100, 12),
+            column("when", ColumnType::Timestamp, 100, 100),
+            column("note", ColumnType::Utf8, 100, 100),
+            column("city", ColumnType::Utf8, 100, 7),
+            column("one", ColumnType::Int64, 100, 1),
+            column("income", ColumnType::Int64, 100, 100),
+            column("churn", ColumnType::Bool, 100, 2),
+            column("age", ColumnType::Int64, 100, 40),
+        ]);
+        let found = Columns::decide(&table, None).unwrap();
+        let dropped: Vec<&str> = found.dropped.iter().map(|d| d.column.as_str()).collect();
+        assert_eq!(dropped, ["id", "customer_id", "when", "note", "one"]);
+        assert_eq!(
+            (found.target.as_deref(), found.is_class),
+            (Some("churn"), true)
+        );
+        assert_eq!(found.entity.as_deref(), Some("customer_id"));
+        assert_eq!(found.time.as_deref(), Some("when"));
+    }
+
+    #[test]
+    fn without_a_telling_name_the_last_column_that_can_be_is_the_target() {
+        let table = preview(vec![
+            column("a", ColumnType::Float64, 100, 90),
+            column("b", ColumnType::Int64, 100, 90),
+            column("remark", ColumnType::Utf8, 100, 60),
+        ]);
+        let found = Columns::decide(&table, None).unwrap();
+        assert_eq!(
+            (found.target.as_deref(), found.is_class),
+            (Some("b"), false)
+        );
+        assert!(
+            found.decisions[0].contains("because it is the last column that can be one"),
+            "{:?}",
+            found.decisions
+        );
+    }
+
+    #[test]
+    fn a_named_target_is_taken_and_one_that_is_not_there_refused() {
+        let table = preview(vec![
+            column("a", ColumnType::Float64, 100, 90),
+            column("kind", ColumnType::Int64, 100, 3),
+        ]);
+        let found = Columns::decide(&table, Some("a")).unwrap();
+        assert_eq!(
+            (found.target.as_deref(), found.is_class),
+            (Some("a"), false)
+        );
+        let found = Columns::decide(&table, Some("kind")).unwrap();
+        assert!(found.is_class);
+        let error = Columns::decide(&table, Some("c")).unwrap_err().to_string();
+        assert_eq!(error, "there is no column `c`; the columns are a, kind");
+    }
+}

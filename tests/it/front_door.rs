@@ -1,0 +1,208 @@
+//! First contact: `init`, `check`, `preview --rows`, `explain`, `schema`, `completions` and `man`.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+};
+
+use serde_json::Value;
+
+use crate::support::{files, pipeline, run, serve};
+
+/// 400 rows of 50 customers, whose label follows from two columns.
+fn write_customers(folder: &Path) {
+    let mut rows = "id,customer_id,signed,city,spend,visits,note,churned\n".to_owned();
+    for i in 0..400_u32 {
+        let (spend, visits) = ((i * 37) % 211, (i * 17) % 53);
+        let churned = if spend > 2 * visits { "yes" } else { "no" };
+        let city = ["Rome", "Oslo", "Bonn"][(i % 3) as usize];
+        writeln!(
+            rows,
+            "{i},{},2026-01-{:02},{city},{spend},{visits},note number {i},{churned}",
+            i % 50,
+            i % 28 + 1
+        )
+        .unwrap();
+    }
+    fs::write(folder.join("customers.csv"), rows).unwrap();
+}
+
+#[test]
+fn a_pipeline_that_init_writes_for_a_table_passes_its_check_and_trains() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_customers(folder);
+    let report = run(folder, &["init", "customers.csv", "--json"])
+        .expect(0)
+        .json();
+    assert_eq!(report["file"], "customers.toml");
+    assert_eq!(report["target"], "churned");
+    let text = fs::read_to_string(folder.join("customers.toml")).unwrap();
+    assert!(text.contains("key = [\"customer_id\"]"), "{text}");
+    assert!(text.contains("by = \"time\", time = \"signed\""), "{text}");
+    let before = files(folder);
+    let checked = run(folder, &["check", "customers.toml", "--json"])
+        .expect(0)
+        .json();
+    assert_eq!(files(folder), before, "a check writes nothing");
+    let dataset = &checked["dataset"];
+    assert_eq!(dataset["numeric"], serde_json::json!(["spend", "visits"]));
+    assert_eq!(dataset["categorical"], serde_json::json!(["city"]));
+    assert_eq!(dataset["target"], "churned");
+    let done = run(folder, &["run", "customers.toml", "--json"])
+        .expect(0)
+        .json();
+    let accuracy = done["train"]["test"]["accuracy"].as_f64().unwrap();
+    assert!(accuracy > 0.8, "{accuracy}");
+
+    let again = run(folder, &["init", "customers.csv"]).expect(1);
+    assert!(
+        again.stderr.contains("`customers.toml` exists") && again.stderr.contains("--force"),
+        "{again:#?}"
+    );
+    let other = ["init", "customers.csv", "--force", "--target", "spend"];
+    assert!(run(folder, &other).expect(0).stdout.contains("regression"));
+    let none = ["init", "customers.csv", "--force", "--target", "spent"];
+    let none = run(folder, &none).expect(1).stderr;
+    assert!(none.contains("the columns are id, customer_id"), "{none}");
+}
+
+#[test]
+fn a_pipeline_that_init_writes_for_an_api_has_its_records_and_pages() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let asked = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&asked);
+    let base = serve(move |path| {
+        count.fetch_add(1, SeqCst);
+        let page: u64 = path
+            .split_once("page=")
+            .and_then(|(_, text)| text.split('&').next()?.parse().ok())
+            .unwrap_or(1);
+        let items: Vec<Value> = (0..if page > 3 { 0 } else { 10 })
+            .map(|i| serde_json::json!({"id": page * 10 + i, "size": i, "price": 2 * i}))
+            .collect();
+        let body = serde_json::json!({"data": {"items": items}, "page": page, "total_pages": 3});
+        (
+            "200 OK",
+            "Content-Type: application/json\r\n".to_owned(),
+            body.to_string(),
+        )
+    });
+    let url = format!("{base}/v1/things?page=1");
+    let report = run(folder, &["init", &url, "--json"]).expect(0).json();
+    assert_eq!(report["file"], "things.toml");
+    assert_eq!(report["columns"], 3);
+    let text = fs::read_to_string(folder.join("things.toml")).unwrap();
+    assert!(text.contains("records = \"data.items\""), "{text}");
+    assert!(!text.contains("\n[dataset]"), "no target is known: {text}");
+    let preview = ["preview", "things.toml", "--rows", "2", "--json"];
+    let preview = run(folder, &preview).expect(0).json();
+    let records = preview["sources"][0]["records"].as_array().unwrap().clone();
+    assert_eq!(records.len(), 2);
+    assert!(
+        records[0].as_str().unwrap().contains("\"price\":0"),
+        "{records:?}"
+    );
+    run(folder, &["check", "things.toml"]).expect(0);
+    let before = asked.load(SeqCst);
+    let offline = run(folder, &["check", "things.toml", "--offline"]).expect(0);
+    assert!(offline.stdout.contains("not asked"), "{offline:#?}");
+    assert_eq!(asked.load(SeqCst), before, "an offline check asks nobody");
+    let landed = run(folder, &["ingest", "things.toml", "--json"])
+        .expect(0)
+        .json();
+    assert_eq!(landed["rows"], 30, "{landed}");
+}
+
+#[test]
+fn a_check_lists_every_problem_with_its_line_and_lands_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_customers(folder);
+    let file = pipeline(
+        folder,
+        "[pipeline]\nname = \"p\"\nroot = \"out\"\n\n[[source]]\nname = \"customers\"\ntype = \"files\"\nurl = \"customers.csv\"\n\n\
+         [[source]]\nname = \"gone\"\ntype = \"files\"\nurl = \"gone.csv\"\n\n\
+         [[source]]\nname = \"api\"\ntype = \"rest\"\nurl = \"http://127.0.0.1:9/x\"\nauth = { type = \"bearer\", secret = { env = \"NO_SUCH_TOKEN\" } }\n\n\
+         [dataset]\nsources = [\"customers\"]\ntarget = \"churnd\"\n\n[train]\nlearning_rate = -1\n",
+    );
+    let before = files(folder);
+    let checked = run(folder, &["check", file]).expect(2);
+    for wanted in [
+        "NO_SUCH_TOKEN",
+        "did you mean `churned`",
+        "train.learning_rate",
+        "gone",
+    ] {
+        assert!(checked.stdout.contains(wanted), "{wanted}: {checked:#?}");
+    }
+    assert_eq!(files(folder), before);
+    // What a later stage says of its settings comes before the first request of an earlier one.
+    let ran = run(folder, &["run", file]).expect(2);
+    assert!(ran.stderr.contains("train.learning_rate"), "{ran:#?}");
+    assert_eq!(files(folder), before);
+}
+
+#[test]
+fn folders_of_images_and_of_texts_get_pipelines_of_their_kind() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for (class, shade) in [("dark", 10_u8), ("light", 240)] {
+        for i in 0..20_u8 {
+            let path = folder.join(format!("photos/{class}/{i}.pgm"));
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            let mut file = b"P5 80 80 255\n".to_vec();
+            file.extend((0..6400_u32).map(|at| {
+                shade.wrapping_add(u8::try_from((at * (u32::from(i) + 3)) % 11).unwrap())
+            }));
+            fs::write(path, file).unwrap();
+        }
+    }
+    let report = run(folder, &["init", "photos", "--json"]).expect(0).json();
+    assert_eq!(report["content"], "images in a folder for each class");
+    run(folder, &["check", "photos.toml"]).expect(0);
+    run(folder, &["shards", "build", "photos.toml"]).expect(1);
+    run(folder, &["ingest", "photos.toml"]).expect(0);
+    let built = run(folder, &["shards", "build", "photos.toml", "--json"])
+        .expect(0)
+        .json();
+    assert_eq!(built["rows_in"], 40, "{built}");
+
+    fs::create_dir(folder.join("notes")).unwrap();
+    for i in 0..30 {
+        let words: Vec<String> = (0..200)
+            .map(|w| format!("word{}", (w * w + i * 1009) % 9973))
+            .collect();
+        fs::write(folder.join(format!("notes/{i}.txt")), words.join(" ")).unwrap();
+    }
+    run(folder, &["init", "notes", "--to", "texts.toml"]).expect(0);
+    run(folder, &["check", "texts.toml"]).expect(0);
+    let set = ["--set", "train.epochs=1"];
+    run(folder, &[&["run", "texts.toml"], &set[..]].concat()).expect(0);
+}
+
+#[test]
+fn keys_are_explained_and_the_schema_completions_and_manual_pages_come_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let key = run(folder, &["explain", "dataset.split.key"])
+        .expect(0)
+        .stdout;
+    assert!(key.starts_with("dataset.split.key: list of text"), "{key}");
+    let wrong = run(folder, &["explain", "train.epoch"]).expect(2).stderr;
+    assert!(wrong.contains("`train.epochs`"), "{wrong}");
+    let schema: Value = serde_json::from_str(&run(folder, &["schema"]).expect(0).stdout).unwrap();
+    assert!(schema["properties"]["dataset"].is_object());
+    let script = run(folder, &["completions", "bash"]).expect(0).stdout;
+    assert!(script.contains("_feedline()"), "{script}");
+    run(folder, &["man", "man"]).expect(0);
+    let pages = files(&folder.join("man"));
+    let names: Vec<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
+    assert!(names.contains(&"feedline-init.1"), "{names:?}");
+}
