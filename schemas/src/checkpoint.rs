@@ -83,6 +83,9 @@ pub struct EarlyStopping {
 }
 
 /// The best epoch.
+///
+/// Files count epochs from 0, in `checkpoints`, `run.json` and `metrics.jsonl`; reports, pages and messages count them from 1,
+/// by [`BestEpoch::number`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BestEpoch {
@@ -103,6 +106,14 @@ pub struct BestEpoch {
     /// Diagnostics on the validation split; absent where tokens or the features themselves are predicted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diagnostics: Option<Diagnostics>,
+}
+
+impl BestEpoch {
+    /// Its number as reports, pages and messages count: the first epoch is 1.
+    #[must_use]
+    pub const fn number(&self) -> u64 {
+        self.epoch.next().get()
+    }
 }
 
 /// A sample that a model does badly on.

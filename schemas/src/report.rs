@@ -469,7 +469,7 @@ pub struct TrainReport {
     pub seed: u64,
     /// Epochs finished.
     pub epochs: u64,
-    /// Epoch whose weights were kept, from 0.
+    /// Epoch whose weights were kept, from 1.
     pub best_epoch: u64,
     /// Trainable parameters.
     pub parameters: u64,

@@ -109,13 +109,14 @@ pub enum Error {
     },
     /// A loss or a gradient is NaN or infinite. The weights are those of before the step.
     #[error(
-        "stopped at step `{step}` of epoch `{epoch}`: the {what} on the {split} split is `{value}`; samples of that \
-         batch have keys {keys}; the weights were not changed: look at these samples, or lower `train.learning_rate`"
+        "stopped at step `{step}` of epoch `{number}`: the {what} on the {split} split is `{value}`; samples of that \
+         batch have keys {keys}; the weights were not changed: look at these samples, or lower `train.learning_rate`",
+        number = .epoch.next()
     )]
     NotFinite {
         /// Steps taken before this one.
         step: Step,
-        /// Epoch in progress.
+        /// Epoch in progress, from 0; the message counts from 1.
         epoch: Epoch,
         /// `loss` or `gradient norm`.
         what: &'static str,
@@ -141,14 +142,15 @@ pub enum Error {
     },
     /// The loss diverged again and again.
     #[error(
-        "stopped at step `{step}` of epoch `{epoch}`: the loss is `{loss}`, the mean before it rose was `{mean}`, and the \
+        "stopped at step `{step}` of epoch `{number}`: the loss is `{loss}`, the mean before it rose was `{mean}`, and the \
          weights went back {rollbacks} times already; lower `train.learning_rate`, clip more \
-         (`train.clip_norm`), or raise `train.guard.max_rollbacks` and resume"
+         (`train.clip_norm`), or raise `train.guard.max_rollbacks` and resume",
+        number = .epoch.next()
     )]
     Diverged {
         /// Steps taken before this one.
         step: Step,
-        /// Epoch in progress.
+        /// Epoch in progress, from 0; the message counts from 1.
         epoch: Epoch,
         /// The loss.
         loss: f64,

@@ -202,7 +202,7 @@ impl<'a, D: Data> Session<'a, D> {
             steps: self.position.step.get(),
             seed: self.plan.settings.config().seed.get(),
             epochs: self.position.epoch.get(),
-            best_epoch: best_epoch.epoch.get(),
+            best_epoch: best_epoch.number(),
             parameters: self.engine.model().layout().trained_len() as u64,
             classes: self.plan.task.classes().to_vec(),
             test: metrics,
@@ -262,7 +262,7 @@ impl<'a, D: Data> Session<'a, D> {
             self.meter.waited(self.watch.clock.monotonic());
             let batch = next.ok_or_else(|| self.plan.dataset_error(format!(
                 "epoch {} ended after {} of {per_epoch} batches; verify it with `feedline shards verify`",
-                self.position.epoch,
+                self.position.epoch.next(),
                 batch_number - 1,
             )))??;
             if batch_number == per_epoch {

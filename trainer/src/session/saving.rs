@@ -119,7 +119,7 @@ impl<D: Data> Session<'_, D> {
         self.take_snapshot(snapshot, &checkpoints, folder)?;
         self.saving.durable = Some((step, epoch));
         self.watch.ranks.saved(step.get());
-        tracing::info!(step = step.get(), epoch = epoch.get(), "resumed");
+        tracing::info!(step = step.get(), epochs = epoch.get(), "resumed");
         Ok(self)
     }
 

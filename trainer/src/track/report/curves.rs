@@ -25,6 +25,7 @@ pub(crate) struct StepPoint {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 pub(crate) struct EpochPoint {
     pub(crate) step: u64,
+    /// From 0, as files count.
     pub(crate) epoch: u64,
     pub(crate) train_loss: f64,
     /// The training loss without label smoothing, where there is some.

@@ -59,7 +59,7 @@ pub(crate) struct Verdict {
 /// The figures that the rules look at.
 struct Figures {
     epochs: usize,
-    /// Epoch of the best validation loss, from 0.
+    /// Number of the epoch of the best validation loss, from 1.
     best: usize,
     /// The last validation loss above the best, as a share of the best.
     rise: f64,
@@ -152,7 +152,7 @@ impl Figures {
         let last = epochs.last()?;
         Some(Self {
             epochs: epochs.len(),
-            best,
+            best: best + 1,
             rise: change(lowest.validation_loss, last.validation_loss),
             train_since_best: change(lowest.comparable_train_loss(), last.comparable_train_loss()),
             validation_trend: trend(tail.iter().map(|p| p.validation_loss)),
@@ -241,7 +241,7 @@ impl Figures {
                 ),
             };
         }
-        if self.validation_trend < -TREND && best + third >= *epochs {
+        if self.validation_trend < -TREND && best + third > *epochs {
             let try_out = match self.spike {
                 Some(spike) => format!(
                     "More epochs should help. The training loss rose to {} on the way: a lower learning rate or a longer \
@@ -395,12 +395,12 @@ mod tests {
         check(
             |e| (falling(e), 0.5 + (e - 8.0).abs() / 40.0),
             "overfitting",
-            "since epoch 8 of 30",
+            "since epoch 9 of 30",
         );
         check(
             |e| (1.0 - e / 40.0, 1.1 - e / 40.0),
             "still learning",
-            "the best epoch (29)",
+            "the best epoch (30)",
         );
         check(
             |e| (0.2 + falling(e), 0.5 + falling(e).powi(2)),

@@ -123,7 +123,7 @@ fn head(record: &RunRecord) -> String {
         .ended_ms
         .map_or_else(String::new, |ms| format!(", ended {}", moment(ms)));
     let best = record.best.as_ref().map_or_else(String::new, |best| {
-        format!(" The weights of epoch {} were kept.", best.epoch)
+        format!(" The weights of epoch {} were kept.", best.number())
     });
     out += &format!(
         "<p>{} of {} steps, {} epochs, {} parameters, seed {}.{best}</p>\n\
@@ -248,7 +248,7 @@ fn charts(curves: &Curves, config: &TrainConfig) -> String {
         let why = format!(
             "best: {} in epoch {}",
             number(best.validation_loss),
-            best.epoch
+            best.epoch + 1
         );
         losses.mark = Some(((crate::number::exact(best.step), best.validation_loss), why));
     }
@@ -454,6 +454,7 @@ mod tests {
             assert!(page.contains(part), "{part}");
         }
         assert!(page.contains("s3://bucket/&lt;odd&gt; &amp; &quot;quoted&quot;"));
+        assert!(page.contains("The weights of epoch 1 were kept."));
         assert!(page.contains("too early to say"));
         for foreign in ["<script", "http://", "https://", "url(", "NaN"] {
             assert!(!page.contains(foreign), "{foreign}");
